@@ -1,0 +1,21 @@
+"""Qwen3-TTS Morph: ComfyUI nodes around a hybrid crossbar decoder for Qwen3-TTS.
+
+ComfyUI imports this file by path. Nothing heavy is imported until ComfyUI asks for the nodes, so that the engine
+(``morph``) and the waveform tools (``postprocess``) can be used without ComfyUI (see ``pack.py``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from comfy_api.latest import ComfyExtension
+
+WEB_DIRECTORY = "./web"
+
+
+async def comfy_entrypoint() -> ComfyExtension:
+    """Give ComfyUI the pack's nodes (V3 API)."""
+    from .nodes import MorphTTSExtension
+
+    return MorphTTSExtension()

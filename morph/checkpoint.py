@@ -1,0 +1,166 @@
+"""Find checkpoints where users keep them, and fetch a published one when it is picked and nowhere to be found."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+PUBLISHED = (
+    "Qwen/Qwen3-TTS-12Hz-0.6B-Base",
+    "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice",
+    "Qwen/Qwen3-TTS-12Hz-1.7B-Base",
+    "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice",
+    "Qwen/Qwen3-TTS-12Hz-1.7B-VoiceDesign",
+)
+# Under ComfyUI's models/, where the packs in the field keep Qwen3-TTS.
+MODEL_FOLDERS = ("qwen-tts", "TTS", "tts", "Qwen3-TTS", "tts/Qwen3TTS")
+NEEDED_FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "speech_tokenizer/config.json",
+    "speech_tokenizer/preprocessor_config.json",
+)
+MODEL_TYPE = "qwen3_tts"
+DEPTH = 2  # a checkpoint lies in a model folder, or one folder deeper (tts/Qwen3TTS/<name>)
+
+
+def list_checkpoints(roots: Sequence[Path]) -> dict[str, Path]:
+    """Find checkpoint folders under model folders such as ``models/qwen-tts``.
+
+    Returns:
+        Label to path, sorted by label. A label is the path below its root's name, with forward slashes. A folder
+        that two roots reach is listed once; incomplete ones are listed too (loading them says what is missing).
+    """
+    found: dict[str, Path] = {}
+    seen: set[Path] = set()
+    for root in roots:
+        for path in _checkpoints_in(root, DEPTH):
+            real = path.resolve()
+            if real not in seen:
+                seen.add(real)
+                found[f"{root.name}/{path.relative_to(root).as_posix()}"] = path
+    return dict(sorted(found.items()))
+
+
+def _checkpoints_in(folder: Path, depth: int) -> Iterator[Path]:
+    if not folder.is_dir():
+        return
+    for path in sorted(folder.iterdir()):
+        if not path.is_dir() or path.name.startswith("."):
+            continue
+        if is_checkpoint(path):
+            yield path
+        elif depth > 1:
+            yield from _checkpoints_in(path, depth - 1)
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether a folder's config says that it is a Qwen3-TTS model (complete or not)."""
+    try:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and config.get("model_type") == MODEL_TYPE
+
+
+def missing_files(path: Path) -> list[str]:
+    """What a checkpoint folder lacks, as names relative to it; empty when it is complete."""
+    missing = [name for name in NEEDED_FILES if not (path / name).is_file()]
+    if not (path / "tokenizer.json").is_file():
+        missing += [name for name in ("vocab.json", "merges.txt") if not (path / name).is_file()]
+    for folder in (path, path / "speech_tokenizer"):
+        missing += [name.relative_to(path).as_posix() for name in _weight_files(folder) if not name.is_file()]
+    return missing
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """The safetensors files that a folder should hold: those of its index, or the single one."""
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return [folder / "model.safetensors"]
+    weight_map = json.loads(index.read_text(encoding="utf-8")).get("weight_map", {})
+    return [folder / name for name in sorted(set(weight_map.values()))]
+
+
+def check_complete(path: Path) -> Path:
+    """Give ``path`` back when it holds a whole checkpoint; raise ValueError naming what is missing."""
+    if not path.is_dir():
+        raise ValueError(f"checkpoint folder {path.name} does not exist: choose another, or put it back")
+    missing = missing_files(path)
+    if missing:
+        raise ValueError(f"checkpoint {path.name} lacks {', '.join(missing)}: download it again, whole")
+    return path
+
+
+def resolve_checkpoint(name: str, roots: Sequence[Path]) -> Path | None:
+    """Find a checkpoint by its label, or a published id by its last part; None when it is not on this machine."""
+    found = list_checkpoints(roots)
+    if name in found:
+        return found[name]
+    if name in PUBLISHED:
+        last = name.rsplit("/", 1)[-1].lower()
+        for path in found.values():
+            if path.name.lower() == last and not missing_files(path):
+                return path
+        return _in_hub_cache(name)
+    raise ValueError(
+        f"checkpoint {name!r} is not there any more: press R to reload the list and choose another"
+    )
+
+
+def _in_hub_cache(repo_id: str) -> Path | None:
+    """A published checkpoint that another program has downloaded to the Hugging Face cache already."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        path = Path(snapshot_download(repo_id, local_files_only=True))
+    except LocalEntryNotFoundError:
+        return None
+    return None if missing_files(path) else path
+
+
+def fetch_checkpoint(
+    repo_id: str, target_root: Path, on_progress: Callable[[int, int], None] | None = None
+) -> Path:
+    """Download a published checkpoint into ``target_root/<last part of its id>``; goes on where it was cut off.
+
+    Args:
+        repo_id: one of PUBLISHED; nothing else is fetched.
+        target_root: a model folder.
+        on_progress: called with (bytes done, bytes in all) between pieces; may raise to cancel.
+
+    Raises:
+        ValueError: for another id, or when the download cannot be had.
+    """
+    if repo_id not in PUBLISHED:
+        raise ValueError(
+            f"{repo_id!r} is not a published Qwen3-TTS checkpoint: choose one of {', '.join(PUBLISHED)}"
+        )
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    target = target_root / repo_id.rsplit("/", 1)[-1]
+    try:
+        files = HfApi().model_info(repo_id, files_metadata=True).siblings or []
+        sizes = {file.rfilename: file.size or 0 for file in files}
+        total = sum(sizes.values())
+        log.info("fetching %s, %.1f GB, to %s", repo_id, total / 1e9, target)
+        done = 0
+        for name in sorted(sizes, key=sizes.__getitem__):
+            if on_progress is not None:
+                on_progress(done, total)
+            hf_hub_download(repo_id, name, local_dir=target)
+            done += sizes[name]
+    except (HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
+        raise ValueError(
+            f"{repo_id} is not on this machine and could not be fetched ({error}): check the connection, or put the "
+            f"checkpoint's folder under ComfyUI's {os.path.join('models', MODEL_FOLDERS[0])}"
+        ) from error
+    return check_complete(target)

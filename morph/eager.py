@@ -1,0 +1,133 @@
+"""The eager engine: prompts to codes over upstream's own layers, on any device, bit-equal to upstream at 15 groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from .guard import Guard
+from .model import Model
+from .options import Sampling
+from .prompt import Prompt
+from .sampling import Randomness, draw_tokens, penalize_repetition
+from .talker import Talker
+
+MIN_NEW_TOKENS = 2  # upstream: no EOS among a line's first two tokens
+SPECIAL_CODES = 1024  # the top of group 0's vocabulary, suppressed but for EOS
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One line's codes ``[T, 16]`` (int64, on the CPU) and how it ended: "eos", "cap" or "loop"."""
+
+    codes: torch.Tensor
+    ended: str
+
+
+class FirstGroup:
+    """Draws group 0 of every line: repetition penalty, no early EOS, no special codes, then the sampler."""
+
+    def __init__(self, model: Model, batch: int, sampling: Sampling, randomness: Randomness):
+        config = model.config.talker_config
+        self.eos = int(config.codec_eos_token_id)
+        self.sampling = sampling
+        self.randomness = randomness
+        self.drawn = 0
+        self.seen = torch.zeros(batch, config.vocab_size, dtype=torch.bool, device=model.device)
+        self.suppressed = torch.zeros(config.vocab_size, dtype=torch.bool, device=model.device)
+        self.suppressed[-SPECIAL_CODES:] = True
+        self.suppressed[self.eos] = False
+
+    def draw(self, logits: torch.Tensor, ended: torch.Tensor) -> torch.Tensor:
+        """Logits ``[B, V]`` to tokens ``[B]``; lines that have ended (bool ``[B]``) get EOS."""
+        scores = penalize_repetition(logits.float(), self.seen, self.sampling.repetition_penalty)
+        if self.drawn < MIN_NEW_TOKENS:
+            scores = scores.clone()
+            scores[:, self.eos] = -torch.inf
+        scores = scores.masked_fill(self.suppressed, -torch.inf)
+        tokens = draw_tokens(scores, self.sampling.talker, self.randomness).masked_fill(ended, self.eos)
+        self.seen.scatter_(1, tokens[:, None], True)
+        self.drawn += 1
+        return tokens
+
+
+@torch.inference_mode()
+def decode_lines(
+    model: Model,
+    prompts: Sequence[Prompt],
+    guards: Sequence[Guard],
+    seq_groups: int,
+    sampling: Sampling,
+    randomness: Randomness,
+    on_frame: Callable[[int], None] | None = None,
+) -> list[Decoded]:
+    """Decode a batch of lines to their ends.
+
+    Args:
+        model: the checkpoint, on the device where it is to run.
+        prompts: one a line.
+        guards: one a line; each says when its line must end without an EOS.
+        seq_groups: 1..15.
+        sampling: for all lines.
+        randomness: one stream for the batch (upstream's way), or one a line.
+        on_frame: called after every frame with the number of lines that are still going. What it raises ends the
+            decoding and passes through; nothing of it stays on the model.
+    """
+    talker = Talker(model, prompts)
+    first = FirstGroup(model, len(prompts), sampling, randomness)
+    ends: list[str | None] = [None] * len(prompts)
+    ended = torch.zeros(len(prompts), dtype=torch.bool, device=model.device)
+    frames: list[torch.Tensor] = []
+    hidden, logits = talker.prefill()
+    tokens = first.draw(logits, ended)
+    while True:
+        _note_eos(tokens.tolist(), first.eos, ends)
+        if all(ends):
+            break
+        codes = _decode_frame(model, hidden, tokens, seq_groups, sampling, randomness)
+        frames.append(codes)
+        hidden, logits = talker.step(codes)
+        going = [row for row, end in enumerate(ends) if end is None]
+        for row, code in zip(going, tokens[going].tolist(), strict=True):
+            ends[row] = guards[row].add(code)
+        ended = torch.tensor([end is not None for end in ends], device=model.device)
+        tokens = first.draw(logits, ended)
+        if on_frame is not None:
+            on_frame(len(going))
+    return _collect(frames, guards, ends, model)
+
+
+def _decode_frame(
+    model: Model,
+    hidden: torch.Tensor,
+    tokens: torch.Tensor,
+    seq_groups: int,
+    sampling: Sampling,
+    randomness: Randomness,
+) -> torch.Tensor:
+    """One frame's 16 codes ``[B, 16]`` from the talker's hidden state and group 0."""
+    embedding = model.talker.get_input_embeddings()(tokens[:, None])
+    rest = model.predictor.decode_frame(hidden, embedding, seq_groups, sampling.subtalker, randomness)
+    return torch.cat((tokens[:, None], rest), dim=1)
+
+
+def _note_eos(tokens: list[int], eos: int, ends: list[str | None]) -> None:
+    for row, token in enumerate(tokens):
+        if token == eos and ends[row] is None:
+            ends[row] = "eos"
+
+
+def _collect(
+    frames: list[torch.Tensor], guards: Sequence[Guard], ends: list[str | None], model: Model
+) -> list[Decoded]:
+    """Cut each line's codes out of the batch's frames: a guard counted the frames of its line."""
+    groups = int(model.config.talker_config.num_code_groups)
+    codes = (
+        torch.stack(frames, dim=1).cpu() if frames else torch.zeros(len(guards), 0, groups, dtype=torch.long)
+    )
+    return [
+        Decoded(codes[row, : guard.frames].clone(), str(end))
+        for row, (guard, end) in enumerate(zip(guards, ends, strict=True))
+    ]

@@ -1,0 +1,96 @@
+"""Load a checkpoint folder with the precision and the attention that the machine can do."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from pathlib import Path
+
+import torch
+
+from .checkpoint import check_complete
+from .model import Model
+from .options import LoadOptions
+from .upstream import default_rope_registered, import_qwen_tts
+from .weights import stack
+
+log = logging.getLogger(__name__)
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
+    """The dtype for a device.
+
+    "auto" is bf16 where the GPU computes in it, else fp32: on GPUs without bf16, fp16 overflows in some checkpoints
+    (the field's "probability tensor contains inf"); choose fp16 by hand to try it. The CPU takes fp32.
+
+    Raises:
+        ValueError: when bf16 is asked for on a GPU without it, or fp16 on the CPU.
+    """
+    has_bf16 = device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
+    if precision == "auto":
+        return torch.bfloat16 if device.type == "cuda" and has_bf16 else torch.float32
+    if precision == "bf16" and not has_bf16:
+        name = torch.cuda.get_device_name(device)
+        raise ValueError(f"precision is bf16 and {name} does not compute in it: choose auto, fp32 or fp16")
+    if precision == "fp16" and device.type == "cpu":
+        raise ValueError("precision is fp16 and the device is the CPU: choose auto, fp32 or bf16")
+    return DTYPES[precision]
+
+
+def choose_attention(attention: str, device: torch.device) -> str:
+    """transformers' name of the attention to run.
+
+    "auto" takes flash_attention_2 where flash-attn is installed and the device is CUDA, else sdpa, and says so.
+
+    Raises:
+        ValueError: when flash_attention_2 is asked for and cannot be had.
+    """
+    has_flash = importlib.util.find_spec("flash_attn") is not None and device.type == "cuda"
+    if attention == "auto":
+        if not has_flash:
+            log.info("attention: sdpa (flash-attn is not installed, or the device is not CUDA)")
+        return "flash_attention_2" if has_flash else "sdpa"
+    if attention == "flash_attention_2" and not has_flash:
+        raise ValueError(
+            "attention is flash_attention_2 and flash-attn is not installed, or the device is not CUDA: "
+            "choose auto or sdpa, or install flash-attn"
+        )
+    return attention
+
+
+def load_model(path: Path, options: LoadOptions | None = None, device: torch.device | str = "cpu") -> Model:
+    """Load a checkpoint folder.
+
+    Args:
+        path: a folder in the published format.
+        options: precision and attention.
+        device: where the model will run; precision and attention are chosen for it. The weights are loaded on the
+            CPU, in their dtype (never cast afterwards), and moved there.
+
+    Raises:
+        ValueError: for missing files, or options that the device cannot do.
+    """
+    options = options or LoadOptions()
+    device = torch.device(device)
+    check_complete(path)
+    dtype = choose_dtype(options.precision, device)
+    attention = choose_attention(options.attention, device)
+    if attention == "flash_attention_2" and dtype == torch.float32:
+        raise ValueError("attention is flash_attention_2 and precision fp32: choose sdpa, or bf16 or fp16")
+    qwen_tts = import_qwen_tts()
+    # Loading makes parameters, and inference tensors could not be moved between devices later.
+    with torch.inference_mode(False), default_rope_registered():
+        upstream = qwen_tts.Qwen3TTSModel.from_pretrained(
+            str(path), dtype=dtype, attn_implementation=attention
+        )
+        if upstream.model.tokenizer_type != "qwen3_tts_tokenizer_12hz":
+            raise ValueError(
+                f"checkpoint {path.name} uses {upstream.model.tokenizer_type}: only 12 Hz models are supported"
+            )
+        model = Model(upstream, path.name)
+        model.module.to(device)
+        stack(model.talker.code_predictor.lm_head)
+        model.code_tables()
+    return model

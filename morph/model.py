@@ -1,0 +1,131 @@
+"""A loaded checkpoint, as the rest of the engine sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .options import Sampling
+from .predictor import Predictor
+from .weights import stack
+
+SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B"}
+KIND_NAMES = {"base": "Base", "custom_voice": "CustomVoice", "voice_design": "VoiceDesign"}
+
+
+class Holder(torch.nn.Module):
+    """Talker and codec in one module, to be moved between devices together.
+
+    Upstream keeps the codec outside the talker's module tree. A plain module also has no read-only ``device``,
+    which ComfyUI's model management could not set.
+    """
+
+    def __init__(self, talker: torch.nn.Module, codec: torch.nn.Module):
+        super().__init__()
+        self.talker = talker
+        self.codec = codec
+
+
+class Model:
+    """A Qwen3-TTS checkpoint, ready to speak.
+
+    Args:
+        upstream: ``qwen_tts.Qwen3TTSModel`` as loaded.
+        name: what to call it in reports.
+    """
+
+    def __init__(self, upstream: Any, name: str):
+        self.upstream = upstream.model
+        self.tokenizer = upstream.processor.tokenizer
+        self.name = name
+        self.config = self.upstream.config
+        self.talker = self.upstream.talker
+        self.feature_extractor = self.upstream.speech_tokenizer.feature_extractor
+        self.codec = self.upstream.speech_tokenizer.model
+        self.module = Holder(self.upstream, self.codec)
+        self.module.eval().requires_grad_(False)
+        self.sampling = Sampling.from_config(self.upstream.generate_config)
+        self.predictor = Predictor(self.talker.code_predictor)
+
+    @property
+    def type(self) -> str:
+        """ "base", "custom_voice" or "voice_design"."""
+        return str(self.config.tts_model_type)
+
+    @property
+    def size(self) -> str:
+        """Upstream's tts_model_size: "0b6", "1b7" or another."""
+        return str(self.config.tts_model_size)
+
+    @property
+    def width(self) -> int:
+        """The talker's hidden size, which is also the length of a speaker embedding."""
+        return int(self.config.talker_config.hidden_size)
+
+    @property
+    def speakers(self) -> list[str]:
+        """Preset speakers, fine-tuned ones included, in alphabetical order."""
+        return sorted(self.config.talker_config.spk_id or {})
+
+    @property
+    def languages(self) -> list[str]:
+        """Languages that may be asked for: "auto" and the checkpoint's own, without the dialects."""
+        known = self.config.talker_config.codec_language_id or {}
+        return ["auto", *sorted(name for name in known if "dialect" not in name)]
+
+    @property
+    def can_clone(self) -> bool:
+        """Whether the checkpoint has a speaker encoder."""
+        return self.upstream.speaker_encoder is not None
+
+    @property
+    def follows_instructions(self) -> bool:
+        """Whether the checkpoint was trained to follow instructions (upstream drops them for 0.6B and Base)."""
+        return self.type == "voice_design" or (self.type == "custom_voice" and self.size != "0b6")
+
+    @property
+    def device(self) -> torch.device:
+        """Where the talker is."""
+        return next(self.talker.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The talker's dtype."""
+        return next(self.talker.parameters()).dtype
+
+    @property
+    def attention(self) -> str:
+        """transformers' name of the attention that the talker runs."""
+        return str(self.talker.config._attn_implementation)
+
+    @property
+    def sample_rate(self) -> int:
+        """Samples a second of what the codec decodes (24000)."""
+        return int(self.codec.get_output_sample_rate())
+
+    @property
+    def samples_per_frame(self) -> int:
+        """Samples that one frame of 16 codes decodes to (1920)."""
+        return int(self.codec.get_decode_upsample_rate())
+
+    @property
+    def frame_rate(self) -> float:
+        """Frames a second (12.5)."""
+        return self.sample_rate / self.samples_per_frame
+
+    def code_tables(self) -> torch.Tensor:
+        """Embedding tables of groups 1-15 as one tensor ``[15, V, H_talker]``; costs no memory."""
+        return stack(self.talker.code_predictor.model.codec_embedding)
+
+    def tokenize(self, text: str) -> torch.Tensor:
+        """Token ids ``[1, N]`` of a text that may hold special tokens, on the model's device."""
+        ids = self.tokenizer([text], return_tensors="pt")["input_ids"]
+        return ids.to(self.device)
+
+    def summary(self) -> str:
+        """One line: name, size, kind, precision, attention, device."""
+        size = SIZE_NAMES.get(self.size, self.size)
+        kind = KIND_NAMES.get(self.type, self.type)
+        precision = str(self.dtype).removeprefix("torch.")
+        return f"{self.name} ({size} {kind}, {precision}, {self.attention}, {self.device})"

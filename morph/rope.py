@@ -1,0 +1,66 @@
+"""Rotary position tables: computed from the config alone, in float32, then cast once.
+
+transformers 5 can leave a model's ``inv_freq`` buffer zeroed after loading; nothing here reads that buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+def inverse_frequencies(config: Any, device: torch.device | str | None = None) -> torch.Tensor:
+    """``theta ** (-2i / head_dim)``, float32 ``[head_dim / 2]``, as transformers' default RoPE computes it.
+
+    Args:
+        config: has ``head_dim`` (or ``hidden_size`` and ``num_attention_heads``) and ``rope_theta`` (or, in
+            transformers 5, ``rope_parameters``).
+        device: where to compute; None is the current default device.
+    """
+    base = getattr(config, "rope_theta", None)
+    if base is None:
+        base = config.rope_parameters["rope_theta"]
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    steps = torch.arange(0, head_dim, 2, dtype=torch.int64).to(device=device, dtype=torch.float32)
+    return 1.0 / (base ** (steps / head_dim))
+
+
+def require_default_rope(config: Any) -> None:
+    """Refuse a config whose RoPE is scaled: the tables here would be wrong for it."""
+    scaling = getattr(config, "rope_scaling", None) or {}
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind != "default":
+        raise ValueError(
+            f"the checkpoint's config asks for RoPE of type {kind!r}; only 'default' is known for Qwen3-TTS"
+        )
+
+
+@dataclass(frozen=True)
+class RopeTable:
+    """Cosines and sines for positions ``0 .. length-1``, each ``[length, head_dim]`` in the model's dtype.
+
+    With ``positions`` ``[length]`` this is the paper's morph cache: what every frame would compute again.
+    """
+
+    cos: torch.Tensor
+    sin: torch.Tensor
+    positions: torch.Tensor
+
+    @classmethod
+    def build(cls, config: Any, length: int, device: torch.device, dtype: torch.dtype) -> RopeTable:
+        """Compute the table; bit-equal to upstream's ``rotary_emb`` at the same positions.
+
+        The frequencies are made on the CPU, where upstream makes them when it loads a model, then moved.
+        """
+        require_default_rope(config)
+        frequencies = inverse_frequencies(config, "cpu").to(device)
+        positions = torch.arange(length, device=device)
+        angles = positions.float()[:, None] * frequencies[None, :]
+        angles = torch.cat((angles, angles), dim=-1)
+        return cls(angles.cos().to(dtype), angles.sin().to(dtype), positions)
+
+    def fits(self, length: int, device: torch.device, dtype: torch.dtype) -> bool:
+        """Whether the table can serve ``length`` positions of a model on ``device`` in ``dtype``."""
+        return len(self.cos) >= length and self.cos.device == device and self.cos.dtype == dtype

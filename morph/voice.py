@@ -1,0 +1,220 @@
+"""Voice prompts: what a voice is to the model, made from a recording, a preset, a description, or other voices."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import librosa
+import numpy as np
+import torch
+
+from .codec import encode_waveform
+from .model import KIND_NAMES, SIZE_NAMES, Model
+
+log = logging.getLogger(__name__)
+
+KINDS = ("x_vector", "icl", "preset", "design")
+MODES = ("x_vector", "icl")
+SHORTEST_REFERENCE_S = 1.0
+LONGEST_REFERENCE_S = 30.0
+SILENCE_DBFS = -60.0
+PADDING_S = 0.5  # silence behind the reference, against phoneme bleed
+
+
+@dataclass(frozen=True, eq=False)
+class Voice:
+    """What a voice is to the model.
+
+    Args:
+        kind: "x_vector" (speaker embedding alone), "icl" (and reference codes and transcript), "preset" (a speaker
+            of the checkpoint) or "design" (a description).
+        model_size: upstream's tts_model_size of the checkpoint that it belongs to.
+        name: for people.
+        speaker_embedding: ``[H_talker]``, in the checkpoint's dtype.
+        ref_codes: ``[T, 16]`` int64.
+        transcript: what the reference says.
+        speaker: a preset's name, in lower case.
+        instruct: how to speak, or the description of a designed voice.
+    """
+
+    kind: str
+    model_size: str
+    name: str = ""
+    speaker_embedding: torch.Tensor | None = None
+    ref_codes: torch.Tensor | None = None
+    transcript: str | None = None
+    speaker: str | None = None
+    instruct: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"voice kind is {self.kind!r}: it is one of {', '.join(KINDS)}")
+        if self.kind in MODES and self.speaker_embedding is None:
+            raise ValueError(f"voice {self.name!r} has no speaker embedding: clone it again")
+        if self.kind == "icl" and (self.ref_codes is None or not self.transcript):
+            raise ValueError(
+                f"ICL voice {self.name!r} lacks its reference codes or its transcript: clone it again"
+            )
+
+
+def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None:
+    """Raise ValueError when the model cannot speak with this voice (and this instruction)."""
+    size = SIZE_NAMES.get(voice.model_size, voice.model_size)
+    if voice.model_size != model.size:
+        raise ValueError(
+            f"voice {voice.name!r} was made for a {size} model and {model.name} is {SIZE_NAMES.get(model.size, model.size)}: "
+            "make the voice again with this model, or load the other model"
+        )
+    needed = {"x_vector": "base", "icl": "base", "design": "voice_design"}.get(voice.kind)
+    if needed and model.type != needed:
+        raise ValueError(
+            f"voice {voice.name!r} ({voice.kind}) needs a {KIND_NAMES[needed]} checkpoint and {model.name} is "
+            f"{KIND_NAMES.get(model.type, model.type)}: load a {KIND_NAMES[needed]} checkpoint of the same size"
+        )
+    if voice.kind == "preset":
+        check_speaker(model, voice.speaker or "")
+    if (instruct or voice.instruct) and not model.follows_instructions:
+        raise ValueError(
+            f"{model.name} does not follow instructions (only 1.7B CustomVoice and VoiceDesign were trained to): "
+            "clear the instruction, or load such a checkpoint"
+        )
+
+
+def check_speaker(model: Model, speaker: str) -> str:
+    """Give a preset speaker's name in lower case; raise ValueError with the list when the checkpoint lacks it."""
+    known = {name.lower(): name for name in model.speakers}
+    if not known:
+        raise ValueError(
+            f"{model.name} has no preset speakers: load a CustomVoice checkpoint, or use Clone Voice with this one"
+        )
+    name = speaker.strip().lower()
+    if name not in known:
+        raise ValueError(
+            f"speaker {speaker!r} is unknown to {model.name}: choose one of {', '.join(sorted(known))}"
+        )
+    return known[name]
+
+
+def preset_voice(model: Model, speaker: str, instruct: str = "") -> Voice:
+    """A speaker of the checkpoint (CustomVoice, or fine-tuned), with an instruction where it follows one."""
+    name = check_speaker(model, speaker)
+    voice = Voice("preset", model.size, name=name, speaker=name, instruct=instruct.strip() or None)
+    check_voice(model, voice)
+    return voice
+
+
+def design_voice(model: Model, description: str) -> Voice:
+    """A voice from words; needs a VoiceDesign checkpoint."""
+    if not description.strip():
+        raise ValueError("description is empty: say what the voice should be like")
+    voice = Voice("design", model.size, name="designed voice", instruct=description.strip())
+    check_voice(model, voice)
+    return voice
+
+
+def clone_voice(
+    model: Model,
+    waveform: np.ndarray,
+    sample_rate: int,
+    mode: str = "x_vector",
+    transcript: str | None = None,
+    pad_silence: bool = False,
+    name: str = "cloned voice",
+) -> Voice:
+    """Make a voice from a recording of 1 to 30 seconds.
+
+    Args:
+        model: a Base checkpoint.
+        waveform: float ``[T]`` or ``[C, T]``, any rate; mixed down to mono, resampled to 24 kHz.
+        sample_rate: Hz.
+        mode: "x_vector" (timbre alone) or "icl" (manner too; needs the transcript).
+        transcript: what the recording says.
+        pad_silence: append 0.5 s of silence in ICL mode, against the last phoneme bleeding into the speech.
+        name: for people.
+
+    Raises:
+        ValueError: for a recording or a transcript that cannot serve, or a checkpoint without a speaker encoder.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode is {mode!r}: choose one of {', '.join(MODES)}")
+    if not model.can_clone or model.type != "base":
+        kind = KIND_NAMES.get(model.type, model.type)
+        raise ValueError(
+            f"{model.name} is a {kind} checkpoint and cannot clone voices: load a Base checkpoint"
+        )
+    if mode == "icl" and not (transcript or "").strip():
+        raise ValueError(
+            "transcript is empty: ICL needs the words of the reference; type them, or use x-vector mode"
+        )
+    reference = prepare_reference(waveform, sample_rate, model.sample_rate)
+    embedding = model.upstream.extract_speaker_embedding(reference, model.sample_rate).clone()
+    voice = Voice("x_vector", model.size, name, speaker_embedding=embedding.cpu())
+    if mode == "x_vector":
+        return voice
+    if pad_silence:
+        reference = np.pad(reference, (0, round(PADDING_S * model.sample_rate)))
+    codes = encode_waveform(model, reference)
+    return replace(voice, kind="icl", ref_codes=codes, transcript=str(transcript).strip())
+
+
+def prepare_reference(waveform: np.ndarray, sample_rate: int, target_rate: int) -> np.ndarray:
+    """Check a reference recording and make it mono float32 at ``target_rate``, at most 30 s, within -1..1."""
+    mono = np.asarray(waveform, dtype=np.float32)
+    mono = mono.mean(axis=0) if mono.ndim == 2 else mono
+    if mono.ndim != 1 or sample_rate <= 0:
+        raise ValueError(
+            f"reference has shape {np.shape(waveform)} at {sample_rate} Hz: give one recording, [T] or [C, T]"
+        )
+    seconds = mono.size / sample_rate
+    if seconds < SHORTEST_REFERENCE_S:
+        raise ValueError(
+            f"reference is {seconds:.2f} s long: give at least {SHORTEST_REFERENCE_S:.0f} s of speech"
+        )
+    if not np.isfinite(mono).all():
+        raise ValueError("reference holds NaN or infinite samples: record or convert it again")
+    if seconds > LONGEST_REFERENCE_S:
+        log.warning("reference is %.1f s long: only its first %.0f s are used", seconds, LONGEST_REFERENCE_S)
+        mono = mono[: round(LONGEST_REFERENCE_S * sample_rate)]
+    level = math.sqrt(float(np.mean(np.square(mono, dtype=np.float64))))
+    if level < 10 ** (SILENCE_DBFS / 20):
+        raise ValueError(f"reference is silent (below {SILENCE_DBFS:.0f} dBFS): give a recording of speech")
+    if sample_rate != target_rate:
+        mono = librosa.resample(mono, orig_sr=sample_rate, target_sr=target_rate)
+    return np.ascontiguousarray(mono / max(1.0, float(np.abs(mono).max())), dtype=np.float32)
+
+
+def blend_voices(voices: Sequence[Voice], weights: Sequence[float]) -> Voice:
+    """Mix speaker embeddings: their weighted mean, as an x-vector voice.
+
+    Args:
+        voices: two or more cloned voices of one model size; of ICL voices only the embedding is used.
+        weights: one a voice, at least one above 0, none below; they are divided by their sum.
+    """
+    if len(voices) < 2 or len(voices) != len(weights):
+        raise ValueError(
+            f"{len(voices)} voices and {len(weights)} weights: give two or more voices and a weight for each"
+        )
+    if any(not math.isfinite(weight) or weight < 0 for weight in weights) or sum(weights) <= 0:
+        raise ValueError(f"weights are {list(weights)}: choose 0 or more, and at least one above 0")
+    sizes = sorted({voice.model_size for voice in voices})
+    if len(sizes) > 1:
+        raise ValueError(
+            f"voices of different model sizes ({', '.join(sizes)}) cannot be blended: clone them with one model"
+        )
+    embeddings = []
+    for voice in voices:
+        if voice.speaker_embedding is None:
+            raise ValueError(
+                f"voice {voice.name!r} ({voice.kind}) has no speaker embedding: blend cloned voices"
+            )
+        embeddings.append(voice.speaker_embedding.float())
+    shares = torch.tensor([weight / sum(weights) for weight in weights])
+    mixed = (torch.stack(embeddings) * shares[:, None]).sum(0)
+    name = " + ".join(
+        f"{share:.0%} {voice.name}" for share, voice in zip(shares.tolist(), voices, strict=True)
+    )
+    dtype = voices[0].speaker_embedding.dtype  # type: ignore[union-attr]  # checked above
+    return Voice("x_vector", sizes[0], name, speaker_embedding=mixed.to(dtype))

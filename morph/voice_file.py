@@ -1,0 +1,60 @@
+"""Voice files: one safetensors file a voice; never pickle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from .voice import Voice
+
+FORMAT = "qwen3-tts-voice"
+VERSION = "1"
+TENSORS = ("speaker_embedding", "ref_codes")
+TEXTS = ("kind", "model_size", "name", "transcript", "speaker", "instruct")
+
+
+def save_voice(voice: Voice, path: Path) -> None:
+    """Write a voice to ``path``, whole or not at all; loading gives it back bit-equal."""
+    texts = {key: getattr(voice, key) for key in TEXTS}
+    tensors = {key: getattr(voice, key) for key in TENSORS if getattr(voice, key) is not None}
+    metadata = {"format": FORMAT, "version": VERSION, "voice": json.dumps(texts, ensure_ascii=False)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".part")
+    try:
+        save_file(
+            {key: tensor.contiguous().cpu() for key, tensor in tensors.items()}, unfinished, metadata=metadata
+        )
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def load_voice(path: Path) -> Voice:
+    """Read a voice file.
+
+    Raises:
+        ValueError: when the file is missing, damaged, foreign or of a later format version.
+    """
+    if not path.is_file():
+        raise ValueError(f"voice file {path.name} is missing from {path.parent.name}: save the voice again")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"{path.name} is not a voice file of this pack: save the voice with Save Voice")
+    if metadata.get("version") != VERSION:
+        raise ValueError(
+            f"voice file {path.name} has format version {metadata.get('version')} and this pack reads {VERSION}: "
+            "update the pack, or save the voice again"
+        )
+    try:
+        texts = json.loads(metadata["voice"])
+        return Voice(**{key: texts[key] for key in TEXTS}, **{key: tensors.get(key) for key in TENSORS})
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error

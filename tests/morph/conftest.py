@@ -1,0 +1,56 @@
+"""Tiny random checkpoints in the published format, written once a run, and models loaded from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.load import load_model
+from qwen3_tts_morph.morph.model import Model
+from qwen3_tts_morph.morph.options import LoadOptions
+from qwen3_tts_morph.training.random_checkpoint import write_checkpoint
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """``checkpoint(shape, kind)``: a checkpoint folder, written when first asked for."""
+    root = tmp_path_factory.mktemp("checkpoints")
+
+    def get(shape: str = "tiny", kind: str = "base") -> Path:
+        path = root / f"{shape}-{kind}"
+        return path if path.is_dir() else write_checkpoint(path, shape, kind)
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def load(checkpoint: Callable[..., Path]) -> Callable[..., Model]:
+    """``load(shape, kind, precision, attention)``: a model, loaded when first asked for."""
+    loaded: dict[tuple[str, ...], Model] = {}
+
+    def get(
+        shape: str = "tiny", kind: str = "base", precision: str = "fp32", attention: str = "sdpa"
+    ) -> Model:
+        key = (shape, kind, precision, attention)
+        if key not in loaded:
+            loaded[key] = load_model(checkpoint(shape, kind), LoadOptions(precision, attention))
+        return loaded[key]
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def recording() -> np.ndarray:
+    """Two seconds of a changing tone with noise at 24 kHz: enough for a random model to take a voice from."""
+    time = np.arange(48000) / 24000
+    noise = np.random.default_rng(0).normal(size=time.size)
+    return (0.3 * np.sin(2 * np.pi * (150 + 40 * time) * time) + 0.05 * noise).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Small models run faster on one thread, and sums have one order."""
+    torch.set_num_threads(1)

@@ -1,0 +1,159 @@
+"""SEQ_GROUPS=15 equals upstream's own ``generate_*``: codes bit for bit, and the random generator's state after."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.eager import decode_lines
+from qwen3_tts_morph.morph.guard import Guard
+from qwen3_tts_morph.morph.options import Draw, Sampling
+from qwen3_tts_morph.morph.predictor import attach
+from qwen3_tts_morph.morph.prompt import build_prompt
+from qwen3_tts_morph.morph.upstream import import_qwen_tts
+from qwen3_tts_morph.morph.voice import Voice, clone_voice, design_voice, preset_voice
+
+TEXTS = ["Hello there.", "The quick brown fox jumps over the lazy dog, twice.", "No."]
+MAX_NEW_TOKENS = 40
+GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False), max_new_tokens=MAX_NEW_TOKENS)
+SAMPLED = Sampling(max_new_tokens=MAX_NEW_TOKENS)
+FILTERED = Sampling(
+    Draw(top_k=20, top_p=0.8), Draw(temperature=1.0, top_k=0, top_p=0.7), 1.2, None, MAX_NEW_TOKENS
+)
+
+
+def upstream_wrapper(model):
+    """Upstream's public class around the model that is loaded already, with a decoder that keeps the codes."""
+    qwen_tts = import_qwen_tts()
+    wrapper = qwen_tts.Qwen3TTSModel(model.upstream, processor_of(model), model.upstream.generate_config)
+    return wrapper
+
+
+def processor_of(model):
+    """Upstream's processor, of which the wrapper uses the call with ``text`` alone."""
+    return lambda text, return_tensors, padding: model.tokenizer(
+        [text], return_tensors=return_tensors, padding=padding
+    )
+
+
+def settings(sampling: Sampling) -> dict:
+    """Our sampling as upstream's keyword arguments."""
+    talker, sub = sampling.talker, sampling.subtalker
+    return dict(
+        do_sample=talker.do_sample, temperature=talker.temperature, top_k=talker.top_k, top_p=talker.top_p,
+        subtalker_dosample=sub.do_sample, subtalker_temperature=sub.temperature, subtalker_top_k=sub.top_k,
+        subtalker_top_p=sub.top_p, repetition_penalty=sampling.repetition_penalty,
+        max_new_tokens=sampling.max_new_tokens,
+    )  # fmt: skip
+
+
+def upstream_codes(
+    model, texts, voice: Voice, language: str, sampling: Sampling, monkeypatch, seq_groups=None
+):
+    """Codes of upstream's ``generate_*`` (reference codes cut off) and the random state after."""
+    caught = []
+    silence = np.zeros(1920, dtype=np.float32)
+
+    def decode(items):
+        caught.extend(item["audio_codes"] for item in items)
+        return [silence for _ in items], 24000
+
+    monkeypatch.setattr(model.upstream, "speech_tokenizer", SimpleNamespace(decode=decode))
+    wrapper = upstream_wrapper(model)
+    torch.manual_seed(1234)
+    if voice.kind == "preset":
+        wrapper.generate_custom_voice(texts, voice.speaker, language, voice.instruct, **settings(sampling))
+    elif voice.kind == "design":
+        wrapper.generate_voice_design(texts, voice.instruct, language, **settings(sampling))
+    else:
+        item = import_qwen_tts().VoiceClonePromptItem(
+            ref_code=voice.ref_codes, ref_spk_embedding=voice.speaker_embedding,
+            x_vector_only_mode=voice.kind == "x_vector", icl_mode=voice.kind == "icl", ref_text=voice.transcript,
+        )  # fmt: skip
+        wrapper.generate_voice_clone(texts, language, voice_clone_prompt=[item], **settings(sampling))
+    skip = 0 if voice.ref_codes is None else len(voice.ref_codes)
+    return [codes[skip:].cpu() for codes in caught], torch.get_rng_state()
+
+
+def our_codes(model, texts, voice: Voice, language: str, sampling: Sampling, seq_groups: int = 15):
+    """Codes of our engine with one stream for the batch, as upstream draws, and the random state after."""
+    prompts = [build_prompt(model, text, voice, language) for text in texts]
+    guards = [Guard(sampling.max_frames, detect_loops=False) for _ in texts]
+    torch.manual_seed(1234)
+    decoded = decode_lines(model, prompts, guards, seq_groups, sampling, None)
+    return [one.codes for one in decoded], torch.get_rng_state()
+
+
+def make_voice(model, kind: str, recording) -> Voice:
+    if kind == "preset":
+        return preset_voice(model, "ryan")
+    if kind == "design":
+        return design_voice(model, "a calm old man")
+    return clone_voice(model, recording, 24000, kind, transcript="a tone")
+
+
+def assert_equal(ours, theirs):
+    assert [one.shape for one in ours[0]] == [one.shape for one in theirs[0]]
+    assert all(torch.equal(a, b) for a, b in zip(ours[0], theirs[0], strict=True))
+    assert torch.equal(ours[1], theirs[1]), "another number of draws was made"
+
+
+CHECKPOINT_OF = {"preset": "custom_voice", "design": "voice_design", "x_vector": "base", "icl": "base"}
+
+
+@pytest.mark.parametrize("sampling", [SAMPLED, GREEDY, FILTERED], ids=["sampled", "greedy", "filtered"])
+@pytest.mark.parametrize("lines", [1, 3], ids=["one line", "padded batch"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
+def test_codes_equal_upstream(load, monkeypatch, recording, shape, precision, lines, sampling):
+    model = load(shape, "custom_voice", precision)
+    voice = make_voice(model, "preset", recording)
+    theirs = upstream_codes(model, TEXTS[:lines], voice, "english", sampling, monkeypatch)
+    assert sum(map(len, theirs[0])) > 3
+    assert_equal(our_codes(model, TEXTS[:lines], voice, "english", sampling), theirs)
+
+
+@pytest.mark.parametrize("kind", ["x_vector", "icl", "design"])
+@pytest.mark.parametrize("language", ["auto", "german"])
+def test_each_voice_kind_equals_upstream(load, monkeypatch, recording, kind, language):
+    model = load("tiny-1.7B", CHECKPOINT_OF[kind])
+    voice = make_voice(model, kind, recording)
+    theirs = upstream_codes(model, TEXTS, voice, language, SAMPLED, monkeypatch)
+    assert_equal(our_codes(model, TEXTS, voice, language, SAMPLED), theirs)
+
+
+def test_instruction_and_dialect_equal_upstream(load, monkeypatch, recording):
+    model = load("tiny-1.7B", "custom_voice")
+    voice = preset_voice(model, "Eric", "whispering")  # eric speaks Sichuan dialect when auto is asked for
+    theirs = upstream_codes(model, TEXTS, voice, "auto", SAMPLED, monkeypatch)
+    assert_equal(our_codes(model, TEXTS, voice, "auto", SAMPLED), theirs)
+
+
+@pytest.mark.parametrize("lines", [1, 3], ids=["one line", "padded batch"])
+def test_eager_attention_equals_upstream(load, monkeypatch, recording, lines):
+    model = load("tiny", "custom_voice", "fp32", "eager")
+    voice = make_voice(model, "preset", recording)
+    theirs = upstream_codes(model, TEXTS[:lines], voice, "english", SAMPLED, monkeypatch)
+    assert_equal(our_codes(model, TEXTS[:lines], voice, "english", SAMPLED), theirs)
+
+
+@pytest.mark.parametrize("seq_groups", [15, 5, 1])
+def test_attached_upstream_equals_our_engine(load, monkeypatch, recording, seq_groups):
+    """The same algorithm inside upstream's own generate() and in our loop; at 15 that is upstream itself."""
+    model = load("tiny-1.7B", "base")
+    voice = make_voice(model, "x_vector", recording)
+    with attach(model.upstream, seq_groups):
+        attached = upstream_codes(model, TEXTS, voice, "english", SAMPLED, monkeypatch)
+    assert_equal(our_codes(model, TEXTS, voice, "english", SAMPLED, seq_groups), attached)
+
+
+def test_first_frame_shares_its_sequential_groups_with_exact(load, recording):
+    model = load("tiny", "base")
+    voice = make_voice(model, "x_vector", recording)
+    exact = our_codes(model, TEXTS[:1], voice, "english", SAMPLED, 15)[0][0]
+    for seq_groups in (1, 3, 7, 14):
+        frame = our_codes(model, TEXTS[:1], voice, "english", SAMPLED, seq_groups)[0][0][0]
+        assert torch.equal(frame[: seq_groups + 1], exact[0, : seq_groups + 1])
+        assert not torch.equal(frame, exact[0]), "the tail should differ: it is an approximation"

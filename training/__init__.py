@@ -1,0 +1,1 @@
+"""What makes weights: random checkpoints for tests and benchmarks."""
