@@ -1,0 +1,74 @@
+"""Captions of a rendered script as an SRT file's text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True)
+class Caption:
+    """One caption, from ``start_ms`` to ``end_ms`` (whole milliseconds): ``NAME: text``, or ``text``."""
+
+    start_ms: int
+    end_ms: int
+    text: str
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start_ms <= self.end_ms:
+            raise ValueError(
+                f"caption runs from {self.start_ms} to {self.end_ms} ms: start at 0 or later, end after that"
+            )
+        if not self.text.strip():
+            raise ValueError(f"caption at {self.start_ms} ms has no text: leave it out")
+
+    @classmethod
+    def from_samples(cls, start: int, end: int, sample_rate: int, text: str, name: str = "") -> Caption:
+        """A caption at sample positions (as ``join`` gives them), each rounded to the nearest millisecond."""
+        if sample_rate <= 0:
+            raise ValueError(f"sample_rate is {sample_rate}: give samples a second, e.g. 24000")
+        return cls(_to_ms(start, sample_rate), _to_ms(end, sample_rate), text, name)
+
+    @classmethod
+    def from_seconds(cls, start: float, end: float, text: str, name: str = "") -> Caption:
+        """A caption at times in seconds, each rounded to the nearest millisecond."""
+        if not (math.isfinite(start) and math.isfinite(end)):
+            raise ValueError(f"caption runs from {start} to {end} s: give finite times")
+        return cls(math.floor(start * 1000 + 0.5), math.floor(end * 1000 + 0.5), text, name)
+
+
+def to_srt(captions: Sequence[Caption]) -> str:
+    """The text of an SRT file: numbered from 1, in the order given; no captions give an empty text.
+
+    New lines inside a caption become spaces. Captions may overlap, as lines do in a crossfade. Raises
+    ValueError when one starts before the one in front of it.
+    """
+    for before, after in pairwise(captions):
+        if after.start_ms < before.start_ms:
+            raise ValueError(
+                f"caption {after.text!r} starts at {after.start_ms} ms, before the one in front of it "
+                f"({before.start_ms} ms): sort the captions by their start"
+            )
+    return "\n".join(_block(number, caption) for number, caption in enumerate(captions, start=1))
+
+
+def _to_ms(sample: int, sample_rate: int) -> int:
+    """Nearest millisecond, halves up, in whole numbers: floats would round some halves down."""
+    return (2000 * sample + sample_rate) // (2 * sample_rate)
+
+
+def _block(number: int, caption: Caption) -> str:
+    spoken = " ".join(caption.text.split())
+    name = " ".join(caption.name.split())
+    shown = f"{name}: {spoken}" if name else spoken
+    return f"{number}\n{_timestamp(caption.start_ms)} --> {_timestamp(caption.end_ms)}\n{shown}\n"
+
+
+def _timestamp(ms: int) -> str:
+    seconds, ms = divmod(ms, 1000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02d}:{minutes:02d}:{seconds:02d},{ms:03d}"

@@ -1,0 +1,58 @@
+"""What every waveform tool asks of its input, in one place."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Waveform: TypeAlias = NDArray[np.floating[Any]]
+
+MAX_CHANNELS = 8  # 7.1 surround; more rows than this are samples, not channels
+
+
+def check_waveform(waveform: Waveform, name: str = "waveform") -> None:
+    """Raise ValueError unless ``waveform`` is finite float32 or float64 of shape [T] or [C, T], T >= 1."""
+    if not isinstance(waveform, np.ndarray) or waveform.dtype not in (np.float32, np.float64):
+        kind = getattr(waveform, "dtype", type(waveform).__name__)
+        raise ValueError(f"{name} is {kind}: give a numpy array of float32 or float64")
+    if waveform.ndim not in (1, 2):
+        raise ValueError(f"{name} has shape {waveform.shape}: give [samples] or [channels, samples]")
+    if waveform.size == 0:
+        raise ValueError(f"{name} is empty (shape {waveform.shape}): give at least one sample")
+    if waveform.ndim == 2 and waveform.shape[0] > MAX_CHANNELS:
+        raise ValueError(
+            f"{name} has {waveform.shape[0]} channels, more than {MAX_CHANNELS}: give [channels, samples], "
+            "not [samples, channels]"
+        )
+    if not np.isfinite(waveform).all():
+        raise ValueError(f"{name} contains NaN or infinity: render or record it again")
+
+
+def check_sample_rate(sample_rate: int) -> None:
+    """Raise ValueError unless ``sample_rate`` (samples a second) is a positive whole number."""
+    whole = isinstance(sample_rate, Integral) and not isinstance(sample_rate, bool)
+    if not whole or sample_rate <= 0:
+        raise ValueError(
+            f"sample_rate is {sample_rate!r}: give samples a second as a whole number, e.g. 24000"
+        )
+
+
+def check_range(name: str, value: float, low: float, high: float, unit: str = "") -> None:
+    """Raise ValueError unless ``value`` is a number in ``low``..``high`` (both allowed)."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high:  # NaN compares false, so it is refused too
+        raise ValueError(f"{name} is {value!r}: choose {low:g} to {high:g} {unit}".rstrip())
+
+
+def peak_of(waveform: Waveform) -> float:
+    """The largest absolute sample over all channels; 0.0 is digital silence."""
+    return float(np.abs(waveform).max())
+
+
+def from_db(decibels: float) -> float:
+    """The amplitude factor of a level in dB (0 dB is 1.0)."""
+    return math.pow(10.0, decibels / 20.0)

@@ -1,0 +1,101 @@
+"""Bring a waveform to a peak level or to a loudness."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pyloudnorm
+
+from .checks import Waveform, check_range, check_sample_rate, check_waveform, from_db, peak_of
+
+log = logging.getLogger(__name__)
+
+QUIETEST_DB = -60.0
+BLOCK_S = 0.4  # BS.1770 measures in blocks of 400 ms
+MEASURED_CHANNELS = 5  # BS.1770 gives weights to five channels
+
+
+@dataclass(frozen=True)
+class Loudness:
+    """Where ``normalize_loudness`` brings a waveform.
+
+    lufs: integrated loudness, -60..0 LUFS (-16: podcasts; -23: European broadcast).
+    ceiling_db: no sample exceeds this level, -60..0 dBFS (sample peak, not oversampled "true peak").
+    """
+
+    lufs: float = -16.0
+    ceiling_db: float = -1.0
+
+    def __post_init__(self) -> None:
+        check_range("lufs", self.lufs, QUIETEST_DB, 0.0, "LUFS")
+        check_range("ceiling_db", self.ceiling_db, QUIETEST_DB, 0.0, "dBFS")
+
+
+def normalize_peak(waveform: Waveform, peak_db: float = -3.0) -> Waveform:
+    """Scale ``waveform`` ([T] or [C, T]) so that its largest sample is at ``peak_db`` (-60..0 dBFS).
+
+    One gain for all channels. Gives a new array of the same shape and dtype; digital silence stays silence.
+    Raises ValueError for anything that is no finite waveform.
+    """
+    check_waveform(waveform)
+    check_range("peak_db", peak_db, QUIETEST_DB, 0.0, "dBFS")
+    return _scale_to_peak(waveform, from_db(peak_db))
+
+
+def normalize_loudness(waveform: Waveform, sample_rate: int, options: Loudness | None = None) -> Waveform:
+    """Scale ``waveform`` ([T] or [C, T], up to 5 channels) to a loudness by ITU-R BS.1770-4 (pyloudnorm).
+
+    One gain for all channels, no limiter: where the loudness asked for would lift a sample over the ceiling,
+    the result stays at the ceiling and is quieter than asked; the log says so. Gives a new array of the same
+    shape and dtype. Digital silence, and audio below the standard's gate of -70 LUFS, has no loudness and
+    comes back unchanged. Raises ValueError for other audio below 0.4 s, the standard's shortest measure.
+    """
+    options = options or Loudness()
+    check_waveform(waveform)
+    check_sample_rate(sample_rate)
+    if peak_of(waveform) == 0.0:
+        return waveform.copy()
+    measured = measure_loudness(waveform, sample_rate)
+    if math.isinf(measured):
+        log.warning("audio is below -70 LUFS and has no loudness to normalize: it is left as it is")
+        return waveform.copy()
+    gain = from_db(options.lufs - measured)
+    ceiling = from_db(options.ceiling_db)
+    if peak_of(waveform) * gain <= ceiling:
+        return (waveform.astype(np.float64) * gain).astype(waveform.dtype)
+    reached = measured + 20.0 * math.log10(ceiling / peak_of(waveform))
+    log.info("kept at %.1f LUFS: %.1f would exceed the ceiling", reached, options.lufs)
+    return _scale_to_peak(waveform, ceiling)
+
+
+def measure_loudness(waveform: Waveform, sample_rate: int) -> float:
+    """Integrated loudness in LUFS of ``waveform`` ([T] or [C, T]); -inf below the gate of -70 LUFS.
+
+    Raises ValueError below 0.4 s and above 5 channels.
+    """
+    check_waveform(waveform)
+    check_sample_rate(sample_rate)
+    channels = np.atleast_2d(waveform).astype(np.float64)
+    if channels.shape[0] > MEASURED_CHANNELS:
+        raise ValueError(
+            f"waveform has {channels.shape[0]} channels, and loudness is defined for {MEASURED_CHANNELS} "
+            "at most: normalize its peak instead"
+        )
+    seconds = channels.shape[1] / sample_rate
+    if seconds < BLOCK_S:
+        raise ValueError(
+            f"waveform lasts {seconds:.3f} s, but loudness needs {BLOCK_S:g} s or more: "
+            "normalize its peak instead, or join it with other audio first"
+        )
+    return float(pyloudnorm.Meter(sample_rate).integrated_loudness(channels.T))
+
+
+def _scale_to_peak(waveform: Waveform, level: float) -> Waveform:
+    peak = peak_of(waveform)
+    if peak == 0.0:
+        return waveform.copy()
+    # Dividing first keeps the tiniest (subnormal) peaks from overflowing the gain.
+    return (waveform.astype(np.float64) / peak * level).astype(waveform.dtype)
