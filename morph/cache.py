@@ -1,4 +1,4 @@
-"""A key/value cache with its room taken in advance, that upstream's layers write to and read from."""
+"""A key/value cache with the one method that upstream's attention calls."""
 
 from __future__ import annotations
 
@@ -8,37 +8,23 @@ import torch
 
 
 class KeyValueCache:
-    """Keys and values of all layers, ``[layers, B, kv_heads, room, head_dim]``, filled from the left.
+    """Keys and values of every layer, ``[B, kv_heads, T, head_dim]`` each; stands where a transformers ``Cache`` would.
 
-    Stands where transformers' ``Cache`` stands in a layer's call: of that class upstream's attention uses
-    ``update`` alone. The caller sets ``length`` before a pass: tokens are written from there on.
+    Grows by concatenation, as transformers' ``DynamicCache``, whose memory layout it shares (so that the same
+    kernels give the same bits), but with a third of its calls a layer: at batch 1 calls are what a frame costs.
     """
 
-    def __init__(self, config: Any, batch: int, room: int, device: torch.device, dtype: torch.dtype):
-        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        shape = (config.num_hidden_layers, batch, config.num_key_value_heads, room, head_dim)
-        self.keys = torch.empty(shape, device=device, dtype=dtype)
-        self.values = torch.empty(shape, device=device, dtype=dtype)
-        self.length = 0
-
-    @property
-    def room(self) -> int:
-        """How many tokens fit."""
-        return self.keys.shape[3]
+    def __init__(self, layers: int):
+        self.keys: list[torch.Tensor | None] = [None] * layers
+        self.values: list[torch.Tensor | None] = [None] * layers
 
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer: int, _: dict[str, Any] | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write ``[B, kv_heads, T, head_dim]`` behind the first ``length`` tokens; give all up to there."""
-        end = self.length + keys.shape[2]
-        self.keys[layer, :, :, self.length : end] = keys
-        self.values[layer, :, :, self.length : end] = values
-        return self.keys[layer, :, :, :end], self.values[layer, :, :, :end]
-
-    def grow(self, room: int) -> None:
-        """Make room for ``room`` tokens, keeping what is there."""
-        for name in ("keys", "values"):
-            old = getattr(self, name)
-            new = old.new_empty((*old.shape[:3], room, old.shape[4]))
-            new[:, :, :, : self.length] = old[:, :, :, : self.length]
-            setattr(self, name, new)
+        """Put a layer's new keys and values behind its old ones; give all of them."""
+        old_keys, old_values = self.keys[layer], self.values[layer]
+        if old_keys is not None and old_values is not None:
+            keys = torch.cat((old_keys, keys), dim=2)
+            values = torch.cat((old_values, values), dim=2)
+        self.keys[layer], self.values[layer] = keys, values
+        return keys, values

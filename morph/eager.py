@@ -10,6 +10,7 @@ import torch
 from .guard import Guard
 from .model import Model
 from .options import Sampling
+from .predictor import Predictor
 from .prompt import Prompt
 from .sampling import Randomness, draw_tokens, penalize_repetition
 from .talker import Talker
@@ -62,6 +63,7 @@ def decode_lines(
     sampling: Sampling,
     randomness: Randomness,
     on_frame: Callable[[int], None] | None = None,
+    observe: Callable[[torch.Tensor, torch.Tensor], None] | None = None,
 ) -> list[Decoded]:
     """Decode a batch of lines to their ends.
 
@@ -74,8 +76,10 @@ def decode_lines(
         randomness: one stream for the batch (upstream's way), or one a line.
         on_frame: called after every frame with the number of lines that are still going. What it raises ends the
             decoding and passes through; nothing of it stays on the model.
+        observe: called with every frame's talker state ``[B, 1, H]`` and codes ``[B, 16]``, for measurements.
     """
     talker = Talker(model, prompts)
+    predictor = Predictor(model.talker.code_predictor)
     first = FirstGroup(model, len(prompts), sampling, randomness)
     ends: list[str | None] = [None] * len(prompts)
     ended = torch.zeros(len(prompts), dtype=torch.bool, device=model.device)
@@ -83,15 +87,18 @@ def decode_lines(
     hidden, logits = talker.prefill()
     tokens = first.draw(logits, ended)
     while True:
-        _note_eos(tokens.tolist(), first.eos, ends)
-        if all(ends):
-            break
-        codes = _decode_frame(model, hidden, tokens, seq_groups, sampling, randomness)
-        frames.append(codes)
-        hidden, logits = talker.step(codes)
+        on_host = tokens.tolist()
+        _note_eos(on_host, first.eos, ends)
         going = [row for row, end in enumerate(ends) if end is None]
-        for row, code in zip(going, tokens[going].tolist(), strict=True):
-            ends[row] = guards[row].add(code)
+        if not going:
+            break
+        codes = _decode_frame(model, predictor, hidden, tokens, seq_groups, sampling, randomness)
+        frames.append(codes)
+        if observe is not None:
+            observe(hidden, codes)
+        hidden, logits = talker.step(codes)
+        for row in going:
+            ends[row] = guards[row].add(on_host[row])
         ended = torch.tensor([end is not None for end in ends], device=model.device)
         tokens = first.draw(logits, ended)
         if on_frame is not None:
@@ -101,6 +108,7 @@ def decode_lines(
 
 def _decode_frame(
     model: Model,
+    predictor: Predictor,
     hidden: torch.Tensor,
     tokens: torch.Tensor,
     seq_groups: int,
@@ -109,7 +117,7 @@ def _decode_frame(
 ) -> torch.Tensor:
     """One frame's 16 codes ``[B, 16]`` from the talker's hidden state and group 0."""
     embedding = model.talker.get_input_embeddings()(tokens[:, None])
-    rest = model.predictor.decode_frame(hidden, embedding, seq_groups, sampling.subtalker, randomness)
+    rest = predictor.decode_frame(hidden, embedding, seq_groups, sampling.subtalker, randomness)
     return torch.cat((tokens[:, None], rest), dim=1)
 
 

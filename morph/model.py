@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from .options import Sampling
-from .predictor import Predictor
 from .weights import stack
 
 SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B"}
@@ -46,7 +45,6 @@ class Model:
         self.module = Holder(self.upstream, self.codec)
         self.module.eval().requires_grad_(False)
         self.sampling = Sampling.from_config(self.upstream.generate_config)
-        self.predictor = Predictor(self.talker.code_predictor)
 
     @property
     def type(self) -> str:

@@ -31,12 +31,17 @@ def crossbar(heads: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
 
 
 class Predictor:
-    """Decodes frames with one upstream ``code_predictor``; holds its morph cache and its key/value cache."""
+    """Decodes frames with one upstream ``code_predictor``, which must stay where it is meanwhile.
+
+    Made anew for every batch of lines: the stacked heads and the morph cache are looked up once, not every frame,
+    and a model that was moved in between is never met with tensors of its old device.
+    """
 
     def __init__(self, code_predictor: Any):
         self.module = code_predictor
-        self._rope: RopeTable | None = None
-        self._cache: KeyValueCache | None = None
+        self.heads = stack(code_predictor.lm_head)
+        self.rope = RopeTable.build(code_predictor.config, POSITIONS, self.heads.device, self.heads.dtype)
+        self.needs_mask = code_predictor.config._attn_implementation == "eager"
 
     def decode_frame(
         self,
@@ -58,52 +63,49 @@ class Predictor:
         Returns:
             Codes ``[B, 15]``, int64.
         """
-        heads = stack(self.module.lm_head)
-        tables = self.module.model.codec_embedding
-        rope, cache = self._prepare(hidden)
-        states = self._run(torch.cat((hidden, embedding), dim=1), 0, rope, cache)
-        codes = [draw_tokens(self.module.lm_head[0](states)[:, -1], draw, randomness)]
+        tables, heads = self.module.model.codec_embedding, self.module.lm_head
+        cache = KeyValueCache(len(self.module.model.layers))
+        states = self._run(torch.cat((hidden, embedding), dim=1), 0, cache)
+        codes = [draw_tokens(heads[0](states)[:, -1], draw, randomness)]
         for group in range(1, seq_groups):
-            states = self._run(tables[group - 1](codes[-1][:, None]), group + 1, rope, cache)
-            codes.append(draw_tokens(self.module.lm_head[group](states)[:, -1], draw, randomness))
+            states = self._run(tables[group - 1](codes[-1][:, None]), group + 1, cache)
+            codes.append(draw_tokens(heads[group](states)[:, -1], draw, randomness))
         sequential = torch.stack(codes, dim=1)
-        if seq_groups == len(heads):
+        if seq_groups == len(self.heads):
             return sequential
-        tail = draw_tokens(crossbar(heads[seq_groups:], states[:, -1]), draw, randomness)
+        tail = draw_tokens(crossbar(self.heads[seq_groups:], states[:, -1]), draw, randomness)
         return torch.cat((sequential, tail), dim=1)
 
-    def _prepare(self, hidden: torch.Tensor) -> tuple[RopeTable, KeyValueCache]:
-        """Give the morph cache and the key/value cache, made anew where device, dtype or batch changed."""
-        batch, device, dtype = hidden.shape[0], hidden.device, hidden.dtype
-        config = self.module.config
-        if self._rope is None or not self._rope.fits(POSITIONS, device, dtype):
-            self._rope = RopeTable.build(config, POSITIONS, device, dtype)
-            self._cache = None
-        if self._cache is None or self._cache.keys.shape[1] != batch:
-            self._cache = KeyValueCache(config, batch, POSITIONS, device, dtype)
-        return self._rope, self._cache
+    def teacher_force(self, hidden: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        """The hidden states that predict groups 1-15 of finished frames, in one causal pass over each frame.
 
-    def _run(self, inputs: torch.Tensor, start: int, rope: RopeTable, cache: KeyValueCache) -> torch.Tensor:
+        Args:
+            hidden: ``[N, 1, H_talker]``, the talker's hidden state before each frame.
+            inputs: ``[N, 15, H_talker]``, the embeddings of the frame's groups 0-14.
+
+        Returns:
+            ``[N, 15, H]``: state g is what ``lm_head[g]`` makes group g+1 of. ``heads[g] @ state[g]`` is exact,
+            ``heads[g] @ state[S - 1]`` with S <= g is the crossbar's approximation.
+        """
+        return self._run(torch.cat((hidden, inputs), dim=1), 0, None)[:, 1:]
+
+    def _run(self, inputs: torch.Tensor, start: int, cache: KeyValueCache | None) -> torch.Tensor:
         """Run the layers over ``inputs`` ``[B, T, H_talker]`` at positions ``start ..``; give ``[B, T, H]``."""
         states = self.module.small_to_mtp_projection(inputs)
         end = start + states.shape[1]
-        angles = (rope.cos[None, start:end], rope.sin[None, start:end])
+        angles = (self.rope.cos[None, start:end], self.rope.sin[None, start:end])
         mask = self._causal_mask(states)
-        cache.length = start
         for layer in self.module.model.layers:
-            states = layer(
-                states, attention_mask=mask, past_key_values=cache, position_embeddings=angles, use_cache=True
-            )[0]
+            states = layer(states, attention_mask=mask, past_key_values=cache, position_embeddings=angles)[0]
         return self.module.model.norm(states)
 
     def _causal_mask(self, states: torch.Tensor) -> torch.Tensor | None:
         """SDPA and FlashAttention are causal by themselves; eager attention needs the mask for the prefill pair."""
         length = states.shape[1]
-        if length == 1 or self.module.config._attn_implementation != "eager":
+        if length == 1 or not self.needs_mask:
             return None
-        blocked = torch.full(
-            (length, length), torch.finfo(states.dtype).min, device=states.device, dtype=states.dtype
-        )
+        hidden = torch.finfo(states.dtype).min
+        blocked = torch.full((length, length), hidden, device=states.device, dtype=states.dtype)
         return blocked.triu(1)[None, None]
 
 

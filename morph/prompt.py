@@ -165,13 +165,15 @@ def _reference_codes(model: Model, voice: Voice) -> torch.Tensor:
     if voice.ref_codes is None:
         raise ValueError(f"voice {voice.name!r} has no reference codes: clone it again in ICL mode")
     codes = voice.ref_codes.to(model.device)
-    return embed_frames(model, codes).unsqueeze(0)
+    return embed_frames(model, codes, model.code_tables()).unsqueeze(0)
 
 
-def embed_frames(model: Model, codes: torch.Tensor) -> torch.Tensor:
-    """The talker's input for finished frames: codes ``[T, 16]`` -> the sum of their 16 embeddings ``[T, H]``."""
+def embed_frames(model: Model, codes: torch.Tensor, tables: torch.Tensor) -> torch.Tensor:
+    """The talker's input for finished frames: the sum of their 16 embeddings.
+
+    ``codes`` is ``[T, 16]``, ``tables`` is ``model.code_tables()``; gives ``[T, H]``.
+    """
     first = model.talker.get_input_embeddings()(codes[:, :1])
-    tables = model.code_tables()
     groups = torch.arange(len(tables), device=codes.device)
     rest = tables[groups, codes[:, 1:]]
     return torch.cat((first, rest), dim=1).sum(1)

@@ -149,7 +149,7 @@ def _decode(
         results = decode_lines(
             model,
             [prompts[index] for index in batch],
-            [_guard(prompts[index], options, sampling) for index in batch],
+            [guard_line(prompts[index], options, sampling) for index in batch],
             options.seq_groups,
             sampling,
             line_streams([pieces[index].seed for index in batch], model.device),
@@ -159,7 +159,8 @@ def _decode(
     return [decoded[index] for index in range(len(pieces))]
 
 
-def _guard(prompt: Prompt, options: GenerateOptions, sampling: Sampling) -> Guard:
+def guard_line(prompt: Prompt, options: GenerateOptions, sampling: Sampling) -> Guard:
+    """The guard of one line: the sampling's cap alone, or also the text's and the loop detector."""
     if not options.guard:
         return Guard(sampling.max_frames, detect_loops=False)
     return Guard(min(sampling.max_frames, text_cap(prompt.text_tokens)))

@@ -1,7 +1,7 @@
 """Run upstream's talker over a batch of prompts: one prefill, then one step a frame over its own layers.
 
 Bit-equal to upstream's ``talker.generate`` (left padding, position offsets), with the RoPE table computed once and a
-cache with room in advance. Nothing is kept on the upstream model (its ``rope_deltas`` are not used).
+cache of fewer calls. Nothing is kept on the upstream model (its ``rope_deltas`` are not used).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .model import Model
 from .prompt import Prompt, embed_frames
 from .rope import RopeTable
 
-ROOM_STEP = 256
+TABLE_STEP = 256  # positions by which the RoPE table grows
 
 
 class Talker:
@@ -36,8 +36,9 @@ class Talker:
         self.embeds = self._pad_left(prompts)
         self.attended = self._attended()
         self._lengths = torch.tensor(self.lengths, device=model.device)
+        self._tables = model.code_tables()
         self._rope: RopeTable | None = None
-        self._cache: KeyValueCache | None = None
+        self._cache = KeyValueCache(len(model.talker.model.layers))
 
     def _pad_left(self, prompts: Sequence[Prompt]) -> torch.Tensor:
         rows = [
@@ -74,33 +75,21 @@ class Talker:
             use_cache=True,
             cache_position=torch.arange(self.longest, device=self.model.device),
         )
-        self._adopt(cache)
+        for index, layer in enumerate(cache.layers):
+            self._cache.update(layer.keys, layer.values, index)
         states = out.last_hidden_state
         # Over all positions, as upstream does: a product of another shape may round differently.
         return states[:, -1:], self.model.talker.codec_head(states)[:, -1]
 
-    def _adopt(self, cache: object) -> None:
-        """Copy what the prefill cached into a cache with room for the frames."""
-        room = self.longest + ROOM_STEP
-        config = self.model.talker.config
-        own = KeyValueCache(config, len(self.lengths), room, self.model.device, self.model.dtype)
-        for index, layer in enumerate(cache.layers):  # type: ignore[attr-defined]
-            own.update(layer.keys, layer.values, index)
-        own.length = self.longest
-        self._cache = own
-
     def step(self, codes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Take a finished frame ``[B, 16]``; give the next hidden state ``[B, 1, H]`` and logits ``[B, V]``."""
-        inputs = embed_frames(self.model, codes)[:, None] + self._text()
-        cache = self._room_for_one()
-        mask = self._mask(cache.length + 1)
+        states = embed_frames(self.model, codes, self._tables)[:, None] + self._text()
+        mask = self._mask()
         angles = self._angles()
-        states = inputs
         for layer in self.model.talker.model.layers:
             states = layer(
-                states, attention_mask=mask, past_key_values=cache, position_embeddings=angles, use_cache=True
+                states, attention_mask=mask, past_key_values=self._cache, position_embeddings=angles
             )[0]
-        cache.length += 1
         self.step_number += 1
         states = self.model.talker.model.norm(states)
         return states, self.model.talker.codec_head(states)[:, -1]
@@ -111,28 +100,21 @@ class Talker:
             return self.trailing[:, self.step_number, None]
         return self.pad[None]
 
-    def _room_for_one(self) -> KeyValueCache:
-        if self._cache is None:
-            raise RuntimeError("step() before prefill()")
-        if self._cache.length == self._cache.room:
-            self._cache.grow(self._cache.room + ROOM_STEP)
-        return self._cache
-
     def _angles(self) -> tuple[torch.Tensor, torch.Tensor]:
         """This step's cosines and sines, ``[3, B, 1, head_dim]``: the three mrope rows are equal for speech."""
         model = self.model
         end = self.longest + self.step_number + 1
         if self._rope is None or not self._rope.fits(end, model.device, model.dtype):
-            self._rope = RopeTable.build(model.talker.config, end + ROOM_STEP, model.device, model.dtype)
+            self._rope = RopeTable.build(model.talker.config, end + TABLE_STEP, model.device, model.dtype)
         rows = self._lengths + self.step_number
         cos, sin = self._rope.cos[rows, None], self._rope.sin[rows, None]
         return cos.expand(3, -1, -1, -1), sin.expand(3, -1, -1, -1)
 
-    def _mask(self, length: int) -> torch.Tensor | None:
+    def _mask(self) -> torch.Tensor | None:
         """Hide the left padding, in the form that the attention in use takes; None where there is no padding."""
         if min(self.lengths) == self.longest:
             return None
-        new = self.attended.new_ones(len(self.lengths), length - self.longest)
+        new = self.attended.new_ones(len(self.lengths), self.step_number + 1)
         attended = torch.cat((self.attended, new), dim=1)
         if self.model.attention == "flash_attention_2":
             return attended.long()

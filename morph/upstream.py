@@ -6,7 +6,9 @@ of them. While the import runs, and no longer, empty modules stand in for those 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import logging
 import sys
 from collections.abc import Iterator
@@ -109,7 +111,8 @@ def import_qwen_tts() -> ModuleType:
 
     # transformers remembers the first answer: ask before a stand-in could make it "yes".
     transformers.utils.is_torchaudio_available()
-    with stand_ins() as placed, default_rope_registered():
+    printed = io.StringIO()  # it prints a warning about flash-attn that concerns the 25 Hz tokenizer alone
+    with stand_ins() as placed, default_rope_registered(), contextlib.redirect_stdout(printed):
         try:
             package = importlib.import_module("qwen_tts")
         except ImportError as error:
@@ -118,6 +121,7 @@ def import_qwen_tts() -> ModuleType:
                 "Run this pack's install.py with ComfyUI's Python (transformers 4.57 needs qwen-tts, "
                 "transformers 5 needs qwen-tts-hf), then restart ComfyUI."
             ) from error
+    log.debug("qwen_tts printed: %s", printed.getvalue().strip())
     if placed:
         log.info("not importable, and not needed for 12 Hz models: %s", ", ".join(placed))
     return package

@@ -1,0 +1,202 @@
+"""One line at several SEQ_GROUPS: how fast each is, and how far its distributions are from the exact ones."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from .codec import decode_codes
+from .eager import Decoded, decode_lines
+from .guard import Guard
+from .model import Model
+from .options import PREDICTED_GROUPS, Draw, GenerateOptions, check_seq_groups
+from .predictor import Predictor, crossbar
+from .prompt import Prompt, build_prompt
+from .render import Line, LineReport, OnFrame, Spoken, guard_line
+from .sampling import filter_logits, line_streams
+from .voice import check_voice
+
+WARM_UP_FRAMES = 2
+CHUNK = 64  # frames whose distributions are compared at once: 64 x 15 x 2048 float32 is 8 MB
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """One SEQ_GROUPS: its speed and its distance.
+
+    ``ms_per_frame`` and ``rtf`` are of the decoding without the codec. ``distance`` is the total variation distance
+    (0 equal, 1 disjoint) between the distribution that each group's token is drawn from and the exact one, with the
+    same tokens before it, averaged over the 15 groups and the frames of the exact line. It is no measure of how the
+    speech sounds.
+    """
+
+    seq_groups: int
+    frames: int
+    seconds: float
+    ms_per_frame: float
+    rtf: float
+    distance: float
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The rows, in rising SEQ_GROUPS, and what each spoke."""
+
+    rows: list[SweepRow]
+    spoken: list[Spoken]
+
+
+@dataclass
+class _Trace:
+    """The exact line's talker states and codes, frame by frame."""
+
+    hidden: list[torch.Tensor] = field(default_factory=list)
+    codes: list[torch.Tensor] = field(default_factory=list)
+
+    def add(self, hidden: torch.Tensor, codes: torch.Tensor) -> None:
+        self.hidden.append(hidden)
+        self.codes.append(codes)
+
+
+def parse_groups(text: str) -> list[int]:
+    """Read a list such as "1, 3, 5, 15": rising, each once. Raises ValueError for anything outside 1..15."""
+    words = [word for word in re.split(r"[\s,;]+", text.strip()) if word]
+    if not words or not all(word.isdigit() for word in words):
+        raise ValueError(f"SEQ_GROUPS list is {text!r}: write numbers from 1 to 15, such as 1, 3, 5, 7, 15")
+    return sorted({check_seq_groups(int(word)) for word in words})
+
+
+@torch.inference_mode()
+def sweep(
+    model: Model,
+    line: Line,
+    seq_groups: Sequence[int],
+    options: GenerateOptions | None = None,
+    on_frame: OnFrame | None = None,
+) -> Sweep:
+    """Speak one line at each SEQ_GROUPS, with the same seed.
+
+    The exact line is always decoded, first: the distances are measured on its codes.
+    """
+    options = options or GenerateOptions()
+    check_voice(model, line.voice, line.instruct)
+    prompt = build_prompt(model, line.text, line.voice, line.language, line.instruct)
+    counter = _Counter(on_frame, len(seq_groups) + 1, prompt)
+    _decode(model, prompt, line, PREDICTED_GROUPS, options, counter, Guard(WARM_UP_FRAMES))
+    trace = _Trace()
+    exact = _decode(model, prompt, line, PREDICTED_GROUPS, options, counter, None, trace)
+    draw = (options.sampling or model.sampling).subtalker
+    distances = measure_distances(model, torch.cat(trace.hidden), torch.cat(trace.codes), draw)
+    rows, spoken = [], []
+    for groups in seq_groups:
+        decoded, elapsed = (
+            exact if groups == PREDICTED_GROUPS else _decode(model, prompt, line, groups, options, counter)
+        )
+        rows.append(_row(model, groups, decoded, elapsed, distances[groups]))
+        spoken.append(_speak(model, line, decoded))
+    return Sweep(rows, spoken)
+
+
+class _Counter:
+    """Progress over several decodings of one line."""
+
+    def __init__(self, on_frame: OnFrame | None, runs: int, prompt: Prompt):
+        self.on_frame = on_frame
+        self.done = 0
+        self.expected = runs * (10 + 4 * prompt.text_tokens)
+
+    def add(self, frames: int) -> None:
+        self.done += frames
+        self.expected = max(self.expected, self.done + 1)
+        if self.on_frame is not None:
+            self.on_frame(self.done, self.expected)
+
+
+def _decode(
+    model: Model,
+    prompt: Prompt,
+    line: Line,
+    seq_groups: int,
+    options: GenerateOptions,
+    counter: _Counter,
+    guard: Guard | None = None,
+    trace: _Trace | None = None,
+) -> tuple[Decoded, float]:
+    """Decode the line; give its codes and the seconds that it took."""
+    sampling = options.sampling or model.sampling
+    started = time.perf_counter()
+    decoded = decode_lines(
+        model,
+        [prompt],
+        [guard or guard_line(prompt, options, sampling)],
+        seq_groups,
+        sampling,
+        line_streams([line.seed], model.device),
+        counter.add,
+        trace.add if trace else None,
+    )
+    return decoded[0], time.perf_counter() - started
+
+
+@torch.inference_mode()
+def measure_distances(
+    model: Model, hidden: torch.Tensor, codes: torch.Tensor, draw: Draw
+) -> dict[int, float]:
+    """The distance (see ``SweepRow``) of every SEQ_GROUPS from exact.
+
+    Args:
+        model: the checkpoint.
+        hidden: ``[N, 1, H]``, the talker's state before each frame.
+        codes: ``[N, 16]``, the frames.
+        draw: how the sub-talker draws: its filter shapes the distributions.
+    """
+    predictor = Predictor(model.talker.code_predictor)
+    tables, heads = model.code_tables(), predictor.heads
+    totals = dict.fromkeys(range(1, PREDICTED_GROUPS + 1), 0.0)
+    for start in range(0, len(codes), CHUNK):
+        chunk = codes[start : start + CHUNK]
+        first = model.talker.get_input_embeddings()(chunk[:, :1])
+        groups = torch.arange(PREDICTED_GROUPS - 1, device=codes.device)
+        inputs = torch.cat((first, tables[groups, chunk[:, 1:-1]]), dim=1)
+        states = predictor.teacher_force(hidden[start : start + CHUNK], inputs)
+        exact = _distribution(torch.einsum("gvh,bgh->bgv", heads, states), draw)
+        for seq_groups in range(1, PREDICTED_GROUPS):
+            tail = _distribution(crossbar(heads[seq_groups:], states[:, seq_groups - 1]), draw)
+            totals[seq_groups] += 0.5 * (tail - exact[:, seq_groups:]).abs().sum().item()
+    return {groups: total / (PREDICTED_GROUPS * len(codes)) for groups, total in totals.items()}
+
+
+def _distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
+    scores = logits.float()
+    return filter_logits(scores, draw).softmax(-1) if draw.do_sample else scores.softmax(-1)
+
+
+def _row(model: Model, seq_groups: int, decoded: Decoded, elapsed: float, distance: float) -> SweepRow:
+    frames = len(decoded.codes)
+    seconds = frames / model.frame_rate
+    return SweepRow(seq_groups, frames, seconds, 1000 * elapsed / frames, elapsed / seconds, distance)
+
+
+def _speak(model: Model, line: Line, decoded: Decoded) -> Spoken:
+    waveform = decode_codes(model, decoded.codes, line.voice.ref_codes)
+    seconds = len(waveform) / model.sample_rate
+    report = LineReport(line.name, line.text, len(decoded.codes), seconds, decoded.ended, 1)
+    return Spoken(waveform, model.sample_rate, report)
+
+
+def table(result: Sweep) -> str:
+    """The rows as a markdown table."""
+    lines = [
+        "| SEQ_GROUPS | frames | audio s | ms/frame | RTF | distance to exact |",
+        "|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in result.rows:
+        lines.append(
+            f"| {row.seq_groups} | {row.frames} | {row.seconds:.2f} | {row.ms_per_frame:.1f} | {row.rtf:.3f} "
+            f"| {row.distance:.3f} |"
+        )
+    return "\n".join(lines)
