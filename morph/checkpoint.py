@@ -1,14 +1,10 @@
-"""Find checkpoints where users keep them, and fetch a published one when it is picked and nowhere to be found."""
+"""Find checkpoints where users keep them, and say what a broken one lacks."""
 
 from __future__ import annotations
 
 import json
-import logging
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-log = logging.getLogger(__name__)
 
 PUBLISHED = (
     "Qwen/Qwen3-TTS-12Hz-0.6B-Base",
@@ -124,43 +120,3 @@ def _in_hub_cache(repo_id: str) -> Path | None:
     except LocalEntryNotFoundError:
         return None
     return None if missing_files(path) else path
-
-
-def fetch_checkpoint(
-    repo_id: str, target_root: Path, on_progress: Callable[[int, int], None] | None = None
-) -> Path:
-    """Download a published checkpoint into ``target_root/<last part of its id>``; goes on where it was cut off.
-
-    Args:
-        repo_id: one of PUBLISHED; nothing else is fetched.
-        target_root: a model folder.
-        on_progress: called with (bytes done, bytes in all) between pieces; may raise to cancel.
-
-    Raises:
-        ValueError: for another id, or when the download cannot be had.
-    """
-    if repo_id not in PUBLISHED:
-        raise ValueError(
-            f"{repo_id!r} is not a published Qwen3-TTS checkpoint: choose one of {', '.join(PUBLISHED)}"
-        )
-    from huggingface_hub import HfApi, hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
-
-    target = target_root / repo_id.rsplit("/", 1)[-1]
-    try:
-        files = HfApi().model_info(repo_id, files_metadata=True).siblings or []
-        sizes = {file.rfilename: file.size or 0 for file in files}
-        total = sum(sizes.values())
-        log.info("fetching %s, %.1f GB, to %s", repo_id, total / 1e9, target)
-        done = 0
-        for name in sorted(sizes, key=sizes.__getitem__):
-            if on_progress is not None:
-                on_progress(done, total)
-            hf_hub_download(repo_id, name, local_dir=target)
-            done += sizes[name]
-    except (HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
-        raise ValueError(
-            f"{repo_id} is not on this machine and could not be fetched ({error}): check the connection, or put the "
-            f"checkpoint's folder under ComfyUI's {os.path.join('models', MODEL_FOLDERS[0])}"
-        ) from error
-    return check_complete(target)

@@ -11,7 +11,6 @@ import torch
 
 from .codec import decode_codes
 from .eager import Decoded, decode_lines
-from .guard import Guard
 from .model import Model
 from .options import PREDICTED_GROUPS, Draw, GenerateOptions, check_seq_groups
 from .predictor import Predictor, crossbar
@@ -20,7 +19,6 @@ from .render import Line, LineReport, OnFrame, Spoken, guard_line
 from .sampling import filter_logits, line_streams
 from .voice import check_voice
 
-WARM_UP_FRAMES = 2
 CHUNK = 64  # frames whose distributions are compared at once: 64 x 15 x 2048 float32 is 8 MB
 
 
@@ -80,22 +78,19 @@ def sweep(
 ) -> Sweep:
     """Speak one line at each SEQ_GROUPS, with the same seed.
 
-    The exact line is always decoded, first: the distances are measured on its codes.
+    The exact line is decoded first, untimed: the distances are measured on its codes, and it warms up the device.
     """
     options = options or GenerateOptions()
     check_voice(model, line.voice, line.instruct)
     prompt = build_prompt(model, line.text, line.voice, line.language, line.instruct)
     counter = _Counter(on_frame, len(seq_groups) + 1, prompt)
-    _decode(model, prompt, line, PREDICTED_GROUPS, options, counter, Guard(WARM_UP_FRAMES))
     trace = _Trace()
-    exact = _decode(model, prompt, line, PREDICTED_GROUPS, options, counter, None, trace)
+    _decode(model, prompt, line, PREDICTED_GROUPS, options, counter, trace)
     draw = (options.sampling or model.sampling).subtalker
     distances = measure_distances(model, torch.cat(trace.hidden), torch.cat(trace.codes), draw)
     rows, spoken = [], []
     for groups in seq_groups:
-        decoded, elapsed = (
-            exact if groups == PREDICTED_GROUPS else _decode(model, prompt, line, groups, options, counter)
-        )
+        decoded, elapsed = _decode(model, prompt, line, groups, options, counter)
         rows.append(_row(model, groups, decoded, elapsed, distances[groups]))
         spoken.append(_speak(model, line, decoded))
     return Sweep(rows, spoken)
@@ -123,7 +118,6 @@ def _decode(
     seq_groups: int,
     options: GenerateOptions,
     counter: _Counter,
-    guard: Guard | None = None,
     trace: _Trace | None = None,
 ) -> tuple[Decoded, float]:
     """Decode the line; give its codes and the seconds that it took."""
@@ -132,7 +126,7 @@ def _decode(
     decoded = decode_lines(
         model,
         [prompt],
-        [guard or guard_line(prompt, options, sampling)],
+        [guard_line(prompt, options, sampling)],
         seq_groups,
         sampling,
         line_streams([line.seed], model.device),
