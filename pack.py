@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent
 
 
 def load() -> ModuleType:
-    """Register the repository root as the package ``qwen3_tts_morph`` and give it back; a second call gives the same."""
+    """Register the repository root as the package ``qwen3_tts_morph`` and give it; a second call gives the same."""
     if NAME in sys.modules:
         return sys.modules[NAME]
     spec = importlib.util.spec_from_file_location(

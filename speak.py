@@ -30,13 +30,17 @@ def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("text")
-    parser.add_argument("--checkpoint", type=Path, help="a Qwen3-TTS folder; none: a small random one (noise)")
+    parser.add_argument(
+        "--checkpoint", type=Path, help="a Qwen3-TTS folder; none: a small random one (noise)"
+    )
     parser.add_argument("--speaker", help="a preset speaker (CustomVoice); none: the checkpoint's first")
     parser.add_argument("--reference", type=Path, help="a recording of 1-30 s to clone (Base checkpoints)")
     parser.add_argument("--transcript", help="what the recording says: clones its manner too (ICL)")
     parser.add_argument("--describe", help="the voice in words (VoiceDesign checkpoints)")
     parser.add_argument("--language", default="auto")
-    parser.add_argument("--seq-groups", type=int, default=5, help="1-15; 15 is exact, less is approximate and faster")
+    parser.add_argument(
+        "--seq-groups", type=int, default=5, help="1-15; 15 is exact, less is approximate and faster"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("speech.wav"))
     parser.add_argument("--here", action="store_true", help="use this Python as it is; install nothing")
@@ -48,7 +52,10 @@ def run_in_environment() -> int:
     python = install.create_environment(ENVIRONMENT)
     ready = ENVIRONMENT / "ready"
     if not ready.exists():
-        print("first run: installing torch, transformers and the pack's requirements (a few minutes)", flush=True)
+        print(
+            "first run: installing torch, transformers and the pack's requirements (a few minutes)",
+            flush=True,
+        )
         install.pip_install(python, *TORCH)
         install.pip_install(python, "-r", str(ROOT / "requirements.txt"))
         subprocess.run([python, str(ROOT / "install.py")], check=True)

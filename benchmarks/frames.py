@@ -87,13 +87,22 @@ class Bench:
             attention_mask=torch.ones(1, len(self.prompt.embeds), dtype=torch.long, device=self.device),
             trailing_text_hidden=self.prompt.trailing[None],
             tts_pad_embed=self.prompt.pad[None],
-            max_new_tokens=sampling.max_new_tokens, min_new_tokens=2, do_sample=True, top_k=talker.top_k,
-            top_p=talker.top_p, temperature=talker.temperature, subtalker_dosample=True, subtalker_top_k=sub.top_k,
-            subtalker_top_p=sub.top_p, subtalker_temperature=sub.temperature,
-            eos_token_id=config.codec_eos_token_id, repetition_penalty=sampling.repetition_penalty,
+            max_new_tokens=sampling.max_new_tokens,
+            min_new_tokens=2,
+            do_sample=True,
+            top_k=talker.top_k,
+            top_p=talker.top_p,
+            temperature=talker.temperature,
+            subtalker_dosample=True,
+            subtalker_top_k=sub.top_k,
+            subtalker_top_p=sub.top_p,
+            subtalker_temperature=sub.temperature,
+            eos_token_id=config.codec_eos_token_id,
+            repetition_penalty=sampling.repetition_penalty,
             suppress_tokens=[i for i in range(first, config.vocab_size) if i != config.codec_eos_token_id],
-            output_hidden_states=True, return_dict_in_generate=True,
-        )  # fmt: skip
+            output_hidden_states=True,
+            return_dict_in_generate=True,
+        )
         codes = [step[-1] for step in result.hidden_states if step[-1] is not None]
         return torch.stack(codes, dim=1)[0].cpu()
 
@@ -115,10 +124,15 @@ class Bench:
 
         def upstream() -> None:
             self.model.talker.code_predictor.generate(
-                inputs_embeds=torch.cat((hidden, embedding), dim=1), max_new_tokens=PREDICTED_GROUPS, do_sample=True,
-                top_k=draw.top_k, top_p=draw.top_p, temperature=draw.temperature, output_hidden_states=True,
+                inputs_embeds=torch.cat((hidden, embedding), dim=1),
+                max_new_tokens=PREDICTED_GROUPS,
+                do_sample=True,
+                top_k=draw.top_k,
+                top_p=draw.top_p,
+                temperature=draw.temperature,
+                output_hidden_states=True,
                 return_dict_in_generate=True,
-            )  # fmt: skip
+            )
 
         one = upstream if seq_groups is None else ours
         return timed_ms(lambda: [one() for _ in range(runs)], self.device)[0] / runs
@@ -160,7 +174,7 @@ def measure(bench: Bench, shape: str, repeats: int) -> list[Row]:
                 round(predictor, 2),
                 round(FRAME_MS / frame, 3),
                 round(frame / FRAME_MS, 3),
-            )  # fmt: skip
+            )
         )
     return rows
 

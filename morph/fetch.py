@@ -39,7 +39,9 @@ def fetch_checkpoint(
         ValueError: for another id, or when the download cannot be had.
     """
     if repo_id not in PUBLISHED:
-        raise ValueError(f"{repo_id!r} is not a published Qwen3-TTS checkpoint: choose one of {', '.join(PUBLISHED)}")
+        raise ValueError(
+            f"{repo_id!r} is not a published Qwen3-TTS checkpoint: choose one of {', '.join(PUBLISHED)}"
+        )
     target = target_root / repo_id.rsplit("/", 1)[-1]
     total = int(_finish(repo_id, _Process(SIZES, repo_id), lambda: None))
     log.info("fetching %s, %.1f GB, to %s", repo_id, total / 1e9, target)
@@ -57,7 +59,7 @@ class _Process:
     """A Python process whose output goes to a file, so that it never waits for a reader."""
 
     def __init__(self, *arguments: str):
-        self.output = tempfile.TemporaryFile()
+        self.output = tempfile.TemporaryFile()  # noqa: SIM115  (closed by _finish)
         environment = {**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
         command = [sys.executable, "-c", *arguments]
         self.process = subprocess.Popen(

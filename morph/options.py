@@ -40,6 +40,16 @@ class Draw:
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p}: choose above 0 and at most 1 (off)")
 
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], prefix: str, do_sample: str) -> Draw:
+        """Read the keys of one of the two samplers; upstream spells the sub-talker's switch another way."""
+        return cls(
+            do_sample=config.get(do_sample, True),
+            temperature=config.get(prefix + "temperature", 0.9),
+            top_k=config.get(prefix + "top_k", 50),
+            top_p=config.get(prefix + "top_p", 1.0),
+        )
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -65,17 +75,9 @@ class Sampling:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Sampling:
         """Read a checkpoint's ``generation_config.json``; what it lacks takes upstream's defaults."""
-        draws = [
-            Draw(
-                do_sample=config.get(do_sample, True),
-                temperature=config.get(prefix + "temperature", 0.9),
-                top_k=config.get(prefix + "top_k", 50),
-                top_p=config.get(prefix + "top_p", 1.0),
-            )
-            for prefix, do_sample in (("", "do_sample"), ("subtalker_", "subtalker_dosample"))
-        ]
         return cls(
-            *draws,
+            talker=Draw.from_config(config, "", "do_sample"),
+            subtalker=Draw.from_config(config, "subtalker_", "subtalker_dosample"),
             repetition_penalty=config.get("repetition_penalty", 1.05),
             max_new_tokens=config.get("max_new_tokens", 2048),
         )

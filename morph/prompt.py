@@ -100,6 +100,7 @@ def _codec_prefix(model: Model, voice: Voice, language: str) -> torch.Tensor:
     """The language tag, the speaker where there is one, pad and bos: ``[1, N, H]``."""
     config = model.config.talker_config
     language_id = _language_id(model, voice, language)
+    tag: tuple[int, ...]
     if language_id is None:
         tag = (config.codec_nothink_id, config.codec_think_bos_id, config.codec_think_eos_id)
     else:

@@ -76,7 +76,7 @@ class Talker:
             cache_position=torch.arange(self.longest, device=self.model.device),
         )
         for index, layer in enumerate(cache.layers):
-            self._cache.update(layer.keys, layer.values, index)
+            self._cache.keys[index], self._cache.values[index] = layer.keys, layer.values
         states = out.last_hidden_state
         # Over all positions, as upstream does: a product of another shape may round differently.
         return states[:, -1:], self.model.talker.codec_head(states)[:, -1]

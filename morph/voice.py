@@ -62,10 +62,10 @@ class Voice:
 
 def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None:
     """Raise ValueError when the model cannot speak with this voice (and this instruction)."""
-    size = SIZE_NAMES.get(voice.model_size, voice.model_size)
     if voice.model_size != model.size:
+        made_for, loaded = (SIZE_NAMES.get(size, size) for size in (voice.model_size, model.size))
         raise ValueError(
-            f"voice {voice.name!r} was made for a {size} model and {model.name} is {SIZE_NAMES.get(model.size, model.size)}: "
+            f"voice {voice.name!r} was made for a {made_for} model and {model.name} is {loaded}: "
             "make the voice again with this model, or load the other model"
         )
     needed = {"x_vector": "base", "icl": "base", "design": "voice_design"}.get(voice.kind)

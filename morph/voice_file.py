@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -55,6 +56,8 @@ def load_voice(path: Path) -> Voice:
         )
     try:
         texts = json.loads(metadata["voice"])
-        return Voice(**{key: texts[key] for key in TEXTS}, **{key: tensors.get(key) for key in TENSORS})
+        fields: dict[str, Any] = {key: texts[key] for key in TEXTS}
+        fields |= {key: tensors.get(key) for key in TENSORS}
+        return Voice(**fields)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error

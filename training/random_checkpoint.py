@@ -148,16 +148,26 @@ def _write_text_tokenizer(path: Path) -> None:
     vocab = {token: index for index, token in enumerate(dict.fromkeys(tokens))}
     special = {
         str(len(vocab) + index): {
-            "content": token, "lstrip": False, "rstrip": False, "normalized": False,
-            "single_word": False, "special": True,
+            "content": token,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "single_word": False,
+            "special": True,
         }
         for index, token in enumerate(SPECIAL_TOKENS)
-    }  # fmt: skip
+    }
     config = {
-        "tokenizer_class": "Qwen2Tokenizer", "processor_class": "Qwen3TTSProcessor",
-        "added_tokens_decoder": special, "add_prefix_space": False, "bos_token": None,
-        "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "unk_token": None, "model_max_length": 131072,
-    }  # fmt: skip
+        "tokenizer_class": "Qwen2Tokenizer",
+        "processor_class": "Qwen3TTSProcessor",
+        "added_tokens_decoder": special,
+        "add_prefix_space": False,
+        "bos_token": None,
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "unk_token": None,
+        "model_max_length": 131072,
+    }
     _write_json(path / "vocab.json", vocab)
     (path / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", encoding="utf-8")
     _write_json(path / "tokenizer_config.json", config)
@@ -174,21 +184,34 @@ def _talker_config(shape: Shape, kind: str) -> dict[str, object]:
     codes = shape.codebook
     speakers = SPEAKERS if kind == "custom_voice" else {}
     predictor = {
-        **shape.predictor, "vocab_size": codes, "num_code_groups": 16, "rope_theta": 1000000,
-        "max_position_embeddings": 65536, "layer_types": ["full_attention"] * shape.predictor["num_hidden_layers"],
-    }  # fmt: skip
+        **shape.predictor,
+        "vocab_size": codes,
+        "num_code_groups": 16,
+        "rope_theta": 1000000,
+        "max_position_embeddings": 65536,
+        "layer_types": ["full_attention"] * shape.predictor["num_hidden_layers"],
+    }
     return {
-        **shape.talker, "vocab_size": codes + 1024, "text_vocab_size": shape.text_vocab,
-        "text_hidden_size": shape.text_hidden, "num_code_groups": 16, "rope_theta": 1000000,
-        "max_position_embeddings": 32768, "code_predictor_config": predictor,
+        **shape.talker,
+        "vocab_size": codes + 1024,
+        "text_vocab_size": shape.text_vocab,
+        "text_hidden_size": shape.text_hidden,
+        "num_code_groups": 16,
+        "rope_theta": 1000000,
+        "max_position_embeddings": 32768,
+        "code_predictor_config": predictor,
         "rope_scaling": {"interleaved": True, "mrope_section": list(shape.mrope), "rope_type": "default"},
-        "codec_pad_id": codes + 100, "codec_bos_id": codes + 101, "codec_eos_token_id": codes + 102,
-        "codec_think_id": codes + 106, "codec_nothink_id": codes + 107,
-        "codec_think_bos_id": codes + 108, "codec_think_eos_id": codes + 109,
+        "codec_pad_id": codes + 100,
+        "codec_bos_id": codes + 101,
+        "codec_eos_token_id": codes + 102,
+        "codec_think_id": codes + 106,
+        "codec_nothink_id": codes + 107,
+        "codec_think_bos_id": codes + 108,
+        "codec_think_eos_id": codes + 109,
         "codec_language_id": {name: codes + offset for name, offset in LANGUAGES.items()},
         "spk_id": {name: codes + offset for name, offset in speakers.items()},
         "spk_is_dialect": {name: DIALECTS.get(name, False) for name in speakers},
-    }  # fmt: skip
+    }
 
 
 def _write_model(path: Path, shape: Shape, kind: str, generator: torch.Generator, dtype: torch.dtype) -> None:
@@ -196,23 +219,36 @@ def _write_model(path: Path, shape: Shape, kind: str, generator: torch.Generator
 
     ids = special_ids(path)
     config = {
-        "architectures": ["Qwen3TTSForConditionalGeneration"], "model_type": "qwen3_tts",
+        "architectures": ["Qwen3TTSForConditionalGeneration"],
+        "model_type": "qwen3_tts",
         "talker_config": _talker_config(shape, kind),
         "speaker_encoder_config": {
-            "enc_dim": shape.talker["hidden_size"], "enc_channels": list(shape.speaker_channels),
+            "enc_dim": shape.talker["hidden_size"],
+            "enc_channels": list(shape.speaker_channels),
         },
-        "tokenizer_type": "qwen3_tts_tokenizer_12hz", "tts_model_size": shape.size, "tts_model_type": kind,
-        "im_start_token_id": ids["<|im_start|>"], "im_end_token_id": ids["<|im_end|>"],
-        "tts_pad_token_id": ids["<tts_pad>"], "tts_bos_token_id": ids["<tts_text_bos>"],
+        "tokenizer_type": "qwen3_tts_tokenizer_12hz",
+        "tts_model_size": shape.size,
+        "tts_model_type": kind,
+        "im_start_token_id": ids["<|im_start|>"],
+        "im_end_token_id": ids["<|im_end|>"],
+        "tts_pad_token_id": ids["<tts_pad>"],
+        "tts_bos_token_id": ids["<tts_text_bos>"],
         "tts_eos_token_id": ids["<tts_text_eod>"],
-    }  # fmt: skip
+    }
     model = Qwen3TTSForConditionalGeneration(Qwen3TTSConfig(**copy.deepcopy(config)))
     _save(path, model, config, generator, dtype)
     generation = {
-        "do_sample": True, "repetition_penalty": 1.05, "temperature": 0.9, "top_p": 1.0, "top_k": 50,
-        "subtalker_dosample": True, "subtalker_temperature": 0.9, "subtalker_top_p": 1.0, "subtalker_top_k": 50,
+        "do_sample": True,
+        "repetition_penalty": 1.05,
+        "temperature": 0.9,
+        "top_p": 1.0,
+        "top_k": 50,
+        "subtalker_dosample": True,
+        "subtalker_temperature": 0.9,
+        "subtalker_top_p": 1.0,
+        "subtalker_top_k": 50,
         "max_new_tokens": 8192,
-    }  # fmt: skip
+    }
     _write_json(path / "generation_config.json", generation)
 
 
@@ -222,19 +258,27 @@ def _write_codec(path: Path, shape: Shape, generator: torch.Generator, dtype: to
     path.mkdir(exist_ok=True)
     common = {"codebook_size": shape.codebook}
     config = {
-        "architectures": ["Qwen3TTSTokenizerV2Model"], "model_type": "qwen3_tts_tokenizer_12hz",
+        "architectures": ["Qwen3TTSTokenizerV2Model"],
+        "model_type": "qwen3_tts_tokenizer_12hz",
         "encoder_config": {
-            **shape.mimi, **common, "num_quantizers": shape.quantizers, "rope_theta": 10000.0,
+            **shape.mimi,
+            **common,
+            "num_quantizers": shape.quantizers,
+            "rope_theta": 10000.0,
             "vector_quantization_hidden_dimension": shape.mimi["codebook_dim"],
         },
         "decoder_config": {**shape.codec, **common, "num_quantizers": 16, "rope_theta": 10000},
-    }  # fmt: skip
+    }
     model = Qwen3TTSTokenizerV2Model(Qwen3TTSTokenizerV2Config(**copy.deepcopy(config)))
     _save(path, model, config, generator, dtype, audible=True)
     features = {
-        "feature_extractor_type": "EncodecFeatureExtractor", "feature_size": 1, "sampling_rate": 24000,
-        "padding_side": "right", "padding_value": 0.0, "return_attention_mask": True,
-    }  # fmt: skip
+        "feature_extractor_type": "EncodecFeatureExtractor",
+        "feature_size": 1,
+        "sampling_rate": 24000,
+        "padding_side": "right",
+        "padding_value": 0.0,
+        "return_attention_mask": True,
+    }
     _write_json(path / "preprocessor_config.json", features)
 
 

@@ -41,12 +41,18 @@ def processor_of(model):
 def settings(sampling: Sampling) -> dict:
     """Our sampling as upstream's keyword arguments."""
     talker, sub = sampling.talker, sampling.subtalker
-    return dict(
-        do_sample=talker.do_sample, temperature=talker.temperature, top_k=talker.top_k, top_p=talker.top_p,
-        subtalker_dosample=sub.do_sample, subtalker_temperature=sub.temperature, subtalker_top_k=sub.top_k,
-        subtalker_top_p=sub.top_p, repetition_penalty=sampling.repetition_penalty,
-        max_new_tokens=sampling.max_new_tokens,
-    )  # fmt: skip
+    return {
+        "do_sample": talker.do_sample,
+        "temperature": talker.temperature,
+        "top_k": talker.top_k,
+        "top_p": talker.top_p,
+        "subtalker_dosample": sub.do_sample,
+        "subtalker_temperature": sub.temperature,
+        "subtalker_top_k": sub.top_k,
+        "subtalker_top_p": sub.top_p,
+        "repetition_penalty": sampling.repetition_penalty,
+        "max_new_tokens": sampling.max_new_tokens,
+    }
 
 
 def upstream_codes(
@@ -69,9 +75,12 @@ def upstream_codes(
         wrapper.generate_voice_design(texts, voice.instruct, language, **settings(sampling))
     else:
         item = import_qwen_tts().VoiceClonePromptItem(
-            ref_code=voice.ref_codes, ref_spk_embedding=voice.speaker_embedding,
-            x_vector_only_mode=voice.kind == "x_vector", icl_mode=voice.kind == "icl", ref_text=voice.transcript,
-        )  # fmt: skip
+            ref_code=voice.ref_codes,
+            ref_spk_embedding=voice.speaker_embedding,
+            x_vector_only_mode=voice.kind == "x_vector",
+            icl_mode=voice.kind == "icl",
+            ref_text=voice.transcript,
+        )
         wrapper.generate_voice_clone(texts, language, voice_clone_prompt=[item], **settings(sampling))
     skip = 0 if voice.ref_codes is None else len(voice.ref_codes)
     return [codes[skip:].cpu() for codes in caught], torch.get_rng_state()

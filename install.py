@@ -1,0 +1,117 @@
+"""Install the ``qwen_tts`` that fits this Python's transformers; leave torch and transformers as they are.
+
+ComfyUI-Manager runs this file after ``requirements.txt``; without the Manager, run it with ComfyUI's Python.
+The two published packages pin one transformers each, so they are installed without their dependencies. Both
+provide the module ``qwen_tts``: only one may be there. Of what they ask for, sox, onnxruntime, torchaudio,
+gradio and accelerate are left out: no 12 Hz model uses them.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+QWEN_TTS = {4: "qwen-tts==0.1.1", 5: "qwen-tts-hf==0.1.1.post1"}  # by transformers' major version
+OLDEST_TRANSFORMERS = (4, 57)
+MEND = "update ComfyUI with its requirements, then run install.py again"
+
+
+def choose_package(transformers_version: str) -> str:
+    """Give the requirement of the qwen_tts for this transformers; ValueError where there is none."""
+    found = re.match(r"(\d+)\.(\d+)", transformers_version)
+    if not found:
+        raise ValueError(f"transformers has the version {transformers_version!r}, which is no number: {MEND}")
+    major, minor = int(found[1]), int(found[2])
+    if (major, minor) < OLDEST_TRANSFORMERS:
+        raise ValueError(
+            f"transformers {transformers_version} is too old for Qwen3-TTS (4.57 or newer): {MEND}"
+        )
+    if major not in QWEN_TTS:
+        raise ValueError(
+            f"transformers {transformers_version} is newer than any qwen-tts: install transformers 5"
+        )
+    return QWEN_TTS[major]
+
+
+def installed_version(name: str) -> str | None:
+    """Give the version of a package of this Python, None where it is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def environment_python(path: Path) -> Path:
+    """Give where the Python of a virtual environment lies on this system."""
+    return path / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def create_environment(path: Path) -> Path:
+    """Make a virtual environment at ``path``, or take the one there; give the path of its Python."""
+    python = environment_python(path)
+    if not (python.exists() and _has_pip(python)):
+        venv.EnvBuilder(with_pip=True, clear=True, symlinks=os.name != "nt").create(path)
+    return python
+
+
+def pip_install(python: Path | str, *arguments: str) -> None:
+    """Run ``pip install`` with these requirements or options; CalledProcessError where it fails."""
+    _pip(python, "install", *arguments)
+
+
+def _has_pip(python: Path | str) -> bool:
+    return subprocess.run([str(python), "-m", "pip", "--version"], capture_output=True).returncode == 0
+
+
+def _pip(python: Path | str, action: str, *arguments: str) -> None:
+    """Run pip, or uv in an environment that was made without pip (ComfyUI Desktop's)."""
+    if _has_pip(python):
+        command = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", action]
+        command += ["--yes"] if action == "uninstall" else []
+    else:
+        uv = shutil.which("uv")
+        if uv is None:
+            raise FileNotFoundError(f"{python} has neither pip nor uv: run '{python} -m ensurepip' first")
+        command = [uv, "pip", action, "--quiet", "--python", str(python)]
+    subprocess.run([*command, *arguments], check=True)
+
+
+def install_qwen_tts() -> str:
+    """Bring in the qwen_tts that fits, and give a sentence that says what was done."""
+    transformers = installed_version("transformers")
+    if transformers is None:
+        raise ValueError(f"transformers is not installed for {sys.executable}: {MEND}")
+    requirement = choose_package(transformers)
+    name, _, version = requirement.partition("==")
+    others = [other.partition("==")[0] for other in QWEN_TTS.values() if other != requirement]
+    unfit = [other for other in others if installed_version(other)]
+    if not unfit and installed_version(name) == version:
+        return f"{requirement} is installed and fits transformers {transformers}: nothing to do"
+    if unfit:
+        _pip(sys.executable, "uninstall", *unfit)
+    # Uninstalling one of the two takes files of the other with it: write them all again.
+    pip_install(sys.executable, "--no-deps", "--force-reinstall", requirement)
+    return f"installed {requirement} for transformers {transformers}"
+
+
+def main() -> int:
+    """Install, and say in one line what happened; 1 where nothing could be installed."""
+    try:
+        print(f"Qwen3-TTS Morph: {install_qwen_tts()}")
+    except (ValueError, FileNotFoundError) as problem:
+        print(f"Qwen3-TTS Morph: {problem}", file=sys.stderr)
+        return 1
+    except subprocess.CalledProcessError as problem:
+        print(f"Qwen3-TTS Morph: '{' '.join(problem.cmd)}' failed; its message stands above", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""The pack's nodes, in ComfyUI's V3 API."""
+
+from __future__ import annotations
+
+from comfy_api.latest import ComfyExtension, io
+
+from .audio import JoinAudio, SmoothNormalize
+from .generate import GenerateSpeech
+from .library import LoadVoice, SaveVoice
+from .load import LoadModel
+from .sampling import SamplingSettings
+from .script import Cast, RenderScript
+from .subtitles import SaveSubtitles
+from .sweep import Sweep
+from .voices import BlendVoices, CloneVoice, DesignVoice, PresetVoice
+
+NODES: tuple[type[io.ComfyNode], ...] = (
+    LoadModel,
+    CloneVoice,
+    PresetVoice,
+    DesignVoice,
+    BlendVoices,
+    SaveVoice,
+    LoadVoice,
+    SamplingSettings,
+    GenerateSpeech,
+    Cast,
+    RenderScript,
+    SmoothNormalize,
+    JoinAudio,
+    Sweep,
+    SaveSubtitles,
+)
+
+
+class MorphTTSExtension(ComfyExtension):
+    """What ComfyUI asks for the pack's nodes."""
+
+    async def get_node_list(self) -> list[type[io.ComfyNode]]:
+        return list(NODES)

@@ -1,0 +1,202 @@
+"""Finishing: Smooth and Normalize, Join Audio."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from comfy_api.latest import io
+
+from .audio_io import to_audio, to_waveforms
+from .sockets import CATEGORY
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MODES = ("peak", "loudness", "off")
+
+
+class SmoothNormalize(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="MorphTTSSmoothNormalize",
+            display_name="Smooth and Normalize",
+            category=CATEGORY,
+            description=(
+                "Trims silence, takes the edge off the highest frequencies (Butterworth low-pass) and sets "
+                "the level. At its default the filter touches only the last kilohertz of 24 kHz audio: 3 "
+                "dB down at 11 kHz."
+            ),
+            inputs=[
+                io.Audio.Input(
+                    "audio",
+                    tooltip=(
+                        "Any AUDIO, mono or stereo; each recording of a batch is treated by itself. Required."
+                    ),
+                ),
+                io.Boolean.Input("low_pass", default=True, tooltip="Whether to filter at all. Default: on."),
+                io.Int.Input(
+                    "order",
+                    default=2,
+                    min=1,
+                    max=16,
+                    tooltip=(
+                        "Steepness of the filter: each order adds 6 dB an octave. Unit: order. Default: 2."
+                    ),
+                ),
+                io.Float.Input(
+                    "cutoff",
+                    default=11000.0,
+                    min=20.0,
+                    max=96000.0,
+                    step=100.0,
+                    tooltip=(
+                        "Where the level has fallen by 3 dB; must lie below half the sample rate. Unit: Hz. "
+                        "Default: 11000."
+                    ),
+                ),
+                io.Boolean.Input(
+                    "zero_phase",
+                    default=False,
+                    tooltip=(
+                        "Filter forwards and backwards: no delay, twice the effect (6 dB at the cutoff). "
+                        "Default: off."
+                    ),
+                ),
+                io.Combo.Input(
+                    "normalize",
+                    options=list(MODES),
+                    default="peak",
+                    tooltip=(
+                        "peak: set the loudest sample. loudness: set the integrated loudness (ITU-R "
+                        "BS.1770), kept below the peak level. off: leave the level. Default: peak."
+                    ),
+                ),
+                io.Float.Input(
+                    "peak_db",
+                    default=-3.0,
+                    min=-60.0,
+                    max=0.0,
+                    step=0.1,
+                    tooltip=(
+                        "Level of the loudest sample; with loudness, the ceiling. Unit: dBFS. Default: -3."
+                    ),
+                ),
+                io.Float.Input(
+                    "lufs",
+                    default=-16.0,
+                    min=-60.0,
+                    max=0.0,
+                    step=0.5,
+                    tooltip=(
+                        "Loudness to reach, used by loudness only (-16: podcasts, -23: European broadcast). "
+                        "Unit: LUFS. Default: -16."
+                    ),
+                ),
+                io.Boolean.Input(
+                    "trim_silence",
+                    default=False,
+                    tooltip="Cut silence (50 dB below the peak) off both ends, all but 20 ms. Default: off.",
+                ),
+            ],
+            outputs=[
+                io.Audio.Output(
+                    "smoothed",
+                    display_name="audio",
+                    is_output_list=True,
+                    tooltip="The audio at the same rate; the recordings of a batch come out one by one.",
+                )
+            ],
+        )
+
+    @classmethod
+    def execute(
+        cls,
+        audio: dict[str, Any],
+        low_pass: bool,
+        order: int,
+        cutoff: float,
+        zero_phase: bool,
+        normalize: str,
+        peak_db: float,
+        lufs: float,
+        trim_silence: bool,
+    ) -> io.NodeOutput:
+        from .. import postprocess
+
+        rate = audio["sample_rate"]
+        filtering = postprocess.LowPass(order, cutoff, zero_phase) if low_pass else None
+        done = []
+        for waveform in to_waveforms(audio):
+            if trim_silence:
+                waveform = postprocess.trim_silence(waveform, rate)
+            if filtering:
+                waveform = postprocess.low_pass(waveform, rate, filtering)
+            done.append(to_audio(set_level(waveform, rate, normalize, peak_db, lufs), rate))
+        return io.NodeOutput(done)
+
+
+def set_level(waveform: np.ndarray, rate: int, mode: str, peak_db: float, lufs: float) -> np.ndarray:
+    """Apply one of ``MODES`` to ``[C, T]``."""
+    from .. import postprocess
+
+    if mode == "peak":
+        return postprocess.normalize_peak(waveform, peak_db)
+    if mode == "loudness":
+        return postprocess.normalize_loudness(waveform, rate, postprocess.Loudness(lufs, peak_db))
+    if mode == "off":
+        return waveform
+    raise ValueError(f"normalize is {mode!r}: choose one of {', '.join(MODES)}")
+
+
+class JoinAudio(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="MorphTTSJoinAudio",
+            display_name="Join Audio",
+            category=CATEGORY,
+            description="Puts a list of recordings one after another, with gaps or crossfades.",
+            inputs=[
+                io.Audio.Input(
+                    "audio",
+                    tooltip="A list of AUDIO of one sample rate (a batch counts as several). Required.",
+                ),
+                io.Float.Input(
+                    "gap",
+                    default=0.3,
+                    min=0.0,
+                    max=60.0,
+                    step=0.05,
+                    tooltip="Silence between two recordings. Unit: seconds. Default: 0.3.",
+                ),
+                io.Float.Input(
+                    "crossfade",
+                    default=0.0,
+                    min=0.0,
+                    max=5000.0,
+                    step=5.0,
+                    tooltip=(
+                        "Overlap of two recordings, used where the gap is 0. Unit: milliseconds. Default: 0."
+                    ),
+                ),
+            ],
+            outputs=[
+                io.Audio.Output("joined", display_name="audio", tooltip="One recording, at the same rate.")
+            ],
+            is_input_list=True,
+        )
+
+    @classmethod
+    def execute(cls, audio: list[dict[str, Any]], gap: list[float], crossfade: list[float]) -> io.NodeOutput:
+        from .. import postprocess
+
+        rates = sorted({one["sample_rate"] for one in audio})
+        if len(rates) > 1:
+            shown = " and ".join(str(rate) for rate in rates)
+            raise ValueError(
+                f"audio has sample rates of {shown} Hz: resample the recordings to one rate first"
+            )
+        waveforms = [waveform for one in audio for waveform in to_waveforms(one)]
+        joined, _ = postprocess.join(waveforms, rates[0], gap[0], crossfade[0])
+        return io.NodeOutput(to_audio(joined, rates[0]))

@@ -1,0 +1,95 @@
+"""Inputs that several nodes share, each explained once. Schemas are built often: nothing heavy in here."""
+
+from __future__ import annotations
+
+from comfy_api.latest import io
+
+from ..morph.options import DEFAULT_SEQ_GROUPS, PREDICTED_GROUPS
+from .sockets import ModelSocket, SamplingSocket, VoiceSocket
+
+# The published checkpoints' languages; the engine lists a checkpoint's own when one is unknown to it.
+LANGUAGES = (
+    "auto",
+    "chinese",
+    "english",
+    "japanese",
+    "korean",
+    "german",
+    "french",
+    "russian",
+    "portuguese",
+    "spanish",
+    "italian",
+)
+MAX_SEED = 2**64 - 1
+
+
+def model() -> io.Input:
+    return ModelSocket.Input("model", tooltip="A checkpoint from Load Model. Required.")
+
+
+def voice(tooltip: str) -> io.Input:
+    return VoiceSocket.Input("voice", tooltip=tooltip)
+
+
+def text(default: str) -> io.Input:
+    return io.String.Input(
+        "text",
+        multiline=True,
+        default=default,
+        dynamic_prompts=False,
+        tooltip="What is to be spoken, in plain words. Must not be empty. Default: a sample sentence.",
+    )
+
+
+def language() -> io.Input:
+    return io.Combo.Input(
+        "language",
+        options=list(LANGUAGES),
+        default="auto",
+        tooltip="The language of the text; auto lets the model find it. Default: auto.",
+    )
+
+
+def seq_groups() -> io.Input:
+    return io.Int.Input(
+        "seq_groups",
+        display_name="SEQ_GROUPS",
+        default=DEFAULT_SEQ_GROUPS,
+        min=1,
+        max=PREDICTED_GROUPS,
+        step=1,
+        display_mode=io.NumberDisplay.slider,
+        tooltip=(
+            "How many of each frame's 15 predicted code groups run one after another; the rest come at "
+            f"once from the crossbar. {PREDICTED_GROUPS} is exact, the original algorithm. Less is faster "
+            "and approximate: the groups above it, which carry the finer detail of the sound, are guessed "
+            "without seeing each other. Listen with Sweep before you go low. Unit: groups, 1 to 15. "
+            f"Default: {DEFAULT_SEQ_GROUPS}."
+        ),
+    )
+
+
+def seed(what: str) -> io.Input:
+    return io.Int.Input(
+        "seed",
+        default=0,
+        min=0,
+        max=MAX_SEED,
+        control_after_generate=True,
+        tooltip=f"{what} Unit: a whole number, 0 to 2^64 - 1. Default: 0.",
+    )
+
+
+def sampling() -> io.Input:
+    return SamplingSocket.Input(
+        "sampling",
+        optional=True,
+        tooltip="From the Sampling node. Default, unconnected: the checkpoint's own generation_config.",
+    )
+
+
+def advanced(widget: io.Input) -> io.Input:
+    """Mark an input as advanced: the page may fold it away. Built-in inputs take no such argument."""
+    widget.extra_dict["advanced"] = True
+    return widget

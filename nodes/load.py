@@ -1,0 +1,113 @@
+"""Load Model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from comfy_api.latest import io
+
+from ..morph.checkpoint import PUBLISHED, list_checkpoints, resolve_checkpoint
+from ..morph.fetch import fetch_checkpoint
+from ..morph.options import ATTENTIONS, PRECISIONS, LoadOptions
+from .folders import checkpoint_roots, download_root
+from .memory import load_managed
+from .progress import show_progress
+from .sockets import CATEGORY, ModelSocket
+
+ENGINES = ("auto", "eager")
+
+
+class LoadModel(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="MorphTTSLoadModel",
+            display_name="Load Qwen3-TTS Model",
+            category=CATEGORY,
+            description=(
+                "Loads a Qwen3-TTS checkpoint from ComfyUI's model folders. A published one that is not on "
+                "this machine is downloaded to models/qwen-tts when the graph runs. Base clones voices, "
+                "CustomVoice has preset speakers, VoiceDesign makes a voice from words."
+            ),
+            inputs=[
+                io.Combo.Input(
+                    "checkpoint",
+                    options=[*PUBLISHED, *list_checkpoints(checkpoint_roots())],
+                    default=PUBLISHED[0],
+                    tooltip=(
+                        "A published checkpoint (taken from your model folders or the Hugging Face cache "
+                        "when it is there, else downloaded, 2 to 5 GB), or a folder found under models/. "
+                        f"Default: {PUBLISHED[0]}."
+                    ),
+                ),
+                io.Combo.Input(
+                    "precision",
+                    options=list(PRECISIONS),
+                    default="auto",
+                    tooltip=(
+                        "Number format of the weights. auto: bf16 where the GPU computes in it, else fp32. "
+                        "Default: auto."
+                    ),
+                ),
+                io.Combo.Input(
+                    "attention",
+                    options=list(ATTENTIONS),
+                    default="auto",
+                    tooltip=(
+                        "Attention implementation. auto: flash_attention_2 where flash-attn is installed, "
+                        "else sdpa. Default: auto."
+                    ),
+                ),
+                io.Combo.Input(
+                    "engine",
+                    options=list(ENGINES),
+                    default="auto",
+                    tooltip=(
+                        "What runs the layers. eager: the original modules, on any device. auto: the best "
+                        "there is. Default: auto."
+                    ),
+                ),
+            ],
+            outputs=[
+                ModelSocket.Output(
+                    "loaded_model",
+                    display_name="model",
+                    tooltip=(
+                        "The checkpoint, managed by ComfyUI: it leaves the GPU when other models need room."
+                    ),
+                )
+            ],
+            hidden=[io.Hidden.unique_id],
+        )
+
+    @classmethod
+    def validate_inputs(cls, checkpoint: str | None) -> bool | str:
+        try:
+            if checkpoint is not None:
+                resolve_checkpoint(checkpoint, checkpoint_roots())
+        except ValueError as error:
+            return str(error)
+        return True
+
+    @classmethod
+    def fingerprint_inputs(cls, checkpoint: str, **_: str) -> list[tuple[str, int, int]]:
+        """Changes when the checkpoint's folder is replaced, so that it is loaded again."""
+        path = resolve_checkpoint(checkpoint, checkpoint_roots())
+        return [] if path is None else fingerprint(path)
+
+    @classmethod
+    def execute(cls, checkpoint: str, precision: str, attention: str, engine: str) -> io.NodeOutput:
+        if engine not in ENGINES:
+            raise ValueError(f"engine is {engine!r}: choose one of {', '.join(ENGINES)}")
+        options = LoadOptions(precision, attention)
+        path = resolve_checkpoint(checkpoint, checkpoint_roots())
+        if path is None:
+            with show_progress(cls.hidden.unique_id) as on_bytes:
+                path = fetch_checkpoint(checkpoint, download_root(), on_bytes)
+        return io.NodeOutput(load_managed(path, options))
+
+
+def fingerprint(path: Path) -> list[tuple[str, int, int]]:
+    """Path, time and size of a checkpoint's configs and weights."""
+    files = sorted([*path.glob("*.json"), *path.glob("*.safetensors"), *path.glob("speech_tokenizer/*")])
+    return [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]

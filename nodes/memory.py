@@ -1,0 +1,93 @@
+"""A model behind ComfyUI's memory management: it leaves the GPU when others need room, and comes back."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import comfy.model_management as management
+import torch
+from comfy.model_patcher import ModelPatcher
+
+from ..morph.options import LoadOptions
+
+if TYPE_CHECKING:
+    from ..morph.model import Model
+
+log = logging.getLogger(__name__)
+
+EVERYTHING = 1e32  # bytes; how ComfyUI itself says "the whole model"
+
+
+class WholePatcher(ModelPatcher):
+    """Moves a module between devices whole: upstream's layers cannot run from two, as ComfyUI's own can."""
+
+    def partially_load(
+        self, device_to: torch.device, extra_memory: float = 0, force_patch_weights: bool = False
+    ) -> float:
+        """Load all of it, whatever room ComfyUI grants (under ``--novram`` that is none)."""
+        return super().partially_load(device_to, EVERYTHING, force_patch_weights)
+
+    def partially_unload(
+        self, device_to: torch.device, memory_to_free: float = 0, force_patch_weights: bool = False
+    ) -> float:
+        """Free nothing in part: ComfyUI then unloads all of it."""
+        return 0
+
+
+class ManagedModel:
+    """What the model socket carries. ComfyUI may evict the model at any time outside of ``use``."""
+
+    def __init__(self, model: Model):
+        self._model = model
+        self._patcher = WholePatcher(
+            model.module, management.get_torch_device(), management.unet_offload_device()
+        )
+        # The talker holds the weights: when it goes, their memory is free.
+        weakref.finalize(model.talker, log.info, "released %s", model.name).atexit = False
+
+    @contextmanager
+    def use(self) -> Iterator[Model]:
+        """Give the engine's model, on its device, for the length of the ``with``.
+
+        Raises:
+            torch.cuda.OutOfMemoryError: with a word on the mend; the model stays whole for the next run.
+        """
+        with explain_out_of_memory():
+            management.load_models_gpu([self._patcher], force_full_load=True)
+            yield self._model
+
+
+def load_managed(path: Path, options: LoadOptions) -> ManagedModel:
+    """Load a checkpoint for ComfyUI's device, and leave it where ComfyUI keeps models that are not in use."""
+    from ..morph.load import load_model
+
+    device = management.get_torch_device()
+    with explain_out_of_memory():
+        # The engine loads onto the device by itself, so the room there is made first.
+        management.free_memory(weight_bytes(path) + management.minimum_inference_memory(), device)
+        model = load_model(path, options, device)
+        model.module.to(management.unet_offload_device())
+    return ManagedModel(model)
+
+
+def weight_bytes(path: Path) -> int:
+    """The size of a checkpoint's weights on disk, codec included."""
+    return sum(file.stat().st_size for file in path.glob("**/*.safetensors"))
+
+
+@contextmanager
+def explain_out_of_memory() -> Iterator[None]:
+    """Add the mend to an out-of-memory error; its type stays, by which ComfyUI knows to unload its models."""
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError as error:
+        raise torch.cuda.OutOfMemoryError(
+            f"{error}\nThe GPU's memory is full: choose a smaller batch size, shorter texts or the 0.6B "
+            "checkpoint, or free memory in other programs. The model is unharmed and the next run can use "
+            "it."
+        ) from error

@@ -1,0 +1,12 @@
+"""The pack's own socket types, and where its nodes stand in the menu."""
+
+from __future__ import annotations
+
+from comfy_api.latest import io
+
+CATEGORY = "audio/Qwen3-TTS Morph"
+
+ModelSocket = io.Custom("MORPH_TTS_MODEL")  # memory.ManagedModel
+VoiceSocket = io.Custom("MORPH_TTS_VOICE")  # morph.voice.Voice
+SamplingSocket = io.Custom("MORPH_TTS_SAMPLING")  # morph.options.Sampling
+CastSocket = io.Custom("MORPH_TTS_CAST")  # dict: name -> morph.voice.Voice

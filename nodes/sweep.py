@@ -1,0 +1,94 @@
+"""Speed/Quality Sweep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from comfy_api.latest import io
+
+from ..morph.options import GenerateOptions, Sampling
+from . import inputs
+from .audio_io import to_audio
+from .memory import ManagedModel
+from .progress import show_progress
+from .sockets import CATEGORY
+
+if TYPE_CHECKING:
+    from ..morph.voice import Voice
+
+
+class Sweep(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="MorphTTSSweep",
+            display_name="Speed/Quality Sweep (Qwen3-TTS)",
+            category=CATEGORY,
+            description=(
+                "Speaks one text at several SEQ_GROUPS and shows what each costs on this machine and how "
+                "far its choices are from exact ones."
+            ),
+            inputs=[
+                inputs.model(),
+                inputs.voice("Who speaks. Required."),
+                inputs.text("The same sentence, spoken faster and faster: can you hear the difference?"),
+                inputs.language(),
+                io.String.Input(
+                    "seq_groups",
+                    display_name="SEQ_GROUPS",
+                    default="1, 3, 5, 7, 15",
+                    tooltip=(
+                        "The settings to try, 1 to 15 each, with commas. Unit: groups. Default: 1, 3, 5, "
+                        "7, 15."
+                    ),
+                ),
+                inputs.seed("Chance: every setting starts from the same seed."),
+                inputs.sampling(),
+            ],
+            outputs=[
+                io.Image.Output(
+                    "plot",
+                    display_name="plot",
+                    tooltip="Time a frame and distance to exact, over SEQ_GROUPS.",
+                ),
+                io.Audio.Output(
+                    "lines",
+                    display_name="lines",
+                    is_output_list=True,
+                    tooltip="The speech at each setting, in rising order: mono, 24 kHz.",
+                ),
+                io.String.Output("table", display_name="table", tooltip="The numbers, as a markdown table."),
+            ],
+            hidden=[io.Hidden.unique_id],
+        )
+
+    @classmethod
+    def validate_inputs(cls, text: str | None) -> bool | str:
+        if text is not None and not text.strip():
+            return "text is empty: type what is to be spoken"
+        return True
+
+    @classmethod
+    def execute(
+        cls,
+        model: ManagedModel,
+        voice: Voice,
+        text: str,
+        language: str,
+        seq_groups: str,
+        seed: int,
+        sampling: Sampling | None = None,
+    ) -> io.NodeOutput:
+        import torch
+
+        from ..morph.plot import plot_sweep
+        from ..morph.render import Line
+        from ..morph.sweep import parse_groups, sweep, table
+
+        line = Line(text, voice, language, seed)
+        groups = parse_groups(seq_groups)
+        with model.use() as ready, show_progress(cls.hidden.unique_id) as on_frame:
+            result = sweep(ready, line, groups, GenerateOptions(sampling=sampling), on_frame)
+        image = torch.from_numpy(plot_sweep(result)).float()[None] / 255
+        lines = [to_audio(one.waveform, one.sample_rate) for one in result.spoken]
+        return io.NodeOutput(image, lines, table(result))

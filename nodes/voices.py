@@ -1,0 +1,234 @@
+"""Voices from a recording, a preset, a description, or other voices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from comfy_api.latest import io
+
+from . import inputs
+from .audio_io import to_one_waveform
+from .memory import ManagedModel
+from .sockets import CATEGORY, VoiceSocket
+
+if TYPE_CHECKING:
+    from ..morph.voice import Voice
+
+MODES = {"x-vector": "x_vector", "ICL": "icl"}
+# Of the published CustomVoice checkpoints; the engine lists a checkpoint's own when one is unknown to it.
+SPEAKERS = ("vivian", "serena", "uncle_fu", "dylan", "eric", "ryan", "aiden", "ono_anna", "sohee")
+
+
+def voice_output(tooltip: str) -> io.Output:
+    return VoiceSocket.Output("made_voice", display_name="voice", tooltip=tooltip)
+
+
+class CloneVoice(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="MorphTTSCloneVoice",
+            display_name="Clone Voice (Qwen3-TTS)",
+            category=CATEGORY,
+            description="Makes a voice from a recording of 1 to 30 seconds. Needs a Base checkpoint.",
+            inputs=[
+                inputs.model(),
+                io.Audio.Input(
+                    "audio",
+                    tooltip=(
+                        "One recording of one speaker, 1 to 30 s (longer ones are cut), any rate, mono or "
+                        "stereo. Required."
+                    ),
+                ),
+                io.Combo.Input(
+                    "mode",
+                    options=list(MODES),
+                    default="x-vector",
+                    tooltip=(
+                        "x-vector: the timbre alone, no transcript needed. ICL: timbre and manner, goes on "
+                        "from the recording; needs its transcript. Default: x-vector."
+                    ),
+                ),
+                io.String.Input(
+                    "transcript",
+                    multiline=True,
+                    default="",
+                    optional=True,
+                    dynamic_prompts=False,
+                    tooltip="What the recording says, word for word. Used by ICL only. Default: empty.",
+                ),
+                io.Boolean.Input(
+                    "pad_reference",
+                    default=False,
+                    optional=True,
+                    tooltip=(
+                        "Append 0.5 s of silence to the recording in ICL mode, when its last sound bleeds "
+                        "into the speech. Default: off."
+                    ),
+                ),
+            ],
+            outputs=[voice_output("The cloned voice, for checkpoints of the same size.")],
+        )
+
+    @classmethod
+    def execute(
+        cls,
+        model: ManagedModel,
+        audio: dict[str, Any],
+        mode: str,
+        transcript: str = "",
+        pad_reference: bool = False,
+    ) -> io.NodeOutput:
+        from ..morph.voice import clone_voice
+
+        waveform = to_one_waveform(audio, "audio")
+        if mode not in MODES:
+            raise ValueError(f"mode is {mode!r}: choose one of {', '.join(MODES)}")
+        with model.use() as ready:
+            voice = clone_voice(ready, waveform, audio["sample_rate"], MODES[mode], transcript, pad_reference)
+        return io.NodeOutput(voice)
+
+
+class PresetVoice(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="MorphTTSPresetVoice",
+            display_name="Preset Voice (Qwen3-TTS)",
+            category=CATEGORY,
+            description=(
+                "A speaker that the checkpoint knows by name, with an instruction how to speak. Needs a "
+                "CustomVoice checkpoint, or one with fine-tuned speakers."
+            ),
+            inputs=[
+                inputs.model(),
+                io.Combo.Input(
+                    "speaker",
+                    options=list(SPEAKERS),
+                    default="vivian",
+                    tooltip="A speaker of the published CustomVoice checkpoints. Default: vivian.",
+                ),
+                io.String.Input(
+                    "instruct",
+                    multiline=True,
+                    default="",
+                    optional=True,
+                    dynamic_prompts=False,
+                    tooltip=(
+                        "How to speak, such as 'whispering, in a hurry'. Only 1.7B CustomVoice follows it. "
+                        "Default: empty."
+                    ),
+                ),
+                io.String.Input(
+                    "custom_speaker",
+                    default="",
+                    optional=True,
+                    tooltip=(
+                        "The name of a fine-tuned speaker, instead of the one chosen above. Default: "
+                        "empty, the speaker above."
+                    ),
+                ),
+            ],
+            outputs=[voice_output("The preset voice, for this checkpoint.")],
+        )
+
+    @classmethod
+    def execute(
+        cls, model: ManagedModel, speaker: str, instruct: str = "", custom_speaker: str = ""
+    ) -> io.NodeOutput:
+        from ..morph.voice import preset_voice
+
+        with model.use() as ready:
+            return io.NodeOutput(preset_voice(ready, custom_speaker.strip() or speaker, instruct))
+
+
+class DesignVoice(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="MorphTTSDesignVoice",
+            display_name="Design Voice (Qwen3-TTS)",
+            category=CATEGORY,
+            description="A voice from words. Needs a VoiceDesign checkpoint.",
+            inputs=[
+                inputs.model(),
+                io.String.Input(
+                    "description",
+                    multiline=True,
+                    default="A warm, calm woman of about forty with a low voice, speaking slowly.",
+                    dynamic_prompts=False,
+                    tooltip=(
+                        "What the voice is like: age, sex, timbre, pace, mood. Default: a sample description."
+                    ),
+                ),
+            ],
+            outputs=[voice_output("The designed voice. Another seed gives another take on the description.")],
+        )
+
+    @classmethod
+    def validate_inputs(cls, description: str | None) -> bool | str:
+        if description is not None and not description.strip():
+            return "description is empty: say what the voice should be like"
+        return True
+
+    @classmethod
+    def execute(cls, model: ManagedModel, description: str) -> io.NodeOutput:
+        from ..morph.voice import design_voice
+
+        with model.use() as ready:
+            return io.NodeOutput(design_voice(ready, description))
+
+
+def weight_input(letter: str, optional: bool = False) -> io.Input:
+    return io.Float.Input(
+        f"weight_{letter}",
+        default=1.0,
+        min=0.0,
+        max=100.0,
+        step=0.05,
+        optional=optional,
+        tooltip=f"The share of voice {letter}; the weights are divided by their sum. No unit. Default: 1.",
+    )
+
+
+class BlendVoices(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="MorphTTSBlendVoices",
+            display_name="Blend Voices (Qwen3-TTS)",
+            category=CATEGORY,
+            description=(
+                "Mixes the timbres of two to four cloned voices of one model size: the weighted mean of "
+                "their speaker embeddings, as an x-vector voice."
+            ),
+            inputs=[
+                VoiceSocket.Input("voice_a", tooltip="A cloned voice. Required."),
+                VoiceSocket.Input("voice_b", tooltip="A cloned voice of the same model size. Required."),
+                weight_input("a"),
+                weight_input("b"),
+                VoiceSocket.Input("voice_c", optional=True, tooltip="A third cloned voice. Default: none."),
+                VoiceSocket.Input("voice_d", optional=True, tooltip="A fourth cloned voice. Default: none."),
+                weight_input("c", optional=True),
+                weight_input("d", optional=True),
+            ],
+            outputs=[voice_output("The blended voice (x-vector).")],
+        )
+
+    @classmethod
+    def execute(
+        cls,
+        voice_a: Voice,
+        voice_b: Voice,
+        weight_a: float,
+        weight_b: float,
+        voice_c: Voice | None = None,
+        voice_d: Voice | None = None,
+        weight_c: float = 1.0,
+        weight_d: float = 1.0,
+    ) -> io.NodeOutput:
+        from ..morph.voice import blend_voices
+
+        pairs = [(voice_a, weight_a), (voice_b, weight_b), (voice_c, weight_c), (voice_d, weight_d)]
+        given = [(voice, weight) for voice, weight in pairs if voice is not None]
+        return io.NodeOutput(blend_voices([voice for voice, _ in given], [weight for _, weight in given]))

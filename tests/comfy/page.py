@@ -1,0 +1,184 @@
+"""Open ComfyUI's real web page in headless Chromium and work with workflows in it.
+
+Uses a Chromium that is already there: playwright downloads nothing.
+
+    with ComfyBrowser(find_chromium()) as browser, browser.open(server) as page:
+        report = page.load(json.loads(path.read_text(encoding="utf-8")))   # a UI-format workflow
+        assert not report["missing"] and not page.problems()
+        page.run()                                                         # queue it and wait for its end
+        page.screenshot(Path("workflow.png"))
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from playwright.sync_api import ConsoleMessage, Page, Response, sync_playwright
+
+if TYPE_CHECKING:
+    from .server import ComfyServer
+
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "/usr/bin/chromium")
+CHROMIUM_ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--autoplay-policy=no-user-gesture-required",
+]
+# What a fresh ComfyUI without network complains about on its page, with no pack at all.
+USUAL = (
+    "Failed to load resource",
+    "Content Security Policy",
+    "[Jobs API]",
+    "Failed to fetch queue",
+    "reading 'id')\n    at onChange (",  # page 1.32.9 stores a setting that it does not define
+)
+
+READY = """() => window.app?.graph && window.app.extensionManager && window.LiteGraph
+           && document.querySelector('canvas')"""
+LOAD = """async (workflow) => {
+  await window.app.loadGraphData(workflow)
+  const {output, workflow: ui} = await window.app.graphToPrompt()
+  const nodes = window.app.graph.nodes ?? window.app.graph._nodes
+  return {
+    api: output,
+    ui: ui,
+    missing: nodes.map(n => n.type).filter(t => !(t in window.LiteGraph.registered_node_types)),
+    nodes: nodes.map(n => ({id: String(n.id), type: n.type, title: n.title, size: [...n.size],
+                            widgets: (n.widgets ?? []).map(w => [w.name, w.type, w.value ?? null])})),
+    links: [...(window.app.graph.links?.values?.() ?? Object.values(window.app.graph.links))].length,
+    frontend: window.__COMFYUI_FRONTEND_VERSION__,
+  }
+}"""
+WATCH = """() => {
+  window.__ended = []
+  const {api} = window.app
+  for (const kind of ['execution_success', 'execution_error', 'execution_interrupted'])
+    api.addEventListener(kind, (e) => window.__ended.push([kind, e.detail]))
+}"""
+FIT = "() => window.app.extensionManager.command.execute('Comfy.Canvas.FitView')"
+
+
+def find_chromium() -> str | None:
+    """Give the path of a Chromium: $CHROMIUM, else one of the usual names; None where there is none."""
+    named = os.environ.get("CHROMIUM")
+    if named:
+        return shutil.which(named)
+    return next((found for found in map(shutil.which, CHROMIUM_NAMES) if found), None)
+
+
+class ComfyBrowser:
+    """One Chromium; playwright allows one at a time."""
+
+    def __init__(self, chromium: str):
+        self.chromium = chromium
+
+    def __enter__(self) -> ComfyBrowser:
+        self._playwright = sync_playwright().start()
+        try:
+            self._browser = self._playwright.chromium.launch(
+                executable_path=self.chromium, headless=True, args=CHROMIUM_ARGS
+            )
+        except BaseException:
+            self._playwright.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._browser.close()
+        self._playwright.stop()
+
+    def open(
+        self, server: ComfyServer, nodes_2: bool = False, width: int = 1600, height: int = 900
+    ) -> ComfyPage:
+        """Open the server's page in a context of its own, with the classic canvas or with Nodes 2.0."""
+        server.set_page_setting("Comfy.VueNodes.Enabled", nodes_2)
+        context = self._browser.new_context(viewport={"width": width, "height": height})
+        return ComfyPage(context.new_page(), server.url)
+
+
+class ComfyPage:
+    """One tab with ComfyUI in it; ``page`` is playwright's, for what the methods here do not cover."""
+
+    def __init__(self, page: Page, url: str):
+        self.page = page
+        self.errors: list[str] = []
+        self.refused: list[str] = []  # "status url" of each answer of 400 and above
+        page.on("pageerror", lambda error: self.errors.append(f"pageerror: {error}"))
+        page.on("console", self._note_console)
+        page.on("response", self._note_response)
+        page.goto(url)
+        page.wait_for_function(READY, timeout=120_000)
+        page.wait_for_load_state("networkidle")
+        page.evaluate(WATCH)
+
+    def _note_console(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.errors.append(f"console: {message.text}")
+
+    def _note_response(self, response: Response) -> None:
+        if response.status >= 400:
+            self.refused.append(f"{response.status} {response.url}")
+
+    def __enter__(self) -> ComfyPage:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the tab and its context."""
+        self.page.context.close()
+
+    def load(self, workflow: dict[str, Any]) -> dict[str, Any]:
+        """Load a UI-format workflow.
+
+        Gives api (what Run would queue), ui (what Save would write), missing (node types the page lacks),
+        nodes, links (how many) and frontend (the page's version).
+        """
+        report = self.page.evaluate(LOAD, workflow)
+        self.page.wait_for_timeout(500)  # let it be drawn
+        return report
+
+    def run(self, timeout: float = 120) -> tuple[str, Any]:
+        """Queue the loaded workflow as the Run button does; give its last event, (type, data)."""
+        before = self.page.evaluate("() => window.__ended.length")
+        with self.page.expect_response(is_prompt) as posted:
+            self.page.evaluate("async () => { await window.app.queuePrompt(0) }")
+        if not posted.value.ok:
+            raise RuntimeError(f"the server refused the workflow: {posted.value.text()}")
+        self.page.wait_for_function("(n) => window.__ended.length > n", arg=before, timeout=timeout * 1000)
+        self.page.wait_for_timeout(500)
+        kind, data = self.page.evaluate("() => window.__ended.at(-1)")
+        return kind, data
+
+    def vue_nodes(self) -> int:
+        """How many nodes are drawn as page elements: 0 on the classic canvas, all of them with Nodes 2.0."""
+        return self.page.locator("[data-node-id]").count()
+
+    def fit(self) -> None:
+        """Zoom so that the whole graph is in view."""
+        self.page.evaluate(FIT)
+        self.page.wait_for_timeout(800)
+
+    def problems(self) -> list[str]:
+        """What the page complained about, less what every fresh ComfyUI complains about."""
+        return [error for error in self.errors if not any(usual in error for usual in USUAL)]
+
+    def screenshot(self, path: Path | None = None) -> bytes:
+        """Give a PNG of what is in view; with ``path``, write it there too."""
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return self.page.screenshot(path=path)
+
+
+def is_prompt(response: Response) -> bool:
+    """Whether a response answers the queueing of a workflow."""
+    return response.url.endswith("/api/prompt") and response.request.method == "POST"

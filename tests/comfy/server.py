@@ -1,0 +1,358 @@
+"""Start a real ComfyUI server for tests, run prompts on it, and stop it again.
+
+The ComfyUI tree is never written to: models, custom_nodes, input, output, temp and user all lie in a base
+folder of the test's own.
+
+    with ComfyServer(comfy_dir, base_dir, packs={"qwen3-tts-morph": repo}, python=comfy_python) as server:
+        result = server.run({"1": {"class_type": "EmptyAudio", "inputs": {...}}, ...})
+        result.files          # every file that the prompt saved or previewed
+        result.events         # (type, data) pairs from the websocket, in order
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+HOST = "127.0.0.1"
+FINAL = {"execution_success", "execution_error", "execution_interrupted"}
+BASE_FOLDERS = ("custom_nodes", "models", "input", "output", "temp", "user/default")
+NOT_COPIED = (".git", ".envs", "artifacts", "__pycache__")
+# No first-visit template dialog, no debug overlay, no map, so that a screenshot shows the graph.
+PAGE_SETTINGS = {
+    "Comfy.TutorialCompleted": True,
+    "Comfy.Graph.CanvasInfo": False,
+    "Comfy.Minimap.Visible": False,
+}
+OFFLINE = {"PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+class ComfyError(RuntimeError):
+    """The server did not start, or refused a request; ``body`` is its JSON answer."""
+
+    def __init__(self, message: str, body: Any = None):
+        super().__init__(message)
+        self.body = body
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """A file that a node reported; ``kind`` is its key in the node's ui ("audio", "images", ...)."""
+
+    node_id: str
+    kind: str
+    filename: str
+    subfolder: str
+    type: str  # "output" or "temp"
+    path: Path
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one prompt."""
+
+    prompt_id: str
+    status: str  # execution_success, execution_error or execution_interrupted
+    error: (
+        dict[str, Any] | None
+    )  # the event's data: node_id, node_type, exception_type, exception_message, ...
+    outputs: dict[str, dict[str, Any]]  # {node id: {ui key: [...]}}
+    files: list[OutputFile]
+    events: list[tuple[str, Any]] = field(repr=False, default_factory=list)
+    previews: list[bytes] = field(repr=False, default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "execution_success"
+
+    def progress(self, node_id: str) -> list[tuple[float, float]]:
+        """(value, max) pairs that one node reported, in order."""
+        return [
+            (d["value"], d["max"]) for kind, d in self.events if kind == "progress" and d["node"] == node_id
+        ]
+
+    def cached_nodes(self) -> set[str]:
+        """The nodes whose outputs came from the cache."""
+        return {node for kind, d in self.events if kind == "execution_cached" for node in d["nodes"]}
+
+
+class ComfyServer:
+    """A ComfyUI process and its HTTP and websocket interface.
+
+    ``packs`` maps the name of a folder in custom_nodes to the folder that is linked there. ``page_settings``
+    adds to the page's settings; ``front_end_root`` serves another build of the page.
+    """
+
+    def __init__(
+        self,
+        comfy_dir: Path,
+        base_dir: Path,
+        packs: Mapping[str, Path],
+        python: Path | str = sys.executable,
+        extra_args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        front_end_root: Path | None = None,
+        page_settings: Mapping[str, Any] | None = None,
+    ):
+        self.comfy_dir = comfy_dir.resolve()
+        self.base_dir = base_dir.resolve()
+        self.packs = packs
+        self.python = str(python)
+        self.extra_args = [
+            *(["--front-end-root", str(front_end_root)] if front_end_root else []),
+            *extra_args,
+        ]
+        self.env = {**os.environ, **OFFLINE, **(env or {})}
+        self.page_settings = {**PAGE_SETTINGS, **(page_settings or {})}
+        self.log_path = self.base_dir / "comfyui.log"
+        self.port = 0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    # Life cycle
+
+    def start(self, timeout: float = 180) -> ComfyServer:
+        """Start the process and wait until it answers; ComfyError with its log where it does not."""
+        self._fill_base_dir()
+        self.port = free_port()
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                self._command(),
+                cwd=self.comfy_dir,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_ready(timeout)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _fill_base_dir(self) -> None:
+        for name in BASE_FOLDERS:
+            (self.base_dir / name).mkdir(parents=True, exist_ok=True)
+        settings = self.base_dir / "user/default/comfy.settings.json"
+        settings.write_text(json.dumps(self.page_settings), encoding="utf-8")
+        for name, pack in self.packs.items():
+            link_pack(pack.resolve(), self.base_dir / "custom_nodes" / name)
+
+    def _command(self) -> list[str]:
+        command = [self.python, "main.py", "--cpu", "--listen", HOST, "--port", str(self.port)]
+        command += ["--base-directory", str(self.base_dir), "--database-url", "sqlite:///:memory:"]
+        # Without API nodes, ComfyUI also sends a Content-Security-Policy that keeps the page offline.
+        return [*command, "--disable-api-nodes", "--disable-auto-launch", *self.extra_args]
+
+    def _wait_until_ready(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while not self._answers():
+            if self.process is None or self.process.poll() is not None:
+                raise ComfyError(f"ComfyUI ended while starting:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise ComfyError(f"ComfyUI was not ready after {timeout} s:\n{self.log_tail()}")
+            time.sleep(0.2)
+
+    def _answers(self) -> bool:
+        try:
+            self.get("/system_stats", timeout=2)
+        except OSError:  # URLError is one
+            return False
+        return True
+
+    def stop(self, timeout: float = 20) -> None:
+        """End the process by its own id: SIGTERM (a background job ignores SIGINT), then SIGKILL."""
+        process, self.process = self.process, None
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def __enter__(self) -> ComfyServer:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def log(self) -> str:
+        return self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.exists() else ""
+
+    def log_tail(self, lines: int = 40) -> str:
+        return "\n".join(self.log().splitlines()[-lines:])
+
+    # HTTP
+
+    def request(self, method: str, path: str, body: Any = None, timeout: float = 30) -> Any:
+        """Give the answer, JSON decoded, else bytes; ComfyError where its status says refused."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as response:
+                raw, kind = response.read(), response.headers.get_content_type()
+        except urllib.error.HTTPError as error:
+            answer = decode(error.read())
+            raise ComfyError(f"{method} {path} answered {error.code}: {answer}", answer) from None
+        return json.loads(raw) if kind == "application/json" and raw else raw
+
+    def get(self, path: str, timeout: float = 30) -> Any:
+        return self.request("GET", path, timeout=timeout)
+
+    def post(self, path: str, body: Any = None, timeout: float = 30) -> Any:
+        return self.request("POST", path, {} if body is None else body, timeout=timeout)
+
+    def object_info(self) -> dict[str, Any]:
+        """Every node with its inputs, as the page sees them."""
+        return self.get("/object_info", timeout=60)
+
+    def set_page_setting(self, name: str, value: Any) -> None:
+        """Store a setting of the web page; a page opened afterwards has it."""
+        self.post(f"/settings/{name}", value)
+
+    def interrupt(self, prompt_id: str | None = None) -> None:
+        """Do what the page's cancel button does."""
+        self.post("/interrupt", {"prompt_id": prompt_id} if prompt_id else {})
+
+    def free(self) -> None:
+        """Unload models and drop the node cache before the next prompt."""
+        self.post("/free", {"unload_models": True, "free_memory": True})
+
+    def download(self, file: OutputFile) -> bytes:
+        """Fetch a file as the page does."""
+        return self.get("/view?" + urllib.parse.urlencode(file_query(file)))
+
+    # Prompts
+
+    def run(
+        self,
+        graph: dict[str, Any],
+        timeout: float = 120,
+        on_event: Callable[[str, Any], None] | None = None,
+        extra_data: dict[str, Any] | None = None,
+    ) -> Result:
+        """Queue an API-format graph and follow it to its end; ComfyError where refused or too slow."""
+        # In a thread of its own: a test with a playwright page open has a running event loop in this one.
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(asyncio.run, self._run(graph, timeout, on_event, extra_data or {})).result()
+
+    async def _run(
+        self,
+        graph: dict[str, Any],
+        timeout: float,
+        on_event: Callable[[str, Any], None] | None,
+        extra_data: dict[str, Any],
+    ) -> Result:
+        client_id = uuid.uuid4().hex
+        events: list[tuple[str, Any]] = []
+        previews: list[bytes] = []
+
+        async def follow(messages: aiohttp.ClientWebSocketResponse, prompt_id: str) -> None:
+            async for message in messages:
+                if message.type == aiohttp.WSMsgType.BINARY:
+                    previews.append(message.data)
+                elif message.type == aiohttp.WSMsgType.TEXT:
+                    event = json.loads(message.data)
+                    events.append((event["type"], event.get("data") or {}))
+                    if on_event:
+                        await asyncio.to_thread(on_event, *events[-1])
+                    if event["type"] in FINAL and events[-1][1].get("prompt_id") == prompt_id:
+                        return
+            raise ComfyError(f"the websocket closed before prompt {prompt_id} ended:\n{self.log_tail()}")
+
+        address = f"ws://{HOST}:{self.port}/ws?clientId={client_id}"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(address, max_msg_size=0) as messages,
+        ):
+            # This must be the first message on the socket.
+            await messages.send_json({"type": "feature_flags", "data": {"supports_preview_metadata": True}})
+            body = {"prompt": graph, "client_id": client_id, "extra_data": extra_data}
+            prompt_id = (await asyncio.to_thread(self.post, "/prompt", body))["prompt_id"]
+            try:
+                await asyncio.wait_for(follow(messages, prompt_id), timeout)
+            except asyncio.TimeoutError:
+                raise ComfyError(f"prompt {prompt_id} ran over {timeout} s:\n{self.log_tail()}") from None
+        status, last = events[-1]
+        outputs = await asyncio.to_thread(self._outputs, prompt_id)
+        error = last if status == "execution_error" else None
+        return Result(prompt_id, status, error, outputs, self._files(outputs), events, previews)
+
+    def _outputs(self, prompt_id: str, timeout: float = 10) -> dict[str, Any]:
+        # History is written just after the last websocket event.
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            history = self.get(f"/history/{prompt_id}")
+            if prompt_id in history:
+                return history[prompt_id].get("outputs", {})
+            time.sleep(0.05)
+        raise ComfyError(f"no history for prompt {prompt_id}")
+
+    def _files(self, outputs: dict[str, Any]) -> list[OutputFile]:
+        files = []
+        for node_id, ui in outputs.items():
+            for kind, items in ui.items():
+                for item in items if isinstance(items, list) else []:
+                    if isinstance(item, dict) and "filename" in item:
+                        files.append(self._file(node_id, kind, item))
+        return files
+
+    def _file(self, node_id: str, kind: str, item: dict[str, str]) -> OutputFile:
+        folder = item.get("subfolder", "")
+        path = self.base_dir / item["type"] / folder / item["filename"]
+        return OutputFile(node_id, kind, item["filename"], folder, item["type"], path)
+
+
+def free_port() -> int:
+    """Give a port that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def link_pack(pack: Path, link: Path) -> None:
+    """Put a pack into custom_nodes: a link, on Windows a copy (links need a privilege there)."""
+    if link.exists():
+        return
+    if os.name == "nt":
+        shutil.copytree(pack, link, ignore=shutil.ignore_patterns(*NOT_COPIED))
+    else:
+        link.symlink_to(pack, target_is_directory=True)
+
+
+def file_query(file: OutputFile) -> dict[str, str]:
+    """The query that ComfyUI's /view route takes for a file."""
+    return {"filename": file.filename, "subfolder": file.subfolder, "type": file.type}
+
+
+def decode(raw: bytes) -> Any:
+    """JSON where it is JSON, else text."""
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return raw.decode(errors="replace")

@@ -1,0 +1,82 @@
+"""What a reader of the repository would miss: one machine's addresses, unsafe loading, endless files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pack
+
+HERE = Path(__file__).resolve()
+NOT_OURS = {"__pycache__", "artifacts", "node_modules", "venv"}
+TEXT = {".py", ".md", ".toml", ".txt", ".json", ".js", ".ini", ".yaml", ".yml", ".cfg", ""}
+FORBIDDEN = {
+    "a registry's host": re.compile(
+        r"pypi\.org|pythonhosted|npmjs\.org|download\.pytorch\.org|deb\.debian\.org"
+    ),
+    "a path of one machine": re.compile(r"(?<![\w.)}/])/(work|opt|root|home)/\w"),
+}
+FORBIDDEN_IN_PYTHON = {
+    "pickle": re.compile(
+        r"^\s*(import|from)\s+(pickle|dill|joblib)\b|\bpickle\.loads?\(|\btorch\.load\(", re.M
+    ),
+    "an edit of sys.path": re.compile(r"\bsys\.path\s*(\.(insert|append|extend)\(|\+?=[^=])"),
+}
+LONGEST = 400
+
+
+def files() -> Iterator[Path]:
+    """The files of the repository, this one excepted, as it names what is forbidden."""
+    for folder, folders, names in os.walk(pack.ROOT):
+        folders[:] = [name for name in folders if name not in NOT_OURS and (name[0] != "." or name == ".ci")]
+        yield from (path for name in names if (path := Path(folder, name)) != HERE)
+
+
+def matches(forbidden: dict[str, re.Pattern[str]], suffixes: set[str]) -> list[str]:
+    found = []
+    for path in files():
+        if path.suffix in suffixes:
+            text = path.read_text(encoding="utf-8")
+            found += [
+                f"{path.relative_to(pack.ROOT)}: {what}"
+                for what, rule in forbidden.items()
+                if rule.search(text)
+            ]
+    return found
+
+
+def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
+    assert matches(FORBIDDEN, TEXT) == []
+
+
+def test_no_python_file_loads_pickles_or_edits_sys_path() -> None:
+    assert matches(FORBIDDEN_IN_PYTHON, {".py"}) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["torch.load(path)", "import pickle", "sys.path.insert(0, here)", "sys.path += [here]"]
+)
+def test_the_rules_find_what_they_forbid(text: str) -> None:
+    assert any(rule.search(text) for rule in FORBIDDEN_IN_PYTHON.values())
+
+
+def test_every_python_file_can_be_read_in_one_sitting() -> None:
+    lengths = {
+        path: len(path.read_text(encoding="utf-8").splitlines()) for path in files() if path.suffix == ".py"
+    }
+    assert [str(path.relative_to(pack.ROOT)) for path, lines in lengths.items() if lines > LONGEST] == []
+
+
+def test_the_registry_and_the_manager_install_the_same() -> None:
+    tomllib = pytest.importorskip("tomllib", reason="not run: Python 3.10 has no tomllib")
+    project = tomllib.loads((pack.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    lines = (pack.ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    assert project["project"]["dependencies"] == [line for line in lines if line and line[0] != "#"]
+    assert "comfyui" not in project["project"]["name"].lower()
+    assert (pack.ROOT / project["project"]["license"]["file"]).exists()
+    assert re.fullmatch(r"\d+\.\d+\.\d+", project["project"]["version"])
+    assert project["tool"]["comfy"]["requires-comfyui"] == ">=0.3.75"
