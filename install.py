@@ -18,7 +18,7 @@ import venv
 from pathlib import Path
 
 QWEN_TTS = {4: "qwen-tts==0.1.1", 5: "qwen-tts-hf==0.1.1.post1"}  # by transformers' major version
-OLDEST_TRANSFORMERS = (4, 57)
+OLDEST_MINOR = {4: 57, 5: 4}  # older ones of 5 cannot read qwen-tts-hf's configuration (tried)
 MEND = "update ComfyUI with its requirements, then run install.py again"
 
 
@@ -28,13 +28,12 @@ def choose_package(transformers_version: str) -> str:
     if not found:
         raise ValueError(f"transformers has the version {transformers_version!r}, which is no number: {MEND}")
     major, minor = int(found[1]), int(found[2])
-    if (major, minor) < OLDEST_TRANSFORMERS:
+    if major > max(QWEN_TTS):
+        raise ValueError(f"transformers {transformers_version} is newer than any qwen-tts: install version 5")
+    if minor < OLDEST_MINOR.get(major, sys.maxsize):
+        needed = " or ".join(f"{known}.{oldest}" for known, oldest in OLDEST_MINOR.items())
         raise ValueError(
-            f"transformers {transformers_version} is too old for Qwen3-TTS (4.57 or newer): {MEND}"
-        )
-    if major not in QWEN_TTS:
-        raise ValueError(
-            f"transformers {transformers_version} is newer than any qwen-tts: install transformers 5"
+            f"transformers {transformers_version} is too old for qwen-tts, which needs {needed}, or newer: {MEND}"
         )
     return QWEN_TTS[major]
 

@@ -24,19 +24,29 @@ EVERYTHING = 1e32  # bytes; how ComfyUI itself says "the whole model"
 
 
 class WholePatcher(ModelPatcher):
-    """Moves a module between devices whole: upstream's layers cannot run from two, as ComfyUI's own can."""
+    """Moves a module between devices whole: upstream's layers cannot run from two, as ComfyUI's own can.
+
+    It moves outside of inference mode, under which ComfyUI runs nodes: inside, a move would replace the module's
+    parameters by other objects, and untie those that layers share.
+    """
 
     def partially_load(
         self, device_to: torch.device, extra_memory: float = 0, force_patch_weights: bool = False
     ) -> float:
         """Load all of it, whatever room ComfyUI grants (under ``--novram`` that is none)."""
-        return super().partially_load(device_to, EVERYTHING, force_patch_weights)
+        with torch.inference_mode(False):
+            return super().partially_load(device_to, EVERYTHING, force_patch_weights)
 
     def partially_unload(
         self, device_to: torch.device, memory_to_free: float = 0, force_patch_weights: bool = False
     ) -> float:
         """Free nothing in part: ComfyUI then unloads all of it."""
         return 0
+
+    def unpatch_model(self, device_to: torch.device | None = None, unpatch_weights: bool = True) -> None:
+        """Take the module off the device."""
+        with torch.inference_mode(False):
+            super().unpatch_model(device_to, unpatch_weights)
 
 
 class ManagedModel:
@@ -71,7 +81,8 @@ def load_managed(path: Path, options: LoadOptions) -> ManagedModel:
         # The engine loads onto the device by itself, so the room there is made first.
         management.free_memory(weight_bytes(path) + management.minimum_inference_memory(), device)
         model = load_model(path, options, device)
-        model.module.to(management.unet_offload_device())
+        with torch.inference_mode(False):
+            model.module.to(management.unet_offload_device())
     return ManagedModel(model)
 
 

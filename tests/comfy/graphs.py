@@ -1,0 +1,108 @@
+"""What a user has at hand (checkpoints, recordings) and the graphs that the node tests queue."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+
+from tests.comfy.server import Result
+
+Graph = dict[str, dict[str, Any]]
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+RECORDING = "austen-0870.flac"
+OTHER_RECORDING = "austen-0880.flac"
+WORDS = (
+    "And Mister John Dashwood had then leisure to consider how much there might be prudently in his power "
+    "to do for them."
+)
+CHECKPOINTS = {
+    "0.6B-Base": ("tiny", "base"),
+    "0.6B-CustomVoice": ("tiny", "custom_voice"),
+    "1.7B-Base": ("tiny-1.7B", "base"),
+    "1.7B-CustomVoice": ("tiny-1.7B", "custom_voice"),
+    "1.7B-VoiceDesign": ("tiny-1.7B", "voice_design"),
+}
+TWO_FRAMES = 0.16  # seconds; a line never ends before its third frame, so the cap makes it exactly two
+SAMPLES_PER_FRAME = 1920
+
+
+def place_checkpoints(model_folder: Path) -> None:
+    """Write tiny random checkpoints under the names of the published ones, so that those need no download."""
+    from qwen3_tts_morph.training.random_checkpoint import write_checkpoint
+
+    for name, (shape, kind) in CHECKPOINTS.items():
+        path = model_folder / f"Qwen3-TTS-12Hz-{name}"
+        if not path.is_dir():
+            write_checkpoint(path, shape, kind)
+
+
+def place_recordings(input_folder: Path) -> None:
+    """Put the human speech where Load Audio finds it."""
+    input_folder.mkdir(parents=True, exist_ok=True)
+    for name in (RECORDING, OTHER_RECORDING):
+        shutil.copy(DATA / name, input_folder)
+
+
+def node(kind: str, **inputs: Any) -> dict[str, Any]:
+    """A node of an API-format graph; a link is ``[node id, output]``."""
+    return {"class_type": kind, "inputs": inputs}
+
+
+def load_model(checkpoint: str = "0.6B-Base", **changes: Any) -> dict[str, Any]:
+    """Load Model with a published id."""
+    name = f"Qwen/Qwen3-TTS-12Hz-{checkpoint}"
+    defaults = {"checkpoint": name, "precision": "auto", "attention": "auto", "engine": "auto"}
+    return node("MorphTTSLoadModel", **(defaults | changes))
+
+
+def sampling(max_seconds: float = TWO_FRAMES, **changes: Any) -> dict[str, Any]:
+    """Sampling at its defaults but for the length."""
+    defaults = {
+        "temperature": 0.9, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.05,
+        "subtalker_temperature": 0.9, "subtalker_top_k": 50, "subtalker_top_p": 1.0,
+        "greedy": False, "subtalker_greedy": False, "max_seconds": max_seconds,
+    }  # fmt: skip
+    return node("MorphTTSSampling", **(defaults | changes))
+
+
+def cloned_voice(checkpoint: str = "0.6B-Base", **changes: Any) -> Graph:
+    """Nodes ``model``, ``recording`` and ``voice``."""
+    clone = {"model": ["model", 0], "audio": ["recording", 0], "mode": "x-vector", "transcript": WORDS}
+    return {
+        "model": load_model(checkpoint),
+        "recording": node("LoadAudio", audio=RECORDING),
+        "voice": node("MorphTTSCloneVoice", **(clone | changes)),
+    }
+
+
+def speech(max_seconds: float = TWO_FRAMES, **changes: Any) -> Graph:
+    """``cloned_voice`` speaking: nodes ``speech`` (whose inputs change), ``file`` and ``report``."""
+    inputs = {
+        "model": ["model", 0], "voice": ["voice", 0], "sampling": ["sampling", 0],
+        "text": "He was not an ill-disposed young man.", "language": "english", "seq_groups": 5, "seed": 1,
+    }  # fmt: skip
+    return {
+        **cloned_voice(),
+        "sampling": sampling(max_seconds),
+        "speech": node("MorphTTSGenerateSpeech", **(inputs | changes)),
+        "file": node("SaveAudio", audio=["speech", 0], filename_prefix="speech"),
+        "report": node("PreviewAny", source=["speech", 1]),
+    }
+
+
+def shown(result: Result, node_id: str) -> str:
+    """The text that a node showed."""
+    return str(result.outputs[node_id]["text"][0])
+
+
+def samples(result: Result, node_id: str = "file") -> list[np.ndarray]:
+    """The recordings that a Save Audio node wrote, ``[T, C]`` each; all of them at 24 kHz."""
+    read = [soundfile.read(file.path, always_2d=True) for file in result.files if file.node_id == node_id]
+    if any(rate != 24000 for _, rate in read):
+        raise ValueError(f"sample rates are {[rate for _, rate in read]}, not 24000")
+    return [waveform for waveform, _ in read]

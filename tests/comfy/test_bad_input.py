@@ -1,0 +1,206 @@
+"""Every bad input gets its sentence in a real ComfyUI, and leaves the server ready for the next run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.comfy import graphs
+from tests.comfy.graphs import Graph, cloned_voice, load_model, node, speech
+
+if TYPE_CHECKING:
+    from tests.comfy.server import ComfyServer
+
+NAMES = ["", "../up", "a/b", "a\\b", "C:x", "CON", "com1.txt", ".hidden", "dot.", "nul\0l", "x" * 81]
+PRESET = node("MorphTTSPresetVoice", model=["model", 0], speaker="vivian")
+DESIGN = node("MorphTTSDesignVoice", model=["model", 0], description="a calm man")
+SMOOTH = {
+    "low_pass": True, "order": 2, "cutoff": 11000.0, "zero_phase": False, "normalize": "peak",
+    "peak_db": -3.0, "lufs": -16.0, "trim_silence": False,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def user_files(base_dir: Path, model_folders: Path) -> None:
+    graphs.place_checkpoints(model_folders)
+    inputs = base_dir / "input"
+    graphs.place_recordings(inputs)
+    noise = 0.1 * np.random.default_rng(0).normal(size=48000).astype(np.float32)
+    damaged = np.where(np.arange(noise.size) == 100, np.float32(np.nan), noise)
+    soundfile.write(inputs / "silent.wav", np.zeros(48000), 24000)
+    soundfile.write(inputs / "short.wav", noise[:12000], 24000)
+    soundfile.write(inputs / "nan.wav", damaged, 24000, subtype="FLOAT")
+    soundfile.write(inputs / "long.wav", np.tile(noise, 20).reshape(-1, 2), 12000)
+    voices = base_dir / "models" / "qwen3-tts-voices"
+    voices.mkdir(parents=True, exist_ok=True)
+    (voices / "damaged.safetensors").write_bytes(b"junk")
+    broken = base_dir / "models" / "TTS" / "broken"
+    shutil.copytree(model_folders / "Qwen3-TTS-12Hz-0.6B-Base", broken)
+    (broken / "merges.txt").unlink()
+
+
+@pytest.fixture
+def still_ready(server: ComfyServer) -> Callable[[], None]:
+    """Check that the server speaks a line that it has not in its cache."""
+    seed = iter(range(100, 200))
+
+    def check() -> None:
+        result = server.run(speech(seed=next(seed)))
+        assert result.ok, result.error
+
+    return check
+
+
+def changed(graph: Graph, node_id: str, **inputs: Any) -> Graph:
+    graph[node_id]["inputs"] |= inputs
+    return graph
+
+
+def recorded(name: str) -> Graph:
+    return changed(speech(), "recording", audio=name)
+
+
+def scripted(**inputs: Any) -> Graph:
+    render = {
+        "model": ["model", 0], "cast": ["cast", 0], "script": "ANNA: Hello.", "seq_groups": 5, "seed": 0,
+        "batch_size": 8, "language": "auto", "gap": 0.3,
+    }  # fmt: skip
+    return cloned_voice() | {
+        "cast": node("MorphTTSCast", name="ANNA", voice=["voice", 0]),
+        "script": node("MorphTTSRenderScript", **(render | inputs)),
+        "file": node("SaveAudio", audio=["script", 1], filename_prefix="bad"),
+    }
+
+
+def smoothed(name: str, **inputs: Any) -> Graph:
+    return {
+        "recording": node("LoadAudio", audio=name),
+        "smooth": node("MorphTTSSmoothNormalize", audio=["recording", 0], **(SMOOTH | inputs)),
+        "file": node("SaveAudio", audio=["smooth", 0], filename_prefix="bad"),
+    }
+
+
+def saved(name: str) -> Graph:
+    save = node("MorphTTSSaveVoice", voice=["voice", 0], name=name, overwrite=False)
+    return cloned_voice() | {"save": save}
+
+
+REFUSED = {
+    "empty text": (speech(text=""), "text is empty: type what is to be spoken"),
+    "white text": (speech(text=" \n\t"), "text is empty: type what is to be spoken"),
+    "groups too many": (speech(seq_groups=16), "Value 16 bigger than max of 15"),
+    "groups too few": (speech(seq_groups=0), "Value 0 smaller than min of 1"),
+    "empty description": (
+        speech() | {"voice": changed({"d": node("MorphTTSDesignVoice", model=["model", 0])}, "d", description=" ")["d"]},
+        "description is empty",
+    ),
+    "empty script": (scripted(script=" "), "script is empty: write lines such as 'NAME: text'"),
+    "no voice of that name": (
+        speech() | {"voice": node("MorphTTSLoadVoice", name="../../secret")},
+        "voice '../../secret' is not in the library",
+    ),
+    "no such checkpoint": (
+        changed(speech(), "model", checkpoint="qwen-tts/gone"),
+        "checkpoint 'qwen-tts/gone' is not there any more",
+    ),
+    "character's name": (changed(scripted(), "cast", name="A: B"), "scripts could not name it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_known_before_running_is_refused_before_running(server: ComfyServer, case: str) -> None:
+    from tests.comfy.server import ComfyError
+
+    graph, sentence = REFUSED[case]
+    with pytest.raises(ComfyError) as refused:
+        server.run(graph)
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_could_leave_the_library_or_fail_elsewhere_is_refused(
+    server: ComfyServer, base_dir: Path, name: str
+) -> None:
+    from tests.comfy.server import ComfyError
+
+    before = sorted(base_dir.rglob("*.safetensors*"))
+    with pytest.raises(ComfyError, match="name"):
+        server.run(saved(name))
+    subtitles = node("MorphTTSSaveSubtitles", srt=["script", 2], name=name)
+    with pytest.raises(ComfyError, match="name"):
+        server.run({key: value for key, value in scripted().items() if key != "file"} | {"save": subtitles})
+    assert sorted(base_dir.rglob("*.safetensors*")) == before
+
+
+FAILING = {
+    "silent": (recorded("silent.wav"), "reference is silent"),
+    "short": (recorded("short.wav"), "reference is 0.50 s long: give at least 1 s"),
+    "nan": (recorded("nan.wav"), "reference holds NaN or infinite samples"),
+    "empty": (
+        speech() | {"recording": node("EmptyAudio", duration=0.0, sample_rate=24000, channels=2)},
+        "reference is 0.00 s long",
+    ),
+    "ICL without words": (
+        changed(speech(), "voice", mode="ICL", transcript=" "),
+        "transcript is empty: ICL needs the words of the reference",
+    ),
+    "clone with CustomVoice": (
+        speech() | {"model": load_model("0.6B-CustomVoice")},
+        "is a CustomVoice checkpoint and cannot clone voices: load a Base checkpoint",
+    ),
+    "preset with Base": (speech() | {"voice": PRESET}, "has no preset speakers: load a CustomVoice checkpoint"),
+    "unknown speaker": (
+        speech() | {"voice": PRESET, "model": load_model("0.6B-CustomVoice")},
+        "speaker 'vivian' is unknown to Qwen3-TTS-12Hz-0.6B-CustomVoice: choose one of eric, ryan, serena",
+    ),
+    "design with Base": (speech() | {"voice": DESIGN}, "load a VoiceDesign checkpoint"),
+    "another size": (
+        speech(model=["other", 0]) | {"other": load_model("1.7B-Base")},
+        "was made for a 0.6B model and Qwen3-TTS-12Hz-1.7B-Base is 1.7B",
+    ),
+    "another kind": (
+        speech(model=["other", 0]) | {"other": load_model("0.6B-CustomVoice")},
+        "needs a Base checkpoint",
+    ),
+    "unknown language": (speech(language="klingon"), "language 'klingon' is unknown"),
+    "beyond the context": (speech(text="word " * 9000, split_chars=0), "split it into shorter lines"),
+    "damaged voice": (
+        speech() | {"voice": node("MorphTTSLoadVoice", name="damaged")},
+        "voice file damaged.safetensors is damaged",
+    ),
+    "missing files": (changed(speech(), "model", checkpoint="TTS/broken"), "checkpoint broken lacks merges.txt"),
+    "fp16 on the CPU": (changed(speech(), "model", precision="fp16"), "precision is fp16 and the device is the CPU"),
+    "no flash-attn": (changed(speech(), "model", attention="flash_attention_2"), "choose auto or sdpa"),
+    "Nyquist": (smoothed("short.wav", cutoff=12000.0), "choose a cutoff below 12000 Hz"),
+    "smooth NaN": (smoothed("nan.wav"), "NaN or infinity"),
+    "unknown character": (scripted(script="CARL: Hi."), "'CARL' is not in the cast: choose from ANNA"),
+    "twice in the cast": (
+        scripted(cast=["twice", 0])
+        | {"twice": node("MorphTTSCast", name="anna", voice=["voice", 0], cast=["cast", 0])},
+        "name 'anna' is in the cast already",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAILING)
+def test_what_fails_says_why_and_the_next_run_works(
+    server: ComfyServer, still_ready: Callable[[], None], case: str
+) -> None:
+    graph, sentence = FAILING[case]
+    result = server.run(graph)
+    assert result.status == "execution_error"
+    assert result.error["exception_type"].endswith(("ValueError", "ScriptError"))
+    assert sentence in result.error["exception_message"]
+    assert result.files == []
+    still_ready()
+
+
+def test_a_long_stereo_recording_is_clamped_with_a_warning(server: ComfyServer) -> None:
+    assert server.run(recorded("long.wav")).ok
+    assert "reference is 40.0 s long: only its first 30 s are used" in server.log()

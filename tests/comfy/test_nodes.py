@@ -1,0 +1,206 @@
+"""The nodes in a real ComfyUI: what a user sees, hears and may interrupt."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.comfy import graphs
+from tests.comfy.graphs import SAMPLES_PER_FRAME, node, samples, shown, speech
+
+if TYPE_CHECKING:
+    from tests.comfy.server import ComfyServer
+
+NODES = {
+    "MorphTTSLoadModel", "MorphTTSCloneVoice", "MorphTTSPresetVoice", "MorphTTSDesignVoice", "MorphTTSBlendVoices",
+    "MorphTTSSaveVoice", "MorphTTSLoadVoice", "MorphTTSSampling", "MorphTTSGenerateSpeech", "MorphTTSRenderScript",
+    "MorphTTSCast", "MorphTTSSmoothNormalize", "MorphTTSJoinAudio", "MorphTTSSweep", "MorphTTSSaveSubtitles",
+}  # fmt: skip
+BASE = "Qwen3-TTS-12Hz-0.6B-Base"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def user_files(base_dir: Path, model_folders: Path) -> None:
+    graphs.place_checkpoints(model_folders)
+    graphs.place_recordings(base_dir / "input")
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return condition()
+
+
+def test_every_node_is_there_and_explained(server: ComfyServer) -> None:
+    assert "IMPORT FAILED" not in server.log()
+    found = {name: info for name, info in server.object_info().items() if name.startswith("MorphTTS")}
+    assert set(found) == NODES
+    unexplained = []
+    for name, info in found.items():
+        assert info["display_name"] and info["description"] and info["category"] == "audio/Qwen3-TTS Morph"
+        inputs = {**info["input"].get("required", {}), **info["input"].get("optional", {})}
+        for key, (_, options) in inputs.items():
+            tooltip = options.get("tooltip", "")
+            if "Default: " not in tooltip and "Default, " not in tooltip and "Required" not in tooltip:
+                unexplained.append(f"{name}.{key}: {tooltip!r}")
+        unexplained += [f"{name} output {n}" for n, tip in enumerate(info["output_tooltips"]) if not tip]
+    assert unexplained == []
+
+
+def test_a_line_becomes_a_mono_file_of_its_frames_and_comes_from_the_cache_the_second_time(
+    server: ComfyServer,
+) -> None:
+    graph = speech(max_seconds=1.0)
+    result = server.run(graph)
+    assert result.ok, result.error
+    frames = int(re.search(r"(\d+) frames", shown(result, "report"))[1])
+    [waveform] = samples(result)
+    assert 2 <= frames <= 12
+    assert waveform.shape == (frames * SAMPLES_PER_FRAME, 1)
+    assert np.abs(waveform).max() > 0.01
+    assert server.run(graph).cached_nodes() == set(graph)
+
+
+def test_the_settings_reach_the_engine(server: ComfyServer) -> None:
+    def speak(**changes: Any) -> np.ndarray:
+        result = server.run(speech(**changes))
+        assert result.ok, result.error
+        return samples(result)[0]
+
+    first = speak()
+    assert len(first) == 2 * SAMPLES_PER_FRAME  # max seconds
+    assert not np.array_equal(first, speak(seed=2))
+    assert not np.array_equal(first, speak(seq_groups=1))
+    assert np.array_equal(first, speak())
+
+
+def test_without_sampling_and_the_extras_a_line_is_spoken_too(server: ComfyServer) -> None:
+    graph = speech(text="Yes.")
+    del graph["sampling"], graph["speech"]["inputs"]["sampling"]
+    assert server.run(graph).ok
+
+
+def test_progress_rises_and_ends_full(server: ComfyServer) -> None:
+    result = server.run(speech(max_seconds=1.0, seed=3))
+    values = [value for value, _ in result.progress("speech")]
+    frames = int(re.search(r"(\d+) frames", shown(result, "report"))[1])
+    assert values == sorted(values)
+    assert set(range(1, frames + 1)) <= set(values)
+    assert result.progress("speech")[-1][0] == result.progress("speech")[-1][1]
+
+
+def test_cancel_in_mid_line_stops_and_leaves_the_server_ready(server: ComfyServer) -> None:
+    # Many pieces, so that the random model cannot come to its end before the cancel.
+    long = speech(max_seconds=600.0, text="Go on and on. " * 200, seed=4, split_chars=40)
+    frames_after = []
+    asked = []
+
+    def cancel(kind: str, data: dict[str, Any]) -> None:
+        if kind == "progress" and data["node"] == "speech":
+            if asked:
+                frames_after.append(data["value"])
+            else:
+                asked.append(data["value"])
+                server.interrupt()
+
+    result = server.run(long, on_event=cancel)
+    assert result.status == "execution_interrupted"
+    assert result.files == []
+    assert len(frames_after) < 50  # of thousands; those that were under way while the cancel travelled
+    assert server.run(speech(seed=5)).ok
+
+
+def test_free_gives_the_models_memory_back_and_the_next_run_loads_it_again(server: ComfyServer) -> None:
+    assert server.run(speech()).ok
+    before = server.log().count(f"released {BASE}")
+    server.free()
+    assert wait_for(lambda: server.log().count(f"released {BASE}") > before)
+    result = server.run(speech())
+    assert result.ok and result.cached_nodes() == set()
+
+
+def test_free_works_after_a_failed_run_too(server: ComfyServer) -> None:
+    assert server.run(speech(language="klingon")).status == "execution_error"
+    before = server.log().count(f"released {BASE}")
+    server.free()
+    assert wait_for(lambda: server.log().count(f"released {BASE}") > before)
+
+
+def test_a_replaced_checkpoint_is_loaded_again(server: ComfyServer, model_folders: Path) -> None:
+    assert server.run(speech()).ok
+    os.utime(model_folders / BASE / "model.safetensors")
+    cached = server.run(speech()).cached_nodes()
+    assert "model" not in cached and "recording" in cached
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "voice"),
+    [
+        ("0.6B-CustomVoice", node("MorphTTSPresetVoice", model=["model", 0], speaker="ryan")),
+        (
+            "1.7B-CustomVoice",
+            node(
+                "MorphTTSPresetVoice",
+                model=["model", 0],
+                speaker="ryan",
+                custom_speaker="Serena",
+                instruct="slow",
+            ),
+        ),
+        ("1.7B-VoiceDesign", node("MorphTTSDesignVoice", model=["model", 0], description="a calm man")),
+    ],
+)
+def test_voices_without_a_recording_speak(
+    server: ComfyServer, checkpoint: str, voice: dict[str, Any]
+) -> None:
+    graph = speech() | {"model": graphs.load_model(checkpoint), "voice": voice}
+    result = server.run(graph)
+    assert result.ok, result.error
+    assert len(samples(result)[0]) == 2 * SAMPLES_PER_FRAME
+
+
+def test_the_sweep_gives_a_plot_a_line_for_each_setting_and_a_table(server: ComfyServer) -> None:
+    graph = graphs.cloned_voice() | {
+        "sampling": graphs.sampling(),
+        "sweep": node(
+            "MorphTTSSweep", model=["model", 0], voice=["voice", 0], text="Hello.", language="auto",
+            seq_groups="15, 1,5", seed=1, sampling=["sampling", 0],
+        ),
+        "file": node("SaveAudio", audio=["sweep", 1], filename_prefix="sweep"),
+        "table": node("PreviewAny", source=["sweep", 2]),
+        "plot": node("SaveImage", images=["sweep", 0], filename_prefix="sweep"),
+    }  # fmt: skip
+    result = server.run(graph)
+    assert result.ok, result.error
+    assert [len(waveform) for waveform in samples(result)] == [2 * SAMPLES_PER_FRAME] * 3
+    assert re.findall(r"^\| (\d+) \|", shown(result, "table"), re.M) == ["1", "5", "15"]
+    assert [file.path.suffix for file in result.files if file.node_id == "plot"] == [".png"]
+
+
+def test_smoothing_keeps_rate_and_channels_and_sets_the_level(server: ComfyServer, base_dir: Path) -> None:
+    time_s = np.arange(44100) / 44100
+    tone = 0.1 * np.sin(2 * np.pi * 440 * time_s)
+    soundfile.write(base_dir / "input" / "tone.wav", np.stack([tone, 0.5 * tone], axis=1), 44100)
+    inputs = {
+        "audio": ["recording", 0], "low_pass": True, "order": 2, "cutoff": 11000.0, "zero_phase": False,
+        "normalize": "peak", "peak_db": -6.0, "lufs": -16.0, "trim_silence": False,
+    }  # fmt: skip
+    result = server.run(
+        {
+            "recording": node("LoadAudio", audio="tone.wav"),
+            "smooth": node("MorphTTSSmoothNormalize", **inputs),
+            "file": node("SaveAudio", audio=["smooth", 0], filename_prefix="smooth"),
+        }
+    )
+    waveform, rate = soundfile.read(result.files[0].path, always_2d=True)
+    assert rate == 44100 and waveform.shape == (44100, 2)
+    assert np.abs(waveform).max(axis=0) == pytest.approx([10 ** (-6 / 20), 0.5 * 10 ** (-6 / 20)], rel=1e-3)

@@ -1,0 +1,85 @@
+"""Nodes' helpers that need no ComfyUI; loaded by path, as the nodes' package itself imports ComfyUI."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+NODES = Path(__file__).resolve().parents[2] / "nodes"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"nodes_{name}", NODES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+names = load("names")
+audio_io = load("audio_io")
+
+
+@pytest.mark.parametrize(
+    "name", ["Anna", "Anna K.2", "a-b_c", "名前", "Übername", "x" * 80, "CONrad", "COM10"]
+)
+def test_good_names_stay_as_they_are(name: str) -> None:
+    assert names.check_name(f" {name} ") == name
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("", "empty"),
+        ("   ", "empty"),
+        ("x" * 81, "longer"),
+        ("名" * 80, "longer"),
+        ("../x", "'/'"),
+        ("a\\b", "letters"),
+        ("a:b", "':'"),
+        ("a\nb", "letters"),
+        ("a%date%", "'%'"),
+        (".hidden", "dot"),
+        ("..", "dot"),
+        ("end.", "dot"),
+        ("con", "reserved"),
+        ("NUL.txt", "reserved"),
+        ("LPT\u00b9", "reserved"),
+        ("aux .x", "reserved"),
+    ],
+)
+def test_bad_names_are_refused_with_a_reason(name: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        names.check_name(name)
+
+
+def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "voices"
+    folder.mkdir()
+    assert names.confine(folder, "a.safetensors") == folder / "a.safetensors"
+    try:
+        (folder / "b.safetensors").symlink_to(tmp_path / "elsewhere")
+    except OSError:
+        pytest.skip("not run: this system allows no links")
+    with pytest.raises(ValueError, match="lies outside voices"):
+        names.confine(folder, "b.safetensors")
+
+
+def test_audio_goes_to_numpy_and_back() -> None:
+    waveform = torch.arange(12, dtype=torch.float16).reshape(2, 2, 3)
+    first, second = audio_io.to_waveforms({"waveform": waveform, "sample_rate": 24000})
+    assert first.dtype == np.float32 and np.array_equal(second, [[6, 7, 8], [9, 10, 11]])
+    back = audio_io.to_audio(second, 24000)
+    assert torch.equal(back["waveform"], waveform[1:].float()) and back["sample_rate"] == 24000
+    assert audio_io.to_audio(np.zeros(5), 24000)["waveform"].shape == (1, 1, 5)
+
+
+def test_a_batch_is_no_reference() -> None:
+    batch = {"waveform": torch.zeros(3, 1, 10), "sample_rate": 24000}
+    with pytest.raises(ValueError, match="audio is a batch of 3 recordings: connect one recording"):
+        audio_io.to_one_waveform(batch, "audio")
+    assert audio_io.to_one_waveform({**batch, "waveform": torch.ones(1, 2, 4)}, "audio").shape == (2, 4)
