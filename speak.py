@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".envs" / "speak"
 TORCH = ("torch==2.13.0", "transformers==4.57.3")  # what the tests run; ComfyUI users keep their own
 NOISE = (
-    "No checkpoint was given: a small RANDOM one speaks, so what you will hear is NOISE, of the right length and "
-    "level. Give --checkpoint FOLDER to hear words."
+    "No checkpoint was given: a small RANDOM one speaks, so what you will hear is NOISE, for a while that chance sets. "
+    "Give --checkpoint FOLDER to hear words."
 )
 
 

@@ -97,7 +97,7 @@ REFUSED = {
     "groups too many": (speech(seq_groups=16), "Value 16 bigger than max of 15"),
     "groups too few": (speech(seq_groups=0), "Value 0 smaller than min of 1"),
     "empty description": (
-        speech() | {"voice": changed({"d": node("MorphTTSDesignVoice", model=["model", 0])}, "d", description=" ")["d"]},
+        speech() | {"voice": node("MorphTTSDesignVoice", model=["model", 0], description=" ")},
         "description is empty",
     ),
     "empty script": (scripted(script=" "), "script is empty: write lines such as 'NAME: text'"),
