@@ -40,7 +40,10 @@ def list_checkpoints(roots: Sequence[Path]) -> dict[str, Path]:
             real = path.resolve()
             if real not in seen:
                 seen.add(real)
-                found[f"{root.name}/{path.relative_to(root).as_posix()}"] = path
+                label = f"{root.name}/{path.relative_to(root).as_posix()}"
+                while label in found:  # of another root that ends in the same name
+                    label += "'"
+                found[label] = path
     return dict(sorted(found.items()))
 
 

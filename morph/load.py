@@ -60,14 +60,17 @@ def choose_attention(attention: str, device: torch.device) -> str:
     return attention
 
 
-def load_model(path: Path, options: LoadOptions | None = None, device: torch.device | str = "cpu") -> Model:
+def load_model(
+    path: Path, options: LoadOptions | None = None, device: torch.device | str = "cpu", move: bool = True
+) -> Model:
     """Load a checkpoint folder.
 
     Args:
         path: a folder in the published format.
         options: precision and attention.
         device: where the model will run; precision and attention are chosen for it. The weights are loaded on the
-            CPU, in their dtype (never cast afterwards), and moved there.
+            CPU, in their dtype, and never cast afterwards.
+        move: move the model to ``device``; ComfyUI does that by itself.
 
     Raises:
         ValueError: for missing files, or options that the device cannot do.
@@ -90,7 +93,8 @@ def load_model(path: Path, options: LoadOptions | None = None, device: torch.dev
                 f"checkpoint {path.name} uses {upstream.model.tokenizer_type}: only 12 Hz models are supported"
             )
         model = Model(upstream, path.name)
-        model.module.to(device)
+        if move:
+            model.module.to(device)
         stack(model.talker.code_predictor.lm_head)
         model.code_tables()
     return model

@@ -13,11 +13,11 @@ SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B"}
 KIND_NAMES = {"base": "Base", "custom_voice": "CustomVoice", "voice_design": "VoiceDesign"}
 
 
-class Holder(torch.nn.Module):
+class Qwen3TTS(torch.nn.Module):
     """Talker and codec in one module, to be moved between devices together.
 
     Upstream keeps the codec outside the talker's module tree. A plain module also has no read-only ``device``,
-    which ComfyUI's model management could not set.
+    which ComfyUI's model management could not set; its log calls the model by this class's name.
     """
 
     def __init__(self, talker: torch.nn.Module, codec: torch.nn.Module):
@@ -42,7 +42,7 @@ class Model:
         self.talker = self.upstream.talker
         self.feature_extractor = self.upstream.speech_tokenizer.feature_extractor
         self.codec = self.upstream.speech_tokenizer.model
-        self.module = Holder(self.upstream, self.codec)
+        self.module = Qwen3TTS(self.upstream, self.codec)
         self.module.eval().requires_grad_(False)
         self.sampling = Sampling.from_config(self.upstream.generate_config)
 

@@ -73,22 +73,10 @@ class ManagedModel:
 
 
 def load_managed(path: Path, options: LoadOptions) -> ManagedModel:
-    """Load a checkpoint for ComfyUI's device, and leave it where ComfyUI keeps models that are not in use."""
+    """Load a checkpoint for ComfyUI's device; it stays on the CPU until it is used."""
     from ..morph.load import load_model
 
-    device = management.get_torch_device()
-    with explain_out_of_memory():
-        # The engine loads onto the device by itself, so the room there is made first.
-        management.free_memory(weight_bytes(path) + management.minimum_inference_memory(), device)
-        model = load_model(path, options, device)
-        with torch.inference_mode(False):
-            model.module.to(management.unet_offload_device())
-    return ManagedModel(model)
-
-
-def weight_bytes(path: Path) -> int:
-    """The size of a checkpoint's weights on disk, codec included."""
-    return sum(file.stat().st_size for file in path.glob("**/*.safetensors"))
+    return ManagedModel(load_model(path, options, management.get_torch_device(), move=False))
 
 
 @contextmanager

@@ -42,6 +42,8 @@ PAGE_SETTINGS = {
     "Comfy.Minimap.Visible": False,
 }
 OFFLINE = {"PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1", "CUDA_VISIBLE_DEVICES": ""}
+# Tiny models take ten times as long on two threads beside a busy neighbour as on one.
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
 class ComfyError(RuntimeError):
@@ -119,7 +121,7 @@ class ComfyServer:
             *(["--front-end-root", str(front_end_root)] if front_end_root else []),
             *extra_args,
         ]
-        self.env = {**os.environ, **OFFLINE, **(env or {})}
+        self.env = {**os.environ, **OFFLINE, **ONE_THREAD, **(env or {})}
         self.page_settings = {**PAGE_SETTINGS, **(page_settings or {})}
         self.log_path = self.base_dir / "comfyui.log"
         self.port = 0
