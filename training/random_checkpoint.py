@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from ..morph.upstream import default_rope_registered, import_qwen_tts
 
 KINDS = ("base", "custom_voice", "voice_design")
+# Ids above the codebook, as in the published checkpoints; speakers' ids are ours.
 LANGUAGES = {
     "english": 2,
     "german": 5,
@@ -26,9 +27,15 @@ LANGUAGES = {
     "japanese": 10,
     "french": 13,
     "sichuan_dialect": 14,
+    "korean": 16,
+    "russian": 21,
+    "italian": 22,
+    "portuguese": 23,
+    "beijing_dialect": 26,
 }
-SPEAKERS = {"serena": 1018, "ryan": 1013, "eric": 827}
-DIALECTS = {"eric": "sichuan_dialect"}
+SPEAKER_NAMES = ("serena", "vivian", "uncle_fu", "ryan", "aiden", "ono_anna", "sohee", "eric", "dylan")
+SPEAKERS = {name: 1018 - index for index, name in enumerate(SPEAKER_NAMES)}
+DIALECTS = {"eric": "sichuan_dialect", "dylan": "beijing_dialect"}
 MERGED_WORDS = ("assistant", "user")
 SPECIAL_TOKENS = (
     "<|endoftext|>",

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from qwen3_tts_morph.morph.options import Draw, GenerateOptions, LoadOptions, Sampling, check_seq_groups
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize(
+    ("make", "values", "named"),
+    [
+        (Draw, {"temperature": 0.0}, "temperature is 0.0"),
+        (Draw, {"temperature": -1.0}, "temperature is -1.0"),
+        (Draw, {"temperature": NAN}, "temperature is nan"),
+        (Draw, {"temperature": math.inf}, "temperature is inf"),
+        (Draw, {"top_k": -1}, "top_k is -1"),
+        (Draw, {"top_p": 0.0}, "top_p is 0.0"),
+        (Draw, {"top_p": 1.1}, "top_p is 1.1"),
+        (Draw, {"top_p": NAN}, "top_p is nan"),
+        (Sampling, {"repetition_penalty": 0.0}, "repetition_penalty is 0.0"),
+        (Sampling, {"repetition_penalty": NAN}, "repetition_penalty is nan"),
+        (Sampling, {"max_seconds": 0.0}, "max seconds is 0.0"),
+        (Sampling, {"max_seconds": 3601.0}, "max seconds is 3601"),
+        (Sampling, {"max_seconds": NAN}, "max seconds is nan"),
+        (Sampling, {"max_new_tokens": 1}, "max_new_tokens is 1"),
+        (GenerateOptions, {"seq_groups": 0}, "SEQ_GROUPS is 0"),
+        (GenerateOptions, {"seq_groups": 16}, "SEQ_GROUPS is 16"),
+        (GenerateOptions, {"batch_size": 0}, "batch size is 0"),
+        (GenerateOptions, {"batch_size": 257}, "batch size is 257"),
+        (GenerateOptions, {"split_chars": 39}, "split_chars is 39"),
+        (GenerateOptions, {"split_chars": -1}, "split_chars is -1"),
+        (GenerateOptions, {"crossfade_ms": -1.0}, "crossfade is -1.0"),
+        (GenerateOptions, {"crossfade_ms": NAN}, "crossfade is nan"),
+        (LoadOptions, {"precision": "int8"}, "precision is 'int8'"),
+        (LoadOptions, {"attention": "flash"}, "attention is 'flash'"),
+    ],
+)
+def test_a_bad_option_is_refused_by_name_with_what_to_choose(make, values, named):
+    with pytest.raises(ValueError, match=rf"{named}.*choose"):
+        make(**values)
+
+
+@pytest.mark.parametrize(
+    ("make", "values"),
+    [
+        (Draw, {"temperature": 0.01, "top_k": 0, "top_p": 1.0}),
+        (Sampling, {"repetition_penalty": 1.0, "max_seconds": 3600.0, "max_new_tokens": 2}),
+        (GenerateOptions, {"seq_groups": 1, "batch_size": 256, "split_chars": 0, "crossfade_ms": 0.0}),
+        (GenerateOptions, {"seq_groups": 15, "batch_size": 1, "split_chars": 40, "crossfade_ms": 1000.0}),
+        (LoadOptions, {"precision": "fp16", "attention": "flash_attention_2"}),
+    ],
+)
+def test_the_limits_themselves_are_allowed(make, values):
+    made = make(**values)
+    assert {key: getattr(made, key) for key in values} == values
+
+
+@pytest.mark.parametrize("value", [0, 16, -3, 5.0, "5", None])
+def test_seq_groups_is_a_whole_number_from_1_to_15(value):
+    with pytest.raises(ValueError, match="choose 1 to 15"):
+        check_seq_groups(value)
+    assert [check_seq_groups(number) for number in range(1, 16)] == list(range(1, 16))
+
+
+def test_options_cannot_be_changed_after_they_were_checked():
+    with pytest.raises(AttributeError):
+        Draw().temperature = -1.0
+
+
+def test_a_checkpoints_own_sampling_is_read_key_by_key():
+    config = {
+        "do_sample": False,
+        "temperature": 0.5,
+        "top_k": 11,
+        "top_p": 0.6,
+        "subtalker_dosample": False,
+        "subtalker_temperature": 0.7,
+        "subtalker_top_k": 12,
+        "subtalker_top_p": 0.8,
+        "repetition_penalty": 1.3,
+        "max_new_tokens": 99,
+        "eos_token_id": 5,
+    }
+    assert Sampling.from_config(config) == Sampling(
+        Draw(False, 0.5, 11, 0.6), Draw(False, 0.7, 12, 0.8), 1.3, None, 99
+    )
+
+
+def test_what_a_checkpoint_leaves_out_takes_upstreams_defaults():
+    assert Sampling.from_config({}) == Sampling(
+        Draw(True, 0.9, 50, 1.0), Draw(True, 0.9, 50, 1.0), 1.05, None, 2048
+    )
+
+
+def test_frames_are_capped_by_tokens_and_by_seconds_whichever_is_less():
+    assert Sampling(max_new_tokens=41).max_frames == 40  # the last token makes no frame
+    assert Sampling(max_new_tokens=8192, max_seconds=2.0).max_frames == 25
+    assert Sampling(max_new_tokens=11, max_seconds=2.0).max_frames == 10
+    assert Sampling(max_seconds=0.001).max_frames == 1

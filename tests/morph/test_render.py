@@ -1,0 +1,158 @@
+"""Lines to waveforms: order, pieces, seeds, progress, reports, and refusals before anything is made."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+from qwen3_tts_morph.morph.guard import text_cap
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.render import Line, render_lines
+from qwen3_tts_morph.morph.voice import clone_voice, preset_voice
+
+SHORT = Sampling(max_new_tokens=13)  # at most 12 frames
+FRAME = 1920
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "custom_voice")
+
+
+@pytest.fixture
+def voice(model):
+    return preset_voice(model, "ryan")
+
+
+def test_lines_come_back_in_the_order_asked_for(model, voice) -> None:
+    texts = ["One.", "A much longer line than the first one is.", "Three, four."]
+    lines = [Line(text, voice, seed=number, name=f"N{number}") for number, text in enumerate(texts)]
+    together = render_lines(model, lines, GenerateOptions(sampling=SHORT, batch_size=2))
+    assert [one.report.text for one in together] == texts
+    assert [one.report.name for one in together] == ["N0", "N1", "N2"]
+    for line, one in zip(lines, together, strict=True):
+        alone = render_lines(model, [line], GenerateOptions(sampling=SHORT))[0]
+        assert one.report == alone.report
+        assert np.allclose(one.waveform, alone.waveform, atol=1e-5)
+
+
+def test_a_report_tells_the_length(model, voice) -> None:
+    spoken = render_lines(model, [Line("Hello.", voice, seed=3)], GenerateOptions(sampling=SHORT))[0]
+    assert spoken.sample_rate == 24000 and spoken.waveform.dtype == np.float32
+    assert len(spoken.waveform) == spoken.report.frames * FRAME
+    assert spoken.report.seconds == pytest.approx(spoken.report.frames * 0.08)
+    assert np.abs(spoken.waveform).max() > 0.01, "silence"
+
+
+def test_the_same_seed_speaks_the_same_and_another_does_not(model, voice) -> None:
+    def speak(seed: int) -> np.ndarray:
+        return render_lines(model, [Line("Hello.", voice, seed=seed)], GenerateOptions(sampling=SHORT))[
+            0
+        ].waveform
+
+    assert np.array_equal(speak(1), speak(1))
+    assert not np.array_equal(speak(1)[:FRAME], speak(2)[:FRAME])
+
+
+def test_a_long_text_is_spoken_in_pieces_that_are_joined(model, voice) -> None:
+    sentences = [
+        "This is the first sentence of them.",
+        "And this is the second sentence.",
+        "The third comes last.",
+    ]
+    options = GenerateOptions(sampling=SHORT, split_chars=40, crossfade_ms=50)
+    whole = render_lines(model, [Line(" ".join(sentences), voice, seed=5)], options)[0]
+    pieces = [
+        render_lines(model, [Line(text, voice, seed=5 + number)], options)[0]
+        for number, text in enumerate(sentences)
+    ]
+    assert whole.report.pieces == 3
+    assert whole.report.frames == sum(piece.report.frames for piece in pieces)
+    overlaps = 2 * round(0.050 * 24000)
+    assert len(whole.waveform) == sum(len(piece.waveform) for piece in pieces) - overlaps
+    body = len(pieces[0].waveform) - round(0.050 * 24000)
+    assert np.allclose(whole.waveform[:body], pieces[0].waveform[:body], atol=1e-5)
+
+
+def test_progress_rises_once_a_frame_and_stays_below_what_is_expected(model, voice) -> None:
+    seen: list[tuple[int, int]] = []
+    lines = [Line("Hello there.", voice, seed=number) for number in range(3)]
+    spoken = render_lines(model, lines, GenerateOptions(sampling=SHORT), lambda *two: seen.append(two))
+    done = [done for done, _ in seen]
+    assert done == sorted(done) and done[-1] == sum(one.report.frames for one in spoken)
+    assert all(done < expected for done, expected in seen)
+
+
+def test_a_line_that_hits_its_cap_is_reported_and_warned_of(model, voice, caplog) -> None:
+    sampling = Sampling(max_seconds=0.4)
+    with caplog.at_level(logging.WARNING):
+        spoken = render_lines(
+            model, [Line("Hi.", voice, seed=seed) for seed in range(3)], GenerateOptions(sampling=sampling)
+        )
+    capped = [one for one in spoken if one.report.ended == "cap"]
+    assert capped and all(one.report.frames == 5 for one in capped)
+    assert caplog.text.count("ran into its limit") == len(capped)
+
+
+def test_the_guard_caps_by_the_text_and_may_be_turned_off(model, voice) -> None:
+    def speak(seed: int, guard: bool):
+        options = GenerateOptions(1, Sampling(max_new_tokens=301), guard=guard, batch_size=1)
+        return render_lines(model, [Line("Hi", voice, seed=seed)], options)[0].report
+
+    cap = text_cap(2)  # the tiny tokenizer makes two tokens of it
+    free = ((seed, speak(seed, guard=False)) for seed in range(100))
+    seed, long = next((seed, report) for seed, report in free if report.frames > cap)
+    guarded = speak(seed, guard=True)
+    assert guarded.ended == "cap" and guarded.frames == cap < long.frames
+
+
+def test_a_codec_chunk_can_be_cancelled(model, voice) -> None:
+    frames: list[int] = []
+
+    def cancel(done: int, expected: int) -> None:
+        if frames and done == frames[-1]:  # no new frame: the codec is at work
+            raise InterruptedError
+        frames.append(done)
+
+    with pytest.raises(InterruptedError):
+        render_lines(model, [Line("Hello.", voice)], GenerateOptions(sampling=SHORT), cancel)
+
+
+BASE_TEXT = "Hello."
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"text": ""}, "text is empty"),
+        ({"text": " \n\t"}, "text is empty"),
+        ({"language": "klingon"}, "language 'klingon' is unknown.*auto, chinese"),
+        ({"language": "sichuan_dialect"}, "is unknown"),
+        ({"instruct": "whispering"}, "does not follow instructions"),
+        ({"text": "word " * 9000}, "positions and .* has"),
+    ],
+)
+def test_bad_lines_are_refused_before_any_frame(model, voice, change: dict, sentence: str) -> None:
+    good = Line(BASE_TEXT, voice)
+    bad = Line(**{"text": BASE_TEXT, "voice": voice, **change})
+    frames: list[int] = []
+    options = GenerateOptions(sampling=SHORT, split_chars=0)
+    with pytest.raises(ValueError, match=sentence):
+        render_lines(model, [good, bad], options, lambda done, _: frames.append(done))
+    assert frames == []
+
+
+def test_no_lines_are_refused(model) -> None:
+    with pytest.raises(ValueError, match="no line to speak"):
+        render_lines(model, [])
+
+
+def test_voices_of_another_kind_or_size_are_refused(load, model, voice, recording) -> None:
+    cloned = clone_voice(load("tiny", "base"), recording, 24000)
+    with pytest.raises(ValueError, match="needs a Base checkpoint"):
+        render_lines(model, [Line(BASE_TEXT, cloned)])
+    with pytest.raises(ValueError, match=r"made for a 0\.6B model and .* is 1\.7B"):
+        render_lines(load("tiny-1.7B", "base"), [Line(BASE_TEXT, cloned)])
+    with pytest.raises(ValueError, match="has no preset speakers"):
+        render_lines(load("tiny", "base"), [Line(BASE_TEXT, voice)])
