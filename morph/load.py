@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from .weights import stack
 
 log = logging.getLogger(__name__)
 
+TOKENIZER_12HZ = "qwen3_tts_tokenizer_12hz"
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
@@ -39,25 +41,43 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
     return DTYPES[precision]
 
 
-def choose_attention(attention: str, device: torch.device) -> str:
+def choose_attention(attention: str, device: torch.device, dtype: torch.dtype) -> str:
     """transformers' name of the attention to run.
 
-    "auto" takes flash_attention_2 where flash-attn is installed and the device is CUDA, else sdpa, and says so.
+    "auto" takes flash_attention_2 where it can run (see ``why_no_flash``), else sdpa, and says so.
 
     Raises:
-        ValueError: when flash_attention_2 is asked for and cannot be had.
+        ValueError: when flash_attention_2 is asked for and cannot run.
     """
-    has_flash = importlib.util.find_spec("flash_attn") is not None and device.type == "cuda"
-    if attention == "auto":
-        if not has_flash:
-            log.info("attention: sdpa (flash-attn is not installed, or the device is not CUDA)")
-        return "flash_attention_2" if has_flash else "sdpa"
-    if attention == "flash_attention_2" and not has_flash:
-        raise ValueError(
-            "attention is flash_attention_2 and flash-attn is not installed, or the device is not CUDA: "
-            "choose auto or sdpa, or install flash-attn"
-        )
-    return attention
+    if attention not in ("auto", "flash_attention_2"):
+        return attention
+    reason = why_no_flash(device, dtype)
+    if reason is None:
+        return "flash_attention_2"
+    if attention == "flash_attention_2":
+        raise ValueError(f"attention is flash_attention_2 and {reason}: choose auto or sdpa, or change that")
+    log.info("attention: sdpa (%s)", reason)
+    return "sdpa"
+
+
+def why_no_flash(device: torch.device, dtype: torch.dtype) -> str | None:
+    """What keeps flash-attn from running, or None: it does fp16 and bf16 on CUDA from compute capability 8.0 on."""
+    if importlib.util.find_spec("flash_attn") is None:
+        return "flash-attn is not installed"
+    if device.type != "cuda":
+        return f"the device is {device.type}, not CUDA"
+    if dtype == torch.float32:
+        return "precision is fp32, which flash-attn does not do"
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return f"{torch.cuda.get_device_name(device)} is too old for flash-attn"
+    return None
+
+
+def check_frame_rate(path: Path) -> None:
+    """Raise ValueError for a checkpoint of the 25 Hz family: it has another codec and other groups."""
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    if config.get("tokenizer_type") != TOKENIZER_12HZ:
+        raise ValueError(f"checkpoint {path.name} uses {config.get('tokenizer_type')}: only 12 Hz models are supported")
 
 
 def load_model(
@@ -79,19 +99,14 @@ def load_model(
     device = torch.device(device)
     check_complete(path)
     dtype = choose_dtype(options.precision, device)
-    attention = choose_attention(options.attention, device)
-    if attention == "flash_attention_2" and dtype == torch.float32:
-        raise ValueError("attention is flash_attention_2 and precision fp32: choose sdpa, or bf16 or fp16")
+    attention = choose_attention(options.attention, device, dtype)
+    check_frame_rate(path)
     qwen_tts = import_qwen_tts()
     # Loading makes parameters, and inference tensors could not be moved between devices later.
     with torch.inference_mode(False), default_rope_registered():
         upstream = qwen_tts.Qwen3TTSModel.from_pretrained(
             str(path), dtype=dtype, attn_implementation=attention
         )
-        if upstream.model.tokenizer_type != "qwen3_tts_tokenizer_12hz":
-            raise ValueError(
-                f"checkpoint {path.name} uses {upstream.model.tokenizer_type}: only 12 Hz models are supported"
-            )
         model = Model(upstream, path.name)
         if move:
             model.module.to(device)

@@ -63,7 +63,7 @@ class _Trace:
 def parse_groups(text: str) -> list[int]:
     """Read a list such as "1, 3, 5, 15": rising, each once. Raises ValueError for anything outside 1..15."""
     words = [word for word in re.split(r"[\s,;]+", text.strip()) if word]
-    if not words or not all(word.isdigit() for word in words):
+    if not words or not all(re.fullmatch("[0-9]{1,3}", word) for word in words):
         raise ValueError(f"SEQ_GROUPS list is {text!r}: write numbers from 1 to 15, such as 1, 3, 5, 7, 15")
     return sorted({check_seq_groups(int(word)) for word in words})
 

@@ -56,7 +56,10 @@ def stand_ins(names: tuple[str, ...] = ONLY_FOR_25_HZ) -> Iterator[list[str]]:
         yield placed
     finally:
         for name in placed:
-            sys.modules.pop(name, None)
+            del sys.modules[name]
+            parent, _, child = name.rpartition(".")
+            if parent in sys.modules:
+                delattr(sys.modules[parent], child)
 
 
 def _place(name: str, reason: Exception) -> list[str]:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from itertools import count
+
 import pytest
 import torch
-from qwen3_tts_morph.morph.eager import decode_lines
-from qwen3_tts_morph.morph.guard import FRAMES_TO_SPARE, LONGEST_PERIOD, LOOP_WINDOW, Guard, text_cap
-from qwen3_tts_morph.morph.options import Sampling
+from qwen3_tts_morph.morph.eager import FirstGroup, choose_kernels, decode_lines
+from qwen3_tts_morph.morph.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
+from qwen3_tts_morph.morph.options import Draw, Sampling
+from qwen3_tts_morph.morph.predictor import Predictor
 from qwen3_tts_morph.morph.prompt import build_prompt
 from qwen3_tts_morph.morph.sampling import line_streams
 from qwen3_tts_morph.morph.voice import preset_voice
+from transformers import (
+    MinNewTokensLengthLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
 SEEDS = [11, 12, 13]
@@ -108,31 +120,120 @@ def test_a_looping_line_is_ended_and_its_batch_mates_are_not(load) -> None:
     assert torch.equal(other.codes, alone.codes)
 
 
-def codes_until_end(codes, cap: int = 10_000) -> tuple[str | None, int]:
-    guard = Guard(cap)
-    for code in codes:
-        if end := guard.add(code):
-            return end, guard.frames
-    return None, guard.frames
+@contextmanager
+def talker_says(model, logits_at):
+    """Let group 0's logits be ``logits_at(step)`` ``[V]`` for every line, whatever the talker computes."""
+    steps = count()
+
+    def replace(_module, _inputs, output):
+        return logits_at(next(steps)).expand(output.shape)
+
+    handle = model.talker.codec_head.register_forward_hook(replace)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
-@pytest.mark.parametrize("period", [1, 2, 7, 16])
-def test_guard_finds_loops_of_every_period(period: int) -> None:
-    loop = [code % period for code in range(400)]
-    end, frames = codes_until_end([90, 91, 92, *loop])
-    assert end == "loop" and frames <= 3 + LOOP_WINDOW + LONGEST_PERIOD
+def one_likely(model, token: int) -> torch.Tensor:
+    logits = torch.zeros(model.config.talker_config.vocab_size)
+    logits[token] = 100.0
+    return logits
 
 
-def test_guard_lets_speech_and_short_silences_pass() -> None:
+def test_no_line_ends_among_its_first_two_tokens(load) -> None:
+    model = load("tiny", "custom_voice")
+    eos = model.config.talker_config.codec_eos_token_id
+    with talker_says(model, lambda step: one_likely(model, eos)):
+        decoded = decode(model, [0, 1])
+    assert [(one.ended, len(one.codes)) for one in decoded] == [("eos", 2), ("eos", 2)]
+    with talker_says(model, lambda step: one_likely(model, eos if step == 4 else 9)):
+        line = decode(model, [0])[0]
+    assert line.ended == "eos"
+    assert line.codes[:, 0].tolist() == [9] * 4
+
+
+def test_special_codes_are_never_spoken(load) -> None:
+    """All of the vocabulary's last 1024 but EOS, however likely the talker finds them."""
+    model = load("tiny", "custom_voice")
+    vocab = model.config.talker_config.vocab_size
+    logits = torch.zeros(vocab)
+    logits[-1024:] = 50.0
+    logits[model.config.talker_config.codec_eos_token_id] = -50.0
+    with talker_says(model, lambda step: logits):
+        line = decode(model, [0], frames=40)[0]
+    assert line.ended == "cap"
+    assert line.codes.max() < vocab - 1024
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(), Sampling(Draw(temperature=0.7, top_k=9, top_p=0.8), repetition_penalty=1.7)],
+    ids=["default", "filtered"],
+)
+def test_group_0_is_drawn_through_transformers_own_processors_in_their_order(load, sampling, batch_size):
+    model = load("tiny", "custom_voice")
+    config = model.config.talker_config
+    eos, vocab = config.codec_eos_token_id, config.vocab_size
+    special = [token for token in range(vocab - 1024, vocab) if token != eos]
+    processors = [
+        RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty),
+        MinNewTokensLengthLogitsProcessor(0, 2, eos),
+        SuppressTokensLogitsProcessor(special),
+        TemperatureLogitsWarper(sampling.talker.temperature),
+        TopKLogitsWarper(sampling.talker.top_k),
+        *([TopPLogitsWarper(sampling.talker.top_p)] if sampling.talker.top_p < 1 else []),
+    ]
     generator = torch.Generator().manual_seed(0)
-    speech = torch.randint(2048, (300,), generator=generator).tolist()
-    four_seconds = [5] * 50
-    assert codes_until_end([*speech, *four_seconds, *speech])[0] is None
-    nearly = [code % 9 if code % 10 else 100 + code for code in range(300)]  # one in ten is new
-    assert codes_until_end(nearly)[0] is None
+    first = FirstGroup(model, batch_size, sampling, torch.Generator().manual_seed(1))
+    stream = torch.Generator().manual_seed(1)
+    ids = torch.zeros(batch_size, 0, dtype=torch.long)
+    going = torch.zeros(batch_size, dtype=torch.bool)
+    for _ in range(40):
+        logits = 6 * torch.randn(batch_size, vocab, generator=generator).to(torch.bfloat16)
+        logits[:, vocab - 1024 :] += 4
+        scores = logits.float()
+        for processor in processors:
+            scores = processor(ids, scores)
+        wanted = torch.multinomial(scores.softmax(-1), 1, generator=stream)
+        assert torch.equal(first.draw(logits, going), wanted[:, 0])
+        ids = torch.cat((ids, wanted), dim=1)
 
 
-def test_guard_caps_and_the_cap_grows_with_the_text() -> None:
-    assert codes_until_end(range(1000), cap=40) == ("cap", 40)
-    assert text_cap(0) == FRAMES_TO_SPARE
-    assert text_cap(100) > text_cap(10) > 4 * 10, "slow speech takes 8 frames a token"
+def test_an_ended_line_draws_eos_and_the_others_go_on(load):
+    model = load("tiny", "custom_voice")
+    logits = torch.randn(3, model.config.talker_config.vocab_size, generator=torch.Generator().manual_seed(0))
+    streams = [line_streams(SEEDS, model.device) for _ in range(2)]
+    first, second = (FirstGroup(model, 3, Sampling(), one) for one in streams)
+    all_go_on = first.draw(logits, torch.tensor([False, False, False]))
+    one_has_ended = second.draw(logits, torch.tensor([False, True, False]))
+    assert one_has_ended.tolist() == [all_go_on[0], first.eos, all_go_on[2]]
+
+
+@torch.inference_mode()
+def test_an_observer_sees_the_states_that_each_frame_was_made_of(load):
+    model = load("tiny", "custom_voice")
+    prompts = [build_prompt(model, text, preset_voice(model, "ryan")) for text in TEXTS[:2]]
+    greedy = Sampling(Draw(do_sample=False), Draw(do_sample=False))
+    seen = []
+    guards = [Guard(6), Guard(6)]
+    decoded = decode_lines(model, prompts, guards, 15, greedy, None, observe=lambda *two: seen.append(two))
+    for row, line in enumerate(decoded):
+        assert torch.equal(
+            torch.stack([codes for _, codes in seen], dim=1)[row][: len(line.codes)], line.codes
+        )
+    predictor = Predictor(model.talker.code_predictor)
+    for hidden, codes in seen:
+        embedding = model.talker.get_input_embeddings()(codes[:, :1])
+        again = predictor.decode_frame(hidden, embedding, 15, greedy.subtalker, None)
+        assert torch.equal(again, codes[:, 1:])
+
+
+@pytest.mark.parametrize(("seq_groups", "cudnn"), [(15, True), (14, False)])
+def test_cudnn_attention_is_left_out_only_where_bits_need_not_be_upstreams(seq_groups, cudnn):
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    with choose_kernels(seq_groups):
+        assert torch.backends.cuda.cudnn_sdp_enabled() is cudnn
+        assert torch.backends.cuda.math_sdp_enabled()
+    assert torch.backends.cuda.cudnn_sdp_enabled()

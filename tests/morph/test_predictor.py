@@ -1,150 +1,263 @@
-"""Below 15 groups the decoder is the paper's formula, restated here in the plainest way; attach() leaves no trace."""
+"""SEQ_GROUPS below 15 against the formula in its plainest form, and attaching without a trace."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 from qwen3_tts_morph.morph.load import load_model
-from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.options import Draw, LoadOptions
 from qwen3_tts_morph.morph.predictor import Predictor, attach, crossbar
-from qwen3_tts_morph.morph.sampling import draw_tokens, line_streams
+from qwen3_tts_morph.morph.sampling import line_streams
+from qwen3_tts_morph.morph.weights import stacked, unstack
+
+GREEDY = Draw(do_sample=False)
+SAMPLED = Draw(temperature=0.8, top_k=20)
+FILTERED = Draw(temperature=1.1, top_k=30, top_p=0.6)
+BATCH = 2
 
 
-def frame_inputs(model, batch: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    return tuple(torch.randn(batch, 1, model.width, generator=generator) for _ in range(2))
+def plain_states(predictor, embeds: list[torch.Tensor]) -> torch.Tensor:
+    """The last hidden state ``[B, H]`` after all of ``embeds``, by upstream's own forward with no cache at all."""
+    sequence = predictor.small_to_mtp_projection(torch.stack(embeds, dim=1))
+    return predictor.model(inputs_embeds=sequence, use_cache=False).last_hidden_state[:, -1]
 
 
-def plain_states(module, tokens: torch.Tensor) -> torch.Tensor:
-    """Hidden states of a whole sequence, recomputed by upstream's own model without any cache."""
-    return module.model(
-        inputs_embeds=module.small_to_mtp_projection(tokens), use_cache=False
-    ).last_hidden_state
+def plain_head(head: torch.nn.Linear, states: torch.Tensor) -> torch.Tensor:
+    """Logits ``[B, V]``, one sum of products at a time."""
+    rows = [[(row * state).sum() for row in head.weight] for state in states]
+    return torch.stack([torch.stack(row) for row in rows])
 
 
-@torch.no_grad()
-def plain_frame(module, hidden, embedding, seq_groups: int, draw: Draw, randomness) -> torch.Tensor:
-    """SEQ_GROUPS passes, each over everything so far; then each head of the tail by itself on the last state."""
-    sequence = [hidden, embedding]
-    codes: list[torch.Tensor] = []
+def plain_draw(logits: torch.Tensor, draw: Draw, stream: torch.Generator) -> torch.Tensor:
+    """Temperature, then the top k, then the likeliest until p is crossed, then a draw for each row in turn."""
+    if not draw.do_sample:
+        return logits.argmax(-1)
+    rows = []
+    for row in logits / draw.temperature:
+        kept = torch.full_like(row, -torch.inf)
+        mass = 0.0
+        top = row.topk(draw.top_k)
+        for score, share, token in zip(top.values, top.values.softmax(-1), top.indices, strict=True):
+            if mass < draw.top_p:
+                kept[token] = score
+            mass += float(share)
+        rows.append(kept)
+    return torch.multinomial(torch.stack(rows).softmax(-1), 1, generator=stream)[:, 0]
+
+
+def plain_frame(
+    model, hidden, embedding, seq_groups: int, draw: Draw, stream: torch.Generator
+) -> torch.Tensor:
+    """UPSTREAM.md's formula: S groups one after another, the other 15 - S at once from the last of their states."""
+    predictor = model.talker.code_predictor
+    embeds, codes = [hidden[:, 0], embedding[:, 0]], []
     for group in range(seq_groups):
-        last = plain_states(module, torch.cat(sequence, dim=1))[:, -1]
-        codes.append(draw_tokens(module.lm_head[group](last), draw, randomness))
-        if group < 14:
-            sequence.append(module.model.codec_embedding[group](codes[-1])[:, None])
-    tail = [last @ module.lm_head[group].weight.T for group in range(seq_groups, 15)]
+        if group > 0:
+            embeds.append(predictor.model.codec_embedding[group - 1].weight[codes[-1]])
+        states = plain_states(predictor, embeds)
+        codes.append(plain_draw(plain_head(predictor.lm_head[group], states), draw, stream))
+    tail = [plain_head(predictor.lm_head[group], states) for group in range(seq_groups, 15)]
     if tail:
-        codes += draw_tokens(torch.stack(tail, dim=1), draw, randomness).unbind(1)
+        rows = torch.stack([logits[line] for line in range(len(hidden)) for logits in tail])
+        drawn = plain_draw(rows, draw, stream)
+        codes += [drawn[group :: len(tail)] for group in range(len(tail))]
     return torch.stack(codes, dim=1)
 
 
-@pytest.mark.parametrize("seq_groups", [1, 3, 5, 14, 15])
-@pytest.mark.parametrize("draw", [Draw(do_sample=False), Draw(), Draw(top_k=5, top_p=0.6)], ids=str)
+def talker_states(model, batch: int = BATCH) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(9)
+    hidden = torch.randn(batch, 1, model.width, generator=generator)
+    tokens = torch.randint(64, (batch, 1), generator=generator)
+    return hidden, model.talker.get_input_embeddings()(tokens)
+
+
+@pytest.mark.parametrize("draw", [GREEDY, SAMPLED, FILTERED], ids=["greedy", "sampled", "filtered"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
-def test_a_frame_equals_the_plain_formula(load, shape: str, draw: Draw, seq_groups: int) -> None:
-    model = load(shape, "base")
-    hidden, embedding = frame_inputs(model)
-    module = model.talker.code_predictor
-    expected = plain_frame(module, hidden, embedding, seq_groups, draw, line_streams([1, 2, 3], model.device))
-    streams = line_streams([1, 2, 3], model.device)
-    with torch.no_grad():
-        codes = Predictor(module).decode_frame(hidden, embedding, seq_groups, draw, streams)
-    assert codes.shape == (3, 15)
-    assert torch.equal(codes, expected)
+@pytest.mark.parametrize("seq_groups", [1, 3, 5, 14, 15])
+@torch.inference_mode()
+def test_a_frame_equals_the_plain_formula(load, seq_groups, shape, attention, draw):
+    model = load(shape, "base", "fp32", attention)
+    hidden, embedding = talker_states(model)
+    stream = torch.Generator().manual_seed(2)
+    wanted = plain_frame(model, hidden, embedding, seq_groups, draw, torch.Generator().manual_seed(2))
+    codes = Predictor(model.talker.code_predictor).decode_frame(hidden, embedding, seq_groups, draw, stream)
+    assert codes.tolist() == wanted.tolist()
+    assert codes.shape == (BATCH, 15) and codes.dtype == torch.int64
 
 
-def test_crossbar_gives_every_head_of_the_slice_on_every_line() -> None:
-    heads, hidden = torch.randn(4, 7, 5), torch.randn(2, 5)
-    logits = crossbar(heads, hidden)
-    assert logits.shape == (2, 4, 7)
-    for line in range(2):
+@pytest.mark.parametrize("seq_groups", [1, 5, 15])
+@torch.inference_mode()
+def test_a_line_in_a_batch_draws_from_its_own_stream(load, seq_groups):
+    model = load()
+    hidden, embedding = talker_states(model)
+    predictor = Predictor(model.talker.code_predictor)
+    streams = line_streams([7, 8], model.device)
+    together = predictor.decode_frame(hidden, embedding, seq_groups, SAMPLED, streams)
+    for row, seed in enumerate((7, 8)):
+        alone = plain_frame(
+            model,
+            hidden[row : row + 1],
+            embedding[row : row + 1],
+            seq_groups,
+            SAMPLED,
+            torch.Generator().manual_seed(seed),
+        )
+        assert together[row].tolist() == alone[0].tolist()
+
+
+def test_the_crossbar_is_a_product_of_every_head_with_every_line():
+    generator = torch.Generator().manual_seed(0)
+    heads, hidden = torch.randn(4, 6, 5, generator=generator), torch.randn(3, 5, generator=generator)
+    wanted = torch.zeros(3, 4, 6)
+    for line in range(3):
         for group in range(4):
-            assert torch.allclose(logits[line, group], heads[group] @ hidden[line], atol=1e-6)
-
-
-def test_teacher_forcing_gives_the_states_of_decoding(load) -> None:
-    model = load("tiny-1.7B", "base")
-    module = model.talker.code_predictor
-    hidden, embedding = frame_inputs(model)
-    predictor = Predictor(module)
-    with torch.no_grad():
-        codes = predictor.decode_frame(hidden, embedding, 15, Draw(do_sample=False), None)
-        embedded = [table(codes[:, i : i + 1]) for i, table in enumerate(module.model.codec_embedding[:14])]
-        states = predictor.teacher_force(hidden, torch.cat((embedding, *embedded), dim=1))
-        greedy = [module.lm_head[group](states[:, group]).argmax(-1) for group in range(15)]
-    assert torch.equal(torch.stack(greedy, dim=1), codes)
+            for token in range(6):
+                wanted[line, group, token] = sum(heads[group, token, k] * hidden[line, k] for k in range(5))
+    assert torch.allclose(crossbar(heads, hidden), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_teacher_forcing_is_causal(load, attention: str) -> None:
+@torch.inference_mode()
+def test_teacher_forcing_gives_the_states_that_decoding_went_through(load, attention):
+    model = load("tiny-1.7B", "base", "fp32", attention)
+    predictor = model.talker.code_predictor
+    hidden, embedding = talker_states(model)
+    codes = Predictor(predictor).decode_frame(hidden, embedding, 15, GREEDY, None)
+    rest = [predictor.model.codec_embedding[group].weight[codes[:, group]] for group in range(14)]
+    inputs = torch.stack([embedding[:, 0], *rest], dim=1)
+    states = Predictor(predictor).teacher_force(hidden, inputs)
+    for group in range(15):
+        wanted = plain_states(predictor, [hidden[:, 0], *inputs[:, : group + 1].unbind(1)])
+        assert torch.allclose(states[:, group], wanted, atol=1e-5)
+        assert torch.equal(predictor.lm_head[group](states[:, group]).argmax(-1), codes[:, group])
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@torch.inference_mode()
+def test_teacher_forcing_does_not_look_ahead(load, attention):
     model = load("tiny", "base", "fp32", attention)
-    hidden, embedding = frame_inputs(model, 1)
+    hidden, embedding = talker_states(model)
     inputs = embedding.repeat(1, 15, 1)
     changed = inputs.clone()
-    changed[:, -1] += 1
+    changed[:, 9:] += 1
     predictor = Predictor(model.talker.code_predictor)
-    with torch.no_grad():
-        one, two = predictor.teacher_force(hidden, inputs), predictor.teacher_force(hidden, changed)
-    assert torch.equal(one[:, :-1], two[:, :-1]) and not torch.equal(one[:, -1], two[:, -1])
+    one, two = predictor.teacher_force(hidden, inputs), predictor.teacher_force(hidden, changed)
+    assert torch.equal(one[:, :9], two[:, :9])
+    assert not torch.allclose(one[:, 9], two[:, 9])
 
 
 @pytest.fixture
 def fresh(checkpoint):
-    """A model of the test's own, as upstream loads it: nothing stacked."""
-    from qwen3_tts_morph.morph.weights import unstack
-
-    model = load_model(checkpoint("tiny", "base")).upstream
-    unstack(model.talker.code_predictor.lm_head)
-    return model
+    """A model of the test's own, to be attached to."""
+    return load_model(checkpoint("tiny", "base"), LoadOptions("fp32", "sdpa"))
 
 
-def trace_of(model) -> tuple:
-    """What attaching could leave behind: attributes, and where every parameter lives."""
+@torch.inference_mode()
+def generated(model) -> torch.Tensor:
+    """What upstream's ``code_predictor.generate`` gives for one frame."""
+    hidden, embedding = talker_states(model)
+    torch.manual_seed(0)
+    result = model.talker.code_predictor.generate(
+        inputs_embeds=torch.cat((hidden, embedding), dim=1),
+        max_new_tokens=15,
+        do_sample=True,
+        top_k=20,
+        temperature=0.8,
+        output_hidden_states=True,
+        return_dict_in_generate=True,
+    )
+    return result.sequences
+
+
+def trace(model) -> tuple[object, ...]:
+    """All that attaching could change: attributes of the modules, and where the heads live."""
     predictor = model.talker.code_predictor
-    homes = {name: p.untyped_storage().nbytes() for name, p in model.named_parameters()}
-    return sorted(vars(predictor)), homes, predictor.generate.__func__
+    return (
+        {name: sorted(vars(module)) for name, module in model.upstream.named_modules()},
+        {name: sorted(vars(type(module))) for name, module in model.upstream.named_modules()},
+        [id(parameter) for parameter in model.upstream.parameters()],
+        stacked(predictor.lm_head) is not None,
+        len({head.weight.untyped_storage().data_ptr() for head in predictor.lm_head}),
+        sum(head.weight.untyped_storage().nbytes() for head in predictor.lm_head),
+    )
 
 
-def test_attach_leaves_no_trace(fresh) -> None:
-    before = trace_of(fresh)
-    with attach(fresh, 5) as predictor:
-        assert isinstance(predictor, Predictor)
-        assert trace_of_generate(fresh) != before[2]
-    assert trace_of(fresh) == before
+@pytest.mark.parametrize("stacked_before", [True, False])
+@pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
+def test_attaching_leaves_no_trace(fresh, error, stacked_before):
+    if not stacked_before:
+        unstack(fresh.talker.code_predictor.lm_head)
+    codes, before = generated(fresh), trace(fresh)
+    try:
+        with attach(fresh.upstream, 1):
+            assert not torch.equal(generated(fresh), codes), "not attached"
+            if error:
+                raise error
+    except (ValueError, KeyboardInterrupt) as caught:
+        assert type(caught) is error
+    assert trace(fresh) == before
+    assert torch.equal(generated(fresh), codes)
 
 
-def trace_of_generate(model):
-    return model.talker.code_predictor.generate
+def test_an_exception_in_the_middle_of_a_frame_leaves_no_trace(fresh):
+    codes, before = generated(fresh), trace(fresh)
 
-
-def test_attach_leaves_no_trace_after_an_exception(fresh) -> None:
-    before = trace_of(fresh)
-    with pytest.raises(KeyboardInterrupt), attach(fresh, 5):
+    def fail(*_: object) -> None:
         raise KeyboardInterrupt
-    assert trace_of(fresh) == before
+
+    with pytest.raises(KeyboardInterrupt), attach(fresh.upstream, 5):
+        handle = fresh.talker.code_predictor.lm_head[3].register_forward_hook(fail)
+        try:
+            generated(fresh)
+        finally:
+            handle.remove()
+    assert trace(fresh) == before
+    assert torch.equal(generated(fresh), codes)
 
 
-def test_attach_keeps_weights_that_were_stacked_before(load) -> None:
-    from qwen3_tts_morph.morph.weights import stack, stacked
+@pytest.mark.parametrize("seq_groups", [1, 5, 15])
+def test_attached_generate_is_the_hybrid_decoder(fresh, seq_groups):
+    with attach(fresh.upstream, seq_groups) as predictor, torch.inference_mode():
+        codes = generated(fresh)
+        torch.manual_seed(0)
+        hidden, embedding = talker_states(fresh)
+        wanted = predictor.decode_frame(hidden, embedding, seq_groups, SAMPLED, None)
+    assert torch.equal(codes, wanted)
 
-    model = load("tiny", "base")
-    home = stack(model.talker.code_predictor.lm_head).data_ptr()
-    with attach(model.upstream, 3):
-        pass
-    assert stacked(model.talker.code_predictor.lm_head).data_ptr() == home
+
+@torch.inference_mode()
+def test_settings_left_out_are_transformers_own(fresh):
+    """``generate`` without settings is greedy; sampling without them is temperature 1, top-k 50."""
+    hidden, embedding = talker_states(fresh)
+    inputs = torch.cat((hidden, embedding), dim=1)
+    predictor = fresh.talker.code_predictor
+    results = []
+    for settings in ({}, {"do_sample": True}):
+        torch.manual_seed(0)
+        upstream = predictor.generate(inputs_embeds=inputs, max_new_tokens=15, **settings)
+        with attach(fresh.upstream, 15):
+            torch.manual_seed(0)
+            results.append(
+                torch.equal(predictor.generate(inputs_embeds=inputs, **settings).sequences, upstream)
+            )
+    assert results == [True, True]
 
 
-def test_attaching_twice_is_refused_and_the_first_stays(fresh) -> None:
-    with attach(fresh, 5):
-        with pytest.raises(RuntimeError, match="attached to this model already"), attach(fresh, 3):
+def test_a_second_predictor_is_refused_and_the_first_goes_on(fresh):
+    with attach(fresh.upstream, 1):
+        codes = generated(fresh)
+        with pytest.raises(RuntimeError, match="attached to this model already"), attach(fresh.upstream, 5):
             pass
-        assert "generate" in vars(fresh.talker.code_predictor)
-    assert "generate" not in vars(fresh.talker.code_predictor)
+        assert torch.equal(generated(fresh), codes)
+    with attach(fresh.upstream, 5):
+        assert not torch.equal(generated(fresh), codes)
 
 
-@pytest.mark.parametrize("seq_groups", [0, 16, 2.5])
-def test_seq_groups_outside_1_to_15_are_refused_before_anything_is_touched(fresh, seq_groups) -> None:
-    before = trace_of(fresh)
-    with pytest.raises(ValueError, match="SEQ_GROUPS"), attach(fresh, seq_groups):
+@pytest.mark.parametrize("seq_groups", [0, 16, 2.0, None])
+def test_bad_seq_groups_are_refused_before_anything_is_touched(fresh, seq_groups):
+    unstack(fresh.talker.code_predictor.lm_head)
+    before = trace(fresh)
+    with pytest.raises(ValueError, match="SEQ_GROUPS"), attach(fresh.upstream, seq_groups):
         pass
-    assert trace_of(fresh) == before
+    assert trace(fresh) == before

@@ -6,10 +6,12 @@ import logging
 
 import numpy as np
 import pytest
+from qwen3_tts_morph.morph import render
+from qwen3_tts_morph.morph.eager import Decoded
 from qwen3_tts_morph.morph.guard import text_cap
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render import Line, render_lines
-from qwen3_tts_morph.morph.voice import clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice import Voice, clone_voice, preset_voice
 
 SHORT = Sampling(max_new_tokens=13)  # at most 12 frames
 FRAME = 1920
@@ -82,6 +84,8 @@ def test_progress_rises_once_a_frame_and_stays_below_what_is_expected(model, voi
     done = [done for done, _ in seen]
     assert done == sorted(done) and done[-1] == sum(one.report.frames for one in spoken)
     assert all(done < expected for done, expected in seen)
+    expected = [expected for _, expected in seen]
+    assert expected == sorted(expected), "a bar that runs back"
 
 
 def test_a_line_that_hits_its_cap_is_reported_and_warned_of(model, voice, caplog) -> None:
@@ -149,10 +153,56 @@ def test_no_lines_are_refused(model) -> None:
 
 
 def test_voices_of_another_kind_or_size_are_refused(load, model, voice, recording) -> None:
-    cloned = clone_voice(load("tiny", "base"), recording, 24000)
-    with pytest.raises(ValueError, match="needs a Base checkpoint"):
-        render_lines(model, [Line(BASE_TEXT, cloned)])
-    with pytest.raises(ValueError, match=r"made for a 0\.6B model and .* is 1\.7B"):
-        render_lines(load("tiny-1.7B", "base"), [Line(BASE_TEXT, cloned)])
-    with pytest.raises(ValueError, match="has no preset speakers"):
-        render_lines(load("tiny", "base"), [Line(BASE_TEXT, voice)])
+    base = load("tiny", "base")
+    cloned = clone_voice(base, recording, 24000)
+    nobody = Voice("preset", "0b6", "nobody", speaker="nobody")
+    frames: list[int] = []
+    for speaking, good, bad, sentence in [
+        (model, voice, cloned, "needs a Base checkpoint"),
+        (model, voice, nobody, "speaker 'nobody' is unknown"),
+        (load("tiny-1.7B", "base"), None, cloned, r"made for a 0\.6B model and .* is 1\.7B"),
+        (base, cloned, voice, "has no preset speakers"),
+    ]:
+        lines = [Line(BASE_TEXT, one) for one in (good, bad) if one is not None]
+        with pytest.raises(ValueError, match=sentence):
+            render_lines(speaking, lines, on_frame=lambda done, _: frames.append(done))
+    assert frames == []
+
+
+def test_a_line_whose_piece_went_wrong_is_reported_and_warned_of(model, voice, caplog, monkeypatch) -> None:
+    """Of three pieces the middle one repeats itself: the line says so, and its sound is kept."""
+    original = render.decode_lines
+
+    def loop_in_the_middle(*args):
+        decoded = original(*args)
+        assert len(decoded) == 1
+        calls.append(decoded[0])
+        return [Decoded(decoded[0].codes, "loop" if len(calls) == 2 else "eos")]
+
+    calls: list[Decoded] = []
+    monkeypatch.setattr(render, "decode_lines", loop_in_the_middle)
+    text = "This is the first sentence of them. And this is the second sentence. The third comes last."
+    options = GenerateOptions(sampling=SHORT, split_chars=40, batch_size=1, crossfade_ms=0)
+    spoken = render_lines(model, [Line(text, voice)], options)[0]
+    assert (spoken.report.ended, spoken.report.pieces) == ("loop", 3)
+    assert "line 1 ('This is the first" in caplog.text and "repeated itself" in caplog.text
+    assert len(spoken.waveform) == sum(len(one.codes) for one in calls) * FRAME
+
+
+def test_the_checkpoints_own_sampling_is_taken_when_none_is_given(model, voice, monkeypatch) -> None:
+    monkeypatch.setattr(model, "sampling", Sampling(max_seconds=0.16))
+    assert render_lines(model, [Line(BASE_TEXT, voice)])[0].report.frames == 2
+
+
+def test_an_icl_line_goes_on_from_its_reference_and_leaves_it_out(load, recording) -> None:
+    model = load("tiny", "base")
+    icl = clone_voice(model, recording, 24000, "icl", "a tone")
+    spoken = render_lines(model, [Line(BASE_TEXT, icl)], GenerateOptions(sampling=SHORT))[0]
+    assert abs(len(spoken.waveform) - spoken.report.frames * FRAME) <= 1
+
+
+def test_a_seed_beyond_the_largest_and_its_pieces_are_taken(model, voice) -> None:
+    """ComfyUI's largest seed is 2**64 - 1, and the second piece of a text adds one to it."""
+    text = "This is the first sentence of them. And this is the second sentence."
+    options = GenerateOptions(sampling=SHORT, split_chars=40)
+    assert render_lines(model, [Line(text, voice, seed=2**64 - 1)], options)[0].report.pieces == 2

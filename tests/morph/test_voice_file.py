@@ -1,0 +1,139 @@
+"""Voice files: bit-equal, whole or not at all, and refused in words when they are not what they should be."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from qwen3_tts_morph.morph import voice_file
+from qwen3_tts_morph.morph.voice import Voice
+from qwen3_tts_morph.morph.voice_file import load_voice, save_voice
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+EMBEDDING = torch.randn(64, generator=torch.Generator().manual_seed(0))
+CODES = torch.randint(2048, (25, 16), generator=torch.Generator().manual_seed(1))
+VOICES = {
+    "x_vector fp32": Voice("x_vector", "0b6", "Anna", EMBEDDING),
+    "x_vector bf16": Voice("x_vector", "1b7", "", EMBEDDING.bfloat16()),
+    "icl": Voice("icl", "0b6", "Jürgen 李", EMBEDDING.bfloat16(), CODES, '„Ja“, "no"\n好'),
+    "icl, codes not contiguous": Voice("icl", "0b6", "Anna", EMBEDDING, CODES.T.contiguous().T, "words"),
+    "preset": Voice("preset", "1b7", "ryan", speaker="ryan", instruct="whispering"),
+    "design": Voice("design", "1b7", "designed voice", instruct="an old man"),
+}
+
+
+@pytest.fixture
+def saved(tmp_path) -> Path:
+    path = tmp_path / "anna.safetensors"
+    save_voice(VOICES["icl"], path)
+    return path
+
+
+def same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.dtype == other.dtype and torch.equal(one, other)
+
+
+@pytest.mark.parametrize("voice", VOICES.values(), ids=VOICES.keys())
+def test_a_voice_comes_back_bit_equal(voice, tmp_path):
+    path = tmp_path / "new folder" / "voice.safetensors"
+    save_voice(voice, path)
+    back = load_voice(path)
+    for field in dataclasses.fields(Voice):
+        ours, theirs = getattr(voice, field.name), getattr(back, field.name)
+        equal = same(ours, theirs) if field.name in voice_file.TENSORS else ours == theirs
+        assert equal, field.name
+    assert [file.name for file in path.parent.iterdir()] == ["voice.safetensors"]
+
+
+def test_every_field_of_a_voice_is_in_the_file():
+    names = {field.name for field in dataclasses.fields(Voice)}
+    assert names == {*voice_file.TENSORS, *voice_file.TEXTS}
+
+
+def refused(path: Path, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence) as caught:
+        load_voice(path)
+    assert path.name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kept", [0, 5, 100, -1], ids=["empty", "no header", "half a header", "one byte short"]
+)
+def test_a_truncated_file_is_refused(saved, kept):
+    saved.write_bytes(saved.read_bytes()[:kept])
+    refused(saved, "is damaged.*save the voice again")
+
+
+@pytest.mark.parametrize("place", [0, 7, 8, 9])
+def test_a_flipped_header_is_refused(saved, place):
+    content = bytearray(saved.read_bytes())
+    content[place] ^= 0xFF
+    saved.write_bytes(bytes(content))
+    refused(saved, "is damaged.*save the voice again")
+
+
+def rewrite(path: Path, **changed: str | None) -> None:
+    """Write the file again with other metadata; None leaves a key out."""
+    with safe_open(path, framework="pt") as file:
+        metadata = {**file.metadata(), **changed}
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    save_file(tensors, path, metadata={key: value for key, value in metadata.items() if value is not None})
+
+
+def test_a_later_version_is_refused(saved):
+    rewrite(saved, version="2")
+    refused(saved, "version 2 and this pack reads 1: update the pack")
+
+
+@pytest.mark.parametrize("metadata", [None, {"format": "pt"}])
+def test_a_foreign_file_is_refused(tmp_path, metadata):
+    path = tmp_path / "model.safetensors"
+    save_file({"speaker_embedding": EMBEDDING}, path, metadata=metadata)
+    refused(path, "not a voice file of this pack")
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [None, "{", "[]", json.dumps({"kind": "icl"}), json.dumps(dict.fromkeys(voice_file.TEXTS, "song"))],
+    ids=["none", "no json", "a list", "lacking keys", "unknown kind"],
+)
+def test_texts_that_make_no_voice_are_refused(saved, texts):
+    rewrite(saved, voice=texts)
+    refused(saved, "is damaged")
+
+
+def test_a_voice_whose_tensor_is_gone_is_refused(saved):
+    with safe_open(saved, framework="pt") as file:
+        metadata = file.metadata()
+    save_file({"speaker_embedding": EMBEDDING}, saved, metadata=metadata)
+    refused(saved, "damaged.*lacks its reference codes")
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    refused(tmp_path / "gone.safetensors", "is missing")
+    (tmp_path / "folder.safetensors").mkdir()
+    refused(tmp_path / "folder.safetensors", "is missing")
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_save_that_fails_leaves_nothing_half_written(tmp_path, monkeypatch, existing):
+    path = tmp_path / "anna.safetensors"
+    if existing:
+        save_voice(VOICES["preset"], path)
+
+    def fail(tensors, filename, metadata):
+        Path(filename).write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(voice_file, "save_file", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save_voice(VOICES["icl"], path)
+    assert [file.name for file in tmp_path.iterdir()] == (["anna.safetensors"] if existing else [])
+    if existing:
+        assert load_voice(path).speaker == "ryan"

@@ -1,0 +1,105 @@
+"""Help pages and translations: complete, and in step with one another."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "web" / "docs"
+# ComfyUI's page takes <node>/<language>.md and, where that is missing, <node>.md.
+PAGES = {"en": "{}.md", "zh": "{}/zh.md"}
+
+
+def read_locale(language: str) -> dict[str, Any]:
+    return json.loads((ROOT / "locales" / language / "nodeDefs.json").read_text(encoding="utf-8"))
+
+
+ENGLISH, CHINESE = read_locale("en"), read_locale("zh")
+
+
+def read_page(node: str, language: str) -> str:
+    return (DOCS / PAGES[language].format(node)).read_text(encoding="utf-8")
+
+
+def test_every_node_has_its_texts_and_pages_and_there_are_no_others() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "nodes").glob("*.py")]
+    nodes = {name for source in sources for name in re.findall(r'node_id="(MorphTTS\w+)"', source)}
+    assert nodes == set(ENGLISH) == set(CHINESE)
+    assert {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.*")} == {
+        page.format(node) for node in nodes for page in PAGES.values()
+    }
+
+
+@pytest.mark.parametrize("language", PAGES)
+@pytest.mark.parametrize("node", ENGLISH)
+def test_the_page_names_every_input_and_output_under_its_own_heading(node: str, language: str) -> None:
+    parts = read_page(node, language).split("\n## ")
+    named = [re.findall(r"^- .*?`(\w+)`", part, re.M) for part in parts]
+    assert named[1] == list(ENGLISH[node]["inputs"])
+    outputs = [output["name"] for output in ENGLISH[node]["outputs"].values()]
+    if outputs:
+        assert named[2] == outputs
+    assert len(parts) >= (5 if outputs else 4)  # title, inputs, outputs, example, mistakes
+
+
+@pytest.mark.parametrize("node", ENGLISH)
+def test_both_pages_quote_the_same_errors(node: str) -> None:
+    quoted = [re.findall(r"^- \*([^*]+)\*", read_page(node, language), re.M) for language in PAGES]
+    assert quoted[0] == quoted[1] != []
+
+
+def message_patterns() -> set[str]:
+    """What the pack's messages look like: their texts, with anything in place of their values."""
+    patterns = set()
+    for folder in ("nodes", "morph", "postprocess"):
+        for path in (ROOT / folder).glob("*.py"):
+            for found in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                parts = found.values if isinstance(found, ast.JoinedStr) else [found]
+                fixed = [str(part.value) for part in parts if isinstance(part, ast.Constant)]
+                if sum(map(len, fixed)) > 15:
+                    shape = [re.escape(str(p.value)) if isinstance(p, ast.Constant) else ".+?" for p in parts]
+                    patterns.add("".join(shape).removeprefix(".+?\\\n"))  # an error in front of the sentence
+    return patterns
+
+
+def test_the_quoted_errors_are_those_that_the_pack_raises() -> None:
+    patterns = [re.compile(r"(line \d+: )?" + pattern, re.S) for pattern in message_patterns()]
+    quoted = {
+        quote for node in ENGLISH for quote in re.findall(r"^- \*([^*]+)\*", read_page(node, "en"), re.M)
+    }
+    assert [quote for quote in quoted if not any(pattern.fullmatch(quote) for pattern in patterns)] == []
+
+
+@pytest.mark.parametrize("node", ["MorphTTSGenerateSpeech", "MorphTTSRenderScript"])
+def test_the_pages_do_not_call_the_knob_exact_below_15(node: str) -> None:
+    assert "15 is exact" in read_page(node, "en") and "Below 15 is approximate" in read_page(node, "en")
+    assert "15 为精确值" in read_page(node, "zh") and "低于 15 属于近似" in read_page(node, "zh")
+
+
+def texts(value: dict[str, Any] | str, path: str = "") -> dict[str, str]:
+    """The texts of a locale by their path."""
+    if isinstance(value, str):
+        return {path: value}
+    return {key: text for name, part in value.items() for key, text in texts(part, f"{path}.{name}").items()}
+
+
+def test_the_chinese_locale_translates_what_the_english_one_says() -> None:
+    english, chinese = texts(ENGLISH), texts(CHINESE)
+    assert list(english) == list(chinese)
+    numbers = re.compile(r"\d+(?:\.\d+)?")
+    for path, text in english.items():
+        if path.endswith(("tooltip", "description")):
+            assert re.search("[\u4e00-\u9fff]", chinese[path]), path
+            assert sorted(numbers.findall(text)) == sorted(numbers.findall(chinese[path])), path
+
+
+@pytest.mark.parametrize("locale", [ENGLISH, CHINESE], ids=["en", "zh"])
+def test_no_text_holds_what_the_page_takes_for_a_placeholder(locale: dict[str, Any]) -> None:
+    """vue-i18n reads {name}, @:key and | in a text as its own syntax."""
+    assert [path for path, text in texts(locale).items() if re.search(r"[{}@|]", text)] == []

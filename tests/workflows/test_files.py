@@ -1,0 +1,98 @@
+"""The example workflows as files: what can be checked without ComfyUI."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOWS = sorted((ROOT / "workflows").glob("*.json"))
+CORE = {"LoadAudio", "SaveAudio", "PreviewAny", "PreviewImage", "MarkdownNote"}
+MARGIN = 20  # pixels between a group's frame and the nodes in it
+TITLE = 30  # a node's title stands above its position
+
+
+def own_nodes() -> set[str]:
+    """The ids of the pack's nodes, out of their source: importing them takes ComfyUI."""
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "nodes").glob("*.py")]
+    return {name for source in sources for name in re.findall(r'node_id="(MorphTTS\w+)"', source)}
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [path.stem for path in paths]
+
+
+def test_every_node_of_the_pack_has_an_example() -> None:
+    used = {node["type"] for path in WORKFLOWS for node in read(path)["nodes"]}
+    assert own_nodes() <= used
+    assert used <= own_nodes() | CORE
+    assert len(WORKFLOWS) >= 6
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=names(WORKFLOWS))
+def test_its_picture_has_its_name_and_is_small(path: Path) -> None:
+    picture = path.with_suffix(".jpg")
+    assert picture.stat().st_size < 200_000
+    with Image.open(picture) as image:
+        assert image.format == "JPEG" and image.size == (1280, 720)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=names(WORKFLOWS))
+def test_links_join_sockets_of_their_type_and_every_socket_knows_its_links(path: Path) -> None:
+    workflow = read(path)
+    nodes = {node["id"]: node for node in workflow["nodes"]}
+    assert len(nodes) == len(workflow["nodes"]) == workflow["last_node_id"]
+    assert sorted(link[0] for link in workflow["links"]) == list(range(1, workflow["last_link_id"] + 1))
+    for number, source, output, target, slot, kind in workflow["links"]:
+        leaving, entering = nodes[source]["outputs"][output], nodes[target]["inputs"][slot]
+        assert number in leaving["links"] and leaving["type"] == kind
+        assert number == entering["link"] and entering["type"] in (kind, "*")
+    links = [link for node in nodes.values() for socket in node["outputs"] for link in socket["links"] or []]
+    assert sorted(links) == sorted(link[0] for link in workflow["links"])
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=names(WORKFLOWS))
+def test_a_note_says_what_to_do_and_which_checkpoint_it_takes(path: Path) -> None:
+    workflow = read(path)
+    notes = "\n".join(
+        node["widgets_values"][0] for node in workflow["nodes"] if node["type"] == "MarkdownNote"
+    )
+    loader = next(node for node in workflow["nodes"] if node["type"] == "MorphTTSLoadModel")
+    assert f"# {path.stem}\n" in notes and "**Run**" in notes
+    assert f"`{loader['widgets_values'][0]}`" in notes
+
+
+def box(node: dict[str, Any]) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom, title included."""
+    (x, y), (width, height) = node["pos"], node["size"]
+    return x, y - TITLE, x + width, y + height
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=names(WORKFLOWS))
+def test_nodes_lie_in_groups_and_not_on_one_another(path: Path) -> None:
+    workflow = read(path)
+    boxes = {node["id"]: box(node) for node in workflow["nodes"]}
+    overlapping = [
+        (one, other)
+        for one, (left, top, right, bottom) in boxes.items()
+        for other, (x0, y0, x1, y1) in boxes.items()
+        if one < other and left < x1 and x0 < right and top < y1 and y0 < bottom
+    ]
+    assert overlapping == []
+    frames = [
+        (x + MARGIN, y + MARGIN, x + width - MARGIN, y + height - MARGIN)
+        for x, y, width, height in (group["bounding"] for group in workflow["groups"])
+    ]
+    for node in workflow["nodes"]:
+        left, top, right, bottom = boxes[node["id"]]
+        held = [x0 <= left and y0 <= top and right <= x1 and bottom <= y1 for x0, y0, x1, y1 in frames]
+        assert sum(held) == (0 if node["type"] == "MarkdownNote" else 1), node["type"]
