@@ -12,6 +12,7 @@ import torch
 from .checkpoint import check_complete
 from .model import Model
 from .options import LoadOptions
+from .rope import inverse_frequencies
 from .upstream import default_rope_registered, import_qwen_tts
 from .weights import stack
 
@@ -80,6 +81,14 @@ def check_frame_rate(path: Path) -> None:
         raise ValueError(f"checkpoint {path.name} uses {config.get('tokenizer_type')}: only 12 Hz models are supported")
 
 
+def restore_frequencies(module: torch.nn.Module) -> None:
+    """Compute RoPE frequencies anew where loading left zeros: transformers 5 can, for buffers that no file holds."""
+    for part in module.modules():
+        buffer = getattr(part, "inv_freq", None)
+        if isinstance(buffer, torch.Tensor) and not buffer.any():
+            buffer.copy_(inverse_frequencies(part.config, "cpu"))
+
+
 def load_model(
     path: Path, options: LoadOptions | None = None, device: torch.device | str = "cpu", move: bool = True
 ) -> Model:
@@ -108,6 +117,7 @@ def load_model(
             str(path), dtype=dtype, attn_implementation=attention
         )
         model = Model(upstream, path.name)
+        restore_frequencies(model.module)
         if move:
             model.module.to(device)
         stack(model.talker.code_predictor.lm_head)
