@@ -29,7 +29,8 @@ def decode_codes(
         on_chunk: called before every chunk of 300 frames; may raise to cancel.
 
     Returns:
-        float32 ``[T * 1920]`` at 24 kHz, within -1..1.
+        float32 ``[T * 1920]`` at 24 kHz, within -1..1; behind a reference sometimes one sample more, as upstream
+        cuts in proportion.
     """
     if len(codes) == 0:
         return np.zeros(0, dtype=np.float32)

@@ -81,6 +81,8 @@ def sweep(
     The exact line is decoded first, untimed: the distances are measured on its codes, and it warms up the device.
     """
     options = options or GenerateOptions()
+    for groups in seq_groups:
+        check_seq_groups(groups)
     check_voice(model, line.voice, line.instruct)
     prompt = build_prompt(model, line.text, line.voice, line.language, line.instruct)
     counter = _Counter(on_frame, len(seq_groups) + 1, prompt)

@@ -36,7 +36,7 @@ class Voice:
         speaker_embedding: ``[H_talker]``, in the checkpoint's dtype.
         ref_codes: ``[T, 16]`` int64.
         transcript: what the reference says.
-        speaker: a preset's name, in lower case.
+        speaker: a preset's name, as the checkpoint's config spells it.
         instruct: how to speak, or the description of a designed voice.
     """
 
@@ -84,7 +84,7 @@ def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None
 
 
 def check_speaker(model: Model, speaker: str) -> str:
-    """Give a preset speaker's name in lower case; raise ValueError with the list when the checkpoint lacks it."""
+    """Give a preset speaker's name as the config spells it; raise ValueError with the list when the checkpoint lacks it."""
     known = {name.lower(): name for name in model.speakers}
     if not known:
         raise ValueError(
