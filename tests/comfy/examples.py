@@ -1,0 +1,109 @@
+"""The example workflows in workflows/, as the tests load, change and picture them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import soundfile
+
+from tests.comfy.graphs import DATA, Graph
+from tests.comfy.server import OutputFile, Result
+
+if TYPE_CHECKING:
+    from tests.comfy.page import ComfyPage
+    from tests.comfy.server import ComfyServer
+
+FOLDER = Path(__file__).resolve().parents[2] / "workflows"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
+RECORDINGS = {"your_voice.wav": "austen-0880.flac", "another_voice.wav": "austen-0870.flac"}
+# The random checkpoints have three of the published speakers.
+STAND_INS = {'"aiden"': '"eric"'}
+# Text at any zoom; no menu over the graph, no names of packs on the nodes.
+PICTURE_SETTINGS = {
+    "LiteGraph.Canvas.MinFontSizeForLOD": 0,
+    "Comfy.Graph.CanvasMenu": False,
+    "Comfy.NodeBadge.NodeSourceBadgeMode": "None",
+}
+
+SET_WIDGET = """([kind, name, value]) => {
+  for (const node of window.app.graph.nodes)
+    if (node.type === kind) node.widgets.find((widget) => widget.name === name).value = value
+}"""
+FOCUS = "() => window.app.extensionManager.command.execute('Workspace.ToggleFocusMode')"
+# Like the page's own Fit View, with less room around.
+FILL = """(margin) => {
+  const {canvas, graph} = window.app
+  const boxes = [...graph.nodes.map((n) => [n.pos[0], n.pos[1] - 30, n.size[0], n.size[1] + 30]),
+                 ...graph.groups.map((g) => [...g.pos, ...g.size])]
+  const left = Math.min(...boxes.map((b) => b[0])), right = Math.max(...boxes.map((b) => b[0] + b[2]))
+  const top = Math.min(...boxes.map((b) => b[1])), bottom = Math.max(...boxes.map((b) => b[1] + b[3]))
+  const scale = Math.min((innerWidth - 2 * margin) / (right - left), (innerHeight - 2 * margin) / (bottom - top))
+  canvas.ds.scale = scale
+  canvas.ds.offset[0] = (innerWidth / scale - (right - left)) / 2 - left
+  canvas.ds.offset[1] = (innerHeight / scale - (bottom - top)) / 2 - top
+  canvas.setDirty(true, true)
+}"""
+
+
+def read_workflow(name: str) -> dict[str, Any]:
+    """A workflow in UI format, as it is shipped."""
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def runnable(name: str) -> dict[str, Any]:
+    """A workflow in UI format, with stand-ins for speakers that the random checkpoints lack."""
+    text = json.dumps(read_workflow(name))
+    for speaker, stand_in in STAND_INS.items():
+        text = text.replace(speaker, stand_in)
+    return json.loads(text)
+
+
+def place_own_recordings(input_folder: Path) -> None:
+    """Put human speech under the names that the workflows hold a place for."""
+    input_folder.mkdir(parents=True, exist_ok=True)
+    for name, source in RECORDINGS.items():
+        soundfile.write(input_folder / name, *soundfile.read(DATA / source))
+
+
+def set_widget(page: ComfyPage, kind: str, name: str, value: object) -> None:
+    """Fill in a widget of every node of a kind, as a user does."""
+    page.page.evaluate(SET_WIDGET, [kind, name, value])
+
+
+def take_picture(page: ComfyPage, path: Path) -> None:
+    """Write the graph as a JPEG that fills the view; the page is to be in focus mode."""
+    page.page.evaluate(FILL, 24)
+    page.page.wait_for_timeout(800)
+    page.page.screenshot(path=path, type="jpeg", quality=88)
+
+
+def after(graph: Graph, source: str, output: int, kind: str) -> str:
+    """The id of the one node of a kind that a node's output goes to."""
+    [found] = [
+        key
+        for key, node in graph.items()
+        if node["class_type"] == kind and [source, output] in node["inputs"].values()
+    ]
+    return found
+
+
+def only(graph: Graph, kind: str) -> str:
+    """The id of the one node of a kind."""
+    [found] = [key for key, node in graph.items() if node["class_type"] == kind]
+    return found
+
+
+def fetch_result(server: ComfyServer, prompt_id: str) -> Result:
+    """What became of a run that the page started and that ended well."""
+    outputs = server.get(f"/history/{prompt_id}")[prompt_id]["outputs"]
+    files = [
+        OutputFile(node_id, kind, one["filename"], one["subfolder"], one["type"],
+                   server.base_dir / one["type"] / one["subfolder"] / one["filename"])
+        for node_id, shown in outputs.items()
+        for kind, items in shown.items()
+        for one in items
+        if isinstance(one, dict) and "filename" in one
+    ]  # fmt: skip
+    return Result(prompt_id, "execution_success", None, outputs, files)

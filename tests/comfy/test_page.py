@@ -1,0 +1,177 @@
+"""What a user sees on ComfyUI's page: errors in words, a cancel that stops, the templates, the help."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.comfy import graphs
+from tests.comfy.conftest import PACK_NAME
+from tests.comfy.examples import FOLDER, NAMES, place_own_recordings, runnable, set_widget
+
+if TYPE_CHECKING:
+    from tests.comfy.page import ComfyPage
+    from tests.comfy.server import ComfyServer
+
+CLONE = "Clone a voice and speak"
+SPEECH, VOICE, MODEL = "MorphTTSGenerateSpeech", "MorphTTSCloneVoice", "MorphTTSLoadModel"
+RUN = "() => { window.app.queuePrompt(0) }"
+CANCEL = "() => window.app.extensionManager.command.execute('Comfy.Interrupt')"
+TEMPLATES = "() => window.app.extensionManager.command.execute('Comfy.BrowseTemplates')"
+SELECT = "(kind) => window.app.canvas.selectNode(window.app.graph.nodes.find((n) => n.type === kind))"
+COUNT_PROGRESS = """() => {
+  window.__frames = 0
+  window.app.api.addEventListener('progress', () => window.__frames++)
+}"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def user_files(base_dir: Path, model_folders: Path) -> None:
+    graphs.place_checkpoints(model_folders)
+    place_own_recordings(base_dir / "input")
+    soundfile.write(base_dir / "input" / "silent.wav", np.zeros(48000), 24000)
+
+
+@pytest.fixture(scope="module")
+def seeds() -> Any:
+    return iter(range(1000, 2000))
+
+
+def check_next_run(page: ComfyPage, seed: int) -> None:
+    page.load(runnable(CLONE))
+    set_widget(page, SPEECH, "seed", seed)
+    kind, data = page.run()
+    assert kind == "execution_success", data
+
+
+def see(page: ComfyPage, sentence: str, seconds: float = 60) -> None:
+    """Wait until a sentence can be read on the page."""
+    page.page.get_by_text(sentence).first.wait_for(state="visible", timeout=seconds * 1000)
+
+
+BAD_INPUTS = {
+    "empty text": (CLONE, (SPEECH, "text", " "), "text is empty: type what is to be spoken"),
+    "silent recording": (CLONE, ("LoadAudio", "audio", "silent.wav"), "reference is silent"),
+    "ICL without words": (CLONE, (VOICE, "mode", "ICL"), "transcript is empty: ICL needs the words"),
+    "wrong checkpoint": (
+        CLONE,
+        (MODEL, "checkpoint", "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"),
+        "is a CustomVoice checkpoint and cannot clone voices: load a Base checkpoint",
+    ),
+    "unknown character": (
+        "Dialogue to files, track and subtitles",
+        ("MorphTTSRenderScript", "script", "CARL: Who am I?"),
+        "'CARL' is not in the cast: choose from BEN, CLARA, NARRATOR",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUTS)
+def test_bad_input_gets_its_sentence_on_the_page_and_the_next_run_works(
+    server: ComfyServer, new_page: Callable[..., ComfyPage], seeds: Any, screenshots: Path, case: str
+) -> None:
+    name, widget, sentence = BAD_INPUTS[case]
+    page = new_page(server)
+    page.load(runnable(name))
+    set_widget(page, *widget)
+    page.page.evaluate(RUN)
+    see(page, sentence)
+    page.screenshot(screenshots / f"error, {case}.png")
+    page.page.keyboard.press("Escape")
+    check_next_run(page, next(seeds))
+
+
+def test_todays_page_gives_the_sentence_too(
+    todays_server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
+) -> None:
+    page = new_page(todays_server, nodes_2=True)
+    page.load(runnable("Preset speakers"))
+    set_widget(page, SPEECH, "text", " ")
+    page.page.evaluate(RUN)
+    page.page.get_by_role("button", name="View details").click()
+    page.page.get_by_role("button", name="Info for Generate Speech").first.click()
+    see(page, "text is empty: type what is to be spoken")
+    page.page.wait_for_timeout(500)  # it is faded in
+    page.screenshot(screenshots / "error on today's page.png")
+    todays_server.set_page_setting("Comfy.RightSidePanel.IsOpen", False)  # it opened to show the error
+
+
+def test_cancel_stops_in_mid_line(
+    server: ComfyServer, new_page: Callable[..., ComfyPage], seeds: Any, base_dir: Path
+) -> None:
+    page = new_page(server)
+    page.load(runnable(CLONE))
+    # Many pieces, so that the random model cannot come to its end before the cancel.
+    set_widget(page, SPEECH, "text", "Go on and on. " * 300)
+    set_widget(page, SPEECH, "split_chars", 40)
+    page.page.evaluate(COUNT_PROGRESS)
+    before = sorted((base_dir / "output").rglob("*.flac"))
+    page.page.evaluate(RUN)
+    page.page.wait_for_function("() => window.__frames > 2", timeout=60_000)
+    page.page.evaluate(CANCEL)
+    page.page.wait_for_function("() => window.__ended.length > 0", timeout=10_000)
+    assert page.page.evaluate("() => window.__ended[0][0]") == "execution_interrupted"
+    assert sorted((base_dir / "output").rglob("*.flac")) == before
+    check_next_run(page, next(seeds))
+
+
+def test_the_template_browser_shows_the_workflows_and_opens_one(
+    server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
+) -> None:
+    assert sorted(server.get("/workflow_templates")[PACK_NAME]) == NAMES
+    for name in NAMES:
+        for path in (FOLDER / f"{name}.json", FOLDER / f"{name}.jpg"):
+            served = server.get(f"/api/workflow_templates/{PACK_NAME}/{urllib.parse.quote(path.name)}")
+            assert served == read_as_served(path)
+    page = new_page(server)
+    page.page.evaluate(TEMPLATES)
+    for name in NAMES:
+        see(page, name)
+    page.page.wait_for_load_state("networkidle")
+    page.screenshot(screenshots / "templates.png")
+    page.page.get_by_text(CLONE).first.click()
+    page.page.wait_for_function(f"() => window.app.graph.nodes.some((n) => n.type === '{VOICE}')")
+
+
+def read_as_served(path: Path) -> Any:
+    """A file as ``ComfyServer.get`` gives it."""
+    from tests.comfy.server import decode
+
+    return path.read_bytes() if path.suffix == ".jpg" else decode(path.read_bytes())
+
+
+def open_help(page: ComfyPage, words: str) -> None:
+    page.page.evaluate(SELECT, SPEECH)
+    page.page.get_by_test_id("info-button").click()
+    see(page, words)
+
+
+def test_the_help_button_opens_the_nodes_help(
+    server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
+) -> None:
+    page = new_page(server)
+    page.load(runnable(CLONE))
+    open_help(page, "How the knob works")
+    page.screenshot(screenshots / "help.png")
+
+
+def test_nodes_and_their_help_are_chinese_for_a_chinese_user(
+    todays_server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
+) -> None:
+    """On today's page: 0.3.75's drops every pack's texts when it loads a language of its own but English."""
+    todays_server.set_page_setting("Comfy.Locale", "zh")
+    try:
+        page = new_page(todays_server)
+        nodes = page.load(runnable(CLONE))["nodes"]
+        assert "生成语音 (Qwen3-TTS)" in [node["title"] for node in nodes]
+        open_help(page, "这个旋钮的原理")
+        page.screenshot(screenshots / "help in Chinese.png")
+    finally:
+        todays_server.set_page_setting("Comfy.Locale", "en")
+        todays_server.set_page_setting("Comfy.RightSidePanel.IsOpen", False)

@@ -1,0 +1,277 @@
+"""Every example workflow opens on both pages, and runs end to end."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.comfy import graphs
+from tests.comfy.examples import (
+    FOCUS,
+    NAMES,
+    PICTURE_SETTINGS,
+    after,
+    fetch_result,
+    only,
+    place_own_recordings,
+    read_workflow,
+    runnable,
+    set_widget,
+    take_picture,
+)
+from tests.comfy.graphs import SAMPLES_PER_FRAME, Graph, samples, shown
+
+if TYPE_CHECKING:
+    from tests.comfy.page import ComfyBrowser, ComfyPage
+    from tests.comfy.server import ComfyServer, Result
+
+RATE = 24000
+LINE_GAP = 0.3  # seconds; the default of Render Script
+DIALOGUE = "Dialogue to files, track and subtitles"
+LIBRARY = "Save, load and blend voices"
+PAGES = {"0.3.75": ("server", False), "today": ("todays_server", False), "Nodes 2.0": ("todays_server", True)}
+PICTURE_SIZE = {"width": 1280, "height": 720}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A page on which workflows are opened one after another."""
+
+    label: str
+    page: ComfyPage
+    server: ComfyServer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def user_files(base_dir: Path, model_folders: Path) -> None:
+    graphs.place_checkpoints(model_folders)
+    place_own_recordings(base_dir / "input")
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def opened(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Opened]:
+    name, nodes_2 = PAGES[request.param]
+    server: ComfyServer = request.getfixturevalue(name)
+    place_own_recordings(server.base_dir / "input")
+    for setting, value in PICTURE_SETTINGS.items():
+        server.set_page_setting(setting, value)
+    with browser.open(server, nodes_2=nodes_2, **(PICTURE_SIZE if nodes_2 else {})) as page:
+        if nodes_2:
+            page.page.evaluate(FOCUS)
+        yield Opened(request.param, page, server)
+
+
+@pytest.fixture(scope="module")
+def convert(browser: ComfyBrowser, server: ComfyServer) -> Iterator[Callable[[dict[str, Any]], Graph]]:
+    """Have the page turn a workflow into what its Run button queues."""
+    with browser.open(server) as page:
+        yield lambda workflow: page.load(workflow)["api"]
+
+
+def saved_values(node: dict[str, Any], info: dict[str, Any]) -> dict[str, Any]:
+    """A node's ``widgets_values`` by the names of its inputs; a seed's is followed by what happens to it."""
+    inputs = {**info["input"].get("required", {}), **info["input"].get("optional", {})}
+    sockets = {socket["name"] for socket in node["inputs"]}
+    names = []
+    for key, (_, options) in inputs.items():
+        if key not in sockets:
+            names += [key, "after"] if options.get("control_after_generate") else [key]
+    return dict(zip(names, node["widgets_values"], strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_opens_whole_and_with_its_values(opened: Opened, name: str, screenshots: Path) -> None:
+    workflow, page = read_workflow(name), opened.page
+    page.errors.clear()
+    report = page.load(workflow)
+    if opened.label == "Nodes 2.0":
+        # These are the pictures beside the workflows: copy them there when a graph has changed.
+        take_picture(page, screenshots / f"{name}.jpg")
+    else:
+        page.fit()
+        page.screenshot(screenshots / f"{name} ({opened.label}).png")
+    assert report["missing"] == [] and page.problems() == []
+    assert len(report["nodes"]) == len(workflow["nodes"]) and report["links"] == len(workflow["links"])
+    assert page.vue_nodes() == (len(workflow["nodes"]) if opened.label == "Nodes 2.0" else 0)
+    object_info = opened.server.object_info()
+    for node in workflow["nodes"]:
+        if node["type"].startswith("MorphTTS") and node["mode"] == 0:
+            values = saved_values(node, object_info[node["type"]])
+            assert values.pop("after", "fixed") == "fixed"
+            inputs = report["api"][str(node["id"])]["inputs"]
+            assert {key: inputs[key] for key in values} == values
+            linked = {socket["name"] for socket in node["inputs"] if socket["link"] is not None}
+            assert set(inputs) == set(values) | linked
+
+
+def run(server: ComfyServer, graph: Graph) -> Result:
+    result = server.run(graph, timeout=300)
+    assert result.ok, result.error
+    return result
+
+
+def check_speech(graph: Graph, result: Result, frames_per_file: list[int], saver: str) -> list[np.ndarray]:
+    waveforms = samples(result, saver)  # which checks the rate
+    assert [waveform.shape for waveform in waveforms] == [(n * SAMPLES_PER_FRAME, 1) for n in frames_per_file]
+    assert all(np.abs(waveform).max() > 0.01 for waveform in waveforms)
+    return waveforms
+
+
+def frames_of(report: str) -> list[int]:
+    return [int(frames) for frames in re.findall(r"(\d+) frames,", report)]
+
+
+@pytest.mark.parametrize("name", ["Clone a voice and speak", "Preset speakers", "Design a voice"])
+def test_speech_is_as_long_as_its_report_says(
+    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], name: str
+) -> None:
+    graph = convert(runnable(name))
+    result = run(server, graph)
+    speakers = [key for key, node in graph.items() if node["class_type"] == "MorphTTSGenerateSpeech"]
+    assert speakers
+    for speaker in speakers:
+        frames = frames_of(shown(result, after(graph, speaker, 1, "PreviewAny")))
+        assert len(frames) == 1
+        check_speech(graph, result, frames, after(graph, speaker, 0, "SaveAudio"))
+
+
+def test_saved_voices_are_loaded_by_the_group_that_waits_for_them(
+    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], base_dir: Path
+) -> None:
+    workflow = runnable(LIBRARY)
+    graph = convert(workflow)
+    assert "MorphTTSLoadVoice" not in {node["class_type"] for node in graph.values()}
+    first = run(server, graph)
+    library = base_dir / "models" / "qwen3-tts-voices"
+    assert all(
+        (library / f"{name}.safetensors").is_file() for name in ("voice A", "voice B", "blend of A and B")
+    )
+    for node in workflow["nodes"]:
+        node["mode"] = 0  # as Ctrl+M does
+    graph = convert(workflow)
+    live = after(graph, only(graph, "MorphTTSLoadVoice"), 0, "MorphTTSGenerateSpeech")
+    [blended] = [
+        key for key, node in graph.items() if node["class_type"] == "MorphTTSGenerateSpeech" and key != live
+    ]
+    graph[live]["inputs"]["text"] = graph[blended]["inputs"]["text"]
+    second = run(server, graph)
+    [spoken] = samples(first, after(graph, blended, 0, "SaveAudio"))
+    [again] = samples(second, after(graph, live, 0, "SaveAudio"))
+    assert len(spoken) > 0 and np.array_equal(spoken, again)
+
+
+def check_dialogue(graph: Graph, result: Result, output_folder: Path) -> None:
+    script = only(graph, "MorphTTSRenderScript")
+    frames = frames_of(shown(result, after(graph, script, 3, "PreviewAny")))
+    lines = check_speech(graph, result, frames, after(graph, script, 0, "SaveAudio"))
+    [joined] = samples(result, after(graph, script, 1, "SaveAudio"))
+    text = graph[script]["inputs"]["script"]
+    pauses = sum(map(float, re.findall(r"\[pause ([\d.]+)\]", text)))
+    assert len(lines) == len(re.findall(r"^(?!#).*[A-Z]+: ", text, re.M)) == 6
+    assert len(joined) == sum(map(len, lines)) + round((LINE_GAP * (len(lines) - 1) + pauses) * RATE)
+    srt = shown(result, after(graph, script, 2, "PreviewAny"))
+    for line, (start, end) in zip(lines, caption_times(srt), strict=True):
+        found = find(joined, line, start)
+        assert abs(1000 * found / RATE - start) <= 1 and abs(1000 * (found + len(line)) / RATE - end) <= 1
+    saved = shown(result, after(graph, script, 2, "MorphTTSSaveSubtitles")).removeprefix("saved ")
+    assert (output_folder / saved).read_text(encoding="utf-8") == srt
+
+
+def caption_times(srt: str) -> list[tuple[int, int]]:
+    """Start and end of every caption, in milliseconds."""
+    stamps = re.findall(r"(\d\d):(\d\d):(\d\d),(\d\d\d)", srt)
+    times = [((int(h) * 60 + int(m)) * 60 + int(s)) * 1000 + int(ms) for h, m, s, ms in stamps]
+    return list(zip(times[::2], times[1::2], strict=True))
+
+
+def find(joined: np.ndarray, line: np.ndarray, start_ms: int) -> int:
+    """The sample at which a line lies in the joined track, within two milliseconds of a time."""
+    around = round(start_ms * RATE / 1000)
+    for at in range(max(0, around - 48), around + 49):
+        if np.array_equal(joined[at : at + len(line)], line):
+            return at
+    raise AssertionError(f"the line is not at {start_ms} ms")
+
+
+def test_a_dialogue_becomes_files_a_track_and_subtitles_that_fit_it(
+    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], base_dir: Path
+) -> None:
+    graph = convert(runnable(DIALOGUE))
+    check_dialogue(graph, run(server, graph), base_dir / "output")
+
+
+def test_the_sweep_plots_and_speaks_every_setting(
+    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]
+) -> None:
+    graph = convert(runnable("SEQ_GROUPS sweep"))
+    result = run(server, graph)
+    sweep = only(graph, "MorphTTSSweep")
+    rows = re.findall(r"^\| (\d+) \| (\d+) \|", shown(result, after(graph, sweep, 2, "PreviewAny")), re.M)
+    assert [int(groups) for groups, _ in rows] == [1, 3, 5, 7, 15]
+    frames = [int(frames) for _, frames in rows]
+    check_speech(graph, result, frames, after(graph, sweep, 1, "SaveAudio"))
+    [plot] = [file for file in result.files if file.node_id == after(graph, sweep, 0, "PreviewImage")]
+    assert plot.path.stat().st_size > 1000
+
+
+def test_finished_lines_are_levelled_and_joined(
+    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]
+) -> None:
+    graph = convert(runnable("Smooth and normalize"))
+    result = run(server, graph)
+    [rendered] = samples(result, after(graph, only(graph, "MorphTTSRenderScript"), 1, "SaveAudio"))
+    [finished] = samples(result, after(graph, only(graph, "MorphTTSJoinAudio"), 0, "SaveAudio"))
+    assert rendered.shape[1] == finished.shape[1] == 1
+    assert LINE_GAP * RATE < len(finished) <= len(rendered)
+    assert np.abs(finished).max() == pytest.approx(10 ** (-3 / 20), abs=1e-3)
+
+
+def test_a_cloned_voice_speaks_from_the_page(
+    server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
+) -> None:
+    page = new_page(server)
+    graph = page.load(runnable("Clone a voice and speak"))["api"]
+    set_widget(page, "MorphTTSGenerateSpeech", "seed", 12345)  # a run that is in no cache
+    kind, data = page.run()
+    assert kind == "execution_success", data
+    result = fetch_result(server, data["prompt_id"])
+    speech = only(graph, "MorphTTSGenerateSpeech")
+    report = shown(result, after(graph, speech, 1, "PreviewAny"))
+    check_speech(graph, result, frames_of(report), after(graph, speech, 0, "SaveAudio"))
+    page.fit()
+    page.screenshot(screenshots / "run from the page (0.3.75).png")
+    assert page.problems() == [] and report in page_texts(page)
+
+
+def test_a_dialogue_is_rendered_from_todays_page(
+    todays_server: ComfyServer, new_page: Callable[..., ComfyPage], model_folders: Path, screenshots: Path
+) -> None:
+    checkpoint = "Qwen3-TTS-12Hz-0.6B-CustomVoice"
+    folder = todays_server.base_dir / "models" / "qwen-tts" / checkpoint
+    shutil.copytree(model_folders / checkpoint, folder, dirs_exist_ok=True)
+    page = new_page(todays_server, nodes_2=True)
+    graph = page.load(runnable(DIALOGUE))["api"]
+    set_widget(page, "MorphTTSRenderScript", "seed", 12345)
+    kind, data = page.run()
+    assert kind == "execution_success", data
+    result = fetch_result(todays_server, data["prompt_id"])
+    check_dialogue(graph, result, todays_server.base_dir / "output")
+    page.fit()
+    page.screenshot(screenshots / "run from the page (Nodes 2.0).png")
+    assert page.problems() == []
+    assert shown(result, after(graph, only(graph, "MorphTTSRenderScript"), 2, "PreviewAny")) in page_texts(
+        page
+    )
+
+
+def page_texts(page: ComfyPage) -> list[str]:
+    """The values of all widgets on the page."""
+    values = "() => window.app.graph.nodes.flatMap((n) => (n.widgets ?? []).map((w) => String(w.value)))"
+    return page.page.evaluate(values)
