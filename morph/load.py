@@ -78,7 +78,9 @@ def check_frame_rate(path: Path) -> None:
     """Raise ValueError for a checkpoint of the 25 Hz family: it has another codec and other groups."""
     config = json.loads((path / "config.json").read_text(encoding="utf-8"))
     if config.get("tokenizer_type") != TOKENIZER_12HZ:
-        raise ValueError(f"checkpoint {path.name} uses {config.get('tokenizer_type')}: only 12 Hz models are supported")
+        raise ValueError(
+            f"checkpoint {path.name} uses {config.get('tokenizer_type')}: only 12 Hz models are supported"
+        )
 
 
 def restore_frequencies(module: torch.nn.Module) -> None:

@@ -84,7 +84,7 @@ def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None
 
 
 def check_speaker(model: Model, speaker: str) -> str:
-    """Give a preset speaker's name as the config spells it; raise ValueError with the list when the checkpoint lacks it."""
+    """Give a preset speaker as the config spells it; raise ValueError with the list when the checkpoint lacks it."""
     known = {name.lower(): name for name in model.speakers}
     if not known:
         raise ValueError(
@@ -201,8 +201,9 @@ def blend_voices(voices: Sequence[Voice], weights: Sequence[float]) -> Voice:
         raise ValueError(f"weights are {list(weights)}: choose 0 or more, and at least one above 0")
     sizes = sorted({voice.model_size for voice in voices})
     if len(sizes) > 1:
+        shown = ", ".join(SIZE_NAMES.get(size, size) for size in sizes)
         raise ValueError(
-            f"voices of different model sizes ({', '.join(sizes)}) cannot be blended: clone them with one model"
+            f"voices of different model sizes ({shown}) cannot be blended: clone them with one model"
         )
     embeddings = []
     for voice in voices:

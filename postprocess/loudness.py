@@ -51,7 +51,7 @@ def normalize_loudness(waveform: Waveform, sample_rate: int, options: Loudness |
     One gain for all channels, no limiter: where the loudness asked for would lift a sample over the ceiling,
     the result stays at the ceiling and is quieter than asked; the log says so. Gives a new array of the same
     shape and dtype. Digital silence, and audio below the standard's gate of -70 LUFS, has no loudness and
-    comes back unchanged. Raises ValueError for other audio below 0.4 s, the standard's shortest measure.
+    comes back unchanged. Audio below 0.4 s, the standard's block, is measured as if it were repeated.
     """
     options = options or Loudness()
     check_waveform(waveform)
@@ -74,7 +74,7 @@ def normalize_loudness(waveform: Waveform, sample_rate: int, options: Loudness |
 def measure_loudness(waveform: Waveform, sample_rate: int) -> float:
     """Integrated loudness in LUFS of ``waveform`` ([T] or [C, T]); -inf below the gate of -70 LUFS.
 
-    Raises ValueError below 0.4 s and above 5 channels.
+    Audio below 0.4 s, the standard's block, is repeated up to it. Raises ValueError above 5 channels.
     """
     check_waveform(waveform)
     check_sample_rate(sample_rate)
@@ -84,12 +84,9 @@ def measure_loudness(waveform: Waveform, sample_rate: int) -> float:
             f"waveform has {channels.shape[0]} channels, and loudness is defined for {MEASURED_CHANNELS} "
             "at most: normalize its peak instead"
         )
-    seconds = channels.shape[1] / sample_rate
-    if seconds < BLOCK_S:
-        raise ValueError(
-            f"waveform lasts {seconds:.3f} s, but loudness needs {BLOCK_S:g} s or more: "
-            "normalize its peak instead, or join it with other audio first"
-        )
+    # As loud as it would be if it went on: the standard measures whole blocks.
+    repeats = math.ceil(BLOCK_S * sample_rate / channels.shape[1])
+    channels = np.tile(channels, (1, repeats))
     return float(pyloudnorm.Meter(sample_rate).integrated_loudness(channels.T))
 
 

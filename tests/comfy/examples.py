@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parents[2] / "workflows"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 RECORDINGS = {"your_voice.wav": "austen-0880.flac", "another_voice.wav": "austen-0870.flac"}
-# The random checkpoints have three of the published speakers.
-STAND_INS = {'"aiden"': '"eric"'}
 # Text at any zoom; no menu over the graph, no names of packs on the nodes.
 PICTURE_SETTINGS = {
     "LiteGraph.Canvas.MinFontSizeForLOD": 0,
@@ -50,14 +48,6 @@ FILL = """(margin) => {
 def read_workflow(name: str) -> dict[str, Any]:
     """A workflow in UI format, as it is shipped."""
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def runnable(name: str) -> dict[str, Any]:
-    """A workflow in UI format, with stand-ins for speakers that the random checkpoints lack."""
-    text = json.dumps(read_workflow(name))
-    for speaker, stand_in in STAND_INS.items():
-        text = text.replace(speaker, stand_in)
-    return json.loads(text)
 
 
 def place_own_recordings(input_folder: Path) -> None:

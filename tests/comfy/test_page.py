@@ -13,7 +13,7 @@ import soundfile
 
 from tests.comfy import graphs
 from tests.comfy.conftest import PACK_NAME
-from tests.comfy.examples import FOLDER, NAMES, place_own_recordings, runnable, set_widget
+from tests.comfy.examples import FOLDER, NAMES, place_own_recordings, read_workflow, set_widget
 
 if TYPE_CHECKING:
     from tests.comfy.page import ComfyPage
@@ -44,7 +44,7 @@ def seeds() -> Any:
 
 
 def check_next_run(page: ComfyPage, seed: int) -> None:
-    page.load(runnable(CLONE))
+    page.load(read_workflow(CLONE))
     set_widget(page, SPEECH, "seed", seed)
     kind, data = page.run()
     assert kind == "execution_success", data
@@ -78,7 +78,7 @@ def test_bad_input_gets_its_sentence_on_the_page_and_the_next_run_works(
 ) -> None:
     name, widget, sentence = BAD_INPUTS[case]
     page = new_page(server)
-    page.load(runnable(name))
+    page.load(read_workflow(name))
     set_widget(page, *widget)
     page.page.evaluate(RUN)
     see(page, sentence)
@@ -91,7 +91,7 @@ def test_todays_page_gives_the_sentence_too(
     todays_server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
 ) -> None:
     page = new_page(todays_server, nodes_2=True)
-    page.load(runnable("Preset speakers"))
+    page.load(read_workflow("Preset speakers"))
     set_widget(page, SPEECH, "text", " ")
     page.page.evaluate(RUN)
     page.page.get_by_role("button", name="View details").click()
@@ -106,7 +106,7 @@ def test_cancel_stops_in_mid_line(
     server: ComfyServer, new_page: Callable[..., ComfyPage], seeds: Any, base_dir: Path
 ) -> None:
     page = new_page(server)
-    page.load(runnable(CLONE))
+    page.load(read_workflow(CLONE))
     # Many pieces, so that the random model cannot come to its end before the cancel.
     set_widget(page, SPEECH, "text", "Go on and on. " * 300)
     set_widget(page, SPEECH, "split_chars", 40)
@@ -156,7 +156,7 @@ def test_the_help_button_opens_the_nodes_help(
     server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
 ) -> None:
     page = new_page(server)
-    page.load(runnable(CLONE))
+    page.load(read_workflow(CLONE))
     open_help(page, "How the knob works")
     page.screenshot(screenshots / "help.png")
 
@@ -168,7 +168,7 @@ def test_nodes_and_their_help_are_chinese_for_a_chinese_user(
     todays_server.set_page_setting("Comfy.Locale", "zh")
     try:
         page = new_page(todays_server)
-        nodes = page.load(runnable(CLONE))["nodes"]
+        nodes = page.load(read_workflow(CLONE))["nodes"]
         assert "生成语音 (Qwen3-TTS)" in [node["title"] for node in nodes]
         open_help(page, "这个旋钮的原理")
         page.screenshot(screenshots / "help in Chinese.png")

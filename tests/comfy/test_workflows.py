@@ -22,7 +22,6 @@ from tests.comfy.examples import (
     only,
     place_own_recordings,
     read_workflow,
-    runnable,
     set_widget,
     take_picture,
 )
@@ -132,7 +131,7 @@ def frames_of(report: str) -> list[int]:
 def test_speech_is_as_long_as_its_report_says(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], name: str
 ) -> None:
-    graph = convert(runnable(name))
+    graph = convert(read_workflow(name))
     result = run(server, graph)
     speakers = [key for key, node in graph.items() if node["class_type"] == "MorphTTSGenerateSpeech"]
     assert speakers
@@ -145,7 +144,7 @@ def test_speech_is_as_long_as_its_report_says(
 def test_saved_voices_are_loaded_by_the_group_that_waits_for_them(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], base_dir: Path
 ) -> None:
-    workflow = runnable(LIBRARY)
+    workflow = read_workflow(LIBRARY)
     graph = convert(workflow)
     assert "MorphTTSLoadVoice" not in {node["class_type"] for node in graph.values()}
     first = run(server, graph)
@@ -203,14 +202,14 @@ def find(joined: np.ndarray, line: np.ndarray, start_ms: int) -> int:
 def test_a_dialogue_becomes_files_a_track_and_subtitles_that_fit_it(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], base_dir: Path
 ) -> None:
-    graph = convert(runnable(DIALOGUE))
+    graph = convert(read_workflow(DIALOGUE))
     check_dialogue(graph, run(server, graph), base_dir / "output")
 
 
 def test_the_sweep_plots_and_speaks_every_setting(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]
 ) -> None:
-    graph = convert(runnable("SEQ_GROUPS sweep"))
+    graph = convert(read_workflow("SEQ_GROUPS sweep"))
     result = run(server, graph)
     sweep = only(graph, "MorphTTSSweep")
     rows = re.findall(r"^\| (\d+) \| (\d+) \|", shown(result, after(graph, sweep, 2, "PreviewAny")), re.M)
@@ -224,7 +223,7 @@ def test_the_sweep_plots_and_speaks_every_setting(
 def test_finished_lines_are_levelled_and_joined(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]
 ) -> None:
-    graph = convert(runnable("Smooth and normalize"))
+    graph = convert(read_workflow("Smooth and normalize"))
     result = run(server, graph)
     [rendered] = samples(result, after(graph, only(graph, "MorphTTSRenderScript"), 1, "SaveAudio"))
     [finished] = samples(result, after(graph, only(graph, "MorphTTSJoinAudio"), 0, "SaveAudio"))
@@ -237,7 +236,7 @@ def test_a_cloned_voice_speaks_from_the_page(
     server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
 ) -> None:
     page = new_page(server)
-    graph = page.load(runnable("Clone a voice and speak"))["api"]
+    graph = page.load(read_workflow("Clone a voice and speak"))["api"]
     set_widget(page, "MorphTTSGenerateSpeech", "seed", 12345)  # a run that is in no cache
     kind, data = page.run()
     assert kind == "execution_success", data
@@ -257,7 +256,7 @@ def test_a_dialogue_is_rendered_from_todays_page(
     folder = todays_server.base_dir / "models" / "qwen-tts" / checkpoint
     shutil.copytree(model_folders / checkpoint, folder, dirs_exist_ok=True)
     page = new_page(todays_server, nodes_2=True)
-    graph = page.load(runnable(DIALOGUE))["api"]
+    graph = page.load(read_workflow(DIALOGUE))["api"]
     set_widget(page, "MorphTTSRenderScript", "seed", 12345)
     kind, data = page.run()
     assert kind == "execution_success", data

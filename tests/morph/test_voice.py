@@ -201,7 +201,7 @@ def test_voices_that_cannot_be_blended_are_refused():
     small = Voice("x_vector", "0b6", "A", speaker_embedding=torch.ones(3))
     large = Voice("x_vector", "1b7", "B", speaker_embedding=torch.ones(4))
     preset = Voice("preset", "0b6", "ryan", speaker="ryan")
-    with pytest.raises(ValueError, match=r"0b6, 1b7.*cannot be blended"):
+    with pytest.raises(ValueError, match=r"0.6B, 1.7B.*cannot be blended"):
         blend_voices([small, large], [1, 1])
     with pytest.raises(ValueError, match=r"'ryan' \(preset\) has no speaker embedding"):
         blend_voices([small, preset], [1, 1])
