@@ -68,8 +68,8 @@ class _Piece:
 
 
 @dataclass
-class _Progress:
-    """Counts frames; expects the average so far of the lines that are not done yet."""
+class Progress:
+    """Counts frames for ``report``, and expects as many as texts of so many ``tokens`` take: about 4 a token."""
 
     tokens: list[int]
     report: OnFrame | None
@@ -77,10 +77,10 @@ class _Progress:
     expected: int = field(init=False)
 
     def __post_init__(self) -> None:
-        # Speech takes about 4 frames a text token.
         self.expected = sum(10 + 4 * count for count in self.tokens)
 
     def add(self, frames: int) -> None:
+        """Take frames that were made; 0 only looks whether to go on."""
         self.done += frames
         self.expected = max(self.expected, self.done + 1)
         if self.report is not None:
@@ -105,7 +105,7 @@ def render_lines(
     sampling = options.sampling or model.sampling
     pieces = _split(model, lines, options)
     prompts = [_prompt(model, lines[piece.line], piece) for piece in pieces]
-    progress = _Progress([prompt.text_tokens for prompt in prompts], on_frame)
+    progress = Progress([prompt.text_tokens for prompt in prompts], on_frame)
     decoded = _decode(model, pieces, prompts, options, sampling, progress)
     waves = [
         decode_codes(model, one.codes, lines[piece.line].voice.ref_codes, lambda: progress.add(0))
@@ -139,7 +139,7 @@ def _decode(
     prompts: Sequence[Prompt],
     options: GenerateOptions,
     sampling: Sampling,
-    progress: _Progress,
+    progress: Progress,
 ) -> list[Decoded]:
     """Decode pieces in batches, the longest work first, so that a batch's lines end at about the same time."""
     order = sorted(range(len(pieces)), key=lambda index: -prompts[index].text_tokens)

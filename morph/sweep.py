@@ -15,7 +15,7 @@ from .model import Model
 from .options import PREDICTED_GROUPS, Draw, GenerateOptions, check_seq_groups
 from .predictor import Predictor, crossbar
 from .prompt import Prompt, build_prompt
-from .render import Line, LineReport, OnFrame, Spoken, guard_line
+from .render import Line, LineReport, OnFrame, Progress, Spoken, guard_line
 from .sampling import filter_logits, line_streams
 from .voice import check_voice
 
@@ -85,32 +85,17 @@ def sweep(
         check_seq_groups(groups)
     check_voice(model, line.voice, line.instruct)
     prompt = build_prompt(model, line.text, line.voice, line.language, line.instruct)
-    counter = _Counter(on_frame, len(seq_groups) + 1, prompt)
+    progress = Progress([prompt.text_tokens] * (len(seq_groups) + 1), on_frame)
     trace = _Trace()
-    _decode(model, prompt, line, PREDICTED_GROUPS, options, counter, trace)
+    _decode(model, prompt, line, PREDICTED_GROUPS, options, progress, trace)
     draw = (options.sampling or model.sampling).subtalker
     distances = measure_distances(model, torch.cat(trace.hidden), torch.cat(trace.codes), draw)
     rows, spoken = [], []
     for groups in seq_groups:
-        decoded, elapsed = _decode(model, prompt, line, groups, options, counter)
+        decoded, elapsed = _decode(model, prompt, line, groups, options, progress)
         rows.append(_row(model, groups, decoded, elapsed, distances[groups]))
         spoken.append(_speak(model, line, decoded))
     return Sweep(rows, spoken)
-
-
-class _Counter:
-    """Progress over several decodings of one line."""
-
-    def __init__(self, on_frame: OnFrame | None, runs: int, prompt: Prompt):
-        self.on_frame = on_frame
-        self.done = 0
-        self.expected = runs * (10 + 4 * prompt.text_tokens)
-
-    def add(self, frames: int) -> None:
-        self.done += frames
-        self.expected = max(self.expected, self.done + 1)
-        if self.on_frame is not None:
-            self.on_frame(self.done, self.expected)
 
 
 def _decode(
@@ -119,7 +104,7 @@ def _decode(
     line: Line,
     seq_groups: int,
     options: GenerateOptions,
-    counter: _Counter,
+    progress: Progress,
     trace: _Trace | None = None,
 ) -> tuple[Decoded, float]:
     """Decode the line; give its codes and the seconds that it took."""
@@ -132,7 +117,7 @@ def _decode(
         seq_groups,
         sampling,
         line_streams([line.seed], model.device),
-        counter.add,
+        progress.add,
         trace.add if trace else None,
     )
     return decoded[0], time.perf_counter() - started

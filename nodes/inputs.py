@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from comfy_api.latest import io
 
 from ..morph.options import DEFAULT_SEQ_GROUPS, PREDICTED_GROUPS
@@ -93,3 +95,19 @@ def advanced(widget: io.Input) -> io.Input:
     """Mark an input as advanced: the page may fold it away. Built-in inputs take no such argument."""
     widget.extra_dict["advanced"] = True
     return widget
+
+
+def refuse(check: Callable[[str], object], value: str | None) -> bool | str:
+    """What ``validate_inputs`` gives: True when ``check`` takes the value or it is wired (None), else its sentence."""
+    try:
+        if value is not None:
+            check(value)
+    except ValueError as error:
+        return str(error)
+    return True
+
+
+def check_text(text: str) -> None:
+    """Raise ValueError for a text with nothing to speak."""
+    if not text.strip():
+        raise ValueError("text is empty: type what is to be spoken")

@@ -50,12 +50,7 @@ class SaveVoice(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, name: str | None) -> bool | str:
-        try:
-            if name is not None:
-                check_name(name)
-        except ValueError as error:
-            return str(error)
-        return True
+        return inputs.refuse(check_name, name)
 
     @classmethod
     def execute(cls, voice: Voice, name: str, overwrite: bool) -> io.NodeOutput:

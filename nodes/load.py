@@ -9,6 +9,7 @@ from comfy_api.latest import io
 from ..morph.checkpoint import PUBLISHED, list_checkpoints, resolve_checkpoint
 from ..morph.fetch import fetch_checkpoint
 from ..morph.options import ATTENTIONS, PRECISIONS, LoadOptions
+from . import inputs
 from .folders import checkpoint_roots, download_root
 from .memory import load_managed
 from .progress import show_progress
@@ -82,12 +83,7 @@ class LoadModel(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, checkpoint: str | None) -> bool | str:
-        try:
-            if checkpoint is not None:
-                resolve_checkpoint(checkpoint, checkpoint_roots())
-        except ValueError as error:
-            return str(error)
-        return True
+        return inputs.refuse(lambda name: resolve_checkpoint(name, checkpoint_roots()), checkpoint)
 
     @classmethod
     def fingerprint_inputs(cls, checkpoint: str, **_: str) -> list[tuple[str, int, int]]:

@@ -60,12 +60,7 @@ class Cast(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, name: str | None) -> bool | str:
-        try:
-            if name is not None:
-                check_character(name)
-        except ValueError as error:
-            return str(error)
-        return True
+        return inputs.refuse(check_character, name)
 
     @classmethod
     def execute(cls, name: str, voice: Voice, cast: dict[str, Voice] | None = None) -> io.NodeOutput:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from comfy_api.latest import io, ui
 
+from . import inputs
 from .folders import output_folder
 from .names import check_name, confine
 from .sockets import CATEGORY
@@ -41,12 +42,7 @@ class SaveSubtitles(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, name: str | None) -> bool | str:
-        try:
-            if name is not None:
-                check_name(name)
-        except ValueError as error:
-            return str(error)
-        return True
+        return inputs.refuse(check_name, name)
 
     @classmethod
     def execute(cls, srt: str, name: str) -> io.NodeOutput:

@@ -64,9 +64,7 @@ class Sweep(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, text: str | None) -> bool | str:
-        if text is not None and not text.strip():
-            return "text is empty: type what is to be spoken"
-        return True
+        return inputs.refuse(inputs.check_text, text)
 
     @classmethod
     def execute(
