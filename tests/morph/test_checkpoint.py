@@ -16,6 +16,7 @@ from qwen3_tts_morph.morph.checkpoint import (
     missing_files,
     resolve_checkpoint,
 )
+from qwen3_tts_morph.morph.fetch import fetch_checkpoint
 
 ALL_FILES = (
     *NEEDED_FILES,
@@ -179,3 +180,13 @@ def test_what_another_program_downloaded_is_used_when_it_is_whole(no_hub):
     assert resolve_checkpoint(PUBLISHED[1], []) is None
     shutil.rmtree(path / "speech_tokenizer")
     assert resolve_checkpoint(PUBLISHED[0], []) is None
+
+
+def test_offline_the_real_hub_client_is_refused_in_one_sentence(tmp_path, monkeypatch):
+    """No fake: huggingface_hub itself, told to stay offline, in whichever version is installed."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(
+        ValueError, match=rf"{PUBLISHED[0]} is not on this machine.*offline.*check the connection"
+    ):
+        fetch_checkpoint(PUBLISHED[0], tmp_path / "models")
+    assert not (tmp_path / "models").exists(), "an empty folder would look like a broken checkpoint"

@@ -72,16 +72,17 @@ def test_cloned_voices(load, recording, monkeypatch, mode, language, text, preci
     assert_same_prompt(model, text, voice, language, None, monkeypatch)
 
 
-@pytest.mark.parametrize("frames", [3, 40])
-def test_a_reference_shorter_or_longer_than_the_texts(load, recording, monkeypatch, frames):
-    """Text that outruns the reference trails; a longer reference goes on over padding."""
+@pytest.mark.parametrize(("frames", "trails"), [(3, 14), (16, 1), (17, 1), (40, 1)])
+def test_a_reference_shorter_or_longer_than_the_texts(load, recording, monkeypatch, frames, trails):
+    """Text (18 with its end) that outruns the reference (and bos) trails; a longer one goes on over padding."""
     model = load("tiny", "base")
     voice = clone_voice(model, recording, 24000)
     codes = torch.randint(64, (frames, 16), generator=torch.Generator().manual_seed(0))
     icl = Voice("icl", model.size, "x", voice.speaker_embedding, codes, "ten tokens")
     assert_same_prompt(model, "and six", icl, "german", None, monkeypatch)
-    trailing = build_prompt(model, "and six", icl, "german").trailing
-    assert len(trailing) == (17 + 1 - (frames + 1) if frames == 3 else 1)
+    prompt = build_prompt(model, "and six", icl, "german")
+    assert len(prompt.trailing) == trails
+    assert torch.equal(prompt.trailing, prompt.pad) == (frames >= 17)
 
 
 @pytest.mark.parametrize("text", TEXTS)

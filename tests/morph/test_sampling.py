@@ -61,6 +61,15 @@ def test_scores_and_draws_equal_transformers_bit_for_bit(draw, kind, penalty):
     assert torch.equal(drawn, wanted)
 
 
+@pytest.mark.parametrize("top_p", [0.25, 0.5, 0.75])
+def test_a_share_that_is_met_exactly_is_cut_where_transformers_cuts_it(top_p):
+    """Four equal tokens: their running sums are 1/4, 1/2 and 3/4 to the bit."""
+    scores, draw = torch.zeros(1, 4), Draw(temperature=1.0, top_k=0, top_p=top_p)
+    theirs = hf_scores(scores, draw, torch.zeros(1, 1, dtype=torch.long), 1.0)
+    assert theirs.isfinite().sum() == 4 * top_p
+    assert torch.equal(filter_logits(scores, draw), theirs)
+
+
 @pytest.mark.parametrize("draw", DRAWS, ids=str)
 def test_bf16_logits_are_sampled_in_float32(draw):
     raw = logits("bf16", 40)

@@ -90,6 +90,16 @@ def test_views_of_one_tensor_in_another_order_are_not_taken_for_a_stack():
     assert torch.equal(stack(modules), home[[1, 0, 2]])
 
 
+def test_weights_of_two_stacks_are_not_taken_for_one():
+    """Each lies where it would in a stack, but not in the same one."""
+    one, two = heads(count=3), heads(count=3)
+    stack(one), stack(two)
+    mixed = torch.nn.ModuleList([one[0], two[1], one[2]])
+    assert stacked(mixed) is None
+    values = weights_of(mixed)
+    assert torch.equal(stack(mixed), torch.stack(values))
+
+
 def test_a_stack_inside_a_larger_storage_is_given_as_that_part_of_it():
     modules = heads(count=3)
     shared = torch.randn(5, 11, 7)
