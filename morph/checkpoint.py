@@ -83,7 +83,10 @@ def _weight_files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     if not index.is_file():
         return [folder / "model.safetensors"]
-    weight_map = json.loads(index.read_text(encoding="utf-8")).get("weight_map", {})
+    try:
+        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+    except (ValueError, KeyError):
+        return [folder / f"{index.name} (it is damaged)"]
     return [folder / name for name in sorted(set(weight_map.values()))]
 
 

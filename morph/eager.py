@@ -14,7 +14,7 @@ from .model import Model
 from .options import PREDICTED_GROUPS, Sampling
 from .predictor import Predictor
 from .prompt import Prompt
-from .sampling import Randomness, draw_tokens, penalize_repetition
+from .sampling import Randomness, check_overflow, draw_tokens, penalize_repetition
 from .talker import Talker
 
 MIN_NEW_TOKENS = 2  # upstream: no EOS among a line's first two tokens
@@ -45,6 +45,7 @@ class FirstGroup:
 
     def draw(self, logits: torch.Tensor, ended: torch.Tensor) -> torch.Tensor:
         """Logits ``[B, V]`` to tokens ``[B]``; lines that have ended (bool ``[B]``) get EOS."""
+        check_overflow(logits)
         scores = penalize_repetition(logits.float(), self.seen, self.sampling.repetition_penalty)
         if self.drawn < MIN_NEW_TOKENS:
             scores = scores.clone()

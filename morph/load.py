@@ -8,6 +8,7 @@ import logging
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 
 from .checkpoint import check_complete
 from .model import Model
@@ -115,9 +116,14 @@ def load_model(
     qwen_tts = import_qwen_tts()
     # Loading makes parameters, and inference tensors could not be moved between devices later.
     with torch.inference_mode(False), default_rope_registered():
-        upstream = qwen_tts.Qwen3TTSModel.from_pretrained(
-            str(path), dtype=dtype, attn_implementation=attention
-        )
+        try:
+            upstream = qwen_tts.Qwen3TTSModel.from_pretrained(
+                str(path), dtype=dtype, attn_implementation=attention
+            )
+        except SafetensorError as error:
+            raise ValueError(
+                f"checkpoint {path.name} has a damaged weight file ({error}): download it again"
+            ) from error
         model = Model(upstream, path.name)
         restore_frequencies(model.module)
         if move:

@@ -16,7 +16,11 @@ ATTENTIONS = ("auto", "sdpa", "flash_attention_2", "eager")
 
 def check_seq_groups(seq_groups: int) -> int:
     """Give ``seq_groups`` back when it is in 1..15, else raise ValueError."""
-    if not isinstance(seq_groups, int) or not 1 <= seq_groups <= PREDICTED_GROUPS:
+    if (
+        not isinstance(seq_groups, int)
+        or isinstance(seq_groups, bool)
+        or not 1 <= seq_groups <= PREDICTED_GROUPS
+    ):
         raise ValueError(f"SEQ_GROUPS is {seq_groups!r}: choose 1 to {PREDICTED_GROUPS} (15 is exact)")
     return seq_groups
 
@@ -74,7 +78,8 @@ class Sampling:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Sampling:
-        """Read a checkpoint's ``generation_config.json``; what it lacks takes upstream's defaults."""
+        """Read a checkpoint's ``generation_config.json``; what it lacks, or has as null, takes upstream's defaults."""
+        config = {key: value for key, value in config.items() if value is not None}
         return cls(
             talker=Draw.from_config(config, "", "do_sample"),
             subtalker=Draw.from_config(config, "subtalker_", "subtalker_dosample"),

@@ -127,7 +127,6 @@ def attach(model: Any, seq_groups: int) -> Iterator[Predictor]:
     if "generate" in vars(code_predictor):
         raise RuntimeError("a predictor is attached to this model already: leave that `with` first")
     was_stacked = stacked(code_predictor.lm_head) is not None
-    predictor = Predictor(code_predictor)
 
     def generate(
         inputs_embeds: torch.Tensor,
@@ -147,10 +146,11 @@ def attach(model: Any, seq_groups: int) -> Iterator[Predictor]:
         hidden, embedding = inputs_embeds[:, :1], inputs_embeds[:, 1:]
         return SimpleNamespace(sequences=predictor.decode_frame(hidden, embedding, seq_groups, draw, None))
 
-    code_predictor.generate = generate
     try:
+        predictor = Predictor(code_predictor)
+        code_predictor.generate = generate
         yield predictor
     finally:
-        del code_predictor.generate
+        vars(code_predictor).pop("generate", None)
         if not was_stacked:
             unstack(code_predictor.lm_head)

@@ -60,6 +60,7 @@ def draw_tokens(logits: torch.Tensor, draw: Draw, randomness: Randomness) -> tor
     Returns:
         Tokens ``[B]`` or ``[B, G]``, int64.
     """
+    check_overflow(logits)
     scores = logits.float()
     if not draw.do_sample:
         return scores.argmax(dim=-1)
@@ -68,6 +69,15 @@ def draw_tokens(logits: torch.Tensor, draw: Draw, randomness: Randomness) -> tor
         rows = [_multinomial(row, stream) for row, stream in zip(probabilities, randomness, strict=True)]
         return torch.stack(rows)
     return _multinomial(probabilities, randomness)
+
+
+def check_overflow(logits: torch.Tensor) -> None:
+    """Raise ValueError where fp16 has overflowed: drawing from such logits would end CUDA for the whole process.
+
+    Looked for in fp16 alone: bf16 and fp32 have the range, and looking makes the host wait for the GPU.
+    """
+    if logits.dtype == torch.float16 and not bool(logits.isfinite().all()):
+        raise ValueError("the model's numbers overflow in fp16: load it with precision auto, fp32 or bf16")
 
 
 def _multinomial(probabilities: torch.Tensor, stream: torch.Generator | None) -> torch.Tensor:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
@@ -20,17 +23,27 @@ TEXTS = ("kind", "model_size", "name", "transcript", "speaker", "instruct")
 def save_voice(voice: Voice, path: Path) -> None:
     """Write a voice to ``path``, whole or not at all; loading gives it back bit-equal."""
     texts = {key: getattr(voice, key) for key in TEXTS}
-    tensors = {key: getattr(voice, key) for key in TENSORS if getattr(voice, key) is not None}
-    metadata = {"format": FORMAT, "version": VERSION, "voice": json.dumps(texts, ensure_ascii=False)}
+    tensors = {
+        key: getattr(voice, key).contiguous().cpu() for key in TENSORS if getattr(voice, key) is not None
+    }
+    words = json.dumps(texts, ensure_ascii=False)
+    metadata = {"format": FORMAT, "version": VERSION, "voice": words, "sha256": digest(words, tensors)}
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".part")
     try:
-        save_file(
-            {key: tensor.contiguous().cpu() for key, tensor in tensors.items()}, unfinished, metadata=metadata
-        )
+        save_file(tensors, unfinished, metadata=metadata)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def digest(words: str, tensors: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 of a voice's texts and of its tensors' names, dtypes, shapes and bytes."""
+    total = hashlib.sha256(words.encode())
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        total.update(tensor.contiguous().view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()
 
 
 def load_voice(path: Path) -> Voice:
@@ -55,6 +68,8 @@ def load_voice(path: Path) -> Voice:
             "update the pack, or save the voice again"
         )
     try:
+        if metadata["sha256"] != digest(metadata["voice"], tensors):
+            raise ValueError("its checksum is another")
         texts = json.loads(metadata["voice"])
         fields: dict[str, Any] = {key: texts[key] for key in TEXTS}
         fields |= {key: tensors.get(key) for key in TENSORS}

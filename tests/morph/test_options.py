@@ -99,3 +99,8 @@ def test_frames_are_capped_by_tokens_and_by_seconds_whichever_is_less():
     assert Sampling(max_new_tokens=8192, max_seconds=2.0).max_frames == 25
     assert Sampling(max_new_tokens=11, max_seconds=2.0).max_frames == 10
     assert Sampling(max_seconds=0.001).max_frames == 1
+
+
+def test_null_in_a_generation_config_takes_the_default() -> None:
+    config = {"top_p": None, "temperature": None, "repetition_penalty": None, "max_new_tokens": None}
+    assert Sampling.from_config(config) == Sampling.from_config({})

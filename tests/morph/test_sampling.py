@@ -147,3 +147,10 @@ def test_the_input_logits_are_left_as_they_were():
     draw_tokens(penalize_repetition(raw, seen, 1.3), Draw(top_p=0.5), torch.Generator())
     draw_tokens(raw, Draw(temperature=1.0, top_k=3, top_p=0.5), torch.Generator())
     assert torch.equal(raw, before)
+
+
+def test_an_overflow_in_fp16_gets_its_sentence_before_anything_is_drawn():
+    """The field's "probability tensor contains either inf, nan"."""
+    logits = torch.full((1, 8), torch.nan, dtype=torch.float16)
+    with pytest.raises(ValueError, match="overflow in fp16: load it with precision auto"):
+        draw_tokens(logits, Draw(), None)

@@ -112,7 +112,7 @@ def test_a_voice_whose_tensor_is_gone_is_refused(saved):
     with safe_open(saved, framework="pt") as file:
         metadata = file.metadata()
     save_file({"speaker_embedding": EMBEDDING}, saved, metadata=metadata)
-    refused(saved, "damaged.*lacks its reference codes")
+    refused(saved, "damaged.*checksum")
 
 
 def test_a_missing_file_is_refused(tmp_path):
@@ -137,3 +137,20 @@ def test_a_save_that_fails_leaves_nothing_half_written(tmp_path, monkeypatch, ex
     assert [file.name for file in tmp_path.iterdir()] == (["anna.safetensors"] if existing else [])
     if existing:
         assert load_voice(path).speaker == "ryan"
+
+
+@pytest.mark.parametrize("place", ["tensor data", "dtype", "texts"])
+def test_one_changed_byte_anywhere_is_noticed(tmp_path, place):
+    path = tmp_path / "voice.safetensors"
+    embedding = torch.arange(8, dtype=torch.float32)
+    save_voice(Voice("x_vector", "0b6", "Anna", speaker_embedding=embedding), path)
+    whole = path.read_bytes()
+    changed = {
+        "tensor data": whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:],
+        "dtype": whole.replace(b'"F32"', b'"I32"'),
+        "texts": whole.replace(b"Anna", b"Anne"),
+    }[place]
+    assert changed != whole
+    path.write_bytes(changed)
+    with pytest.raises(ValueError, match=r"voice\.safetensors is damaged .*checksum.*save the voice again"):
+        load_voice(path)
