@@ -1,0 +1,110 @@
+"""Who says what: the lines of each split, drawn from a seed alone, whatever machine speaks them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .voices import Voice
+
+# What a voice group says of the training hours: presets must sound like themselves, mixes make cloning general.
+SHARES = {"preset": 0.2, "original": 0.25, "mix": 0.55}
+# Short lines and numbers are few; each comes this often for one time of a long sentence.
+REPEATS = {"wordnet": 1, "everyday": 6, "number": 2}
+REFERENCES = 4  # lines of each held-out voice to clone from, and to know it by
+# Measured over all voices; only plans how many lines fill the hours asked for.
+SECONDS_AT_EDGES = 0.65
+SECONDS_PER_PHONEME = 0.042
+# split of the shards: (split of the sentences, groups of the voices)
+SPLITS = {
+    "train": ("train", tuple(SHARES)),
+    "dev": ("dev", tuple(SHARES)),
+    "test": ("test", ("held_out_mix",)),
+    "test_originals": ("test", ("held_out_original",)),
+    "test_presets": ("test", ("preset",)),
+    "references": ("dev", ("held_out_mix",)),
+    "references_originals": ("dev", ("held_out_original",)),
+    "references_presets": ("dev", ("preset",)),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A sentence as the bundle holds it."""
+
+    text: str
+    phonemes: str
+    split: str
+    kind: str
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes to say."""
+        return SECONDS_AT_EDGES + SECONDS_PER_PHONEME * len(self.phonemes)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One line for one voice; ``seed`` is of its excitation noise."""
+
+    line: Line
+    voice: Voice
+    seed: int
+
+
+def plan(
+    split: str, lines: Sequence[Line], cast: Sequence[Voice], seed: int, hours: float = 0.0
+) -> list[Task]:
+    """The tasks of a split.
+
+    ``train`` draws a voice by SHARES for every line, over as many rounds as fill ``hours``. The others say each of
+    their sentences once, the voices taking turns, and the ``references`` give every voice REFERENCES lines.
+
+    Raises:
+        ValueError: an unknown split, one without lines or voices, or training without hours.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split {split!r}: one of {', '.join(SPLITS)}")
+    source, groups = SPLITS[split]
+    own = [line for line in lines if line.split == source]
+    voices = [voice for voice in cast if voice.group in groups]
+    if not own or not voices:
+        raise ValueError(
+            f"split {split} has {len(own)} lines and {len(voices)} voices: make the bundle again"
+        )
+    rng = random.Random(f"{seed} {split}")
+    if split == "train":
+        pairs = _until(hours, _rounds(own, voices, rng))
+    elif split.startswith("references"):
+        pairs = [(line, voice) for voice in voices for line in rng.sample(own, REFERENCES)]
+    else:
+        rng.shuffle(voices)
+        pairs = [(line, voices[place % len(voices)]) for place, line in enumerate(own)]
+    return [Task(line, voice, rng.randrange(2**31)) for line, voice in pairs]
+
+
+def _rounds(
+    lines: Sequence[Line], voices: Sequence[Voice], rng: random.Random
+) -> Iterator[tuple[Line, Voice]]:
+    """All lines in a new order with new voices, again and again."""
+    weights = _voice_weights(voices)
+    repeated = [line for line in lines for _ in range(REPEATS[line.kind])]
+    while True:
+        rng.shuffle(repeated)
+        yield from zip(repeated, rng.choices(voices, weights, k=len(repeated)), strict=True)
+
+
+def _voice_weights(voices: Sequence[Voice], shares: Mapping[str, float] = SHARES) -> list[float]:
+    groups = [voice.group for voice in voices]
+    return [shares[group] / groups.count(group) for group in groups]
+
+
+def _until(hours: float, pairs: Iterator[tuple[Line, Voice]]) -> list[tuple[Line, Voice]]:
+    if not 0 < hours <= 1000:
+        raise ValueError(f"hours={hours}: more than 0 and at most 1000 for training")
+    taken, seconds = [], 0.0
+    while seconds < 3600 * hours:
+        taken.append(next(pairs))
+        seconds += taken[-1][0].seconds
+    return taken

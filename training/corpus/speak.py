@@ -1,0 +1,112 @@
+"""Let the teacher speak a split of the corpus from a bundle, in several processes on one device.
+
+Beside torch, transformers, numpy and safetensors this needs three pure Python wheels, installed without their
+dependencies: ``kokoro==0.9.4`` (model code), ``loguru==0.7.3`` and ``attrs``.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from .bundle import Bundle, read_bundle
+from .finish import FinishOptions, finish
+from .log import start_log
+from .plan import Task, plan
+from .shards import Utterance, utterance, write_shard
+from .teacher import SAMPLE_RATE, Teacher, load_teacher
+from .voices import mixed_style
+
+SHARD_SECONDS = 1800.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SpeakOptions:
+    """What to speak and where to. ``limit`` cuts the plan to its first lines (0: all of them)."""
+
+    bundle: Path
+    out: Path
+    split: str
+    hours: float = 0.0
+    seed: int = 0
+    processes: int = 1
+    device: str = "cpu"
+    limit: int = 0
+    finish: FinishOptions = field(default_factory=FinishOptions)
+
+    def __post_init__(self) -> None:
+        if self.processes < 1 or self.limit < 0:
+            raise ValueError(f"processes={self.processes} must be at least 1, limit={self.limit} at least 0")
+
+
+@dataclass(frozen=True)
+class Made:
+    """What one process spoke."""
+
+    lines: int
+    seconds: float
+
+
+def speak_split(options: SpeakOptions) -> Made:
+    """Speak a whole split; shards of an earlier run of that split in the folder are an error."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    if old := sorted(options.out.glob(f"{options.split}-*.safetensors")):
+        raise ValueError(
+            f"{options.out} already holds {old[0].name}: take another folder or remove the split's shards"
+        )
+    if options.processes == 1:
+        return _speak_part(options, 0)
+    spawn = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
+    with ProcessPoolExecutor(options.processes, mp_context=spawn) as pool:
+        parts = list(pool.map(_speak_spawned, [options] * options.processes, range(options.processes)))
+    return Made(sum(part.lines for part in parts), sum(part.seconds for part in parts))
+
+
+def planned_tasks(options: SpeakOptions, bundle: Bundle) -> list[Task]:
+    """The plan of the split, cut to the limit."""
+    tasks = plan(options.split, bundle.lines, bundle.cast, options.seed, options.hours)
+    return tasks[: options.limit or None]
+
+
+def _speak_spawned(options: SpeakOptions, part: int) -> Made:
+    start_log(options.out / "log.txt")
+    return _speak_part(options, part)
+
+
+def _speak_part(options: SpeakOptions, part: int) -> Made:
+    """Speak every n-th task and write it in shards."""
+    torch.set_num_threads(1)
+    started = time.monotonic()
+    bundle = read_bundle(options.bundle)
+    tasks = planned_tasks(options, bundle)[part :: options.processes]
+    teacher = load_teacher(bundle.weights(), bundle.vocabulary, options.device)
+    log.info("process %d: %d lines, ready after %.1f s", part, len(tasks), time.monotonic() - started)
+    waiting: list[Utterance] = []
+    made, shard, waited = Made(0, 0.0), 0, 0.0
+    for place, task in enumerate(tasks):
+        waiting.append(_speak_task(task, teacher, bundle, options.finish))
+        waited += len(waiting[-1].audio) / SAMPLE_RATE
+        if waited >= SHARD_SECONDS or place == len(tasks) - 1:
+            path = options.out / f"{options.split}-{part:02}-{shard:03}.safetensors"
+            write_shard(path, waiting, SAMPLE_RATE)
+            made = Made(made.lines + len(waiting), made.seconds + waited)
+            log.info("process %d: %s, %.2f h in all", part, path.name, made.seconds / 3600)
+            waiting, shard, waited = [], shard + 1, 0.0
+    return made
+
+
+@torch.inference_mode()
+def _speak_task(task: Task, teacher: Teacher, bundle: Bundle, options: FinishOptions) -> Utterance:
+    line = task.line
+    style = torch.from_numpy(mixed_style(task.voice.recipe, bundle.styles, len(line.phonemes)))
+    audio, durations = teacher.speak(line.phonemes, style, task.seed)
+    finished = finish(audio.numpy(), durations.numpy(), SAMPLE_RATE, options)
+    return utterance(line.text, line.phonemes, task.voice.name, finished)

@@ -1,0 +1,139 @@
+"""What the corpus says: WordNet's example sentences, short everyday lines and numbers, in three splits.
+
+WordNet comes from the Debian package ``wordnet-base`` (WordNet 3.0 licence). ``test`` sentences use only the commonest
+words; no training sentence says the same words as a ``test`` or ``dev`` one.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+EVERYDAY = Path(__file__).with_name("everyday.txt")
+WORDNET_FILES = ("data.adj", "data.adv", "data.noun", "data.verb")
+SPLITS = ("train", "dev", "test")
+
+_QUOTED = re.compile(r'"([^"]+)"')
+_PLAIN = re.compile(r"[A-Za-z' ,.!?-]+")
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How sentences are chosen.
+
+    ``common`` is the number of commonest words that held-out sentences may use; these have ``least_held_out`` words or
+    more, since a voice is hard to know by two seconds of it.
+    """
+
+    least_words: int = 4
+    most_words: int = 16
+    common: int = 2000
+    least_held_out: int = 7
+    test: int = 200
+    dev: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.least_words <= self.most_words:
+            raise ValueError(f"least_words={self.least_words} must lie in 1..most_words={self.most_words}")
+        if self.test < 1 or self.dev < 1:
+            raise ValueError(f"test={self.test} and dev={self.dev} must be 1 or more")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One line to speak. ``kind`` is "wordnet", "everyday" or "number"."""
+
+    text: str
+    split: str
+    kind: str
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in lower case, without the punctuation around them."""
+    return [word for part in text.lower().split() if (word := part.strip(",.!?'-"))]
+
+
+def wordnet_examples(folder: Path, options: TextOptions) -> list[str]:
+    """The distinct example sentences of WordNet's ``data.*`` files, sorted: plain letters only, of fit length."""
+    found: set[str] = set()
+    for name in WORDNET_FILES:
+        path = folder / name
+        if not path.is_file():
+            raise ValueError(
+                f"no {name} in {folder}: unpack Debian's wordnet-base and give its share/wordnet"
+            )
+        for line in path.read_text(encoding="latin-1").splitlines():
+            found.update(_examples(line))
+    fit = range(options.least_words, options.most_words + 1)
+    return sorted(text for text in found if len(text.split()) in fit)
+
+
+def _examples(line: str) -> Iterator[str]:
+    if (
+        line.startswith("  ") or "|" not in line
+    ):  # the licence at the head of a file; an entry without a gloss
+        return
+    for quoted in _QUOTED.findall(line.split("|", 1)[1]):
+        text = quoted.strip().strip(";").strip()
+        if _PLAIN.fullmatch(text):
+            yield text
+
+
+def as_sentence(text: str) -> str:
+    """Begin with a capital and end with a mark, as a reader would write it."""
+    text = text[0].upper() + text[1:].rstrip(" ,.-")
+    return text if text[-1] in "?!" else f"{text}."
+
+
+def commonest(texts: Iterable[str], count: int) -> set[str]:
+    """The ``count`` commonest words of these texts; ties go to the word seen first."""
+    return {word for word, _ in Counter(word for text in texts for word in words(text)).most_common(count)}
+
+
+def split_examples(texts: Sequence[str], options: TextOptions) -> list[Sentence]:
+    """Draw ``test`` and ``dev`` from the sentences of common words; the rest, less their twins, is ``train``."""
+    known = commonest(texts, options.common)
+    easy = [
+        text
+        for text in texts
+        if len(text.split()) >= options.least_held_out and known.issuperset(words(text))
+    ]
+    wanted = options.test + options.dev
+    by_words = {" ".join(words(text)): text for text in easy}
+    if len(by_words) < wanted:
+        raise ValueError(
+            f"{len(by_words)} sentences of the {options.common} commonest words, {wanted} wanted: allow more words"
+        )
+    drawn = random.Random(options.seed).sample(sorted(by_words), wanted)
+    held_out = set(drawn)
+    sentences = [
+        Sentence(as_sentence(by_words[key]), "test" if place < options.test else "dev", "wordnet")
+        for place, key in enumerate(drawn)
+    ]
+    train = dict.fromkeys(as_sentence(text) for text in texts if " ".join(words(text)) not in held_out)
+    return sentences + [Sentence(text, "train", "wordnet") for text in train]
+
+
+def everyday_lines(path: Path = EVERYDAY) -> list[str]:
+    """The lines of the hand-written list; ``#`` begins a comment."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return list(dict.fromkeys(line.strip() for line in lines if line.strip() and line[0] != "#"))
+
+
+def number_lines() -> list[str]:
+    """Numbers in figures, so that digits are read too."""
+    return [f"{number}." for number in range(101)] + [f"Number {number}." for number in range(101)]
+
+
+def collect(wordnet: Path, options: TextOptions) -> list[Sentence]:
+    """All sentences, the held-out ones first; the same for the same files and options."""
+    sentences = split_examples(wordnet_examples(wordnet, options), options)
+    held_out = {" ".join(words(one.text)) for one in sentences if one.split != "train"}
+    extra = [(text, "everyday") for text in everyday_lines()] + [(text, "number") for text in number_lines()]
+    fresh = [(text, kind) for text, kind in extra if " ".join(words(text)) not in held_out]
+    return sentences + [Sentence(text, "train", kind) for text, kind in fresh]

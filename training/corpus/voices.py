@@ -1,0 +1,152 @@
+"""Who speaks the corpus: Kokoro's English voices and mixes of them, with some of both held out.
+
+A voice is a recipe, weights over originals; its style is the weighted sum of their style tables. Held-out mixes are
+taken far apart from each other, and no training mix comes near one. Held-out originals are in no recipe but their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+_NAMES = {
+    "af": "alloy aoede bella heart jessica kore nicole nova river sarah sky",
+    "am": "adam echo eric fenrir liam michael onyx puck santa",
+    "bf": "alice emma isabella lily",
+    "bm": "daniel fable george lewis",
+}
+ORIGINALS = tuple(f"{kind}_{name}" for kind, names in _NAMES.items() for name in names.split())
+LEFT_OUT = ("af_bella",)  # hard to tell from af_heart
+PRESETS = ("af_heart", "bf_emma", "am_michael", "bm_george")
+HELD_OUT_ORIGINALS = ("af_aoede", "am_liam", "bf_lily", "bm_lewis")  # none sounds like a trained one
+STRONG = 0.7  # what a held-out mix takes from the first of its two originals
+GROUPS = ("preset", "original", "mix", "held_out_mix", "held_out_original")
+
+
+@dataclass(frozen=True)
+class CastOptions:
+    """How many mixes. ``clearance`` is the least distance of a training mix to a held-out one, as a share of the least
+    distance between two held-out ones."""
+
+    mixes: int = 200
+    held_out_mixes: int = 20
+    clearance: float = 0.4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.mixes < 0 or self.held_out_mixes < 2:
+            raise ValueError(f"mixes={self.mixes}, held_out_mixes={self.held_out_mixes}: at least 0 and 2")
+
+
+@dataclass(frozen=True)
+class Voice:
+    """A speaker: weights over originals, which sum to 1, and its group."""
+
+    name: str
+    group: str
+    recipe: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        if self.group not in GROUPS:
+            raise ValueError(f"group {self.group!r} of {self.name}: one of {', '.join(GROUPS)}")
+        if abs(sum(self.recipe.values()) - 1) > 1e-3:
+            raise ValueError(f"the weights of {self.name} sum to {sum(self.recipe.values()):.3f}, not to 1")
+
+
+def mixed_style(recipe: Mapping[str, float], tables: Mapping[str, np.ndarray], phonemes: int) -> np.ndarray:
+    """The style of a voice for a line of so many phonemes, float32 ``[256]``; tables are ``[lengths, 256]``."""
+    longest = min(len(tables[name]) for name in recipe)
+    if not 0 < phonemes <= longest:
+        raise ValueError(f"no style for {phonemes} phonemes, the tables hold 1 to {longest}: split the line")
+    return _weighted(recipe, {name: tables[name][phonemes - 1].astype(np.float32) for name in recipe})
+
+
+def make_cast(tables: Mapping[str, np.ndarray], options: CastOptions) -> list[Voice]:
+    """All voices, originals first. The same tables and options give the same cast."""
+    names = [name for name in ORIGINALS if name in tables and name not in LEFT_OUT]
+    means = {name: tables[name].astype(np.float32).mean(axis=0) for name in names}
+    spread = np.std(list(means.values()), axis=0)
+    places = {name: mean / spread for name, mean in means.items()}
+    trained = [name for name in names if name not in HELD_OUT_ORIGINALS]
+    held_out = choose_apart(_pair_recipes(trained), places, options.held_out_mixes)
+    mixes = _training_mixes(trained, places, held_out, options)
+    cast = [Voice(name, _group_of(name), {name: 1.0}) for name in names]
+    cast += [Voice(f"mix_{place:03}", "mix", recipe) for place, recipe in enumerate(mixes)]
+    return cast + [Voice(f"new_{place:02}", "held_out_mix", recipe) for place, recipe in enumerate(held_out)]
+
+
+def _group_of(name: str) -> str:
+    if name in HELD_OUT_ORIGINALS:
+        return "held_out_original"
+    return "preset" if name in PRESETS else "original"
+
+
+def _weighted(recipe: Mapping[str, float], vectors: Mapping[str, np.ndarray]) -> np.ndarray:
+    return np.asarray(sum(weight * vectors[name] for name, weight in recipe.items()), np.float32)
+
+
+def _pair_recipes(names: Sequence[str]) -> list[dict[str, float]]:
+    """Every pair of women and of men, the first the stronger; mixes across come out much alike."""
+    pairs = itertools.permutations(names, 2)
+    return [{first: STRONG, second: round(1 - STRONG, 4)} for first, second in pairs if first[1] == second[1]]
+
+
+def choose_apart(
+    recipes: Sequence[dict[str, float]], places: Mapping[str, np.ndarray], count: int
+) -> list[dict[str, float]]:
+    """Take ``count`` recipes, each time the one farthest from those taken and from all originals.
+
+    An original is the strong part of at most one and the weak part of at most one, or the few originals that are far
+    from all others would be in most of them; no two have the same two parts.
+    """
+    points = np.stack([_weighted(recipe, places) for recipe in recipes])
+    nearest = np.min([np.linalg.norm(points - place, axis=1) for place in places.values()], axis=0)
+    parts = [tuple(sorted(recipe, key=lambda name: -recipe[name])) for recipe in recipes]
+    strong: list[str] = []
+    weak: list[str] = []
+    taken: list[dict[str, float]] = []
+    while len(taken) < count:
+        used = set(zip(weak, strong, strict=True))
+        allowed = [pair[0] not in strong and pair[1] not in weak and pair not in used for pair in parts]
+        if not any(allowed):
+            raise ValueError(f"only {len(taken)} of {count} held-out mixes differ enough: ask for fewer")
+        best = int(np.where(allowed, nearest, -1.0).argmax())
+        taken.append(recipes[best])
+        strong.append(parts[best][0])
+        weak.append(parts[best][1])
+        nearest = np.minimum(nearest, np.linalg.norm(points - points[best], axis=1))
+    return taken
+
+
+def _training_mixes(
+    names: Sequence[str],
+    places: Mapping[str, np.ndarray],
+    held_out: Sequence[dict[str, float]],
+    options: CastOptions,
+) -> list[dict[str, float]]:
+    """Random mixes of two or three originals that keep clear of the held-out ones."""
+    points = np.stack([_weighted(recipe, places) for recipe in held_out])
+    gaps = [np.linalg.norm(one - other) for one, other in itertools.combinations(points, 2)]
+    clear = options.clearance * min(gaps)
+    rng = random.Random(options.seed)
+    mixes: list[dict[str, float]] = []
+    for _ in range(100 * options.mixes):
+        if len(mixes) == options.mixes:
+            return mixes
+        recipe = _random_recipe(names, rng)
+        if np.linalg.norm(points - _weighted(recipe, places), axis=1).min() > clear:
+            mixes.append(recipe)
+    raise ValueError(
+        f"only {len(mixes)} of {options.mixes} mixes keep clear of the held-out ones: lower the clearance"
+    )
+
+
+def _random_recipe(names: Sequence[str], rng: random.Random) -> dict[str, float]:
+    chosen = rng.sample(list(names), rng.choice((2, 2, 3)))
+    cuts = [rng.uniform(0.25, 1.0) for _ in chosen]
+    weights = [round(cut / sum(cuts), 4) for cut in cuts[1:]]
+    return dict(zip(chosen, [round(1 - sum(weights), 4), *weights], strict=True))

