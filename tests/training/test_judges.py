@@ -9,7 +9,7 @@ import pytest
 from qwen3_tts_morph.training.judges.asr import compare, edit_distance
 from qwen3_tts_morph.training.judges.clips import Clip, load_clip, read_texts
 from qwen3_tts_morph.training.judges.speaker import cosine, identify, profile
-from qwen3_tts_morph.training.judges.stats import mean, ratio
+from qwen3_tts_morph.training.judges.stats import mean, ratio, share
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,13 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
         held += figure.low <= 0.5 <= figure.high
     assert 180 <= held <= 199
     assert mean([0.0, 1.0] * 50) == mean([0.0, 1.0] * 50)
+
+
+def test_a_share_of_all_is_no_certainty() -> None:
+    every, most = share([True] * 60), share([True] * 45 + [False] * 15)
+    assert (every.value, every.high) == (1.0, pytest.approx(1.0))
+    assert every.low == pytest.approx(0.9398, abs=1e-4)
+    assert (most.low, most.high) == (pytest.approx(0.6277, abs=1e-4), pytest.approx(0.8422, abs=1e-4))
 
 
 def test_the_nearest_profile_names_the_speaker() -> None:

@@ -24,7 +24,7 @@ from .asr import Heard, Recogniser
 from .clips import Clip, load_clip, read_texts
 from .mos import Opinion, OpinionJudge
 from .speaker import SpeakerEncoder, cosine, identify, profile
-from .stats import Figure, mean, ratio
+from .stats import Figure, mean, ratio, share
 
 log = logging.getLogger("training.judges")
 
@@ -89,7 +89,7 @@ def summarise(verdicts: Sequence[Verdict]) -> dict[str, Figure]:
         "cer": ratio([one.letter_errors for one in heard], [one.letters for one in heard]),
     }
     if all(one.identified_as is not None for one in verdicts):
-        figures["identified"] = mean([float(one.identified_as == one.clip.speaker) for one in verdicts])
+        figures["identified"] = share([one.identified_as == one.clip.speaker for one in verdicts])
     for name in ("likeness_to_reference", "likeness_to_original"):
         values = [value for one in verdicts if (value := getattr(one, name)) is not None]
         if values:

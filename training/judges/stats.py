@@ -1,4 +1,4 @@
-"""Means and ratios with 95 % bootstrap intervals over lines."""
+"""Figures with 95 % intervals: means and ratios by bootstrap over lines, shares by Wilson's formula."""
 
 from __future__ import annotations
 
@@ -40,3 +40,14 @@ def ratio(parts: Sequence[float], wholes: Sequence[float], seed: int = 0) -> Fig
 def mean(values: Sequence[float], seed: int = 0) -> Figure:
     """The mean of one value a line."""
     return ratio(values, [1.0] * len(values), seed)
+
+
+def share(held: Sequence[bool]) -> Figure:
+    """How many lines hold, with Wilson's interval: a bootstrap of all or none would claim certainty."""
+    lines = len(held)
+    if not lines:
+        raise ValueError("no lines to count")
+    part, z = sum(held) / lines, 1.96
+    middle = (part + z**2 / (2 * lines)) / (1 + z**2 / lines)
+    reach = z / (1 + z**2 / lines) * (part * (1 - part) / lines + z**2 / (4 * lines**2)) ** 0.5
+    return Figure(part, max(0.0, middle - reach), min(1.0, middle + reach), lines)
