@@ -1,0 +1,312 @@
+"""The talker's training: its network against upstream's, its layouts against the engine's, and its whole way."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.eager import decode_lines
+from qwen3_tts_morph.morph.guard import Guard
+from qwen3_tts_morph.morph.load import load_model
+from qwen3_tts_morph.morph.model import Model
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw, LoadOptions, Sampling
+from qwen3_tts_morph.morph.predictor import Predictor
+from qwen3_tts_morph.morph.prompt import Prompt, build_prompt
+from qwen3_tts_morph.morph.talker import Talker
+from qwen3_tts_morph.morph.upstream import default_rope_registered
+from qwen3_tts_morph.morph.voice import Voice, clone_voice, preset_voice
+from qwen3_tts_morph.training.export import export
+from qwen3_tts_morph.training.random_checkpoint import write_checkpoint
+from qwen3_tts_morph.training.talker.batches import Corpus, Line, Lines
+from qwen3_tts_morph.training.talker.checkpoint import load_weights
+from qwen3_tts_morph.training.talker.codes import CodeWriter, Utterance, load_codes, pack_mel, unpack_mel
+from qwen3_tts_morph.training.talker.config import DEFAULT, load_config
+from qwen3_tts_morph.training.talker.layout import Ids
+from qwen3_tts_morph.training.talker.loop import Trainer
+from qwen3_tts_morph.training.talker.network import Network
+from qwen3_tts_morph.training.talker.published import adopt
+from qwen3_tts_morph.training.talker.speaker import build_encoder, speaker_mels
+from qwen3_tts_morph.training.talker.tokenizer import TextTokens
+from qwen3_tts_morph.training.talker.train import Run, train
+
+CODEBOOK = 64  # of the tiny random checkpoint's codec
+TEXTS = (
+    "The cat sat by the door.",
+    "Nobody knew what the user wanted.",
+    "Rain fell over the old town all night.",
+    "Her assistant, it seems, had left!",
+)
+VOICES = ("anna", "bert")
+GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False), repetition_penalty=1.0)
+
+
+def recording(voice: int) -> np.ndarray:
+    """Two seconds of a buzz whose pitch and colour tell the voices apart."""
+    times = np.arange(48000) / 24000
+    noise = np.random.default_rng(voice).normal(0, 0.02, len(times))
+    buzz = sum(
+        np.sin(2 * np.pi * (110 + 90 * voice) * part * times) / part for part in range(1, 9 - 3 * voice)
+    )
+    return (0.2 * buzz + noise).astype(np.float32)
+
+
+def write_codes(folder: Path) -> Path:
+    """Four sentences by two voices, with codes of noise: each is to be learnt by heart."""
+    generator = torch.Generator().manual_seed(5)
+    writer = CodeWriter(folder, CODEBOOK)
+    for number, text in enumerate(TEXTS):
+        frames = 12 + 3 * number
+        mel = pack_mel(speaker_mels(torch.from_numpy(recording(number % 2))[None])[0])
+        codes = torch.randint(CODEBOOK, (frames, 16), generator=generator)
+        phones = torch.randint(20, (frames, 2), generator=generator)
+        writer.add(Utterance(text, VOICES[number % 2], "train", codes, mel, phones))
+    writer.flush()
+    return folder
+
+
+def write_config(path: Path) -> Path:
+    """The shipped config with tiny widths and without noise."""
+    values = json.loads(DEFAULT.read_text(encoding="utf-8"))
+    values["text_vocab"] = 320
+    values["shape"] |= {
+        "talker": {"hidden": 96, "inner": 160, "depth": 3, "heads": 4, "kv_heads": 2, "head_dim": 24},
+        "predictor": {"hidden": 64, "inner": 96, "depth": 2, "heads": 4, "kv_heads": 2, "head_dim": 16},
+        "text_hidden": 48,
+        "encoder_channels": [32, 32, 32, 32, 96],
+        "encoder_attention": 16,
+    }
+    values["mix"] |= {"positions": 320, "predictor_frames": 48, "tokenizations": 1, "join": 0.0, "icl": 0.25}
+    values["mix"] |= {"code_noise": 0.0, "tail_noise": 0.0, "reference_frames": [176, 176]}
+    values["training"] |= {"learning_rate": 0.004, "warmup_steps": 20, "weight_decay": 0.0, "dropout": 0.0}
+    values["training"] |= {"label_smoothing": 0.0, "ema": 0.98, "log_every": 50}
+    values["presets"] = {"first": "anna", "second": "bert"}
+    path.write_text(json.dumps(values), encoding="utf-8")
+    return path
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A talker trained by heart, its folder and the checkpoint made of it."""
+
+    trainer: Trainer
+    folder: Path
+    checkpoint: Path
+    model: Model
+
+
+def run_training(root: Path, steps: int, resume: bool = False) -> Trainer:
+    return train(
+        Run(
+            codes=root / "codes",
+            out=root / "talker",
+            minutes=60.0,
+            config=root / "talker.json",
+            resume=resume,
+            compiled=False,
+            workers=0,
+            device="cpu",
+            most_steps=steps,
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    root = tmp_path_factory.mktemp("talker")
+    write_codes(root / "codes")
+    config = load_config(write_config(root / "talker.json"))
+    trainer = run_training(root, steps=600)
+    codec = write_checkpoint(root / "random") / "speech_tokenizer"
+    export(root / "talker", codec, root / "voice", config.presets, config.sampling, dtype=torch.float32)
+    model = load_model(root / "voice", LoadOptions(precision="fp32"))
+    return Trained(trainer, root, root / "voice", model)
+
+
+def clone(trained: Trained, number: int, mode: str = "x_vector") -> Voice:
+    voice = clone_voice(trained.model, recording(number % 2), 24000)
+    if mode == "x_vector":
+        return voice
+    other = (number + 2) % len(TEXTS)
+    codes = load_codes(trained.folder / "codes")
+    reference = torch.from_numpy(codes.utterance_codes(other)).long()
+    return dataclasses.replace(voice, kind="icl", ref_codes=reference, transcript=TEXTS[other])
+
+
+def voice_of(trained: Trained, number: int, layout: str) -> Voice:
+    if layout == "preset":
+        return preset_voice(trained.model, ("first", "second")[number % 2])
+    return clone(trained, number, layout)
+
+
+@pytest.mark.parametrize("layout", ["x_vector", "preset", "icl"])
+@pytest.mark.parametrize("language", ["auto", "english"])
+def test_learnt_by_heart_is_spoken_by_the_engine(trained: Trained, layout: str, language: str) -> None:
+    codes = load_codes(trained.folder / "codes")
+    prompts = [
+        build_prompt(trained.model, text, voice_of(trained, number, layout), language)
+        for number, text in enumerate(TEXTS)
+    ]
+    guards = [Guard(60, detect_loops=False) for _ in prompts]
+    spoken = decode_lines(trained.model, prompts, guards, PREDICTED_GROUPS, GREEDY, None)
+    for number, line in enumerate(spoken):
+        assert line.ended == "eos"
+        assert line.codes.tolist() == codes.utterance_codes(number).tolist()
+
+
+def engine_logits(model: Model, prompt: Prompt, codes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Group 0's logits ``[F + 1, V]`` and groups 1-15's ``[F, 15, V]`` of given frames, through the engine."""
+    with torch.inference_mode():
+        talker = Talker(model, [prompt])
+        hidden, logits = talker.prefill()
+        states, found = [hidden], [logits]
+        for frame in codes:
+            hidden, logits = talker.step(frame[None])
+            states.append(hidden)
+            found.append(logits)
+        tables = model.code_tables()
+        first = model.talker.get_input_embeddings()(codes[:, :1])
+        rest = tables[torch.arange(14), codes[:, 1:15]]
+        predictor = Predictor(model.talker.code_predictor)
+        inner = predictor.teacher_force(torch.cat(states[:-1]), torch.cat((first, rest), dim=1))
+        return torch.cat(found), torch.einsum("gvh,ngh->ngv", predictor.heads, inner)
+
+
+@pytest.mark.parametrize("layout", ["x_vector", "preset", "icl"])
+def test_trainer_and_engine_give_the_same_logits(trained: Trained, layout: str) -> None:
+    weights, about, shape = load_weights(trained.folder / "talker" / "weights")
+    network, encoder = Network(shape), build_encoder(shape)
+    adopt(network, encoder, {name: tensor.float() for name, tensor in weights.items()})
+    codes = load_codes(trained.folder / "codes")
+    number, other = 1, 3
+    config = load_config(trained.folder / "talker.json")
+    tokens = TextTokens(trained.folder / "talker" / "tokenizer")
+    corpus = Corpus(codes, tokens, Ids.of(shape, tokens), config.mix)
+    reference = (other,) if layout == "icl" else ()
+    line = Line((number,), reference, whole=layout == "preset", tag=True, length=0)
+    laid = corpus.lay_out(np.random.default_rng(0), line, plain=True)
+    voice = voice_of(trained, number, layout)
+    with torch.inference_mode():
+        speaker = voice.speaker_embedding
+        if speaker is None:
+            speaker = weights["voices"][about["voices"].index(VOICES[number])].float()
+        inputs = network.embed(
+            torch.from_numpy(laid.text).long()[None],
+            torch.from_numpy(laid.codes).long()[None],
+            torch.tensor([laid.speaker_at]),
+            speaker[None],
+        )
+        hidden = network.talker(inputs)[0][0, laid.first :]
+        first = network.first_head(hidden)
+        frames = torch.from_numpy(codes.utterance_codes(number)).long()
+        rest = network.predict(hidden[:-1], frames[:, :15])
+    prompt = build_prompt(trained.model, TEXTS[number], voice, "english")
+    expected = engine_logits(trained.model, prompt, frames)
+    assert torch.allclose(first, expected[0], atol=1e-3)
+    assert torch.allclose(rest, expected[1], atol=1e-3)
+
+
+def test_training_goes_on_where_it_stopped(trained: Trained, tmp_path: Path) -> None:
+    write_codes(tmp_path / "codes")
+    write_config(tmp_path / "talker.json")
+    first = run_training(tmp_path, steps=3)
+    second = run_training(tmp_path, steps=5, resume=True)
+    assert (first.step, second.step) == (3, 5)
+    assert second.seconds > first.seconds
+    again = run_training(tmp_path, steps=5, resume=True)  # it is at step 5 already, and takes one more
+    assert again.step == 6
+    momentum = [state["exp_avg"] for state in second.optimizer.state.values()]
+    assert all(float(state["step"]) == 6 for state in again.optimizer.state.values())
+    assert any(value.abs().max() > 0 for value in momentum)
+
+
+def test_one_directory_is_both_kinds_to_upstream(trained: Trained) -> None:
+    from qwen_tts import Qwen3TTSModel
+
+    with default_rope_registered():  # transformers 5 lacks it
+        model = Qwen3TTSModel.from_pretrained(str(trained.checkpoint), tts_model_type="custom_voice")
+    waveforms, rate = model.generate_custom_voice(
+        text=TEXTS[0], speaker="first", language="english", do_sample=False, subtalker_dosample=False
+    )
+    frames = load_codes(trained.folder / "codes").frames()[0]
+    assert rate == 24000
+    assert len(waveforms[0]) == frames * 1920
+
+
+def test_export_refuses_a_codec_of_another_codebook(trained: Trained, tmp_path: Path) -> None:
+    codec = tmp_path / "codec"
+    codec.mkdir()
+    (codec / "config.json").write_text(json.dumps({"decoder_config": {"codebook_size": 2048}}))
+    with pytest.raises(ValueError, match="2048"):
+        export(trained.folder / "talker", codec, tmp_path / "out", {}, {})
+
+
+def test_weights_travel_in_small_files(trained: Trained) -> None:
+    folder = trained.folder / "talker" / "weights"
+    weights, about, shape = load_weights(folder)
+    assert about["step"] == 600
+    assert shape == trained.trainer.config.shape
+    assert len(weights["voices"]) == len(VOICES)
+    (folder / "part-0.safetensors").rename(folder / "away")
+    with pytest.raises(ValueError, match="0 of 1"):
+        load_weights(folder)
+    (folder / "away").rename(folder / "part-0.safetensors")
+
+
+def test_text_tokens_are_the_checkpoints(trained: Trained) -> None:
+    tokens = TextTokens(trained.checkpoint)
+    text = "An assistant's user-friendly 3.5 naïve\n line…"
+    ids = trained.model.tokenize(f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n")[
+        0
+    ].tolist()
+    assert ids[:3] == tokens.role()
+    assert ids[3:-5] == tokens.encode([text])[0]
+    assert trained.model.config.talker_config.text_vocab_size == tokens.size
+
+
+def test_respelling_without_dropout_is_the_plain_spelling(trained: Trained) -> None:
+    tokens = TextTokens(trained.checkpoint)
+    assert tokens.respell(TEXTS, 0.0, seed=1) == tokens.encode(TEXTS)
+    drawn = tokens.respell(TEXTS, 0.5, seed=1)
+    assert drawn == tokens.respell(TEXTS, 0.5, seed=1) != tokens.encode(TEXTS)
+    assert [tokens.plain.decode(ids) for ids in drawn] == list(TEXTS)
+
+
+def test_joined_sentences_are_tokenized_as_one_text(trained: Trained) -> None:
+    codes = load_codes(trained.folder / "codes")
+    tokens = TextTokens(trained.checkpoint)
+    config = load_config(trained.folder / "talker.json")
+    corpus = Corpus(codes, tokens, Ids.of(trained.trainer.config.shape, tokens), config.mix)
+    joined = corpus.text_of(np.random.default_rng(0), (0, 2), plain=True)
+    assert joined == tokens.encode([f"{TEXTS[0]} {TEXTS[2]}"])[0]
+
+
+def test_batches_fit_the_budget_and_refer_to_the_voice(trained: Trained) -> None:
+    trainer = trained.trainer
+    codes = trainer.codes
+    tokens = TextTokens(trained.checkpoint)
+    mix = dataclasses.replace(
+        load_config(trained.folder / "talker.json").mix,
+        positions=128,
+        join=0.5,
+        code_noise=0.5,
+        tail_noise=0.5,
+    )
+    corpus = Corpus(codes, tokens, Ids.of(trainer.config.shape, tokens), mix)
+    for _, batch in zip(range(20), Lines(corpus, "train", seed=1), strict=False):
+        count, length = batch.text.shape
+        assert count == 1 or count * length <= mix.positions
+        voice_of_row = np.searchsorted(codes.mel_starts, batch.mel_rows.numpy(), side="right") - 1
+        assert (codes.speakers[voice_of_row] == batch.speaker.numpy()[:, None]).all()
+        frames = batch.targets.flatten(0, 1)[batch.picked.long()]
+        assert (frames >= 0).all() and (frames < CODEBOOK).all()
+        ends = batch.targets[..., 0] == corpus.ids.eos
+        assert (ends.sum(1) == 1).all()
+
+
+def test_mels_are_kept_within_a_rounding_step() -> None:
+    mel = torch.linspace(-11.5, 3.7, 500)
+    assert torch.allclose(unpack_mel(pack_mel(mel)), mel, atol=0.031)

@@ -1,0 +1,1 @@
+"""The speech tokenizer (codec) of the demo voice: training, export and evaluation."""

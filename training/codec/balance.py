@@ -1,0 +1,39 @@
+"""Shares of the gradient: how much each loss may ask of the decoded waveform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+TINY = 1e-12
+
+
+class Balancer:
+    """Mixes losses by their gradients at the waveform, whatever their scales (after EnCodec, section 3.4).
+
+    Args:
+        shares: loss's name -> its share; they count relative to their sum.
+        reference: the loss whose own gradient gives the mix its size.
+        decay: of the moving averages of the gradients' sizes.
+    """
+
+    def __init__(self, shares: Mapping[str, float], reference: str, decay: float = 0.99):
+        if reference not in shares or min(shares.values()) <= 0:
+            raise ValueError(f"shares {dict(shares)}: above 0, and one of them for {reference!r}")
+        self.shares, self.reference, self.decay = dict(shares), reference, decay
+        self.sizes: dict[str, torch.Tensor] = {}
+
+    def gradient(self, losses: Mapping[str, torch.Tensor], wave: torch.Tensor) -> torch.Tensor:
+        """What to send back from ``wave`` ``[B, T]`` for the losses that are there."""
+        grads = {name: torch.autograd.grad(loss, wave, retain_graph=True)[0] for name, loss in losses.items()}
+        for name, grad in grads.items():
+            size = grad.norm(dim=1).mean()
+            if name in self.sizes:
+                self.sizes[name].lerp_(size, 1 - self.decay)  # in place: the update may be captured
+            else:
+                self.sizes[name] = size.clone()
+        whole = sum(self.shares[name] for name in grads)
+        scale = self.sizes[self.reference] / whole
+        parts = [self.shares[name] * scale / (self.sizes[name] + TINY) * grad for name, grad in grads.items()]
+        return torch.stack(parts).sum(0)

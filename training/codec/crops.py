@@ -1,0 +1,120 @@
+"""Upstream's encoder and decoder on crops of whole frames, without what makes them slow to train.
+
+Mimi's convolutions read their padding from tensors, one wait for the GPU each; both sides copy every input to pad it;
+SnakeBeta is six passes over memory. On whole frames the padding is known, a convolution pads by itself, and SnakeBeta
+can be fused. The weights are those of upstream's modules, the result is upstream's (tests say so).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from .config import SAMPLES_PER_FRAME
+
+EPSILON = 1e-9  # SnakeBeta's
+
+
+def snake(x: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
+    """SnakeBeta: ``x + sin(e^alpha x)^2 / e^beta``; x ``[B, C, 1, T]``, alpha and beta ``[C]``."""
+    frequency = alpha.exp()[:, None, None]
+    scale = 1 / (beta.exp()[:, None, None] + EPSILON)
+    wide = x.float()
+    return (wide + scale * torch.sin(wide * frequency).square()).to(x.dtype)
+
+
+def causal_conv(conv: nn.Conv1d, x: torch.Tensor, replicate: bool = False) -> torch.Tensor:
+    """A causal convolution of ``[B, C, 1, T]`` whose stride divides T."""
+    stride, dilation = conv.stride[0], conv.dilation[0]
+    padding = (conv.kernel_size[0] - 1) * dilation + 1 - stride
+    frames = x.shape[-1] // stride
+    if replicate:
+        x = torch.cat((x[..., :1].expand(-1, -1, -1, padding), x), dim=-1)
+        padding = 0
+    # Padded on both sides, which costs no copy; what the right side gives is cut off.
+    x = functional.conv2d(
+        x, conv.weight.unsqueeze(2), conv.bias, (1, stride), (0, padding), (1, dilation), conv.groups
+    )
+    return x[..., :frames]
+
+
+def causal_transpose(conv: nn.ConvTranspose1d, x: torch.Tensor) -> torch.Tensor:
+    """A transposed convolution of ``[B, C, 1, T]``, cut to T times its stride."""
+    stride = conv.stride[0]
+    return functional.conv_transpose2d(x, conv.weight.unsqueeze(2), conv.bias, (1, stride))[
+        ..., : x.shape[-1] * stride
+    ]
+
+
+def causal_mask(frames: int, window: int, device: torch.device) -> torch.Tensor:
+    """Bool ``[1, 1, frames, frames]``: a frame sees itself and ``window - 1`` before it."""
+    place = torch.arange(frames, device=device)
+    distance = place[:, None] - place[None, :]
+    return ((distance >= 0) & (distance < window))[None, None]
+
+
+class CropForward:
+    """Encodes and decodes crops with the weights of an upstream codec (float32 or under autocast)."""
+
+    def __init__(self, model: Any, fast: bool = False):
+        self.model = model
+        self.snake = torch.compile(snake, dynamic=True) if fast else snake
+        self.layout = torch.channels_last if fast else torch.contiguous_format
+
+    def encode(self, wave: torch.Tensor) -> torch.Tensor:
+        """Crops ``[B, T]``, T a multiple of 1920, to ``[B, hidden, T / 1920]`` before the quantiser's projections."""
+        if wave.shape[-1] % SAMPLES_PER_FRAME:
+            raise ValueError(f"{wave.shape[-1]} samples are not whole frames of {SAMPLES_PER_FRAME}")
+        mimi = self.model.encoder
+        x = causal_conv(mimi.encoder.layers[0].conv, wave[:, None, None]).contiguous(
+            memory_format=self.layout
+        )
+        for layer in mimi.encoder.layers[1:]:
+            x = self._encoder_layer(layer, x)
+        hidden = x.squeeze(2).transpose(1, 2)
+        mask = causal_mask(hidden.shape[1], hidden.shape[1], hidden.device)
+        hidden = mimi.encoder_transformer(hidden, attention_mask=mask)[0]
+        return causal_conv(mimi.downsample.conv, hidden.transpose(1, 2).unsqueeze(2), replicate=True).squeeze(
+            2
+        )
+
+    def _encoder_layer(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
+        if isinstance(layer, nn.ELU):
+            return layer(x)
+        if not hasattr(layer, "block"):
+            return causal_conv(layer.conv, x)
+        hidden = x
+        for part in layer.block:
+            hidden = part(hidden) if isinstance(part, nn.ELU) else causal_conv(part.conv, hidden)
+        return x + hidden
+
+    def decode(self, latent: torch.Tensor) -> torch.Tensor:
+        """Dequantised frames ``[B, 2 * code_dim, frames]`` to ``[B, 1920 * frames]``, not clamped."""
+        decoder = self.model.decoder
+        hidden = decoder.pre_conv(latent).transpose(1, 2)
+        mask = causal_mask(hidden.shape[1], decoder.config.sliding_window, hidden.device)
+        masks = {"full_attention": mask, "sliding_attention": mask}
+        hidden = decoder.pre_transformer(inputs_embeds=hidden, attention_mask=masks).last_hidden_state
+        hidden = hidden.transpose(1, 2)
+        for blocks in decoder.upsample:
+            for block in blocks:
+                hidden = block(hidden)
+        x = causal_conv(decoder.decoder[0].conv, hidden.unsqueeze(2).contiguous(memory_format=self.layout))
+        for block in decoder.decoder[1:-2]:
+            x = self._decoder_block(block, x)
+        x = self._activate(decoder.decoder[-2], x)
+        return causal_conv(decoder.decoder[-1].conv, x)[:, 0, 0]
+
+    def _decoder_block(self, block: Any, x: torch.Tensor) -> torch.Tensor:
+        activation, upsample, *units = block.block
+        x = causal_transpose(upsample.conv, self._activate(activation, x))
+        for unit in units:
+            hidden = causal_conv(unit.conv1.conv, self._activate(unit.act1, x))
+            x = x + causal_conv(unit.conv2.conv, self._activate(unit.act2, hidden))
+        return x
+
+    def _activate(self, activation: Any, x: torch.Tensor) -> torch.Tensor:
+        return self.snake(x, activation.alpha, activation.beta)

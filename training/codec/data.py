@@ -1,0 +1,153 @@
+"""The corpus in the GPU's memory, and crops drawn from it.
+
+All lines lie on end in one int16 tensor, those of a voice together, so that a crop may run over the end of a line and
+stay with its voice. What a step draws depends on the seed and the step alone: a resumed training sees what an
+uninterrupted one would have seen.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from ..corpus.shards import Corpus
+from .config import GROUPS, SAMPLES_PER_FRAME, Training
+
+CELL = 240  # samples a phone label: 10 ms
+CELLS = SAMPLES_PER_FRAME // CELL
+EDGE = "_"  # the silence at both ends of a line
+UNKNOWN = -1
+SILENT_FRAMES = 4  # at most, at a crop's start
+
+log = logging.getLogger(__name__)
+
+
+class Line(Protocol):
+    """What of a corpus line is used: int16 ``audio``, ``durations`` of an edge, the phonemes and an edge."""
+
+    @property
+    def speaker(self) -> str: ...
+    @property
+    def phonemes(self) -> str: ...
+    @property
+    def audio(self) -> np.ndarray: ...
+    @property
+    def durations(self) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Speech:
+    """``audio`` int16 ``[N]`` and ``phones`` int16 ``[N / 240]``, places in ``symbols`` or -1."""
+
+    audio: torch.Tensor
+    phones: torch.Tensor
+    symbols: tuple[str, ...]
+
+    @property
+    def seconds(self) -> float:
+        return len(self.audio) / 24000
+
+    def to(self, device: torch.device | str) -> Speech:
+        return Speech(self.audio.to(device), self.phones.to(device), self.symbols)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """``wave`` float32 ``[B, T]``, ``phones`` ``[B, frames, 2, 4]``, ``groups`` ``[B]`` to decode with."""
+
+    wave: torch.Tensor
+    phones: torch.Tensor
+    groups: torch.Tensor
+
+    def tensors(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """In the order of the fields."""
+        return self.wave, self.phones, self.groups
+
+
+def pack_lines(lines: Iterable[Line], symbols: Sequence[str] | None = None) -> Speech:
+    """Lay lines on end, the voices in the order of their names; ``symbols`` None takes those that occur."""
+    ordered = sorted(lines, key=lambda line: line.speaker)
+    if not ordered:
+        raise ValueError("no lines to train on: speak the corpus first")
+    if symbols is None:
+        symbols = sorted({symbol for line in ordered for symbol in line.phonemes} | {EDGE})
+    place = {symbol: index for index, symbol in enumerate(symbols)}
+    ids = [place.get(symbol, UNKNOWN) for line in ordered for symbol in (EDGE, *line.phonemes, EDGE)]
+    ends = np.cumsum(np.concatenate([line.durations for line in ordered]), dtype=np.int64)
+    audio = np.concatenate([line.audio for line in ordered])
+    centres = np.arange(len(audio) // CELL) * CELL + CELL // 2
+    phones = np.array(ids, np.int16)[np.searchsorted(ends, centres, side="right")]
+    return Speech(torch.from_numpy(audio), torch.from_numpy(phones), tuple(symbols))
+
+
+def load_speech(folder: Path, split: str, symbols: Sequence[str] | None = None, limit: int = 0) -> Speech:
+    """Read a split of the corpus (its first ``limit`` lines; 0: all)."""
+    corpus = Corpus(folder, split)
+    count = min(limit, len(corpus)) if limit else len(corpus)
+    speech = pack_lines((corpus[place] for place in range(count)), symbols)
+    log.info(
+        "%s: %d lines, %.2f h, %d phone symbols", split, count, speech.seconds / 3600, len(speech.symbols)
+    )
+    return speech
+
+
+def take(speech: Speech, cells: torch.Tensor, frames: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Crops of ``frames`` frames from cells ``[B]`` on: waves ``[B, T]`` and phones ``[B, frames, 2, 4]``."""
+    cells = cells.to(speech.audio.device)
+    samples = torch.arange(frames * SAMPLES_PER_FRAME, device=cells.device)
+    wave = speech.audio[cells[:, None] * CELL + samples].float() / 32768
+    labels = speech.phones[cells[:, None] + torch.arange(frames * CELLS, device=cells.device)]
+    return wave, labels.long().view(len(cells), frames, 2, CELLS // 2)
+
+
+def draw(speech: Speech, options: Training, dropout: float, step: int) -> Batch:
+    """The batch of a step; ``dropout`` is the share of crops to decode with fewer groups.
+
+    Raises:
+        ValueError: when the speech is shorter than a crop.
+    """
+    generator = torch.Generator().manual_seed(options.seed * 1_000_003 + step)
+    shares = torch.tensor([share for _, share in options.crops])
+    frames = options.crops[int(torch.multinomial(shares, 1, generator=generator))][0]
+    count = options.batch_frames // frames
+    starts = torch.randint(_starts(speech, frames), (count,), generator=generator)
+    wave, phones = take(speech, starts, frames)
+    low, high = options.gain_db
+    gain = 10 ** ((low + (high - low) * torch.rand(count, 1, generator=generator)) / 20)
+    wave = (wave * gain.to(wave.device)).clamp(-1, 1)
+    silent = torch.randint(1, SILENT_FRAMES + 1, (count,), generator=generator)
+    silent *= torch.rand(count, generator=generator) < options.silent_start
+    _silence(wave, phones, silent.to(wave.device), speech.symbols.index(EDGE))
+    some = torch.randint(1, GROUPS, (count,), generator=generator)
+    dropped = torch.rand(count, generator=generator) < dropout
+    groups = torch.where(dropped, some, torch.full_like(some, GROUPS))
+    return Batch(wave, phones, groups.to(wave.device))
+
+
+def _starts(speech: Speech, frames: int) -> int:
+    """How many cells a crop can start at."""
+    starts = len(speech.phones) - frames * CELLS + 1
+    if starts < 1:
+        raise ValueError(f"{speech.seconds:.1f} s of speech are less than a crop of {frames} frames")
+    return starts
+
+
+def _silence(wave: torch.Tensor, phones: torch.Tensor, frames: torch.Tensor, edge: int) -> None:
+    """Make the first ``frames`` ``[B]`` of each crop digital silence, in place."""
+    place = torch.arange(phones.shape[1], device=wave.device)
+    quiet = place < frames[:, None]
+    wave.masked_fill_(quiet.repeat_interleave(SAMPLES_PER_FRAME, dim=1), 0)
+    phones.masked_fill_(quiet[..., None, None], edge)
+
+
+def held_out(speech: Speech, frames: int, count: int) -> Batch:
+    """Evenly spaced crops at their own level, with all groups."""
+    starts = torch.linspace(0, _starts(speech, frames) - 1, count).long()
+    wave, phones = take(speech, starts, frames)
+    return Batch(wave, phones, torch.full((count,), GROUPS, device=wave.device))

@@ -1,0 +1,97 @@
+"""Small discriminators of waveforms: by period (HiFi-GAN) and of complex spectra (EnCodec, DAC)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.utils.parametrizations import weight_norm
+
+from .config import Adversarial
+
+SLOPE = 0.1
+
+
+@dataclass
+class Judged:
+    """The scores of all discriminators and their inner maps."""
+
+    scores: list[torch.Tensor] = field(default_factory=list)
+    features: list[torch.Tensor] = field(default_factory=list)
+
+
+def _stack(layers: list[nn.Module], last: nn.Module) -> tuple[nn.ModuleList, nn.Module]:
+    return nn.ModuleList(weight_norm(layer) for layer in layers), weight_norm(last)
+
+
+class PeriodDiscriminator(nn.Module):
+    """Sees every ``period``-th sample side by side."""
+
+    def __init__(self, period: int, channels: tuple[int, ...]):
+        super().__init__()
+        self.period = period
+        widths = (1, *channels)
+        layers: list[nn.Module] = [
+            nn.Conv2d(before, after, (5, 1), (3, 1), padding=(2, 0)) for before, after in pairwise(widths)
+        ]
+        self.layers, self.last = _stack(layers, nn.Conv2d(channels[-1], 1, (3, 1), padding=(1, 0)))
+
+    def forward(self, wave: torch.Tensor, into: Judged) -> None:
+        """Judge ``[B, T]``."""
+        wave = wave[:, : wave.shape[-1] // self.period * self.period]
+        _judge(wave.unflatten(1, (-1, self.period)).unsqueeze(1), self.layers, self.last, into)
+
+
+class SpectrumDiscriminator(nn.Module):
+    """Sees a compressed complex spectrum."""
+
+    window: torch.Tensor
+
+    def __init__(self, n_fft: int, channels: int):
+        super().__init__()
+        self.n_fft = n_fft
+        self.register_buffer("window", torch.hann_window(n_fft), persistent=False)
+        layers: list[nn.Module] = [nn.Conv2d(2, channels, (3, 9), padding=(1, 4))]
+        for dilation in (1, 2, 4):
+            layers.append(
+                nn.Conv2d(channels, channels, (3, 9), (1, 2), dilation=(dilation, 1), padding=(dilation, 4))
+            )
+        self.layers, self.last = _stack(layers, nn.Conv2d(channels, 1, (3, 3), padding=(1, 1)))
+
+    def forward(self, wave: torch.Tensor, into: Judged) -> None:
+        """Judge ``[B, T]``."""
+        with torch.autocast(wave.device.type, enabled=False):
+            spectrum = torch.stft(
+                wave.float(), self.n_fft, self.n_fft // 4, window=self.window, return_complex=True
+            )
+            planes = torch.view_as_real(spectrum).permute(0, 3, 2, 1)  # [B, 2, frames, bins]
+            # Power 0.3 of the magnitude: quiet high frequencies count too.
+            planes = planes * (planes.square().sum(1, keepdim=True) + 1e-6).pow(-0.35)
+        _judge(planes, self.layers, self.last, into)
+
+
+def _judge(x: torch.Tensor, layers: nn.ModuleList, last: nn.Module, into: Judged) -> None:
+    for layer in layers:
+        x = functional.leaky_relu(layer(x), SLOPE)
+        into.features.append(x)
+    into.scores.append(last(x))
+
+
+class Discriminators(nn.Module):
+    """All of them."""
+
+    def __init__(self, options: Adversarial):
+        super().__init__()
+        periods = [PeriodDiscriminator(period, options.period_channels) for period in options.periods]
+        spectra = [SpectrumDiscriminator(size, options.stft_channels) for size in options.stft_sizes]
+        self.members = nn.ModuleList([*periods, *spectra])
+
+    def forward(self, wave: torch.Tensor) -> Judged:
+        """Judge ``[B, T]``."""
+        judged = Judged()
+        for member in self.members:
+            member(wave, judged)
+        return judged

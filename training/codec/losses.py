@@ -1,0 +1,115 @@
+"""What a decoded crop is compared by: spectra at several resolutions, and the phones that group 0 should tell."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers.audio_utils import mel_filter_bank
+
+from .config import SAMPLE_RATE, Losses
+
+FLOOR = 1e-5  # of magnitudes and mels before the logarithm: about the noise of 16 bits
+
+
+def mel_filters(n_fft: int, bins: int) -> torch.Tensor:
+    """Slaney's mel filters ``[n_fft // 2 + 1, bins]``, each of unit area in Hz."""
+    filters = mel_filter_bank(
+        num_frequency_bins=n_fft // 2 + 1,
+        num_mel_filters=bins,
+        min_frequency=0.0,
+        max_frequency=SAMPLE_RATE / 2,
+        sampling_rate=SAMPLE_RATE,
+        norm="slaney",
+        mel_scale="slaney",
+    )
+    return torch.from_numpy(filters).float()
+
+
+class SpectralLoss(nn.Module):
+    """Distances of magnitudes, log magnitudes and log mels, and of low complex spectra, each a mean over sizes."""
+
+    def __init__(self, options: Losses):
+        super().__init__()
+        self.resolutions, self.phase_sizes = options.resolutions, options.phase_sizes
+        self.phase_share = options.phase_below_hz / SAMPLE_RATE
+        for n_fft in {*options.phase_sizes, *(size for size, _ in self.resolutions)}:
+            self.register_buffer(f"window_{n_fft}", torch.hann_window(n_fft), persistent=False)
+        for n_fft, bins in self.resolutions:
+            self.register_buffer(f"mel_{n_fft}", mel_filters(n_fft, bins), persistent=False)
+
+    def magnitude(self, wave: torch.Tensor, n_fft: int) -> torch.Tensor:
+        """``[B, T]`` to ``[B, frames, bins]``, 1 for a full-scale sine."""
+        power = self._planes(wave, n_fft).square().sum(-1)
+        return (power + 1e-10).sqrt().transpose(1, 2) * (2 / getattr(self, f"window_{n_fft}").sum())
+
+    def _planes(self, wave: torch.Tensor, n_fft: int) -> torch.Tensor:
+        window = getattr(self, f"window_{n_fft}")
+        spectrum = torch.stft(wave, n_fft, n_fft // 4, window=window, return_complex=True)
+        return torch.view_as_real(spectrum)
+
+    def compressed(self, wave: torch.Tensor, n_fft: int) -> torch.Tensor:
+        """The low part of the complex spectrum with magnitudes to the power of 0.3: ``[B, bins, frames, 2]``."""
+        window = getattr(self, f"window_{n_fft}")
+        planes = self._planes(wave, n_fft)[:, : int(self.phase_share * n_fft) + 1] * (2 / window.sum())
+        return planes * (planes.square().sum(-1, keepdim=True) + 1e-8).pow(-0.35)
+
+    def forward(self, made: torch.Tensor, wanted: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Distances of two float32 batches ``[B, T]``: the first two in nepers, the others relative to ``wanted``."""
+        names = ("mel", "log_magnitude", "magnitude", "phase")
+        parts: dict[str, list[torch.Tensor]] = {name: [] for name in names}
+        with torch.autocast(made.device.type, enabled=False):
+            for n_fft, _ in self.resolutions:
+                ours = self.magnitude(made, n_fft)
+                with torch.no_grad():
+                    theirs = self.magnitude(wanted, n_fft)
+                filters = getattr(self, f"mel_{n_fft}") * (SAMPLE_RATE / n_fft)
+                parts["mel"].append((log(ours @ filters) - log(theirs @ filters)).abs().mean())
+                parts["log_magnitude"].append((log(ours) - log(theirs)).abs().mean())
+                parts["magnitude"].append((ours - theirs).abs().sum() / theirs.sum().clamp(min=FLOOR))
+            for n_fft in self.phase_sizes:
+                with torch.no_grad():
+                    wanted_planes = self.compressed(wanted, n_fft)
+                    size = wanted_planes.abs().mean().clamp(min=FLOOR)
+                parts["phase"].append((self.compressed(made, n_fft) - wanted_planes).abs().mean() / size)
+        return {name: torch.stack(values).mean() for name, values in parts.items()}
+
+
+def log(magnitude: torch.Tensor) -> torch.Tensor:
+    """Natural logarithm with a floor."""
+    return magnitude.clamp(min=FLOOR).log()
+
+
+def phone_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Cross entropy of logits ``[..., P]`` with labels ``[..., cells]``, several a slot; -1 marks an unknown one."""
+    each = logits.float().log_softmax(-1).gather(-1, labels.clamp(min=0))
+    known = labels >= 0
+    return -(each * known).sum() / known.sum().clamp(min=1)
+
+
+def phone_accuracy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Share of cells whose label is the likeliest one."""
+    known = labels >= 0
+    return ((logits.argmax(-1, keepdim=True) == labels) & known).sum() / known.sum().clamp(min=1)
+
+
+def discriminator_loss(real: list[torch.Tensor], fake: list[torch.Tensor]) -> torch.Tensor:
+    """Least squares: 1 for recordings, 0 for decoded speech."""
+    terms = [
+        (1 - r.float()).square().mean() + f.float().square().mean() for r, f in zip(real, fake, strict=True)
+    ]
+    return torch.stack(terms).mean()
+
+
+def generator_loss(fake: list[torch.Tensor]) -> torch.Tensor:
+    """Least squares: decoded speech should be taken for a recording."""
+    return torch.stack([(1 - f.float()).square().mean() for f in fake]).mean()
+
+
+def feature_loss(real: list[torch.Tensor], fake: list[torch.Tensor]) -> torch.Tensor:
+    """Mean distance of the discriminators' inner maps, each relative to its size on recordings."""
+    terms = [
+        functional.l1_loss(f.float(), r.float()) / r.float().abs().mean().clamp(min=FLOOR)
+        for r, f in zip(real, fake, strict=True)
+    ]
+    return torch.stack(terms).mean()

@@ -1,0 +1,191 @@
+"""The codec's training step by step, and what has to be kept to go on from it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from ..average import Average
+from ..storage import load_optimizer, load_state, optimizer_tensors, save_state
+from .checkpoint import Weights, put_weights
+from .config import Config
+from .data import Batch, Speech, draw
+from .discriminators import Discriminators
+from .model import Codec
+from .update import Replayer, Updater
+
+KMEANS_STEP = 10_000_000  # batches from here on fill the codebooks, and are in no step
+RESTART_WARMUP = 100
+
+
+class Trainer:
+    """Codec, discriminators, their updates, the average of the weights, and the step reached.
+
+    Args:
+        config: of the training.
+        speech: on the device to train on.
+        fast: fuse SnakeBeta, run the convolutions with channels innermost and replay captured updates (CUDA).
+    """
+
+    def __init__(self, config: Config, speech: Speech, fast: bool = False):
+        self.config, self.speech = config, speech
+        self.device = speech.audio.device
+        torch.manual_seed(config.training.seed)
+        self.codec = Codec(config, len(speech.symbols), fast).to(self.device).train()
+        self.discriminators = Discriminators(config.adversarial).to(self.device)
+        self.updater = Updater(config, self.codec, self.discriminators)
+        self.replayer = Replayer() if fast else None
+        self.average = Average(self.codec.averaged(), config.training.average)
+        self.step = 0
+        self.warmup_from = 0
+        self.time_share = 0.0  # of the whole training's minutes, where they are limited
+
+    def progress(self) -> float:
+        """The share of the training that is done, by steps or by time, whichever is more."""
+        return min(1.0, max(self.step / self.config.training.total_steps, self.time_share))
+
+    def rate(self) -> float:
+        """The learning rates' factor: a short rise, then a cosine to ``final_rate`` at the last step or minute."""
+        options = self.config.training
+        rise = min(1.0, (self.step - self.warmup_from + 1) / options.warmup_steps)
+        return rise * (
+            options.final_rate + (1 - options.final_rate) * 0.5 * (1 + math.cos(math.pi * self.progress()))
+        )
+
+    @property
+    def adversarial(self) -> bool:
+        """Whether the discriminators take part in the coming step."""
+        return self.config.adversarial.enabled and self.step >= self.config.adversarial.start_step
+
+    @property
+    def quantising(self) -> bool:
+        """Whether the coming step quantises."""
+        return self.step >= self.config.quantiser.start_step
+
+    def train_step(self) -> Mapping[str, torch.Tensor]:
+        """Train on the step's batch; give its losses, unweighted, on the device, valid until the next step."""
+        options = self.config.quantiser
+        if self.step == options.start_step and not self.config.training.decoder_only:
+            self.fill_codebooks()
+        batch = draw(self.speech, self.config.training, options.dropout, self.step)
+        rate = self.rate()
+        self.updater.set_rates(
+            self.config.training.learning_rate * rate, self.config.adversarial.learning_rate * rate
+        )
+        losses = self._update(batch, self.quantising, self.adversarial)
+        if self._restarts():
+            self.codec.quantiser.restart(self.step)
+        self.average.update(self.step)
+        self.step += 1
+        return losses
+
+    def _restarts(self) -> bool:
+        """Whether dead codes are replaced after this step's update."""
+        options = self.config.quantiser
+        due = self.quantising and self.step % options.restart_every == 0
+        return due and self.progress() < options.restart_until and not self.config.training.decoder_only
+
+    def _update(self, batch: Batch, quantise: bool, adversarial: bool) -> Mapping[str, torch.Tensor]:
+        def update(one: Batch) -> dict[str, torch.Tensor]:
+            return self.updater.update(one, quantise, adversarial)
+
+        return self.replayer.run((quantise, adversarial), update, batch) if self.replayer else update(batch)
+
+    @torch.no_grad()
+    def fill_codebooks(self) -> None:
+        """K-means on embeddings of batches that no step uses."""
+        first: list[torch.Tensor] = []
+        rest: list[torch.Tensor] = []
+        frames, place = 0, KMEANS_STEP
+        while frames < self.config.quantiser.kmeans_frames:
+            batch = draw(self.speech, self.config.training, 0.0, place)
+            with self.updater.autocast():
+                embedded = self.codec.embed(batch.wave)
+            for rows, part in zip((first, rest), embedded, strict=True):
+                rows.append(part.transpose(1, 2).flatten(0, 1))
+            frames, place = frames + len(first[-1]), place + 1
+        self.codec.quantiser.fill(torch.cat(first), torch.cat(rest), self.config.training.seed)
+        self.average.values["codes"].copy_(self.codec.quantiser.vectors)
+
+    @torch.no_grad()
+    def validate(self, batch: Batch) -> dict[str, float]:
+        """Losses of the averaged weights on a held-out batch: all groups, and the mel loss of the first 1, 4 and 8."""
+        self.codec.eval()
+        quantise = self.quantising
+        with self.average.in_place():
+            coded = self.codec(batch.wave, None, quantise)
+            found = {name: float(value) for name, value in self.updater.losses(coded, batch).items()}
+            for count in (1, 4, 8) if quantise else ():
+                groups = torch.full((len(batch.wave),), count, device=self.device)
+                made = self.codec(batch.wave, groups).wave
+                found[f"mel of {count}"] = float(self.updater.spectral(made, batch.wave)["mel"])
+        self.codec.train()
+        return found
+
+    def save(self, path: Path) -> None:
+        """Write everything that ``resume`` needs."""
+        groups = {
+            "codec": self.codec.state_dict(),
+            "average": self.average.values,
+            "discriminators": self.discriminators.state_dict(),
+            "optimizer": optimizer_tensors(self.updater.optimizer),
+            "opponent": optimizer_tensors(self.updater.opponent),
+            "balance": self.updater.balancer.sizes,
+        }
+        about = {
+            "step": self.step,
+            "warmup_from": self.warmup_from,
+            "time_share": self.time_share,
+            "symbols": self.speech.symbols,
+        }
+        save_state(path, groups, {name: json.dumps(value) for name, value in about.items()})
+
+    def resume(self, path: Path) -> None:
+        """Go on exactly from a written state."""
+        groups, about = load_state(path)
+        self._check_symbols(tuple(json.loads(about["symbols"])))
+        self.codec.load_state_dict(groups["codec"])
+        self.average.load(groups["average"])
+        self.discriminators.load_state_dict(groups["discriminators"])
+        load_optimizer(self.updater.optimizer, groups["optimizer"])
+        load_optimizer(self.updater.opponent, groups.get("opponent", {}))
+        self.updater.balancer.sizes = {
+            name: value.to(self.device) for name, value in groups["balance"].items()
+        }
+        self.step, self.warmup_from = json.loads(about["step"]), json.loads(about["warmup_from"])
+        self.time_share = json.loads(about["time_share"])
+
+    def weights(self) -> Weights:
+        """The averaged weights and the discriminators, to be carried."""
+        opponents = {
+            f"discriminators.{name}": value for name, value in self.discriminators.state_dict().items()
+        }
+        tensors = {**self.average.values, **opponents}
+        return Weights(self.config, self.speech.symbols, self.step, tensors)
+
+    def restart(self, weights: Weights) -> None:
+        """Go on from carried weights: bf16, and the optimisers anew, so the learning rate rises again first."""
+        self._check_symbols(weights.symbols)
+        put_weights(self.codec, weights.tensors)
+        self.average.load(self.codec.averaged())
+        prefix = "discriminators."
+        opponents = {n.removeprefix(prefix): v for n, v in weights.tensors.items() if n.startswith(prefix)}
+        self.discriminators.load_state_dict(opponents)
+        self.step = weights.step
+        self.warmup_from = max(0, weights.step - self.config.training.warmup_steps + RESTART_WARMUP)
+
+    def start_from(self, weights: Weights) -> None:
+        """Begin a new training with the weights of another."""
+        self.restart(weights)
+        self.step = self.warmup_from = 0
+
+    def _check_symbols(self, symbols: tuple[str, ...]) -> None:
+        if symbols != self.speech.symbols:
+            raise ValueError(
+                f"the checkpoint knows {len(symbols)} phone symbols, this corpus {len(self.speech.symbols)}: "
+                "resume with the corpus that it was trained on"
+            )

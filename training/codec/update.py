@@ -1,0 +1,157 @@
+"""One update of codec and discriminators on one batch, free of anything that waits for the device: it can be captured
+in a CUDA graph, which a step of a few seconds of speech needs (its kernels are shorter than their launches)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+import torch
+
+from .balance import Balancer
+from .config import Config
+from .data import Batch
+from .discriminators import Discriminators
+from .losses import SpectralLoss, discriminator_loss, feature_loss, generator_loss, phone_accuracy, phone_loss
+from .model import Codec, Coded
+
+BETAS = (0.8, 0.99)
+OUTPUT_RATE = 0.05  # of the learning rate
+HEARD = ("mel", "log_magnitude", "magnitude", "phase")  # losses at the waveform
+INNER = ("commitment", "scale", "phones")
+WARM_UP = 3  # updates of a kind before it is captured
+
+Losses = dict[str, torch.Tensor]
+
+
+class Updater:
+    """The networks' losses and optimizers.
+
+    Args:
+        config: of the training.
+        codec, discriminators: on one device.
+    """
+
+    def __init__(self, config: Config, codec: Codec, discriminators: Discriminators):
+        self.config, self.codec, self.discriminators = config, codec, discriminators
+        self.device = next(codec.parameters()).device
+        self.spectral = SpectralLoss(config.losses).to(self.device)
+        shares = dict(zip(("spectral", "fooling", "features"), config.adversarial.shares, strict=True))
+        self.balancer = Balancer(shares, "spectral")
+        output = codec.output_layer()
+        others = [value for value in codec.trained().values() if all(value is not last for last in output)]
+        # The log of a spectrum is steep in the few small weights that scale it all: they move less, clipped apart.
+        self.parts = (others, output)
+        self.optimizer = self._adam(self.parts, (1.0, OUTPUT_RATE))
+        self.opponent = self._adam((list(discriminators.parameters()),), (1.0,))
+
+    def _adam(self, parts: Sequence[list[torch.nn.Parameter]], shares: Sequence[float]) -> torch.optim.AdamW:
+        cuda = self.device.type == "cuda"
+        groups = [
+            # A rate that a captured update can read anew must be a tensor.
+            {"params": part, "share": share, "lr": torch.zeros((), device=self.device) if cuda else 0.0}
+            for part, share in zip(parts, shares, strict=True)
+        ]
+        decay = self.config.training.weight_decay
+        return torch.optim.AdamW(groups, betas=BETAS, weight_decay=decay, fused=cuda, capturable=cuda)
+
+    def set_rates(self, codec: float, discriminators: float) -> None:
+        """The coming update's learning rates."""
+        for optimizer, rate in ((self.optimizer, codec), (self.opponent, discriminators)):
+            for group in optimizer.param_groups:
+                if isinstance(group["lr"], torch.Tensor):
+                    group["lr"].fill_(rate * group["share"])
+                else:
+                    group["lr"] = rate * group["share"]
+
+    def autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+
+    def update(self, batch: Batch, quantise: bool, adversarial: bool) -> Losses:
+        """Learn from a batch; give its losses, unweighted."""
+        with self.autocast():
+            coded = self.codec(batch.wave, batch.groups, quantise)
+        losses = self.losses(coded, batch)
+        heard = {"spectral": self._weighted(losses, HEARD)}
+        if adversarial:
+            losses |= self._oppose(coded.wave, batch.wave)
+            heard |= {name: losses[name] for name in ("fooling", "features")}
+        self.optimizer.zero_grad(set_to_none=True)
+        back = self.balancer.gradient(heard, coded.wave)
+        if self.config.training.decoder_only:
+            coded.wave.backward(back)
+        else:
+            torch.autograd.backward([self._weighted(losses, INNER), coded.wave], [None, back])
+        norms = [torch.nn.utils.clip_grad_norm_(part, self.config.training.clip) for part in self.parts]
+        losses["gradient"] = norms[0]
+        self.optimizer.step()
+        return {name: value.detach() for name, value in losses.items()}
+
+    def losses(self, coded: Coded, batch: Batch) -> Losses:
+        """Every loss without its weight, and the phones' accuracy."""
+        return {
+            **self.spectral(coded.wave, batch.wave),
+            "commitment": coded.quantised.commitment,
+            "scale": coded.quantised.scale,
+            "phones": phone_loss(coded.phones, batch.phones),
+            "phones right": phone_accuracy(coded.phones, batch.phones),
+        }
+
+    def _weighted(self, losses: Losses, names: Sequence[str]) -> torch.Tensor:
+        weights = self.config.losses
+        return torch.stack([getattr(weights, name) * losses[name] for name in names]).sum()
+
+    def _oppose(self, made: torch.Tensor, wanted: torch.Tensor) -> Losses:
+        """Train the discriminators on a share of the crops, then ask them about it."""
+        count = max(1, round(self.config.adversarial.judged * len(made)))
+        made, wanted = made[:count], wanted[:count]
+        with self.autocast():
+            real, fake = self.discriminators(wanted), self.discriminators(made.detach())
+        told = discriminator_loss(real.scores, fake.scores)
+        self.opponent.zero_grad(set_to_none=True)
+        told.backward()
+        self.opponent.step()
+        self.discriminators.requires_grad_(False)
+        with self.autocast():
+            with torch.no_grad():
+                real = self.discriminators(wanted)
+            fake = self.discriminators(made)
+        self.discriminators.requires_grad_(True)
+        return {
+            "telling": told,
+            "fooling": generator_loss(fake.scores),
+            "features": feature_loss(real.features, fake.features),
+        }
+
+
+class Replayer:
+    """Captures an update of each kind after its first few calls, and replays it from then on (CUDA)."""
+
+    def __init__(self) -> None:
+        self.calls: dict[Hashable, int] = {}
+        self.captured: dict[Hashable, tuple[torch.cuda.CUDAGraph, Batch, Losses]] = {}
+
+    def run(
+        self, kind: Hashable, update: Callable[[Batch], Losses], batch: Batch
+    ) -> Mapping[str, torch.Tensor]:
+        """Update on a batch; the losses given are overwritten by the next call of the same kind."""
+        key = (kind, tuple(batch.wave.shape))
+        self.calls[key] = self.calls.get(key, 0) + 1
+        if self.calls[key] <= WARM_UP:
+            return update(batch)
+        if key not in self.captured:
+            self.captured[key] = self._capture(update, batch)
+        graph, own, losses = self.captured[key]
+        for ours, new in zip(own.tensors(), batch.tensors(), strict=True):
+            ours.copy_(new)
+        graph.replay()
+        return losses
+
+    def _capture(
+        self, update: Callable[[Batch], Losses], batch: Batch
+    ) -> tuple[torch.cuda.CUDAGraph, Batch, Losses]:
+        own = Batch(*(tensor.clone() for tensor in batch.tensors()))
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):  # records, and runs nothing: the first replay is this step's update
+            losses = update(own)
+        return graph, own, losses

@@ -1,0 +1,93 @@
+"""What a training leaves behind: weights in files small enough to travel, and the state to go on from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+PART_BYTES = 15 << 20  # files of more than 16 MiB do not come back from the device machine
+
+
+def write_parts(folder: Path, tensors: Mapping[str, torch.Tensor]) -> list[Path]:
+    """Write ``part-0.safetensors``, ... of at most 15 MiB each, in bf16; parts of an earlier call are replaced."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("part-*.safetensors"):
+        old.unlink()
+    parts: list[dict[str, torch.Tensor]] = [{}]
+    size = 0
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().to("cpu", torch.bfloat16).contiguous().clone()
+        if size and size + tensor.nbytes > PART_BYTES:
+            parts.append({})
+            size = 0
+        parts[-1][name] = tensor
+        size += tensor.nbytes
+    files = [folder / f"part-{place}.safetensors" for place in range(len(parts))]
+    for place, (file, part) in enumerate(zip(files, parts, strict=True)):
+        save_file(part, file, metadata={"part": str(place), "parts": str(len(parts))})
+    return files
+
+
+def read_parts(folder: Path) -> dict[str, torch.Tensor]:
+    """Read what ``write_parts`` wrote.
+
+    Raises:
+        ValueError: when there is no part, or one of them is missing.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    found = sorted(folder.glob("part-*.safetensors"))
+    expected = 1
+    for path in found:
+        with safe_open(path, "pt") as file:
+            expected = int(file.metadata()["parts"])
+            tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+    if len(found) != expected:
+        raise ValueError(f"{folder} holds {len(found)} of {expected} part-*.safetensors: fetch them again")
+    return tensors
+
+
+def save_state(
+    path: Path, groups: Mapping[str, Mapping[str, torch.Tensor]], about: Mapping[str, str]
+) -> None:
+    """Write groups of tensors and some words, whole or not at all; group names must not hold a "/"."""
+    tensors = {f"{group}/{name}": value for group, values in groups.items() for name, value in values.items()}
+    unfinished = path.with_suffix(".part")
+    save_file(
+        {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
+        unfinished,
+        metadata=dict(about),
+    )
+    unfinished.replace(path)
+
+
+def load_state(path: Path) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, str]]:
+    """Read what ``save_state`` wrote, on the CPU; ValueError when it is not there."""
+    if not path.is_file():
+        raise ValueError(f"{path} is not there: train without --resume first")
+    groups: dict[str, dict[str, torch.Tensor]] = {}
+    with safe_open(path, "pt") as file:
+        about = dict(file.metadata())
+        for key in file.keys():  # noqa: SIM118  (not a dict)
+            group, _, name = key.partition("/")
+            groups.setdefault(group, {})[name] = file.get_tensor(key)
+    return groups, about
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """An optimizer's state as tensors by name; its options are the config's affair."""
+    state = optimizer.state_dict()["state"]
+    return {f"{place}.{key}": value for place, values in state.items() for key, value in values.items()}
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Give an optimizer the state that ``optimizer_tensors`` took."""
+    state: dict[int, dict[str, Any]] = {}
+    for name, tensor in tensors.items():
+        place, _, key = name.partition(".")
+        state.setdefault(int(place), {})[key] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

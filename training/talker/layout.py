@@ -1,0 +1,105 @@
+"""How a line is laid out for the talker: ids and codes a position, as ``morph/prompt.py`` lays out embeddings.
+
+Three layouts in one: the text streamed one token a frame (clones), the whole text in the prefill (presets), and
+either of them behind a reference's text and codes (ICL).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .config import GROUPS, Shape
+from .tokenizer import TextTokens
+
+NOTHING = -1
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Special ids of the text stream and of group 0."""
+
+    role: tuple[int, ...]
+    text_pad: int
+    text_bos: int
+    text_eos: int
+    pad: int
+    bos: int
+    eos: int
+    auto: tuple[int, ...]
+    english: tuple[int, ...]
+
+    @classmethod
+    def of(cls, shape: Shape, tokens: TextTokens) -> Ids:
+        """The ids for a codebook and a tokenizer."""
+        codec = shape.codec_ids()
+        return cls(
+            role=tuple(tokens.role()),
+            text_pad=tokens.special["<tts_pad>"],
+            text_bos=tokens.special["<tts_text_bos>"],
+            text_eos=tokens.special["<tts_text_eod>"],
+            pad=codec["pad"],
+            bos=codec["bos"],
+            eos=codec["eos"],
+            auto=(codec["nothink"], codec["think_bos"], codec["think_eos"]),
+            english=(codec["think"], codec["think_bos"], codec["english"], codec["think_eos"]),
+        )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One line of T positions.
+
+    ``text`` ``[T]``; ``codes`` ``[T, 16]`` with -1 where a group adds nothing; the speaker's embedding goes to
+    position ``speaker_at``. Position ``first + i`` is to predict frame i, and ``first + frames`` the end.
+    """
+
+    text: np.ndarray
+    codes: np.ndarray
+    speaker_at: int
+    first: int
+    frames: int
+
+
+def length_of(tokens: int, reference_frames: int, frames: int, whole: bool, tag: bool) -> int:
+    """Positions of a line whose text (reference's included) has so many tokens."""
+    opening = 3 + (4 if tag else 3) + 2
+    return opening + (tokens + 1 if whole else 0) + 1 + reference_frames + frames
+
+
+def lay_out(
+    ids: Ids,
+    text: Sequence[int],
+    codes: np.ndarray,
+    frames: int,
+    whole: bool,
+    tag: bool,
+) -> Layout:
+    """Lay out one line.
+
+    Args:
+        ids: the special ids.
+        text: the text's tokens, behind the reference's where there is one.
+        codes: int ``[R + F, 16]``: the reference's frames, then the line's.
+        frames: F.
+        whole: the whole text in the prefill.
+        tag: name the language.
+    """
+    opening = ids.english if tag else ids.auto
+    speaker_at = len(ids.role) + len(opening)
+    first = [NOTHING] * len(ids.role) + [*opening, NOTHING, ids.pad]
+    stream = [*text, ids.text_eos]
+    words = [*ids.role, *[ids.text_pad] * (len(opening) + 1), ids.text_bos]
+    body = 1 + len(codes)
+    if whole:
+        first += [ids.pad] * len(stream)
+        words += stream + [ids.text_pad] * body
+    else:
+        words += (stream + [ids.text_pad] * (body - len(stream)))[:body]
+    first.append(ids.bos)
+    laid = np.full((len(words), GROUPS), NOTHING, dtype=np.int16)
+    laid[: len(first), 0] = first
+    laid[len(first) :] = codes
+    return Layout(np.array(words, dtype=np.int16), laid, speaker_at, len(words) - frames - 1, frames)

@@ -1,0 +1,126 @@
+"""The losses of one batch: group 0 with the end, groups 1-15, the phones and the speaker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from .batches import Batch
+from .codes import unpack_mel
+from .config import GROUPS, PREDICTED, Training
+from .layout import NOTHING
+from .network import Network
+
+PREDICTOR_NOISE = 0.03  # of the groups that the predictor is shown
+GAIN_SPREAD = 0.7  # of the reference's level, in nepers: about 6 dB either way
+
+
+class Learner(nn.Module):
+    """The network, the speaker encoder, and the two heads that only training needs.
+
+    Args:
+        network: talker and predictor.
+        encoder: log mel ``[B, M, 128]`` to speaker embeddings ``[B, H]``.
+        phones: how many phone labels there are; 0 for none.
+        speakers: how many voices.
+    """
+
+    def __init__(self, network: Network, encoder: nn.Module, phones: int, speakers: int):
+        super().__init__()
+        self.network, self.encoder = network, encoder
+        wide = network.shape.talker.hidden
+        self.phones = phones
+        self.phone_head = nn.Linear(wide, 2 * phones) if phones else None
+        self.speaker_head = nn.Linear(wide, speakers)
+
+    def embed_speakers(self, mels: torch.Tensor, noise: bool) -> torch.Tensor:
+        """Packed mels uint8 ``[B, M, 128]`` to speaker embeddings, in float32: its variances are small."""
+        log_mel = unpack_mel(mels)
+        if noise:
+            gain = torch.rand(len(mels), 1, 1, device=mels.device) * 2 - 1
+            log_mel = (log_mel + GAIN_SPREAD * gain).clamp(min=-11.513)
+        with torch.autocast(mels.device.type, enabled=False):
+            embedding: torch.Tensor = self.encoder(log_mel)
+        return embedding
+
+    def forward(self, batch: Batch, mels: torch.Tensor) -> Outputs:
+        """Everything that the losses need; ``mels`` are the references, packed ``[B, M, 128]``."""
+        speakers = self.embed_speakers(mels, noise=self.training)
+        inputs = self.network.embed(batch.text, batch.codes, batch.speaker_at, speakers)
+        hidden, middle = self.network.talker(inputs)
+        frames = batch.targets.flatten(0, 1)[batch.picked]
+        shown = frames[:, :PREDICTED]
+        if self.training:
+            replaced = torch.rand(shown.shape, device=shown.device) < PREDICTOR_NOISE
+            shown = torch.where(replaced, shown.roll(1, 0), shown)
+        return Outputs(
+            first=self.network.first_head(hidden).flatten(0, 1),
+            first_target=batch.targets[..., 0].flatten(),
+            rest=self.network.predict(hidden.flatten(0, 1)[batch.picked], shown),
+            rest_target=frames[:, 1:],
+            phones=None if self.phone_head is None else self.phone_head(middle).view(-1, self.phones),
+            phone_target=batch.phones.flatten(),
+            speakers=self.speaker_head(speakers),
+            speaker_target=batch.speaker,
+        )
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Logits and targets: group 0 ``[N, V0]``, groups 1-15 ``[K, 15, V]``, phones ``[2N, P]``, speakers ``[B, S]``."""
+
+    first: torch.Tensor
+    first_target: torch.Tensor
+    rest: torch.Tensor
+    rest_target: torch.Tensor
+    phones: torch.Tensor | None
+    phone_target: torch.Tensor
+    speakers: torch.Tensor
+    speaker_target: torch.Tensor
+
+    def losses(self, smoothing: float) -> dict[str, torch.Tensor]:
+        """Mean losses: "groups" ``[16]``, "phones" and "speakers" (0-dim)."""
+        first = functional.cross_entropy(
+            self.first.float(), self.first_target, ignore_index=NOTHING, label_smoothing=smoothing
+        )
+        rest = functional.cross_entropy(
+            self.rest.float().permute(0, 2, 1), self.rest_target, reduction="none"
+        ).mean(0)
+        losses = {"groups": torch.cat((first[None], rest))}
+        if self.phones is not None:
+            # A sum over the known ones: a batch without any must give 0, not NaN.
+            known = (self.phone_target != NOTHING).sum().clamp(min=1)
+            losses["phones"] = (
+                functional.cross_entropy(
+                    self.phones.float(), self.phone_target, ignore_index=NOTHING, reduction="sum"
+                )
+                / known
+            )
+        losses["speakers"] = functional.cross_entropy(self.speakers.float(), self.speaker_target)
+        return losses
+
+    @torch.no_grad()
+    def accuracies(self) -> dict[str, torch.Tensor]:
+        """Shares of right first choices, by the losses' names."""
+        known = self.first_target != NOTHING
+        first = (self.first.argmax(-1) == self.first_target)[known].float().mean()
+        rest = (self.rest.argmax(-1) == self.rest_target).float().mean(0)
+        found = {"groups": torch.cat((first[None], rest))}
+        if self.phones is not None:
+            known = self.phone_target != NOTHING
+            found["phones"] = (self.phones.argmax(-1) == self.phone_target)[known].float().mean()
+        found["speakers"] = (self.speakers.argmax(-1) == self.speaker_target).float().mean()
+        return found
+
+
+def total_loss(losses: dict[str, torch.Tensor], options: Training) -> torch.Tensor:
+    """One number to go down."""
+    groups = losses["groups"]
+    if groups.shape != (GROUPS,):
+        raise ValueError(f"losses of {tuple(groups.shape)} groups, not {GROUPS}")
+    total = groups[0] + options.residual_weight * groups[1:].mean()
+    total = total + options.speaker_weight * losses["speakers"]
+    return total + options.phone_weight * losses.get("phones", torch.zeros((), device=total.device))

@@ -1,0 +1,144 @@
+"""Train talker, code predictor and speaker encoder on codes.
+
+    python -m training.talker.train --codes work/codes --out work/talker --minutes 12
+    python -m training.talker.train --codes work/codes --out work/talker --minutes 12 --resume
+
+``--minutes`` is the whole training; the learning rate ends with it. ``--slice`` ends this command earlier, with the
+state saved, and ``--resume`` goes on. ``--out`` gets ``weights/`` (averaged, bf16, small files: what export takes),
+``state.safetensors`` (to go on from), ``tokenizer/`` and ``log.jsonl``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import logging
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from .batches import Corpus, Lines, batches_of
+from .codes import Codes, load_codes
+from .config import DEFAULT, Config, load_config
+from .layout import Ids
+from .loop import STATE, Trainer
+from .network import Network
+from .objective import Learner
+from .speaker import build_encoder
+from .tokenizer import TextTokens, train_tokenizer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the command line says."""
+
+    codes: Path
+    out: Path
+    minutes: float
+    config: Path = DEFAULT
+    slice_minutes: float = math.inf
+    resume: bool = False
+    compiled: bool = True
+    workers: int = 6
+    device: str = "cuda"
+    most_steps: int = 0
+
+    def __post_init__(self) -> None:
+        if self.minutes <= 0 or self.slice_minutes <= 0 or self.workers < 0:
+            raise ValueError("minutes and slice must be above 0, workers 0 or more")
+
+
+def prepare(run: Run, config: Config, codes: Codes) -> tuple[Config, Corpus]:
+    """Train the tokenizer where there is none yet, and fill the shape's open numbers in."""
+    folder = run.out / "tokenizer"
+    if not (folder / "vocab.json").is_file():
+        texts = sorted({codes.texts[row] for row in codes.rows("train")})
+        train_tokenizer(texts, config.text_vocab, folder)
+    tokens = TextTokens(folder)
+    shape = dataclasses.replace(config.shape, codebook=codes.codebook, text_vocab=tokens.size)
+    corpus = Corpus(codes, tokens, Ids.of(shape, tokens), config.mix)
+    counts = sum(len(ids) for ids in corpus.tokens[0])
+    log.info(
+        "%d utterances, %.1f h, %d voices; text %.1f tokens a second (must stay well under 12.5)",
+        len(codes),
+        len(codes.codes) / 12.5 / 3600,
+        len(codes.names),
+        counts / (len(codes.codes) / 12.5),
+    )
+    return dataclasses.replace(config, shape=shape), corpus
+
+
+def build_learner(config: Config, codes: Codes) -> Learner:
+    """New weights, the same for the same seed."""
+    torch.manual_seed(config.seed)
+    network = Network(config.shape, config.training.dropout)
+    encoder = build_encoder(config.shape)
+    return Learner(network, encoder, codes.phone_count, len(codes.names))
+
+
+def train(run: Run) -> Trainer:
+    """Train to the end of the slice; give the trainer, for tests."""
+    run.out.mkdir(parents=True, exist_ok=True)
+    codes = load_codes(run.codes)
+    if not len(codes.mels):
+        raise ValueError(f"{run.codes} holds codes without mels: the speaker encoder needs both")
+    config, corpus = prepare(run, load_config(run.config), codes)
+    device = torch.device(run.device)
+    torch.set_float32_matmul_precision("high")
+    learner = build_learner(config, codes).to(device)
+    trainer = Trainer(config, learner, codes, run.out, run.minutes, device)
+    log.info("parameters: %s", json.dumps(trainer.parameters()))
+    if run.resume:
+        trainer.load(run.out / STATE)
+    if run.compiled:
+        trainer.compile()
+    # Another seed for every start: a resumed training must not see the first one's lines again.
+    lines = Lines(corpus, "train", seed=config.seed + 1000 * trainer.step)
+    held_out = Lines(corpus, "dev", seed=0, endless=False, limit=8) if "dev" in codes.splits else None
+    trainer.run(
+        batches_of(lines, run.workers, pin=device.type == "cuda"),
+        list(held_out) if held_out else [],
+        until=time.monotonic() + 60 * run.slice_minutes,
+        most_steps=run.most_steps,
+    )
+    return trainer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--codes", type=Path, required=True, help="folder of code shards")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, required=True, help="of the whole training")
+    parser.add_argument("--slice", type=float, default=math.inf, help="minutes of this command")
+    parser.add_argument("--config", type=Path, default=DEFAULT)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--no-compile", action="store_true", help="run the layers as they are")
+    parser.add_argument("--workers", type=int, default=6, help="processes that make batches")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--steps", type=int, default=0, help="end after so many steps (0: by time alone)")
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    train(
+        Run(
+            codes=given.codes,
+            out=given.out,
+            minutes=given.minutes,
+            config=given.config,
+            slice_minutes=given.slice,
+            resume=given.resume,
+            compiled=not given.no_compile,
+            workers=given.workers,
+            device=given.device,
+            most_steps=given.steps,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
