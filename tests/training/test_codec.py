@@ -159,9 +159,9 @@ def test_evaluation_writes_what_the_judges_read(codec, wave, tmp_path):
 def test_the_losses_fall(speech):
     config = tiny(learning_rate=0.002, crops=((8, 1.0),), gain_db=(0.0, 0.0), silent_start=0.0)
     later = dataclasses.replace(config.quantiser, start_step=20)
-    discriminators = dataclasses.replace(config.adversarial, start_step=75)
+    discriminators = dataclasses.replace(config.adversarial, start_step=115)
     trainer = Trainer(dataclasses.replace(config, quantiser=later, adversarial=discriminators), speech)
-    found = [trainer.train_step() for _ in range(80)]
+    found = [trainer.train_step() for _ in range(120)]
     for name in ("magnitude", "phones"):
         assert sum(step[name] for step in found[-6:]) < 0.7 * 6 * found[0][name]
     assert {"telling", "fooling", "features"} <= found[-1].keys() and "telling" not in found[3]

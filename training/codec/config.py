@@ -100,8 +100,8 @@ class Quantiser:
 class Losses:
     """Weights of the losses; ``resolutions`` are ``[n_fft, mel bins]``, the hop is a quarter of n_fft.
 
-    ``phase`` weighs compressed complex spectra of ``phase_sizes`` below ``phase_below_hz``: without it nothing makes
-    the encoder tell when a pitch period begins, and the decoder cannot know, so that voices come out hoarse.
+    ``phase`` weighs complex spectra of ``phase_sizes`` below ``phase_below_hz``, their magnitudes to the power of
+    ``phase_power``: nothing else makes the encoder tell when a pitch period begins.
     """
 
     resolutions: tuple[tuple[int, int], ...]
@@ -110,6 +110,7 @@ class Losses:
     magnitude: float
     phase: float
     phase_below_hz: float
+    phase_power: float
     phase_sizes: tuple[int, ...]
     commitment: float
     scale: float

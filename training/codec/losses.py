@@ -32,7 +32,7 @@ class SpectralLoss(nn.Module):
     def __init__(self, options: Losses):
         super().__init__()
         self.resolutions, self.phase_sizes = options.resolutions, options.phase_sizes
-        self.phase_share = options.phase_below_hz / SAMPLE_RATE
+        self.phase_share, self.phase_power = options.phase_below_hz / SAMPLE_RATE, options.phase_power
         for n_fft in {*options.phase_sizes, *(size for size, _ in self.resolutions)}:
             self.register_buffer(f"window_{n_fft}", torch.hann_window(n_fft), persistent=False)
         for n_fft, bins in self.resolutions:
@@ -49,10 +49,10 @@ class SpectralLoss(nn.Module):
         return torch.view_as_real(spectrum)
 
     def compressed(self, wave: torch.Tensor, n_fft: int) -> torch.Tensor:
-        """The low part of the complex spectrum with magnitudes to the power of 0.3: ``[B, bins, frames, 2]``."""
+        """The low part of the complex spectrum with compressed magnitudes: ``[B, bins, frames, 2]``."""
         window = getattr(self, f"window_{n_fft}")
         planes = self._planes(wave, n_fft)[:, : int(self.phase_share * n_fft) + 1] * (2 / window.sum())
-        return planes * (planes.square().sum(-1, keepdim=True) + 1e-8).pow(-0.35)
+        return planes * (planes.square().sum(-1, keepdim=True) + 1e-8).pow((self.phase_power - 1) / 2)
 
     def forward(self, made: torch.Tensor, wanted: torch.Tensor) -> dict[str, torch.Tensor]:
         """Distances of two float32 batches ``[B, T]``: the first two in nepers, the others relative to ``wanted``."""

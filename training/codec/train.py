@@ -189,6 +189,7 @@ def main() -> int:
     given = parse_arguments()
     start_log(given.out / "train.log")
     torch.backends.cudnn.benchmark = True  # three crop lengths, the same shapes again and again
+    torch._dynamo.config.recompile_limit = 64  # SnakeBeta at every width and length
     options = Slice(
         corpus=given.corpus,
         out=given.out,
