@@ -362,6 +362,13 @@ def test_the_command_trains_logs_saves_and_resumes(tmp_path):
         command.run(config, dataclasses.replace(slice_, out=tmp_path / "none", resume=True))
 
 
+def test_a_config_with_a_base_holds_only_what_differs():
+    base, gentle = configs.load_config(), configs.load_config(configs.DEFAULT.parent / "codec_decoder.json")
+    assert gentle.shape == base.shape and gentle.losses == base.losses
+    assert gentle.training.decoder_only and not base.training.decoder_only
+    assert gentle.training.batch_frames == base.training.batch_frames
+
+
 def test_bad_shapes_and_keys_are_named():
     values = configs.load_config().as_json()
     assert configs.config_from(values) == configs.load_config()

@@ -210,5 +210,19 @@ def config_from(values: dict[str, Any]) -> Config:
 
 
 def load_config(path: Path = DEFAULT) -> Config:
-    """Read a config file."""
-    return config_from(json.loads(path.read_text(encoding="utf-8")))
+    """Read a config file; one with a ``base``, a file beside it, holds only what differs from that."""
+    return config_from(_read(path))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    values = json.loads(path.read_text(encoding="utf-8"))
+    base = values.pop("base", None)
+    return values if base is None else _changed(_read(path.parent / base), values)
+
+
+def _changed(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged = {
+        name: _changed(values[name], change) if isinstance(change, dict) and name in values else change
+        for name, change in changes.items()
+    }
+    return {**values, **merged}

@@ -74,6 +74,8 @@ class SpectrumDiscriminator(nn.Module):
 
 
 def _judge(x: torch.Tensor, layers: nn.ModuleList, last: nn.Module, into: Judged) -> None:
+    # Channels innermost: a GPU's products of few channels are several times faster so.
+    x = x.contiguous(memory_format=torch.channels_last)
     for layer in layers:
         x = functional.leaky_relu(layer(x), SLOPE)
         into.features.append(x)
@@ -87,7 +89,7 @@ class Discriminators(nn.Module):
         super().__init__()
         periods = [PeriodDiscriminator(period, options.period_channels) for period in options.periods]
         spectra = [SpectrumDiscriminator(size, options.stft_channels) for size in options.stft_sizes]
-        self.members = nn.ModuleList([*periods, *spectra])
+        self.members = nn.ModuleList([*periods, *spectra]).to(memory_format=torch.channels_last)
 
     def forward(self, wave: torch.Tensor) -> Judged:
         """Judge ``[B, T]``."""

@@ -1,4 +1,4 @@
-"""Let the teacher speak a split of the corpus from a bundle, in several processes on one device.
+"""Let the teacher speak a split of the corpus from a bundle, in several processes, on all GPUs there are.
 
 Beside torch, transformers, numpy and safetensors this needs three pure Python wheels, installed without their
 dependencies: ``kokoro==0.9.4`` (model code), ``loguru==0.7.3`` and ``attrs``.
@@ -76,6 +76,11 @@ def planned_tasks(options: SpeakOptions, bundle: Bundle) -> list[Task]:
     return tasks[: options.limit or None]
 
 
+def choose_device(device: str, part: int) -> str:
+    """The device of a process: "cuda" deals the processes out over all GPUs."""
+    return f"cuda:{part % torch.cuda.device_count()}" if device == "cuda" else device
+
+
 def _speak_spawned(options: SpeakOptions, part: int) -> Made:
     start_log(options.out / "log.txt")
     return _speak_part(options, part)
@@ -87,7 +92,7 @@ def _speak_part(options: SpeakOptions, part: int) -> Made:
     started = time.monotonic()
     bundle = read_bundle(options.bundle)
     tasks = planned_tasks(options, bundle)[part :: options.processes]
-    teacher = load_teacher(bundle.weights(), bundle.vocabulary, options.device)
+    teacher = load_teacher(bundle.weights(), bundle.vocabulary, choose_device(options.device, part))
     log.info("process %d: %d lines, ready after %.1f s", part, len(tasks), time.monotonic() - started)
     waiting: list[Utterance] = []
     made, shard, waited = Made(0, 0.0), 0, 0.0
