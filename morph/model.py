@@ -9,7 +9,7 @@ import torch
 from .options import Sampling
 from .weights import stack
 
-SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B"}
+SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B", "0b02": "0.02B"}  # the last is the demo voice's
 KIND_NAMES = {"base": "Base", "custom_voice": "CustomVoice", "voice_design": "VoiceDesign"}
 
 
@@ -63,8 +63,8 @@ class Model:
 
     @property
     def speakers(self) -> list[str]:
-        """Preset speakers, fine-tuned ones included, in alphabetical order."""
-        return sorted(self.config.talker_config.spk_id or {})
+        """Preset speakers, fine-tuned ones included, in the config's order."""
+        return list(self.config.talker_config.spk_id or {})
 
     @property
     def languages(self) -> list[str]:
