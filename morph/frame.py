@@ -17,8 +17,8 @@ from .layers import Decoder, run_layers
 from .model import Model
 from .noise import GROUPS, gumbel_noise
 from .predictor import crossbar
-from .slots import LineState, Slots
-from .static_cache import Span, Step
+from .slots import Arrivals, LineState, Settings, Slots
+from .static_cache import Fill, Span, Step
 from .static_sampling import draw_static
 from .weights import stack
 
@@ -72,34 +72,27 @@ def _view_projection(module: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
     return module.weight.detach(), module.bias.detach()
 
 
-def prefill(weights: Weights, slots: Slots, first: int, embeds: torch.Tensor, lengths: torch.Tensor) -> None:
-    """Run the prompts of lines ``first ..`` and draw group 0 of their first frame.
-
-    Args:
-        weights: the model's.
-        slots: their lines have been ``put``.
-        first: the first line's row.
-        embeds: ``[N, T, H]``; a shorter prompt is padded on the right, where no causal pass looks.
-        lengths: int64 ``[N]``, each prompt's length.
-    """
-    count, length = embeds.shape[:2]
-    rows = slice(first, first + count)
-    state = slots.state.lines(rows)
-    view = Span(slots.cache.lines(rows), 0, length)
-    head_norms = weights.talker.head_norms()
-    states = run_layers(weights.talker, embeds, slots.angles.span(0, length), head_norms, view)
-    state.positions.copy_(lengths)
+def prefill(weights: Weights, slots: Slots, arrivals: Arrivals) -> None:
+    """Run the prompts of lines that arrive, and draw group 0 of their first frames; other lines are not touched."""
+    lines, length = arrivals.embeds.shape[:2]
+    rows, lengths, keys = arrivals.numbers[:, 0], arrivals.numbers[:, 1], arrivals.numbers[:, 2:]
+    head_norms, angles = weights.talker.head_norms(), slots.angles.span(0, length)
+    states = run_layers(weights.talker, arrivals.embeds, angles, head_norms, Fill(slots.cache, rows))
     last = (lengths - 1)[:, None, None].expand(-1, 1, states.shape[2])
-    counters = (state.steps * GROUPS)[:, None]
-    noise = gumbel_noise(state.keys, counters, len(weights.first_head))[:, 0]
-    _start_frame(weights, slots, state, states.gather(1, last)[:, 0], noise)
+    fresh = LineState.allocate(slots.config, lines, states)
+    fresh.positions.copy_(lengths)
+    fresh.keys.copy_(keys)
+    noise = gumbel_noise(keys, fresh.steps[:, None], len(weights.first_head))[:, 0]
+    settings = slots.settings.take(rows)
+    _start_frame(weights, slots, fresh, settings, states.gather(1, last)[:, 0], noise)
+    slots.state.copy_rows(rows, fresh)
 
 
 def decode_frame(weights: Weights, slots: Slots, seq_groups: int, window: int) -> None:
     """Make every line's next frame, report it, and draw group 0 of the one after.
 
-    ``window`` is how many positions of the cache are looked at; a line that has run beyond it (one that has ended)
-    writes to its last position over and over, and touches no other line.
+    ``window`` is how many positions of the cache are looked at; a line that has run beyond it (one that has ended,
+    or a row that has none) writes to its last position over and over, and touches no other line.
     """
     state = slots.state
     noise = _frame_noise(weights, state)
@@ -108,7 +101,7 @@ def decode_frame(weights: Weights, slots: Slots, seq_groups: int, window: int) -
     hidden = _step_talker(weights, slots, codes, window)
     state.positions.add_(1)
     state.steps.add_(1)
-    _start_frame(weights, slots, state, hidden, noise[:, 0, : len(weights.first_head)])
+    _start_frame(weights, slots, state, slots.settings, hidden, noise[:, 0, : len(weights.first_head)])
 
 
 def _frame_noise(weights: Weights, state: LineState) -> torch.Tensor:
@@ -136,12 +129,13 @@ def predict(weights: Weights, slots: Slots, seq_groups: int, noise: torch.Tensor
         view = Span(slots.frame_cache, start, end)
         angles = slots.frame_angles.span(start, end)
         last = run_layers(decoder, _project(weights, inputs), angles, head_norms, view)[:, -1]
-        codes.append(_draw_rest(state, functional.linear(last, weights.heads[group]), noise[:, group]))
+        logits = functional.linear(last, weights.heads[group])
+        codes.append(_draw_rest(slots, logits, noise[:, group]))
     sequential = torch.stack(codes, dim=1)
     if seq_groups == len(weights.heads):
         return sequential
     logits = crossbar(weights.heads[seq_groups:], last)
-    return torch.cat((sequential, _draw_rest(state, logits, noise[:, seq_groups:])), dim=1)
+    return torch.cat((sequential, _draw_rest(slots, logits, noise[:, seq_groups:])), dim=1)
 
 
 def _project(weights: Weights, inputs: torch.Tensor) -> torch.Tensor:
@@ -149,9 +143,9 @@ def _project(weights: Weights, inputs: torch.Tensor) -> torch.Tensor:
     return inputs if weights.projection is None else functional.linear(inputs, *weights.projection)
 
 
-def _draw_rest(state: LineState, logits: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    _note_overflow(state, logits)
-    return draw_static(logits.float(), state.subtalker, noise)
+def _draw_rest(slots: Slots, logits: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    _note_overflow(slots.state, logits)
+    return draw_static(logits.float(), slots.settings.subtalker, noise)
 
 
 def _step_talker(weights: Weights, slots: Slots, codes: torch.Tensor, window: int) -> torch.Tensor:
@@ -160,8 +154,8 @@ def _step_talker(weights: Weights, slots: Slots, codes: torch.Tensor, window: in
     groups = torch.arange(GROUPS - 1, device=codes.device)
     first = functional.embedding(codes[:, :1], weights.first_table)
     embedded = torch.cat((first, weights.tables[groups, codes[:, 1:]]), dim=1).sum(1)
-    step = state.steps.clamp(max=state.text.shape[1] - 1)[:, None, None]
-    text = state.text.gather(1, step.expand(-1, 1, state.text.shape[2]))
+    step = state.steps.clamp(max=slots.context - 1)[:, None, None]
+    text = slots.text.gather(1, step.expand(-1, 1, slots.text.shape[2]))
     positions = state.positions.clamp(max=window - 1)
     view = Step(slots.cache.window(window), positions)
     angles, head_norms = slots.angles.at(positions), weights.talker.head_norms()
@@ -169,16 +163,21 @@ def _step_talker(weights: Weights, slots: Slots, codes: torch.Tensor, window: in
 
 
 def _start_frame(
-    weights: Weights, slots: Slots, state: LineState, hidden: torch.Tensor, noise: torch.Tensor
+    weights: Weights,
+    slots: Slots,
+    state: LineState,
+    settings: Settings,
+    hidden: torch.Tensor,
+    noise: torch.Tensor,
 ) -> None:
     """Draw group 0 of the lines' next frame from the talker's state ``[N, H]``, and note both."""
     logits = functional.linear(hidden, weights.first_head)
     _note_overflow(state, logits)
-    scores, penalties = logits.float(), state.penalties[:, None]
+    scores, penalties = logits.float(), settings.penalties[:, None]
     penalized = torch.where(scores < 0, scores * penalties, scores / penalties)
     early = (state.steps < MIN_NEW_TOKENS)[:, None] & slots.is_eos
     scores = torch.where(state.seen, penalized, scores).masked_fill(slots.suppressed | early, -torch.inf)
-    tokens = draw_static(scores, state.talker, noise)
+    tokens = draw_static(scores, settings.talker, noise)
     state.seen.scatter_(1, tokens[:, None], True)
     state.tokens.copy_(tokens)
     state.hidden.copy_(hidden)

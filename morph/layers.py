@@ -15,13 +15,13 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend
 
 from .rope import RopeTable
-from .static_cache import Span, Step
+from .static_cache import Fill, Span, Step
 from .weights import join
 
 # Without cuDNN's: it plans anew for every shape, and a capture would hold those of every length.
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
-View: TypeAlias = "Span | Step"
+View: TypeAlias = "Fill | Span | Step"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ LAG = 2  # frames that the device is ahead; as many are made in vain when the la
 
 
 class Readback:
-    """A ring of ``LAG + 1`` host copies of one device tensor, pinned and with an event each on CUDA.
+    """A ring of ``LAG + 1`` host copies of one device tensor ``[B, N]``, pinned and with an event each on CUDA.
 
     The copies and what writes the tensor must run on one stream: then a copy left over from a decoding that was
     given up is done before the next one's.
@@ -41,12 +41,13 @@ class Readback:
             self._events[place].record()
         self._pushed += 1
 
-    def pop(self) -> torch.Tensor:
-        """The oldest report, on the CPU; waits for it. RuntimeError when there is none."""
+    def pop(self) -> list[list[int]]:
+        """The oldest report; waits for it. RuntimeError when there is none."""
         if not self.waiting:
             raise RuntimeError("no report waits to be read")
         place = self._popped % (LAG + 1)
         if self._events:
             self._events[place].synchronize()
         self._popped += 1
-        return self._copies[place].clone()
+        numbers: list[list[int]] = self._copies[place].tolist()
+        return numbers

@@ -1,4 +1,4 @@
-"""A key/value cache of fixed size, and the two ways in which a pass writes to it and reads from it.
+"""A key/value cache of fixed size, and the three ways in which a pass writes to it and reads from it.
 
 Shapes and addresses never change, so a captured graph can use it. Every line starts at position 0 of its own row;
 what lies behind a line's last position is never attended to, and is overwritten as the line grows.
@@ -39,14 +39,10 @@ class StaticCache:
         """The first ``length`` positions, in place."""
         return StaticCache(self.keys[:, :, :, :length], self.values[:, :, :, :length])
 
-    def lines(self, rows: slice) -> StaticCache:
-        """Some of the lines, in place."""
-        return StaticCache(self.keys[:, rows], self.values[:, rows])
-
-    def clear(self) -> None:
-        """Zeros everywhere: a line that overflowed may have left numbers that no mask can hide."""
-        self.keys.zero_()
-        self.values.zero_()
+    def clear(self, row: int) -> None:
+        """Zeros in a line's row: one that overflowed may have left numbers that no mask can hide."""
+        self.keys[:, row].zero_()
+        self.values[:, row].zero_()
 
     def copy_from(self, other: StaticCache) -> None:
         """Take over a shorter cache of the same lines."""
@@ -54,11 +50,30 @@ class StaticCache:
         self.values[:, :, :, : other.length].copy_(other.values)
 
 
-class Span:
-    """One span of positions for all lines: a prompt from position 0 on (causal), or one position each.
+class Fill:
+    """Prompts of some rows, from position 0 on: int64 ``rows`` ``[N]`` on the device, each once.
 
-    Reads ``0 .. end``, so no mask is needed: a causal pass cannot see the padding to the right of a shorter line.
+    Reads nothing, the pass is causal among the prompts themselves: it cannot see the padding to the right of a
+    shorter one, and touches no other row.
     """
+
+    mask: torch.Tensor | None = None
+
+    def __init__(self, cache: StaticCache, rows: torch.Tensor):
+        self.cache, self.rows = cache, rows
+
+    def update(
+        self, layer: int, keys: torch.Tensor, values: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write a layer's keys and values ``[N, kv_heads, T, head_dim]``, and give them back."""
+        part = self.cache.window(keys.shape[2])
+        part.keys[layer].index_copy_(0, self.rows, keys)
+        part.values[layer].index_copy_(0, self.rows, values)
+        return keys, values
+
+
+class Span:
+    """The same positions for all lines: some from 0 on (causal), or one. Reads ``0 .. end``, so needs no mask."""
 
     mask: torch.Tensor | None = None
 

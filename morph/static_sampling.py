@@ -34,8 +34,8 @@ class DrawTensors:
             torch.zeros(batch, device=device),
         )
 
-    def lines(self, rows: slice) -> DrawTensors:
-        """Those of some of the lines, in place."""
+    def take(self, rows: torch.Tensor) -> DrawTensors:
+        """Those of some of the lines (int64 ``[N]``), copied."""
         return DrawTensors(self.temperatures[rows], self.places[rows], self.shares[rows], self.scales[rows])
 
     def put(self, draw: Draw, vocab: int) -> None:

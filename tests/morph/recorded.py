@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -36,23 +36,27 @@ class Recording(TorchDispatchMode):
                     old.copy_(new)
 
 
-class Recorded:
-    """Stands where ``replay.Replayed`` does: plain, then recorded, then replayed. ``made`` counts the recordings."""
+class Recordings:
+    """Stands where ``replay.Replays`` does: plain, then recorded, then replayed. ``made`` counts the recordings."""
 
     made = 0
 
-    def __init__(self, function: Callable[[], None], device: torch.device, pool: object):
-        self.function = function
-        self.calls = 0
-        self.recording = Recording()
+    def __init__(self, device: torch.device):
+        self.device, self.refused = device, None
+        self.recordings: dict[Hashable, Recording | None] = {}
 
-    def __call__(self) -> None:
-        self.calls += 1
-        if self.calls == 1:
-            self.function()
-        elif self.calls == 2:
+    def forget(self) -> None:
+        self.recordings.clear()
+
+    def run(self, key: Hashable, function: Callable[[], None]) -> None:
+        if key not in self.recordings:
+            self.recordings[key] = None
+            function()
+            return
+        if self.recordings[key] is None:
             type(self).made += 1
-            with self.recording:
-                self.function()
+            with Recording() as fresh:
+                function()
+            self.recordings[key] = fresh
         else:
-            self.recording.replay()
+            self.recordings[key].replay()

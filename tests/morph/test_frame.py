@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.options import Draw, LoadOptions, Sampling
 from qwen3_tts_morph.morph.predictor import Predictor
 from qwen3_tts_morph.morph.prompt import Prompt
 from qwen3_tts_morph.morph.sampling import filter_logits
-from qwen3_tts_morph.morph.slots import Slots
+from qwen3_tts_morph.morph.slots import Arrivals, Slots
 from qwen3_tts_morph.morph.talker import Talker
 
 from .recorded import Recording
@@ -31,13 +31,22 @@ def prompts_of(model, rows=range(3)) -> list[Prompt]:
 
 def started(model, sampling: Sampling, rows=range(3), batch: int | None = None, context: int = 64):
     """Weights and slots with some of the lines prefilled, line ``row`` with seed ``row``."""
-    weights = Weights.of(model)
-    config, prompts = model.config.talker_config, prompts_of(model, rows)
-    slots = Slots.allocate(config, weights.talker, weights.predictor, batch or len(prompts), context)
-    slots.put(0, prompts, sampling, list(rows))
-    embeds = torch.nn.utils.rnn.pad_sequence([prompt.embeds for prompt in prompts], batch_first=True)
-    prefill(weights, slots, 0, embeds, torch.tensor([len(prompt.embeds) for prompt in prompts]))
+    weights, prompts = Weights.of(model), prompts_of(model, rows)
+    config, batch = model.config.talker_config, batch or len(prompts)
+    slots = Slots.allocate(config, weights.talker, weights.predictor, batch, context)
+    slots.put(sampling)
+    arrive(weights, slots, prompts, range(len(prompts)), rows)
     return weights, slots
+
+
+def arrive(weights, slots, prompts, rows, seeds) -> None:
+    """Prefill lines into these rows."""
+    for row, prompt in zip(rows, prompts, strict=True):
+        slots.put_text(row, prompt)
+    longest = max(len(prompt.embeds) for prompt in prompts)
+    arrivals = Arrivals.allocate(len(prompts), longest, slots.state.hidden)
+    arrivals.put(list(rows), prompts, list(seeds))
+    prefill(weights, slots, arrivals)
 
 
 def frames(weights, slots, count: int, seq_groups: int = 15, window: int = 64) -> torch.Tensor:
@@ -120,6 +129,25 @@ def test_a_lines_codes_do_not_depend_on_its_row_nor_on_the_other_lines(load, seq
 
 
 @torch.inference_mode()
+def test_lines_that_arrive_in_the_middle_touch_no_other_and_are_as_they_would_be_alone(load):
+    """Rows 2 and 0 get new lines after five frames; row 1 goes on to the bit."""
+    model = load("tiny", "base")
+    undisturbed = frames(*started(model, FILTERED), 12)
+    weights, slots = started(model, FILTERED)
+    before = frames(weights, slots, 5)
+    cache = slots.cache.keys[:, 1].clone()
+    arrive(weights, slots, prompts_of(model, (0, 2)), (2, 0), (40, 41))
+    assert torch.equal(slots.cache.keys[:, 1], cache)
+    assert slots.state.steps.tolist() == [0, 5, 0]
+    after = frames(weights, slots, 7)
+    assert torch.equal(torch.cat((before, after), 1)[1], undisturbed[1])
+    for row, line, seed in ((2, 0, 40), (0, 2, 41)):
+        alone_weights, alone = started(model, FILTERED, rows=(line,))
+        arrive(alone_weights, alone, prompts_of(model, (line,)), (0,), (seed,))
+        assert torch.equal(frames(alone_weights, alone, 7)[0], after[row])
+
+
+@torch.inference_mode()
 def test_the_noise_of_every_group_and_frame_is_another(load):
     """With flat logits a code is its noise alone: equal noise would show as equal codes."""
     model = load("tiny", "base")
@@ -190,8 +218,7 @@ def test_a_frame_needs_nothing_from_the_host(checkpoint):
     weights = Weights.of(model)
     slots = Slots.allocate(model.config.talker_config, weights.talker, weights.predictor, 2, 64)
     decode_frame(weights, slots, 5, 64)
-    lengths = torch.zeros(2, dtype=torch.int64, device="meta")
-    prefill(weights, slots, 0, torch.zeros(2, 8, model.width, device="meta"), lengths)
+    prefill(weights, slots, Arrivals.allocate(2, 8, slots.state.hidden))
 
 
 @torch.inference_mode()

@@ -5,24 +5,31 @@ The CPU runs the functions that CUDA captures; ``recorded.py`` stands in for the
 
 from __future__ import annotations
 
-import logging
+import gc
+import weakref
 
 import pytest
 import torch
 from qwen3_tts_morph.morph import eager, graph, predictor
-from qwen3_tts_morph.morph.graph import GraphEngine, GraphEngines, choose_window, positions_expected
+from qwen3_tts_morph.morph.graph import (
+    LARGEST_PREFILL,
+    GraphEngine,
+    GraphEngines,
+    choose_window,
+    positions_expected,
+    split_prefill,
+)
 from qwen3_tts_morph.morph.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
 from qwen3_tts_morph.morph.load import load_model
 from qwen3_tts_morph.morph.noise import gumbel_noise, line_keys
 from qwen3_tts_morph.morph.options import Draw, LoadOptions, Sampling
 from qwen3_tts_morph.morph.prompt import build_prompt
 from qwen3_tts_morph.morph.readback import LAG
-from qwen3_tts_morph.morph.replay import Replayed
 from qwen3_tts_morph.morph.sampling import filter_logits
 from qwen3_tts_morph.morph.voice import clone_voice, design_voice, preset_voice
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from .recorded import Recorded
+from .recorded import Recordings
 
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
 SEEDS = [11, 12, 2**64 - 1]
@@ -70,9 +77,9 @@ def eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch, **opti
         return eager.decode_lines(model, prompts, guards, seq_groups, sampling, None, **options)
 
 
-def graph_lines(model, prompts, seq_groups, sampling, seeds, **options):
-    guards = options.pop("guards", None) or guards_of(prompts)
-    return GraphEngines(model).decode_lines(prompts, guards, seq_groups, sampling, seeds, **options)
+def graph_lines(model, prompts, seq_groups, sampling, seeds, guards=None, rows=None):
+    guards = guards or guards_of(prompts)
+    return GraphEngine(rows or len(prompts)).decode(model, prompts, guards, seq_groups, sampling, seeds)
 
 
 def assert_equal(ours, theirs) -> None:
@@ -83,7 +90,7 @@ def assert_equal(ours, theirs) -> None:
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(), FILTERED], ids=["greedy", "sampled", "filtered"])
 @pytest.mark.parametrize("rows", [(0,), (0, 1, 2)], ids=["one line", "batch"])
-@pytest.mark.parametrize("seq_groups", [15, 5, 1])
+@pytest.mark.parametrize("seq_groups", [15, 7, 5, 1])
 @pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
 def test_codes_are_the_eager_engines(load, monkeypatch, shape, seq_groups, rows, sampling):
     model = load(shape, "custom_voice")
@@ -118,27 +125,70 @@ def test_a_line_is_the_same_alone_and_in_any_batch(load, seq_groups):
     assert_equal(swapped[::-1], together)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 8])
+@pytest.mark.parametrize("sampling", [GREEDY, FILTERED], ids=["greedy", "filtered"])
+def test_lines_through_fewer_rows_are_as_they_are_alone(load, sampling, rows):
+    """Rows are refilled as lines end; neither the rows nor the order nor the neighbours change a code."""
+    model = load("tiny-1.7B", "custom_voice")
+    prompts, seeds = prompts_of(model, rows=[0, 1, 2] * 4), list(range(12))
+    frames = [3, 40, 12, 1, 25, 7, 2, 9, 31, 4, 15, 6]
+
+    def guards() -> list[Guard]:
+        return [Guard(most, False) for most in frames]
+
+    alone = [
+        graph_lines(model, [prompts[line]], 5, sampling, [seeds[line]], [guards()[line]])[0]
+        for line in range(12)
+    ]
+    assert len({len(one.codes) for one in alone}) > 6
+    assert_equal(graph_lines(model, prompts, 5, sampling, seeds, guards(), rows), alone)
+    turned = graph_lines(model, prompts[::-1], 5, sampling, seeds[::-1], guards()[::-1], rows)
+    assert_equal(turned[::-1], alone)
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+def test_refilled_rows_keep_all_rows_at_work(load, monkeypatch, recorded):
+    """A decoding takes as many frames as its rows need when each takes the next line soon after its own has ended."""
+    model = load("tiny", "custom_voice")
+    if recorded:
+        monkeypatch.setattr(graph, "Replays", Recordings)
+    prompts = prompts_of(model, rows=[2] * 9)
+    engine, made = GraphEngine(4), []
+    monkeypatch.setattr(
+        engine, "frame", lambda positions: (made.append(1), GraphEngine.frame(engine, positions))[1]
+    )
+    guards = [Guard(20, False) for _ in prompts]
+    decoded = engine.decode(model, prompts, guards, 1, GREEDY, list(range(9)))
+    work = sum(len(one.codes) for one in decoded)
+    assert work > 9
+    longest = max(len(one.codes) for one in decoded)
+    assert len(made) <= work / 4 + longest + 3 * (LAG + 1)
+    if recorded:
+        theirs = graph_lines(model, prompts[:1], 1, GREEDY, [0], [Guard(20, False)])
+        assert all(torch.equal(one.codes, theirs[0].codes) for one in decoded)
+
+
 def test_one_recording_serves_other_texts_seeds_and_settings(load, monkeypatch):
     """What changes from line to line is in tensors: a graph's replay takes it from there."""
     model = load("tiny", "custom_voice")
-    monkeypatch.setattr(graph, "Replayed", Recorded)
-    monkeypatch.setattr(Recorded, "made", 0)
-    prompts, engine = prompts_of(model), GraphEngine(model, 5, 2)
+    monkeypatch.setattr(graph, "Replays", Recordings)
+    monkeypatch.setattr(Recordings, "made", 0)
+    prompts, engine = prompts_of(model), GraphEngine(2)
     runs = [
-        ((0, 1), GREEDY, [1, 2]),
-        ((2,), Sampling(), [3]),
-        ((1, 2), FILTERED, [4, 5]),
-        ((0,), GREEDY, [6]),
+        ((0, 1), 5, GREEDY, [1, 2]),
+        ((2,), 5, Sampling(), [3]),
+        ((1, 2), 5, FILTERED, [4, 5]),
+        ((0,), 5, GREEDY, [6]),
+        ((1, 0), 5, Sampling(), [7, 8]),
+        ((0, 1, 2), 5, FILTERED, [9, 10, 11]),
+        ((0, 1), 15, GREEDY, [1, 2]),
     ]
-    for rows, sampling, seeds in runs:
+    for rows, seq_groups, sampling, seeds in runs:
         chosen = [prompts[row] for row in rows]
-        theirs = eager_lines(model, chosen, 5, sampling, seeds, monkeypatch)
-        assert_equal(engine.decode(chosen, guards_of(chosen), sampling, seeds), theirs)
-    lengths = {-(-max(len(prompts[row].embeds) for row in rows) // 64) for rows, _, _ in runs}
-    assert 1 < Recorded.made <= 1 + len(lengths)
-    engine.seq_groups = 15
-    theirs = eager_lines(model, prompts[:2], 15, GREEDY, [1, 2], monkeypatch)
-    assert_equal(engine.decode(prompts[:2], guards_of(prompts[:2]), GREEDY, [1, 2]), theirs)
+        theirs = eager_lines(model, chosen, seq_groups, sampling, seeds, monkeypatch)
+        assert_equal(engine.decode(model, chosen, guards_of(chosen), seq_groups, sampling, seeds), theirs)
+    assert Recordings.made == len(engine._replays.recordings)
+    assert sum(key[0] == "frame" for key in engine._replays.recordings) == 2
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
@@ -146,24 +196,28 @@ def test_a_line_longer_than_expected_gets_room(load, monkeypatch, recorded):
     """Windows of the cache, then a larger cache, in the middle of a line: no frame is lost or changed."""
     model = load("tiny", "custom_voice")
     if recorded:
-        monkeypatch.setattr(graph, "Replayed", Recorded)
+        monkeypatch.setattr(graph, "Replays", Recordings)
     monkeypatch.setattr(graph, "SMALLEST_WINDOW", 32)
     monkeypatch.setattr(graph, "PROMPT_STEP", 8)
+    monkeypatch.setattr(graph, "FRAMES_PER_TOKEN", 0)
     prompts = prompts_of(model)[:2]
     eos = model.config.talker_config.codec_eos_token_id
     head, kept = model.talker.codec_head.weight, model.talker.codec_head.weight[eos].clone()
     head.data[eos] = 0  # hardly ever an EOS
+    rooms: list[int] = []
     try:
         theirs = eager_lines(
             model, prompts, 1, GREEDY, SEEDS[:2], monkeypatch, guards=[Guard(200, False), Guard(90, False)]
         )
-        engine = GraphEngine(model, 1, 2, 40)
-        before = engine.context
-        ours = engine.decode(prompts, [Guard(200, False), Guard(90, False)], GREEDY, SEEDS[:2])
+        engine = GraphEngine(2)
+        ours = engine.decode(
+            model, prompts, [Guard(200, False), Guard(90, False)], 1, GREEDY, SEEDS[:2],
+            lambda _: rooms.append(engine.context),
+        )  # fmt: skip
     finally:
         head.data[eos] = kept
     assert max(len(one.codes) for one in theirs) > 150
-    assert before == 64 and engine.context == 256
+    assert rooms[0] == 64 and rooms[-1] == 256
     assert_equal(ours, theirs)
 
 
@@ -172,10 +226,12 @@ def test_progress_and_ends_are_noticed_late_and_told_as_they_were(load, monkeypa
     prompts, told = prompts_of(model), ([], [])
     guards = [Guard(30, False) for _ in prompts]
     theirs = eager_lines(model, prompts, 5, Sampling(), SEEDS, monkeypatch, on_frame=told[0].append)
-    engine = GraphEngine(model, 5, 4)
+    engine = GraphEngine(4)
     made = []
-    monkeypatch.setattr(engine, "frame", lambda: (made.append(1), GraphEngine.frame(engine))[1])
-    ours = engine.decode(prompts, guards_of(prompts), Sampling(), SEEDS, told[1].append)
+    monkeypatch.setattr(
+        engine, "frame", lambda positions: (made.append(1), GraphEngine.frame(engine, positions))[1]
+    )
+    ours = engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS, told[1].append)
     assert_equal(ours, theirs)
     assert told[0] == told[1] and guards[0].frames == 0
     assert len(made) <= max(len(one.codes) for one in ours) + LAG + 1, "more frames in vain than the lag"
@@ -183,8 +239,8 @@ def test_progress_and_ends_are_noticed_late_and_told_as_they_were(load, monkeypa
 
 def test_a_cancel_passes_through_and_leaves_the_engine_usable(load):
     model = load("tiny", "custom_voice")
-    prompts, engine = prompts_of(model), GraphEngine(model, 5, 4)
-    wanted = engine.decode(prompts, guards_of(prompts), Sampling(), SEEDS)
+    prompts, engine = prompts_of(model), GraphEngine(4)
+    wanted = engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
     frames: list[int] = []
 
     def cancel(lines: int) -> None:
@@ -193,9 +249,9 @@ def test_a_cancel_passes_through_and_leaves_the_engine_usable(load):
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        engine.decode(prompts, guards_of(prompts, 500), Sampling(), SEEDS, cancel)
+        engine.decode(model, prompts, guards_of(prompts, 500), 5, Sampling(), SEEDS, cancel)
     assert len(frames) == 4
-    assert_equal(engine.decode(prompts, guards_of(prompts), Sampling(), SEEDS), wanted)
+    assert_equal(engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS), wanted)
 
 
 def test_a_looping_line_is_ended_and_its_batch_mates_are_not(load):
@@ -234,81 +290,107 @@ def move(model) -> None:
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
 def test_a_model_that_was_moved_in_between_is_met_where_it_is(fresh, monkeypatch, recorded):
     if recorded:
-        monkeypatch.setattr(graph, "Replayed", Recorded)
-    prompts, engine = prompts_of(fresh), GraphEngine(fresh, 5, 4)
-    wanted = engine.decode(prompts, guards_of(prompts), Sampling(), SEEDS)
+        monkeypatch.setattr(graph, "Replays", Recordings)
+    prompts, engine = prompts_of(fresh), GraphEngine(4)
+    wanted = engine.decode(fresh, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
     fused = StorageWeakRef(fresh.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
     cache = StorageWeakRef(engine._slots.cache.keys.untyped_storage())
     move(fresh)
     # A recording holds its tensors; a CUDA graph holds addresses.
     assert fused.expired() or recorded, "the engine holds weights of a model that has left"
-    assert_equal(engine.decode(prompts, guards_of(prompts), Sampling(), SEEDS), wanted)
+    assert_equal(engine.decode(fresh, prompts, guards_of(prompts), 5, Sampling(), SEEDS), wanted)
     assert cache.expired()
     with torch.no_grad():
         for parameter in fresh.talker.parameters():
             parameter.mul_(1.5)
-    changed = engine.decode(prompts, guards_of(prompts), Sampling(), SEEDS)
+    changed = engine.decode(fresh, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
     assert not torch.equal(changed[0].codes[:2], wanted[0].codes[:2]), "old weights were used"
 
 
 def test_free_lets_go_of_caches_and_graphs(load):
     model = load("tiny", "custom_voice")
-    prompts, engines = prompts_of(model), GraphEngines(model)
-    first = engines.decode_lines(prompts, guards_of(prompts), 5, Sampling(), SEEDS)
+    prompts, engines = prompts_of(model), GraphEngines()
+
+    def decode():
+        return engines.decode_lines(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS, 8)
+
+    first = decode()
     slots = engines._engines[False]._slots
-    held = [
-        StorageWeakRef(one.untyped_storage())
-        for one in (slots.cache.keys, slots.state.text, slots.angles.cos)
-    ]
+    held = [StorageWeakRef(one.untyped_storage()) for one in (slots.cache.keys, slots.text, slots.angles.cos)]
     del slots
     engines.free()
     assert all(one.expired() for one in held)
-    assert_equal(engines.decode_lines(prompts, guards_of(prompts), 5, Sampling(), SEEDS), first)
+    assert_equal(decode(), first)
+
+
+def test_an_engine_that_is_dropped_is_gone_at_once(load, monkeypatch):
+    """Nothing of it waits for the garbage collector, which runs when it likes."""
+    monkeypatch.setattr(graph, "Replays", Recordings)
+    model = load("tiny", "custom_voice")
+    prompts, engine = prompts_of(model), GraphEngine(4)
+    gc.disable()
+    try:
+        engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
+        gone = weakref.ref(engine)
+        del engine
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_batch_keeps_its_engine_and_a_single_line_has_its_own(load):
     model = load("tiny", "custom_voice")
-    prompts, engines = prompts_of(model), GraphEngines(model)
+    prompts, engines = prompts_of(model), GraphEngines()
 
-    def rows(count: int) -> int:
-        chosen = (prompts * 2)[:count]
-        engines.decode_lines(chosen, guards_of(chosen, 2), 5, Sampling(), [0] * count)
-        return engines._engines[count == 1].batch
+    def rows(count: int, batch_size: int = 16) -> int:
+        chosen = (prompts * 6)[:count]
+        engines.decode_lines(model, chosen, guards_of(chosen, 2), 5, Sampling(), [0] * count, batch_size)
+        return engines._engines[min(count, batch_size) == 1].batch
 
     assert [rows(count) for count in (3, 2, 1, 5, 3)] == [4, 4, 1, 8, 8]
+    assert [rows(18), rows(5), rows(2), rows(18, 6), rows(18, 1)] == [16, 16, 2, 6, 1]
     assert len(engines._engines) == 2
 
 
 def test_an_overflow_in_fp16_gets_its_sentence_and_the_next_line_is_not_spoilt(fresh):
     fresh.module.half()
-    prompts, engine = prompts_of(fresh), GraphEngine(fresh, 5, 1)
-    wanted = engine.decode(prompts[:1], guards_of(prompts[:1]), GREEDY, [1])
+    prompts, engine = prompts_of(fresh), GraphEngine()
+    wanted = engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1])
     head = fresh.talker.codec_head.weight
     kept = head.data.clone()
     head.data.fill_(6e4)
     with pytest.raises(ValueError, match="overflow in fp16: load it with precision auto"):
-        engine.decode(prompts[:1], guards_of(prompts[:1]), GREEDY, [1])
+        engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1])
     head.data.copy_(kept)
     with torch.inference_mode():
         engine._slots.cache.keys.fill_(torch.nan)
-    assert_equal(engine.decode(prompts[:1], guards_of(prompts[:1]), GREEDY, [1]), wanted)
+    assert_equal(engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1]), wanted)
 
 
-@pytest.mark.parametrize(("lines", "seeds"), [(0, 0), (3, 3), (2, 1)])
-def test_lines_that_do_not_fit_are_refused(load, lines, seeds):
+@pytest.mark.parametrize(("lines", "seeds"), [(0, 0), (2, 1)])
+def test_other_numbers_of_lines_and_seeds_are_refused(load, lines, seeds):
     model = load("tiny", "custom_voice")
     prompts = prompts_of(model)[:lines]
-    with pytest.raises(ValueError, match="give 1 to 2 lines and a seed for each"):
-        GraphEngine(model, 5, 2).start(prompts, Sampling(), [0] * seeds)
+    with pytest.raises(ValueError, match="give one or more of each, as many"):
+        GraphEngine(2).decode(model, prompts, guards_of(prompts), 5, Sampling(), [0] * seeds)
 
 
 @pytest.mark.parametrize("seq_groups", [0, 16, 5.0])
 def test_bad_seq_groups_are_refused(load, seq_groups):
     model = load("tiny", "custom_voice")
     with pytest.raises(ValueError, match="SEQ_GROUPS"):
-        GraphEngine(model, seq_groups)
-    with pytest.raises(ValueError, match="SEQ_GROUPS"):
         graph_lines(model, prompts_of(model)[:1], seq_groups, Sampling(), [0])
+
+
+def test_prefills_are_cut_into_powers_of_two_that_are_not_too_large():
+    def parts(lengths: list[int]) -> list[int]:
+        cut = list(split_prefill(lengths))
+        assert [place for part in cut for place in range(len(lengths))[part]] == list(range(len(lengths)))
+        return [part.stop - part.start for part in cut]
+
+    assert parts([9]) == [1] and parts([70] * 7) == [4, 2, 1] and parts([20] * 64) == [64]
+    assert parts([LARGEST_PREFILL // 4] * 8) == [4, 4]
+    assert parts([LARGEST_PREFILL + 1, 5, 5]) == [1, 2]
 
 
 def test_room_is_made_for_what_a_line_is_likely_to_need(load):
@@ -319,23 +401,6 @@ def test_room_is_made_for_what_a_line_is_likely_to_need(load):
     assert positions_expected(prompt, Guard(3)) == len(prompt.embeds) + 3 + LAG + 1
 
 
-def test_a_capture_that_fails_says_why_and_runs_on(monkeypatch, caplog):
-    def refuse() -> None:
-        raise RuntimeError("this allocator cannot be captured")
-
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", refuse)
-    calls: list[int] = []
-    replayed = Replayed(lambda: calls.append(1), torch.device("cuda"), None)
-    with caplog.at_level(logging.WARNING):
-        for _ in range(4):
-            replayed()
-    assert len(calls) == 4
-    assert [record.message for record in caplog.records] == [
-        "the frame could not be captured in a CUDA graph (this allocator cannot be captured): "
-        "it runs op by op, slower"
-    ]
-
-
 @CUDA_ONLY
 @pytest.mark.parametrize("rows", [(0,), (0, 1, 2)], ids=["one line", "batch"])
 @pytest.mark.parametrize("seq_groups", [15, 5, 1])
@@ -343,21 +408,24 @@ def test_replays_on_cuda_give_the_eager_engines_codes(checkpoint, monkeypatch, s
     model = load_model(checkpoint("tiny-1.7B", "custom_voice"), LoadOptions("fp32", "sdpa"), "cuda")
     prompts = prompts_of(model, rows=rows)
     theirs = eager.decode_lines(model, prompts, guards_of(prompts), seq_groups, GREEDY, None)
-    engine = GraphEngine(model, seq_groups, len(rows))
+    engine = GraphEngine(len(rows))
     for _ in range(3):  # plain, captured, replayed
-        ours = engine.decode(prompts, guards_of(prompts), GREEDY, SEEDS[: len(rows)])
+        ours = engine.decode(model, prompts, guards_of(prompts), seq_groups, GREEDY, SEEDS[: len(rows)])
         assert_equal(ours, theirs)
-    assert all(one.graph is not None for one in engine._graphs.values())
+    assert engine.why_plain is None and all(engine._replays._graphs.values())
 
 
 @CUDA_ONLY
 def test_a_replay_on_cuda_makes_the_host_wait_for_nothing(checkpoint):
     model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("bf16", "sdpa"), "cuda")
-    engine = GraphEngine(model, 15)
-    engine.start(prompts_of(model)[:1], Sampling(), [1])
-    engine.frame(), engine.frame()
+    prompts, engine = prompts_of(model), GraphEngine(2)
+    engine.start(model, 15, Sampling(), 200)
+    for _ in range(2):
+        engine.put([0], prompts[:1], [1])
+        engine.frame(100)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        engine.frame()
+        engine.put([1], prompts[:1], [2])
+        engine.frame(100)
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.static_cache import Span, StaticCache, Step
+from qwen3_tts_morph.morph.static_cache import Fill, Span, StaticCache, Step
 
 
 def cache_of(length: int = 6) -> StaticCache:
@@ -35,12 +35,27 @@ def test_a_step_writes_each_line_at_its_own_position_and_hides_what_lies_behind(
     assert (cache.keys[0] != 0).sum() == new.numel() and not cache.keys[1].any()
 
 
-def test_windows_and_lines_are_parts_of_the_same_memory():
+def test_prompts_fill_the_beginning_of_their_rows_and_of_no_other():
     cache = cache_of()
-    part = cache.window(2).lines(slice(1, 2))
+    cache.keys.fill_(7)
+    keys, values = noise(2, 2, 3, 4), noise(2, 2, 3, 4) - 1
+    given = Fill(cache, torch.tensor([2, 0])).update(1, keys, values)
+    assert given[0] is keys and given[1] is values
+    assert torch.equal(cache.keys[1, [2, 0], :, :3], keys)
+    assert torch.equal(cache.values[1, [2, 0], :, :3], values)
+    assert (
+        (cache.keys[0] == 7).all() and (cache.keys[1, 1] == 7).all() and (cache.keys[1, :, :, 3:] == 7).all()
+    )
+
+
+def test_a_window_is_a_part_of_the_same_memory_and_a_row_is_cleared_alone():
+    cache = cache_of()
+    part = cache.window(2)
     part.keys.fill_(1)
-    assert part.keys.shape == (2, 1, 2, 2, 4) and part.length == 2
-    assert cache.keys[:, 1, :, :2].all() and cache.keys.sum() == part.keys.numel()
+    assert part.keys.shape == (2, 3, 2, 2, 4) and part.length == 2
+    assert cache.keys[:, :, :, :2].all() and cache.keys.sum() == part.keys.numel()
+    cache.clear(1)
+    assert not cache.keys[:, 1].any() and cache.keys[:, [0, 2], :, :2].all()
 
 
 def test_a_longer_cache_takes_over_a_shorter_one():
@@ -50,8 +65,6 @@ def test_a_longer_cache_takes_over_a_shorter_one():
     longer.copy_from(cache)
     assert torch.equal(longer.keys[:, :, :, :6], cache.keys) and not longer.keys[:, :, :, 6:].any()
     assert torch.equal(longer.values[:, :, :, :6], cache.values)
-    longer.clear()
-    assert not longer.keys.any() and not longer.values.any()
 
 
 def test_a_span_that_would_need_a_mask_is_refused():

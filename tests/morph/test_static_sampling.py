@@ -25,10 +25,14 @@ DRAWS = [
 
 
 def tensors(draws: list[Draw], vocab: int = VOCAB) -> DrawTensors:
-    made = DrawTensors.allocate(len(draws), torch.device("cpu"))
-    for row, draw in enumerate(draws):
-        made.lines(slice(row, row + 1)).put(draw, vocab)
-    return made
+    """Settings of a line each."""
+    rows = []
+    for draw in draws:
+        rows.append(DrawTensors.allocate(1, torch.device("cpu")))
+        rows[-1].put(draw, vocab)
+    return DrawTensors(
+        *(torch.cat(column) for column in zip(*(vars(row).values() for row in rows), strict=True))
+    )
 
 
 def logits(kind: str, *shape: int) -> torch.Tensor:
@@ -80,9 +84,35 @@ def test_suppressed_tokens_are_never_drawn():
 
 
 def test_settings_are_changed_in_place():
-    made = tensors([Draw(), Draw()])
+    made = DrawTensors.allocate(2, torch.device("cpu"))
     addresses = [tensor.data_ptr() for tensor in vars(made).values()]
-    made.lines(slice(1, 2)).put(Draw(temperature=2.0, top_k=4, top_p=0.75), VOCAB)
+    made.put(Draw(temperature=2.0, top_k=4, top_p=0.75), VOCAB)
     assert addresses == [tensor.data_ptr() for tensor in vars(made).values()]
-    assert made.temperatures.tolist() == pytest.approx([0.9, 2.0])
-    assert made.places.tolist() == [VOCAB - 50, VOCAB - 4] and made.shares.tolist() == [-1.0, 0.25]
+    assert made.temperatures.tolist() == [2.0, 2.0]
+    assert made.places.tolist() == [VOCAB - 4] * 2 and made.shares.tolist() == [0.25] * 2
+
+
+def test_some_lines_settings_are_taken_in_the_order_asked_for():
+    taken = tensors(DRAWS).take(torch.tensor([4, 2]))
+    assert taken.temperatures.tolist() == pytest.approx(
+        [1.7, 0.3]
+    ) and taken.shares.tolist() == pytest.approx([0.1, 0.5])
+
+
+def test_over_many_draws_each_token_comes_as_often_as_the_eager_sampler_says():
+    """Chi squared against the filtered distribution, six standard deviations wide."""
+    rounds = 40000
+    for number, draw in enumerate(DRAWS):
+        scores = logits("fp32", 1)
+        chances = filter_logits(scores, draw).softmax(-1)[0].double() if draw.do_sample else None
+        if chances is None:
+            continue
+        noise = gumbel_noise(line_keys([number]), torch.arange(rounds)[None], VOCAB)[0]
+        drawn = draw_static(
+            scores.expand(rounds, -1), tensors([draw]).take(torch.zeros(rounds).long()), noise
+        )
+        counts, kept = drawn.bincount(minlength=VOCAB).double(), chances * rounds >= 5
+        assert not counts[chances == 0].any()
+        free = max(1, int(kept.sum()) - 1)
+        chi = float(((counts - chances * rounds) ** 2 / (chances * rounds))[kept].sum())
+        assert chi < free + 6 * (2 * free) ** 0.5, draw
