@@ -32,9 +32,12 @@ class Model:
     Args:
         upstream: ``qwen_tts.Qwen3TTSModel`` as loaded.
         name: what to call it in reports.
+        engine: what decodes its lines, one of ``options.ENGINES``; see ``engine.py``.
     """
 
-    def __init__(self, upstream: Any, name: str):
+    def __init__(self, upstream: Any, name: str, engine: str = "auto"):
+        from .engine import Engine  # which imports this module
+
         self.upstream = upstream.model
         self.tokenizer = upstream.processor.tokenizer
         self.name = name
@@ -45,6 +48,7 @@ class Model:
         self.module = Qwen3TTS(self.upstream, self.codec)
         self.module.eval().requires_grad_(False)
         self.sampling = Sampling.from_config(self.upstream.generate_config)
+        self.engine = Engine(engine)
 
     @property
     def type(self) -> str:

@@ -1,91 +1,39 @@
-"""The graph engine beside the eager one: the same codes, and a decoding that leaves nothing behind.
+"""The graph engine beside the eager one: the same codes, in any batch, whatever was decoded before.
 
 The CPU runs the functions that CUDA captures; ``recorded.py`` stands in for the capture.
 """
 
 from __future__ import annotations
 
-import gc
-import weakref
-
 import pytest
 import torch
-from qwen3_tts_morph.morph import eager, graph, predictor
+from qwen3_tts_morph.morph import eager, graph
 from qwen3_tts_morph.morph.graph import (
     LARGEST_PREFILL,
     GraphEngine,
-    GraphEngines,
     choose_window,
     positions_expected,
     split_prefill,
 )
 from qwen3_tts_morph.morph.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
 from qwen3_tts_morph.morph.load import load_model
-from qwen3_tts_morph.morph.noise import gumbel_noise, line_keys
-from qwen3_tts_morph.morph.options import Draw, LoadOptions, Sampling
-from qwen3_tts_morph.morph.prompt import build_prompt
+from qwen3_tts_morph.morph.options import LoadOptions, Sampling
 from qwen3_tts_morph.morph.readback import LAG
-from qwen3_tts_morph.morph.sampling import filter_logits
-from qwen3_tts_morph.morph.voice import clone_voice, design_voice, preset_voice
-from torch.multiprocessing.reductions import StorageWeakRef
 
+from .decoding import (
+    CHECKPOINT_OF,
+    FILTERED,
+    GREEDY,
+    SEEDS,
+    assert_equal,
+    eager_lines,
+    graph_lines,
+    guards_of,
+    prompts_of,
+)
 from .recorded import Recordings
 
-TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
-SEEDS = [11, 12, 2**64 - 1]
-GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False))
-FILTERED = Sampling(Draw(top_k=20, top_p=0.8), Draw(temperature=1.1, top_k=0, top_p=0.7), 1.3)
-CHECKPOINT_OF = {"preset": "custom_voice", "design": "voice_design", "x_vector": "base", "icl": "base"}
 CUDA_ONLY = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a CUDA device")
-
-
-def prompts_of(model, kind: str = "preset", rows=range(3), recording=None):
-    if kind == "preset":
-        voice = preset_voice(model, "ryan")
-    elif kind == "design":
-        voice = design_voice(model, "a calm old man")
-    else:
-        voice = clone_voice(model, recording, 24000, kind, transcript="a tone")
-    return [build_prompt(model, TEXTS[row], voice) for row in rows]
-
-
-def guards_of(prompts, frames: int = 40) -> list[Guard]:
-    return [Guard(frames, detect_loops=False) for _ in prompts]
-
-
-class SameNoise:
-    """Draws for the eager engine with the graph engine's noise: group by group, frame by frame."""
-
-    def __init__(self, seeds):
-        self.keys, self.counter = line_keys(seeds), 0
-
-    def draw(self, logits: torch.Tensor, draw: Draw, _: object) -> torch.Tensor:
-        groups = logits.shape[1] if logits.dim() == 3 else 1
-        counters = (self.counter + torch.arange(groups)).expand(len(logits), -1)
-        noise = gumbel_noise(self.keys, counters, logits.shape[-1]).view(logits.shape)
-        self.counter += groups
-        scores = logits.float()
-        return (filter_logits(scores, draw) + noise if draw.do_sample else scores).argmax(-1)
-
-
-def eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch, **options):
-    with monkeypatch.context() as patch:
-        draw = SameNoise(seeds).draw
-        patch.setattr(eager, "draw_tokens", draw)
-        patch.setattr(predictor, "draw_tokens", draw)
-        guards = options.pop("guards", None) or guards_of(prompts)
-        return eager.decode_lines(model, prompts, guards, seq_groups, sampling, None, **options)
-
-
-def graph_lines(model, prompts, seq_groups, sampling, seeds, guards=None, rows=None):
-    guards = guards or guards_of(prompts)
-    return GraphEngine(rows or len(prompts)).decode(model, prompts, guards, seq_groups, sampling, seeds)
-
-
-def assert_equal(ours, theirs) -> None:
-    assert [one.ended for one in ours] == [one.ended for one in theirs]
-    assert [one.codes.shape for one in ours] == [one.codes.shape for one in theirs]
-    assert all(torch.equal(a.codes, b.codes) for a, b in zip(ours, theirs, strict=True))
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(), FILTERED], ids=["greedy", "sampled", "filtered"])
@@ -273,98 +221,6 @@ def test_a_looping_line_is_ended_and_its_batch_mates_are_not(load):
     assert looping.ended == "loop" and len(looping.codes) == LOOP_WINDOW + LONGEST_PERIOD
     assert torch.equal(looping.codes, alone.codes[: len(looping.codes)])
     assert torch.equal(other.codes, alone.codes)
-
-
-@pytest.fixture
-def fresh(checkpoint):
-    """A model of the test's own, whose weights may be moved."""
-    return load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa"))
-
-
-def move(model) -> None:
-    """What a move to another device and back leaves: every parameter in a storage of its own."""
-    for parameter in model.module.parameters():
-        parameter.data = parameter.data.clone()
-
-
-@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
-def test_a_model_that_was_moved_in_between_is_met_where_it_is(fresh, monkeypatch, recorded):
-    if recorded:
-        monkeypatch.setattr(graph, "Replays", Recordings)
-    prompts, engine = prompts_of(fresh), GraphEngine(4)
-    wanted = engine.decode(fresh, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
-    fused = StorageWeakRef(fresh.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
-    cache = StorageWeakRef(engine._slots.cache.keys.untyped_storage())
-    move(fresh)
-    # A recording holds its tensors; a CUDA graph holds addresses.
-    assert fused.expired() or recorded, "the engine holds weights of a model that has left"
-    assert_equal(engine.decode(fresh, prompts, guards_of(prompts), 5, Sampling(), SEEDS), wanted)
-    assert cache.expired()
-    with torch.no_grad():
-        for parameter in fresh.talker.parameters():
-            parameter.mul_(1.5)
-    changed = engine.decode(fresh, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
-    assert not torch.equal(changed[0].codes[:2], wanted[0].codes[:2]), "old weights were used"
-
-
-def test_free_lets_go_of_caches_and_graphs(load):
-    model = load("tiny", "custom_voice")
-    prompts, engines = prompts_of(model), GraphEngines()
-
-    def decode():
-        return engines.decode_lines(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS, 8)
-
-    first = decode()
-    slots = engines._engines[False]._slots
-    held = [StorageWeakRef(one.untyped_storage()) for one in (slots.cache.keys, slots.text, slots.angles.cos)]
-    del slots
-    engines.free()
-    assert all(one.expired() for one in held)
-    assert_equal(decode(), first)
-
-
-def test_an_engine_that_is_dropped_is_gone_at_once(load, monkeypatch):
-    """Nothing of it waits for the garbage collector, which runs when it likes."""
-    monkeypatch.setattr(graph, "Replays", Recordings)
-    model = load("tiny", "custom_voice")
-    prompts, engine = prompts_of(model), GraphEngine(4)
-    gc.disable()
-    try:
-        engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
-        gone = weakref.ref(engine)
-        del engine
-        assert gone() is None
-    finally:
-        gc.enable()
-
-
-def test_a_batch_keeps_its_engine_and_a_single_line_has_its_own(load):
-    model = load("tiny", "custom_voice")
-    prompts, engines = prompts_of(model), GraphEngines()
-
-    def rows(count: int, batch_size: int = 16) -> int:
-        chosen = (prompts * 6)[:count]
-        engines.decode_lines(model, chosen, guards_of(chosen, 2), 5, Sampling(), [0] * count, batch_size)
-        return engines._engines[min(count, batch_size) == 1].batch
-
-    assert [rows(count) for count in (3, 2, 1, 5, 3)] == [4, 4, 1, 8, 8]
-    assert [rows(18), rows(5), rows(2), rows(18, 6), rows(18, 1)] == [16, 16, 2, 6, 1]
-    assert len(engines._engines) == 2
-
-
-def test_an_overflow_in_fp16_gets_its_sentence_and_the_next_line_is_not_spoilt(fresh):
-    fresh.module.half()
-    prompts, engine = prompts_of(fresh), GraphEngine()
-    wanted = engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1])
-    head = fresh.talker.codec_head.weight
-    kept = head.data.clone()
-    head.data.fill_(6e4)
-    with pytest.raises(ValueError, match="overflow in fp16: load it with precision auto"):
-        engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1])
-    head.data.copy_(kept)
-    with torch.inference_mode():
-        engine._slots.cache.keys.fill_(torch.nan)
-    assert_equal(engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1]), wanted)
 
 
 @pytest.mark.parametrize(("lines", "seeds"), [(0, 0), (2, 1)])
