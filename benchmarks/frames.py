@@ -1,12 +1,15 @@
-"""Table "frames": ms a frame of the eager engine at several SEQ_GROUPS, beside upstream, in one run.
+"""Table "frames": ms a frame of both engines at several SEQ_GROUPS, beside upstream, in one run.
 
     python -m benchmarks.frames --shape 0.6B --frames 60 --repeats 3
 
-Full-size random weights (the same shapes and kernels as the published checkpoints; what they speak is noise), one
-line, sampling on. A frame is 80 ms of audio. The prefill and the codec are not in these figures. Every figure is the
-median over ``--repeats`` runs of ``--frames`` frames each, after a warm-up; the systems take turns within a repeat,
-so that a slow spell of the host hits all of them. Before timing, codes at SEQ_GROUPS=15 are compared with upstream's:
-the command fails when they differ.
+One line, sampling on. A frame is 80 ms of audio. The prefill and the codec are not in these figures. Every figure is
+the median over ``--repeats`` runs of ``--frames`` frames each, after a warm-up (in which the graph engine captures);
+the systems take turns within a repeat, so that a slow spell of the host hits all of them. ``fit_a_ms`` and
+``fit_b_ms`` are the straight line a + b S through an engine's rows; ``predictor_ms`` is the part of a frame that
+predicts groups 1-15, where it runs by itself.
+
+Before timing, codes at SEQ_GROUPS=15 are compared with upstream's: the eager engine's to the bit, and with
+``--precision fp32`` the graph engine's greedy ones. The command fails when they differ.
 """
 
 from __future__ import annotations
@@ -14,48 +17,31 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import torch
 
-import pack
+from .common import (
+    Engine,
+    Guard,
+    Model,
+    Prompt,
+    Sampling,
+    keep,
+    load_random,
+    make_prompt,
+    make_row,
+    parser,
+    timed_ms,
+)
+from .results import Row
 
-from .results import Row, markdown, save_rows
+from qwen3_tts_morph.morph.eager import decode_lines  # isort: skip  (common has loaded the pack)
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw  # isort: skip
+from qwen3_tts_morph.morph.predictor import Predictor  # isort: skip
 
-pack.load()
-
-from qwen3_tts_morph.morph.eager import decode_lines  # noqa: E402  (after pack.load)
-from qwen3_tts_morph.morph.guard import Guard  # noqa: E402
-from qwen3_tts_morph.morph.load import load_model  # noqa: E402
-from qwen3_tts_morph.morph.model import Model  # noqa: E402
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, LoadOptions, Sampling  # noqa: E402
-from qwen3_tts_morph.morph.predictor import Predictor  # noqa: E402
-from qwen3_tts_morph.morph.prompt import Prompt, build_prompt  # noqa: E402
-from qwen3_tts_morph.morph.voice import preset_voice  # noqa: E402
-from qwen3_tts_morph.training.random_checkpoint import SHAPES, write_checkpoint  # noqa: E402
-
-TEXT = "The quick brown fox jumps over the lazy dog, and then it thinks better of it."
 SEQ_GROUPS = (15, 7, 5, 3, 1)
-FRAME_MS = 80.0
-
-
-def synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def timed_ms(action: Callable[[], Any], device: torch.device) -> tuple[float, Any]:
-    """Wall-clock milliseconds of an action, with the device idle before and after, and what it gave."""
-    synchronize(device)
-    started = time.perf_counter()
-    result = action()
-    synchronize(device)
-    return 1000 * (time.perf_counter() - started), result
 
 
 class Bench:
@@ -64,17 +50,22 @@ class Bench:
     def __init__(self, model: Model, frames: int):
         self.model = model
         self.device = model.device
-        self.prompt: Prompt = build_prompt(model, TEXT, preset_voice(model, "ryan"), "english")
-        # Never EOS: every run has the same number of frames. Both systems draw from the same logits.
-        model.talker.codec_head.weight.data[model.config.talker_config.codec_eos_token_id] = 0
+        self.prompt: Prompt = make_prompt(model)
+        self.graph = Engine("graph")
         self.sampling = replace(model.sampling, max_new_tokens=frames + 1)
 
-    def ours(self, seq_groups: int, sampling: Sampling | None = None) -> torch.Tensor:
-        """Codes ``[T, 16]`` of our engine, upstream's seed and stream."""
+    def eager(self, seq_groups: int, sampling: Sampling | None = None) -> torch.Tensor:
+        """Codes ``[T, 16]`` of the eager engine, upstream's seed and stream."""
         torch.manual_seed(0)
         sampling = sampling or self.sampling
         guard = Guard(sampling.max_frames, detect_loops=False)
         return decode_lines(self.model, [self.prompt], [guard], seq_groups, sampling, None)[0].codes
+
+    def replayed(self, seq_groups: int, sampling: Sampling | None = None) -> torch.Tensor:
+        """Codes ``[T, 16]`` of the graph engine."""
+        sampling = sampling or self.sampling
+        guard = Guard(sampling.max_frames, detect_loops=False)
+        return self.graph.decode_lines(self.model, [self.prompt], [guard], seq_groups, sampling, [0])[0].codes
 
     def upstream(self, sampling: Sampling | None = None) -> torch.Tensor:
         """Codes of upstream's own ``talker.generate`` on the same prompt."""
@@ -140,69 +131,78 @@ class Bench:
 
 def check_exact(bench: Bench) -> None:
     """Stop when our codes at 15 groups are not upstream's."""
-    ours, theirs = bench.ours(PREDICTED_GROUPS), bench.upstream()
+    same_frames("eager engine", bench.eager(PREDICTED_GROUPS), bench.upstream())
+    if bench.model.dtype == torch.float32:
+        greedy = replace(bench.sampling, talker=Draw(do_sample=False), subtalker=Draw(do_sample=False))
+        exact = bench.eager(PREDICTED_GROUPS, greedy)
+        same_frames("graph engine (greedy)", bench.replayed(PREDICTED_GROUPS, greedy), exact)
+
+
+def same_frames(name: str, ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    """Stop when codes ``[T, 16]`` differ, and say from which frame on."""
     if not torch.equal(ours, theirs):
         same = int((ours[: len(theirs)] == theirs[: len(ours)]).all(dim=1).long().cumprod(0).sum())
-        sys.exit(f"SEQ_GROUPS=15 parts from upstream after {same} of {len(theirs)} frames")
-    print(f"SEQ_GROUPS=15 equals upstream's codes over {len(ours)} frames", flush=True)
+        sys.exit(f"SEQ_GROUPS=15: the {name} parts from upstream after {same} of {len(theirs)} frames")
+    print(f"SEQ_GROUPS=15: the {name}'s codes equal upstream's over {len(ours)} frames", flush=True)
+
+
+def fit_line(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """a and b of the straight line a + b x with the least squared distance to (x, y)."""
+    mean_x, mean_y = (statistics.fmean(column) for column in zip(*points, strict=True))
+    spread = sum((x - mean_x) ** 2 for x, _ in points)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else 0.0
+    return mean_y - slope * mean_x, slope
 
 
 @torch.inference_mode()
-def measure(bench: Bench, shape: str, repeats: int) -> list[Row]:
-    """Time upstream and every SEQ_GROUPS in turns."""
-    systems: dict[int | None, list[tuple[float, float]]] = {None: [], **{s: [] for s in SEQ_GROUPS}}
-    for repeat in range(repeats + 1):
-        for groups, times in systems.items():
-            run = bench.upstream if groups is None else lambda sampling, g=groups: bench.ours(g, sampling)
-            both = bench.frame_ms(run), bench.predictor_ms(groups)
+def measure(bench: Bench, options: argparse.Namespace) -> list[Row]:
+    """Time upstream and both engines at every SEQ_GROUPS in turns."""
+    runs: dict[tuple[str, int | None], Callable[[Sampling], torch.Tensor]] = {
+        ("generate", None): bench.upstream
+    }
+    for groups in SEQ_GROUPS:
+        runs["eager", groups] = lambda sampling, g=groups: bench.eager(g, sampling)
+    for groups in SEQ_GROUPS:
+        runs["graph", groups] = lambda sampling, g=groups: bench.replayed(g, sampling)
+    times: dict[tuple[str, int | None], list[tuple[float, float | None]]] = {key: [] for key in runs}
+    for repeat in range(options.repeats + 1):
+        for (engine, groups), run in runs.items():
+            both = bench.frame_ms(run), None if engine == "graph" else bench.predictor_ms(groups)
             if repeat:  # the first round warms up
-                times.append(both)
-    precision = str(bench.model.dtype).removeprefix("torch.")
-    rows = []
-    for groups, times in systems.items():
-        frame, predictor = (statistics.median(column) for column in zip(*times, strict=True))
-        rows.append(
-            Row(
-                "frames",
-                "upstream" if groups is None else "morph",
-                shape,
-                "generate" if groups is None else "eager",
-                precision,
-                groups or PREDICTED_GROUPS,
-                1,
-                round(frame, 2),
-                round(predictor, 2),
-                round(FRAME_MS / frame, 3),
-                round(frame / FRAME_MS, 3),
-            )
-        )
-    return rows
+                times[engine, groups].append(both)
+    return [row_of(bench, options, key, times) for key in runs]
 
 
-def main() -> None:
+def row_of(
+    bench: Bench,
+    options: argparse.Namespace,
+    key: tuple[str, int | None],
+    times: dict[tuple[str, int | None], list[tuple[float, float | None]]],
+) -> Row:
+    """A system's row, with the line through the rows of its engine."""
+
+    def median(one: tuple[str, int | None]) -> float:
+        return statistics.median(frame for frame, _ in times[one])
+
+    engine, groups = key
+    predictor = [part for _, part in times[key] if part is not None]
+    details: dict[str, float | None] = {"predictor_ms": statistics.median(predictor) if predictor else None}
+    if groups is not None:
+        points = [(other, median((engine, other))) for other in SEQ_GROUPS]
+        details["fit_a_ms"], details["fit_b_ms"] = fit_line(points)
+    row = make_row(
+        "frames", options, bench.model, engine, groups or PREDICTED_GROUPS, 1, median(key), [1], **details
+    )
+    return row if groups is not None else replace(row, system="upstream")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, measure, print and keep the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--shape", choices=sorted(SHAPES), default="0.6B")
-    parser.add_argument("--frames", type=int, default=60)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--attention", default="sdpa")
-    parser.add_argument("--out", type=Path, help="a folder for the results instead of benchmarks/results")
-    options = parser.parse_args()
-    device = torch.device(options.device)
-    with tempfile.TemporaryDirectory() as folder:
-        path = write_checkpoint(
-            Path(folder) / "checkpoint", options.shape, "custom_voice", dtype=torch.bfloat16
-        )
-        model = load_model(path, LoadOptions(attention=options.attention), device)
+    options = parser(__doc__, frames=60, repeats=3).parse_args(arguments)
+    model = load_random(options)
     bench = Bench(model, options.frames)
     check_exact(bench)
-    rows = measure(bench, options.shape, options.repeats)
-    path = save_rows(rows, device, *([options.out] if options.out else []))
-    print(
-        f"{model.summary()}, sampling on, {options.frames} frames, median of {options.repeats}\n\n{markdown(rows)}"
-    )
-    print(f"\nkept in {path}")
+    keep(measure(bench, options), options, model)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ import json
 import platform
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,7 +20,10 @@ PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton")
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement. ``predictor_ms`` is the part of ``ms_per_frame`` that predicts groups 1-15."""
+    """One measurement. ``details`` are further figures of its table, by name and unit; the file has them as keys.
+
+    ``ms_per_frame`` is of a frame of the whole batch; ``rtf`` is time over audio, of all lines together.
+    """
 
     table: str
     system: str
@@ -29,9 +33,14 @@ class Row:
     seq_groups: int
     batch: int
     ms_per_frame: float
-    predictor_ms: float
     audio_seconds_per_second: float
     rtf: float
+    details: dict[str, float | None] = field(default_factory=dict)
+
+    def flat(self) -> dict[str, Any]:
+        """The row as one level of keys."""
+        values = asdict(self)
+        return {**values, **values.pop("details")}
 
 
 def machine_name(device: torch.device) -> str:
@@ -64,22 +73,36 @@ def save_rows(rows: Sequence[Row], device: torch.device, folder: Path = FOLDER) 
         "versions": installed_versions(),
         "date": datetime.date.today().isoformat(),
         "rows": [row for row in kept if (row["table"], row["model"]) not in measured]
-        + [asdict(row) for row in rows],
+        + [row.flat() for row in rows],
     }
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return path
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The rows as a table; ``times faster`` is against the first row, which should be upstream."""
-    lines = [
-        "| system | engine | SEQ_GROUPS | ms/frame | of it predictor | RTF | times faster |",
-        "|---|---|--:|--:|--:|--:|--:|",
+    """The rows as a table; ``times faster`` is against the first row."""
+    details = list(dict.fromkeys(name for row in rows for name in row.details))
+    titles = [
+        "system",
+        "engine",
+        "SEQ_GROUPS",
+        "batch",
+        "ms/frame",
+        "audio s/s",
+        "RTF",
+        "times faster",
+        *details,
     ]
+    lines = [f"| {' | '.join(titles)} |", "|---|---" + "|--:" * (len(titles) - 2) + "|"]
     for row in rows:
-        times = rows[0].ms_per_frame / row.ms_per_frame
-        lines.append(
-            f"| {row.system} | {row.engine} | {row.seq_groups} | {row.ms_per_frame:.1f} | {row.predictor_ms:.1f} "
-            f"| {row.rtf:.2f} | {times:.2f} |"
-        )
+        times = row.audio_seconds_per_second / rows[0].audio_seconds_per_second
+        figures = [
+            f"{row.ms_per_frame:.2f}",
+            f"{row.audio_seconds_per_second:.1f}",
+            f"{row.rtf:.4f}",
+            f"{times:.2f}",
+        ]
+        figures += ["" if row.details.get(name) is None else f"{row.details[name]:.2f}" for name in details]
+        cells = [row.system, row.engine, str(row.seq_groups), str(row.batch), *figures]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -15,6 +15,7 @@ FRAMES_TO_SPARE = 75
 LOOP_WINDOW = 64
 LONGEST_PERIOD = 16
 LOOP_AGREEMENT = 0.97
+WINDOW_BITS = (1 << LOOP_WINDOW) - 1
 
 
 def text_cap(text_tokens: int) -> int:
@@ -34,24 +35,25 @@ class Guard:
     max_frames: int
     detect_loops: bool = True
     frames: int = 0
-    _recent: deque[int] = field(default_factory=lambda: deque(maxlen=LOOP_WINDOW + LONGEST_PERIOD))
+    _recent: deque[int] = field(default_factory=lambda: deque(maxlen=LONGEST_PERIOD))
+    _agreed: list[int] = field(default_factory=lambda: [0] * LONGEST_PERIOD)
 
     def add(self, code: int) -> str | None:
         """Take a finished frame's group 0 code; say why the line must end now ("cap", "loop"), or None."""
         self.frames += 1
-        self._recent.append(code)
-        if self.detect_loops and self._loops():
+        if self.detect_loops and self._loops(code):
             return "loop"
         return "cap" if self.frames >= self.max_frames else None
 
-    def _loops(self) -> bool:
-        recent = list(self._recent)
-        if len(recent) < LOOP_WINDOW + LONGEST_PERIOD:
+    def _loops(self, code: int) -> bool:
+        """Note with which of the codes before it this one agrees; say whether one period fills the window.
+
+        ``_agreed[p - 1]`` has a bit a frame of the window, set where the code of p frames before was the same: many
+        lines in one batch leave a few microseconds for each.
+        """
+        for place, before in enumerate(self._recent):
+            self._agreed[place] = (self._agreed[place] << 1 | (code == before)) & WINDOW_BITS
+        self._recent.appendleft(code)
+        if self.frames < LOOP_WINDOW + LONGEST_PERIOD:
             return False
-        last = recent[-LOOP_WINDOW:]
-        for period in range(1, LONGEST_PERIOD + 1):
-            before = recent[-LOOP_WINDOW - period : -period]
-            agreeing = sum(a == b for a, b in zip(last, before, strict=True))
-            if agreeing >= LOOP_AGREEMENT * LOOP_WINDOW:
-                return True
-        return False
+        return any(bits.bit_count() >= LOOP_AGREEMENT * LOOP_WINDOW for bits in self._agreed)

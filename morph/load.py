@@ -99,7 +99,7 @@ def load_model(
 
     Args:
         path: a folder in the published format.
-        options: precision and attention.
+        options: precision, attention and engine.
         device: where the model will run; precision and attention are chosen for it. The weights are loaded on the
             CPU, in their dtype, and never cast afterwards.
         move: move the model to ``device``; ComfyUI does that by itself.
@@ -124,7 +124,7 @@ def load_model(
             raise ValueError(
                 f"checkpoint {path.name} has a damaged weight file ({error}): download it again"
             ) from error
-        model = Model(upstream, path.name)
+        model = Model(upstream, path.name, options.engine)
         restore_frequencies(model.module)
         if move:
             model.module.to(device)

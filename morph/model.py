@@ -9,7 +9,7 @@ import torch
 from .options import Sampling
 from .weights import stack
 
-SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B"}
+SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B", "0b02": "0.02B"}  # the last is the demo voice's
 KIND_NAMES = {"base": "Base", "custom_voice": "CustomVoice", "voice_design": "VoiceDesign"}
 
 
@@ -32,9 +32,12 @@ class Model:
     Args:
         upstream: ``qwen_tts.Qwen3TTSModel`` as loaded.
         name: what to call it in reports.
+        engine: what decodes its lines, one of ``options.ENGINES``; see ``engine.py``.
     """
 
-    def __init__(self, upstream: Any, name: str):
+    def __init__(self, upstream: Any, name: str, engine: str = "auto"):
+        from .engine import Engine  # which imports this module
+
         self.upstream = upstream.model
         self.tokenizer = upstream.processor.tokenizer
         self.name = name
@@ -45,6 +48,7 @@ class Model:
         self.module = Qwen3TTS(self.upstream, self.codec)
         self.module.eval().requires_grad_(False)
         self.sampling = Sampling.from_config(self.upstream.generate_config)
+        self.engine = Engine(engine)
 
     @property
     def type(self) -> str:
@@ -63,8 +67,8 @@ class Model:
 
     @property
     def speakers(self) -> list[str]:
-        """Preset speakers, fine-tuned ones included, in alphabetical order."""
-        return sorted(self.config.talker_config.spk_id or {})
+        """Preset speakers, fine-tuned ones included, in the config's order."""
+        return list(self.config.talker_config.spk_id or {})
 
     @property
     def languages(self) -> list[str]:

@@ -12,6 +12,7 @@ DEFAULT_SEQ_GROUPS = 5
 FRAME_RATE = 12.5
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 ATTENTIONS = ("auto", "sdpa", "flash_attention_2", "eager")
+ENGINES = ("auto", "eager", "graph")
 
 
 def check_seq_groups(seq_groups: int) -> int:
@@ -23,6 +24,13 @@ def check_seq_groups(seq_groups: int) -> int:
     ):
         raise ValueError(f"SEQ_GROUPS is {seq_groups!r}: choose 1 to {PREDICTED_GROUPS} (15 is exact)")
     return seq_groups
+
+
+def check_engine(engine: str) -> str:
+    """Give ``engine`` back when it is one of ENGINES, else raise ValueError."""
+    if engine not in ENGINES:
+        raise ValueError(f"engine is {engine!r}: choose one of {', '.join(ENGINES)}")
+    return engine
 
 
 @dataclass(frozen=True)
@@ -128,13 +136,15 @@ class GenerateOptions:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How a checkpoint is loaded: ``precision`` is one of PRECISIONS, ``attention`` one of ATTENTIONS."""
+    """How a checkpoint is loaded: one of PRECISIONS, one of ATTENTIONS (for the eager engine), one of ENGINES."""
 
     precision: str = "auto"
     attention: str = "auto"
+    engine: str = "auto"
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision is {self.precision!r}: choose one of {', '.join(PRECISIONS)}")
         if self.attention not in ATTENTIONS:
             raise ValueError(f"attention is {self.attention!r}: choose one of {', '.join(ATTENTIONS)}")
+        check_engine(self.engine)

@@ -10,12 +10,11 @@ import numpy as np
 
 from ..postprocess.join import join
 from .codec import decode_codes
-from .eager import Decoded, decode_lines
+from .eager import Decoded
 from .guard import Guard, text_cap
 from .model import Model
 from .options import GenerateOptions, Sampling
 from .prompt import Prompt, build_prompt, check_language
-from .sampling import line_streams
 from .text import split_text
 from .voice import Voice, check_voice
 
@@ -96,7 +95,8 @@ def render_lines(
     """Speak lines; give them in the order asked for.
 
     Everything that can be checked is checked before the first frame is made. A line's seed gives the same draws
-    whatever batch it rides in (the arithmetic of another batch size may round differently, and part a line's ways).
+    whatever batch it rides in (the arithmetic of another batch size may round differently, and part a line's ways);
+    the two engines draw differently.
 
     Raises:
         ValueError: for a text, a language, a voice or an instruction that cannot serve.
@@ -141,21 +141,19 @@ def _decode(
     sampling: Sampling,
     progress: Progress,
 ) -> list[Decoded]:
-    """Decode pieces in batches, the longest work first, so that a batch's lines end at about the same time."""
+    """Decode pieces, the longest work first, so that what runs last is short and lines in a batch are alike."""
     order = sorted(range(len(pieces)), key=lambda index: -prompts[index].text_tokens)
-    decoded: dict[int, Decoded] = {}
-    for start in range(0, len(order), options.batch_size):
-        batch = order[start : start + options.batch_size]
-        results = decode_lines(
-            model,
-            [prompts[index] for index in batch],
-            [guard_line(prompts[index], options, sampling) for index in batch],
-            options.seq_groups,
-            sampling,
-            line_streams([pieces[index].seed for index in batch], model.device),
-            progress.add,
-        )
-        decoded.update(zip(batch, results, strict=True))
+    results = model.engine.decode_lines(
+        model,
+        [prompts[index] for index in order],
+        [guard_line(prompts[index], options, sampling) for index in order],
+        options.seq_groups,
+        sampling,
+        [pieces[index].seed for index in order],
+        options.batch_size,
+        progress.add,
+    )
+    decoded = dict(zip(order, results, strict=True))
     return [decoded[index] for index in range(len(pieces))]
 
 

@@ -16,7 +16,7 @@ ENDINGS = {
 
 
 def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
-    """A report of some lines: the model, the knob, a row a line, and the speed.
+    """A report of some lines: the model, the knob, the engine, a row a line, and the speed.
 
     Args:
         model: what spoke.
@@ -34,7 +34,8 @@ def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, e
         f"{audio_s:.2f} s of audio in {elapsed_s:.2f} s: RTF {elapsed_s / audio_s:.3f}, "
         f"{1000 * elapsed_s / frames:.1f} ms/frame"
     )
-    return "\n".join([model.summary(), describe_groups(options.seq_groups), *rows, speed])
+    settings = [model.summary(), describe_groups(options.seq_groups), model.engine.describe(model)]
+    return "\n".join([*settings, *rows, speed])
 
 
 def describe_groups(seq_groups: int) -> str:

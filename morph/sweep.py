@@ -78,47 +78,45 @@ def sweep(
 ) -> Sweep:
     """Speak one line at each SEQ_GROUPS, with the same seed.
 
-    The exact line is decoded first, untimed: the distances are measured on its codes, and it warms up the device.
+    The exact line is decoded first by the eager engine, untimed: the distances are measured on its codes. The rows are
+    of the model's own engine; where that captures graphs, it decodes a line once untimed before.
     """
     options = options or GenerateOptions()
     for groups in seq_groups:
         check_seq_groups(groups)
     check_voice(model, line.voice, line.instruct)
     prompt = build_prompt(model, line.text, line.voice, line.language, line.instruct)
-    progress = Progress([prompt.text_tokens] * (len(seq_groups) + 1), on_frame)
-    trace = _Trace()
-    _decode(model, prompt, line, PREDICTED_GROUPS, options, progress, trace)
+    warm_ups = model.engine.pick(model)[0] == "graph"
+    progress = Progress([prompt.text_tokens] * (len(seq_groups) * (1 + warm_ups) + 1), on_frame)
+    trace = _trace(model, prompt, line, options, progress)
     draw = (options.sampling or model.sampling).subtalker
     distances = measure_distances(model, torch.cat(trace.hidden), torch.cat(trace.codes), draw)
     rows, spoken = [], []
     for groups in seq_groups:
-        decoded, elapsed = _decode(model, prompt, line, groups, options, progress)
+        for _ in range(1 + warm_ups):
+            decoded, elapsed = _decode(model, prompt, line, groups, options, progress)
         rows.append(_row(model, groups, decoded, elapsed, distances[groups]))
         spoken.append(_speak(model, line, decoded))
     return Sweep(rows, spoken)
 
 
+def _trace(model: Model, prompt: Prompt, line: Line, options: GenerateOptions, progress: Progress) -> _Trace:
+    """Decode the line exactly and keep what the distances are measured on."""
+    trace, sampling = _Trace(), options.sampling or model.sampling
+    guards, streams = [guard_line(prompt, options, sampling)], line_streams([line.seed], model.device)
+    decode_lines(model, [prompt], guards, PREDICTED_GROUPS, sampling, streams, progress.add, trace.add)
+    return trace
+
+
 def _decode(
-    model: Model,
-    prompt: Prompt,
-    line: Line,
-    seq_groups: int,
-    options: GenerateOptions,
-    progress: Progress,
-    trace: _Trace | None = None,
+    model: Model, prompt: Prompt, line: Line, seq_groups: int, options: GenerateOptions, progress: Progress
 ) -> tuple[Decoded, float]:
     """Decode the line; give its codes and the seconds that it took."""
     sampling = options.sampling or model.sampling
+    guards = [guard_line(prompt, options, sampling)]
     started = time.perf_counter()
-    decoded = decode_lines(
-        model,
-        [prompt],
-        [guard_line(prompt, options, sampling)],
-        seq_groups,
-        sampling,
-        line_streams([line.seed], model.device),
-        progress.add,
-        trace.add if trace else None,
+    decoded = model.engine.decode_lines(
+        model, [prompt], guards, seq_groups, sampling, [line.seed], on_frame=progress.add
     )
     return decoded[0], time.perf_counter() - started
 

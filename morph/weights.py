@@ -1,8 +1,9 @@
-"""The predictor's 15 heads, and its 15 embedding tables, each as one tensor at no cost of memory.
+"""Weights of several modules as one tensor, at no cost of memory: stacked heads and tables, fused projections.
 
-``stack`` re-homes the weights of a ModuleList as views of one ``[15, V, H]`` tensor; ``stacked`` gives that tensor
-back from the views themselves, so nothing has to be remembered, and a model that was moved to another device
-(which gives every parameter a storage of its own again) is noticed and stacked anew.
+``join`` re-homes weights as views of one tensor, row behind row; ``joined`` gives that tensor back from the views
+themselves, so nothing has to be remembered, and a model that was moved to another device (which gives every
+parameter a storage of its own again) is noticed and joined anew. ``stack`` does so for weights of one shape, as
+``[N, V, H]``.
 """
 
 from __future__ import annotations
@@ -16,40 +17,50 @@ def _weights(modules: Iterable[torch.nn.Module]) -> list[torch.nn.Parameter]:
     return [module.get_parameter("weight") for module in modules]
 
 
-def stacked(modules: torch.nn.ModuleList) -> torch.Tensor | None:
-    """The ``[N, V, H]`` tensor that the modules' weights are views of, or None when they are not."""
+def joined(modules: Iterable[torch.nn.Module]) -> torch.Tensor | None:
+    """The tensor whose rows are the modules' weights, one behind the other, or None when there is none."""
     weights = _weights(modules)
     first = weights[0]
-    storage = first.untyped_storage().data_ptr()
-    for index, weight in enumerate(weights):
+    storage, offset = first.untyped_storage().data_ptr(), first.storage_offset()
+    for weight in weights:
         same_home = weight.untyped_storage().data_ptr() == storage
-        in_place = weight.storage_offset() == first.storage_offset() + index * first.numel()
-        if not (same_home and in_place and weight.is_contiguous()):
+        if not (same_home and weight.storage_offset() == offset and weight.is_contiguous()):
             return None
-    shape = (len(weights), *first.shape)
-    strides = (first.numel(), *first.stride())
-    return first.detach().as_strided(shape, strides, first.storage_offset())
+        offset += weight.numel()
+    shape = (sum(map(len, weights)), *first.shape[1:])
+    return first.detach().as_strided(shape, first.stride(), first.storage_offset())
 
 
-def stack(modules: torch.nn.ModuleList) -> torch.Tensor:
-    """Make the modules' weights views of one ``[N, V, H]`` tensor, and give it; free when they already are.
+def join(modules: Iterable[torch.nn.Module]) -> torch.Tensor:
+    """Make the modules' weights views of one tensor ``[all rows, ...]``, and give it; free when they already are.
 
     The parameters stay the same objects; only where their numbers live changes. While it runs, the old weights go
     one by one, so the memory in use never exceeds the weights by more than their own size.
     """
-    home = stacked(modules)
+    modules = list(modules)
+    home = joined(modules)
     if home is not None:
         return home
     weights = _weights(modules)
+    first, rows = weights[0], [len(weight) for weight in weights]
     # Parameters made outside inference mode cannot take inference tensors as their data.
     with torch.inference_mode(False), torch.no_grad():
-        home = torch.empty(
-            (len(weights), *weights[0].shape), dtype=weights[0].dtype, device=weights[0].device
-        )
-        for place, weight in zip(home, weights, strict=True):
+        home = torch.empty((sum(rows), *first.shape[1:]), dtype=first.dtype, device=first.device)
+        for place, weight in zip(home.split(rows), weights, strict=True):
             place.copy_(weight)
             weight.data = place
     return home
+
+
+def stacked(modules: torch.nn.ModuleList) -> torch.Tensor | None:
+    """The ``[N, V, H]`` tensor that the modules' weights are views of, or None when they are not."""
+    home = joined(modules)
+    return None if home is None else home.unflatten(0, (len(modules), -1))
+
+
+def stack(modules: torch.nn.ModuleList) -> torch.Tensor:
+    """``join`` for weights of one shape ``[V, H]``: give them as one ``[N, V, H]`` tensor."""
+    return join(modules).unflatten(0, (len(modules), -1))
 
 
 def unstack(modules: torch.nn.ModuleList) -> None:

@@ -68,7 +68,7 @@ class GenerateSpeech(io.ComfyNode):
                 io.String.Output(
                     "report",
                     display_name="report",
-                    tooltip="Model, SEQ_GROUPS, frames, how the speech ended, ms a frame and RTF.",
+                    tooltip="Model, SEQ_GROUPS, engine, frames, how the speech ended, ms a frame and RTF.",
                 ),
             ],
             hidden=[io.Hidden.unique_id],

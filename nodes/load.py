@@ -8,14 +8,12 @@ from comfy_api.latest import io
 
 from ..morph.checkpoint import PUBLISHED, list_checkpoints, resolve_checkpoint
 from ..morph.fetch import fetch_checkpoint
-from ..morph.options import ATTENTIONS, PRECISIONS, LoadOptions
+from ..morph.options import ATTENTIONS, ENGINES, PRECISIONS, LoadOptions
 from . import inputs
 from .folders import checkpoint_roots, download_root
 from .memory import load_managed
 from .progress import show_progress
 from .sockets import CATEGORY, ModelSocket
-
-ENGINES = ("auto", "eager")
 
 
 class LoadModel(io.ComfyNode):
@@ -56,7 +54,7 @@ class LoadModel(io.ComfyNode):
                     default="auto",
                     tooltip=(
                         "Attention implementation. auto: flash_attention_2 where flash-attn is installed, "
-                        "else sdpa. Default: auto."
+                        "else sdpa. The graph engine always takes sdpa's. Default: auto."
                     ),
                 ),
                 io.Combo.Input(
@@ -64,8 +62,9 @@ class LoadModel(io.ComfyNode):
                     options=list(ENGINES),
                     default="auto",
                     tooltip=(
-                        "What runs the layers. eager: the original modules, on any device. auto: the best "
-                        "there is. Default: auto."
+                        "What runs the layers. eager: the original modules, on any device. graph: the same "
+                        "arithmetic in fewer steps, replayed as CUDA graphs; its rounding and "
+                        "its seeds differ from eager's. auto: graph on CUDA, else eager. Default: auto."
                     ),
                 ),
             ],
@@ -93,9 +92,7 @@ class LoadModel(io.ComfyNode):
 
     @classmethod
     def execute(cls, checkpoint: str, precision: str, attention: str, engine: str) -> io.NodeOutput:
-        if engine not in ENGINES:
-            raise ValueError(f"engine is {engine!r}: choose one of {', '.join(ENGINES)}")
-        options = LoadOptions(precision, attention)
+        options = LoadOptions(precision, attention, engine)
         path = resolve_checkpoint(checkpoint, checkpoint_roots())
         if path is None:
             with show_progress(cls.hidden.unique_id) as on_bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +27,10 @@ class WholePatcher(ModelPatcher):
     """Moves a module between devices whole: upstream's layers cannot run from two, as ComfyUI's own can.
 
     It moves outside of inference mode, under which ComfyUI runs nodes: inside, a move would replace the module's
-    parameters by other objects, and untie those that layers share.
+    parameters by other objects, and untie those that layers share. ``on_leave`` is called before the weights go.
     """
+
+    on_leave: Callable[[], None] = staticmethod(lambda: None)
 
     def partially_load(
         self, device_to: torch.device, extra_memory: float = 0, force_patch_weights: bool = False
@@ -44,7 +46,9 @@ class WholePatcher(ModelPatcher):
         return 0
 
     def unpatch_model(self, device_to: torch.device | None = None, unpatch_weights: bool = True) -> None:
-        """Take the module off the device."""
+        """Take the module off the device, and with it what the engine keeps there."""
+        if unpatch_weights:  # else nothing moves: ComfyUI asks so before every use
+            self.on_leave()
         with torch.inference_mode(False):
             super().unpatch_model(device_to, unpatch_weights)
 
@@ -57,6 +61,7 @@ class ManagedModel:
         self._patcher = WholePatcher(
             model.module, management.get_torch_device(), management.unet_offload_device()
         )
+        self._patcher.on_leave = model.engine.free
         # The talker holds the weights: when it goes, their memory is free.
         weakref.finalize(model.talker, log.info, "released %s", model.name).atexit = False
 

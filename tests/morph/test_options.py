@@ -101,6 +101,11 @@ def test_frames_are_capped_by_tokens_and_by_seconds_whichever_is_less():
     assert Sampling(max_seconds=0.001).max_frames == 1
 
 
+def test_an_engine_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="engine is 'triton': choose one of auto, eager, graph"):
+        LoadOptions(engine="triton")
+
+
 def test_null_in_a_generation_config_takes_the_default() -> None:
     config = {"top_p": None, "temperature": None, "repetition_penalty": None, "max_new_tokens": None}
     assert Sampling.from_config(config) == Sampling.from_config({})

@@ -6,7 +6,6 @@ import logging
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph import render
 from qwen3_tts_morph.morph.eager import Decoded
 from qwen3_tts_morph.morph.guard import text_cap
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
@@ -171,22 +170,21 @@ def test_voices_of_another_kind_or_size_are_refused(load, model, voice, recordin
 
 def test_a_line_whose_piece_went_wrong_is_reported_and_warned_of(model, voice, caplog, monkeypatch) -> None:
     """Of three pieces the middle one repeats itself: the line says so, and its sound is kept."""
-    original = render.decode_lines
+    original = model.engine.decode_lines
 
     def loop_in_the_middle(*args):
-        decoded = original(*args)
-        assert len(decoded) == 1
-        calls.append(decoded[0])
-        return [Decoded(decoded[0].codes, "loop" if len(calls) == 2 else "eos")]
+        pieces.extend(original(*args))
+        ends = ["eos", "loop", "eos"]
+        return [Decoded(one.codes, end) for one, end in zip(pieces, ends, strict=True)]
 
-    calls: list[Decoded] = []
-    monkeypatch.setattr(render, "decode_lines", loop_in_the_middle)
+    pieces: list[Decoded] = []
+    monkeypatch.setattr(model.engine, "decode_lines", loop_in_the_middle)
     text = "This is the first sentence of them. And this is the second sentence. The third comes last."
     options = GenerateOptions(sampling=SHORT, split_chars=40, batch_size=1, crossfade_ms=0)
     spoken = render_lines(model, [Line(text, voice)], options)[0]
     assert (spoken.report.ended, spoken.report.pieces) == ("loop", 3)
     assert "line 1 ('This is the first" in caplog.text and "repeated itself" in caplog.text
-    assert len(spoken.waveform) == sum(len(one.codes) for one in calls) * FRAME
+    assert len(spoken.waveform) == sum(len(one.codes) for one in pieces) * FRAME
 
 
 def test_the_checkpoints_own_sampling_is_taken_when_none_is_given(model, voice, monkeypatch) -> None:

@@ -31,9 +31,10 @@ def test_every_line_is_told_in_order_with_its_end(model):
         spoken("", "x" * 61, 20, "cap", pieces=3),
         spoken("BOB", "y" * 60, 5, "loop"),
     ]
-    first, groups, *rows, _ = describe(model, lines, GenerateOptions(seq_groups=15), 1.0).splitlines()
+    first, groups, engine, *rows, _ = describe(model, lines, GenerateOptions(seq_groups=15), 1.0).splitlines()
     assert first == model.summary()
     assert groups == "SEQ_GROUPS 15 (exact)"
+    assert engine == "engine: eager (no CUDA)"
     assert rows[0] == "1. ANNA: 'Hello.': 10 frames, 0.80 s, ended by itself"
     assert rows[1].startswith(f"2. '{'x' * 57}...': 20 frames, 1.60 s in 3 pieces, RAN INTO ITS LIMIT")
     assert rows[2].startswith(f"3. BOB: '{'y' * 60}': 5 frames, 0.40 s, REPEATED ITSELF")
@@ -42,7 +43,7 @@ def test_every_line_is_told_in_order_with_its_end(model):
 
 def test_a_text_of_several_lines_takes_one_row(model):
     report = describe(model, [spoken("", "One.\nTwo.", 10)], GenerateOptions(), 1.0)
-    assert len(report.splitlines()) == 4
+    assert len(report.splitlines()) == 5
 
 
 @pytest.mark.parametrize("groups", range(1, 16))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.load import load_model
 from qwen3_tts_morph.morph.options import LoadOptions
-from qwen3_tts_morph.morph.weights import stack, stacked, unstack
+from qwen3_tts_morph.morph.weights import join, joined, stack, stacked, unstack
 from safetensors.torch import load_file, save_file
 
 
@@ -33,6 +33,26 @@ def move(module: torch.nn.Module) -> None:
     """What a move to another device and back leaves: every parameter in a storage of its own."""
     for parameter in module.parameters():
         parameter.data = parameter.data.clone()
+
+
+def test_weights_of_unequal_rows_are_joined_as_they_follow_each_other():
+    modules = torch.nn.ModuleList(torch.nn.Linear(7, rows, bias=False) for rows in (6, 2, 2))
+    values, before = weights_of(modules), storage_bytes(modules)
+    home = join(modules)
+    assert torch.equal(home, torch.cat(values)) and home.shape == (10, 7)
+    assert storage_bytes(modules) == before == home.untyped_storage().nbytes()
+    assert join(modules).data_ptr() == joined(modules).data_ptr() == modules[0].weight.data_ptr()
+    move(modules)
+    assert joined(modules) is None
+    assert torch.equal(join(modules), torch.cat(values))
+
+
+def test_weights_of_one_dimension_are_joined():
+    modules = [torch.nn.RMSNorm(5) for _ in range(3)]
+    for index, module in enumerate(modules):
+        module.weight.data.fill_(index)
+    assert join(modules).view(3, 5)[:, 0].tolist() == [0, 1, 2]
+    assert joined(modules) is not None
 
 
 @pytest.mark.parametrize("kind", ["linear", "embedding"])

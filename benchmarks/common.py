@@ -1,0 +1,147 @@
+"""What all tables share: the command line, a model with random weights, timing, and lines of a fixed length.
+
+Full-size random weights have the shapes and kernels of the published checkpoints; what they speak is noise. Their EOS
+is muted, so that every run has the same number of frames.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import pack
+
+from .results import Row, markdown, save_rows
+
+pack.load()
+
+from qwen3_tts_morph.morph.eager import Decoded  # noqa: E402  (after pack.load)
+from qwen3_tts_morph.morph.engine import Engine  # noqa: E402
+from qwen3_tts_morph.morph.guard import Guard  # noqa: E402
+from qwen3_tts_morph.morph.load import load_model  # noqa: E402
+from qwen3_tts_morph.morph.model import Model  # noqa: E402
+from qwen3_tts_morph.morph.options import PRECISIONS, LoadOptions, Sampling  # noqa: E402
+from qwen3_tts_morph.morph.prompt import Prompt, build_prompt  # noqa: E402
+from qwen3_tts_morph.morph.voice import preset_voice  # noqa: E402
+from qwen3_tts_morph.training.random_checkpoint import SHAPES, write_checkpoint  # noqa: E402
+
+TEXT = "The quick brown fox jumps over the lazy dog, and then it thinks better of it."
+FRAME_S = 0.08
+
+
+def parser(doc: str | None, frames: int, repeats: int) -> argparse.ArgumentParser:
+    """The options of every table, with the table's own defaults."""
+    made = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    made.add_argument("--shape", choices=sorted(SHAPES), default="0.6B")
+    made.add_argument("--frames", type=int, default=frames)
+    made.add_argument("--repeats", type=int, default=repeats)
+    made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    made.add_argument("--attention", default="sdpa", help="the eager engine's")
+    made.add_argument("--precision", choices=PRECISIONS, default="auto")
+    made.add_argument("--out", type=Path, help="a folder for the results instead of benchmarks/results")
+    return made
+
+
+def load_random(options: argparse.Namespace) -> Model:
+    """A model of ``options.shape`` that never ends by itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_checkpoint(
+            Path(folder) / "checkpoint", options.shape, "custom_voice", dtype=torch.bfloat16
+        )
+        loading = LoadOptions(options.precision, options.attention)
+        model = load_model(path, loading, torch.device(options.device))
+    model.talker.codec_head.weight.data[model.config.talker_config.codec_eos_token_id] = 0
+    return model
+
+
+def make_prompt(model: Model) -> Prompt:
+    """The one text that all lines speak."""
+    return build_prompt(model, TEXT, preset_voice(model, "ryan"), "english")
+
+
+def decode_fixed(
+    engine: Engine,
+    model: Model,
+    frames: Sequence[int],
+    seq_groups: int,
+    batch: int = 1,
+    sampling: Sampling | None = None,
+) -> list[Decoded]:
+    """Decode a line for each number of frames, with the line's place as its seed.
+
+    Raises:
+        RuntimeError: when a line ended early, which would make the times too good.
+    """
+    prompt = make_prompt(model)
+    guards = [Guard(count, detect_loops=False) for count in frames]
+    seeds, prompts = list(range(len(frames))), [prompt] * len(frames)
+    decoded = engine.decode_lines(
+        model, prompts, guards, seq_groups, sampling or model.sampling, seeds, batch
+    )
+    made = [len(one.codes) for one in decoded]
+    if made != list(frames):
+        raise RuntimeError(f"lines of {list(frames)} frames were asked for and {made} were made")
+    return decoded
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done all its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def timed_ms(action: Callable[[], Any], device: torch.device) -> tuple[float, Any]:
+    """Wall-clock milliseconds of an action, with the device idle before and after, and what it gave."""
+    synchronize(device)
+    started = time.perf_counter()
+    result = action()
+    synchronize(device)
+    return 1000 * (time.perf_counter() - started), result
+
+
+def precision_of(model: Model) -> str:
+    """The precision as rows name it."""
+    return str(model.dtype).removeprefix("torch.")
+
+
+def make_row(
+    table: str,
+    options: argparse.Namespace,
+    model: Model,
+    engine: str,
+    seq_groups: int,
+    batch: int,
+    ms: float,
+    frames: Sequence[int],
+    **details: float | None,
+) -> Row:
+    """A row of our system: lines of so many ``frames`` were made in ``ms``, ``batch`` of them at a time."""
+    audio_s = FRAME_S * sum(frames)
+    return Row(
+        table,
+        "morph",
+        options.shape,
+        engine,
+        precision_of(model),
+        seq_groups,
+        batch,
+        round(ms * batch / sum(frames), 3),
+        round(1000 * audio_s / ms, 3),
+        round(ms / 1000 / audio_s, 5),
+        {name: None if value is None else round(value, 3) for name, value in details.items()},
+    )
+
+
+def keep(rows: Sequence[Row], options: argparse.Namespace, model: Model) -> None:
+    """Print the table and write it to the machine's file."""
+    folders = [options.out] if options.out else []
+    path = save_rows(rows, model.device, *folders)
+    print(
+        f"{model.summary()}, {options.frames} frames, median of {options.repeats}\n\n{markdown(rows)}\n\nkept in {path}"
+    )

@@ -1,0 +1,60 @@
+"""Randomness without state: a line's seed, a frame, a group and a token name a number, wherever it is computed.
+
+A captured graph cannot keep a ``torch.Generator`` a line. Here every draw's noise is a hash of (seed, frame, group,
+token), so a line draws the same in any batch, at any place in it, on any device, and a frame can be made again.
+The hash is two rounds of a 32-bit mixer (Wellons' hash-prospector, ``[16 21f0aaad 15 735a2d97 15]``), in int64:
+both multipliers are below 2**31, so no product overflows and torch, Triton and Python agree to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+GROUPS = 16  # counters of a frame: one a group
+WORD = 0xFFFFFFFF
+LONG_WORD = 0xFFFFFFFFFFFFFFFF
+UNIFORM_BITS = 23  # (n + 1/2) / 2**23 is exact in float32 and never 0 or 1
+
+
+def line_keys(seeds: Sequence[int]) -> torch.Tensor:
+    """A key a line: int64 ``[B, 2]`` on the CPU, two 32-bit words of the seed, scrambled (splitmix64)."""
+    keys = [_splitmix(seed & LONG_WORD) for seed in seeds]
+    return torch.tensor([[key & WORD, key >> 32] for key in keys], dtype=torch.int64)
+
+
+def _splitmix(seed: int) -> int:
+    """Vigna's splitmix64 after one step: neighbouring seeds give unlike keys, no two the same."""
+    value = (seed + 0x9E3779B97F4A7C15) & LONG_WORD
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & LONG_WORD
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & LONG_WORD
+    return value ^ (value >> 31)
+
+
+def mix(words: torch.Tensor) -> torch.Tensor:
+    """Scramble 32-bit words held in int64; a bijection."""
+    words = words ^ (words >> 16)
+    words = (words * 0x21F0AAAD) & WORD
+    words = words ^ (words >> 15)
+    words = (words * 0x735A2D97) & WORD
+    return words ^ (words >> 15)
+
+
+def random_words(keys: torch.Tensor, counters: torch.Tensor, width: int) -> torch.Tensor:
+    """32-bit words for keys ``[B, 2]``, counters int64 ``[B, G]`` and tokens ``0 .. width - 1``: ``[B, G, width]``.
+
+    A draw's two words come from both of the key's, in unlike ways; within a line no two counters share either.
+    """
+    low, high = keys[:, :1], keys[:, 1:]
+    first = mix((mix(counters ^ low) + high) & WORD)
+    second = mix(mix((counters + high) & WORD) ^ low)
+    tokens = torch.arange(width, device=keys.device)
+    return mix(mix((first[..., None] + tokens) & WORD) ^ second[..., None])
+
+
+def gumbel_noise(keys: torch.Tensor, counters: torch.Tensor, width: int) -> torch.Tensor:
+    """Gumbel noise, float32 ``[B, G, width]``: the largest of log-probabilities plus it is a draw from them."""
+    words = random_words(keys, counters, width) >> (32 - UNIFORM_BITS)
+    uniform = (words.float() + 0.5) * 2.0**-UNIFORM_BITS
+    return -(-uniform.log()).log()

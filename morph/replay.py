@@ -1,0 +1,79 @@
+"""Capture functions in CUDA graphs and replay them; call them plainly where that cannot be."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+
+log = logging.getLogger(__name__)
+
+
+class Replays:
+    """Graphs of functions of static buffers, by key: the first call is plain, the second captures, later ones replay.
+
+    The plain call is real work and warms up what a capture must not meet cold: it runs on the stream that captures,
+    so that what libraries keep for a stream (cuBLAS's workspace) is there before and no graph's own. All graphs
+    share one memory pool: what they leave behind lies outside of it, and they run one after another.
+
+    On other devices than CUDA every call is plain; so it is from the first capture that fails on, after one warning.
+    ``refused`` says why, or is None.
+    Nothing is kept of a function itself, so what it holds is not held here.
+    """
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.refused: str | None = None if device.type == "cuda" else "no CUDA"
+        self._graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
+        self._stream: Any = None if self.refused else torch.cuda.Stream(device)
+        self._pool: Any = None if self.refused else torch.cuda.graph_pool_handle()
+
+    def forget(self) -> None:
+        """Let go of all graphs and of their memory; the next calls are plain and capture anew."""
+        if self._graphs:
+            torch.cuda.synchronize(self.device)  # a replay may still be under way
+            self._graphs.clear()
+            self._pool = torch.cuda.graph_pool_handle()  # one whose graphs are gone cannot be used again
+
+    def run(self, key: Hashable, function: Callable[[], None]) -> None:
+        """Call, capture or replay the function of this key, in the current stream's order."""
+        if self.refused is None and key not in self._graphs:
+            self._warm_up(function)
+            self._graphs[key] = None
+            return
+        if self.refused is None and self._graphs[key] is None:
+            self._graphs[key] = self._capture(function)
+        graph = self._graphs.get(key)
+        if graph is None:
+            function()
+        else:
+            graph.replay()
+
+    def _warm_up(self, function: Callable[[], None]) -> None:
+        current = torch.cuda.current_stream(self.device)
+        self._stream.wait_stream(current)
+        try:
+            with torch.cuda.stream(self._stream):
+                function()
+        finally:
+            current.wait_stream(self._stream)
+
+    def _capture(self, function: Callable[[], None]) -> torch.cuda.CUDAGraph | None:
+        # A capture that fails at its end leaves torch on the capture's stream: this `with` brings it back.
+        with torch.cuda.stream(torch.cuda.current_stream(self.device)):
+            try:
+                graph = torch.cuda.CUDAGraph()
+                # Another thread's CUDA calls (a preview's, say) must not spoil the capture.
+                with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
+                    function()
+            except torch.cuda.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                self.refused = str(error).partition("\n")[0]
+                log.warning(
+                    "CUDA graphs cannot be captured here (%s): frames run op by op, slower", self.refused
+                )
+                return None
+            return graph

@@ -1,0 +1,108 @@
+"""Every table from its command line, on tiny checkpoints: a dry run. No figure is looked at but for its arithmetic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qwen3_tts_morph.benchmarks import batches, frames, line, memory
+from qwen3_tts_morph.benchmarks.common import Engine, decode_fixed, load_random, parser
+from qwen3_tts_morph.benchmarks.frames import fit_line
+from qwen3_tts_morph.benchmarks.results import Row, markdown
+
+KEYS = {
+    "table", "system", "model", "engine", "precision", "seq_groups", "batch", "ms_per_frame",
+    "audio_seconds_per_second", "rtf",
+}  # fmt: skip
+
+
+def rows_of(module: Any, out: Path, *more: str) -> list[dict[str, Any]]:
+    """Run a table twice: a second run replaces the first one's rows."""
+    options = [
+        "--shape",
+        "tiny",
+        "--device",
+        "cpu",
+        "--frames",
+        "5",
+        "--repeats",
+        "1",
+        "--out",
+        str(out),
+        *more,
+    ]
+    module.main(options)
+    module.main(options)
+    [path] = out.glob("*.json")
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert {"machine", "versions", "date"} <= document.keys()
+    for row in document["rows"]:
+        assert row.keys() >= KEYS and row["model"] == "tiny"
+        assert row["ms_per_frame"] > 0 and row["audio_seconds_per_second"] * row["rtf"] == pytest.approx(
+            1, rel=0.01
+        )
+    return document["rows"]
+
+
+def test_frames_has_upstream_and_both_engines_with_their_lines(tmp_path: Path) -> None:
+    rows = rows_of(frames, tmp_path, "--precision", "fp32")
+    assert [(row["engine"], row["seq_groups"]) for row in rows] == [
+        ("generate", 15),
+        *((engine, groups) for engine in ("eager", "graph") for groups in (15, 7, 5, 3, 1)),
+    ]
+    graph = [row for row in rows if row["engine"] == "graph"]
+    a, b = fit_line([(row["seq_groups"], row["ms_per_frame"]) for row in graph])
+    assert graph[0]["fit_a_ms"] == pytest.approx(a, abs=0.01) and graph[0]["fit_b_ms"] == pytest.approx(
+        b, abs=0.01
+    )
+    assert rows[1]["predictor_ms"] > 0 and graph[0]["predictor_ms"] is None
+
+
+def test_batches_has_both_tables_with_and_without_the_codec(tmp_path: Path) -> None:
+    rows = rows_of(batches, tmp_path, "--batches", "1", "3", "--seq-groups", "2")
+    assert [(row["table"], row["batch"]) for row in rows] == [
+        ("batches", 1), ("batches", 3), ("refill", 1), ("refill", 3),
+    ]  # fmt: skip
+    assert all(
+        0 < row["audio_seconds_per_second_with_codec"] < row["audio_seconds_per_second"] for row in rows
+    )
+
+
+def test_line_is_a_whole_way(tmp_path: Path) -> None:
+    rows = rows_of(line, tmp_path, "--seq-groups", "15", "1")
+    assert [(row["engine"], row["seq_groups"]) for row in rows] == [
+        ("graph", 15), ("graph", 1), ("eager", 15), ("eager", 1),
+    ]  # fmt: skip
+    for row in rows:
+        assert row["ms_per_frame"] * 5 == pytest.approx(row["decode_ms"] + row["codec_ms"], rel=0.01)
+
+
+def test_memory_knows_the_weights_and_leaves_empty_what_nobody_counts(tmp_path: Path) -> None:
+    rows = rows_of(memory, tmp_path, "--batches", "1", "2")
+    assert [(row["engine"], row["batch"]) for row in rows] == [
+        ("graph", 1), ("graph", 2), ("eager", 1), ("eager", 2),
+    ]  # fmt: skip
+    assert all(row["weights_gb"] > 0 and row["peak_gb"] is None for row in rows)
+
+
+def test_a_straight_line_is_found() -> None:
+    assert fit_line([(1, 3.5), (5, 5.5), (15, 10.5)]) == pytest.approx((3.0, 0.5))
+
+
+def test_a_line_that_ends_early_is_no_measurement() -> None:
+    model = load_random(parser("x", 1, 1).parse_args(["--shape", "tiny", "--device", "cpu"]))
+    fifth = decode_fixed(Engine("graph"), model, [9], 1)[0].codes[4, 0]
+    model.config.talker_config.codec_eos_token_id = int(fifth)
+    with pytest.raises(RuntimeError, match="frames were asked for"):
+        decode_fixed(Engine("graph"), model, [9], 1)
+
+
+def test_the_table_shows_details_and_how_much_faster_a_row_is() -> None:
+    row = Row("t", "morph", "tiny", "graph", "float32", 5, 1, 10.0, 8.0, 0.125, {"x_ms": 1.5})
+    slow = Row("t", "upstream", "tiny", "generate", "float32", 15, 1, 40.0, 2.0, 0.5)
+    assert markdown([slow, row]).splitlines()[-2:] == [
+        "| upstream | generate | 15 | 1 | 40.00 | 2.0 | 0.5000 | 1.00 |  |",
+        "| morph | graph | 5 | 1 | 10.00 | 8.0 | 0.1250 | 4.00 | 1.50 |",
+    ]

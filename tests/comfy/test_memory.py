@@ -1,0 +1,57 @@
+"""ComfyUI's memory management and the graph engine: what the engine keeps goes when the model is evicted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = """
+import comfy.cli_args
+comfy.cli_args.args.cpu = True
+import sys
+from pathlib import Path
+import comfy.model_management as management
+import pack
+pack.load()
+from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
+from qwen3_tts_morph.morph.render import Line, render_lines
+from qwen3_tts_morph.morph.voice import preset_voice
+from qwen3_tts_morph.nodes.memory import load_managed
+from qwen3_tts_morph.training.random_checkpoint import write_checkpoint
+
+managed = load_managed(write_checkpoint(Path(sys.argv[1]), "tiny", "custom_voice"), LoadOptions(engine="graph"))
+
+def speak():
+    with managed.use() as model:
+        options = GenerateOptions(sampling=Sampling(max_new_tokens=9))
+        voice = preset_voice(model, "ryan")
+        spoken = render_lines(model, [Line("One.", voice), Line("Two.", voice)], options)
+        return model, [one.waveform.tobytes() for one in spoken]
+
+model, first = speak()
+kept = list(model.engine._graphs._engines.values())
+assert len(kept) == 1
+assert speak()[1] == first
+assert list(model.engine._graphs._engines.values()) == kept, "made anew though the model stayed"
+management.unload_all_models()
+assert not model.engine._graphs._engines and kept[0]._slots is None, "the caches outlived the model"
+assert speak()[1] == first
+print("all is well")
+"""
+
+
+def test_what_the_engine_keeps_stays_between_runs_and_goes_with_the_model(
+    comfy_dir: Path, comfy_python: str, tmp_path: Path
+) -> None:
+    paths = os.pathsep.join([str(comfy_dir), str(ROOT)])
+    done = subprocess.run(
+        [comfy_python, "-c", SCRIPT, str(tmp_path / "checkpoint")],
+        env={**os.environ, "PYTHONPATH": paths},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0 and "all is well" in done.stdout, done.stderr

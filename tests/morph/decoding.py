@@ -1,0 +1,68 @@
+"""The same lines through the eager and the graph engine, for tests that compare them."""
+
+from __future__ import annotations
+
+import torch
+from qwen3_tts_morph.morph import eager, predictor
+from qwen3_tts_morph.morph.graph import GraphEngine
+from qwen3_tts_morph.morph.guard import Guard
+from qwen3_tts_morph.morph.noise import gumbel_noise, line_keys
+from qwen3_tts_morph.morph.options import Draw, Sampling
+from qwen3_tts_morph.morph.prompt import build_prompt
+from qwen3_tts_morph.morph.sampling import filter_logits
+from qwen3_tts_morph.morph.voice import clone_voice, design_voice, preset_voice
+
+TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
+SEEDS = [11, 12, 2**64 - 1]
+GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False))
+FILTERED = Sampling(Draw(top_k=20, top_p=0.8), Draw(temperature=1.1, top_k=0, top_p=0.7), 1.3)
+CHECKPOINT_OF = {"preset": "custom_voice", "design": "voice_design", "x_vector": "base", "icl": "base"}
+
+
+def prompts_of(model, kind: str = "preset", rows=range(3), recording=None):
+    if kind == "preset":
+        voice = preset_voice(model, "ryan")
+    elif kind == "design":
+        voice = design_voice(model, "a calm old man")
+    else:
+        voice = clone_voice(model, recording, 24000, kind, transcript="a tone")
+    return [build_prompt(model, TEXTS[row], voice) for row in rows]
+
+
+def guards_of(prompts, frames: int = 40) -> list[Guard]:
+    return [Guard(frames, detect_loops=False) for _ in prompts]
+
+
+class SameNoise:
+    """Draws for the eager engine with the graph engine's noise: group by group, frame by frame."""
+
+    def __init__(self, seeds):
+        self.keys, self.counter = line_keys(seeds), 0
+
+    def draw(self, logits: torch.Tensor, draw: Draw, _: object) -> torch.Tensor:
+        groups = logits.shape[1] if logits.dim() == 3 else 1
+        counters = (self.counter + torch.arange(groups)).expand(len(logits), -1)
+        noise = gumbel_noise(self.keys, counters, logits.shape[-1]).view(logits.shape)
+        self.counter += groups
+        scores = logits.float()
+        return (filter_logits(scores, draw) + noise if draw.do_sample else scores).argmax(-1)
+
+
+def eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch, **options):
+    with monkeypatch.context() as patch:
+        draw = SameNoise(seeds).draw
+        patch.setattr(eager, "draw_tokens", draw)
+        patch.setattr(predictor, "draw_tokens", draw)
+        guards = options.pop("guards", None) or guards_of(prompts)
+        return eager.decode_lines(model, prompts, guards, seq_groups, sampling, None, **options)
+
+
+def graph_lines(model, prompts, seq_groups, sampling, seeds, guards=None, rows=None):
+    guards = guards or guards_of(prompts)
+    return GraphEngine(rows or len(prompts)).decode(model, prompts, guards, seq_groups, sampling, seeds)
+
+
+def assert_equal(ours, theirs) -> None:
+    assert [one.ended for one in ours] == [one.ended for one in theirs]
+    assert [one.codes.shape for one in ours] == [one.codes.shape for one in theirs]
+    assert all(torch.equal(a.codes, b.codes) for a, b in zip(ours, theirs, strict=True))

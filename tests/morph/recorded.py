@@ -1,0 +1,62 @@
+"""A stand-in for a CUDA graph on the CPU: records operations once, then runs them again at the same addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+# What would make the host wait for the device, or give a tensor whose shape depends on its numbers.
+FORBIDDEN = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "item", "equal", "is_nonzero")
+
+
+class Recording(TorchDispatchMode):
+    """Runs and records what is called in it. ``replay`` knows tensors and numbers as they were, as a graph does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Callable[..., Any], Any, Any, Any]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name in FORBIDDEN:
+            raise AssertionError(f"{name} cannot be captured")
+        out = func(*args, **(kwargs or {}))
+        self.calls.append((func, args, kwargs or {}, out))
+        return out
+
+    def replay(self) -> None:
+        for func, args, kwargs, out in self.calls:
+            fresh = func(*args, **kwargs)
+            for old, new in zip(tree_leaves(out), tree_leaves(fresh), strict=True):
+                if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
+                    old.copy_(new)
+
+
+class Recordings:
+    """Stands where ``replay.Replays`` does: plain, then recorded, then replayed. ``made`` counts the recordings."""
+
+    made = 0
+
+    def __init__(self, device: torch.device):
+        self.device, self.refused = device, None
+        self.recordings: dict[Hashable, Recording | None] = {}
+
+    def forget(self) -> None:
+        self.recordings.clear()
+
+    def run(self, key: Hashable, function: Callable[[], None]) -> None:
+        if key not in self.recordings:
+            self.recordings[key] = None
+            function()
+            return
+        if self.recordings[key] is None:
+            type(self).made += 1
+            with Recording() as fresh:
+                function()
+            self.recordings[key] = fresh
+        else:
+            self.recordings[key].replay()

@@ -1,0 +1,137 @@
+"""The choice of the engine, what reports say of it, and both behind one call."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.guard import Guard
+from qwen3_tts_morph.morph.options import Draw, GenerateOptions, Sampling
+from qwen3_tts_morph.morph.prompt import build_prompt
+from qwen3_tts_morph.morph.render import Line, render_lines
+from qwen3_tts_morph.morph.sweep import sweep
+from qwen3_tts_morph.morph.voice import preset_voice
+
+GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False), max_new_tokens=13)
+SAMPLED = Sampling(max_new_tokens=13)
+TEXTS = ["One.", "A much longer line than the first one is.", "Three, four.", "Five.", "And six of them."]
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "custom_voice")
+
+
+@pytest.fixture
+def graph_model(model, monkeypatch):
+    """The same model with the graph engine."""
+    monkeypatch.setattr(model, "engine", Engine("graph"))
+    return model
+
+
+def lines_of(model) -> list[Line]:
+    voice = preset_voice(model, "ryan")
+    return [Line(text, voice, seed=number) for number, text in enumerate(TEXTS)]
+
+
+def on_cuda(model, **changes: object) -> SimpleNamespace:
+    """What ``pick`` looks at, as if the model were on a GPU."""
+    config = {**model.config.talker_config.to_dict(), **changes}
+    predictor = SimpleNamespace(**model.config.talker_config.code_predictor_config.to_dict())
+    talker = SimpleNamespace(**{**config, "code_predictor_config": predictor})
+    return SimpleNamespace(device=torch.device("cuda"), config=SimpleNamespace(talker_config=talker))
+
+
+def test_auto_is_graph_on_cuda_and_eager_elsewhere(model):
+    assert Engine().pick(model) == ("eager", "no CUDA")
+    assert Engine().describe(model) == "engine: eager (no CUDA)"
+    assert Engine().pick(on_cuda(model)) == ("graph", "CUDA")
+    assert Engine().describe(on_cuda(model)) == "engine: graph (CUDA; CUDA graphs)"
+    name, why = Engine().pick(on_cuda(model, hidden_act="gelu"))
+    assert name == "eager" and "hidden_act 'gelu'" in why
+
+
+def test_what_is_chosen_runs_anywhere_and_the_report_says_how(model):
+    assert Engine("eager").describe(on_cuda(model)) == "engine: eager (as chosen)"
+    assert Engine("graph").pick(model) == ("graph", "as chosen")
+    assert (
+        Engine("graph").describe(model) == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
+    )
+
+
+def test_a_capture_that_failed_is_in_the_report(graph_model):
+    render_lines(graph_model, lines_of(graph_model)[:1], GenerateOptions(sampling=SAMPLED))
+    [engine] = graph_model.engine._graphs._engines.values()
+    engine._replays.refused = "old driver"
+    said = graph_model.engine.describe(on_cuda(graph_model))
+    assert said == "engine: graph (as chosen; op by op, without CUDA graphs: old driver)"
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 8])
+def test_greedy_lines_are_the_eager_engines(graph_model, monkeypatch, batch_size):
+    options = GenerateOptions(15, GREEDY, batch_size)
+    ours = render_lines(graph_model, lines_of(graph_model), options)
+    monkeypatch.setattr(graph_model, "engine", Engine("eager"))
+    theirs = render_lines(graph_model, lines_of(graph_model), options)
+    assert [one.report for one in ours] == [one.report for one in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.allclose(torch.from_numpy(one.waveform), torch.from_numpy(other.waveform), atol=1e-4)
+
+
+def test_progress_and_the_order_of_lines(graph_model):
+    seen: list[tuple[int, int]] = []
+    spoken = render_lines(
+        graph_model, lines_of(graph_model), GenerateOptions(5, SAMPLED, 2), lambda *two: seen.append(two)
+    )
+    assert [one.report.text for one in spoken] == TEXTS
+    done = [done for done, _ in seen]
+    assert done == sorted(done) and done[-1] == sum(one.report.frames for one in spoken)
+    assert all(done < expected for done, expected in seen)
+
+
+def test_a_cancel_leaves_the_model_usable(graph_model):
+    options = GenerateOptions(5, SAMPLED, 2)
+    wanted = render_lines(graph_model, lines_of(graph_model), options)
+
+    def cancel(done: int, _: int) -> None:
+        if done > 4:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        render_lines(graph_model, lines_of(graph_model), options, cancel)
+    again = render_lines(graph_model, lines_of(graph_model), options)
+    assert [one.report for one in again] == [one.report for one in wanted]
+    assert all((a.waveform == b.waveform).all() for a, b in zip(again, wanted, strict=True))
+
+
+def test_a_model_that_leaves_takes_the_engines_memory_along(graph_model):
+    render_lines(graph_model, lines_of(graph_model), GenerateOptions(5, SAMPLED, 2))
+    assert graph_model.engine._graphs._engines
+    graph_model.engine.free()
+    assert not graph_model.engine._graphs._engines
+    render_lines(graph_model, lines_of(graph_model)[:1], GenerateOptions(5, SAMPLED))
+
+
+def test_a_sweeps_rows_are_of_the_models_engine_and_its_distances_the_same(graph_model, monkeypatch):
+    line, options = lines_of(graph_model)[0], GenerateOptions(sampling=GREEDY)
+    calls: list[int] = []
+    original = graph_model.engine.decode_lines
+    monkeypatch.setattr(
+        graph_model.engine, "decode_lines", lambda *a, **k: (calls.append(a[3]), original(*a, **k))[1]
+    )
+    ours = sweep(graph_model, line, [1, 15], options)
+    assert calls == [1, 1, 15, 15], "each once to capture, once to time"
+    monkeypatch.setattr(graph_model, "engine", Engine("eager"))
+    theirs = sweep(graph_model, line, [1, 15], options)
+    assert [row.distance for row in ours.rows] == [row.distance for row in theirs.rows]
+    assert [row.frames for row in ours.rows] == [row.frames for row in theirs.rows]
+
+
+def test_a_config_that_graph_cannot_compute_is_refused_where_graph_was_chosen(graph_model, monkeypatch):
+    monkeypatch.setattr(graph_model.talker.model.config, "hidden_act", "gelu")
+    voice = preset_voice(graph_model, "ryan")
+    prompt = build_prompt(graph_model, "One.", voice)
+    with pytest.raises(ValueError, match=r"hidden_act 'gelu'.*choose the eager engine"):
+        graph_model.engine.decode_lines(graph_model, [prompt], [Guard(5)], 5, SAMPLED, [0])
