@@ -1,0 +1,180 @@
+"""Codes of many lines to waveforms on the GPU: rows of chunks, one CUDA graph replay a row.
+
+The result is upstream's chunked decoding up to rounding: in float32 to about 1e-5 of full scale, in bf16 no further
+from float32 than upstream's own bf16 (tests and ``benchmarks/codec.py`` measure it). On the CPU, ``codec.decode_codes`` is bit-equal
+and is what serves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.attention import sdpa_kernel
+
+from .codec import cut_reference
+from .codec_forward import TorchOps, synthesise
+from .codec_weights import CodecWeights
+from .layers import KERNELS
+from .model import Model
+from .packing import Placed, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
+from .replay import Replayed
+
+log = logging.getLogger(__name__)
+
+LARGEST_ROW = 1152  # frames: 92 s of audio
+
+
+class CodecEngine:
+    """Decodes the codes of many lines together with one model's codec.
+
+    Args:
+        model: the checkpoint, on the device where it is to run.
+        dtype: to compute in; None is the codec's own, another one copies its weights.
+        ops: what SnakeBeta and the residual units run on; None chooses for the device.
+        largest: frames of the longest row. A row takes about 1.4 MB a frame in bf16 while it is computed.
+
+    Memory: what the longest row so far took is kept until ``free``, which whoever moves the model away calls before.
+    Not for two threads at once.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        dtype: torch.dtype | None = None,
+        ops: TorchOps | None = None,
+        largest: int = LARGEST_ROW,
+    ):
+        self.model = model
+        self.dtype = dtype
+        self._ops = ops
+        self.sizes = row_sizes(model.codec.decoder.config.sliding_window, largest)
+        self.free()
+
+    def free(self) -> None:
+        """Let go of graphs, buffers and views of the weights; the next decoding makes them anew."""
+        if self.model.codec.device.type == "cuda":
+            torch.cuda.synchronize(self.model.codec.device)  # a replay may still be under way
+        self._graphs: dict[int, Replayed] = {}
+        self._pool: Any = None
+        self._weights: CodecWeights | None = None
+        self._addresses: tuple[int, ...] = ()
+        self._plan: torch.Tensor | None = None
+        self._samples: torch.Tensor | None = None
+
+    @torch.inference_mode()
+    def decode_batch(
+        self,
+        codes: Sequence[torch.Tensor],
+        references: Sequence[torch.Tensor | None] | None = None,
+        on_chunk: Callable[[], None] | None = None,
+    ) -> list[np.ndarray]:
+        """Decode lines to their waveforms, in the order given; see ``codec.decode_codes`` for one line.
+
+        Args:
+            codes: ``[T, 16]`` each; T may be 0.
+            references: an ICL voice's codes ``[R, 16]`` for each line, or None.
+            on_chunk: called before every row; may raise to cancel, and the engine can be used again at once.
+
+        Returns:
+            float32 ``[T * 1920]`` each, at 24 kHz, within -1..1.
+        """
+        references = [None] * len(codes) if references is None else references
+        lines = [_with_reference(line, heard) for line, heard in zip(codes, references, strict=True)]
+        per_frame = self.model.samples_per_frame
+        waves = [np.empty(len(line) * per_frame, dtype=np.float32) for line in lines]
+        weights = self._look_up()
+        rows = pack_rows(list(cut_chunks([len(line) for line in lines])), self.sizes[-1], weights.gap)
+        waiting: tuple[list[Placed], _Arriving] | None = None
+        for row in rows:
+            if on_chunk is not None:
+                on_chunk()
+            started = self._start(write_plan(row, lines, choose_size(row, self.sizes)))
+            if waiting is not None:  # while the device computes the next
+                _unpack(*waiting, waves, per_frame)
+            waiting = row, started
+        if waiting is not None:
+            _unpack(*waiting, waves, per_frame)
+        return [
+            cut_reference(wave, line, heard)
+            for wave, line, heard in zip(waves, codes, references, strict=True)
+        ]
+
+    def _start(self, plan: torch.Tensor) -> _Arriving:
+        """Set a row going, and its samples on their way to the host."""
+        weights, size = self._look_up(), len(plan)
+        device = weights.codebooks.device
+        if self._plan is None or self._samples is None:
+            self._plan = torch.zeros(self.sizes[-1], plan.shape[1], dtype=torch.int64, device=device)
+            self._samples = torch.zeros(self.sizes[-1] * weights.samples_per_frame, device=device)
+        into, out = self._plan[:size], self._samples[: size * weights.samples_per_frame]
+        into.copy_(plan.pin_memory() if device.type == "cuda" else plan, non_blocking=True)
+        if size not in self._graphs:
+            if self._pool is None and device.type == "cuda":
+                self._pool = torch.cuda.graph_pool_handle()
+            ops = self._ops or choose_ops(weights)
+
+            def decode_row() -> None:
+                with sdpa_kernel(KERNELS):
+                    out.copy_(synthesise(weights, into, ops))
+
+            self._graphs[size] = Replayed(decode_row, device, self._pool)
+        self._graphs[size]()
+        return _Arriving(out)
+
+    def _look_up(self) -> CodecWeights:
+        """The weights where they are now; graphs that know them elsewhere are let go of."""
+        decoder = self.model.codec.decoder
+        addresses = tuple(parameter.data_ptr() for parameter in decoder.parameters())
+        if self._weights is None or addresses != self._addresses:
+            self.free()
+            self._weights = CodecWeights.of(decoder, self.dtype)
+            self._addresses = tuple(parameter.data_ptr() for parameter in decoder.parameters())
+        return self._weights
+
+
+class _Arriving:
+    """Samples on their way from the device: float32, copied behind the row that makes them."""
+
+    def __init__(self, samples: torch.Tensor):
+        # torch takes pinned memory for a copy that need not be waited for.
+        self._host = samples.to("cpu", non_blocking=True, copy=True)
+        self._event = torch.cuda.Event() if samples.is_cuda else None
+        if self._event is not None:
+            self._event.record()
+
+    def wait(self) -> np.ndarray:
+        if self._event is not None:
+            self._event.synchronize()
+        return self._host.numpy()
+
+
+def choose_ops(weights: CodecWeights) -> TorchOps:
+    """Triton's kernels on a CUDA device where Triton is installed, else torch's own operations."""
+    if weights.codebooks.device.type != "cuda":
+        return TorchOps()
+    try:
+        from .kernels.codec import TritonOps
+    except ImportError as error:
+        log.info("Triton is not installed (%s): the codec runs on torch's own operations, slower", error)
+        return TorchOps()
+    return TritonOps()
+
+
+def _with_reference(codes: torch.Tensor, reference: torch.Tensor | None) -> torch.Tensor:
+    """What is decoded for a line: nothing without codes, else the reference's and its own, on the CPU."""
+    if reference is None or len(codes) == 0:
+        return codes.cpu()
+    return torch.cat((reference.cpu(), codes.cpu()))
+
+
+def _unpack(row: Sequence[Placed], arriving: _Arriving, waves: Sequence[np.ndarray], per_frame: int) -> None:
+    """Put a row's samples into its lines' waveforms, without those of contexts."""
+    samples = arriving.wait()
+    for placed in row:
+        chunk, begin = placed.chunk, (placed.place + placed.chunk.context) * per_frame
+        wave = waves[chunk.line][chunk.start * per_frame :]
+        wave[: chunk.frames * per_frame] = samples[begin : begin + chunk.frames * per_frame]
