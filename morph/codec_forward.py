@@ -21,8 +21,10 @@ from .layers import Angles, norm, rotate
 class TorchOps:
     """What kernels may take over, on torch's own operations; ``keep`` ``[frames]`` is false in gaps."""
 
-    def activate(self, x: torch.Tensor, snake: Snake, keep: torch.Tensor) -> torch.Tensor:
-        """SnakeBeta of ``[T, C]``, float32 inside, zero in gaps; see ``codec_weights.Snake``."""
+    def activate(
+        self, x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """SnakeBeta of ``[T, C]``, float32 inside, zero in gaps; ``out`` is memory that the result may take."""
         wide = x.float() + snake.bias
         wide = torch.addcmul(wide, torch.sin(wide * (math.pi * snake.turns)).square_(), snake.scale)
         return silence(wide.to(x.dtype), keep)
@@ -79,7 +81,7 @@ class Places:
         return cls(index, torch.where(keep, begins, index), keep)
 
     def bias(self, block: int, window: int, dtype: torch.dtype) -> torch.Tensor:
-        """What attention adds: ``[blocks, 1, block, 2 block]``, -inf for all but the last ``window`` frames of a chunk."""
+        """What attention adds, ``[blocks, 1, block, 2 block]``: -inf but for a chunk's last ``window`` frames."""
         queries = self.index.view(-1, block, 1)
         keys = queries[:, :1] - block + torch.arange(2 * block, device=queries.device)
         seen = (keys >= self.starts.view(-1, block, 1)) & (keys <= queries) & (queries - keys < window)

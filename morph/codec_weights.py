@@ -106,8 +106,9 @@ class Block:
 
 @dataclass(frozen=True)
 class CodecWeights:
-    """All that turns codes into samples. ``codebooks`` ``[groups V, D]``, ``quantised`` ``[2 D, 2 D]`` joins both halves.
+    """All that turns codes into samples.
 
+    ``codebooks`` is ``[groups V, D]``; ``quantised`` ``[2 D, 2 D]`` joins the projections of both halves;
     ``gap`` is how many frames of zeros stand for the padding of every convolution.
     """
 
@@ -145,7 +146,7 @@ class CodecWeights:
                 quantised=_joint_projection(decoder.quantizer, dtype),
                 pre_conv=_conv(decoder.pre_conv, dtype),
                 transformer=_transformer(decoder.pre_transformer, dtype),
-                upsample=tuple(_upsample(*stage, dtype) for stage in decoder.upsample),
+                upsample=tuple(_upsample(expand, block, dtype) for expand, block in decoder.upsample),
                 start=arrange(start.conv.weight, (0, 2, 1), dtype),
                 enter=enter,
                 blocks=viewed,
