@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .options import Sampling
 from .weights import stack
+
+if TYPE_CHECKING:
+    from .waveforms import CodecEngine
 
 SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B", "0b02": "0.02B"}  # the last is the demo voice's
 KIND_NAMES = {"base": "Base", "custom_voice": "CustomVoice", "voice_design": "VoiceDesign"}
@@ -45,6 +48,9 @@ class Model:
         self.module = Qwen3TTS(self.upstream, self.codec)
         self.module.eval().requires_grad_(False)
         self.sampling = Sampling.from_config(self.upstream.generate_config)
+        self.codec_engine: CodecEngine | None = (
+            None  # the graph engine's; without one, upstream's decoder serves
+        )
 
     @property
     def type(self) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.nn.attention import sdpa_kernel
 
-from .codec import cut_reference
+from .codec import cut_reference, decode_codes
 from .codec_forward import TorchOps, synthesise
 from .codec_weights import CodecWeights
 from .layers import KERNELS
@@ -35,6 +35,7 @@ class CodecEngine:
         model: the checkpoint, on the device where it is to run.
         dtype: to compute in; None is the codec's own, another one copies its weights.
         ops: what SnakeBeta and the residual units run on; None chooses for the device.
+        capture: replay rows from CUDA graphs, after two plain ones of the same length.
         largest: frames of the longest row. A row takes about 1.4 MB a frame in bf16 while it is computed.
 
     Memory: what the longest row so far took is kept until ``free``, which whoever moves the model away calls before.
@@ -47,17 +48,21 @@ class CodecEngine:
         dtype: torch.dtype | None = None,
         ops: TorchOps | None = None,
         largest: int = LARGEST_ROW,
+        capture: bool = True,
     ):
-        self.model = model
+        # Not the model itself, which may hold this engine: it is to be freed when its last user lets go.
+        self._codec = model.codec
+        self._samples_per_frame = model.samples_per_frame
         self.dtype = dtype
         self._ops = ops
+        self._capture = capture
         self.sizes = row_sizes(model.codec.decoder.config.sliding_window, largest)
         self.free()
 
     def free(self) -> None:
         """Let go of graphs, buffers and views of the weights; the next decoding makes them anew."""
-        if self.model.codec.device.type == "cuda":
-            torch.cuda.synchronize(self.model.codec.device)  # a replay may still be under way
+        if self._codec.device.type == "cuda":
+            torch.cuda.synchronize(self._codec.device)  # a replay may still be under way
         self._graphs: dict[int, Replayed] = {}
         self._pool: Any = None
         self._weights: CodecWeights | None = None
@@ -84,7 +89,7 @@ class CodecEngine:
         """
         references = [None] * len(codes) if references is None else references
         lines = [_with_reference(line, heard) for line, heard in zip(codes, references, strict=True)]
-        per_frame = self.model.samples_per_frame
+        per_frame = self._samples_per_frame
         waves = [np.empty(len(line) * per_frame, dtype=np.float32) for line in lines]
         weights = self._look_up()
         rows = pack_rows(list(cut_chunks([len(line) for line in lines])), self.sizes[-1], weights.gap)
@@ -92,7 +97,8 @@ class CodecEngine:
         for row in rows:
             if on_chunk is not None:
                 on_chunk()
-            started = self._start(write_plan(row, lines, choose_size(row, self.sizes)))
+            with torch.cuda.device_of(weights.codebooks):
+                started = self._start(weights, write_plan(row, lines, choose_size(row, self.sizes)))
             if waiting is not None:  # while the device computes the next
                 _unpack(*waiting, waves, per_frame)
             waiting = row, started
@@ -103,37 +109,54 @@ class CodecEngine:
             for wave, line, heard in zip(waves, codes, references, strict=True)
         ]
 
-    def _start(self, plan: torch.Tensor) -> _Arriving:
+    def _start(self, weights: CodecWeights, plan: torch.Tensor) -> _Arriving:
         """Set a row going, and its samples on their way to the host."""
-        weights, size = self._look_up(), len(plan)
-        device = weights.codebooks.device
+        size, device = len(plan), weights.codebooks.device
         if self._plan is None or self._samples is None:
             self._plan = torch.zeros(self.sizes[-1], plan.shape[1], dtype=torch.int64, device=device)
             self._samples = torch.zeros(self.sizes[-1] * weights.samples_per_frame, device=device)
         into, out = self._plan[:size], self._samples[: size * weights.samples_per_frame]
         into.copy_(plan.pin_memory() if device.type == "cuda" else plan, non_blocking=True)
+        ops = self._ops or choose_ops(weights)
+
+        def decode_row() -> None:
+            with sdpa_kernel(KERNELS):
+                out.copy_(synthesise(weights, into, ops))
+
+        if self._capture:
+            self._replay(size, decode_row, device)
+        else:
+            decode_row()
+        return _Arriving(out)
+
+    def _replay(self, size: int, decode_row: Callable[[], None], device: torch.device) -> None:
         if size not in self._graphs:
             if self._pool is None and device.type == "cuda":
                 self._pool = torch.cuda.graph_pool_handle()
-            ops = self._ops or choose_ops(weights)
-
-            def decode_row() -> None:
-                with sdpa_kernel(KERNELS):
-                    out.copy_(synthesise(weights, into, ops))
-
             self._graphs[size] = Replayed(decode_row, device, self._pool)
         self._graphs[size]()
-        return _Arriving(out)
 
     def _look_up(self) -> CodecWeights:
         """The weights where they are now; graphs that know them elsewhere are let go of."""
-        decoder = self.model.codec.decoder
+        decoder = self._codec.decoder
         addresses = tuple(parameter.data_ptr() for parameter in decoder.parameters())
         if self._weights is None or addresses != self._addresses:
             self.free()
             self._weights = CodecWeights.of(decoder, self.dtype)
             self._addresses = tuple(parameter.data_ptr() for parameter in decoder.parameters())
         return self._weights
+
+
+def decode_waveforms(
+    model: Model,
+    codes: Sequence[torch.Tensor],
+    references: Sequence[torch.Tensor | None],
+    on_chunk: Callable[[], None] | None = None,
+) -> list[np.ndarray]:
+    """Decode lines with the model's codec engine where it has one, else one by one with upstream's decoder."""
+    if model.codec_engine is not None:
+        return model.codec_engine.decode_batch(codes, references, on_chunk)
+    return [decode_codes(model, line, heard, on_chunk) for line, heard in zip(codes, references, strict=True)]
 
 
 class _Arriving:

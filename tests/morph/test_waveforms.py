@@ -7,7 +7,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.codec import decode_codes
 from qwen3_tts_morph.morph.packing import choose_size, cut_chunks, pack_rows, row_sizes, write_plan
-from qwen3_tts_morph.morph.waveforms import CodecEngine
+from qwen3_tts_morph.morph.waveforms import CodecEngine, decode_waveforms
 
 FRAME = 1920
 # The random codec makes rounding loud: against float64, both upstream's float32 and ours stand at 89-90 dB.
@@ -159,3 +159,20 @@ def test_a_plan_keeps_gaps_between_chunks():
 def test_rows_too_short_for_a_chunk_are_refused():
     with pytest.raises(ValueError, match="do not hold a chunk"):
         row_sizes(72, 288)
+
+
+def test_a_model_with_an_engine_decodes_with_it(checkpoint):
+    from qwen3_tts_morph.morph.load import load_model
+
+    model = load_model(checkpoint("tiny", "base"))
+    lines, heard = (
+        [random_codes(model, 9), random_codes(model, 4, seed=1)],
+        [None, random_codes(model, 3, seed=2)],
+    )
+    upstreams = decode_waveforms(model, lines, heard)
+    assert all(map(np.array_equal, upstreams, map(decode_codes, [model] * 2, lines, heard)))
+    model.codec_engine = CodecEngine(model)
+    ours = decode_waveforms(model, lines, heard)
+    for one, other in zip(ours, upstreams, strict=True):
+        assert_near(one, other)
+    assert not np.array_equal(ours[0], upstreams[0]), "upstream's decoder ran"
