@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from .codec_weights import Attention, Block, CodecWeights, Snake, Transformer, Upsample
+from .codec_weights import LATE, Attention, Block, CodecWeights, Snake, Transformer, Upsample
 from .layers import Angles, norm, rotate
 
 
@@ -89,24 +89,33 @@ class Places:
         return bias[:, None]
 
 
-def synthesise(weights: CodecWeights, plan: torch.Tensor, ops: TorchOps) -> torch.Tensor:
-    """Decode a row: ``packing.write_plan``'s ``[frames, groups + 1]`` to float32 samples ``[frames * 1920]``.
+def synthesise(
+    weights: CodecWeights, plan: torch.Tensor, ops: TorchOps, slab: int, out: torch.Tensor
+) -> None:
+    """Decode a row: ``packing.write_plan``'s ``[frames, groups + 1]`` to float32 samples ``out`` ``[frames * 1920]``.
 
     The same function as upstream's ``Qwen3TTSTokenizerV2Decoder.forward``, for each chunk of the row by itself; what
-    stands in gaps means nothing.
+    stands in gaps means nothing. The last blocks, whose activations are the largest, see less than a frame of the
+    past: they run over ``slab`` frames at a time, each behind a few that are computed again.
     """
     places = Places.of(plan[:, -1])
-    x = causal_conv(
-        silence(dequantise(weights, plan[:, :-1]), places.keep), weights.pre_conv[0], 1, weights.pre_conv[1]
-    )
+    latent = silence(dequantise(weights, plan[:, :-1]), places.keep)
+    x = causal_conv(latent, weights.pre_conv[0], 1, weights.pre_conv[1])
     x = run_transformer(weights.transformer, x, places)
     for stage in weights.upsample:
         x = upsample(stage, x, places.keep)
     x = causal_conv(silence(x, places.keep), weights.start)
-    x = ops.activate(x, weights.enter, places.keep)
-    for block in weights.blocks:
+    x = ops.activate(x, weights.enter, places.keep, x)
+    for block in weights.blocks[:LATE]:
         x = ops.residuals(spread(block, x), block, places.keep)
-    return ops.finish(x, *weights.finish)
+    frames, rate, samples = len(plan), len(x) // len(plan), weights.samples_per_frame
+    for begin in range(0, frames, slab):
+        first, end = max(0, begin - weights.reach), min(begin + slab, frames)
+        part, keep = x[first * rate : end * rate], places.keep[first:end]
+        for block in weights.blocks[LATE:]:
+            part = ops.residuals(spread(block, part), block, keep)
+        wave = ops.finish(part, *weights.finish)
+        out[begin * samples : end * samples] = wave[(begin - first) * samples :]
 
 
 def dequantise(weights: CodecWeights, codes: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from .packing import CHUNK_FRAMES, CONTEXT_FRAMES
 from .weights import join
 
 EPSILON = 1e-9  # SnakeBeta's
+LATE = 2  # the blocks from this one on have the largest activations and see the least of the past
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,8 @@ class CodecWeights:
     """All that turns codes into samples.
 
     ``codebooks`` is ``[groups V, D]``; ``quantised`` ``[2 D, 2 D]`` joins the projections of both halves;
-    ``gap`` is how many frames of zeros stand for the padding of every convolution.
+    ``gap`` is how many frames of zeros stand for the padding of every convolution, ``reach`` how many frames of the
+    past the late blocks and the last convolution see together.
     """
 
     codebooks: torch.Tensor
@@ -125,6 +128,7 @@ class CodecWeights:
     finish: tuple[torch.Tensor, torch.Tensor]
     samples_per_frame: int
     gap: int
+    reach: int
 
     @classmethod
     def of(cls, decoder: Any, dtype: torch.dtype | None = None) -> CodecWeights:
@@ -156,6 +160,7 @@ class CodecWeights:
                 ),
                 samples_per_frame=int(decoder.total_upsample),
                 gap=widest_padding(decoder),
+                reach=late_reach(decoder),
             )
 
 
@@ -182,18 +187,32 @@ def arrange(weight: torch.nn.Parameter, order: tuple[int, ...], dtype: torch.dty
 
 def widest_padding(decoder: Any) -> int:
     """Frames that hold the left padding of any convolution, each at its own rate."""
-    padded = [(1, decoder.pre_conv)]
-    rate = 1
+    rate, padded = 1, [(1, decoder.pre_conv)]
     for expand, block in decoder.upsample:
         rate *= expand.conv.stride[0]
         padded.append((rate, block.dwconv))
-    start, *blocks, _, last = decoder.decoder
-    padded.append((rate, start))
-    for block in blocks:
-        rate *= block.block[1].conv.stride[0]
+    padded.append((rate, decoder.decoder[0]))
+    for rate, block in zip(_rates(decoder), decoder.decoder[1:-2], strict=True):
         padded += [(rate, unit.conv1) for unit in block.block[2:]]
-    padded.append((rate, last))
+    padded.append((rate, decoder.decoder[-1]))
     return max(math.ceil(conv.padding / rate) for rate, conv in padded)
+
+
+def late_reach(decoder: Any) -> int:
+    """Frames of the past that reach the samples through the late blocks."""
+    rates, reach = _rates(decoder), Fraction(decoder.decoder[-1].padding, int(decoder.total_upsample))
+    for rate, block in list(zip(rates, decoder.decoder[1:-2], strict=True))[LATE:]:
+        reach += Fraction(sum(unit.conv1.padding for unit in block.block[2:]), rate)
+        reach += Fraction(
+            block.block[1].conv.stride[0], rate
+        )  # one position before the transposed convolution
+    return math.ceil(reach)
+
+
+def _rates(decoder: Any) -> list[int]:
+    """Positions a frame behind each block's transposed convolution."""
+    rate = math.prod(expand.conv.stride[0] for expand, _ in decoder.upsample)
+    return [rate := rate * block.block[1].conv.stride[0] for block in decoder.decoder[1:-2]]
 
 
 def _codebooks(quantizer: Any, dtype: torch.dtype) -> tuple[torch.Tensor, int]:

@@ -26,6 +26,8 @@ from .replay import Replayed
 log = logging.getLogger(__name__)
 
 LARGEST_ROW = 1152  # frames: 92 s of audio
+LONG_ROW = 288  # frames; to longer rows it is the device's occupation that matters, to shorter ones memory
+SLAB, SHORT_SLAB = 288, 72  # frames that the late blocks take at a time
 
 
 class CodecEngine:
@@ -36,7 +38,9 @@ class CodecEngine:
         dtype: to compute in; None is the codec's own, another one copies its weights.
         ops: what SnakeBeta and the residual units run on; None chooses for the device.
         capture: replay rows from CUDA graphs, after two plain ones of the same length.
-        largest: frames of the longest row. A row takes about 1.4 MB a frame in bf16 while it is computed.
+        largest: frames of the longest row. While it is computed, a row takes about 0.15 MB a frame in bf16, and
+            1.4 MB for each frame of a slab.
+        slab: frames that the late blocks take at a time; None chooses by the row's length.
 
     Memory: what the longest row so far took is kept until ``free``, which whoever moves the model away calls before.
     Not for two threads at once.
@@ -48,6 +52,7 @@ class CodecEngine:
         dtype: torch.dtype | None = None,
         ops: TorchOps | None = None,
         largest: int = LARGEST_ROW,
+        slab: int | None = None,
         capture: bool = True,
     ):
         # Not the model itself, which may hold this engine: it is to be freed when its last user lets go.
@@ -55,6 +60,7 @@ class CodecEngine:
         self._samples_per_frame = model.samples_per_frame
         self.dtype = dtype
         self._ops = ops
+        self._slab = slab
         self._capture = capture
         self.sizes = row_sizes(model.codec.decoder.config.sliding_window, largest)
         self.free()
@@ -118,10 +124,11 @@ class CodecEngine:
         into, out = self._plan[:size], self._samples[: size * weights.samples_per_frame]
         into.copy_(plan.pin_memory() if device.type == "cuda" else plan, non_blocking=True)
         ops = self._ops or choose_ops(weights)
+        slab = self._slab or (SLAB if size > LONG_ROW else SHORT_SLAB)
 
         def decode_row() -> None:
             with sdpa_kernel(KERNELS):
-                out.copy_(synthesise(weights, into, ops))
+                synthesise(weights, into, ops, slab, out)
 
         if self._capture:
             self._replay(size, decode_row, device)

@@ -16,6 +16,9 @@ import triton.language as tl
 from ..codec_weights import Snake, Unit
 from .snake import snake
 
+# Compiled once for all: whatever the dilation, and wherever in a row's mask a slab begins.
+UNSPECIALIZED = ("keep_ptr", "dilation")
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -28,7 +31,7 @@ class Tile:
     stages: int = 4
 
 
-@triton.jit
+@triton.jit(do_not_specialize=UNSPECIALIZED)
 def _residual_unit(
     x_ptr,
     active_ptr,
@@ -43,11 +46,11 @@ def _residual_unit(
     keep_ptr,
     out_ptr,
     length,
+    dilation,
     PER_FRAME: tl.constexpr,
     WIDE: tl.constexpr,
     NARROW: tl.constexpr,
     TAPS: tl.constexpr,
-    DILATION: tl.constexpr,
     ROWS: tl.constexpr,
     STEP: tl.constexpr,
     WRITE_X: tl.constexpr,
@@ -62,7 +65,7 @@ def _residual_unit(
     hidden_w = tl.zeros((ROWS, WIDE), dtype=tl.float32)
     hidden_n = tl.zeros((ROWS, NARROW), dtype=tl.float32)
     for part in range(TAPS * STEPS):
-        source = rows - (TAPS - 1 - part // STEPS) * DILATION
+        source = rows - (TAPS - 1 - part // STEPS) * dilation
         seen = (source >= 0) & (source < length)
         inputs = tl.load(
             active_ptr + source[:, None] * CHANNELS + (part % STEPS) * STEP + inner[None, :],
@@ -146,7 +149,7 @@ def _add_and_activate(
     tl.store(out_ptr + places, y.to(out_ptr.dtype.element_ty), mask=inside[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("dilation",))
 def _conv_snake(
     active_ptr,
     conv_ptr,
@@ -155,9 +158,9 @@ def _conv_snake(
     bias_ptr,
     out_ptr,
     length,
+    dilation,
     CHANNELS: tl.constexpr,
     TAPS: tl.constexpr,
-    DILATION: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     STEP: tl.constexpr,
@@ -170,7 +173,7 @@ def _conv_snake(
     inner = tl.arange(0, STEP)
     hidden = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
     for part in range(TAPS * STEPS):
-        source = rows - (TAPS - 1 - part // STEPS) * DILATION
+        source = rows - (TAPS - 1 - part // STEPS) * dilation
         seen = (source >= 0) & (source < length)
         inputs = tl.load(
             active_ptr + source[:, None] * CHANNELS + (part % STEPS) * STEP + inner[None, :],
@@ -253,11 +256,11 @@ def residual_unit(
         keep.view(torch.uint8),
         out,
         length,
+        unit.dilation,
         PER_FRAME=length // len(keep),
         WIDE=split[0],
         NARROW=split[1],
         TAPS=unit.conv.shape[1],
-        DILATION=unit.dilation,
         ROWS=tile.rows,
         STEP=tile.step,
         WRITE_X=not last,
@@ -281,9 +284,9 @@ def conv_snake(active: torch.Tensor, unit: Unit, tile: Tile) -> torch.Tensor:
         unit.second.bias,
         out,
         length,
+        unit.dilation,
         CHANNELS=channels,
         TAPS=unit.conv.shape[1],
-        DILATION=unit.dilation,
         ROWS=tile.rows,
         COLUMNS=tile.columns,
         STEP=tile.step,

@@ -39,7 +39,7 @@ def snake(x, turns, scale, bias):
     return x + scale * sine_squared(x * turns)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("keep_ptr",))  # a slab's mask begins anywhere
 def _activate(
     x_ptr,
     turns_ptr,
