@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.codec import decode_codes
+from qwen3_tts_morph.morph.load import load_model
+from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.packing import choose_size, cut_chunks, pack_rows, row_sizes, write_plan
 from qwen3_tts_morph.morph.waveforms import CodecEngine, decode_waveforms
 
@@ -79,8 +81,6 @@ def test_another_dtype_leaves_the_weights_alone(model, dtype, least):
 
 
 def test_upstreams_decoder_still_works_on_the_weights_and_they_are_held_once(checkpoint):
-    from qwen3_tts_morph.morph.load import load_model
-
     model = load_model(checkpoint("tiny", "base"))
     codes = random_codes(model, 20)
     before = decode_codes(model, codes)
@@ -97,8 +97,6 @@ def test_upstreams_decoder_still_works_on_the_weights_and_they_are_held_once(che
 
 
 def test_a_moved_model_is_noticed(checkpoint):
-    from qwen3_tts_morph.morph.load import load_model
-
     model = load_model(checkpoint("tiny", "base"))
     codes = random_codes(model, 20)
     engine = CodecEngine(model)
@@ -162,8 +160,6 @@ def test_rows_too_short_for_a_chunk_are_refused():
 
 
 def test_a_model_with_an_engine_decodes_with_it(checkpoint):
-    from qwen3_tts_morph.morph.load import load_model
-
     model = load_model(checkpoint("tiny", "base"))
     lines, heard = (
         [random_codes(model, 9), random_codes(model, 4, seed=1)],
@@ -176,3 +172,22 @@ def test_a_model_with_an_engine_decodes_with_it(checkpoint):
     for one, other in zip(ours, upstreams, strict=True):
         assert_near(one, other)
     assert not np.array_equal(ours[0], upstreams[0]), "upstream's decoder ran"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_replayed_rows_equal_plain_ones_on_cuda(checkpoint, precision):
+    model = load_model(checkpoint("tiny", "base"), LoadOptions(precision), "cuda")
+    lines = [random_codes(model, frames, seed) for seed, frames in enumerate((300, 7, 330, 40))]
+    others = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41, 330), 10)]
+    plain = CodecEngine(model, capture=False).decode_batch(lines)
+    engine = CodecEngine(model)
+    for batch in (lines, others, others):  # plain, captured, replayed
+        engine.decode_batch(batch)
+    for ours, theirs in zip(engine.decode_batch(lines), plain, strict=True):
+        assert np.array_equal(ours, theirs)
+    held = torch.cuda.memory_allocated()
+    engine.free()
+    assert torch.cuda.memory_allocated() < held
+    for ours, theirs in zip(engine.decode_batch(lines), plain, strict=True):
+        assert np.array_equal(ours, theirs)
