@@ -3,7 +3,7 @@
     python -m benchmarks.codec_tiles            # on the GPU, a row of 1152 frames; about 3 minutes, mostly compiling
     python -m benchmarks.codec_tiles --channels 96,192
 
-For choosing ``UNIT_TILES`` and ``WIDE_TILE`` in ``morph/kernels/codec.py``: nothing is kept. A residual unit is
+For choosing ``TILES`` in ``morph/kernels/codec.py``: nothing is kept. A residual unit is
 SnakeBeta, a convolution of 7 taps, SnakeBeta, one of 1 tap, and the sum; its dilation here is 3.
 """
 
@@ -40,7 +40,7 @@ def unit_tiles(channels: int) -> Iterator[Tile]:
 
 def conv_tiles() -> Iterator[Tile]:
     """Candidates for a wide convolution."""
-    for (rows, columns), warps, stages in product(((128, 128), (256, 128), (64, 128)), (4, 8), (3, 4)):
+    for (rows, columns), warps, stages in product(((128, 128), (128, 256), (256, 128)), (4, 8), (3, 4)):
         if rows * columns // (32 * warps) in (64, 128):
             yield Tile(rows, columns, 64, warps, stages)
 

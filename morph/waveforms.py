@@ -37,13 +37,14 @@ class CodecEngine:
         model: the checkpoint, on the device where it is to run.
         dtype: to compute in; None is the codec's own, another one copies its weights.
         ops: what SnakeBeta and the residual units run on; None chooses for the device.
-        capture: replay rows from CUDA graphs, after two plain ones of the same length.
+        capture: replay rows from CUDA graphs, after a plain one of the same length.
         largest: frames of the longest row. While it is computed, a row takes about 0.15 MB a frame in bf16, and
             1.4 MB for each frame of a slab.
         slab: frames that the late blocks take at a time; None chooses by the row's length.
 
     Memory: what the longest row so far took is kept until ``free``, which whoever moves the model away calls before.
-    Not for two threads at once.
+    Not for two threads at once. It runs on the current stream: to decode beside the talker, which waits for memory
+    where this waits for tensor cores, call it from a thread of its own under a stream of its own.
     """
 
     def __init__(

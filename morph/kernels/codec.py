@@ -10,8 +10,13 @@ from .convolve import Tile, conv_snake, last_conv, residual_unit, split_channels
 from .snake import activate
 
 WIDEST_UNIT = 192  # channels of which one program can hold a tile whole
-UNIT_TILES = {96: Tile(rows=128, step=32, warps=4, stages=4), 192: Tile(rows=128, step=64, warps=8, stages=3)}
-WIDE_TILE = Tile(rows=128, columns=128, step=64, warps=8, stages=4)
+# By channels; chosen by arithmetic alone so far (see benchmarks/codec_tiles.py). Other widths run on cuDNN.
+TILES = {
+    96: Tile(rows=128, step=32, warps=4, stages=4),
+    192: Tile(rows=128, step=64, warps=8, stages=3),
+    384: Tile(rows=128, columns=128, step=64, warps=8, stages=4),
+    768: Tile(rows=256, columns=128, step=64, warps=8, stages=3),
+}
 
 
 class TritonOps(TorchOps):
@@ -20,13 +25,13 @@ class TritonOps(TorchOps):
     Args:
         units: run the units of up to 192 channels as one kernel each.
         convs: run the wider convolutions on Triton, with SnakeBeta behind them, instead of on cuDNN.
-        tiles: of the units by channels, and of wide convolutions under 0; those left out have defaults.
+        tiles: by channels, in place of ``TILES``'s.
     """
 
     def __init__(self, units: bool = True, convs: bool = False, tiles: dict[int, Tile] | None = None):
         self.units = units
         self.convs = convs
-        self.tiles = {**UNIT_TILES, 0: WIDE_TILE, **(tiles or {})}
+        self.tiles = {**TILES, **(tiles or {})}
 
     def activate(
         self, x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None
@@ -52,18 +57,15 @@ class TritonOps(TorchOps):
         return last_conv(x, weight, bias)
 
     def _fits(self, x: torch.Tensor) -> bool:
+        """Whether the units of this width run as one kernel each."""
         channels = x.shape[1]
-        narrow = channels <= WIDEST_UNIT and split_channels(channels) is not None and channels in self.tiles
-        return self.units and narrow and x.element_size() == 2
+        whole = channels <= WIDEST_UNIT and split_channels(channels) is not None
+        return self.units and whole and channels in self.tiles and x.element_size() == 2
 
     def _convolve(self, active: torch.Tensor, unit: Unit, keep: torch.Tensor) -> torch.Tensor:
         """The unit's convolution and its second SnakeBeta."""
-        tile, channels = self.tiles[0], active.shape[1]
-        if (
-            self.convs
-            and active.element_size() == 2
-            and not (channels % tile.columns or channels % tile.step)
-        ):
+        tile = self.tiles.get(active.shape[1])
+        if self.convs and tile is not None and active.element_size() == 2:
             return conv_snake(active, unit, tile)
         hidden = causal_conv(active, unit.conv, unit.dilation)
         return activate(hidden, unit.second, keep, hidden)
