@@ -185,14 +185,16 @@ class _Arriving:
 
 def choose_ops(weights: CodecWeights) -> TorchOps:
     """Triton's kernels on a CUDA device where Triton is installed, else torch's own operations."""
-    if weights.codebooks.device.type != "cuda":
+    device = weights.codebooks.device
+    if device.type != "cuda":
         return TorchOps()
     try:
         from .kernels.codec import TritonOps
     except ImportError as error:
         log.info("Triton is not installed (%s): the codec runs on torch's own operations, slower", error)
         return TorchOps()
-    return TritonOps()
+    # Before compute capability 8.0, a unit's accumulators do not stay in registers.
+    return TritonOps(units=torch.cuda.get_device_capability(device) >= (8, 0))
 
 
 def _with_reference(codes: torch.Tensor, reference: torch.Tensor | None) -> torch.Tensor:
