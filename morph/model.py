@@ -48,9 +48,8 @@ class Model:
         self.module = Qwen3TTS(self.upstream, self.codec)
         self.module.eval().requires_grad_(False)
         self.sampling = Sampling.from_config(self.upstream.generate_config)
-        self.codec_engine: CodecEngine | None = (
-            None  # the graph engine's; without one, upstream's decoder serves
-        )
+        # Belongs to the graph engine; without it, upstream's decoder serves.
+        self.codec_engine: CodecEngine | None = None
 
     @property
     def type(self) -> str:

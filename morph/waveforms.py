@@ -60,7 +60,7 @@ class CodecEngine:
         self._codec = model.codec
         self._samples_per_frame = model.samples_per_frame
         self.dtype = dtype
-        self._ops = ops
+        self._ops, self._ops_here = ops, TorchOps()
         self._slab = slab
         self._capture = capture
         self.sizes = row_sizes(model.codec.decoder.config.sliding_window, largest)
@@ -124,7 +124,7 @@ class CodecEngine:
             self._samples = torch.zeros(self.sizes[-1] * weights.samples_per_frame, device=device)
         into, out = self._plan[:size], self._samples[: size * weights.samples_per_frame]
         into.copy_(plan.pin_memory() if device.type == "cuda" else plan, non_blocking=True)
-        ops = self._ops or choose_ops(weights)
+        ops = self._ops_here
         slab = self._slab or (SLAB if size > LONG_ROW else SHORT_SLAB)
 
         def decode_row() -> None:
@@ -151,6 +151,8 @@ class CodecEngine:
         if self._weights is None or addresses != self._addresses:
             self.free()
             self._weights = CodecWeights.of(decoder, self.dtype)
+            with torch.cuda.device_of(self._weights.codebooks):
+                self._ops_here = self._ops or choose_ops(self._weights)
             self._addresses = tuple(parameter.data_ptr() for parameter in decoder.parameters())
         return self._weights
 
@@ -184,17 +186,25 @@ class _Arriving:
 
 
 def choose_ops(weights: CodecWeights) -> TorchOps:
-    """Triton's kernels on a CUDA device where Triton is installed, else torch's own operations."""
+    """Triton's kernels on a CUDA device where Triton is installed and can compile, else torch's own operations."""
     device = weights.codebooks.device
     if device.type != "cuda":
         return TorchOps()
     try:
         from .kernels.codec import TritonOps
-    except ImportError as error:
-        log.info("Triton is not installed (%s): the codec runs on torch's own operations, slower", error)
+
+        # Before compute capability 8.0, a unit's accumulators do not stay in registers.
+        ops = TritonOps(units=torch.cuda.get_device_capability(device) >= (8, 0))
+        channels = len(weights.enter.bias)
+        keep = torch.ones(1, dtype=torch.bool, device=device)
+        ops.activate(torch.zeros(16, channels, device=device), weights.enter, keep)
+    except (
+        Exception
+    ) as error:  # not installed, or no compiler, or a device it does not know: types of its own
+        reason = str(error).partition("\n")[0]
+        log.warning("Triton cannot run here (%s): the codec runs on torch's own operations, slower", reason)
         return TorchOps()
-    # Before compute capability 8.0, a unit's accumulators do not stay in registers.
-    return TritonOps(units=torch.cuda.get_device_capability(device) >= (8, 0))
+    return ops
 
 
 def _with_reference(codes: torch.Tensor, reference: torch.Tensor | None) -> torch.Tensor:
