@@ -8,9 +8,7 @@ import numpy as np
 import torch
 
 from .model import Model
-
-CHUNK_FRAMES = 300  # upstream's chunked_decode
-CONTEXT_FRAMES = 25
+from .packing import cut_chunks
 
 
 @torch.inference_mode()
@@ -37,17 +35,19 @@ def decode_codes(
     whole = codes if reference is None else torch.cat((reference.to(codes.device), codes))
     rows = whole.T[None].to(model.device)
     pieces = []
-    for start in range(0, rows.shape[-1], CHUNK_FRAMES):
+    for chunk in cut_chunks([len(whole)]):
         if on_chunk is not None:
             on_chunk()
-        # Upstream's rule for the left context, word for word in effect: none until a full one exists.
-        context = CONTEXT_FRAMES if start > CONTEXT_FRAMES else start
-        piece = model.codec.decoder(rows[..., start - context : start + CHUNK_FRAMES])
-        pieces.append(piece[0, 0, context * model.samples_per_frame :])
-    waveform = torch.cat(pieces).float().cpu().numpy()
-    if reference is None:
+        piece = model.codec.decoder(rows[..., chunk.start - chunk.context : chunk.start + chunk.frames])
+        pieces.append(piece[0, 0, chunk.context * model.samples_per_frame :])
+    return cut_reference(torch.cat(pieces).float().cpu().numpy(), codes, reference)
+
+
+def cut_reference(waveform: np.ndarray, codes: torch.Tensor, reference: torch.Tensor | None) -> np.ndarray:
+    """Cut an ICL voice's reference off a line's front, in proportion of the frames, as upstream does."""
+    if reference is None or len(codes) == 0:
         return waveform
-    return waveform[int(len(reference) / len(whole) * len(waveform)) :]
+    return waveform[int(len(reference) / (len(reference) + len(codes)) * len(waveform)) :]
 
 
 @torch.inference_mode()

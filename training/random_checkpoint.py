@@ -259,12 +259,9 @@ def _write_model(path: Path, shape: Shape, kind: str, generator: torch.Generator
     _write_json(path / "generation_config.json", generation)
 
 
-def _write_codec(path: Path, shape: Shape, generator: torch.Generator, dtype: torch.dtype) -> None:
-    from qwen_tts.core import Qwen3TTSTokenizerV2Config, Qwen3TTSTokenizerV2Model
-
-    path.mkdir(exist_ok=True)
+def _codec_config(shape: Shape) -> dict[str, object]:
     common = {"codebook_size": shape.codebook}
-    config = {
+    return {
         "architectures": ["Qwen3TTSTokenizerV2Model"],
         "model_type": "qwen3_tts_tokenizer_12hz",
         "encoder_config": {
@@ -276,8 +273,27 @@ def _write_codec(path: Path, shape: Shape, generator: torch.Generator, dtype: to
         },
         "decoder_config": {**shape.codec, **common, "num_quantizers": 16, "rope_theta": 10000},
     }
-    model = Qwen3TTSTokenizerV2Model(Qwen3TTSTokenizerV2Config(**copy.deepcopy(config)))
-    _save(path, model, config, generator, dtype, audible=True)
+
+
+def _build_codec(config: dict[str, object]) -> torch.nn.Module:
+    from qwen_tts.core import Qwen3TTSTokenizerV2Config, Qwen3TTSTokenizerV2Model
+
+    return Qwen3TTSTokenizerV2Model(Qwen3TTSTokenizerV2Config(**copy.deepcopy(config)))
+
+
+def random_codec(shape: str = "tiny", seed: int = 0) -> torch.nn.Module:
+    """Upstream's ``Qwen3TTSTokenizerV2Model`` of a shape with random weights, float32, on the CPU, without a file."""
+    import_qwen_tts()
+    with default_rope_registered():
+        model = _build_codec(_codec_config(SHAPES[shape]))
+    model.load_state_dict(_random_state(model, torch.Generator().manual_seed(seed), audible=True))
+    return model.eval().requires_grad_(False)
+
+
+def _write_codec(path: Path, shape: Shape, generator: torch.Generator, dtype: torch.dtype) -> None:
+    path.mkdir(exist_ok=True)
+    config = _codec_config(shape)
+    _save(path, _build_codec(config), config, generator, dtype, audible=True)
     features = {
         "feature_extractor_type": "EncodecFeatureExtractor",
         "feature_size": 1,
@@ -299,10 +315,7 @@ def _save(
     audible: bool = False,
 ) -> None:
     """Fill a model with random weights, save them and the config as the published files hold them."""
-    state = {name: _random(name, tensor, generator) for name, tensor in model.state_dict().items()}
-    if audible:
-        model.load_state_dict(state)
-        state = _make_audible(model, state, generator)
+    state = _random_state(model, generator, audible)
     # Clones: tied or viewed tensors would be refused.
     save_file(
         {
@@ -313,6 +326,17 @@ def _save(
         metadata={"format": "pt"},
     )
     _write_json(path / "config.json", {**config, "dtype": str(dtype).removeprefix("torch.")})
+
+
+@torch.no_grad()
+def _random_state(
+    model: torch.nn.Module, generator: torch.Generator, audible: bool
+) -> dict[str, torch.Tensor]:
+    state = {name: _random(name, tensor, generator) for name, tensor in model.state_dict().items()}
+    if audible:
+        model.load_state_dict(state)
+        state = _make_audible(model, state, generator)
+    return state
 
 
 def _random(name: str, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

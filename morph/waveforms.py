@@ -1,0 +1,205 @@
+"""Codes of many lines to waveforms on the GPU: rows of chunks, one CUDA graph replay a row.
+
+The result is upstream's chunked decoding up to rounding: in float32 at least 80 dB from it, in bf16 no further from
+float32 than upstream's own bf16 (tests and ``benchmarks/codec.py`` measure both, with random weights, which make
+rounding loud). Not yet what the nodes decode with: ``codec.decode_codes``, bit-equal to upstream, serves until this one
+has been measured on a GPU.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch.nn.attention import sdpa_kernel
+
+from .codec import cut_reference
+from .codec_forward import TorchOps, synthesise
+from .codec_weights import CodecWeights
+from .layers import KERNELS
+from .model import Model
+from .packing import Placed, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
+from .replay import Replays
+
+log = logging.getLogger(__name__)
+
+LARGEST_ROW = 1152  # frames: 92 s of audio
+LONG_ROW = 288  # frames; to longer rows it is the device's occupation that matters, to shorter ones memory
+SLAB, SHORT_SLAB = 288, 72  # frames that the late blocks take at a time
+
+
+class CodecEngine:
+    """Decodes the codes of many lines together with one model's codec.
+
+    Args:
+        model: the checkpoint, on the device where it is to run.
+        dtype: to compute in; None is the codec's own, another one copies its weights.
+        ops: what SnakeBeta and the residual units run on; None chooses for the device.
+        capture: replay rows from CUDA graphs, after a plain one of the same length.
+        largest: frames of the longest row. While it is computed, a row takes about 0.15 MB a frame in bf16, and
+            1.4 MB for each frame of a slab.
+        slab: frames that the late blocks take at a time; None chooses by the row's length.
+
+    Memory: what the longest row so far took is kept until ``free``, which whoever moves the model away calls before.
+    Not for two threads at once. It runs on the current stream: to decode beside the talker, which waits for memory
+    where this waits for tensor cores, call it from a thread of its own under a stream of its own.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        dtype: torch.dtype | None = None,
+        ops: TorchOps | None = None,
+        largest: int = LARGEST_ROW,
+        slab: int | None = None,
+        capture: bool = True,
+    ):
+        # Not the model itself, which may hold this engine: it is to be freed when its last user lets go.
+        self._codec = model.codec
+        self._samples_per_frame = model.samples_per_frame
+        self.dtype = dtype
+        self._ops, self._ops_here = ops, TorchOps()
+        self._slab = slab
+        self._capture = capture
+        self._replays: Replays | None = None
+        self.sizes = row_sizes(model.codec.decoder.config.sliding_window, largest)
+        self.free()
+
+    def free(self) -> None:
+        """Let go of graphs, buffers and views of the weights; the next decoding makes them anew."""
+        if self._replays is not None:
+            self._replays.forget()
+        self._weights: CodecWeights | None = None
+        self._addresses: tuple[int, ...] = ()
+        self._plan: torch.Tensor | None = None
+        self._samples: torch.Tensor | None = None
+
+    @torch.inference_mode()
+    def decode_batch(
+        self,
+        codes: Sequence[torch.Tensor],
+        references: Sequence[torch.Tensor | None] | None = None,
+        on_chunk: Callable[[], None] | None = None,
+    ) -> list[np.ndarray]:
+        """Decode lines to their waveforms, in the order given; see ``codec.decode_codes`` for one line.
+
+        Args:
+            codes: ``[T, 16]`` each; T may be 0.
+            references: an ICL voice's codes ``[R, 16]`` for each line, or None.
+            on_chunk: called before every row; may raise to cancel, and the engine can be used again at once.
+
+        Returns:
+            float32 ``[T * 1920]`` each, at 24 kHz, within -1..1.
+        """
+        references = [None] * len(codes) if references is None else references
+        lines = [_with_reference(line, heard) for line, heard in zip(codes, references, strict=True)]
+        per_frame = self._samples_per_frame
+        waves = [np.empty(len(line) * per_frame, dtype=np.float32) for line in lines]
+        weights = self._look_up()
+        rows = pack_rows(list(cut_chunks([len(line) for line in lines])), self.sizes[-1], weights.gap)
+        waiting: tuple[list[Placed], _Arriving] | None = None
+        for row in rows:
+            if on_chunk is not None:
+                on_chunk()
+            with torch.cuda.device_of(weights.codebooks):
+                started = self._start(weights, write_plan(row, lines, choose_size(row, self.sizes)))
+            if waiting is not None:  # while the device computes the next
+                _unpack(*waiting, waves, per_frame)
+            waiting = row, started
+        if waiting is not None:
+            _unpack(*waiting, waves, per_frame)
+        return [
+            cut_reference(wave, line, heard)
+            for wave, line, heard in zip(waves, codes, references, strict=True)
+        ]
+
+    def _start(self, weights: CodecWeights, plan: torch.Tensor) -> _Arriving:
+        """Set a row going, and its samples on their way to the host."""
+        size, device = len(plan), weights.codebooks.device
+        if self._plan is None or self._samples is None:
+            self._plan = torch.zeros(self.sizes[-1], plan.shape[1], dtype=torch.int64, device=device)
+            self._samples = torch.zeros(self.sizes[-1] * weights.samples_per_frame, device=device)
+        into, out = self._plan[:size], self._samples[: size * weights.samples_per_frame]
+        into.copy_(plan.pin_memory() if device.type == "cuda" else plan, non_blocking=True)
+        ops = self._ops_here
+        slab = self._slab or (SLAB if size > LONG_ROW else SHORT_SLAB)
+
+        def decode_row() -> None:
+            with sdpa_kernel(KERNELS):
+                synthesise(weights, into, ops, slab, out)
+
+        if self._capture:
+            if self._replays is None or self._replays.device != device:
+                self._replays = Replays(device)
+            self._replays.run(size, decode_row)
+        else:
+            decode_row()
+        return _Arriving(out)
+
+    def _look_up(self) -> CodecWeights:
+        """The weights where they are now; graphs that know them elsewhere are let go of."""
+        decoder = self._codec.decoder
+        addresses = tuple(parameter.data_ptr() for parameter in decoder.parameters())
+        if self._weights is None or addresses != self._addresses:
+            self.free()
+            self._weights = CodecWeights.of(decoder, self.dtype)
+            with torch.cuda.device_of(self._weights.codebooks):
+                self._ops_here = self._ops or choose_ops(self._weights)
+            self._addresses = tuple(parameter.data_ptr() for parameter in decoder.parameters())
+        return self._weights
+
+
+class _Arriving:
+    """Samples on their way from the device: float32, copied behind the row that makes them."""
+
+    def __init__(self, samples: torch.Tensor):
+        # torch takes pinned memory for a copy that need not be waited for.
+        self._host = samples.to("cpu", non_blocking=True, copy=True)
+        self._event = torch.cuda.Event() if samples.is_cuda else None
+        if self._event is not None:
+            self._event.record()
+
+    def wait(self) -> np.ndarray:
+        if self._event is not None:
+            self._event.synchronize()
+        return self._host.numpy()
+
+
+def choose_ops(weights: CodecWeights) -> TorchOps:
+    """Triton's kernels on a CUDA device where Triton is installed and can compile, else torch's own operations."""
+    device = weights.codebooks.device
+    if device.type != "cuda":
+        return TorchOps()
+    try:
+        from .kernels.codec import TritonOps
+
+        # Before compute capability 8.0, a unit's accumulators do not stay in registers.
+        ops = TritonOps(units=torch.cuda.get_device_capability(device) >= (8, 0))
+        channels = len(weights.enter.bias)
+        keep = torch.ones(1, dtype=torch.bool, device=device)
+        ops.activate(torch.zeros(16, channels, device=device), weights.enter, keep)
+    except (
+        Exception
+    ) as error:  # not installed, or no compiler, or a device it does not know: types of its own
+        reason = str(error).partition("\n")[0]
+        log.warning("Triton cannot run here (%s): the codec runs on torch's own operations, slower", reason)
+        return TorchOps()
+    return ops
+
+
+def _with_reference(codes: torch.Tensor, reference: torch.Tensor | None) -> torch.Tensor:
+    """What is decoded for a line: nothing without codes, else the reference's and its own, on the CPU."""
+    if reference is None or len(codes) == 0:
+        return codes.cpu()
+    return torch.cat((reference.cpu(), codes.cpu()))
+
+
+def _unpack(row: Sequence[Placed], arriving: _Arriving, waves: Sequence[np.ndarray], per_frame: int) -> None:
+    """Put a row's samples into its lines' waveforms, without those of contexts."""
+    samples = arriving.wait()
+    for placed in row:
+        chunk, begin = placed.chunk, (placed.place + placed.chunk.context) * per_frame
+        wave = waves[chunk.line][chunk.start * per_frame :]
+        wave[: chunk.frames * per_frame] = samples[begin : begin + chunk.frames * per_frame]

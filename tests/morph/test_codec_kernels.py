@@ -1,0 +1,147 @@
+"""The codec's Triton kernels against torch's operations: on a GPU, or without one in Triton's interpreter."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+if DEVICE == "cpu":  # read when the kernels are imported
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from qwen3_tts_morph.morph.codec import decode_codes  # noqa: E402
+from qwen3_tts_morph.morph.codec_forward import TorchOps  # noqa: E402
+from qwen3_tts_morph.morph.codec_weights import Block, Snake, Unit  # noqa: E402
+from qwen3_tts_morph.morph.kernels.codec import TritonOps  # noqa: E402
+from qwen3_tts_morph.morph.kernels.convolve import Tile, split_channels  # noqa: E402
+from qwen3_tts_morph.morph.kernels.snake import activate  # noqa: E402
+from qwen3_tts_morph.morph.load import load_model  # noqa: E402
+from qwen3_tts_morph.morph.waveforms import CodecEngine  # noqa: E402
+
+DILATIONS = (1, 3, 9)
+FRAMES = 5
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def random_snake(channels: int, generator: torch.Generator) -> Snake:
+    turns, scale, bias = torch.randn(3, channels, generator=generator).to(DEVICE)
+    return Snake((turns / 3).exp() / torch.pi, (-scale / 3).exp(), bias)
+
+
+def random_block(channels: int, dtype: torch.dtype, generator: torch.Generator) -> Block:
+    def weight(*shape: int) -> torch.Tensor:
+        inner = shape[-1] * (shape[-2] if len(shape) == 3 else 1)
+        return (torch.randn(shape, generator=generator) / inner**0.5).to(DEVICE, dtype)
+
+    units = tuple(
+        Unit(
+            random_snake(channels, generator),
+            weight(channels, 7, channels),
+            dilation,
+            random_snake(channels, generator),
+            weight(channels, channels),
+        )
+        for dilation in DILATIONS
+    )
+    return Block(torch.empty(0), torch.empty(0), 1, units, random_snake(channels, generator))
+
+
+def relative(value: torch.Tensor, exact: torch.Tensor) -> float:
+    assert value.shape == exact.shape
+    return float((value.double() - exact.double()).norm() / exact.double().norm())
+
+
+KEEP = torch.tensor([False, True, True, False, True])
+
+
+@pytest.mark.parametrize("channels", [1, 48, 96, 300])
+@pytest.mark.parametrize("loud", [1.0, 100.0])
+def test_snake_is_upstreams(channels, loud, generator):
+    from qwen3_tts_morph.morph.upstream import import_qwen_tts
+
+    import_qwen_tts()
+    from qwen_tts.core.tokenizer_12hz.modeling_qwen3_tts_tokenizer_v2 import SnakeBeta
+
+    module = SnakeBeta(channels)
+    module.alpha.data = 0.3 * torch.randn(channels, generator=generator)
+    module.beta.data = 0.3 * torch.randn(channels, generator=generator)
+    x = loud * torch.randn(FRAMES * 40, channels, generator=generator)
+    with torch.no_grad():
+        exact = module.double()(x.T[None].double())[0].T.reshape(FRAMES, 40, channels).clone()
+    exact[~KEEP] = 0
+    snake = Snake.of(module.float().to(DEVICE), torch.zeros(channels, device=DEVICE))
+    ours = activate(x.to(DEVICE), snake, KEEP.to(DEVICE)).cpu().view(FRAMES, 40, channels)
+    assert float((ours - exact).abs().max()) < 2e-6 * loud
+    torchs = TorchOps().activate(x.to(DEVICE), snake, KEEP.to(DEVICE)).cpu().view(FRAMES, 40, channels)
+    assert float((torchs - exact).abs().max()) < 2e-6 * loud
+
+
+def test_snake_adds_the_pending_bias_and_may_overwrite_its_input(generator):
+    snake, x = random_snake(48, generator), torch.randn(FRAMES * 8, 48, generator=generator).to(DEVICE)
+    expected = TorchOps().activate(x, snake, KEEP.to(DEVICE))
+    assert activate(x, snake, KEEP.to(DEVICE), x) is x
+    assert relative(x, expected) < 1e-6
+
+
+# 48 and 96 channels are units of one kernel, 64 a convolution with SnakeBeta behind it.
+@pytest.mark.parametrize("channels", [48, 96, 64])
+@pytest.mark.parametrize("positions", [16, 27])
+def test_residual_units_are_torchs(channels, positions, generator):
+    dtype = torch.float16
+    block = random_block(channels, dtype, generator)
+    x = torch.randn(FRAMES * positions, channels, generator=generator).to(DEVICE, dtype)
+    x.view(FRAMES, -1)[~KEEP.to(DEVICE)] = 0
+    wide = Block(block.now, block.before, 1, tuple(_wide(unit) for unit in block.units), block.after)
+    exact = TorchOps().residuals(x.float(), wide, KEEP.to(DEVICE))
+    ops = TritonOps(convs=True, tiles={channels: Tile(rows=32, columns=32, step=16, warps=4, stages=2)})
+    launched = []
+    for name in ("_fits", "_convolve"):
+        _note(ops, name, launched)
+    ours = ops.residuals(x, block, KEEP.to(DEVICE))
+    assert ("_convolve" in launched) == (split_channels(channels) is None), "another kernel than meant ran"
+    assert relative(ours, exact) < 3e-3
+    assert not ours.view(FRAMES, -1)[~KEEP.to(DEVICE)].any()
+
+
+def _wide(unit: Unit) -> Unit:
+    return Unit(unit.first, unit.conv.float(), unit.dilation, unit.second, unit.point.float())
+
+
+def _note(ops: TritonOps, name: str, launched: list[str]) -> None:
+    method = getattr(ops, name)
+    setattr(ops, name, lambda *arguments: (launched.append(name), method(*arguments))[1])
+
+
+@pytest.mark.parametrize("channels", [6, 96])
+def test_the_last_convolution_is_torchs(channels, generator):
+    x = torch.randn(130, channels, generator=generator).to(DEVICE)
+    weight = (torch.randn(7, channels, generator=generator) / channels**0.5 / 3).to(DEVICE)
+    bias = torch.tensor([0.1], device=DEVICE)
+    exact = TorchOps().finish(x.double(), weight.double(), bias)
+    ours = TritonOps().finish(x, weight, bias)
+    assert ours.dtype == torch.float32 and relative(ours, exact) < 1e-6
+    assert float(ours.abs().max()) == 1, "nothing was clipped"
+
+
+@pytest.mark.parametrize(
+    ("channels", "split"),
+    [(96, (64, 32)), (192, (128, 64)), (48, (32, 16)), (24, None), (64, None), (288, None)],
+)
+def test_channels_split_into_two_powers_of_two(channels, split):
+    assert split_channels(channels) == split
+
+
+def test_a_whole_line_is_upstreams(checkpoint):
+    model = load_model(checkpoint("tiny", "base"), device=DEVICE)
+    codes = torch.randint(64, (20, 16), generator=torch.Generator().manual_seed(0))
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        theirs = decode_codes(model, codes)
+        ours = CodecEngine(model, ops=TritonOps()).decode_batch([codes])[0]
+    assert relative(torch.from_numpy(ours), torch.from_numpy(theirs)) < 1e-4
