@@ -56,7 +56,8 @@ def causal_conv(
         padding=(0, padding),
         dilation=(1, dilation),
     )
-    return result.permute(0, 2, 3, 1).reshape(length + padding, -1)[:length]
+    # cuDNN may put channels outermost: a view then, in an order that no kernel here expects.
+    return result.permute(0, 2, 3, 1).reshape(length + padding, -1)[:length].contiguous()
 
 
 def silence(x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:

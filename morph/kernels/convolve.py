@@ -233,7 +233,7 @@ def residual_unit(
     tile: Tile,
     last: bool,
 ) -> torch.Tensor:
-    """A whole residual unit over ``[T, C]``: give ``after``'s SnakeBeta of the new stream.
+    """A whole residual unit over ``[T, C]``, channels innermost: give ``after``'s SnakeBeta of the new stream.
 
     ``active`` is the unit's first SnakeBeta of ``x``. The stream ``x`` is brought forward in place, unless ``last``.
     """

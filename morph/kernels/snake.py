@@ -71,9 +71,15 @@ def _activate(
 def activate(
     x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """SnakeBeta of rows ``[T, C]``, zero in the frames that ``keep`` leaves out; ``out`` may be ``x``."""
+    """SnakeBeta of rows ``[T, C]``, zero in the frames that ``keep`` leaves out; ``out`` may be ``x``.
+
+    Raises:
+        ValueError: for rows whose channels are not innermost.
+    """
     length, channels = x.shape
     out = torch.empty_like(x) if out is None else out
+    if not (x.is_contiguous() and out.is_contiguous()):
+        raise ValueError(f"rows with strides {x.stride()} and {out.stride()}: channels must be innermost")
     columns = min(COLUMNS, triton.next_power_of_2(channels))
     rows = ELEMENTS // columns
     _activate[(triton.cdiv(length, rows), triton.cdiv(channels, columns))](
