@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import librosa
 import numpy as np
 import torch
 
@@ -182,6 +181,8 @@ def prepare_reference(waveform: np.ndarray, sample_rate: int, target_rate: int) 
     if level < 10 ** (SILENCE_DBFS / 20):
         raise ValueError(f"reference is silent (below {SILENCE_DBFS:.0f} dBFS): give a recording of speech")
     if sample_rate != target_rate:
+        import librosa  # slow to import, and what only decodes needs none of it
+
         mono = librosa.resample(mono, orig_sr=sample_rate, target_sr=target_rate)
     return np.ascontiguousarray(mono / max(1.0, float(np.abs(mono).max())), dtype=np.float32)
 

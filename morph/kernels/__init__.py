@@ -1,1 +1,82 @@
-"""Triton kernels, each beside the torch operations that stand in for it. Importing one needs Triton."""
+"""Fused Triton kernels for the frame of the graph engine: ``decode_frame``, in place of ``morph/frame.py``'s.
+
+Nothing here imports Triton until ``available`` has said that it can be used.
+
+What was counted before the design was chosen (0.6B, bf16, one line; an H200 reads 4.3 TB/s):
+
+    kernel, a layer            weights  read in  programs
+    RMSNorm + qkv               8.4 MB   2.0 us       256
+    attention + o-proj          4.2 MB   1.0 us       128   (the talker: attention alone before it, 128)
+    RMSNorm + gate_up + SwiGLU 12.6 MB   2.9 us       192
+    down + residual             6.3 MB   1.5 us       256
+    a layer                    31.5 MB   7.3 us
+
+103 layers a frame make 0.75 ms, but the chain of dependent kernels costs 2 to 3 us each however small they are, more
+than their bytes. So: few kernels (4 a layer of the predictor, 5 of the talker), each with its weights in registers
+before it waits for its input, and short from there: no barrier but where threads must share.
+
+Predicted from that, to be compared with ``python -m benchmarks.kernels``: a layer 10 us (the talker's 12), a head and
+its draw 6 us, a predictor pass 56 us, a talker step 0.35 ms; a frame at S=15 1.2 ms, at S=5 0.65 ms (1.7B: 1.7 and
+1.1 ms, most of it bytes).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from ..frame import Weights
+    from ..slots import Slots
+
+log = logging.getLogger(__name__)
+
+OLDEST_CAPABILITY = (8, 0)
+
+
+def available(device: torch.device | str) -> str | None:
+    """Why the kernels cannot run on a device, in words; None when they can."""
+    device = torch.device(device)
+    if device.type != "cuda":
+        return f"the Triton kernels run on CUDA devices, not on {device.type}"
+    if torch.version.hip is not None:
+        return "the Triton kernels are written for NVIDIA GPUs"
+    try:
+        import triton
+        import triton.language as language
+    except ImportError:
+        return "triton is not installed"
+    if not (hasattr(language, "gather") and hasattr(language, "tuple")):
+        return f"triton {triton.__version__} is too old for the kernels: 3.3 or later has what they use"
+    capability = torch.cuda.get_device_capability(device)
+    if capability < OLDEST_CAPABILITY:
+        return f"the Triton kernels need compute capability 8.0, this GPU has {capability[0]}.{capability[1]}"
+    return None
+
+
+def unsupported(weights: Weights) -> str | None:
+    """Why the kernels cannot compute a model, in words; None when they can."""
+    for decoder in (weights.talker, weights.predictor):
+        group = decoder.heads // decoder.kv_heads
+        if decoder.head_dim & (decoder.head_dim - 1) or decoder.head_dim < 16 or group & (group - 1):
+            return (
+                f"the Triton kernels compute heads of a power of two from 16 on, a power of two of them sharing a "
+                f"key head, not {decoder.heads} heads of {decoder.head_dim} over {decoder.kv_heads}"
+            )
+    return None
+
+
+def choose_frame(weights: Weights) -> Callable[[Weights, Slots, int, int], None]:
+    """``decode_frame`` in kernels, or in torch operations where those cannot run: why is said in the log."""
+    reason = available(weights.first_head.device) or unsupported(weights)
+    if reason is None:
+        from .frame import decode_frame
+
+        return decode_frame
+    log.info("frames run in torch operations: %s", reason)
+    from ..frame import decode_frame as torch_frame
+
+    return torch_frame

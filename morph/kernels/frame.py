@@ -1,0 +1,112 @@
+"""``morph/frame.decode_frame`` in fused kernels: the same buffers, the same arithmetic up to rounding.
+
+Sums, norms, RoPE, softmax, the residual stream and the logits are float32; weights, activations between kernels and
+the cache are of the model's dtype.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+from ..eager import MIN_NEW_TOKENS
+from ..frame import Weights
+from ..noise import GROUPS
+from ..slots import Slots
+from .draw import draw_codes, draw_first
+from .embed import embed_frame
+from .passes import Inputs, Place, States, project, run_layers
+from .plan import Plan, launch
+
+DRAW_WARPS = 8
+EMBED_BLOCK = 128
+
+
+def decode_frame(
+    weights: Weights, slots: Slots, seq_groups: int, window: int, plan: Plan | None = None
+) -> None:
+    """``morph.frame.decode_frame``: make every line's next frame, report it, and draw group 0 of the one after."""
+    plan = plan or Plan.of(weights.first_head.device)
+    predict(weights, slots, seq_groups, plan)
+    step_talker(weights, slots, window, plan)
+
+
+def predict(weights: Weights, slots: Slots, seq_groups: int, plan: Plan) -> None:
+    """Draw groups 1-15 into the report: ``seq_groups`` passes of the predictor, the crossbar for the rest."""
+    state, decoder = slots.state, weights.predictor
+    first = functional.embedding(state.tokens, weights.first_table)
+    inputs = Inputs(torch.stack((state.hidden, first), dim=1).flatten(0, 1))
+    for group in range(seq_groups):
+        if group > 0:
+            inputs = Inputs(weights.tables[group - 1], state.report[:, group])
+        start, length = (group + 1, 1) if group else (0, 2)
+        end = start + length
+        place = Place(slots.frame_cache, slots.frame_angles, length, end, start)
+        states = run_layers(decoder, plan, _projected(weights, plan, inputs), place)
+        states = states.last(length)
+        _draw_groups(weights, slots, plan, states, group, group + 1)
+    if seq_groups < len(weights.heads):
+        _draw_groups(weights, slots, plan, states, seq_groups, len(weights.heads))
+
+
+def _projected(weights: Weights, plan: Plan, inputs: Inputs) -> Inputs | States:
+    """From the talker's width to the predictor's."""
+    if weights.projection is None:
+        return inputs
+    weight, bias = weights.projection
+    if inputs.rows > plan.few:
+        narrow = functional.linear(inputs.operand(), weight, bias)
+        return States(narrow.float(), narrow)
+    out = weight.new_empty(inputs.rows, len(weight), dtype=torch.float32)
+    project(plan, inputs, weight, out, bias=bias)
+    return States(out, None)
+
+
+def _draw_groups(weights: Weights, slots: Slots, plan: Plan, states: States, first: int, end: int) -> None:
+    """Draw groups ``first + 1 .. end`` of every line from the predictor's last state."""
+    state, groups, vocab = slots.state, end - first, slots.codebook
+    lines = len(states.wide)
+    logits = states.wide.new_empty(lines, groups * vocab)
+    heads = weights.heads[first:end].flatten(0, 1)
+    project(plan, states, heads, logits, weights.predictor.norm, weights.predictor.eps)
+    draws = slots.settings.subtalker
+    launch(
+        draw_codes, (lines, groups), plan, DRAW_WARPS, logits=logits, line_keys=state.keys, steps=state.steps,
+        temperatures=draws.temperatures, places=draws.places, shares=draws.shares, scales=draws.scales,
+        report=state.report, first=first + 1, V=vocab, CODES=GROUPS, PADDED=_padded(vocab), HALF=_is_half(heads),
+    )  # fmt: skip
+
+
+def step_talker(weights: Weights, slots: Slots, window: int, plan: Plan) -> None:
+    """The talker's step after the frame's codes, and group 0 of the next frame."""
+    state, decoder = slots.state, weights.talker
+    lines, width = state.hidden.shape
+    wide = state.hidden.new_empty(lines, width, dtype=torch.float32)
+    states = States(wide, None if lines <= plan.few else torch.empty_like(state.hidden))
+    launch(
+        embed_frame, (lines, -(-width // EMBED_BLOCK)), plan, 4, line_tokens=state.tokens, report=state.report,
+        first_table=weights.first_table, tables=weights.tables, text=slots.text, steps=state.steps, out=states.wide,
+        copy=states.narrow, text_length=slots.context, V=weights.tables.shape[1], CODES=GROUPS, H=width,
+        BLOCK=EMBED_BLOCK,
+    )  # fmt: skip
+    place = Place(slots.cache, slots.angles, 1, window, positions=state.positions)
+    states = run_layers(decoder, plan, states, place)
+    vocab = len(weights.first_head)
+    logits = wide.new_empty(lines, vocab)
+    project(plan, states, weights.first_head, logits, decoder.norm, decoder.eps, normed=state.hidden)
+    draws = slots.settings.talker
+    launch(
+        draw_first, (lines,), plan, DRAW_WARPS, logits=logits, line_keys=state.keys, steps=state.steps,
+        positions=state.positions, temperatures=draws.temperatures, places=draws.places, shares=draws.shares,
+        scales=draws.scales, penalties=slots.settings.penalties, seen=state.seen, suppressed=slots.suppressed,
+        is_eos=slots.is_eos, line_tokens=state.tokens, report=state.report, V=vocab, CODES=GROUPS,
+        MIN_STEPS=MIN_NEW_TOKENS, PADDED=_padded(vocab), HALF=_is_half(weights.first_head),
+    )  # fmt: skip
+
+
+def _padded(vocab: int) -> int:
+    return 1 << (vocab - 1).bit_length()
+
+
+def _is_half(weight: torch.Tensor) -> bool:
+    return weight.dtype == torch.float16

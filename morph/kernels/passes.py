@@ -1,0 +1,261 @@
+"""A pass over a stack of layers: one position a line, or two for the predictor's first, with the fused kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..layers import Angles, Decoder, Layer
+from ..static_cache import StaticCache
+from .attention import attend, attend_project, combine, combine_project
+from .plan import Plan, launch
+from .project import project_few
+from .project_many import project_many
+
+DOT_QUERIES = 16  # rows that the tensor cores multiply at the least
+SHORT_CONTEXT = 32  # positions up to which one block of attention holds all
+ATTEND_WARPS = 4
+STAGES = 3  # of the compiler's pipeline
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a pass starts from, in the model's dtype: states ``[R, H]``, or rows of a table named by tokens.
+
+    ``tokens`` is int64 ``[R]``, possibly a strided view.
+    """
+
+    states: torch.Tensor
+    tokens: torch.Tensor | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many states there are."""
+        return len(self.states) if self.tokens is None else len(self.tokens)
+
+    def source(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """For few states: rows, and which of them."""
+        return self.states, self.tokens
+
+    def operand(self) -> torch.Tensor:
+        """For the tensor cores: ``[R, H]`` in the model's dtype."""
+        return self.states if self.tokens is None else self.states[self.tokens]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a pass stands: lines' new positions are ``start ..`` for all, or ``positions`` (int64 ``[B]``) each.
+
+    ``length`` is how many new positions a line has; ``window`` bounds the cache that is looked at. ``early`` says
+    that what the cache holds was there before the frame began.
+    """
+
+    cache: StaticCache
+    angles: Angles
+    length: int
+    window: int
+    start: int = 0
+    positions: torch.Tensor | None = None
+
+    @property
+    def early(self) -> bool:
+        return self.positions is not None
+
+
+@dataclass(frozen=True)
+class States:
+    """The residual stream: float32 ``[R, H]``, and for the tensor cores the same in the model's dtype."""
+
+    wide: torch.Tensor
+    narrow: torch.Tensor | None
+
+    def source(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """As of ``Inputs``."""
+        return self.wide, None
+
+    def operand(self) -> torch.Tensor:
+        """As of ``Inputs``."""
+        if self.narrow is None:
+            raise ValueError("states for the tensor cores are kept in the model's dtype too: this one is not")
+        return self.narrow
+
+    def last(self, length: int) -> States:
+        """Each line's last of ``length`` positions."""
+        if length == 1:
+            return self
+        narrow = None if self.narrow is None else self.narrow[length - 1 :: length].contiguous()
+        return States(self.wide[length - 1 :: length].contiguous(), narrow)
+
+
+def project(
+    plan: Plan,
+    inputs: States | Inputs,
+    weight: torch.Tensor,
+    out: torch.Tensor,
+    norm: torch.Tensor | None = None,
+    eps: float = 0.0,
+    bias: torch.Tensor | None = None,
+    gated: bool = False,
+    partials: torch.Tensor | None = None,
+    residual: States | None = None,
+    kept: torch.Tensor | None = None,
+    normed: torch.Tensor | None = None,
+) -> None:
+    """``project_few`` or ``project_many``, by the number of states; arguments as there. ``residual`` is added to."""
+    rows, outputs = out.shape
+    width, itemsize = weight.shape[1], weight.element_size()
+    common: dict[str, Any] = {
+        "gain": norm, "eps": eps, "weight": weight, "bias": bias, "out": out, "normed": normed, "K": width,
+        "N": outputs, "GATED": gated, "residual": None if residual is None else residual.wide,
+    }  # fmt: skip
+    if rows > plan.few:
+        wide = plan.wide_tile(rows, outputs, width, itemsize, gated)
+        launch(
+            project_many, (-(-outputs // wide.columns), -(-rows // wide.padded)), plan, wide.warps,
+            x=inputs.operand(), copy=None if residual is None else residual.narrow, states=rows, PADDED=wide.padded,
+            COLUMNS=wide.columns, SEGMENT=wide.segment, EARLY=wide.early, STAGES=STAGES, **common,
+        )  # fmt: skip
+        return
+    sums_parts = partials is not None and residual is None
+    tile = plan.tile(outputs, width, itemsize, 2 if gated else 1, warps=plan.gated_warps if sums_parts else 0)
+    x, tokens = inputs.source()
+    launch(
+        project_few, (-(-outputs // tile.outputs),), plan, tile.warps, plan.registers, x=x, tokens=tokens,
+        token_stride=0 if tokens is None else tokens.stride(0), partials=partials, kept=kept, STATES=rows,
+        PARTS=0 if partials is None else len(partials), WARPS=tile.warps, ROWS=tile.rows, CHUNKS=tile.chunks,
+        CHUNK=tile.chunk, EVICT=plan.evict, **common,
+    )  # fmt: skip
+
+
+def run_layers(decoder: Decoder, plan: Plan, inputs: Inputs | States, place: Place) -> States:
+    """Run all layers over the states of each line's new positions; the last norm is left to who multiplies by it."""
+    states, first = _begin(decoder, plan, inputs)
+    for index, layer in enumerate(decoder.layers):
+        run_layer(decoder, layer, index, plan, states, place, first if index == 0 else None)
+    return states
+
+
+def run_layer(
+    decoder: Decoder,
+    layer: Layer,
+    index: int,
+    plan: Plan,
+    states: States,
+    place: Place,
+    inputs: Inputs | None = None,
+) -> None:
+    """Run one layer in place; ``inputs`` is where the first layer of few states finds them."""
+    like = layer.input_norm
+    rows = len(states.wide)
+    qkv = like.new_empty(rows, len(layer.qkv), dtype=torch.float32)
+    kept = None if inputs is None else states.wide
+    project(plan, inputs or states, layer.qkv, qkv, layer.input_norm, decoder.eps, kept=kept)
+    partials = _attention(decoder, layer, index, plan, states, qkv, place)
+    active = like.new_empty(rows, layer.down.shape[1])
+    project(plan, states, layer.gate_up, active, layer.post_norm, decoder.eps, gated=True, partials=partials)
+    activations = Inputs(active)
+    project(plan, activations, layer.down, states.wide, partials=partials, residual=states)
+
+
+def _begin(decoder: Decoder, plan: Plan, inputs: Inputs | States) -> tuple[States, Inputs | None]:
+    """The buffers of the residual stream, and what the first kernel is to fill them from, unless they are full."""
+    if isinstance(inputs, States):
+        return inputs, None
+    if inputs.rows <= plan.few:
+        wide = inputs.states.new_empty(inputs.rows, len(decoder.norm), dtype=torch.float32)
+        return States(wide, None), inputs
+    narrow = inputs.operand().clone()
+    return States(narrow.float(), narrow), None
+
+
+def _attention(
+    decoder: Decoder, layer: Layer, index: int, plan: Plan, states: States, qkv: torch.Tensor, place: Place
+) -> torch.Tensor | None:
+    """Attention and its projection: added to many states, or given in parts ``[parts, R, H]`` for one line."""
+    rows = len(qkv)
+    lines = rows // place.length
+    if lines > 1 or rows > plan.few:
+        mean, sums = _attend(
+            decoder, index, plan, qkv, place, plan.split(lines, decoder.kv_heads, place.window)
+        )
+        if sums is not None:
+            mean = _combine(decoder, plan, mean, sums)
+        project(plan, Inputs(mean.view(rows, -1)), layer.out, states.wide, residual=states)
+        return None
+    short = place.positions is None and place.window <= SHORT_CONTEXT
+    parts = decoder.kv_heads
+    if not short:
+        parts = plan.product_parts(decoder.heads, decoder.kv_heads, decoder.head_dim)
+    partials = layer.out.new_empty(parts, rows, len(layer.out))
+    width = layer.out.shape[1] // parts
+    tile = plan.tile(len(layer.out), width, layer.out.element_size(), grids=parts, warps=plan.gated_warps)
+    grid = (parts, -(-len(layer.out) // tile.outputs))
+    product: dict[str, Any] = {
+        "weight": layer.out, "out": partials, "HEADS": decoder.heads, "D": decoder.head_dim, "N": len(layer.out),
+        "WARPS": tile.warps, "ROWS": tile.rows, "CHUNKS": tile.chunks, "CHUNK": tile.chunk, "EVICT": plan.evict,
+    }  # fmt: skip
+    if short:
+        context = _context(decoder, index, qkv, place, place.window)
+        launch(attend_project, grid, plan, tile.warps, **context, **product)
+    else:
+        splits = max(2, plan.split(1, decoder.kv_heads, place.window))
+        mean, sums = _attend(decoder, index, plan, qkv, place, splits)
+        launch(
+            combine_project,
+            grid,
+            plan,
+            tile.warps,
+            parts=mean,
+            log_sums=sums,
+            SPLITS=splits,
+            PARTS=parts,
+            **product,
+        )
+    return partials
+
+
+def _context(decoder: Decoder, index: int, qkv: torch.Tensor, place: Place, block: int) -> dict[str, Any]:
+    """What all kernels of attention are given; ``block`` positions are read at once."""
+    keys, values = place.cache.keys[index], place.cache.values[index]
+    dot = uses_dot(decoder.norm.dtype)
+    queries = place.length * decoder.heads // decoder.kv_heads
+    return {
+        "qkv": qkv, "gains": decoder.qk_norms[index], "eps": decoder.eps, "cos": place.angles.cos,
+        "sin": place.angles.sin, "cache_keys": keys, "cache_values": values, "head_stride": keys.stride(1),
+        "start": place.start, "KV_HEADS": decoder.kv_heads, "T": place.length, "DOT": dot,
+        "QUERIES": max(queries, DOT_QUERIES) if dot else queries, "BLOCK": max(16, 1 << (block - 1).bit_length()),
+    }  # fmt: skip
+
+
+def uses_dot(dtype: torch.dtype) -> bool:
+    """Whether attention multiplies on the tensor cores: not in float32, whose digits they would cut."""
+    return dtype != torch.float32
+
+
+def _attend(
+    decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, place: Place, splits: int
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Attention before its projection, ``[splits, R, heads, D]``; with more than one split their log-sums too."""
+    rows, like, lines = len(qkv), decoder.norm, len(qkv) // place.length
+    shape = (splits, rows, decoder.heads, decoder.head_dim)
+    mean = like.new_empty(shape, dtype=torch.float32 if splits > 1 else like.dtype)
+    sums = like.new_empty(shape[:3], dtype=torch.float32) if splits > 1 else None
+    context = _context(decoder, index, qkv, place, min(plan.split_block, place.window))
+    launch(
+        attend, (lines, decoder.kv_heads, splits), plan, ATTEND_WARPS, positions=place.positions,
+        window=place.window, line_stride=place.cache.keys.stride(1), out=mean, log_sums=sums, SPLITS=splits,
+        EARLY=place.early, HEADS=decoder.heads, D=decoder.head_dim, **context,
+    )  # fmt: skip
+    return mean, sums
+
+
+def _combine(decoder: Decoder, plan: Plan, mean: torch.Tensor, sums: torch.Tensor) -> torch.Tensor:
+    """Join the parts of many rows' attention."""
+    joined = decoder.norm.new_empty(mean.shape[1:])
+    launch(
+        combine, (len(joined), decoder.kv_heads), plan, ATTEND_WARPS, parts=mean, log_sums=sums, out=joined,
+        HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim, SPLITS=len(mean),
+    )  # fmt: skip
+    return joined

@@ -1,0 +1,119 @@
+"""Attention over the static cache, with its projection where that belongs to the kernel, against float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="the kernels need triton")
+
+from qwen3_tts_morph.morph.kernels.passes import Place, States, _attention
+from qwen3_tts_morph.morph.kernels.plan import Plan
+from qwen3_tts_morph.morph.layers import Angles, Decoder, Layer
+from qwen3_tts_morph.morph.static_cache import StaticCache
+
+TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 6e-3 if torch.cuda.is_available() else 2e-2}
+HEADS, KV_HEADS, D, WIDTH = 4, 2, 16, 72
+
+
+class Case:
+    """One layer with a cache that is filled up to each line's position."""
+
+    def __init__(self, device, dtype, lines: int, length: int, starts: list[int], room: int):
+        def random(*shape: int) -> torch.Tensor:
+            return torch.randn(*shape, generator=generator).to(device)
+
+        generator = torch.Generator().manual_seed(len(starts) + sum(starts))
+        self.dtype, self.lines, self.length = dtype, lines, length
+        self.starts = torch.tensor(starts, device=device)
+        out = (random(WIDTH, HEADS * D) / 8).to(dtype)
+        unused = random(1).to(dtype)
+        norms = (1 + 0.3 * random(1, 2, D)).to(dtype)
+        self.layer = Layer(unused, unused, out, unused, unused, unused)
+        self.decoder = Decoder((self.layer,), norms, unused, HEADS, KV_HEADS, D, 1e-6)
+        self.cache = StaticCache(*random(2, 1, lines, KV_HEADS, room, D).to(dtype).unbind(0))
+        angles = random(2, room, D)
+        self.angles = Angles(angles[0], angles[1])
+        self.qkv = random(lines * length, (HEADS + 2 * KV_HEADS) * D)
+        self.residual = random(lines * length, WIDTH)
+
+    def run(self, plan: Plan, window: int, per_line: bool) -> torch.Tensor:
+        """The residual after attention, its parts added up."""
+        narrow = None if self.lines * self.length <= plan.few else self.residual.to(self.dtype, copy=True)
+        states = States(self.residual.clone(), narrow)
+        place = Place(
+            self.cache,
+            self.angles,
+            self.length,
+            window,
+            int(self.starts[0]),
+            self.starts if per_line else None,
+        )
+        parts = _attention(self.decoder, self.layer, 0, plan, states, self.qkv, place)
+        return states.wide if parts is None else states.wide + parts.float().sum(0)
+
+    def wanted(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The same in float64, and the cache as it must be afterwards."""
+        keys, values = self.cache.keys.double().clone(), self.cache.values.double().clone()
+        vectors = self.qkv.double().view(self.lines, self.length, -1, D)
+        result = self.residual.double().clone().view(self.lines, self.length, WIDTH)
+        for line, start in enumerate(self.starts.tolist()):
+            for step in range(self.length):
+                turned = self._turned(vectors[line, step, : HEADS + KV_HEADS], start + step)
+                keys[0, line, :, start + step] = turned[HEADS:].to(self.dtype)
+                values[0, line, :, start + step] = vectors[line, step, HEADS + KV_HEADS :].to(self.dtype)
+                seen_keys = keys[0, line, :, : start + step + 1].repeat_interleave(HEADS // KV_HEADS, 0)
+                seen_values = values[0, line, :, : start + step + 1].repeat_interleave(HEADS // KV_HEADS, 0)
+                weights = torch.softmax(torch.einsum("hd,hnd->hn", turned[:HEADS], seen_keys) * D**-0.5, -1)
+                mean = torch.einsum("hn,hnd->hd", weights, seen_values).flatten()
+                result[line, step] += self.layer.out.double() @ mean
+        return result.flatten(0, 1), keys, values
+
+    def _turned(self, heads: torch.Tensor, position: int) -> torch.Tensor:
+        gains = self.decoder.qk_norms[0].double()
+        gains = torch.cat((gains[:1].expand(HEADS, -1), gains[1:].expand(KV_HEADS, -1)))
+        normed = heads * (heads.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * gains
+        cos, sin = self.angles.cos[position].double(), self.angles.sin[position].double()
+        return normed * cos + normed.roll(D // 2, dims=-1) * sin
+
+
+def check(case: Case, plan: Plan, window: int, per_line: bool) -> None:
+    wanted, keys, values = case.wanted()
+    result = case.run(plan, window, per_line)
+    tolerance = TOLERANCE[case.dtype]
+    assert (result.double() - wanted).norm() / (wanted - case.residual.double()).norm() < tolerance
+    assert (case.cache.keys.double() - keys).norm() / keys.norm() < tolerance
+    assert (case.cache.values.double() - values).norm() / values.norm() < tolerance
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
+@pytest.mark.parametrize("lines", [1, 2, 3, 5])
+@pytest.mark.parametrize("start, length", [(0, 2), (2, 1), (7, 1), (14, 1), (15, 1)])
+def test_a_frames_positions(device, start, length, lines, dtype):
+    case = Case(device, dtype, lines, length, [start] * lines, 24)
+    check(case, Plan(), start + length, per_line=False)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
+@pytest.mark.parametrize("splits, block", [(1, 16), (4, 16), (16, 16), (2, 64)])
+@pytest.mark.parametrize("position", [0, 15, 16, 63, 64, 100, 127])
+def test_one_long_line_in_parts(device, position, splits, block, dtype):
+    check(
+        Case(device, dtype, 1, 1, [position], 144), Plan(splits=splits, split_block=block), 128, per_line=True
+    )
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
+@pytest.mark.parametrize("splits", [1, 4])
+def test_lines_at_positions_of_their_own(device, splits, dtype):
+    positions = [0, 127, 15, 16, 33]
+    check(Case(device, dtype, 5, 1, positions, 128), Plan(splits=splits, split_block=16), 128, per_line=True)
+
+
+def test_a_line_beyond_the_window_writes_to_its_last_position(device):
+    case = Case(device, torch.float32, 1, 1, [31], 64)
+    wanted, keys, _ = case.wanted()
+    case.starts += 100
+    result = case.run(Plan(split_block=16), 32, per_line=True)
+    assert torch.allclose(result.double(), wanted, atol=1e-5)
+    assert torch.allclose(case.cache.keys.double(), keys, atol=1e-5)

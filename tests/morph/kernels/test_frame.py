@@ -1,0 +1,108 @@
+"""A whole frame in kernels beside the same frame in torch operations."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="the kernels need triton")
+
+from qwen3_tts_morph.benchmarks.random_weights import SHAPES, random_slots, random_weights
+from qwen3_tts_morph.morph.frame import _step_talker
+from qwen3_tts_morph.morph.frame import decode_frame as torch_frame
+from qwen3_tts_morph.morph.kernels import available, choose_frame, unsupported
+from qwen3_tts_morph.morph.kernels.frame import decode_frame, step_talker
+from qwen3_tts_morph.morph.kernels.plan import Plan
+from qwen3_tts_morph.morph.options import Draw, Sampling
+
+FILTERED = Sampling(Draw(top_k=20, top_p=0.8), Draw(temperature=1.1, top_k=0, top_p=0.7), 1.3)
+POSITIONS = [40, 3, 17, 62]
+
+
+def both(device, shape: str, batch: int, dtype=torch.float32, sampling=FILTERED):
+    """Weights, and two slots in the same state."""
+    torch.manual_seed(batch)
+    weights = random_weights(SHAPES[shape], device, dtype)
+    slots = random_slots(SHAPES[shape], weights, batch, 64, POSITIONS[:batch], sampling)
+    return weights, slots, copy.deepcopy(slots)
+
+
+def tensors(slots) -> dict[str, torch.Tensor]:
+    state = {name: value for name, value in vars(slots.state).items() if isinstance(value, torch.Tensor)}
+    return state | {
+        "keys": slots.cache.keys,
+        "values": slots.cache.values,
+        "frame keys": slots.frame_cache.keys,
+    }
+
+
+@pytest.mark.parametrize(
+    "shape, batch, seq_groups",
+    [("tiny", 1, 15), ("tiny", 1, 3), ("tiny-1.7B", 1, 2), ("tiny-1.7B", 4, 2), ("tiny", 2, 1)],
+)
+@torch.inference_mode()
+def test_frames_are_those_of_torch(device, shape, batch, seq_groups):
+    weights, slots, other = both(device, shape, batch)
+    for _ in range(1 if seq_groups == 15 else 2):
+        torch_frame(weights, slots, seq_groups, 64)
+        decode_frame(weights, other, seq_groups, 64, Plan())
+        for (name, wanted), value in zip(tensors(slots).items(), tensors(other).values(), strict=True):
+            same = (
+                torch.allclose(value, wanted, atol=3e-5)
+                if wanted.is_floating_point()
+                else value.equal(wanted)
+            )
+            assert same, name
+
+
+@torch.inference_mode()
+def test_bf16_stays_as_near_to_float32_as_torch_operations_do(device):
+    """The talker's state after a frame of the same codes; no nearer can be asked for than twice torch's own error."""
+    weights, slots, other = both(device, "tiny", 1, torch.bfloat16)
+    exact_weights, exact, _ = both(device, "tiny", 1, torch.float32)
+    exact_weights = _widened(weights)
+    for name, value in tensors(slots).items():
+        tensors(exact)[name].copy_(value)
+    codes = torch.arange(16, device=device)[None] * 5
+    for one in (slots, other, exact):
+        one.state.tokens.copy_(codes[:, 0])
+        one.state.report[:, :16] = codes
+    wanted = _step_talker(exact_weights, exact, codes, 64)
+    plain = _step_talker(weights, slots, codes, 64).float()
+    step_talker(weights, other, 64, Plan())
+    error, own = (other.state.hidden.float() - wanted).norm(), (plain - wanted).norm()
+    assert error < 2 * own, (float(error), float(own))
+
+
+def _widened(weights):
+    """The same weights in float32."""
+
+    def wide(value):
+        if isinstance(value, torch.Tensor):
+            return value.float()
+        if isinstance(value, tuple):
+            return tuple(wide(one) for one in value)
+        if hasattr(value, "__dataclass_fields__"):
+            return replace(value, **{field.name: wide(getattr(value, field.name)) for field in fields(value)})
+        return value
+
+    return wide(weights)
+
+
+def test_why_kernels_cannot_run_is_said(device):
+    assert "not on cpu" in (available("cpu") or "")
+    torch.manual_seed(0)
+    weights = random_weights(SHAPES["tiny"], device, torch.float32)
+    assert unsupported(weights) is None
+    odd = replace(weights, predictor=replace(weights.predictor, heads=6))
+    assert "6 heads of 16 over 2" in (unsupported(odd) or "")
+
+
+def test_torch_operations_run_where_kernels_cannot(caplog):
+    weights = random_weights(SHAPES["tiny"], torch.device("cpu"), torch.float32)
+    with caplog.at_level("INFO"):
+        assert choose_frame(weights) is torch_frame
+    assert "not on cpu" in caplog.text
