@@ -98,12 +98,20 @@ class Quantiser:
 
 @dataclass(frozen=True)
 class Losses:
-    """Weights of the losses; ``resolutions`` are ``[n_fft, mel bins]``, the hop is a quarter of n_fft."""
+    """Weights of the losses; ``resolutions`` are ``[n_fft, mel bins]``, the hop is a quarter of n_fft.
+
+    ``phase`` weighs complex spectra of ``phase_sizes`` below ``phase_below_hz``, their magnitudes to the power of
+    ``phase_power``: nothing else makes the encoder tell when a pitch period begins.
+    """
 
     resolutions: tuple[tuple[int, int], ...]
     mel: float
     log_magnitude: float
     magnitude: float
+    phase: float
+    phase_below_hz: float
+    phase_power: float
+    phase_sizes: tuple[int, ...]
     commitment: float
     scale: float
     phones: float
@@ -113,14 +121,12 @@ class Losses:
 class Adversarial:
     """The adversarial stage: from ``start_step`` on, on the share ``judged`` of the crops, or not ``enabled`` at all.
 
-    ``segment`` is how many samples of each the discriminators hear, at a place drawn at random (0: all of it).
     ``shares`` of the gradient at the waveform: of the spectral losses, of fooling, and of matching features.
     """
 
     enabled: bool
     start_step: int
     judged: float
-    segment: int
     learning_rate: float
     shares: tuple[float, float, float]
     periods: tuple[int, ...]
@@ -134,7 +140,7 @@ class Training:
     """Batches and optimiser.
 
     Args:
-        batch_frames: frames a step and process, whatever the crops' length.
+        batch_frames: frames a step, whatever the crops' length.
         crops: ``[frames, share of the steps]``.
         gain_db: from and to; the level of each crop is moved by something between.
         decoder_only: leave encoder and codebooks, and with them the codes, as they are.

@@ -59,27 +59,15 @@ class Speech:
 
 @dataclass(frozen=True)
 class Batch:
-    """``wave`` float32 ``[B, T]``, ``phones`` ``[B, frames, 2, 4]``, ``groups`` ``[B]`` to decode with.
-
-    ``places`` float32 ``[B]``, from 0 to 1: where in each crop the discriminators' segment lies.
-    """
+    """``wave`` float32 ``[B, T]``, ``phones`` ``[B, frames, 2, 4]``, ``groups`` ``[B]`` to decode with."""
 
     wave: torch.Tensor
     phones: torch.Tensor
     groups: torch.Tensor
-    places: torch.Tensor
 
-    def tensors(self) -> tuple[torch.Tensor, ...]:
+    def tensors(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """In the order of the fields."""
-        return self.wave, self.phones, self.groups, self.places
-
-    def segments(self, wave: torch.Tensor, count: int, samples: int) -> torch.Tensor:
-        """``samples`` (0: all) of each of the first ``count`` crops of ``[B, T]``, at their places."""
-        wave, length = wave[:count], wave.shape[1]
-        if not 0 < samples < length:
-            return wave
-        starts = (self.places[:count] * (length - samples)).long()
-        return wave.gather(1, starts[:, None] + torch.arange(samples, device=wave.device))
+        return self.wave, self.phones, self.groups
 
 
 def pack_lines(lines: Iterable[Line], symbols: Sequence[str] | None = None) -> Speech:
@@ -139,8 +127,7 @@ def draw(speech: Speech, options: Training, dropout: float, step: int) -> Batch:
     some = torch.randint(1, GROUPS, (count,), generator=generator)
     dropped = torch.rand(count, generator=generator) < dropout
     groups = torch.where(dropped, some, torch.full_like(some, GROUPS))
-    places = torch.rand(count, generator=generator)
-    return Batch(wave, phones, groups.to(wave.device), places.to(wave.device))
+    return Batch(wave, phones, groups.to(wave.device))
 
 
 def _starts(speech: Speech, frames: int) -> int:
@@ -163,5 +150,4 @@ def held_out(speech: Speech, frames: int, count: int) -> Batch:
     """Evenly spaced crops at their own level, with all groups."""
     starts = torch.linspace(0, _starts(speech, frames) - 1, count).long()
     wave, phones = take(speech, starts, frames)
-    groups = torch.full((count,), GROUPS, device=wave.device)
-    return Batch(wave, phones, groups, torch.zeros(count, device=wave.device))
+    return Batch(wave, phones, torch.full((count,), GROUPS, device=wave.device))

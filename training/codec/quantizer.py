@@ -6,16 +6,12 @@ does; upstream itself only looks codes up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 from torch import nn
 
 from .config import Quantiser
-
-Share: TypeAlias = "Callable[[Sequence[torch.Tensor]], None]"
 
 
 @dataclass(frozen=True)
@@ -65,8 +61,7 @@ def scale_loss(*embeddings: torch.Tensor) -> torch.Tensor:
 class ResidualQuantiser(nn.Module):
     """Codebooks ``vectors`` ``[groups, codebook, dim]``, learnt from what is quantised while in training mode.
 
-    ``use`` and ``sums`` are the moving averages behind them. ``share``, where it is set, averages a step's own over all
-    processes that learn together.
+    ``use`` and ``sums`` are the moving averages behind them.
     """
 
     vectors: torch.Tensor
@@ -77,7 +72,6 @@ class ResidualQuantiser(nn.Module):
         super().__init__()
         self.options = options
         self.recent: torch.Tensor | None = None
-        self.share: Share | None = None
         self.register_buffer("vectors", torch.zeros(groups, codebook, dim))
         self.register_buffer("use", torch.ones(groups, codebook))
         self.register_buffer("sums", torch.zeros(groups, codebook, dim))
@@ -145,8 +139,6 @@ class ResidualQuantiser(nn.Module):
         places = (codes + codebook * torch.arange(groups, device=codes.device)[:, None]).flatten()
         use = torch.zeros_like(self.use).flatten().index_add_(0, places, inputs.new_ones(places.shape))
         sums = torch.zeros_like(self.sums).flatten(0, 1).index_add_(0, places, inputs.flatten(0, 1))
-        if self.share is not None:
-            self.share([use, sums])
         self.use.lerp_(use.view_as(self.use), 1 - self.options.decay)
         self.sums.lerp_(sums.view_as(self.sums), 1 - self.options.decay)
         # A code out of use keeps its place until it is restarted.

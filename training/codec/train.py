@@ -23,7 +23,6 @@ from pathlib import Path
 import torch
 
 from ..corpus.log import start_log
-from ..parallel import World, count_processes, launch
 from .checkpoint import ABOUT, WEIGHTS, read_weights, write_weights
 from .config import DEFAULT, SAMPLE_RATE, SAMPLES_PER_FRAME, Config, load_config
 from .cost import estimate, time_steps
@@ -45,7 +44,7 @@ class Slice:
     out: Path
     minutes: float
     resume: bool
-    device: str
+    device: torch.device
     fast: bool = False
     limit: int = 0
     whole_minutes: float = math.inf
@@ -97,8 +96,8 @@ def _words(figures: dict[str, float]) -> str:
     return "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
 
 
-def prepare(config: Config, options: Slice, world: World) -> Trainer:
-    """The trainer on this process's device, resumed when that is asked for.
+def prepare(config: Config, options: Slice) -> Trainer:
+    """The trainer on its device, resumed when that is asked for.
 
     Raises:
         ValueError: ``out`` holds a training and ``resume`` was not given, or the other way round.
@@ -106,8 +105,8 @@ def prepare(config: Config, options: Slice, world: World) -> Trainer:
     options.out.mkdir(parents=True, exist_ok=True)
     start = read_weights(options.start) if options.start else None
     symbols = start.symbols if start else None
-    speech = load_speech(options.corpus, "train", symbols, options.limit).to(world.device)
-    trainer = Trainer(config, speech, options.fast, world)
+    speech = load_speech(options.corpus, "train", symbols, options.limit).to(options.device)
+    trainer = Trainer(config, speech, options.fast)
     state = (options.out / STATE).is_file()
     carried = (options.out / WEIGHTS / ABOUT).is_file()
     if not options.resume and (state or carried):
@@ -120,7 +119,6 @@ def prepare(config: Config, options: Slice, world: World) -> Trainer:
         trainer.start_from(start)
     elif options.resume:
         raise ValueError(f"{options.out} holds no training to resume: leave --resume out")
-    trainer.check_same()
     return trainer
 
 
@@ -131,26 +129,15 @@ def save(trainer: Trainer, out: Path) -> None:
 
 
 def train(trainer: Trainer, dev: Speech, options: Slice, started: float) -> None:
-    """Train until the time since ``started`` is up or the steps are done; save now and then and at the end.
-
-    The first process tells the time, and alone logs, validates and saves.
-    """
-    plan, world = trainer.config.training, trainer.world
+    """Train until the time since ``started`` is up or the steps are done; save now and then and at the end."""
+    plan = trainer.config.training
     held = held_out(dev, HELD_OUT_FRAMES, HELD_OUT_CROPS)
     saved = time.monotonic()
     progress = Progress(options.out, trainer.step)
-    earlier, spent = trainer.time_share, 0.0
-    while trainer.step < plan.total_steps:
-        spent = world.agree(time.monotonic() - started, trainer.step, spent)
-        if spent >= 60 * options.minutes:
-            break
-        trainer.time_share = earlier + spent / (60 * options.whole_minutes)
-        losses = trainer.train_step()
-        if trainer.step % plan.log_every == 0:
-            trainer.check_same()
-        if not world.leads:
-            continue
-        progress.add(losses)
+    earlier = trainer.time_share
+    while trainer.step < plan.total_steps and time.monotonic() - started < 60 * options.minutes:
+        trainer.time_share = earlier + (time.monotonic() - started) / (60 * options.whole_minutes)
+        progress.add(trainer.train_step())
         if trainer.step % plan.log_every == 0:
             progress.write(trainer, plan.total_steps)
         if trainer.step % plan.validate_every == 0:
@@ -160,28 +147,22 @@ def train(trainer: Trainer, dev: Speech, options: Slice, started: float) -> None
         if time.monotonic() - saved > 60 * plan.save_minutes:
             save(trainer, options.out)
             saved = time.monotonic()
-    if not world.leads:
-        return
     save(trainer, options.out)
     log.info("step %d of %d saved in %s", trainer.step, plan.total_steps, options.out)
 
 
-def run(world: World, config: Config, options: Slice, timing: bool = False) -> None:
-    """Prepare and train, or only time the steps; preparing counts towards the minutes. One process of several."""
+def run(config: Config, options: Slice, timing: bool = False) -> None:
+    """Prepare and train, or only time the steps; preparing counts towards the minutes."""
     started = time.monotonic()
-    if world.leads:
-        start_log(options.out / "train.log")
-    torch.backends.cudnn.benchmark = True  # three crop lengths, the same shapes again and again
-    torch._dynamo.config.recompile_limit = 64  # SnakeBeta at every width and length
     seconds = config.training.batch_frames * SAMPLES_PER_FRAME / SAMPLE_RATE
     log.info("predicted: %s", estimate(config, seconds))
-    trainer = prepare(config, options, world)
+    trainer = prepare(config, options)
     if timing:
         for line in time_steps(trainer):
             log.info("%s", line)
         return
     dev = load_speech(options.corpus, "dev", trainer.speech.symbols, options.limit or HELD_OUT_LINES)
-    train(trainer, dev.to(world.device), options, started)
+    train(trainer, dev.to(options.device), options, started)
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -198,7 +179,6 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--start", type=Path, help="weights folder of another training to begin with")
     parser.add_argument("--config", type=Path, default=DEFAULT)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--processes", type=int, default=1, help="that learn together (0: one a GPU)")
     parser.add_argument("--fast", action="store_true", help="fuse and capture (CUDA; a minute at the start)")
     parser.add_argument("--limit", type=int, default=0, help="of lines, to try it (0: all)")
     parser.add_argument("--time", action="store_true", help="only time the steps")
@@ -207,19 +187,21 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def main() -> int:
     given = parse_arguments()
+    start_log(given.out / "train.log")
+    torch.backends.cudnn.benchmark = True  # three crop lengths, the same shapes again and again
+    torch._dynamo.config.recompile_limit = 64  # SnakeBeta at every width and length
     options = Slice(
         corpus=given.corpus,
         out=given.out,
         minutes=given.minutes,
         resume=given.resume,
-        device=given.device,
+        device=torch.device(given.device),
         fast=given.fast,
         limit=given.limit,
         whole_minutes=given.whole_minutes,
         start=given.start,
     )
-    processes = count_processes(given.processes, given.device)
-    launch(run, processes, given.device, load_config(given.config), options, given.time)
+    run(load_config(given.config), options, given.time)
     return 0
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 
 from ..average import Average
-from ..parallel import World
 from ..storage import load_optimizer, load_state, optimizer_tensors, save_state
 from .checkpoint import Weights, put_weights
 from .config import Config
@@ -30,19 +29,15 @@ class Trainer:
         config: of the training.
         speech: on the device to train on.
         fast: fuse SnakeBeta, run the convolutions with channels innermost and replay captured updates (CUDA).
-        world: whose processes learn together, each from batches of its own; None: this one alone.
     """
 
-    def __init__(self, config: Config, speech: Speech, fast: bool = False, world: World | None = None):
+    def __init__(self, config: Config, speech: Speech, fast: bool = False):
         self.config, self.speech = config, speech
         self.device = speech.audio.device
-        self.world = world or World(self.device)
         torch.manual_seed(config.training.seed)
         self.codec = Codec(config, len(speech.symbols), fast).to(self.device).train()
         self.discriminators = Discriminators(config.adversarial).to(self.device)
-        if self.world.size > 1:
-            self.codec.quantiser.share = self.world.average
-        self.updater = Updater(config, self.codec, self.discriminators, self.world)
+        self.updater = Updater(config, self.codec, self.discriminators)
         self.replayer = Replayer() if fast else None
         self.average = Average(self.codec.averaged(), config.training.average)
         self.step = 0
@@ -76,7 +71,7 @@ class Trainer:
         options = self.config.quantiser
         if self.step == options.start_step and not self.config.training.decoder_only:
             self.fill_codebooks()
-        batch = self._draw(options.dropout, self.step)
+        batch = draw(self.speech, self.config.training, options.dropout, self.step)
         rate = self.rate()
         self.updater.set_rates(
             self.config.training.learning_rate * rate, self.config.adversarial.learning_rate * rate
@@ -84,19 +79,9 @@ class Trainer:
         losses = self._update(batch, self.quantising, self.adversarial)
         if self._restarts():
             self.codec.quantiser.restart(self.step)
-            self.world.broadcast(list(self.codec.quantiser.buffers()))
         self.average.update(self.step)
         self.step += 1
         return losses
-
-    def _draw(self, dropout: float, step: int) -> Batch:
-        """This process's batch of a step."""
-        place = step * self.world.size + self.world.rank
-        return draw(self.speech, self.config.training, dropout, place)
-
-    def check_same(self) -> None:
-        """Raise RuntimeError when the processes' weights or codebooks differ; all must ask at the same step."""
-        self.world.check_same([*self.codec.trained().values(), self.codec.quantiser.vectors])
 
     def _restarts(self) -> bool:
         """Whether dead codes are replaced after this step's update."""
@@ -117,14 +102,13 @@ class Trainer:
         rest: list[torch.Tensor] = []
         frames, place = 0, KMEANS_STEP
         while frames < self.config.quantiser.kmeans_frames:
-            batch = self._draw(0.0, place)
+            batch = draw(self.speech, self.config.training, 0.0, place)
             with self.updater.autocast():
                 embedded = self.codec.embed(batch.wave)
             for rows, part in zip((first, rest), embedded, strict=True):
                 rows.append(part.transpose(1, 2).flatten(0, 1))
             frames, place = frames + len(first[-1]), place + 1
         self.codec.quantiser.fill(torch.cat(first), torch.cat(rest), self.config.training.seed)
-        self.world.broadcast(list(self.codec.quantiser.buffers()))
         self.average.values["codes"].copy_(self.codec.quantiser.vectors)
 
     @torch.no_grad()

@@ -3,11 +3,10 @@ in a CUDA graph, which a step of a few seconds of speech needs (its kernels are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import torch
 
-from ..parallel import World
 from .balance import Balancer
 from .config import Config
 from .data import Batch
@@ -17,7 +16,7 @@ from .model import Codec, Coded
 
 BETAS = (0.8, 0.99)
 OUTPUT_RATE = 0.05  # of the learning rate
-HEARD = ("mel", "log_magnitude", "magnitude")  # losses at the waveform
+HEARD = ("mel", "log_magnitude", "magnitude", "phase")  # losses at the waveform
 INNER = ("commitment", "scale", "phones")
 WARM_UP = 3  # updates of a kind before it is captured
 
@@ -30,12 +29,10 @@ class Updater:
     Args:
         config: of the training.
         codec, discriminators: on one device.
-        world: whose processes learn together.
     """
 
-    def __init__(self, config: Config, codec: Codec, discriminators: Discriminators, world: World):
+    def __init__(self, config: Config, codec: Codec, discriminators: Discriminators):
         self.config, self.codec, self.discriminators = config, codec, discriminators
-        self.world = world
         self.device = next(codec.parameters()).device
         self.spectral = SpectralLoss(config.losses).to(self.device)
         shares = dict(zip(("spectral", "fooling", "features"), config.adversarial.shares, strict=True))
@@ -76,7 +73,7 @@ class Updater:
         losses = self.losses(coded, batch)
         heard = {"spectral": self._weighted(losses, HEARD)}
         if adversarial:
-            losses |= self._oppose(coded.wave, batch)
+            losses |= self._oppose(coded.wave, batch.wave)
             heard |= {name: losses[name] for name in ("fooling", "features")}
         self.optimizer.zero_grad(set_to_none=True)
         back = self.balancer.gradient(heard, coded.wave)
@@ -84,8 +81,6 @@ class Updater:
             coded.wave.backward(back)
         else:
             torch.autograd.backward([self._weighted(losses, INNER), coded.wave], [None, back])
-        for part in self.parts:
-            self._share(part)
         norms = [torch.nn.utils.clip_grad_norm_(part, self.config.training.clip) for part in self.parts]
         losses["gradient"] = norms[0]
         self.optimizer.step()
@@ -105,21 +100,15 @@ class Updater:
         weights = self.config.losses
         return torch.stack([getattr(weights, name) * losses[name] for name in names]).sum()
 
-    def _share(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Average the gradients over all processes."""
-        self.world.average([value.grad for value in parameters if value.grad is not None])
-
-    def _oppose(self, made: torch.Tensor, batch: Batch) -> Losses:
-        """Train the discriminators on a part of the crops, then ask them about it."""
-        options = self.config.adversarial
-        count = max(1, round(options.judged * len(made)))
-        made, wanted = (batch.segments(wave, count, options.segment) for wave in (made, batch.wave))
+    def _oppose(self, made: torch.Tensor, wanted: torch.Tensor) -> Losses:
+        """Train the discriminators on a share of the crops, then ask them about it."""
+        count = max(1, round(self.config.adversarial.judged * len(made)))
+        made, wanted = made[:count], wanted[:count]
         with self.autocast():
             real, fake = self.discriminators(wanted), self.discriminators(made.detach())
         told = discriminator_loss(real.scores, fake.scores)
         self.opponent.zero_grad(set_to_none=True)
         told.backward()
-        self._share(self.discriminators.parameters())
         self.opponent.step()
         self.discriminators.requires_grad_(False)
         with self.autocast():
@@ -163,8 +152,6 @@ class Replayer:
         own = Batch(*(tensor.clone() for tensor in batch.tensors()))
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        # Records, and runs nothing: the first replay is this step's update. NCCL's watchdog, a thread of its own,
-        # may ask CUDA for finished work meanwhile.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph):  # records, and runs nothing: the first replay is this step's update
             losses = update(own)
         return graph, own, losses
