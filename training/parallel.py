@@ -125,6 +125,9 @@ class World:
         self.store.wait([f"{name}: all"])
 
 
+ALONE = World(torch.device("cpu"))  # for what runs in one process, wherever its tensors are
+
+
 def _put_back(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
     parts = flat.split([tensor.numel() for tensor in tensors])
     torch._foreach_copy_(
