@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from training.codec.config import Config, load_config
+from training.codec.cost import time_steps
 from training.codec.data import Batch, Speech, draw, load_speech
 from training.codec.trainer import Trainer
 from training.parallel import World, launch
@@ -35,20 +36,25 @@ def work(world: World, corpus: Path, config: Config, out: Path) -> None:
             parameter.data.add_(1.0)
     trainer.share()
     trainer.fill_codebooks()
-    before = {name: value.clone() for name, value in trainer.codec.trained().items()}
+    weights = {**trainer.codec.trained(), **dict(trainer.discriminators.named_parameters())}
+    before = {name: value.detach().clone() for name, value in weights.items()}
+    tensors = {}
     for step in range(STEPS):
+        drawn = batch(speech, config, step, (0, 1) if world.size == 1 else (world.rank,))
         trainer.updater.set_rates(RATE, RATE)
-        trainer.updater.update(
-            batch(speech, config, step, (0, 1) if world.size == 1 else (world.rank,)), True, True
-        )
+        trainer.updater.update(drawn, True, True)
         trainer.require_same()
-    moved = {f"moved.{name}": value.data - before[name] for name, value in trainer.codec.trained().items()}
-    learnt = dict(zip(("vectors", "use", "sums"), trainer.codec.quantiser.learnt(), strict=True))
-    opponents = {f"opponent.{name}": value for name, value in trainer.discriminators.state_dict().items()}
-    sizes = {f"size.{name}": value for name, value in trainer.updater.balancer.sizes.items()}
-    tensors = {**moved, **learnt, **opponents, **sizes}
+        if not step:
+            gradients = {name: value.grad for name, value in weights.items() if value.grad is not None}
+            tensors = {f"gradient.{name}": grad.clone() for name, grad in gradients.items()}
+            tensors |= {f"size.{name}": size.clone() for name, size in trainer.updater.balancer.sizes.items()}
+    moves = [(value.detach() - before[name]).flatten() for name, value in weights.items()]
+    tensors["moved"] = torch.cat(moves)
+    for name, value in zip(("vectors", "use", "sums"), trainer.codec.quantiser.learnt(), strict=True):
+        tensors[name] = value.clone()
     trainer._teach(lambda quantiser: quantiser.restart(1))
-    tensors["restarted"] = trainer.codec.quantiser.vectors
+    tensors["restarted"] = trainer.codec.quantiser.vectors.clone()
+    assert len(list(time_steps(trainer, warm=1, timed=1))) == 4
     save_file(
         {name: value.detach().contiguous().clone() for name, value in tensors.items()},
         out / f"{world.rank}-of-{world.size}.safetensors",

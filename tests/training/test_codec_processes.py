@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 from qwen3_tts_morph.training.codec import config as configs
-from qwen3_tts_morph.training.codec.checkpoint import read_weights
-from qwen3_tts_morph.training.codec.data import draw, pack_lines, segments_of
+from qwen3_tts_morph.training.codec.checkpoint import read_weights, write_weights
+from qwen3_tts_morph.training.codec.data import draw, load_speech, pack_lines, segments_of
+from qwen3_tts_morph.training.codec.trainer import Trainer
 from qwen3_tts_morph.training.corpus.shards import write_shard
 from safetensors.torch import load_file
 
@@ -67,31 +68,39 @@ def test_two_processes_do_what_one_does_with_both_batches(corpus: Path, tmp_path
             continue
         if name.startswith("size."):  # a crop's gradient is half as large in twice the batch
             value = 2 * value
-        wrong = (first[name] - value).norm() / value.norm()
-        assert wrong < 0.02, f"{name}: {wrong:.4f}"
+        # Adam makes as much of a gradient of rounding errors as of any other: weights agree less than gradients.
+        allowed = {"moved": 0.3, "vectors": 0.05, "use": 0.05, "sums": 0.05}.get(name, 1e-3)
+        assert (first[name] - value).norm() <= allowed * value.norm(), name
 
 
 def test_processes_train_log_save_resume_and_start(corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    config = write_config(tiny(total_steps=5, validate_every=4), tmp_path / "config.json")
-    longer = write_config(tiny(total_steps=8, validate_every=4), tmp_path / "longer.json")
-    common = ("-m", "training.codec.train", "--corpus", corpus, "--device", "cpu", "--processes", "2")
-    done = run(*common, "--out", out, "--config", config)
-    assert done.returncode == 0, done.stderr
-    done = run(*common, "--out", out, "--config", longer, "--resume")
-    assert done.returncode == 0, done.stderr
+    out, first = tmp_path / "out", tmp_path / "first"
+    write_weights(first, Trainer(tiny(), load_speech(corpus, "train")).weights())
+    common = (
+        "-m",
+        "training.codec.train",
+        "--corpus",
+        corpus,
+        "--device",
+        "cpu",
+        "--processes",
+        "2",
+        "--out",
+        out,
+    )
+    started = write_config(tiny(total_steps=5, validate_every=100), tmp_path / "config.json")
+    longer = write_config(tiny(total_steps=8, validate_every=7), tmp_path / "longer.json")
+    for more in (("--config", started, "--start", first), ("--config", longer, "--resume")):
+        done = run(*common, *more)
+        assert done.returncode == 0, done.stderr
     rows = [json.loads(row) for row in (out / "curve.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [row.get("step", row.get("held out")) for row in rows] == [2, 4, 4, 6, 8, 8]
+    assert [row.get("step", row.get("held out")) for row in rows] == [2, 4, 6, 7, 8]
     assert read_weights(out / "weights").step == 8
-    assert not (again := run(*common, "--out", out, "--config", longer)).returncode == 0
-    assert "add --resume" in again.stderr
-    (out / "state.safetensors").unlink()  # carried weights alone, as to another machine
-    done = run(*common, "--out", out, "--config", longer, "--resume", "--time")
+    (out / "state.safetensors").unlink()  # the carried weights alone, as on another machine
+    longest = write_config(tiny(total_steps=9, validate_every=100), tmp_path / "longest.json")
+    done = run(*common, "--config", longest, "--resume")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("16 frames, with discriminators") == 1
-    done = run(*common, "--out", tmp_path / "new", "--config", config, "--start", out / "weights")
-    assert done.returncode == 0, done.stderr
-    assert read_weights(tmp_path / "new" / "weights").step == 5
+    assert read_weights(out / "weights").step == 9
 
 
 def test_processes_draw_other_crops_of_one_length() -> None:
