@@ -2,7 +2,7 @@
 
     python -m training --root work --hours 25 --codec-minutes 25 --talker-minutes 9 --device cuda
 
-Every step is a command of its own (see the modules); what is there already is not made again, so that the same command
+Corpus and codec use all GPUs that there are. Every step is a command of its own (see the modules); what is there already is not made again, so that the same command
 goes on after an interruption. Everything lies under --root: ``shards/`` (the corpus), ``codec/``,
 ``speech_tokenizer/``, ``codes/``, ``talker/`` and ``voice/``, and ``log.txt``.
 """
@@ -53,6 +53,7 @@ def steps(options: argparse.Namespace) -> list[Step]:
             (
                 *("codec.train", "--corpus", str(shards), "--out", str(root / "codec"), *device),
                 *("--minutes", minutes, "--whole-minutes", minutes, "--config", str(options.codec_config)),
+                *("--processes", "0"),
                 *fast,
             ),
             root / "codec.done",

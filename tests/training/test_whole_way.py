@@ -26,7 +26,7 @@ def test_each_step_takes_what_an_earlier_one_made(tmp_path: Path) -> None:
     assert taken["--codec"] == str(tmp_path / "speech_tokenizer")
     assert taken["--codes"] == str(tmp_path / "codes")
     codec = codec_arguments(list(todo[2].arguments[1:]))
-    assert codec.fast and codec.minutes == codec.whole_minutes == 25.0
+    assert codec.processes == 0 and codec.fast and codec.minutes == codec.whole_minutes == 25.0
     assert not codec_arguments(list(steps(tmp_path, "--device", "cpu")[2].arguments[1:])).fast
 
 

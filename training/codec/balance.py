@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import torch
 
+from ..parallel import ALONE, World
+
 TINY = 1e-12
 
 
@@ -16,19 +18,23 @@ class Balancer:
         shares: loss's name -> its share; they count relative to their sum.
         reference: the loss whose own gradient gives the mix its size.
         decay: of the moving averages of the gradients' sizes.
+        world: the processes that share the sizes.
     """
 
-    def __init__(self, shares: Mapping[str, float], reference: str, decay: float = 0.99):
+    def __init__(
+        self, shares: Mapping[str, float], reference: str, decay: float = 0.99, world: World = ALONE
+    ):
         if reference not in shares or min(shares.values()) <= 0:
             raise ValueError(f"shares {dict(shares)}: above 0, and one of them for {reference!r}")
-        self.shares, self.reference, self.decay = dict(shares), reference, decay
+        self.shares, self.reference, self.decay, self.world = dict(shares), reference, decay, world
         self.sizes: dict[str, torch.Tensor] = {}
 
     def gradient(self, losses: Mapping[str, torch.Tensor], wave: torch.Tensor) -> torch.Tensor:
         """What to send back from ``wave`` ``[B, T]`` for the losses that are there."""
         grads = {name: torch.autograd.grad(loss, wave, retain_graph=True)[0] for name, loss in losses.items()}
-        for name, grad in grads.items():
-            size = grad.norm(dim=1).mean()
+        found = torch.stack([grad.norm(dim=1).mean() for grad in grads.values()])
+        self.world.average([found])
+        for name, size in zip(grads, found.unbind(), strict=True):
             if name in self.sizes:
                 self.sizes[name].lerp_(size, 1 - self.decay)  # in place: the update may be captured
             else:

@@ -98,20 +98,12 @@ class Quantiser:
 
 @dataclass(frozen=True)
 class Losses:
-    """Weights of the losses; ``resolutions`` are ``[n_fft, mel bins]``, the hop is a quarter of n_fft.
-
-    ``phase`` weighs complex spectra of ``phase_sizes`` below ``phase_below_hz``, their magnitudes to the power of
-    ``phase_power``: nothing else makes the encoder tell when a pitch period begins.
-    """
+    """Weights of the losses; ``resolutions`` are ``[n_fft, mel bins]``, the hop is a quarter of n_fft."""
 
     resolutions: tuple[tuple[int, int], ...]
     mel: float
     log_magnitude: float
     magnitude: float
-    phase: float
-    phase_below_hz: float
-    phase_power: float
-    phase_sizes: tuple[int, ...]
     commitment: float
     scale: float
     phones: float
@@ -119,14 +111,18 @@ class Losses:
 
 @dataclass(frozen=True)
 class Adversarial:
-    """The adversarial stage: from ``start_step`` on, on the share ``judged`` of the crops, or not ``enabled`` at all.
+    """The adversarial stage: from ``start_step`` on, or not ``enabled`` at all.
 
-    ``shares`` of the gradient at the waveform: of the spectral losses, of fooling, and of matching features.
+    Args:
+        judged: share of the crops that the discriminators hear.
+        segment: samples that they hear of each, from a random place on; a shorter crop is heard whole.
+        shares: of the gradient at the waveform: of the spectral losses, of fooling, and of matching features.
     """
 
     enabled: bool
     start_step: int
     judged: float
+    segment: int
     learning_rate: float
     shares: tuple[float, float, float]
     periods: tuple[int, ...]
@@ -134,13 +130,19 @@ class Adversarial:
     stft_sizes: tuple[int, ...]
     stft_channels: int
 
+    def __post_init__(self) -> None:
+        if self.segment < max(self.stft_sizes, default=1):
+            raise ValueError(
+                f"segment={self.segment}: not one window of {max(self.stft_sizes)} samples; raise it"
+            )
+
 
 @dataclass(frozen=True)
 class Training:
     """Batches and optimiser.
 
     Args:
-        batch_frames: frames a step, whatever the crops' length.
+        batch_frames: frames a step in each process, whatever the crops' length.
         crops: ``[frames, share of the steps]``.
         gain_db: from and to; the level of each crop is moved by something between.
         decoder_only: leave encoder and codebooks, and with them the codes, as they are.

@@ -81,7 +81,7 @@ def estimate(config: Config, seconds: float) -> str:
         f"{parameter_counts(codec.upstream)['all'] / 1e6:.2f} M numbers in the export; a second of audio takes "
         f"{counted.encoder / 1e9:.2f} + {counted.decoder / 1e9:.2f} G products (encoder, decoder); a step of "
         f"{seconds:.0f} s on an H200: {device:.0f} ms of work, {launches:.0f} ms of launches, so about "
-        f"{max(device, launches):.0f} ms, two or three times that with the discriminators"
+        f"{max(device, launches):.0f} ms, about half as much again with the discriminators"
     )
 
 

@@ -1,8 +1,8 @@
 """The corpus in the GPU's memory, and crops drawn from it.
 
 All lines lie on end in one int16 tensor, those of a voice together, so that a crop may run over the end of a line and
-stay with its voice. What a step draws depends on the seed and the step alone: a resumed training sees what an
-uninterrupted one would have seen.
+stay with its voice. What a step draws depends on the seed, the step and the process alone: a resumed training sees
+what an uninterrupted one would have seen.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ CELLS = SAMPLES_PER_FRAME // CELL
 EDGE = "_"  # the silence at both ends of a line
 UNKNOWN = -1
 SILENT_FRAMES = 4  # at most, at a crop's start
+RANK_SEED = 1_000_000_007
 
 log = logging.getLogger(__name__)
 
@@ -59,15 +60,23 @@ class Speech:
 
 @dataclass(frozen=True)
 class Batch:
-    """``wave`` float32 ``[B, T]``, ``phones`` ``[B, frames, 2, 4]``, ``groups`` ``[B]`` to decode with."""
+    """Crops, all of one length.
+
+    Args:
+        wave: float32 ``[B, T]``.
+        phones: labels ``[B, frames, 2, 4]``.
+        groups: ``[B]``, how many to decode with.
+        segments: float32 ``[B]``, where the discriminators listen: 0 at the beginning, towards 1 at the end.
+    """
 
     wave: torch.Tensor
     phones: torch.Tensor
     groups: torch.Tensor
+    segments: torch.Tensor
 
-    def tensors(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def tensors(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """In the order of the fields."""
-        return self.wave, self.phones, self.groups
+        return self.wave, self.phones, self.groups, self.segments
 
 
 def pack_lines(lines: Iterable[Line], symbols: Sequence[str] | None = None) -> Speech:
@@ -99,35 +108,54 @@ def load_speech(folder: Path, split: str, symbols: Sequence[str] | None = None, 
 
 def take(speech: Speech, cells: torch.Tensor, frames: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Crops of ``frames`` frames from cells ``[B]`` on: waves ``[B, T]`` and phones ``[B, frames, 2, 4]``."""
-    cells = cells.to(speech.audio.device)
+    cells = send(cells, speech.audio.device)
     samples = torch.arange(frames * SAMPLES_PER_FRAME, device=cells.device)
     wave = speech.audio[cells[:, None] * CELL + samples].float() / 32768
     labels = speech.phones[cells[:, None] + torch.arange(frames * CELLS, device=cells.device)]
     return wave, labels.long().view(len(cells), frames, 2, CELLS // 2)
 
 
-def draw(speech: Speech, options: Training, dropout: float, step: int) -> Batch:
-    """The batch of a step; ``dropout`` is the share of crops to decode with fewer groups.
+def send(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A small tensor from the CPU on the device, without waiting for what that has still to do."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def draw(speech: Speech, options: Training, dropout: float, step: int, rank: int = 0) -> Batch:
+    """The batch of a step in a process; ``dropout`` is the share of crops to decode with fewer groups.
+
+    All processes get crops of one length: they wait for each other at the step's end.
 
     Raises:
         ValueError: when the speech is shorter than a crop.
     """
-    generator = torch.Generator().manual_seed(options.seed * 1_000_003 + step)
+    seed = options.seed * 1_000_003 + step
+    generator = torch.Generator().manual_seed(seed)
     shares = torch.tensor([share for _, share in options.crops])
     frames = options.crops[int(torch.multinomial(shares, 1, generator=generator))][0]
+    if rank:
+        generator.manual_seed(seed + rank * RANK_SEED)
     count = options.batch_frames // frames
     starts = torch.randint(_starts(speech, frames), (count,), generator=generator)
     wave, phones = take(speech, starts, frames)
     low, high = options.gain_db
     gain = 10 ** ((low + (high - low) * torch.rand(count, 1, generator=generator)) / 20)
-    wave = (wave * gain.to(wave.device)).clamp(-1, 1)
+    wave = (wave * send(gain, wave.device)).clamp(-1, 1)
     silent = torch.randint(1, SILENT_FRAMES + 1, (count,), generator=generator)
     silent *= torch.rand(count, generator=generator) < options.silent_start
-    _silence(wave, phones, silent.to(wave.device), speech.symbols.index(EDGE))
+    _silence(wave, phones, send(silent, wave.device), speech.symbols.index(EDGE))
     some = torch.randint(1, GROUPS, (count,), generator=generator)
     dropped = torch.rand(count, generator=generator) < dropout
     groups = torch.where(dropped, some, torch.full_like(some, GROUPS))
-    return Batch(wave, phones, groups.to(wave.device))
+    segments = torch.rand(count, generator=generator)
+    return Batch(wave, phones, send(groups, wave.device), send(segments, wave.device))
+
+
+def segments_of(wave: torch.Tensor, places: torch.Tensor, length: int) -> torch.Tensor:
+    """``length`` samples of each of ``[B, T]``; ``places`` as in ``Batch.segments``."""
+    if length >= wave.shape[1]:
+        return wave
+    starts = (places * (wave.shape[1] - length + 1)).long()
+    return wave.gather(1, starts[:, None] + torch.arange(length, device=wave.device))
 
 
 def _starts(speech: Speech, frames: int) -> int:
@@ -150,4 +178,5 @@ def held_out(speech: Speech, frames: int, count: int) -> Batch:
     """Evenly spaced crops at their own level, with all groups."""
     starts = torch.linspace(0, _starts(speech, frames) - 1, count).long()
     wave, phones = take(speech, starts, frames)
-    return Batch(wave, phones, torch.full((count,), GROUPS, device=wave.device))
+    groups = torch.full((count,), GROUPS, device=wave.device)
+    return Batch(wave, phones, groups, torch.zeros(count, device=wave.device))

@@ -13,6 +13,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from .config import Adversarial
 
 SLOPE = 0.1
+ALIGNED = 8  # bf16 channels that a GPU's products take at once
 
 
 @dataclass
@@ -25,6 +26,17 @@ class Judged:
 
 def _stack(layers: list[nn.Module], last: nn.Module) -> tuple[nn.ModuleList, nn.Module]:
     return nn.ModuleList(weight_norm(layer) for layer in layers), weight_norm(last)
+
+
+class AlignedConv2d(nn.Conv2d):
+    """A convolution of few channels, filled up with zeros: the same result, from faster kernels."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[B, C, H, W]`` as ``nn.Conv2d`` does."""
+        missing = (0, 0, 0, 0, 0, -self.in_channels % ALIGNED)
+        x = functional.pad(x, missing).contiguous(memory_format=torch.channels_last)
+        weight = functional.pad(self.weight, missing)
+        return functional.conv2d(x, weight, self.bias, self.stride, self.padding, self.dilation)
 
 
 class PeriodDiscriminator(nn.Module):
@@ -54,7 +66,7 @@ class SpectrumDiscriminator(nn.Module):
         super().__init__()
         self.n_fft = n_fft
         self.register_buffer("window", torch.hann_window(n_fft), persistent=False)
-        layers: list[nn.Module] = [nn.Conv2d(2, channels, (3, 9), padding=(1, 4))]
+        layers: list[nn.Module] = [AlignedConv2d(2, channels, (3, 9), padding=(1, 4))]
         for dilation in (1, 2, 4):
             layers.append(
                 nn.Conv2d(channels, channels, (3, 9), (1, 2), dilation=(dilation, 1), padding=(dilation, 4))

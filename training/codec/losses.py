@@ -27,37 +27,25 @@ def mel_filters(n_fft: int, bins: int) -> torch.Tensor:
 
 
 class SpectralLoss(nn.Module):
-    """Distances of magnitudes, log magnitudes and log mels, and of low complex spectra, each a mean over sizes."""
+    """Distances of magnitudes, log magnitudes and log mels, each a mean over resolutions."""
 
     def __init__(self, options: Losses):
         super().__init__()
-        self.resolutions, self.phase_sizes = options.resolutions, options.phase_sizes
-        self.phase_share, self.phase_power = options.phase_below_hz / SAMPLE_RATE, options.phase_power
-        for n_fft in {*options.phase_sizes, *(size for size, _ in self.resolutions)}:
-            self.register_buffer(f"window_{n_fft}", torch.hann_window(n_fft), persistent=False)
+        self.resolutions = options.resolutions
         for n_fft, bins in self.resolutions:
+            self.register_buffer(f"window_{n_fft}", torch.hann_window(n_fft), persistent=False)
             self.register_buffer(f"mel_{n_fft}", mel_filters(n_fft, bins), persistent=False)
 
     def magnitude(self, wave: torch.Tensor, n_fft: int) -> torch.Tensor:
         """``[B, T]`` to ``[B, frames, bins]``, 1 for a full-scale sine."""
-        power = self._planes(wave, n_fft).square().sum(-1)
-        return (power + 1e-10).sqrt().transpose(1, 2) * (2 / getattr(self, f"window_{n_fft}").sum())
-
-    def _planes(self, wave: torch.Tensor, n_fft: int) -> torch.Tensor:
         window = getattr(self, f"window_{n_fft}")
         spectrum = torch.stft(wave, n_fft, n_fft // 4, window=window, return_complex=True)
-        return torch.view_as_real(spectrum)
-
-    def compressed(self, wave: torch.Tensor, n_fft: int) -> torch.Tensor:
-        """The low part of the complex spectrum with compressed magnitudes: ``[B, bins, frames, 2]``."""
-        window = getattr(self, f"window_{n_fft}")
-        planes = self._planes(wave, n_fft)[:, : int(self.phase_share * n_fft) + 1] * (2 / window.sum())
-        return planes * (planes.square().sum(-1, keepdim=True) + 1e-8).pow((self.phase_power - 1) / 2)
+        power = torch.view_as_real(spectrum).square().sum(-1)
+        return (power + 1e-10).sqrt().transpose(1, 2) * (2 / window.sum())
 
     def forward(self, made: torch.Tensor, wanted: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Distances of two float32 batches ``[B, T]``: the first two in nepers, the others relative to ``wanted``."""
-        names = ("mel", "log_magnitude", "magnitude", "phase")
-        parts: dict[str, list[torch.Tensor]] = {name: [] for name in names}
+        """Distances of two float32 batches ``[B, T]``: the first two in nepers, the last relative to ``wanted``."""
+        parts: dict[str, list[torch.Tensor]] = {"mel": [], "log_magnitude": [], "magnitude": []}
         with torch.autocast(made.device.type, enabled=False):
             for n_fft, _ in self.resolutions:
                 ours = self.magnitude(made, n_fft)
@@ -67,11 +55,6 @@ class SpectralLoss(nn.Module):
                 parts["mel"].append((log(ours @ filters) - log(theirs @ filters)).abs().mean())
                 parts["log_magnitude"].append((log(ours) - log(theirs)).abs().mean())
                 parts["magnitude"].append((ours - theirs).abs().sum() / theirs.sum().clamp(min=FLOOR))
-            for n_fft in self.phase_sizes:
-                with torch.no_grad():
-                    wanted_planes = self.compressed(wanted, n_fft)
-                    size = wanted_planes.abs().mean().clamp(min=FLOOR)
-                parts["phase"].append((self.compressed(made, n_fft) - wanted_planes).abs().mean() / size)
         return {name: torch.stack(values).mean() for name, values in parts.items()}
 
 
@@ -107,9 +90,9 @@ def generator_loss(fake: list[torch.Tensor]) -> torch.Tensor:
 
 
 def feature_loss(real: list[torch.Tensor], fake: list[torch.Tensor]) -> torch.Tensor:
-    """Mean distance of the discriminators' inner maps, each relative to its size on recordings."""
-    terms = [
-        functional.l1_loss(f.float(), r.float()) / r.float().abs().mean().clamp(min=FLOOR)
-        for r, f in zip(real, fake, strict=True)
-    ]
+    """Mean distance of the discriminators' inner maps from those of recordings, each relative to its size there."""
+    terms = []
+    for r, f in zip(real, fake, strict=True):
+        wanted = r.detach().float()
+        terms.append(functional.l1_loss(f.float(), wanted) / wanted.abs().mean().clamp(min=FLOOR))
     return torch.stack(terms).mean()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from ..parallel import ALONE, World
 from .config import Quantiser
 
 
@@ -61,7 +62,7 @@ def scale_loss(*embeddings: torch.Tensor) -> torch.Tensor:
 class ResidualQuantiser(nn.Module):
     """Codebooks ``vectors`` ``[groups, codebook, dim]``, learnt from what is quantised while in training mode.
 
-    ``use`` and ``sums`` are the moving averages behind them.
+    ``use`` and ``sums`` are the moving averages behind them, of the rows of all processes of ``world``.
     """
 
     vectors: torch.Tensor
@@ -71,6 +72,7 @@ class ResidualQuantiser(nn.Module):
     def __init__(self, groups: int, codebook: int, dim: int, options: Quantiser):
         super().__init__()
         self.options = options
+        self.world: World = ALONE
         self.recent: torch.Tensor | None = None
         self.register_buffer("vectors", torch.zeros(groups, codebook, dim))
         self.register_buffer("use", torch.ones(groups, codebook))
@@ -139,6 +141,7 @@ class ResidualQuantiser(nn.Module):
         places = (codes + codebook * torch.arange(groups, device=codes.device)[:, None]).flatten()
         use = torch.zeros_like(self.use).flatten().index_add_(0, places, inputs.new_ones(places.shape))
         sums = torch.zeros_like(self.sums).flatten(0, 1).index_add_(0, places, inputs.flatten(0, 1))
+        self.world.add([use, sums])
         self.use.lerp_(use.view_as(self.use), 1 - self.options.decay)
         self.sums.lerp_(sums.view_as(self.sums), 1 - self.options.decay)
         # A code out of use keeps its place until it is restarted.
@@ -146,7 +149,19 @@ class ResidualQuantiser(nn.Module):
         self.vectors.copy_(
             torch.where(alive[..., None], self.sums / self.use.clamp(min=1e-4)[..., None], self.vectors)
         )
-        self.recent = inputs
+        self._remember(inputs)
+
+    def _remember(self, inputs: torch.Tensor) -> None:
+        """Keep rows for ``restart``, always in the same place: graphs that are captured share their memory."""
+        if self.recent is None:
+            self.recent = inputs.clone()
+            return
+        count = min(inputs.shape[1], self.recent.shape[1])
+        self.recent[:, :count] = inputs[:, :count]
+
+    def learnt(self) -> list[torch.Tensor]:
+        """The codebooks and what they were learnt from: what processes must have in common."""
+        return [self.vectors, self.use, self.sums]
 
     @torch.no_grad()
     def restart(self, seed: int) -> None:

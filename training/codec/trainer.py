@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
 
 from ..average import Average
+from ..parallel import ALONE, World
+from ..replay import Replayer
 from ..storage import load_optimizer, load_state, optimizer_tensors, save_state
 from .checkpoint import Weights, put_weights
 from .config import Config
 from .data import Batch, Speech, draw
 from .discriminators import Discriminators
 from .model import Codec
-from .update import Replayer, Updater
+from .quantizer import ResidualQuantiser
+from .update import Updater
 
 KMEANS_STEP = 10_000_000  # batches from here on fill the codebooks, and are in no step
 RESTART_WARMUP = 100
@@ -28,17 +31,27 @@ class Trainer:
     Args:
         config: of the training.
         speech: on the device to train on.
-        fast: fuse SnakeBeta, run the convolutions with channels innermost and replay captured updates (CUDA).
+        fast: fuse SnakeBeta, run the convolutions with channels innermost (CUDA).
+        world: the processes that train together.
+        capture: replay captured updates (CUDA).
     """
 
-    def __init__(self, config: Config, speech: Speech, fast: bool = False):
-        self.config, self.speech = config, speech
+    def __init__(
+        self,
+        config: Config,
+        speech: Speech,
+        fast: bool = False,
+        world: World = ALONE,
+        capture: bool = False,
+    ):
+        self.config, self.speech, self.world = config, speech, world
         self.device = speech.audio.device
         torch.manual_seed(config.training.seed)
         self.codec = Codec(config, len(speech.symbols), fast).to(self.device).train()
         self.discriminators = Discriminators(config.adversarial).to(self.device)
-        self.updater = Updater(config, self.codec, self.discriminators)
-        self.replayer = Replayer() if fast else None
+        self.codec.quantiser.world = world
+        self.updater = Updater(config, self.codec, self.discriminators, world)
+        self.replayer = Replayer() if capture else None
         self.average = Average(self.codec.averaged(), config.training.average)
         self.step = 0
         self.warmup_from = 0
@@ -71,14 +84,14 @@ class Trainer:
         options = self.config.quantiser
         if self.step == options.start_step and not self.config.training.decoder_only:
             self.fill_codebooks()
-        batch = draw(self.speech, self.config.training, options.dropout, self.step)
+        batch = draw(self.speech, self.config.training, options.dropout, self.step, self.world.rank)
         rate = self.rate()
         self.updater.set_rates(
             self.config.training.learning_rate * rate, self.config.adversarial.learning_rate * rate
         )
         losses = self._update(batch, self.quantising, self.adversarial)
         if self._restarts():
-            self.codec.quantiser.restart(self.step)
+            self._teach(lambda quantiser: quantiser.restart(self.step))
         self.average.update(self.step)
         self.step += 1
         return losses
@@ -90,14 +103,26 @@ class Trainer:
         return due and self.progress() < options.restart_until and not self.config.training.decoder_only
 
     def _update(self, batch: Batch, quantise: bool, adversarial: bool) -> Mapping[str, torch.Tensor]:
-        def update(one: Batch) -> dict[str, torch.Tensor]:
-            return self.updater.update(one, quantise, adversarial)
+        def update(*tensors: torch.Tensor) -> dict[str, torch.Tensor]:
+            return self.updater.update(Batch(*tensors), quantise, adversarial)
 
-        return self.replayer.run((quantise, adversarial), update, batch) if self.replayer else update(batch)
+        if self.replayer is None:
+            return update(*batch.tensors())
+        return self.replayer.run((quantise, adversarial), update, batch.tensors())
 
     @torch.no_grad()
+    def _teach(self, change: Callable[[ResidualQuantiser], None]) -> None:
+        """Let process 0 change the codebooks, and give them to all."""
+        if self.world.first:
+            change(self.codec.quantiser)
+        self.world.broadcast(self.codec.quantiser.learnt())
+
     def fill_codebooks(self) -> None:
         """K-means on embeddings of batches that no step uses."""
+        self._teach(self._fill)
+        self.average.values["codes"].copy_(self.codec.quantiser.vectors)
+
+    def _fill(self, quantiser: ResidualQuantiser) -> None:
         first: list[torch.Tensor] = []
         rest: list[torch.Tensor] = []
         frames, place = 0, KMEANS_STEP
@@ -108,8 +133,7 @@ class Trainer:
             for rows, part in zip((first, rest), embedded, strict=True):
                 rows.append(part.transpose(1, 2).flatten(0, 1))
             frames, place = frames + len(first[-1]), place + 1
-        self.codec.quantiser.fill(torch.cat(first), torch.cat(rest), self.config.training.seed)
-        self.average.values["codes"].copy_(self.codec.quantiser.vectors)
+        quantiser.fill(torch.cat(first), torch.cat(rest), self.config.training.seed)
 
     @torch.no_grad()
     def validate(self, batch: Batch) -> dict[str, float]:
@@ -125,6 +149,17 @@ class Trainer:
                 found[f"mel of {count}"] = float(self.updater.spectral(made, batch.wave)["mel"])
         self.codec.train()
         return found
+
+    def share(self) -> None:
+        """Give process 0's weights to all, before the first step."""
+        parts = (self.codec.state_dict(), self.discriminators.state_dict(), self.average.values)
+        self.world.broadcast([value for part in parts for value in part.values()])
+
+    def require_same(self) -> None:
+        """Compare the processes' weights; RuntimeError names one that differs. Waits for the device."""
+        codebooks = {"codes": self.codec.quantiser.vectors}
+        weights = {**self.codec.trained(), **self.discriminators.state_dict(), **codebooks}
+        self.world.require_same(weights)
 
     def save(self, path: Path) -> None:
         """Write everything that ``resume`` needs."""

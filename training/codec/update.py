@@ -3,22 +3,23 @@ in a CUDA graph, which a step of a few seconds of speech needs (its kernels are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
+from torch.nn.utils import parametrize
 
+from ..parallel import ALONE, World
 from .balance import Balancer
 from .config import Config
-from .data import Batch
+from .data import Batch, segments_of
 from .discriminators import Discriminators
 from .losses import SpectralLoss, discriminator_loss, feature_loss, generator_loss, phone_accuracy, phone_loss
 from .model import Codec, Coded
 
 BETAS = (0.8, 0.99)
 OUTPUT_RATE = 0.05  # of the learning rate
-HEARD = ("mel", "log_magnitude", "magnitude", "phase")  # losses at the waveform
+HEARD = ("mel", "log_magnitude", "magnitude")  # losses at the waveform
 INNER = ("commitment", "scale", "phones")
-WARM_UP = 3  # updates of a kind before it is captured
 
 Losses = dict[str, torch.Tensor]
 
@@ -29,20 +30,23 @@ class Updater:
     Args:
         config: of the training.
         codec, discriminators: on one device.
+        world: the processes whose batches make an update together. Gradients, sizes of gradients and the codebooks'
+            rows are averaged; losses' own normalisers (energies of a batch) are each process's.
     """
 
-    def __init__(self, config: Config, codec: Codec, discriminators: Discriminators):
-        self.config, self.codec, self.discriminators = config, codec, discriminators
+    def __init__(self, config: Config, codec: Codec, discriminators: Discriminators, world: World = ALONE):
+        self.config, self.codec, self.discriminators, self.world = config, codec, discriminators, world
         self.device = next(codec.parameters()).device
         self.spectral = SpectralLoss(config.losses).to(self.device)
         shares = dict(zip(("spectral", "fooling", "features"), config.adversarial.shares, strict=True))
-        self.balancer = Balancer(shares, "spectral")
+        self.balancer = Balancer(shares, "spectral", world=world)
         output = codec.output_layer()
         others = [value for value in codec.trained().values() if all(value is not last for last in output)]
         # The log of a spectrum is steep in the few small weights that scale it all: they move less, clipped apart.
         self.parts = (others, output)
         self.optimizer = self._adam(self.parts, (1.0, OUTPUT_RATE))
-        self.opponent = self._adam((list(discriminators.parameters()),), (1.0,))
+        self.opponents = list(discriminators.parameters())
+        self.opponent = self._adam((self.opponents,), (1.0,))
 
     def _adam(self, parts: Sequence[list[torch.nn.Parameter]], shares: Sequence[float]) -> torch.optim.AdamW:
         cuda = self.device.type == "cuda"
@@ -72,18 +76,23 @@ class Updater:
             coded = self.codec(batch.wave, batch.groups, quantise)
         losses = self.losses(coded, batch)
         heard = {"spectral": self._weighted(losses, HEARD)}
+        for optimizer in (self.optimizer, self.opponent):
+            optimizer.zero_grad(set_to_none=True)
         if adversarial:
-            losses |= self._oppose(coded.wave, batch.wave)
+            losses |= self._oppose(coded.wave, batch)
             heard |= {name: losses[name] for name in ("fooling", "features")}
-        self.optimizer.zero_grad(set_to_none=True)
         back = self.balancer.gradient(heard, coded.wave)
         if self.config.training.decoder_only:
             coded.wave.backward(back)
         else:
             torch.autograd.backward([self._weighted(losses, INNER), coded.wave], [None, back])
+        everything = [*self.parts[0], *self.parts[1], *self.opponents]
+        self.world.average([value.grad for value in everything if value.grad is not None])
         norms = [torch.nn.utils.clip_grad_norm_(part, self.config.training.clip) for part in self.parts]
         losses["gradient"] = norms[0]
         self.optimizer.step()
+        if adversarial:
+            self.opponent.step()
         return {name: value.detach() for name, value in losses.items()}
 
     def losses(self, coded: Coded, batch: Batch) -> Losses:
@@ -100,58 +109,25 @@ class Updater:
         weights = self.config.losses
         return torch.stack([getattr(weights, name) * losses[name] for name in names]).sum()
 
-    def _oppose(self, made: torch.Tensor, wanted: torch.Tensor) -> Losses:
-        """Train the discriminators on a share of the crops, then ask them about it."""
-        count = max(1, round(self.config.adversarial.judged * len(made)))
-        made, wanted = made[:count], wanted[:count]
-        with self.autocast():
-            real, fake = self.discriminators(wanted), self.discriminators(made.detach())
+    def _oppose(self, made: torch.Tensor, batch: Batch) -> Losses:
+        """Give the discriminators their gradients on segments of a share of the crops, and what they say about those.
+
+        One pass over recordings and one over decoded speech serve all three losses: the codec is told what the
+        discriminators think before they learn from this batch, not after.
+        """
+        options = self.config.adversarial
+        count = max(1, round(options.judged * len(made)))
+        wanted, made = (
+            segments_of(wave[:count], batch.segments[:count], options.segment) for wave in (batch.wave, made)
+        )
+        with self.autocast(), parametrize.cached():  # weights normed once for both
+            real, fake = self.discriminators(wanted), self.discriminators(made)
         told = discriminator_loss(real.scores, fake.scores)
-        self.opponent.zero_grad(set_to_none=True)
-        told.backward()
-        self.opponent.step()
-        self.discriminators.requires_grad_(False)
-        with self.autocast():
-            fake = self.discriminators(made)
-        self.discriminators.requires_grad_(True)
-        # What they saw in the recordings a step ago is near enough, and saves a pass.
-        features = [one.detach() for one in real.features]
+        found = torch.autograd.grad(told, self.opponents, retain_graph=True)
+        for parameter, gradient in zip(self.opponents, found, strict=True):
+            parameter.grad = gradient
         return {
             "telling": told,
             "fooling": generator_loss(fake.scores),
-            "features": feature_loss(features, fake.features),
+            "features": feature_loss(real.features, fake.features),
         }
-
-
-class Replayer:
-    """Captures an update of each kind after its first few calls, and replays it from then on (CUDA)."""
-
-    def __init__(self) -> None:
-        self.calls: dict[Hashable, int] = {}
-        self.captured: dict[Hashable, tuple[torch.cuda.CUDAGraph, Batch, Losses]] = {}
-
-    def run(
-        self, kind: Hashable, update: Callable[[Batch], Losses], batch: Batch
-    ) -> Mapping[str, torch.Tensor]:
-        """Update on a batch; the losses given are overwritten by the next call of the same kind."""
-        key = (kind, tuple(batch.wave.shape))
-        self.calls[key] = self.calls.get(key, 0) + 1
-        if self.calls[key] <= WARM_UP:
-            return update(batch)
-        if key not in self.captured:
-            self.captured[key] = self._capture(update, batch)
-        graph, own, losses = self.captured[key]
-        for ours, new in zip(own.tensors(), batch.tensors(), strict=True):
-            ours.copy_(new)
-        graph.replay()
-        return losses
-
-    def _capture(
-        self, update: Callable[[Batch], Losses], batch: Batch
-    ) -> tuple[torch.cuda.CUDAGraph, Batch, Losses]:
-        own = Batch(*(tensor.clone() for tensor in batch.tensors()))
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):  # records, and runs nothing: the first replay is this step's update
-            losses = update(own)
-        return graph, own, losses

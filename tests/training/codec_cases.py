@@ -1,0 +1,66 @@
+"""What the processes of test_codec_processes.py do: ``python codec_cases.py PROCESSES CORPUS CONFIG OUT``.
+
+Each process trains on batches of its own; one process alone on those of two, joined.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from training.codec.config import Config, load_config
+from training.codec.cost import time_steps
+from training.codec.data import Batch, Speech, draw, load_speech
+from training.codec.trainer import Trainer
+from training.parallel import World, launch
+
+STEPS, RATE = 4, 1e-3
+
+
+def batch(speech: Speech, config: Config, step: int, ranks: tuple[int, ...]) -> Batch:
+    """The batches of some processes in one."""
+    drawn = [draw(speech, config.training, config.quantiser.dropout, step, rank) for rank in ranks]
+    return Batch(*(torch.cat(parts) for parts in zip(*(one.tensors() for one in drawn), strict=True)))
+
+
+def work(world: World, corpus: Path, config: Config, out: Path) -> None:
+    """Some updates with discriminators, after the codebooks were filled; what they gave."""
+    torch.set_num_threads(1)
+    speech = load_speech(corpus, "train")
+    trainer = Trainer(config, speech, world=world)
+    if world.rank:  # weights that share() has to replace
+        for parameter in trainer.codec.parameters():
+            parameter.data.add_(1.0)
+    trainer.share()
+    trainer.fill_codebooks()
+    weights = {**trainer.codec.trained(), **dict(trainer.discriminators.named_parameters())}
+    before = {name: value.detach().clone() for name, value in weights.items()}
+    tensors = {}
+    for step in range(STEPS):
+        drawn = batch(speech, config, step, (0, 1) if world.size == 1 else (world.rank,))
+        trainer.updater.set_rates(RATE, RATE)
+        trainer.updater.update(drawn, True, True)
+        trainer.require_same()
+        if not step:
+            gradients = {name: value.grad for name, value in weights.items() if value.grad is not None}
+            tensors = {f"gradient.{name}": grad.clone() for name, grad in gradients.items()}
+            tensors |= {f"size.{name}": size.clone() for name, size in trainer.updater.balancer.sizes.items()}
+    moves = [(value.detach() - before[name]).flatten() for name, value in weights.items()]
+    tensors["moved"] = torch.cat(moves)
+    for name, value in zip(("vectors", "use", "sums"), trainer.codec.quantiser.learnt(), strict=True):
+        tensors[name] = value.clone()
+    trainer._teach(lambda quantiser: quantiser.restart(1))
+    tensors["restarted"] = trainer.codec.quantiser.vectors.clone()
+    assert len(list(time_steps(trainer, warm=1, timed=1))) == 4
+    save_file(
+        {name: value.detach().contiguous().clone() for name, value in tensors.items()},
+        out / f"{world.rank}-of-{world.size}.safetensors",
+    )
+
+
+if __name__ == "__main__":
+    _, processes, corpus, config, out = sys.argv
+    launch(work, int(processes), "cpu", Path(corpus), load_config(Path(config)), Path(out))
