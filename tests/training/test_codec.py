@@ -30,9 +30,9 @@ from qwen3_tts_morph.training.codec.losses import SpectralLoss, phone_loss
 from qwen3_tts_morph.training.codec.model import Codec, fill_codebooks
 from qwen3_tts_morph.training.codec.quantizer import ResidualQuantiser
 from qwen3_tts_morph.training.codec.trainer import Trainer
-from qwen3_tts_morph.training.codec.update import Replayer
 from qwen3_tts_morph.training.corpus.shards import Utterance, write_shard
 from qwen3_tts_morph.training.judges.clips import read_texts
+from qwen3_tts_morph.training.replay import Replayer
 
 FRAME = configs.SAMPLES_PER_FRAME
 

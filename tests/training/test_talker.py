@@ -20,6 +20,7 @@ from qwen3_tts_morph.morph.talker import Talker
 from qwen3_tts_morph.morph.upstream import default_rope_registered
 from qwen3_tts_morph.morph.voice import Voice, clone_voice, preset_voice
 from qwen3_tts_morph.training.export import export
+from qwen3_tts_morph.training.parallel import World
 from qwen3_tts_morph.training.random_checkpoint import write_checkpoint
 from qwen3_tts_morph.training.talker.batches import Corpus, Line, Lines
 from qwen3_tts_morph.training.talker.checkpoint import load_weights
@@ -79,9 +80,17 @@ def write_config(path: Path) -> Path:
         "encoder_channels": [32, 32, 32, 32, 96],
         "encoder_attention": 16,
     }
-    values["mix"] |= {"positions": 320, "predictor_frames": 48, "tokenizations": 1, "join": 0.0, "icl": 0.25}
+    values["mix"] |= {
+        "positions": 320,
+        "lengths": [64, 80],
+        "predictor_frames": 48,
+        "tokenizations": 1,
+        "join": 0.0,
+        "icl": 0.25,
+    }
     values["mix"] |= {"code_noise": 0.0, "tail_noise": 0.0, "reference_frames": [176, 176]}
-    values["training"] |= {"learning_rate": 0.004, "warmup_steps": 20, "weight_decay": 0.0, "dropout": 0.0}
+    values["training"] |= {"learning_rate": 0.004, "warmup_steps": 20, "weight_decay": 0.0}
+    values["training"] |= {"talker_dropout": 0.0, "predictor_dropout": 0.0, "encoder_share": 1.0}
     values["training"] |= {"label_smoothing": 0.0, "ema": 0.98, "log_every": 50}
     values["presets"] = {"first": "anna", "second": "bert"}
     path.write_text(json.dumps(values), encoding="utf-8")
@@ -99,18 +108,19 @@ class Trained:
 
 
 def run_training(root: Path, steps: int, resume: bool = False) -> Trainer:
-    return train(
-        Run(
-            codes=root / "codes",
-            out=root / "talker",
-            minutes=60.0,
-            config=root / "talker.json",
-            resume=resume,
-            compiled=False,
-            workers=0,
-            device="cpu",
-            most_steps=steps,
-        )
+    return train(World(torch.device("cpu")), tiny_run(root, steps, resume))
+
+
+def tiny_run(root: Path, steps: int, resume: bool = False) -> Run:
+    return Run(
+        codes=root / "codes",
+        out=root / "talker",
+        minutes=60.0,
+        config=root / "talker.json",
+        resume=resume,
+        compiled=False,
+        workers=0,
+        most_steps=steps,
     )
 
 
@@ -186,7 +196,7 @@ def test_trainer_and_engine_give_the_same_logits(trained: Trained, layout: str) 
     tokens = TextTokens(trained.folder / "talker" / "tokenizer")
     corpus = Corpus(codes, tokens, Ids.of(shape, tokens), config.mix)
     reference = (other,) if layout == "icl" else ()
-    line = Line((number,), reference, whole=layout == "preset", tag=True, length=0)
+    line = Line((number,), reference, whole=layout == "preset", tag=True)
     laid = corpus.lay_out(np.random.default_rng(0), line, plain=True)
     voice = voice_of(trained, number, layout)
     with torch.inference_mode():
@@ -218,8 +228,8 @@ def test_training_goes_on_where_it_stopped(trained: Trained, tmp_path: Path) -> 
     assert second.seconds > first.seconds
     again = run_training(tmp_path, steps=5, resume=True)  # it is at step 5 already, and takes one more
     assert again.step == 6
-    momentum = [state["exp_avg"] for state in second.optimizer.state.values()]
-    assert all(float(state["step"]) == 6 for state in again.optimizer.state.values())
+    momentum = [state["exp_avg"] for state in second.updater.optimizer.state.values()]
+    assert all(float(state["step"]) == 6 for state in again.updater.optimizer.state.values())
     assert any(value.abs().max() > 0 for value in momentum)
 
 
@@ -284,27 +294,34 @@ def test_joined_sentences_are_tokenized_as_one_text(trained: Trained) -> None:
     assert joined == tokens.encode([f"{TEXTS[0]} {TEXTS[2]}"])[0]
 
 
-def test_batches_fit_the_budget_and_refer_to_the_voice(trained: Trained) -> None:
+def test_batches_have_few_shapes_and_refer_to_the_voice(trained: Trained) -> None:
     trainer = trained.trainer
     codes = trainer.codes
     tokens = TextTokens(trained.checkpoint)
     mix = dataclasses.replace(
         load_config(trained.folder / "talker.json").mix,
-        positions=128,
+        positions=160,
+        lengths=(40, 80),
         join=0.5,
         code_noise=0.5,
         tail_noise=0.5,
     )
     corpus = Corpus(codes, tokens, Ids.of(trainer.config.shape, tokens), mix)
-    for _, batch in zip(range(20), Lines(corpus, "train", seed=1), strict=False):
-        count, length = batch.text.shape
-        assert count == 1 or count * length <= mix.positions
-        voice_of_row = np.searchsorted(codes.mel_starts, batch.mel_rows.numpy(), side="right") - 1
-        assert (codes.speakers[voice_of_row] == batch.speaker.numpy()[:, None]).all()
-        frames = batch.targets.flatten(0, 1)[batch.picked.long()]
+    shapes = set()
+    for _, batch in zip(range(40), Lines(corpus, "train", seed=1), strict=False):
+        shapes.add((batch.lines, batch.length, len(batch.flat)))
+        fields = batch.fields()
+        rows = fields.mel_rows(mix.reference_frames[1]).numpy()
+        voice_of_row = np.searchsorted(codes.mel_starts, rows, side="right") - 1
+        assert (codes.speakers[voice_of_row] == fields.speaker.numpy()[:, None]).all()
+        frames = fields.targets.flatten(0, 1)[fields.picked]
         assert (frames >= 0).all() and (frames < CODEBOOK).all()
-        ends = batch.targets[..., 0] == corpus.ids.eos
+        ends = fields.targets[..., 0] == corpus.ids.eos
         assert (ends.sum(1) == 1).all()
+        counts = [(fields.targets[..., 0] >= 0).sum(), (fields.phones >= 0).sum(), batch.lines]
+        assert batch.known().tolist() == counts
+    assert {shape[:2] for shape in shapes} == {(4, 40), (2, 80)}
+    assert len(shapes) == 2
 
 
 def test_mels_are_kept_within_a_rounding_step() -> None:

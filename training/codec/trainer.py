@@ -10,13 +10,14 @@ from pathlib import Path
 import torch
 
 from ..average import Average
+from ..replay import Replayer
 from ..storage import load_optimizer, load_state, optimizer_tensors, save_state
 from .checkpoint import Weights, put_weights
 from .config import Config
 from .data import Batch, Speech, draw
 from .discriminators import Discriminators
 from .model import Codec
-from .update import Replayer, Updater
+from .update import Updater
 
 KMEANS_STEP = 10_000_000  # batches from here on fill the codebooks, and are in no step
 RESTART_WARMUP = 100
@@ -90,10 +91,12 @@ class Trainer:
         return due and self.progress() < options.restart_until and not self.config.training.decoder_only
 
     def _update(self, batch: Batch, quantise: bool, adversarial: bool) -> Mapping[str, torch.Tensor]:
-        def update(one: Batch) -> dict[str, torch.Tensor]:
-            return self.updater.update(one, quantise, adversarial)
+        def update(*tensors: torch.Tensor) -> dict[str, torch.Tensor]:
+            return self.updater.update(Batch(*tensors), quantise, adversarial)
 
-        return self.replayer.run((quantise, adversarial), update, batch) if self.replayer else update(batch)
+        if self.replayer is None:
+            return update(*batch.tensors())
+        return self.replayer.run((quantise, adversarial), update, batch.tensors())
 
     @torch.no_grad()
     def fill_codebooks(self) -> None:

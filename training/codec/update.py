@@ -3,7 +3,7 @@ in a CUDA graph, which a step of a few seconds of speech needs (its kernels are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -18,7 +18,6 @@ BETAS = (0.8, 0.99)
 OUTPUT_RATE = 0.05  # of the learning rate
 HEARD = ("mel", "log_magnitude", "magnitude", "phase")  # losses at the waveform
 INNER = ("commitment", "scale", "phones")
-WARM_UP = 3  # updates of a kind before it is captured
 
 Losses = dict[str, torch.Tensor]
 
@@ -121,37 +120,3 @@ class Updater:
             "fooling": generator_loss(fake.scores),
             "features": feature_loss(features, fake.features),
         }
-
-
-class Replayer:
-    """Captures an update of each kind after its first few calls, and replays it from then on (CUDA)."""
-
-    def __init__(self) -> None:
-        self.calls: dict[Hashable, int] = {}
-        self.captured: dict[Hashable, tuple[torch.cuda.CUDAGraph, Batch, Losses]] = {}
-
-    def run(
-        self, kind: Hashable, update: Callable[[Batch], Losses], batch: Batch
-    ) -> Mapping[str, torch.Tensor]:
-        """Update on a batch; the losses given are overwritten by the next call of the same kind."""
-        key = (kind, tuple(batch.wave.shape))
-        self.calls[key] = self.calls.get(key, 0) + 1
-        if self.calls[key] <= WARM_UP:
-            return update(batch)
-        if key not in self.captured:
-            self.captured[key] = self._capture(update, batch)
-        graph, own, losses = self.captured[key]
-        for ours, new in zip(own.tensors(), batch.tensors(), strict=True):
-            ours.copy_(new)
-        graph.replay()
-        return losses
-
-    def _capture(
-        self, update: Callable[[Batch], Losses], batch: Batch
-    ) -> tuple[torch.cuda.CUDAGraph, Batch, Losses]:
-        own = Batch(*(tensor.clone() for tensor in batch.tensors()))
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):  # records, and runs nothing: the first replay is this step's update
-            losses = update(own)
-        return graph, own, losses

@@ -97,6 +97,7 @@ class Mix:
     """How the batches are drawn: shares are probabilities an utterance."""
 
     positions: int  # a batch's positions, padding included
+    lengths: tuple[int, ...]  # that lines are padded to, ascending; a batch has one of them
     predictor_frames: int  # frames a batch whose groups 1-15 are predicted, drawn at random
     longest_frames: int
     whole_text: float  # the text in the prefill (presets' layout) instead of one token a frame
@@ -107,7 +108,15 @@ class Mix:
     tokenizations: int  # of each text: the plain one and drawn ones
     code_noise: float  # the largest share of input codes replaced by other frames'
     tail_noise: float  # utterances whose groups above a drawn one are all replaced
-    reference_frames: tuple[int, int]  # mel frames of the speaker reference, least and most
+    reference_frames: tuple[int, int]  # mel frames heard of the speaker reference, least and most
+
+    def __post_init__(self) -> None:
+        if list(self.lengths) != sorted(set(self.lengths)) or self.lengths[0] < 1:
+            raise ValueError(f"lengths {self.lengths} must ascend from above 0")
+        if self.lengths[-1] > self.positions:
+            raise ValueError(
+                f"length {self.lengths[-1]} has no room in a batch of {self.positions} positions"
+            )
 
 
 @dataclass(frozen=True)
@@ -120,11 +129,13 @@ class Training:
     weight_decay: float
     clip: float
     ema: float
-    dropout: float
-    label_smoothing: float
+    talker_dropout: float
+    predictor_dropout: float
+    label_smoothing: float  # of group 0
     residual_weight: float  # of the mean loss of groups 1-15
     phone_weight: float
     speaker_weight: float
+    encoder_share: float  # of a batch's references that teach the speaker encoder; the others it only encodes
     log_every: int
     validate_every: int
     save_minutes: float
@@ -162,7 +173,7 @@ def load_config(path: Path = DEFAULT) -> Config:
     """Read a config file; raise ValueError when a key is missing or unknown."""
     values = json.loads(path.read_text(encoding="utf-8"))
     try:
-        mix = dict(values["mix"], reference_frames=tuple(values["mix"]["reference_frames"]))
+        mix = {name: tuple(one) if isinstance(one, list) else one for name, one in values["mix"].items()}
         return Config(
             shape=shape_from(values["shape"]),
             mix=Mix(**mix),

@@ -117,22 +117,22 @@ class Network(nn.Module):
 
     Args:
         shape: with ``codebook`` and ``text_vocab`` filled in.
-        dropout: on what every sublayer adds.
+        dropout: on what every sublayer of the talker and of the predictor adds.
     """
 
-    def __init__(self, shape: Shape, dropout: float = 0.0):
+    def __init__(self, shape: Shape, dropout: tuple[float, float] = (0.0, 0.0)):
         super().__init__()
         if not shape.codebook or not shape.text_vocab:
             raise ValueError(f"codebook {shape.codebook} and text_vocab {shape.text_vocab} must be filled in")
         self.shape = shape
         wide, narrow = shape.talker.hidden, shape.predictor.hidden
-        self.talker = Decoder(shape.talker, shape.rope_theta, dropout)
+        self.talker = Decoder(shape.talker, shape.rope_theta, dropout[0])
         self.text_table = nn.Parameter(torch.randn(shape.text_vocab, shape.text_hidden))
         self.text_inner = nn.Linear(shape.text_hidden, shape.text_hidden)
         self.text_outer = nn.Linear(shape.text_hidden, wide)
         self.first_table = nn.Parameter(TABLE_SCALE * torch.randn(shape.first_vocab, wide))
         self.first_head = nn.Linear(wide, shape.first_vocab, bias=False)
-        self.predictor = Decoder(shape.predictor, shape.rope_theta, dropout)
+        self.predictor = Decoder(shape.predictor, shape.rope_theta, dropout[1])
         self.tables = nn.Parameter(TABLE_SCALE * torch.randn(PREDICTED, shape.codebook, wide))
         self.heads = nn.Parameter(WEIGHT_SCALE * torch.randn(PREDICTED, shape.codebook, narrow))
         self.narrow = nn.Identity() if wide == narrow else nn.Linear(wide, narrow)
