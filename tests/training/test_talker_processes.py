@@ -41,7 +41,7 @@ def run(case: str, root: Path) -> list[dict[str, torch.Tensor]]:
 def folder(tmp_path: Path) -> Path:
     write_codes(tmp_path / "codes")
     values = json.loads(write_config(tmp_path / "talker.json").read_text(encoding="utf-8"))
-    values["mix"] |= {"positions": 160, "lengths": [40, 80], "join": 0.5}
+    values["mix"] |= {"positions": 120, "lengths": [40, 80], "join": 0.5}
     values["training"] |= {"log_every": 5, "validate_every": 6}
     (tmp_path / "talker.json").write_text(json.dumps(values), encoding="utf-8")
     return tmp_path

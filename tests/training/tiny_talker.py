@@ -65,7 +65,12 @@ def write_config(path: Path) -> Path:
         "join": 0.0,
         "icl": 0.25,
     }
-    values["mix"] |= {"code_noise": 0.0, "tail_noise": 0.0, "reference_frames": [176, 176]}
+    values["mix"] |= {
+        "code_noise": 0.0,
+        "first_noise": 1.0,
+        "tail_noise": 0.0,
+        "reference_frames": [176, 176],
+    }
     values["training"] |= {"learning_rate": 0.004, "warmup_steps": 20, "weight_decay": 0.0}
     values["training"] |= {"talker_dropout": 0.0, "predictor_dropout": 0.0, "encoder_share": 1.0}
     values["training"] |= {"label_smoothing": 0.0, "ema": 0.98, "log_every": 50}
@@ -74,7 +79,7 @@ def write_config(path: Path) -> Path:
     return path
 
 
-def tiny_run(root: Path, steps: int, resume: bool = False) -> Run:
+def tiny_run(root: Path, steps: int, resume: bool = False, captured: bool = False) -> Run:
     """A training of the codes and the config in ``root``, on the CPU."""
     return Run(
         codes=root / "codes",
@@ -83,6 +88,7 @@ def tiny_run(root: Path, steps: int, resume: bool = False) -> Run:
         config=root / "talker.json",
         resume=resume,
         compiled=False,
+        captured=captured,
         workers=0,
         most_steps=steps,
     )

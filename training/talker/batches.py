@@ -95,8 +95,9 @@ def another(rng: np.random.Generator, peers: np.ndarray, row: int) -> int:
 
 def add_noise(rng: np.random.Generator, codes: np.ndarray, mix: Mix) -> np.ndarray:
     """Replace some codes by those of other frames of the line, so that its own mistakes are nothing new to it."""
-    rate = rng.random() * mix.code_noise
-    replaced = rng.random(codes.shape) < rate
+    rates = np.full(GROUPS, rng.random() * mix.code_noise)
+    rates[0] *= mix.first_noise
+    replaced = rng.random(codes.shape) < rates
     if rng.random() < mix.tail_noise:
         replaced[:, rng.integers(2, GROUPS) :] = True
     donors = rng.integers(len(codes), size=codes.shape)

@@ -17,6 +17,7 @@ EPSILON = 1e-6
 LONGEST = 2048  # positions of the RoPE tables
 WEIGHT_SCALE = 0.02
 TABLE_SCALE = 0.05
+SPARE_ROWS = 512
 
 
 class Attention(nn.Module):
@@ -157,9 +158,11 @@ class Network(nn.Module):
         none = len(rows)
         starts = torch.arange(GROUPS, device=codes.device) - 1
         starts = torch.where(starts < 0, 0, self.shape.first_vocab + starts * self.shape.codebook)
-        index = torch.where(codes < 0, none, codes + starts)
-        rows = torch.cat((rows, rows.new_zeros(1, rows.shape[1])))
-        summed = functional.embedding_bag(index.flatten(0, 1), rows, mode="sum", padding_idx=none)
+        # Not one row of zeros but many: the gradient of a row is summed one after another, of a third of all here.
+        spare = torch.arange(codes.numel(), device=codes.device).view_as(codes) % SPARE_ROWS
+        index = torch.where(codes < 0, none + spare, codes + starts)
+        rows = torch.cat((rows, rows.new_zeros(SPARE_ROWS, rows.shape[1])))
+        summed = functional.embedding_bag(index.flatten(0, 1), rows, mode="sum")
         states = functional.embedding(text, projected) + summed.view(*text.shape, -1)
         places = torch.arange(text.shape[1], device=text.device)[None] == speaker_at[:, None]
         return states + places[..., None] * speakers[:, None]

@@ -155,8 +155,9 @@ def total_loss(losses: dict[str, torch.Tensor], options: Training, shares: torch
     groups = losses["groups"]
     if groups.shape != (GROUPS,):
         raise ValueError(f"losses of {tuple(groups.shape)} groups, not {GROUPS}")
+    weights = [group * weight for group, weight in zip(groups.unbind(), options.group_weights, strict=True)]
     # Groups 1-15 have the same number of frames in every batch.
-    total = shares[0] * groups[0] + options.residual_weight * groups[1:].mean()
+    total = shares[0] * weights[0] + torch.stack(weights[1:]).sum()
     total = total + shares[2] * options.speaker_weight * losses["speakers"]
     if "phones" in losses:
         total = total + shares[1] * options.phone_weight * losses["phones"]
