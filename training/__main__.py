@@ -73,7 +73,7 @@ def steps(options: argparse.Namespace) -> list[Step]:
             (
                 *("talker.train", "--codes", str(codes), "--out", str(talker), *device),
                 *("--minutes", str(options.talker_minutes), "--config", str(options.talker_config)),
-                *(("--workers", "10") if fast else ("--no-compile", "--workers", "1")),
+                *(("--processes", "0", "--workers", "14") if fast else ("--no-compile", "--workers", "1")),
             ),
             root / "talker.done",
         ),

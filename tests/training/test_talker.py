@@ -20,72 +20,23 @@ from qwen3_tts_morph.morph.talker import Talker
 from qwen3_tts_morph.morph.upstream import default_rope_registered
 from qwen3_tts_morph.morph.voice import Voice, clone_voice, preset_voice
 from qwen3_tts_morph.training.export import export
+from qwen3_tts_morph.training.parallel import World
 from qwen3_tts_morph.training.random_checkpoint import write_checkpoint
 from qwen3_tts_morph.training.talker.batches import Corpus, Line, Lines
 from qwen3_tts_morph.training.talker.checkpoint import load_weights
-from qwen3_tts_morph.training.talker.codes import CodeWriter, Utterance, load_codes, pack_mel, unpack_mel
-from qwen3_tts_morph.training.talker.config import DEFAULT, load_config
+from qwen3_tts_morph.training.talker.codes import load_codes, pack_mel, unpack_mel
+from qwen3_tts_morph.training.talker.config import load_config
 from qwen3_tts_morph.training.talker.layout import Ids
 from qwen3_tts_morph.training.talker.loop import Trainer
 from qwen3_tts_morph.training.talker.network import Network
 from qwen3_tts_morph.training.talker.published import adopt
-from qwen3_tts_morph.training.talker.speaker import build_encoder, speaker_mels
+from qwen3_tts_morph.training.talker.speaker import build_encoder
 from qwen3_tts_morph.training.talker.tokenizer import TextTokens
-from qwen3_tts_morph.training.talker.train import Run, train
+from qwen3_tts_morph.training.talker.train import train
 
-CODEBOOK = 64  # of the tiny random checkpoint's codec
-TEXTS = (
-    "The cat sat by the door.",
-    "Nobody knew what the user wanted.",
-    "Rain fell over the old town all night.",
-    "Her assistant, it seems, had left!",
-)
-VOICES = ("anna", "bert")
+from tests.training.tiny_talker import CODEBOOK, TEXTS, VOICES, recording, tiny_run, write_codes, write_config
+
 GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False), repetition_penalty=1.0)
-
-
-def recording(voice: int) -> np.ndarray:
-    """Two seconds of a buzz whose pitch and colour tell the voices apart."""
-    times = np.arange(48000) / 24000
-    noise = np.random.default_rng(voice).normal(0, 0.02, len(times))
-    buzz = sum(
-        np.sin(2 * np.pi * (110 + 90 * voice) * part * times) / part for part in range(1, 9 - 3 * voice)
-    )
-    return (0.2 * buzz + noise).astype(np.float32)
-
-
-def write_codes(folder: Path) -> Path:
-    """Four sentences by two voices, with codes of noise: each is to be learnt by heart."""
-    generator = torch.Generator().manual_seed(5)
-    writer = CodeWriter(folder, CODEBOOK)
-    for number, text in enumerate(TEXTS):
-        frames = 12 + 3 * number
-        mel = pack_mel(speaker_mels(torch.from_numpy(recording(number % 2))[None])[0])
-        codes = torch.randint(CODEBOOK, (frames, 16), generator=generator)
-        phones = torch.randint(20, (frames, 2), generator=generator)
-        writer.add(Utterance(text, VOICES[number % 2], "train", codes, mel, phones))
-    writer.flush()
-    return folder
-
-
-def write_config(path: Path) -> Path:
-    """The shipped config with tiny widths and without noise."""
-    values = json.loads(DEFAULT.read_text(encoding="utf-8"))
-    values["text_vocab"] = 320
-    values["shape"] |= {
-        "talker": {"hidden": 96, "inner": 160, "depth": 3, "heads": 4, "kv_heads": 2, "head_dim": 24},
-        "predictor": {"hidden": 64, "inner": 96, "depth": 2, "heads": 4, "kv_heads": 2, "head_dim": 16},
-        "text_hidden": 48,
-        "encoder_channels": [32, 32, 32, 32, 96],
-        "encoder_attention": 16,
-    }
-    values["mix"] |= {"positions": 320, "predictor_frames": 48, "tokenizations": 1, "join": 0.0, "icl": 0.25}
-    values["mix"] |= {"code_noise": 0.0, "tail_noise": 0.0, "reference_frames": [176, 176]}
-    values["training"] |= {"learning_rate": 0.004, "warmup_steps": 20, "weight_decay": 0.0, "dropout": 0.0}
-    values["training"] |= {"label_smoothing": 0.0, "ema": 0.98, "log_every": 50}
-    values["presets"] = {"first": "anna", "second": "bert"}
-    path.write_text(json.dumps(values), encoding="utf-8")
-    return path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,19 +50,7 @@ class Trained:
 
 
 def run_training(root: Path, steps: int, resume: bool = False) -> Trainer:
-    return train(
-        Run(
-            codes=root / "codes",
-            out=root / "talker",
-            minutes=60.0,
-            config=root / "talker.json",
-            resume=resume,
-            compiled=False,
-            workers=0,
-            device="cpu",
-            most_steps=steps,
-        )
-    )
+    return train(World(torch.device("cpu")), tiny_run(root, steps, resume))
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +125,7 @@ def test_trainer_and_engine_give_the_same_logits(trained: Trained, layout: str) 
     tokens = TextTokens(trained.folder / "talker" / "tokenizer")
     corpus = Corpus(codes, tokens, Ids.of(shape, tokens), config.mix)
     reference = (other,) if layout == "icl" else ()
-    line = Line((number,), reference, whole=layout == "preset", tag=True, length=0)
+    line = Line((number,), reference, whole=layout == "preset", tag=True)
     laid = corpus.lay_out(np.random.default_rng(0), line, plain=True)
     voice = voice_of(trained, number, layout)
     with torch.inference_mode():
@@ -218,8 +157,8 @@ def test_training_goes_on_where_it_stopped(trained: Trained, tmp_path: Path) -> 
     assert second.seconds > first.seconds
     again = run_training(tmp_path, steps=5, resume=True)  # it is at step 5 already, and takes one more
     assert again.step == 6
-    momentum = [state["exp_avg"] for state in second.optimizer.state.values()]
-    assert all(float(state["step"]) == 6 for state in again.optimizer.state.values())
+    momentum = [state["exp_avg"] for state in second.updater.optimizer.state.values()]
+    assert all(float(state["step"]) == 6 for state in again.updater.optimizer.state.values())
     assert any(value.abs().max() > 0 for value in momentum)
 
 
@@ -284,27 +223,34 @@ def test_joined_sentences_are_tokenized_as_one_text(trained: Trained) -> None:
     assert joined == tokens.encode([f"{TEXTS[0]} {TEXTS[2]}"])[0]
 
 
-def test_batches_fit_the_budget_and_refer_to_the_voice(trained: Trained) -> None:
+def test_batches_have_few_shapes_and_refer_to_the_voice(trained: Trained) -> None:
     trainer = trained.trainer
     codes = trainer.codes
     tokens = TextTokens(trained.checkpoint)
     mix = dataclasses.replace(
         load_config(trained.folder / "talker.json").mix,
-        positions=128,
+        positions=160,
+        lengths=(40, 80),
         join=0.5,
         code_noise=0.5,
         tail_noise=0.5,
     )
     corpus = Corpus(codes, tokens, Ids.of(trainer.config.shape, tokens), mix)
-    for _, batch in zip(range(20), Lines(corpus, "train", seed=1), strict=False):
-        count, length = batch.text.shape
-        assert count == 1 or count * length <= mix.positions
-        voice_of_row = np.searchsorted(codes.mel_starts, batch.mel_rows.numpy(), side="right") - 1
-        assert (codes.speakers[voice_of_row] == batch.speaker.numpy()[:, None]).all()
-        frames = batch.targets.flatten(0, 1)[batch.picked.long()]
+    shapes = set()
+    for _, batch in zip(range(40), Lines(corpus, "train", seed=1), strict=False):
+        shapes.add((batch.lines, batch.length, len(batch.flat)))
+        fields = batch.fields()
+        rows = fields.mel_rows(mix.reference_frames[1]).numpy()
+        voice_of_row = np.searchsorted(codes.mel_starts, rows, side="right") - 1
+        assert (codes.speakers[voice_of_row] == fields.speaker.numpy()[:, None]).all()
+        frames = fields.targets.flatten(0, 1)[fields.picked]
         assert (frames >= 0).all() and (frames < CODEBOOK).all()
-        ends = batch.targets[..., 0] == corpus.ids.eos
+        ends = fields.targets[..., 0] == corpus.ids.eos
         assert (ends.sum(1) == 1).all()
+        counts = [(fields.targets[..., 0] >= 0).sum(), (fields.phones >= 0).sum(), batch.lines]
+        assert batch.known().tolist() == counts
+    assert {shape[:2] for shape in shapes} == {(4, 40), (2, 80)}
+    assert len(shapes) == 2
 
 
 def test_mels_are_kept_within_a_rounding_step() -> None:

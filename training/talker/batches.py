@@ -1,45 +1,27 @@
-"""Draw lines, lay them out and batch them by length; runs in worker processes on the CPU, with numpy alone."""
+"""Draw lines, lay them out and batch them by length; runs in worker processes on the CPU, with numpy alone.
+
+The training's batches have few shapes, so that an update of each can be captured: a line is padded to the next of
+``Mix.lengths``, and waits until so many of its length have been drawn as fill a batch.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from .batch import Batch, pack
 from .codes import UNKNOWN_PHONE, Codes
 from .config import GROUPS, Mix
-from .layout import NOTHING, Ids, Layout, lay_out, length_of
+from .layout import NOTHING, Ids, Layout, lay_out
 from .tokenizer import TextTokens
 
-POOL = 2048  # lines drawn at once, sorted by length and cut into batches
-ROUND = 16  # batches' lengths are multiples of this: few shapes
+ROUND = 16  # held-out batches' lengths are multiples of this
 MOST_JOINED = 3
-
-
-class Batch(NamedTuple):
-    """B lines of T positions; integer tensors, -1 where there is nothing.
-
-    ``text`` [B, T]; ``codes`` [B, T, 16] (noised), ``targets`` [B, T, 16] (clean; EOS in group 0 alone) and ``phones``
-    [B, T, 2] of the frame that a position predicts; ``speaker_at``, ``speaker`` [B]; ``mel_rows`` [B, M] rows of
-    ``Codes.mels``; ``picked`` [K] flat positions whose frames the predictor learns.
-    """
-
-    text: torch.Tensor
-    codes: torch.Tensor
-    targets: torch.Tensor
-    phones: torch.Tensor
-    speaker_at: torch.Tensor
-    speaker: torch.Tensor
-    mel_rows: torch.Tensor
-    picked: torch.Tensor
-
-    def to(self, device: torch.device) -> Batch:
-        """The same on a device, as int64."""
-        return Batch(*(item.to(device, non_blocking=True).long() for item in self))
+PREFETCHED = 8  # batches a worker
 
 
 @dataclass(frozen=True)
@@ -50,7 +32,9 @@ class Line:
     reference: tuple[int, ...]
     whole: bool
     tag: bool
-    length: int
+
+
+Laid = tuple[Line, Layout]
 
 
 class Corpus:
@@ -77,10 +61,9 @@ class Corpus:
             rows, reference, frames = [row], [], self.frames[row]
         if frames > mix.longest_frames:
             return None
-        whole, tag = rng.random() < mix.whole_text, rng.random() < mix.language_tag
-        tokens = sum(len(self.later[one]) for one in (*reference, *rows))  # within a few: it only sorts
-        length = length_of(tokens, sum(self.frames[reference]), frames, whole, tag)
-        return Line(tuple(rows), tuple(reference), whole, tag, length)
+        return Line(
+            tuple(rows), tuple(reference), rng.random() < mix.whole_text, rng.random() < mix.language_tag
+        )
 
     def text_of(self, rng: np.random.Generator, rows: Sequence[int], plain: bool) -> list[int]:
         """Tokens of sentences with spaces between; half of the first ones are spelled with merges left out."""
@@ -112,8 +95,9 @@ def another(rng: np.random.Generator, peers: np.ndarray, row: int) -> int:
 
 def add_noise(rng: np.random.Generator, codes: np.ndarray, mix: Mix) -> np.ndarray:
     """Replace some codes by those of other frames of the line, so that its own mistakes are nothing new to it."""
-    rate = rng.random() * mix.code_noise
-    replaced = rng.random(codes.shape) < rate
+    rates = np.full(GROUPS, rng.random() * mix.code_noise)
+    rates[0] *= mix.first_noise
+    replaced = rng.random(codes.shape) < rates
     if rng.random() < mix.tail_noise:
         replaced[:, rng.integers(2, GROUPS) :] = True
     donors = rng.integers(len(codes), size=codes.shape)
@@ -121,18 +105,21 @@ def add_noise(rng: np.random.Generator, codes: np.ndarray, mix: Mix) -> np.ndarr
 
 
 class Lines(IterableDataset):
-    """Batches without end (``epochs=0``) or once through the split without noise or chance.
+    """Batches without end, or once through the split without noise or chance.
 
     Args:
         corpus: what to draw from.
         split: whose utterances.
-        seed: of the draws; each worker has its own stream.
+        seed: of the draws; each worker of each ``rank`` has its own stream.
+        rank: of this process among those that train together.
         endless: draw with noise for ever, or give every utterance once, streamed and whole by turns.
         limit: of batches where it is not endless; 0 for all.
     """
 
-    def __init__(self, corpus: Corpus, split: str, seed: int, endless: bool = True, limit: int = 0):
-        self.corpus, self.seed, self.endless, self.limit = corpus, seed, endless, limit
+    def __init__(
+        self, corpus: Corpus, split: str, seed: int, rank: int = 0, endless: bool = True, limit: int = 0
+    ):
+        self.corpus, self.seed, self.rank, self.endless, self.limit = corpus, seed, rank, endless, limit
         self.rows = corpus.codes.rows(split)
         if not len(self.rows):
             raise ValueError(f"no utterances in split {split!r}: it has {sorted(set(corpus.codes.splits))}")
@@ -143,63 +130,75 @@ class Lines(IterableDataset):
 
     def __iter__(self) -> Iterator[Batch]:
         worker = get_worker_info()
-        rng = np.random.default_rng([self.seed, worker.id if worker else 0])
-        if not self.endless:
-            batches = self._cut(self._plain_lines())
-            yield from (self._collate(rng, lines) for lines in batches[: self.limit or None])
-            return
-        waiting: list[int] = []
+        rng = np.random.default_rng([self.seed, self.rank, worker.id if worker else 0])
+        if self.endless:
+            yield from self._drawn(rng)
+        else:
+            for laid in self._cut(self._plain(rng))[: self.limit or None]:
+                yield self._collate(rng, laid, _rounded(max(len(one.text) for _, one in laid)))
+
+    def _drawn(self, rng: np.random.Generator) -> Iterator[Batch]:
+        """Full batches of the mix's lengths; a line longer than all of them is left out."""
+        mix = self.corpus.mix
+        waiting: dict[int, list[Laid]] = {length: [] for length in mix.lengths}
         while True:
-            while len(waiting) < POOL:
-                waiting += rng.permutation(self.rows).tolist()
-            drawn = [self._draw(rng, row) for row in waiting[:POOL]]
-            waiting = waiting[POOL:]
-            batches = self._cut([line for line in drawn if line is not None])
-            for place in rng.permutation(len(batches)):
-                yield self._collate(rng, batches[place])
+            for row in rng.permutation(self.rows).tolist():
+                line = self.corpus.draw_line(rng, row, self.peers[int(self.corpus.codes.speakers[row])])
+                if line is None:
+                    continue
+                layout = self.corpus.lay_out(rng, line, plain=False)
+                place = bisect_left(mix.lengths, len(layout.text))
+                if place == len(mix.lengths):
+                    continue
+                length = mix.lengths[place]
+                waiting[length].append((line, layout))
+                if len(waiting[length]) == mix.positions // length:
+                    yield self._collate(rng, waiting[length], length)
+                    waiting[length] = []
 
-    def _draw(self, rng: np.random.Generator, row: int) -> Line | None:
-        return self.corpus.draw_line(rng, row, self.peers[int(self.corpus.codes.speakers[row])])
+    def _plain(self, rng: np.random.Generator) -> list[Laid]:
+        lines = [Line((row,), (), bool(place % 2), False) for place, row in enumerate(self.rows.tolist())]
+        return [(line, self.corpus.lay_out(rng, line, plain=True)) for line in lines]
 
-    def _plain_lines(self) -> list[Line]:
-        corpus, lines = self.corpus, []
-        for place, row in enumerate(self.rows.tolist()):
-            whole, frames = bool(place % 2), int(corpus.frames[row])
-            length = length_of(len(corpus.tokens[0][row]), 0, frames, whole, tag=False)
-            lines.append(Line((row,), (), whole, False, length))
-        return lines
-
-    def _cut(self, lines: list[Line]) -> list[list[Line]]:
+    def _cut(self, laid: list[Laid]) -> list[list[Laid]]:
         """Batches of about equal lengths whose padded positions fill the budget."""
-        batches: list[list[Line]] = []
-        current: list[Line] = []
-        for line in sorted(lines, key=lambda one: one.length):
-            if current and _rounded(line.length) * (len(current) + 1) > self.corpus.mix.positions:
+        batches: list[list[Laid]] = []
+        current: list[Laid] = []
+        for line, layout in sorted(laid, key=lambda one: len(one[1].text)):
+            if current and _rounded(len(layout.text)) * (len(current) + 1) > self.corpus.mix.positions:
                 batches.append(current)
                 current = []
-            current.append(line)
+            current.append((line, layout))
         return [*batches, current] if current else batches
 
-    def _collate(self, rng: np.random.Generator, lines: Sequence[Line]) -> Batch:
-        laid = [self.corpus.lay_out(rng, line, plain=not self.endless) for line in lines]
-        count, length = len(lines), _rounded(max(len(one.text) for one in laid))
-        text = np.zeros((count, length), np.int16)
-        codes = np.full((count, length, GROUPS), NOTHING, np.int16)
+    def _collate(self, rng: np.random.Generator, laid: Sequence[Laid], length: int) -> Batch:
+        corpus, count = self.corpus, len(laid)
+        text = np.zeros((count, length), np.int32)
+        codes = np.full((count, length, GROUPS), NOTHING, np.int32)
         targets = np.full_like(codes, NOTHING)
-        phones = np.full((count, length, 2), UNKNOWN_PHONE, np.int16)
-        for place, (line, one) in enumerate(zip(lines, laid, strict=True)):
+        phones = np.full((count, length, 2), UNKNOWN_PHONE, np.int32)
+        for place, (line, one) in enumerate(laid):
             text[place, : len(one.text)] = one.text
             codes[place, : len(one.text)] = one.codes
             ahead = slice(one.first, one.first + one.frames)
-            targets[place, ahead] = self.corpus.codes_of(line.rows)
-            targets[place, ahead.stop, 0] = self.corpus.ids.eos
-            phones[place, ahead] = np.concatenate(
-                [self.corpus.codes.utterance_phones(row) for row in line.rows]
-            )
-        speakers = self.corpus.codes.speakers[[line.rows[0] for line in lines]]
-        arrays = (text, codes, targets, phones, [one.speaker_at for one in laid], speakers)
-        mels, picked = self._mel_rows(rng, lines), self._pick(rng, targets)
-        return Batch(*(torch.as_tensor(np.asarray(item)) for item in (*arrays, mels, picked)))
+            targets[place, ahead] = corpus.codes_of(line.rows)
+            targets[place, ahead.stop, 0] = corpus.ids.eos
+            phones[place, ahead] = np.concatenate([corpus.codes.utterance_phones(row) for row in line.rows])
+        lines = [line for line, _ in laid]
+        known = [(targets[..., 0] != NOTHING).sum(), (phones != UNKNOWN_PHONE).sum(), count]
+        return pack(
+            {
+                "text": text,
+                "codes": codes,
+                "targets": targets,
+                "phones": phones,
+                "speaker_at": np.array([one.speaker_at for _, one in laid]),
+                "speaker": corpus.codes.speakers[[line.rows[0] for line in lines]],
+                "stretches": self._stretches(rng, lines),
+                "known": np.array(known),
+                "picked": self._pick(rng, targets),
+            }
+        )
 
     def _pick(self, rng: np.random.Generator, targets: np.ndarray) -> np.ndarray:
         """As many frames as the mix says, drawn once each where there are enough: one shape for all batches."""
@@ -207,20 +206,21 @@ class Lines(IterableDataset):
         wanted = self.corpus.mix.predictor_frames
         return rng.choice(found, size=wanted, replace=len(found) < wanted)
 
-    def _mel_rows(self, rng: np.random.Generator, lines: Sequence[Line]) -> np.ndarray:
-        """A stretch of another sentence of each voice; a shorter sentence goes round and round."""
-        starts = self.corpus.codes.mel_starts
+    def _stretches(self, rng: np.random.Generator, lines: Sequence[Line]) -> np.ndarray:
+        """Of another sentence of each voice: first mel frame and how many ``[B, 2]``."""
+        starts, speakers = self.corpus.codes.mel_starts, self.corpus.codes.speakers
         least, most = self.corpus.mix.reference_frames
-        length = int(rng.integers(least // ROUND, most // ROUND + 1)) * ROUND
-        speakers = self.corpus.codes.speakers
         rows = np.array(
             [another(rng, self.references[int(speakers[line.rows[0]])], line.rows[0]) for line in lines]
         )
-        begins, sizes = starts[rows], (starts[rows + 1] - starts[rows]).clip(min=1)
-        offsets = (rng.random(len(rows)) * sizes).astype(np.int64)
-        offsets = np.where(sizes > length, np.minimum(offsets, sizes - length), 0)
-        places = offsets[:, None] + np.arange(length)[None]
-        return begins[:, None] + places % sizes[:, None]
+        whole = (starts[rows + 1] - starts[rows]).clip(min=1)
+        sizes = np.minimum(whole, rng.integers(least, most + 1, size=len(rows)))
+        begins = starts[rows] + (rng.random(len(rows)) * (whole - sizes + 1)).astype(np.int64)
+        return np.stack((begins, sizes), axis=1)
+
+
+def _as_it_is(batch: Batch) -> Batch:
+    return batch
 
 
 def _rounded(length: int) -> int:
@@ -230,6 +230,11 @@ def _rounded(length: int) -> int:
 def batches_of(lines: Lines, workers: int, pin: bool) -> Iterator[Batch]:
     """Batches made by worker processes (0: by this one)."""
     loader = DataLoader(
-        lines, batch_size=None, num_workers=workers, pin_memory=pin, prefetch_factor=8 if workers else None
+        lines,
+        batch_size=None,
+        num_workers=workers,
+        collate_fn=_as_it_is,
+        pin_memory=pin,
+        prefetch_factor=PREFETCHED if workers else None,
     )
     return iter(loader)

@@ -97,6 +97,7 @@ class Mix:
     """How the batches are drawn: shares are probabilities an utterance."""
 
     positions: int  # a batch's positions, padding included
+    lengths: tuple[int, ...]  # that lines are padded to, ascending; a batch has one of them
     predictor_frames: int  # frames a batch whose groups 1-15 are predicted, drawn at random
     longest_frames: int
     whole_text: float  # the text in the prefill (presets' layout) instead of one token a frame
@@ -105,9 +106,18 @@ class Mix:
     join: float  # two or three sentences of a voice as one line
     bpe_dropout: float
     tokenizations: int  # of each text: the plain one and drawn ones
-    code_noise: float  # the largest share of input codes replaced by other frames'
+    code_noise: float  # the largest share of input codes of groups 1-15 replaced by other frames'
+    first_noise: float  # of group 0's, as a share of that
     tail_noise: float  # utterances whose groups above a drawn one are all replaced
-    reference_frames: tuple[int, int]  # mel frames of the speaker reference, least and most
+    reference_frames: tuple[int, int]  # mel frames heard of the speaker reference, least and most
+
+    def __post_init__(self) -> None:
+        if list(self.lengths) != sorted(set(self.lengths)) or self.lengths[0] < 1:
+            raise ValueError(f"lengths {self.lengths} must ascend from above 0")
+        if self.lengths[-1] > self.positions:
+            raise ValueError(
+                f"length {self.lengths[-1]} has no room in a batch of {self.positions} positions"
+            )
 
 
 @dataclass(frozen=True)
@@ -120,14 +130,20 @@ class Training:
     weight_decay: float
     clip: float
     ema: float
-    dropout: float
-    label_smoothing: float
-    residual_weight: float  # of the mean loss of groups 1-15
+    talker_dropout: float
+    predictor_dropout: float
+    label_smoothing: float  # of group 0
+    group_weights: tuple[float, ...]  # of the 16 groups' mean losses
     phone_weight: float
     speaker_weight: float
+    encoder_share: float  # of a batch's references that teach the speaker encoder; the others it only encodes
     log_every: int
     validate_every: int
     save_minutes: float
+
+    def __post_init__(self) -> None:
+        if len(self.group_weights) != GROUPS:
+            raise ValueError(f"group_weights has {len(self.group_weights)} numbers: give {GROUPS}")
 
 
 @dataclass(frozen=True)
@@ -147,6 +163,10 @@ def _layers(values: dict[str, int]) -> Layers:
     return Layers(**values)
 
 
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
+
+
 def shape_from(values: dict[str, Any]) -> Shape:
     """A shape from its JSON object."""
     rest = {name: value for name, value in values.items() if name not in ("talker", "predictor")}
@@ -162,11 +182,10 @@ def load_config(path: Path = DEFAULT) -> Config:
     """Read a config file; raise ValueError when a key is missing or unknown."""
     values = json.loads(path.read_text(encoding="utf-8"))
     try:
-        mix = dict(values["mix"], reference_frames=tuple(values["mix"]["reference_frames"]))
         return Config(
             shape=shape_from(values["shape"]),
-            mix=Mix(**mix),
-            training=Training(**values["training"]),
+            mix=Mix(**_tuples(values["mix"])),
+            training=Training(**_tuples(values["training"])),
             **{name: values[name] for name in ("text_vocab", "presets", "sampling", "seed")},
         )
     except (KeyError, TypeError) as error:

@@ -63,12 +63,6 @@ class Layout:
     frames: int
 
 
-def length_of(tokens: int, reference_frames: int, frames: int, whole: bool, tag: bool) -> int:
-    """Positions of a line whose text (reference's included) has so many tokens."""
-    opening = 3 + (4 if tag else 3) + 2
-    return opening + (tokens + 1 if whole else 0) + 1 + reference_frames + frames
-
-
 def lay_out(
     ids: Ids,
     text: Sequence[int],

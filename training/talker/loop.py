@@ -1,4 +1,4 @@
-"""The training loop: one optimizer, a learning rate that ends with the time, logs, validation and saving."""
+"""The training loop: a learning rate that ends with the time, logs, validation and saving."""
 
 from __future__ import annotations
 
@@ -6,28 +6,30 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from ..average import Average
+from ..parallel import World
+from ..replay import Replayer
 from ..storage import load_optimizer, load_state, optimizer_tensors, save_state
-from .batches import Batch
+from .batch import Batch
 from .checkpoint import save_weights
 from .codes import Codes
 from .config import Config
-from .objective import Learner, total_loss
+from .objective import Learner
+from .update import Losses, Updater
 
 log = logging.getLogger(__name__)
 
-BETAS = (0.9, 0.98)
 VOICE_FRAMES = 320  # mel frames of each utterance that a voice's mean embedding is made of
 VOICE_UTTERANCES = 32
 STATE = "state.safetensors"
 FIRST_STEPS = 20  # before the first log line, so that a wrong start shows at once
+AGREE_EVERY = 10  # steps between two looks at the clock
 
 
 class Trainer:
@@ -35,35 +37,33 @@ class Trainer:
 
     Args:
         config: with the shape filled in.
-        learner: on ``device``.
+        learner: on ``device``, with the same weights in all processes.
         codes: for the references' mels, which are kept on the device.
         out: where weights, state and log go.
         minutes: of the whole training.
-        device: in bf16 on CUDA, else in float32.
+        world: the processes that train together, each on its own lines.
+        captured: replay the updates from CUDA graphs.
     """
 
     def __init__(
-        self, config: Config, learner: Learner, codes: Codes, out: Path, minutes: float, device: torch.device
+        self,
+        config: Config,
+        learner: Learner,
+        codes: Codes,
+        out: Path,
+        minutes: float,
+        world: World,
+        captured: bool = False,
     ):
         self.config, self.learner, self.codes, self.out = config, learner, codes, out
-        self.minutes, self.device = minutes, device
-        self.mels = codes.mels.to(device)
+        self.minutes, self.world, self.device = minutes, world, world.device
+        self.mels = codes.mels.to(self.device)
+        self.updater = Updater(config, learner, self.mels)
+        self.replayer = Replayer() if captured else None
         weights = {name: value for name, value in learner.named_parameters() if value.requires_grad}
         self.average = Average(weights, config.training.ema)
-        self.optimizer = self._optimizer()
         self.step, self.seconds = 0, 0.0
-
-    def _optimizer(self) -> torch.optim.Optimizer:
-        """AdamW; norms and biases do not decay."""
-        options = self.config.training
-        matrices = [weight for weight in self.learner.parameters() if weight.dim() > 1]
-        vectors = [weight for weight in self.learner.parameters() if weight.dim() <= 1]
-        groups: list[dict[str, Any]] = [
-            {"params": matrices, "weight_decay": options.weight_decay},
-            {"params": vectors, "weight_decay": 0.0},
-        ]
-        fused = self.device.type == "cuda"
-        return torch.optim.AdamW(groups, lr=options.learning_rate, betas=BETAS, fused=fused)
+        self._count()
 
     def parameters(self) -> dict[str, int]:
         """Weights that are exported, by part and in all."""
@@ -88,59 +88,79 @@ class Trainer:
         fall = options.final_rate + (1 - options.final_rate) * 0.5 * (1 + math.cos(math.pi * done))
         return options.learning_rate * warm * fall
 
-    def autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda")
+    def train_step(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """One update, averaged over the processes; gives this one's losses, which the next call may overwrite."""
+        updater = self.updater
 
-    def train_step(self, batch: Batch) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """One update; gives losses, and accuracies in the steps that are logged."""
-        options = self.config.training
-        with self.autocast():
-            outputs = self.learner(batch, self.mels[batch.mel_rows])
-            losses = outputs.losses(options.label_smoothing)
-        self.optimizer.zero_grad(set_to_none=True)
-        total_loss(losses, options).backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.learner.parameters(), options.clip)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate()
-        self.optimizer.step()
+        def learn(flat: torch.Tensor, shares: torch.Tensor) -> Losses:
+            return updater.learn(batch._replace(flat=flat), shares)
+
+        updater.set_rate(self.learning_rate())
+        losses = self._run((batch.lines, batch.length), learn, (batch.flat, self._shares(batch)))
+        # Between the two, not within: the processes' batches differ in shape, so they capture at different times.
+        self.world.average([updater.gradient])
+        found = {**losses, **self._run("apply", updater.apply, ())}
         self.step += 1
         self.average.update(self.step)
-        losses["gradient"] = norm
-        return losses, outputs.accuracies() if self._logs() else {}
+        return found
 
-    def _logs(self) -> bool:
-        return self.step % self.config.training.log_every == 0 or self.step == FIRST_STEPS
+    def _run(
+        self, kind: Hashable, update: Callable[..., Losses], inputs: Sequence[torch.Tensor]
+    ) -> Mapping[str, torch.Tensor]:
+        return update(*inputs) if self.replayer is None else self.replayer.run(kind, update, inputs)
+
+    def _shares(self, batch: Batch) -> torch.Tensor:
+        """How many targets this process's batch has, by the mean of all processes' ``[3]``."""
+        known = batch.known()
+        mean = known.clone()
+        self.world.average([mean])
+        return known / mean.clamp(min=1)
 
     def run(self, batches: Iterator[Batch], held_out: Sequence[Batch], until: float, most_steps: int) -> None:
-        """Train until the minutes are over, the clock (monotonic) reads ``until`` or the steps are done; then save."""
-        options = self.config.training
+        """Train until the minutes are over, the clock (monotonic) reads ``until`` or the steps are done; then save.
+
+        The first process's clock counts for all; it alone logs, validates and saves.
+        """
         self.learner.train()
-        began = last_save = time.monotonic()
-        before, counted, last_step, first = self.seconds, began, self.step, self.step
-        while self.seconds < 60 * self.minutes and time.monotonic() < until:
-            losses, accuracies = self.train_step(next(batches).to(self.device))
-            if self._logs():
-                self._require_finite(losses)
-                rate = (self.step - last_step) / (time.monotonic() - counted)
-                self._report("train", losses, accuracies, steps_per_second=rate, lr=self.learning_rate())
-                counted, last_step = time.monotonic(), self.step
-            if held_out and self.step % options.validate_every == 0:
-                self.validate(held_out)
-                counted, last_step = time.monotonic(), self.step
-            if time.monotonic() - last_save > 60 * options.save_minutes:
-                self.save()
-                last_save = counted = time.monotonic()
-                last_step = self.step
+        before, first, over = self.seconds, self.step, False
+        began = saved = time.monotonic()
+        self._count()
+        while not over:
+            losses = self.train_step(next(batches).to(self.device))
             if self.step == first + 1:
                 began = time.monotonic()  # compiling belongs to no one's minutes
-            self.seconds = before + time.monotonic() - began
-            if most_steps and self.step >= most_steps:
-                break
-        if held_out:
+            self._watch(losses, held_out)
+            stop = bool(most_steps) and self.step >= most_steps
+            if stop or self.step % AGREE_EVERY == 0:
+                now = time.monotonic()
+                self.seconds = self.world.agree(before + now - began)
+                over = stop or self.world.agree(float(now >= until)) or self.seconds >= 60 * self.minutes
+                if not over and now > saved + 60 * self.config.training.save_minutes:
+                    self.save()
+                    saved = now
+        if held_out and self.world.first:
             self.validate(held_out)
         self.save()
 
-    def _require_finite(self, losses: dict[str, torch.Tensor]) -> None:
+    def _watch(self, losses: Mapping[str, torch.Tensor], held_out: Sequence[Batch]) -> None:
+        """Log and validate where it is time to."""
+        options = self.config.training
+        if self.world.first and (self.step % options.log_every == 0 or self.step == FIRST_STEPS):
+            self._require_finite(losses)
+            rate = (self.step - self.counted_from[0]) / (time.monotonic() - self.counted_from[1])
+            self._report("train", losses, steps_per_second=rate, lr=self.learning_rate())
+            self._count()
+        if self.step % options.validate_every == 0:
+            self.world.require_same(self.average.followed)
+            if held_out and self.world.first:
+                self.validate(held_out)
+                self._count()
+
+    def _count(self) -> None:
+        """Steps a second are counted from here on."""
+        self.counted_from = (self.step, time.monotonic())
+
+    def _require_finite(self, losses: Mapping[str, torch.Tensor]) -> None:
         if not all(torch.isfinite(value).all() for value in losses.values()):
             raise FloatingPointError(
                 f"loss or gradient is not finite at step {self.step}: lower learning_rate, resume from the last state"
@@ -153,10 +173,10 @@ class Trainer:
         losses: list[dict[str, torch.Tensor]] = []
         accuracies: list[dict[str, torch.Tensor]] = []
         # Compiled layers would be compiled anew for this mode, at more than it costs to run them as they are.
-        with self.average.in_place(), self.autocast(), torch.compiler.set_stance("force_eager"):
+        eager = torch.compiler.set_stance("force_eager")
+        with self.average.in_place(), self.updater.autocast(), eager:
             for batch in held_out:
-                on_device = batch.to(self.device)
-                outputs = self.learner(on_device, self.mels[on_device.mel_rows])
+                outputs = self.updater.outputs(batch.to(self.device))
                 losses.append(outputs.losses(0.0))
                 accuracies.append(outputs.accuracies())
         self.learner.train()
@@ -170,30 +190,22 @@ class Trainer:
     def _report(
         self,
         name: str,
-        losses: dict[str, torch.Tensor],
-        accuracies: dict[str, torch.Tensor],
+        losses: Mapping[str, torch.Tensor],
+        accuracies: Mapping[str, torch.Tensor] | None = None,
         **more: float,
     ) -> None:
         """One line for people, one JSON line for plots."""
-        loss = {key: [round(x, 4) for x in value.reshape(-1).tolist()] for key, value in losses.items()}
-        right = {key: [round(x, 4) for x in value.reshape(-1).tolist()] for key, value in accuracies.items()}
-        groups, hits = loss["groups"], right["groups"]
-        rest = [
-            f"{key} {loss[key][0]:.3f}/{right[key][0]:.2f}" for key in ("phones", "speakers") if key in loss
-        ]
-        log.info(
-            "%s step %d min %.2f | g0 %.3f/%.3f rest %.3f/%.3f | %s | %s%s",
-            name,
-            self.step,
-            self.seconds / 60,
-            groups[0],
-            hits[0],
-            sum(groups[1:]) / len(groups[1:]),
-            sum(hits[1:]) / len(hits[1:]),
-            " ".join(f"{value:.2f}" for value in groups[1:]),
-            " ".join(rest),
-            "".join(f" {key} {value:.4g}" for key, value in more.items()),
-        )
+        loss, right = _rounded(losses), _rounded(accuracies or {})
+        groups = loss["groups"]
+        parts = [f"g0 {groups[0]:.3f} rest {sum(groups[1:]) / len(groups[1:]):.3f}"]
+        parts += [f"{key} {loss[key][0]:.3f}" for key in ("phones", "speakers") if key in loss]
+        parts.append(" ".join(f"{value:.2f}" for value in groups[1:]))
+        if right:
+            hits = right["groups"]
+            parts.append(f"right: g0 {hits[0]:.3f} rest {sum(hits[1:]) / len(hits[1:]):.3f}")
+            parts += [f"{key} {right[key][0]:.3f}" for key in ("phones", "speakers") if key in right]
+        parts += [f"{key} {value:.4g}" for key, value in more.items()]
+        log.info("%s step %d min %.2f | %s", name, self.step, self.seconds / 60, " | ".join(parts))
         row = {"name": name, "step": self.step, "seconds": round(self.seconds, 1), "loss": loss, **more}
         with (self.out / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps({**row, "accuracy": right}) + "\n")
@@ -216,7 +228,9 @@ class Trainer:
         return torch.stack(means)
 
     def save(self) -> None:
-        """Write the averaged weights, and the state to go on from."""
+        """Write the averaged weights, and the state to go on from; the first process does."""
+        if not self.world.first:
+            return
         self.learner.eval()
         with self.average.in_place():
             meta = {
@@ -229,7 +243,7 @@ class Trainer:
         groups = {
             "learner": self.learner.state_dict(),
             "average": self.average.values,
-            "optimizer": optimizer_tensors(self.optimizer),
+            "optimizer": optimizer_tensors(self.updater.optimizer),
         }
         save_state(self.out / STATE, groups, {"step": str(self.step), "seconds": str(self.seconds)})
         log.info("saved at step %d", self.step)
@@ -239,6 +253,10 @@ class Trainer:
         groups, about = load_state(path)
         self.learner.load_state_dict(groups["learner"])
         self.average.load(groups["average"])
-        load_optimizer(self.optimizer, groups["optimizer"])
+        load_optimizer(self.updater.optimizer, groups["optimizer"])
         self.step, self.seconds = int(about["step"]), float(about["seconds"])
         log.info("resumed at step %d, minute %.2f", self.step, self.seconds / 60)
+
+
+def _rounded(values: Mapping[str, torch.Tensor]) -> dict[str, list[float]]:
+    return {key: [round(x, 4) for x in value.reshape(-1).tolist()] for key, value in values.items()}

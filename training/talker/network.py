@@ -17,6 +17,7 @@ EPSILON = 1e-6
 LONGEST = 2048  # positions of the RoPE tables
 WEIGHT_SCALE = 0.02
 TABLE_SCALE = 0.05
+SPARE_ROWS = 512
 
 
 class Attention(nn.Module):
@@ -117,22 +118,22 @@ class Network(nn.Module):
 
     Args:
         shape: with ``codebook`` and ``text_vocab`` filled in.
-        dropout: on what every sublayer adds.
+        dropout: on what every sublayer of the talker and of the predictor adds.
     """
 
-    def __init__(self, shape: Shape, dropout: float = 0.0):
+    def __init__(self, shape: Shape, dropout: tuple[float, float] = (0.0, 0.0)):
         super().__init__()
         if not shape.codebook or not shape.text_vocab:
             raise ValueError(f"codebook {shape.codebook} and text_vocab {shape.text_vocab} must be filled in")
         self.shape = shape
         wide, narrow = shape.talker.hidden, shape.predictor.hidden
-        self.talker = Decoder(shape.talker, shape.rope_theta, dropout)
+        self.talker = Decoder(shape.talker, shape.rope_theta, dropout[0])
         self.text_table = nn.Parameter(torch.randn(shape.text_vocab, shape.text_hidden))
         self.text_inner = nn.Linear(shape.text_hidden, shape.text_hidden)
         self.text_outer = nn.Linear(shape.text_hidden, wide)
         self.first_table = nn.Parameter(TABLE_SCALE * torch.randn(shape.first_vocab, wide))
         self.first_head = nn.Linear(wide, shape.first_vocab, bias=False)
-        self.predictor = Decoder(shape.predictor, shape.rope_theta, dropout)
+        self.predictor = Decoder(shape.predictor, shape.rope_theta, dropout[1])
         self.tables = nn.Parameter(TABLE_SCALE * torch.randn(PREDICTED, shape.codebook, wide))
         self.heads = nn.Parameter(WEIGHT_SCALE * torch.randn(PREDICTED, shape.codebook, narrow))
         self.narrow = nn.Identity() if wide == narrow else nn.Linear(wide, narrow)
@@ -157,9 +158,11 @@ class Network(nn.Module):
         none = len(rows)
         starts = torch.arange(GROUPS, device=codes.device) - 1
         starts = torch.where(starts < 0, 0, self.shape.first_vocab + starts * self.shape.codebook)
-        index = torch.where(codes < 0, none, codes + starts)
-        rows = torch.cat((rows, rows.new_zeros(1, rows.shape[1])))
-        summed = functional.embedding_bag(index.flatten(0, 1), rows, mode="sum", padding_idx=none)
+        # Not one row of zeros but many: the gradient of a row is summed one after another, of a third of all here.
+        spare = torch.arange(codes.numel(), device=codes.device).view_as(codes) % SPARE_ROWS
+        index = torch.where(codes < 0, none + spare, codes + starts)
+        rows = torch.cat((rows, rows.new_zeros(SPARE_ROWS, rows.shape[1])))
+        summed = functional.embedding_bag(index.flatten(0, 1), rows, mode="sum")
         states = functional.embedding(text, projected) + summed.view(*text.shape, -1)
         places = torch.arange(text.shape[1], device=text.device)[None] == speaker_at[:, None]
         return states + places[..., None] * speakers[:, None]

@@ -1,0 +1,69 @@
+"""What the processes of test_talker_processes.py do: ``python talker_cases.py CASE ROOT``, a program of its own.
+
+New processes import the main program anew, and pytest's would not bring these functions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+import pack
+
+pack.load()
+
+from qwen3_tts_morph.training.parallel import World, launch  # noqa: E402  (after pack.load)
+from qwen3_tts_morph.training.talker.batch import Batch  # noqa: E402
+from qwen3_tts_morph.training.talker.batches import Lines  # noqa: E402
+from qwen3_tts_morph.training.talker.codes import load_codes  # noqa: E402
+from qwen3_tts_morph.training.talker.config import load_config  # noqa: E402
+from qwen3_tts_morph.training.talker.loop import Trainer  # noqa: E402
+from qwen3_tts_morph.training.talker.train import build_trainer, prepare, train  # noqa: E402
+
+from tests.training.tiny_talker import tiny_run  # noqa: E402
+
+PROCESSES = 2
+STEPS = 3
+
+
+def prepared(world: World, root: Path) -> tuple[Trainer, list[list[Batch]]]:
+    """A trainer without chance, and each step's batches of the processes: unlike lengths, so unlike counts."""
+    run = tiny_run(root, STEPS)
+    codes = load_codes(run.codes)
+    config, corpus = prepare(run, load_config(run.config), codes, world)
+    trainer = build_trainer(run, config, codes, world)
+    trainer.learner.eval()
+    lengths = config.mix.lengths
+    found = {length: [] for length in lengths}
+    for batch in itertools.islice(Lines(corpus, "train", seed=3), 60):
+        found[batch.length].append(batch)
+    return trainer, [[found[length][step] for length in lengths[:PROCESSES]] for step in range(STEPS)]
+
+
+def steps(world: World, root: Path) -> None:
+    """Each process learns from its own batches."""
+    trainer, batches = prepared(world, root)
+    gradients = {}
+    for step, group in enumerate(batches):
+        trainer.train_step(group[world.rank])
+        gradients[str(step)] = trainer.updater.gradient.clone()
+    weights = {name: value.detach().clone() for name, value in trainer.learner.named_parameters()}
+    save_file({**weights, **gradients}, root / f"{world.rank}.safetensors")
+
+
+def training(world: World, root: Path) -> None:
+    """The whole command, twice."""
+    trainer = train(world, tiny_run(root, 12))
+    seconds = trainer.seconds
+    trainer = train(world, tiny_run(root, 15, resume=True))
+    assert trainer.step == 15 and trainer.seconds > seconds
+    world.require_same(trainer.average.values)
+    save_file({"rates": torch.tensor([trainer.learning_rate()])}, root / f"{world.rank}.safetensors")
+
+
+if __name__ == "__main__":
+    launch({"steps": steps, "training": training}[sys.argv[1]], PROCESSES, "cpu", Path(sys.argv[2]))
