@@ -37,6 +37,10 @@ GROUPS = ("lint", "unit", "tf5", "comfy")
 LEAST_COVERAGE = 90
 COVERED = ("morph", "postprocess")
 TOOLS = ("pytest==9.2.0", "pytest-cov==7.1.0", "playwright==1.65.2", "ruff==0.17.5", "mypy==2.4.1")
+TRITON = (
+    "triton==3.6.0; sys_platform == 'linux' and platform_machine == 'x86_64'"  # elsewhere there are no wheels
+)
+KERNELS = "tests/morph/kernels"
 NOTHING_COLLECTED = 5  # pytest's exit code
 
 
@@ -98,7 +102,7 @@ def add_packages(python: Path, *requirements: str) -> None:
 def make_comfy() -> None:
     """ComfyUI with transformers 4, our requirements and the tools that run the tests."""
     subprocess.run([sys.executable, ROOT / "tests" / "comfy" / "install.py", COMFY], check=True)
-    add_packages(COMFY_PYTHON, *TOOLS)
+    add_packages(COMFY_PYTHON, *TOOLS, TRITON)
 
 
 def make_transformers_5() -> None:
@@ -168,7 +172,8 @@ def run_pytest(
     report.unlink(missing_ok=True)
     offline = {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "PYTHONPATH": "", **(env or {})}
     command = [python, "-m", "pytest", f"--junit-xml={report}", *options, *extra]
-    step = run_step(name, command, env=offline, fine=(0, NOTHING_COLLECTED) if extra else (0,))
+    may_be_empty = bool(extra) or KERNELS in options  # without Triton
+    step = run_step(name, command, env=offline, fine=(0, NOTHING_COLLECTED) if may_be_empty else (0,))
     if not report.exists():
         return step
     cases = list(ElementTree.parse(report).getroot().iter("testcase"))
@@ -180,11 +185,16 @@ def run_pytest(
 
 
 def test_unit(extra: Sequence[str]) -> Outcome:
-    """All tests but ComfyUI's on transformers 4, with coverage where all of them run."""
+    """All tests but ComfyUI's and the kernels' on transformers 4, with coverage where all of them run."""
     coverage = [f"--cov={ROOT / name}" for name in COVERED]
     coverage += ["--cov-config=pyproject.toml", "--cov-report=term", f"--cov-fail-under={LEAST_COVERAGE}"]
-    options = ["tests", "--ignore=tests/comfy", *([] if extra else coverage)]
+    options = ["tests", "--ignore=tests/comfy", f"--ignore={KERNELS}", *([] if extra else coverage)]
     return run_pytest("unit tests", COMFY_PYTHON, options, extra, {"COVERAGE_FILE": str(ENVS / "coverage")})
+
+
+def test_kernels(extra: Sequence[str]) -> Outcome:
+    """The kernels in Triton's interpreter; without coverage, which makes it twice as slow."""
+    return run_pytest("kernel tests", COMFY_PYTHON, [KERNELS], extra, {"TRITON_INTERPRET": "1"})
 
 
 def test_transformers_5(extra: Sequence[str]) -> Outcome:
@@ -213,7 +223,7 @@ def run_groups(groups: Sequence[str], extra: Sequence[str]) -> list[Outcome]:
         outcomes.append(make_environment("ComfyUI environment", make_comfy))
         if outcomes[-1].ok:
             outcomes += check_code() if "lint" in groups else []
-            outcomes += [test_unit(extra)] if "unit" in groups else []
+            outcomes += [test_unit(extra), test_kernels(extra)] if "unit" in groups else []
             outcomes += [test_comfy(extra)] if "comfy" in groups else []
     if "tf5" in groups:
         outcomes.append(make_environment("transformers 5 environment", make_transformers_5))

@@ -67,6 +67,7 @@ def decode_lines(
     randomness: Randomness,
     on_frame: Callable[[int], None] | None = None,
     observe: Callable[[torch.Tensor, torch.Tensor], None] | None = None,
+    predictor: Predictor | None = None,
 ) -> list[Decoded]:
     """Decode a batch of lines to their ends.
 
@@ -80,10 +81,11 @@ def decode_lines(
         on_frame: called after every frame with the number of lines that are still going. What it raises ends the
             decoding and passes through; nothing of it stays on the model.
         observe: called with every frame's talker state ``[B, 1, H]`` and codes ``[B, 16]``, for measurements.
+        predictor: decodes the frames; None is the model's own. Others are what the laboratory compares.
     """
     with choose_kernels(seq_groups):
         talker = Talker(model, prompts)
-        predictor = Predictor(model.talker.code_predictor)
+        predictor = predictor or Predictor(model.talker.code_predictor)
         first = FirstGroup(model, len(prompts), sampling, randomness)
         ends: list[str | None] = [None] * len(prompts)
         ended = torch.zeros(len(prompts), dtype=torch.bool, device=model.device)

@@ -2,9 +2,9 @@
 
     python -m training --root work --hours 25 --codec-minutes 25 --talker-minutes 9 --device cuda
 
-Corpus and codec use all GPUs that there are. Every step is a command of its own (see the modules); what is there already is not made again, so that the same command
-goes on after an interruption. Everything lies under --root: ``shards/`` (the corpus), ``codec/``,
-``speech_tokenizer/``, ``codes/``, ``talker/`` and ``voice/``, and ``log.txt``.
+Corpus, codec and talker use all GPUs that there are. Every step is a command of its own (see the modules); what is
+there already is not made again, so that the same command goes on after an interruption. Everything lies under --root:
+``shards/`` (the corpus), ``codec/``, ``speech_tokenizer/``, ``codes/``, ``talker/`` and ``voice/``, and ``log.txt``.
 """
 
 from __future__ import annotations
