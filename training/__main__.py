@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -20,15 +23,33 @@ from pathlib import Path
 
 from .corpus.log import start_log
 
+STILL = (
+    150.0  # seconds without a line in its log after which a training hangs: compiling takes at most a minute
+)
+LOOK = 0.5  # seconds between two looks
+
 log = logging.getLogger("training")
 
 
 @dataclass(frozen=True)
 class Step:
-    """A command (arguments of ``python -m training.``) and the file that it makes when it is done."""
+    """A command and the file that says that it is done.
+
+    Args:
+        arguments: of ``python -m training.``.
+        made: what it leaves; touched when the command has ended well.
+        careful: arguments to add on a second try, after it has failed or its ``log`` has stood still.
+        log: a file that grows while the command gets on.
+        state: a file from which a second try goes on.
+        minutes: how long it may take, which a second try has less of.
+    """
 
     arguments: tuple[str, ...]
     made: Path
+    careful: tuple[str, ...] = ()
+    log: Path | None = None
+    state: Path | None = None
+    minutes: float = math.inf
 
 
 def steps(options: argparse.Namespace) -> list[Step]:
@@ -57,6 +78,10 @@ def steps(options: argparse.Namespace) -> list[Step]:
                 *fast,
             ),
             root / "codec.done",
+            careful=("--no-capture",) if fast else (),
+            log=root / "codec" / "train.log",
+            state=root / "codec" / "state.safetensors",
+            minutes=options.codec_minutes,
         ),
         Step(
             ("codec.export", "--checkpoint", str(root / "codec" / "weights"), "--out", str(tokenizer)),
@@ -65,7 +90,7 @@ def steps(options: argparse.Namespace) -> list[Step]:
         Step(
             (
                 *("talker.encode", "--corpus", str(shards), "--codec", str(tokenizer), "--out", str(codes)),
-                *("--takes", str(options.takes), *device),
+                *("--takes", str(options.takes), "--processes", "0", *device),
             ),
             root / "codes.done",
         ),
@@ -76,6 +101,9 @@ def steps(options: argparse.Namespace) -> list[Step]:
                 *(("--processes", "0", "--workers", "14") if fast else ("--no-compile", "--workers", "1")),
             ),
             root / "talker.done",
+            careful=("--no-capture",) if fast else (),
+            log=talker / "log.jsonl",
+            state=talker / "state.safetensors",
         ),
         Step(
             (
@@ -88,17 +116,67 @@ def steps(options: argparse.Namespace) -> list[Step]:
 
 
 def run(todo: Sequence[Step]) -> None:
-    """Run the steps that are not done; CalledProcessError when one fails."""
+    """Run the steps that are not done; CalledProcessError when one fails, also in its second try if it has one."""
     for step in todo:
         if step.made.exists():
             log.info("done before: %s", step.arguments[0])
             continue
         started = time.monotonic()
-        module, *rest = step.arguments
-        log.info("python -m training.%s %s", module, " ".join(rest))
-        subprocess.run([sys.executable, "-m", f"training.{module}", *rest], check=True)
+        try:
+            run_step(step, step.arguments)
+        except subprocess.CalledProcessError as error:
+            if not step.careful:
+                raise
+            log.warning("%s; trying again with %s", error, " ".join(step.careful))
+            run_step(step, second_try(step, (time.monotonic() - started) / 60))
         step.made.touch()
-        log.info("%s: %.0f s", module, time.monotonic() - started)
+        log.info("%s: %.0f s", step.arguments[0], time.monotonic() - started)
+
+
+def second_try(step: Step, spent: float) -> tuple[str, ...]:
+    """The arguments of a second try, ``spent`` minutes later."""
+    arguments = [*step.arguments, *step.careful]
+    if step.state and step.state.is_file():
+        arguments.append("--resume")
+    if step.minutes < math.inf:
+        arguments[arguments.index("--minutes") + 1] = str(max(0.1, step.minutes - spent))
+    return tuple(arguments)
+
+
+def run_step(step: Step, arguments: Sequence[str]) -> None:
+    """Run a step's command to its end; CalledProcessError where it does not end well."""
+    module, *rest = arguments
+    log.info("python -m training.%s %s", module, " ".join(rest))
+    watch([sys.executable, "-m", f"training.{module}", *rest], step.log)
+
+
+def watch(command: Sequence[str], growing: Path | None) -> None:
+    """Run a command; end it when the file ``growing`` stands still. CalledProcessError unless it ends well."""
+    process = subprocess.Popen(command, start_new_session=True)  # a group of its own, to be ended as a whole
+    size, moved = -1, time.monotonic()
+    try:
+        while process.poll() is None:
+            time.sleep(LOOK)
+            now = growing.stat().st_size if growing and growing.exists() else 0
+            if now != size:
+                size, moved = now, time.monotonic()
+            elif growing and time.monotonic() - moved > STILL:
+                log.warning("%s stood still for %.0f s: its command is ended", growing, STILL)
+                break
+    finally:
+        end_group(process)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process and its children, if it runs still."""
+    if process.poll() is None:
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+        process.wait()
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from qwen3_tts_morph.training.talker.codes import Codes, load_codes, unpack_mel
 from qwen3_tts_morph.training.talker.encode import EncodeOptions, encode, load_codec, phone_labels
 from qwen3_tts_morph.training.talker.speaker import speaker_mels
 
+ROOT = Path(__file__).resolve().parents[2]
 LEAD_MS, LEAD = 160.0, 3840
 
 
@@ -96,3 +99,22 @@ def test_phone_labels_follow_the_durations() -> None:
     labels = phone_labels(line, {"a": 1, "b": 2}, lead=1920, frames=7)
     # Samples 480 and 1440 of each frame; a lead of one frame, an edge of half a frame, then a, b, an edge.
     assert labels.tolist() == [[0, 0], [0, 1], [1, 1], [2, 2], [2, 2], [2, 0], [-1, -1]]
+
+
+def test_two_processes_encode_what_one_does(codec_folder: Path, tmp_path: Path) -> None:
+    write_shard(tmp_path / "train-00-000.safetensors", LINES[:2], 24000)
+    write_shard(tmp_path / "dev-00-000.safetensors", LINES[2:], 24000)
+    command = [sys.executable, "-m", "training.talker.encode", "--device", "cpu", "--processes", "2"]
+    folders = ("--corpus", tmp_path, "--codec", codec_folder, "--out", tmp_path / "both")
+    ended = subprocess.run(
+        [*command, *map(str, folders)], cwd=ROOT, capture_output=True, text=True, timeout=240
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    encode(EncodeOptions(tmp_path, codec_folder, tmp_path / "one", device="cpu"))
+    both, one = load_codes(tmp_path / "both"), load_codes(tmp_path / "one")
+    assert sorted(both.texts) == sorted(one.texts)
+    for row, text in enumerate(both.texts):
+        same = one.texts.index(text)
+        assert both.splits[row] == one.splits[same]
+        assert both.utterance_codes(row)[:-1].tolist() == one.utterance_codes(same)[:-1].tolist()
+        assert both.utterance_phones(row).tolist() == one.utterance_phones(same).tolist()

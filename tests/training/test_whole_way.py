@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,46 @@ def test_each_step_takes_what_an_earlier_one_made(tmp_path: Path) -> None:
     codec = codec_arguments(list(todo[2].arguments[1:]))
     assert codec.processes == 0 and codec.fast and codec.minutes == codec.whole_minutes == 25.0
     assert not codec_arguments(list(steps(tmp_path, "--device", "cpu")[2].arguments[1:])).fast
+
+
+def test_a_second_try_is_careful_and_has_what_is_left_of_the_minutes(tmp_path: Path) -> None:
+    codec = steps(tmp_path)[2]
+    again = codec_arguments(list(whole.second_try(codec, 3.5)[1:]))
+    assert again.no_capture and not again.resume
+    assert (again.minutes, again.whole_minutes) == (21.5, 25.0)
+    assert codec.state is not None
+    codec.state.parent.mkdir()
+    codec.state.touch()
+    assert codec_arguments(list(whole.second_try(codec, 3.5)[1:])).resume
+
+
+def test_a_command_whose_log_stands_still_is_ended_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "STILL", 2.0)
+    monkeypatch.setattr(whole, "LOOK", 0.05)
+    growing, child = tmp_path / "log.txt", tmp_path / "child"
+    hang = (
+        "import os, subprocess, sys, time\n"
+        "other = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(child)!r}, 'w').write(str(other.pid))\n"
+        "time.sleep(600)"
+    )
+    with pytest.raises(subprocess.CalledProcessError):
+        whole.watch([sys.executable, "-c", hang], growing)
+    state = Path(f"/proc/{child.read_text()}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"  # ended, perhaps not yet collected
+    busy = f"import time\nfor _ in range(30): open({str(growing)!r}, 'a').write('step'); time.sleep(0.1)"
+    whole.watch([sys.executable, "-c", busy], growing)
+    assert growing.read_text() == 30 * "step"
+
+
+def test_what_fails_is_tried_again_carefully(tmp_path: Path) -> None:
+    """``speak`` alone lacks arguments; asked for help it ends well."""
+    with pytest.raises(subprocess.CalledProcessError):
+        whole.run([whole.Step(("corpus", "speak"), tmp_path / "never", careful=("--wrong",))])
+    whole.run([whole.Step(("corpus", "speak"), tmp_path / "done", careful=("--help",))])
+    assert [path.name for path in tmp_path.iterdir()] == ["done"]
 
 
 def test_what_is_done_is_not_done_again_and_a_failure_ends_it(tmp_path: Path) -> None:

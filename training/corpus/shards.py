@@ -98,6 +98,11 @@ class Shard:
     def seconds(self) -> float:
         return self._audio_starts[-1] / self.sample_rate
 
+    @property
+    def symbols(self) -> set[str]:
+        """The phone symbols that occur; reads no audio."""
+        return {symbol for _, phonemes in self._lines for symbol in phonemes}
+
 
 class Corpus:
     """All shards of one split of a folder, as one sequence of Utterance."""

@@ -10,6 +10,7 @@ import logging
 import multiprocessing
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import torch
 from .bundle import Bundle, read_bundle
 from .finish import FinishOptions, finish
 from .log import start_log
+from .mps import side_by_side
 from .plan import Task, plan
 from .shards import Utterance, utterance, write_shard
 from .teacher import SAMPLE_RATE, Teacher, load_teacher
@@ -65,7 +67,8 @@ def speak_split(options: SpeakOptions) -> Made:
     if options.processes == 1:
         return _speak_part(options, 0)
     spawn = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-    with ProcessPoolExecutor(options.processes, mp_context=spawn) as pool:
+    sharing = side_by_side() if options.device == "cuda" else nullcontext()
+    with sharing, ProcessPoolExecutor(options.processes, mp_context=spawn) as pool:
         parts = list(pool.map(_speak_spawned, [options] * options.processes, range(options.processes)))
     return Made(sum(part.lines for part in parts), sum(part.seconds for part in parts))
 

@@ -1,10 +1,11 @@
 """Turn the spoken corpus into code shards with a finished codec, through upstream's own classes.
 
-    python -m training.talker.encode --corpus work/corpus --codec work/codec --out work/codes
+    python -m training.talker.encode --corpus work/corpus --codec work/codec --out work/codes [--processes 0]
 
 Every line gets some silence in front: a clone's text comes one token a frame, and the first sound must not be due
 before the first word has been read. Training lines are encoded ``--takes`` times, each with another silence and level:
 frames then cut the line elsewhere, so that the same words become other codes, which are harder to learn by heart.
+``--processes 0`` encodes on all GPUs, each its share of the lines.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import torch
 import pack
 
 from ..corpus import shards
+from ..parallel import ALONE, World, launch
 from .codes import MEL_BINS, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel
 from .config import GROUPS
 from .speaker import MEL_HOP, SAMPLE_RATE, speaker_mels
@@ -74,12 +76,18 @@ def load_codec(path: Path, device: torch.device) -> Any:
     return codec.to(device).eval()
 
 
-def phone_labels(line: shards.Utterance, symbols: dict[str, int], lead: int, frames: int) -> torch.Tensor:
+def phone_places(corpora: Iterable[shards.Corpus]) -> dict[str, int]:
+    """A label from 1 on for each phone symbol that occurs."""
+    symbols = {symbol for corpus in corpora for shard in corpus.shards for symbol in shard.symbols}
+    return {symbol: place for place, symbol in enumerate(sorted(symbols), 1)}
+
+
+def phone_labels(line: shards.Utterance, symbols: Mapping[str, int], lead: int, frames: int) -> torch.Tensor:
     """The phones that sound at a quarter and three quarters of each frame: int16 ``[frames, 2]``.
 
-    Edges and the lead are label 0; what lies behind the line is unknown. ``symbols`` grows by those first met here.
+    Edges and the lead are label 0; what lies behind the line is unknown.
     """
-    labels = np.array([0, *(symbols.setdefault(symbol, len(symbols) + 1) for symbol in line.phonemes), 0])
+    labels = np.array([0, *(symbols[symbol] for symbol in line.phonemes), 0])
     ends = np.cumsum(line.durations) + lead
     places = (np.arange(frames)[:, None] + np.array(LABELS_AT)) * FRAME
     tokens = np.searchsorted(ends, places, side="right")
@@ -146,40 +154,63 @@ def encode_batch(
     ]
 
 
-def encode_split(
-    codec: Any, options: EncodeOptions, split: str, number: int, symbols: dict[str, int], writer: CodeWriter
-) -> int:
-    """Encode a split's ``number``-th takes; give how many frames. ``symbols`` maps phones to labels and grows."""
-    corpus = shards.Corpus(options.corpus, split)
-    device, rng = torch.device(options.device), np.random.default_rng(number)
-    frames, began = 0, time.monotonic()
-    for start in range(0, len(corpus), POOL):
-        pool = [corpus[place] for place in range(start, min(start + POOL, len(corpus)))]
-        for lines in batches(pool, options.batch_seconds):
-            takes = [draw_take(line, number, rng, options) for line in lines]
-            found = encode_batch(codec, takes, device, with_mels=number == 0)
-            for take, codes, mel in zip(takes, *found, strict=True):
-                phones = phone_labels(take.line, symbols, take.lead, len(codes))
-                writer.add(Utterance(take.line.text, take.line.speaker, split, codes, mel, phones))
-                frames += len(codes)
-    log.info("%s, take %d: %.2f h in %.0f s", split, number, frames / 12.5 / 3600, time.monotonic() - began)
-    return frames
+class Encoder:
+    """Encodes its share of the lines: every ``size``-th of a split, in one of the processes of a ``World``."""
+
+    def __init__(self, options: EncodeOptions, world: World):
+        self.options, self.world = options, world
+        self.device = world.device if world.size > 1 else torch.device(options.device)
+        self.codec = load_codec(options.codec, self.device)
+        groups = int(self.codec.encoder_valid_num_quantizers)
+        if groups != GROUPS:
+            raise ValueError(f"codec {options.codec} gives {groups} groups, the talker takes {GROUPS}")
+        self.corpora = {split: shards.Corpus(options.corpus, split) for split in options.splits}
+        self.symbols = phone_places(self.corpora.values())
+        prefix = f"{world.rank:02d}-" if world.size > 1 else ""
+        self.writer = CodeWriter(options.out, int(self.codec.config.decoder_config.codebook_size), prefix)
+
+    def encode_split(self, split: str, number: int) -> None:
+        """Encode a split's ``number``-th takes."""
+        corpus, world = self.corpora[split], self.world
+        rng = np.random.default_rng([number, world.rank])
+        frames, began = 0, time.monotonic()
+        places = range(world.rank, len(corpus), world.size)
+        for start in range(0, len(places), POOL):
+            pool = [corpus[place] for place in places[start : start + POOL]]
+            for lines in batches(pool, self.options.batch_seconds):
+                takes = [draw_take(line, number, rng, self.options) for line in lines]
+                frames += self._encode_batch(takes, split, with_mels=number == 0)
+        seconds = time.monotonic() - began
+        log.info("%s, take %d: %.2f h in %.0f s", split, number, frames / 12.5 / 3600, seconds)
+
+    def _encode_batch(self, takes: Sequence[Take], split: str, with_mels: bool) -> int:
+        frames = 0
+        for take, codes, mel in zip(
+            takes, *encode_batch(self.codec, takes, self.device, with_mels), strict=True
+        ):
+            phones = phone_labels(take.line, self.symbols, take.lead, len(codes))
+            self.writer.add(Utterance(take.line.text, take.line.speaker, split, codes, mel, phones))
+            frames += len(codes)
+        return frames
 
 
-def encode(options: EncodeOptions) -> None:
-    """Encode all splits into ``options.out``, which must hold no codes yet."""
-    if list(options.out.glob("codes-*")):
+def encode(options: EncodeOptions, world: World = ALONE) -> None:
+    """Encode this process's share of all splits into ``options.out``, which must hold no codes yet."""
+    held = bool(list(options.out.glob("codes-*")))
+    world.meet()  # before any process writes
+    if held:
         raise ValueError(f"{options.out} holds codes already: take another folder, or remove them")
-    codec = load_codec(options.codec, torch.device(options.device))
-    groups = int(codec.encoder_valid_num_quantizers)
-    if groups != GROUPS:
-        raise ValueError(f"codec {options.codec} gives {groups} groups, the talker takes {GROUPS}")
-    writer = CodeWriter(options.out, int(codec.config.decoder_config.codebook_size))
-    symbols: dict[str, int] = {}
+    encoder = Encoder(options, world)
     for number in range(options.takes):
         for split in options.splits if number == 0 else ("train",):
-            encode_split(codec, options, split, number, symbols, writer)
-    writer.flush()
+            encoder.encode_split(split, number)
+    encoder.writer.flush()
+
+
+def work(world: World, options: EncodeOptions) -> None:
+    """One process's part of the command."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    encode(options, world)
 
 
 def main() -> None:
@@ -190,18 +221,17 @@ def main() -> None:
     parser.add_argument("--splits", default="train,dev")
     parser.add_argument("--takes", type=int, default=1, help="of each training line")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--processes", type=int, default=1, help="one a GPU (0: on all GPUs)")
     given = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    encode(
-        EncodeOptions(
-            corpus=given.corpus,
-            codec=given.codec,
-            out=given.out,
-            splits=tuple(given.splits.split(",")),
-            takes=given.takes,
-            device=given.device,
-        )
+    options = EncodeOptions(
+        corpus=given.corpus,
+        codec=given.codec,
+        out=given.out,
+        splits=tuple(given.splits.split(",")),
+        takes=given.takes,
+        device=given.device,
     )
+    launch(work, given.processes, given.device, options)
 
 
 if __name__ == "__main__":
