@@ -20,13 +20,14 @@ class Engine:
     Args:
         choice: one of ``options.ENGINES``. "auto" is the graph engine on CUDA and the eager one elsewhere; "graph"
             on another device runs the graph engine's functions op by op.
+        kernels: let the graph engine's frames run in Triton kernels where those can run.
 
     Holds nothing of the model. Whoever moves the model away from its device calls ``free`` first.
     """
 
-    def __init__(self, choice: str = "auto"):
+    def __init__(self, choice: str = "auto", kernels: bool = True):
         self.choice = check_engine(choice)
-        self._graphs = GraphEngines()
+        self._graphs = GraphEngines(kernels)
 
     def pick(self, model: Model) -> tuple[str, str]:
         """The engine that runs for this model now, "eager" or "graph", and why."""
@@ -46,9 +47,11 @@ class Engine:
         name, why = self.pick(model)
         if name == "eager":
             return f"engine: eager ({why})"
-        plain = "no CUDA" if model.device.type != "cuda" else self._graphs.why_plain
+        if model.device.type != "cuda":
+            return f"engine: graph ({why}; op by op, without CUDA graphs: no CUDA)"
+        plain = self._graphs.why_plain
         how = "CUDA graphs" if plain is None else f"op by op, without CUDA graphs: {plain}"
-        return f"engine: graph ({why}; {how})"
+        return f"engine: graph ({why}; {how}; {self._graphs.frames.describe(model.device)})"
 
     def decode_lines(
         self,

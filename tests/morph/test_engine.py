@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from qwen3_tts_morph.morph import fused
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.guard import Guard
 from qwen3_tts_morph.morph.options import Draw, GenerateOptions, Sampling
@@ -44,13 +45,28 @@ def on_cuda(model, **changes: object) -> SimpleNamespace:
     return SimpleNamespace(device=torch.device("cuda"), config=SimpleNamespace(talker_config=talker))
 
 
+@pytest.fixture(autouse=True)
+def no_triton(monkeypatch):
+    """As on a GPU without Triton: what a machine without a GPU cannot be asked."""
+    monkeypatch.setattr(fused, "available", lambda device: "triton is not installed")
+
+
 def test_auto_is_graph_on_cuda_and_eager_elsewhere(model):
     assert Engine().pick(model) == ("eager", "no CUDA")
     assert Engine().describe(model) == "engine: eager (no CUDA)"
     assert Engine().pick(on_cuda(model)) == ("graph", "CUDA")
-    assert Engine().describe(on_cuda(model)) == "engine: graph (CUDA; CUDA graphs)"
+    assert Engine().describe(on_cuda(model)) == (
+        "engine: graph (CUDA; CUDA graphs; torch operations: triton is not installed)"
+    )
     name, why = Engine().pick(on_cuda(model, hidden_act="gelu"))
     assert name == "eager" and "hidden_act 'gelu'" in why
+
+
+def test_kernels_are_in_the_report_and_can_be_left_out(model, monkeypatch):
+    monkeypatch.setattr(fused, "available", lambda device: None)
+    assert Engine().describe(on_cuda(model)) == "engine: graph (CUDA; CUDA graphs; Triton kernels)"
+    said = Engine(kernels=False).describe(on_cuda(model))
+    assert said == "engine: graph (CUDA; CUDA graphs; torch operations: the kernels were not asked for)"
 
 
 def test_what_is_chosen_runs_anywhere_and_the_report_says_how(model):
@@ -66,7 +82,10 @@ def test_a_capture_that_failed_is_in_the_report(graph_model):
     [engine] = graph_model.engine._graphs._engines.values()
     engine._replays.refused = "old driver"
     said = graph_model.engine.describe(on_cuda(graph_model))
-    assert said == "engine: graph (as chosen; op by op, without CUDA graphs: old driver)"
+    assert said == (
+        "engine: graph (as chosen; op by op, without CUDA graphs: old driver; "
+        "torch operations: the Triton kernels run on CUDA devices, not on cpu)"
+    )
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 8])
