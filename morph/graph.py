@@ -267,8 +267,9 @@ def on_device(device: torch.device) -> AbstractContextManager[object]:
 class GraphEngines:
     """The graph engines of one model, made when they are needed: one for single lines, one for batches.
 
-    ``kernels`` False keeps their frames to torch operations. Whoever moves the model away from its device calls ``free``; a model that was moved without it is noticed at the
-    next decoding, and what the engines held is let go of then.
+    ``kernels`` False keeps their frames to torch operations. Whoever moves the model away from its device calls
+    ``free``; a model that was moved without it is noticed at the next decoding, and what the engines held is let go
+    of then.
     """
 
     def __init__(self, kernels: bool = True) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph import fused
+from qwen3_tts_morph.morph.codec import decode_codes
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.guard import Guard
 from qwen3_tts_morph.morph.options import Draw, GenerateOptions, Sampling
@@ -88,6 +90,37 @@ def test_a_capture_that_failed_is_in_the_report(graph_model):
     )
 
 
+def test_each_engine_makes_waveforms_in_its_own_way(model, monkeypatch):
+    """An ICL line's reference is cut off, a line without frames is silent, and both engines agree up to rounding."""
+    torch.manual_seed(0)
+    codes = [torch.randint(64, (frames, 16)) for frames in (12, 0, 330)]
+    heard = [torch.randint(64, (7, 16)), None, None]
+    eager, calls = Engine("eager"), []
+    theirs = eager.decode_waveforms(model, codes, heard, lambda: calls.append(1))
+    assert len(calls) == 3, "a chunk for the first line, none for the second, two for the last"
+    for wave, one, reference in zip(theirs, codes, heard, strict=True):
+        assert np.array_equal(wave, decode_codes(model, one, reference))
+    calls.clear()
+    graph = Engine("graph")
+    ours = graph.decode_waveforms(model, codes, heard, lambda: calls.append(1))
+    assert len(calls) == 1, "all in one row"
+    assert [len(wave) for wave in ours] == [len(wave) for wave in theirs]
+    assert all(np.allclose(a, b, atol=3e-4) for a, b in zip(ours, theirs, strict=True))
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(
+            Engine("graph", fast_codec=False).decode_waveforms(model, codes, heard), theirs, strict=True
+        )
+    )
+
+
+def test_the_report_says_where_the_codec_is_not_the_engines(model):
+    engine = Engine("graph", fast_codec=False)
+    assert engine.describe(model).endswith(
+        "; codec by upstream's modules: the codec engine was not asked for)"
+    )
+
+
 @pytest.mark.parametrize("batch_size", [1, 2, 8])
 def test_greedy_lines_are_the_eager_engines(graph_model, monkeypatch, batch_size):
     options = GenerateOptions(15, GREEDY, batch_size)
@@ -128,8 +161,10 @@ def test_a_cancel_leaves_the_model_usable(graph_model):
 def test_a_model_that_leaves_takes_the_engines_memory_along(graph_model):
     render_lines(graph_model, lines_of(graph_model), GenerateOptions(5, SAMPLED, 2))
     assert graph_model.engine._graphs._engines
+    assert graph_model.engine._waveforms._engine._weights is not None
     graph_model.engine.free()
     assert not graph_model.engine._graphs._engines
+    assert graph_model.engine._waveforms._engine._weights is None
     render_lines(graph_model, lines_of(graph_model)[:1], GenerateOptions(5, SAMPLED))
 
 
