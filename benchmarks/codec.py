@@ -30,7 +30,7 @@ import torch
 
 import pack
 
-from .frames import synchronize, timed_ms
+from .common import synchronize, timed_ms
 from .results import save_rows
 
 pack.load()

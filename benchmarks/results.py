@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 FOLDER = Path(__file__).parent / "results"
-PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton")
+PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton", "faster-qwen3-tts")
 
 
 @dataclass(frozen=True)

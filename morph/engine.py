@@ -64,6 +64,11 @@ class Engine:
         if (codec := self._waveforms.describe()) is not None:
             yield codec
 
+    @property
+    def why_torch(self) -> str | None:
+        """Why the last decoding's frames were made in torch operations, or None when Triton kernels made them."""
+        return self._graphs.frames.why_torch
+
     def decode_lines(
         self,
         model: Model,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from qwen3_tts_morph.benchmarks import batches, frames, line, memory
-from qwen3_tts_morph.benchmarks.common import Engine, decode_fixed, load_random, parser
+from qwen3_tts_morph.benchmarks.common import Measured, decode_fixed, load_random, parser
 from qwen3_tts_morph.benchmarks.frames import fit_line
 from qwen3_tts_morph.benchmarks.results import Row, markdown
 
@@ -93,10 +93,10 @@ def test_a_straight_line_is_found() -> None:
 
 def test_a_line_that_ends_early_is_no_measurement() -> None:
     model = load_random(parser("x", 1, 1).parse_args(["--shape", "tiny", "--device", "cpu"]))
-    fifth = decode_fixed(Engine("graph"), model, [9], 1)[0].codes[4, 0]
+    fifth = decode_fixed(Measured("graph"), model, [9], 1)[0].codes[4, 0]
     model.config.talker_config.codec_eos_token_id = int(fifth)
     with pytest.raises(RuntimeError, match="frames were asked for"):
-        decode_fixed(Engine("graph"), model, [9], 1)
+        decode_fixed(Measured("graph"), model, [9], 1)
 
 
 def test_the_table_shows_details_and_how_much_faster_a_row_is() -> None:
