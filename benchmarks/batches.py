@@ -33,6 +33,7 @@ from .common import (
 from .results import Row
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+REFILLED = (8, 64)
 SEQ_GROUPS = (15, 5)
 LINES_A_ROW = 4
 WARM_UPS = 2  # a row of the codec is captured when it comes a second time
@@ -78,18 +79,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, measure, print and keep the tables."""
     table = parser(__doc__, frames=125, repeats=3)
     table.add_argument("--batches", type=int, nargs="+", default=BATCHES)
+    table.add_argument("--refill", type=int, nargs="*", default=REFILLED, help="batches of the table refill")
     table.add_argument("--seq-groups", type=int, nargs="+", default=SEQ_GROUPS)
     table.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES[:2])
     options = table.parse_args(arguments)
     model = load_random(options)
-    for refill in (False, True):
+    names = usable_engines(options.engines, model.device)
+    for refill, batches in ((False, options.batches), (True, options.refill)):
         rows = [
             measure(model, options, name, groups, batch, refill)
-            for name in usable_engines(options.engines, model.device)
+            for name in names
             for groups in options.seq_groups
-            for batch in options.batches
+            for batch in batches
         ]
-        keep(rows, options, model)
+        if rows:
+            keep(rows, options, model)
 
 
 if __name__ == "__main__":

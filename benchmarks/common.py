@@ -7,6 +7,7 @@ is muted, so that every run has the same number of frames.
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -71,6 +72,9 @@ def parser(doc: str | None, frames: int, repeats: int) -> argparse.ArgumentParse
     made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     made.add_argument("--attention", default="sdpa", help="the eager engine's")
     made.add_argument("--precision", choices=PRECISIONS, default="auto")
+    made.add_argument(
+        "--checkpoints", type=Path, help="a folder in which random checkpoints are kept from run to run"
+    )
     made.add_argument("--out", type=Path, help="a folder for the results instead of benchmarks/results")
     return made
 
@@ -78,9 +82,10 @@ def parser(doc: str | None, frames: int, repeats: int) -> argparse.ArgumentParse
 def load_random(options: argparse.Namespace) -> Model:
     """A model of ``options.shape`` that never ends by itself."""
     with tempfile.TemporaryDirectory() as folder:
-        path = write_checkpoint(
-            Path(folder) / "checkpoint", options.shape, "custom_voice", dtype=torch.bfloat16
-        )
+        path = (options.checkpoints or Path(folder)) / options.shape
+        if not path.is_dir():
+            unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+            write_checkpoint(unfinished, options.shape, "custom_voice", dtype=torch.bfloat16).rename(path)
         loading = LoadOptions(options.precision, options.attention)
         model = load_model(path, loading, torch.device(options.device))
     model.talker.codec_head.weight.data[model.config.talker_config.codec_eos_token_id] = 0

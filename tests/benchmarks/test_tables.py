@@ -61,7 +61,7 @@ def test_frames_has_upstream_and_both_engines_with_their_lines(tmp_path: Path) -
 
 
 def test_batches_has_both_tables_with_and_without_the_codec(tmp_path: Path) -> None:
-    rows = rows_of(batches, tmp_path, "--batches", "1", "3", "--seq-groups", "2")
+    rows = rows_of(batches, tmp_path, "--batches", "1", "3", "--refill", "1", "3", "--seq-groups", "2")
     assert [(row["table"], row["batch"]) for row in rows] == [
         ("batches", 1), ("batches", 3), ("refill", 1), ("refill", 3),
     ]  # fmt: skip
