@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from qwen3_tts_morph.benchmarks import batches, frames, line, memory
+from qwen3_tts_morph.benchmarks import batches, codec, frames, line, memory
 from qwen3_tts_morph.benchmarks.common import Measured, decode_fixed, load_random, parser
 from qwen3_tts_morph.benchmarks.frames import fit_line
 from qwen3_tts_morph.benchmarks.results import Row, markdown
@@ -85,6 +85,29 @@ def test_memory_knows_the_weights_and_leaves_empty_what_nobody_counts(tmp_path: 
         ("graph", 1), ("graph", 2), ("eager", 1), ("eager", 2),
     ]  # fmt: skip
     assert all(row["weights_gb"] > 0 and row["peak_gb"] is None for row in rows)
+
+
+def test_codec_compares_its_variants_with_upstream(tmp_path: Path) -> None:
+    codec.main(
+        [
+            "--shape",
+            "tiny",
+            "--device",
+            "cpu",
+            "--cases",
+            "1x6,2x9",
+            "--only",
+            "upstream-fp32,torch",
+            "--out",
+            str(tmp_path),
+        ]
+    )
+    [path] = tmp_path.glob("*.json")
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert [(row["engine"], row["case"]) for row in rows] == [
+        ("upstream-fp32", "1x6"), ("upstream-fp32", "2x9"), ("torch", "1x6"), ("torch", "2x9"),
+    ]  # fmt: skip
+    assert all(row.keys() >= KEYS for row in rows) and all(row["snr_db"] > 10 for row in rows[2:])
 
 
 def test_a_straight_line_is_found() -> None:
