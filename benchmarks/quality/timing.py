@@ -1,0 +1,77 @@
+"""Milliseconds a frame of every condition: whole lines at batch 1, prompt included, codec not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from qwen3_tts_morph.morph.eager import Decoded
+from qwen3_tts_morph.morph.model import Model
+from tqdm import tqdm
+
+from ..common import synchronize, timed_ms
+from ..results import machine_name
+from .folder import TIMES, RunFolder, read_json, write_json
+from .speak import Speaker
+from .strategies import Condition
+
+WARM_UPS = 2  # lines: kernels met for the first time, captures, compilation
+
+
+def measure_times(speaker: Speaker, folder: RunFolder, conditions: Sequence[Condition], lines: int) -> None:
+    """Time the conditions that were not timed on this machine, in turns, so that a slow spell hits all of them.
+
+    Every condition is timed in the eager engine, in which the laboratory decodes; what the product's graph engine
+    can run is timed in that too where it is the model's own.
+    """
+    machine = machine_name(speaker.model.device)
+    wanted = min(lines, len(speaker.tasks))
+    missing = [condition for condition in conditions if not _timed(folder, condition, machine, wanted)]
+    missing = [condition for condition in missing if condition.strategy.spoil is None]
+    if not missing or not wanted:
+        return
+    runs = {
+        (condition.key, engine): decode
+        for condition in missing
+        for engine, decode in _engines(speaker, condition).items()
+    }
+    times: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
+    for place in tqdm(range(-WARM_UPS, wanted), desc="times", unit="line"):
+        for key, decode in runs.items():
+            ms, decoded = timed_ms(lambda decode=decode: decode(max(0, place)), speaker.model.device)  # noqa: B023
+            if place >= 0:
+                times[key].append(ms / max(1, len(decoded.codes)))
+    for condition in missing:
+        ms = {engine: values for (key, engine), values in times.items() if key == condition.key}
+        write_json(folder.root / TIMES / f"{condition.key}.json", {"machine": machine, "ms": ms})
+    speaker.model.engine.free()
+    synchronize(speaker.model.device)
+
+
+def _timed(folder: RunFolder, condition: Condition, machine: str, lines: int) -> bool:
+    kept = read_json(folder.root / TIMES / f"{condition.key}.json")
+    return kept is not None and kept["machine"] == machine and len(kept["ms"]["eager"]) >= lines
+
+
+def _engines(speaker: Speaker, condition: Condition) -> dict[str, Callable[[int], Decoded]]:
+    """By engine, what decodes one line of this condition."""
+    decode = condition.strategy.start(speaker.model, condition.seq_groups)
+
+    def eager(line: int) -> Decoded:
+        guards, seeds = speaker.guards([line]), speaker.seeds([line])
+        return decode([speaker.prompts[line]], guards, speaker.sampling, seeds, None)[0]
+
+    def graph(line: int) -> Decoded:
+        guards, seeds = speaker.guards([line]), speaker.seeds([line])
+        model, prompts = speaker.model, [speaker.prompts[line]]
+        return model.engine.decode_lines(
+            model, prompts, guards, condition.seq_groups, speaker.sampling, seeds
+        )[0]
+
+    runs = {"eager": eager}
+    if condition.strategy.product and _has_graph(speaker.model):
+        runs["graph"] = graph
+    return runs
+
+
+def _has_graph(model: Model) -> bool:
+    return model.engine.pick(model)[0] == "graph"
