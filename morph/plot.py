@@ -46,10 +46,10 @@ def plot_tradeoff(panels: Sequence[Panel], title: str) -> Figure:
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(8 if columns == 1 else 13, 4.5 * rows), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    grid = figure.subplots(rows, columns, squeeze=False).flat
+    grid = figure.subplots(rows, columns, squeeze=False).flatten()
     for axes, panel in zip(grid, panels, strict=False):
         _draw(axes, panel)
-    for axes in list(grid)[len(panels) :]:
+    for axes in grid[len(panels) :]:
         axes.set_axis_off()
     figure.suptitle(title, fontsize=11)
     return figure
@@ -78,6 +78,7 @@ def _draw(axes: Any, panel: Panel) -> None:
     if times and min(times) < FRAME_MS < 2 * max(times):
         axes.axvline(FRAME_MS, color="0.6", linestyle=":", linewidth=1)
     axes.set_xscale("log")
+    axes.margins(x=0.1)  # room for the labels
     _label_times(axes, times)
     axes.set_xlabel("ms a frame, codec not included (a frame lasts 80 ms)")
     axes.set_ylabel(panel.title)

@@ -6,7 +6,7 @@
 
 Speaks the same lines with the same voices and seeds at each SEQ_GROUPS and with each strategy, lets programs judge
 them (words, speaker, opinion scores), measures distances from the exact distributions and milliseconds a frame, and
-writes ``report.md``, ``report.html`` with players, ``tradeoff.svg`` and the rows as JSON into ``--out``. Exact speech
+writes ``quality.md``, ``quality.html`` with players, ``quality.svg`` and the rows as JSON into ``--out``. Exact speech
 (crossbar at 15) and two controls are always among them. What is in the folder already is not made again, so the same
 command goes on after an interruption, and steps can be run apart: ``--steps codes times distances`` on a GPU, then
 ``--steps wavs judge report`` at home on the folder that it wrote.

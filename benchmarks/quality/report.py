@@ -127,7 +127,7 @@ def describe_power(power: dict[str, dict[str, bool]]) -> list[str]:
 def blocks(about: About, rows: Sequence[Row], machine: str) -> list[str | Table]:
     """The report's parts in order: headings (with #), paragraphs and tables."""
     bars = ", ".join(
-        f"{metric.title.removesuffix(' %')} {metric.bar * metric.scale:g}{' points' if metric.scale == 100 else ''}"
+        f"{metric.title.removesuffix(' %')} {metric.bar * metric.scale:g}{' percentage points' if metric.scale == 100 else ''}"
         for metric in METRICS
         if metric.bar is not None
     )
@@ -275,25 +275,25 @@ def triple(figure: Figure | None) -> list[float] | None:
 
 
 def write_report(folder: RunFolder, about: About, rows: Sequence[Row], table: str) -> tuple[str, Path]:
-    """Write ``report.md``, ``report.html``, ``tradeoff.svg``, ``tradeoff.png`` and the rows' JSON into the folder.
+    """Write the report (.md, .html), the plot (.svg, .png) and the rows (.json) into the folder.
 
-    ``table`` is the JSON's first name: "quality" or "ablation". Gives the markdown and the JSON's path.
+    ``table`` is their first name: "quality" or "ablation". Gives the markdown and the JSON's path.
     """
     kept = [read_json(folder.root / TIMES / f"{row.condition.key}.json") for row in rows]
     machine = ", ".join(dict.fromkeys(one["machine"] for one in kept if one)) or "no machine"
     parts, plot = blocks(about, rows, machine), ""
     figure = plot_rows(rows, f"{about.checkpoint}, {len(about.tasks)} lines: quality against time")
     if figure is not None:
-        figure.savefig(folder.root / "tradeoff.png")
-        figure.savefig(folder.root / "tradeoff.svg")
-        svg = (folder.root / "tradeoff.svg").read_text(encoding="utf-8")
+        figure.savefig(folder.root / f"{table}.png")
+        figure.savefig(folder.root / f"{table}.svg")
+        svg = (folder.root / f"{table}.svg").read_text(encoding="utf-8")
         plot = svg[svg.index("<svg") :]
     markdown = to_markdown(
-        [*parts[:4], *(["![quality against time](tradeoff.svg)"] if plot else []), *parts[4:]]
+        [*parts[:4], *([f"![quality against time]({table}.svg)"] if plot else []), *parts[4:]]
     )
-    (folder.root / "report.md").write_text(markdown, encoding="utf-8")
+    (folder.root / f"{table}.md").write_text(markdown, encoding="utf-8")
     page = to_html(parts, plot, players(folder, about, rows))
-    (folder.root / "report.html").write_text(page, encoding="utf-8")
+    (folder.root / f"{table}.html").write_text(page, encoding="utf-8")
     path = folder.root / f"{table}_{about.checkpoint}.json"
     write_json(path, to_json(about, rows, machine))
     return markdown, path
