@@ -7,6 +7,7 @@ belong to the laboratory: the product has none of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.cache import KeyValueCache
@@ -74,7 +75,7 @@ class Compiled(Predictor):
 
 
 def run_layers(
-    module: torch.nn.Module,
+    module: Any,
     inputs: torch.Tensor,
     angles: tuple[torch.Tensor, torch.Tensor],
     cache: KeyValueCache,

@@ -104,7 +104,11 @@ def _figure(metric: Metric, pairs: Pairs) -> Figure | None:
         return None
     if metric.name == "ended":
         return share([part > 0 for part, _ in pairs])
-    return ratio(*zip(*pairs, strict=True))
+    return ratio(*_columns(pairs))
+
+
+def _columns(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [part for part, _ in pairs], [whole for _, whole in pairs]
 
 
 def _change(metric: Metric, pairs: Pairs, base: Pairs) -> Figure | None:
@@ -114,7 +118,7 @@ def _change(metric: Metric, pairs: Pairs, base: Pairs) -> Figure | None:
     """
     if not pairs or not base:
         return None
-    change = difference(*zip(*pairs, strict=True), *zip(*base, strict=True))
+    change = difference(*_columns(pairs), *_columns(base))
     if metric.name == "ended" and pairs == base:
         return Figure(0.0, -3 / len(pairs), 3 / len(pairs), len(pairs))
     return change
@@ -126,7 +130,7 @@ def _read_distances(folder: RunFolder, condition: Condition) -> tuple[Figure | N
     if kept is None:
         return None, None
     groups, frames = np.array(kept["groups"]), np.array(kept["frames"], np.float64)
-    whole = ratio(groups.sum(1) / PREDICTED_GROUPS, frames)
+    whole = ratio((groups.sum(1) / PREDICTED_GROUPS).tolist(), frames.tolist())
     return whole, (groups.sum(0) / frames.sum()).tolist()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -72,7 +72,11 @@ class OpinionJudge:
 
 def make_judges(whisper: Path, language: str) -> dict[str, Judge]:
     """The judges that are installed, by name; one line says what is missing."""
-    makers = {"words": lambda: WordJudge(whisper), "voice": VoiceJudge, "opinion": OpinionJudge}
+    makers: dict[str, Callable[[], Judge]] = {
+        "words": lambda: WordJudge(whisper),
+        "voice": VoiceJudge,
+        "opinion": OpinionJudge,
+    }
     if language not in ("auto", "english"):
         log.warning("words are not judged: the recogniser's rules are English and the lines are %s", language)
         del makers["words"]

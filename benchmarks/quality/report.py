@@ -124,13 +124,15 @@ def describe_power(power: dict[str, dict[str, bool]]) -> list[str]:
     return said
 
 
+def _bar(metric: Metric) -> str:
+    """A metric's bar in words."""
+    unit = " percentage points" if metric.scale == 100 else ""
+    return f"{metric.title.removesuffix(' %')} {(metric.bar or 0) * metric.scale:g}{unit}"
+
+
 def blocks(about: About, rows: Sequence[Row], machine: str) -> list[str | Table]:
     """The report's parts in order: headings (with #), paragraphs and tables."""
-    bars = ", ".join(
-        f"{metric.title.removesuffix(' %')} {metric.bar * metric.scale:g}{' percentage points' if metric.scale == 100 else ''}"
-        for metric in METRICS
-        if metric.bar is not None
-    )
+    bars = ", ".join(_bar(metric) for metric in METRICS if metric.bar is not None)
     explained = [f"- {row.condition.strategy.name}: {row.condition.strategy.about}." for row in rows]
     return [
         f"# What decoding does to the voice: {about.checkpoint}",
@@ -243,6 +245,7 @@ def to_json(about: About, rows: Sequence[Row], machine: str) -> dict[str, Any]:
         "checkpoint": about.checkpoint,
         "weights": about.weights,
         "model": about.model,
+        "sampling": about.sampling,
         "machine": machine,
         "versions": installed_versions(),
         "date": datetime.date.today().isoformat(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from qwen3_tts_morph.morph.eager import Decoded
 from qwen3_tts_morph.morph.model import Model
@@ -37,12 +38,12 @@ def measure_times(speaker: Speaker, folder: RunFolder, conditions: Sequence[Cond
     times: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
     for place in tqdm(range(-WARM_UPS, wanted), desc="times", unit="line"):
         for key, decode in runs.items():
-            ms, decoded = timed_ms(lambda decode=decode: decode(max(0, place)), speaker.model.device)  # noqa: B023
+            ms, decoded = timed_ms(partial(decode, max(0, place)), speaker.model.device)
             if place >= 0:
                 times[key].append(ms / max(1, len(decoded.codes)))
     for condition in missing:
-        ms = {engine: values for (key, engine), values in times.items() if key == condition.key}
-        write_json(folder.root / TIMES / f"{condition.key}.json", {"machine": machine, "ms": ms})
+        own = {engine: values for (key, engine), values in times.items() if key == condition.key}
+        write_json(folder.root / TIMES / f"{condition.key}.json", {"machine": machine, "ms": own})
     speaker.model.engine.free()
     synchronize(speaker.model.device)
 
@@ -67,7 +68,7 @@ def _engines(speaker: Speaker, condition: Condition) -> dict[str, Callable[[int]
             model, prompts, guards, condition.seq_groups, speaker.sampling, seeds
         )[0]
 
-    runs = {"eager": eager}
+    runs: dict[str, Callable[[int], Decoded]] = {"eager": eager}
     if condition.strategy.product and _has_graph(speaker.model):
         runs["graph"] = graph
     return runs
