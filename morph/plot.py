@@ -90,7 +90,7 @@ def _label_times(axes: Any, times: Sequence[float]) -> None:
     """Plain numbers at 1, 2 and 5 of each decade, or at every digit where the times are near one another."""
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
-    near = bool(times) and max(times) < 4 * min(times)
+    near = bool(times) and max(times) < 8 * min(times)
     axes.xaxis.set_major_locator(LogLocator(subs=range(1, 10) if near else (1, 2, 5)))
     axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.xaxis.set_minor_formatter(NullFormatter())

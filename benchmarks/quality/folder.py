@@ -8,7 +8,8 @@
     times/CONDITION.json           milliseconds a frame
     distances/CONDITION.json       distances from the exact distributions
 
-Files appear whole or not at all. Codes are enough to go on from: a run can decode on one machine and be sounded and
+A strategy whose code has changed is measured again when its folders and files are deleted. Files appear whole or not
+at all. Codes are enough to go on from: a run can decode on one machine and be sounded and
 judged on another.
 """
 

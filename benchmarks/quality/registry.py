@@ -1,4 +1,9 @@
-"""All strategies by name. A new one is a line here."""
+"""All strategies by name. A new one is an entry here, such as
+
+    Strategy("mine", "what it is, in a sentence", by_predictor(lambda model, seq_groups: MyPredictor(model)))
+
+where ``MyPredictor`` has ``decode_frame`` as ``morph.predictor.Predictor`` has it.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from .registry import CONTROLS
 
 PLAYED_LINES = 3
 STYLE = (
-    "body{font:15px sans-serif;margin:2em auto;max-width:90em}table{border-collapse:collapse}div{overflow-x:auto}"
+    "body{font:15px sans-serif;margin:2em auto;max-width:110em}table{border-collapse:collapse}div{overflow-x:auto}"
     "td,th{border:1px solid #ccc;padding:.2em .5em;text-align:right;white-space:nowrap}svg{max-width:100%;height:auto}"
     "td:first-child,th:first-child{text-align:left}"
 )
@@ -56,7 +56,7 @@ def _name(row: Row) -> list[str]:
 
 
 def figures_table(rows: Sequence[Row]) -> Table:
-    """Every row's figures."""
+    """Every row's figures; where some times are the graph engine's, the eager ones too, which all rows have."""
     titles = [
         "strategy",
         "SEQ_GROUPS",
@@ -65,6 +65,7 @@ def figures_table(rows: Sequence[Row]) -> Table:
         "ms/frame",
         "engine",
     ]
+    mixed = any("graph" in row.ms for row in rows)
     cells = [
         [
             *_name(row),
@@ -72,10 +73,11 @@ def figures_table(rows: Sequence[Row]) -> Table:
             show(row.distance, DISTANCE),
             show(row.ms_per_frame, TIME),
             row.engine or "",
+            *([show(row.ms.get("eager"), TIME)] if mixed else []),
         ]
         for row in rows
     ]
-    return Table(titles, cells)
+    return Table([*titles, *(["eager ms/frame"] if mixed else [])], cells)
 
 
 def changes_table(rows: Sequence[Row]) -> Table:
@@ -220,7 +222,7 @@ def players(folder: RunFolder, about: About, rows: Sequence[Row]) -> str:
 
 def plot_rows(rows: Sequence[Row], title: str) -> Any:
     """Every metric against time; what has no time of its own (the controls) is a level to compare with."""
-    panels = []
+    panels, mixed = [], len({row.engine for row in rows if row.engine}) > 1
     figures = {metric.name: metric for metric in (*METRICS, DISTANCE) if metric.name not in ("cer", "ended")}
     for name, metric in figures.items():
         panel = Panel(metric.title, {}, {})
@@ -233,7 +235,8 @@ def plot_rows(rows: Sequence[Row], title: str) -> Any:
                 panel.levels[row.condition.strategy.name] = value
                 continue
             mark = Mark(row.ms_per_frame.value, value, low, high, f"S={row.condition.seq_groups}")
-            panel.series.setdefault(_name(row)[0], []).append(mark)
+            series = _name(row)[0] + (f", {row.engine}" if mixed else "")
+            panel.series.setdefault(series, []).append(mark)
         if panel.series:
             panels.append(panel)
     return plot_tradeoff(panels, title) if panels else None

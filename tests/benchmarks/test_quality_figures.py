@@ -10,7 +10,7 @@ from qwen3_tts_morph.benchmarks.quality.figures import METRICS, Row, find_power,
 from qwen3_tts_morph.benchmarks.quality.folder import CODES, JUDGED, REFERENCES, RunFolder, write_json
 from qwen3_tts_morph.benchmarks.quality.lines import Task
 from qwen3_tts_morph.benchmarks.quality.registry import CONTROLS, STRATEGIES
-from qwen3_tts_morph.benchmarks.quality.report import describe_power, plot_rows, show
+from qwen3_tts_morph.benchmarks.quality.report import describe_power, figures_table, plot_rows, show
 from qwen3_tts_morph.benchmarks.quality.strategies import Condition
 from qwen3_tts_morph.training.judges.stats import Figure, difference
 
@@ -164,3 +164,19 @@ def test_the_picture_has_a_panel_a_metric_and_levels_for_what_has_no_time() -> N
     assert titles == ["WER %", "MOS (DistillMOS)"]
     assert [text.get_text() for text in figure.axes[0].texts] == ["S=5", "tail-zeroed"]
     assert plot_rows([level], "nothing was timed") is None
+
+
+def test_times_of_two_engines_are_not_mixed_up() -> None:
+    pytest.importorskip("matplotlib")
+    figures = {**dict.fromkeys(BY_NAME), "wer": change(0.1, 0.2)}
+    both = Row(FAST, figures, dict.fromkeys(BY_NAME), {"eager": change(40, 60), "graph": change(4, 6)})
+    eager = Row(
+        Condition(STRATEGIES["refined"], 1), figures, dict.fromkeys(BY_NAME), {"eager": change(80, 90)}
+    )
+    assert (both.ms_per_frame.value, both.engine) == (5, "graph")
+    table = figures_table([both, eager])
+    assert table.titles[-3:] == ["ms/frame", "engine", "eager ms/frame"]
+    assert table.cells[0][-3:] == ["5.0 [4.0, 6.0]", "graph", "50.0 [40.0, 60.0]"]
+    assert table.cells[1][-3] == table.cells[1][-1] == "85.0 [80.0, 90.0]"
+    legend = plot_rows([both, eager], "title").axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["crossbar, graph", "refined, eager"]
