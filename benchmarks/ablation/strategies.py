@@ -31,7 +31,7 @@ def chunk_distributions(
 ABLATION = (
     Strategy(
         "upstream",
-        "qwen_tts's own generate() for talker and predictor; it draws from one stream a batch, so each line is another take",
+        "qwen_tts's own generate() throughout; it draws from one stream a batch, so a line is another take",
         start_upstream,
         groups=(15,),
     ),
