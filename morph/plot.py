@@ -47,27 +47,35 @@ def plot_tradeoff(panels: Sequence[Panel], title: str) -> Figure:
     figure = Figure(figsize=(8 if columns == 1 else 13, 4.5 * rows), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(rows, columns, squeeze=False).flatten()
+    names = list(dict.fromkeys(name for panel in panels for name in panel.series))
+    drawn: dict[str, Any] = {}
     for axes, panel in zip(grid, panels, strict=False):
-        _draw(axes, panel)
+        drawn = _draw(axes, panel, names) | drawn
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
     figure.suptitle(title, fontsize=11)
+    if len(names) > 1:
+        handles = [drawn[name] for name in names]
+        figure.legend(handles, names, loc="outside lower center", ncols=6, fontsize=9)
     return figure
 
 
-def _draw(axes: Any, panel: Panel) -> None:
-    for number, (name, marks) in enumerate(panel.series.items()):
+def _draw(axes: Any, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
+    """Draw one panel; a name has its colour and marker in all of them. Gives what was drawn, for the legend."""
+    drawn = {}
+    for name, marks in panel.series.items():
+        number = names.index(name)
         values = [mark.value for mark in marks]
         reach = [[mark.value - mark.low for mark in marks], [mark.high - mark.value for mark in marks]]
-        axes.errorbar(
+        drawn[name] = axes.errorbar(
             [mark.ms for mark in marks],
             values,
             np.maximum(reach, 0),
+            color=f"C{number}",
             marker=MARKERS[number % len(MARKERS)],
             linestyle="-" if len(marks) > 1 else "none",
             capsize=2,
             linewidth=1,
-            label=name,
         )
         for mark in marks:
             axes.annotate(mark.label, (mark.ms, mark.value), (4, 4), textcoords="offset points", fontsize=8)
@@ -82,8 +90,7 @@ def _draw(axes: Any, panel: Panel) -> None:
     _label_times(axes, times)
     axes.set_xlabel("ms a frame, codec not included (a frame lasts 80 ms)")
     axes.set_ylabel(panel.title)
-    if len(panel.series) > 1:
-        axes.legend(fontsize=8)
+    return drawn
 
 
 def _label_times(axes: Any, times: Sequence[float]) -> None:

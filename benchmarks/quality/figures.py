@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS
 from qwen3_tts_morph.training.judges.speaker import cosine, profile
-from qwen3_tts_morph.training.judges.stats import Figure, difference, mean, ratio, share
+from qwen3_tts_morph.training.judges.stats import Figure, difference, median, ratio, share
 
 from .folder import CODES, DISTANCES, JUDGED, REFERENCES, TIMES, RunFolder, kept_lines, read_json
 from .lines import Task
@@ -95,7 +95,7 @@ def _read_row(
         for metric in METRICS
     }
     times = read_json(folder.root / TIMES / f"{condition.key}.json")
-    ms = {engine: mean(values) for engine, values in (times["ms"] if times else {}).items()}
+    ms = {engine: median(values) for engine, values in (times["ms"] if times else {}).items()}
     return Row(condition, figures, changes, ms, *_read_distances(folder, condition))
 
 

@@ -140,7 +140,7 @@ def blocks(about: About, rows: Sequence[Row], machine: str) -> list[str | Table]
         f"# What decoding does to the voice: {about.checkpoint}",
         f"{about.model}. {len(about.tasks)} lines, {len({task.voice for task in about.tasks})} voices "
         f"({about.voices}). Same lines, voices and seeds in every row; in brackets 95 % intervals by bootstrap over "
-        f"lines. Times on {machine}, one line at a time, prompt included, codec not.",
+        f"lines. Times on {machine}, one line at a time, prompt included, codec not: medians over lines.",
         figures_table(rows),
         "Judges: whisper-base (English), Resemblyzer, DistillMOS, DNSMOS; they hear below 8 kHz only. Similarity is 0 "
         "for a line without speech. Distance: total variation from the exact distribution (0 equal, 1 disjoint), mean "
@@ -226,7 +226,7 @@ def plot_rows(rows: Sequence[Row], title: str) -> Any:
     figures = {metric.name: metric for metric in (*METRICS, DISTANCE) if metric.name not in ("cer", "ended")}
     for name, metric in figures.items():
         panel = Panel(metric.title, {}, {})
-        for row in rows:
+        for row in sorted(rows, key=lambda row: row.condition.seq_groups):
             figure = row.distance if name == "distance" else row.figures[name]
             if figure is None:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -19,20 +20,21 @@ WARM_UPS = 2  # lines: kernels met for the first time, captures, compilation
 
 
 def measure_times(speaker: Speaker, folder: RunFolder, conditions: Sequence[Condition], lines: int) -> None:
-    """Time the conditions that were not timed on this machine, in turns, so that a slow spell hits all of them.
+    """Time the conditions in turns, so that a slow spell hits all of them; all anew when one was not timed here yet.
 
+    Times are compared with each other, so they are of one session, on one machine.
     Every condition is timed in the eager engine, in which the laboratory decodes; what the product's graph engine
     can run is timed in that too where it is the model's own.
     """
     machine = machine_name(speaker.model.device)
     wanted = min(lines, len(speaker.tasks))
-    missing = [condition for condition in conditions if not _timed(folder, condition, machine, wanted)]
-    missing = [condition for condition in missing if condition.strategy.spoil is None]
-    if not missing or not wanted:
+    timed = [condition for condition in conditions if condition.strategy.spoil is None]
+    if not wanted or _are_timed(folder, timed, machine, wanted):
         return
+    session = datetime.datetime.now(datetime.timezone.utc).isoformat()
     runs = {
         (condition.key, engine): decode
-        for condition in missing
+        for condition in timed
         for engine, decode in _engines(speaker, condition).items()
     }
     times: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
@@ -41,16 +43,23 @@ def measure_times(speaker: Speaker, folder: RunFolder, conditions: Sequence[Cond
             ms, decoded = timed_ms(partial(decode, max(0, place)), speaker.model.device)
             if place >= 0:
                 times[key].append(ms / max(1, len(decoded.codes)))
-    for condition in missing:
+    for condition in timed:
         own = {engine: values for (key, engine), values in times.items() if key == condition.key}
-        write_json(folder.root / TIMES / f"{condition.key}.json", {"machine": machine, "ms": own})
+        write_json(
+            folder.root / TIMES / f"{condition.key}.json", {"machine": machine, "session": session, "ms": own}
+        )
     speaker.model.engine.free()
     synchronize(speaker.model.device)
 
 
-def _timed(folder: RunFolder, condition: Condition, machine: str, lines: int) -> bool:
-    kept = read_json(folder.root / TIMES / f"{condition.key}.json")
-    return kept is not None and kept["machine"] == machine and len(kept["ms"]["eager"]) >= lines
+def _are_timed(folder: RunFolder, conditions: Sequence[Condition], machine: str, lines: int) -> bool:
+    """Whether one session on this machine has timed all of them, on so many lines."""
+    kept = [read_json(folder.root / TIMES / f"{condition.key}.json") for condition in conditions]
+    sessions = {
+        one["session"] if one and one["machine"] == machine and len(one["ms"]["eager"]) >= lines else None
+        for one in kept
+    }
+    return len(sessions) == 1 and None not in sessions
 
 
 def _engines(speaker: Speaker, condition: Condition) -> dict[str, Callable[[int], Decoded]]:

@@ -12,7 +12,7 @@ from qwen3_tts_morph.benchmarks.quality.lines import Task
 from qwen3_tts_morph.benchmarks.quality.registry import CONTROLS, STRATEGIES
 from qwen3_tts_morph.benchmarks.quality.report import describe_power, figures_table, plot_rows, show
 from qwen3_tts_morph.benchmarks.quality.strategies import Condition
-from qwen3_tts_morph.training.judges.stats import Figure, difference
+from qwen3_tts_morph.training.judges.stats import Figure, difference, median
 
 EXACT, FAST = Condition(STRATEGIES["crossbar"], 15), Condition(STRATEGIES["crossbar"], 5)
 BY_NAME = {metric.name: metric for metric in METRICS}
@@ -98,6 +98,13 @@ def test_intervals_of_differences_hold_the_truth_as_often_as_they_say() -> None:
     assert 178 <= held <= 199
 
 
+def test_one_slow_spell_does_not_carry_a_median() -> None:
+    figure = median([10.0, 11.0, 12.0, 13.0, 500.0])
+    assert figure.value == 12 and figure.low >= 10
+    with pytest.raises(ValueError, match="no values"):
+        median([])
+
+
 TASKS = [Task("one", "a", 0), Task("two", "b", 1), Task("three", "a", 2), Task("four", "b", 3)]
 
 
@@ -178,5 +185,5 @@ def test_times_of_two_engines_are_not_mixed_up() -> None:
     assert table.titles[-3:] == ["ms/frame", "engine", "eager ms/frame"]
     assert table.cells[0][-3:] == ["5.0 [4.0, 6.0]", "graph", "50.0 [40.0, 60.0]"]
     assert table.cells[1][-3] == table.cells[1][-1] == "85.0 [80.0, 90.0]"
-    legend = plot_rows([both, eager], "title").axes[0].get_legend()
+    legend = plot_rows([both, eager], "title").legends[0]
     assert [text.get_text() for text in legend.get_texts()] == ["crossbar, graph", "refined, eager"]
