@@ -222,11 +222,12 @@ def players(folder: RunFolder, about: About, rows: Sequence[Row]) -> str:
 
 def plot_rows(rows: Sequence[Row], title: str) -> Any:
     """Every metric against time; what has no time of its own (the controls) is a level to compare with."""
+    names = [_name(row)[0] for row in rows]
     panels, mixed = [], len({row.engine for row in rows if row.engine}) > 1
     figures = {metric.name: metric for metric in (*METRICS, DISTANCE) if metric.name not in ("cer", "ended")}
     for name, metric in figures.items():
         panel = Panel(metric.title, {}, {})
-        for row in sorted(rows, key=lambda row: row.condition.seq_groups):
+        for row in sorted(rows, key=lambda row: (names.index(_name(row)[0]), row.condition.seq_groups)):
             figure = row.distance if name == "distance" else row.figures[name]
             if figure is None:
                 continue
