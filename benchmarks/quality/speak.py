@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.codec import decode_codes
 from qwen3_tts_morph.morph.eager import Decoded
-from qwen3_tts_morph.morph.guard import Guard, text_cap
+from qwen3_tts_morph.morph.guard import Guard
 from qwen3_tts_morph.morph.model import Model
-from qwen3_tts_morph.morph.options import Sampling
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.prompt import Prompt, build_prompt
+from qwen3_tts_morph.morph.render import guard_line
+from qwen3_tts_morph.morph.voice import Voice
 from tqdm import tqdm
 
 from .folder import CODES, WAVS, RunFolder, write_json, write_wav
@@ -37,7 +39,12 @@ class Speaker:
 
     @classmethod
     def prepare(
-        cls, model: Model, tasks: Sequence[Task], voices: dict, language: str, sampling: Sampling
+        cls,
+        model: Model,
+        tasks: Sequence[Task],
+        voices: Mapping[str, Voice],
+        language: str,
+        sampling: Sampling,
     ) -> Speaker:
         """Build every line's prompt; raises ValueError for what cannot be spoken."""
         prompts = [build_prompt(model, task.text, voices[task.voice], language) for task in tasks]
@@ -45,8 +52,7 @@ class Speaker:
 
     def guards(self, lines: Sequence[int]) -> list[Guard]:
         """The product's guards for these lines."""
-        caps = [min(self.sampling.max_frames, text_cap(self.prompts[line].text_tokens)) for line in lines]
-        return [Guard(cap) for cap in caps]
+        return [guard_line(self.prompts[line], GenerateOptions(), self.sampling) for line in lines]
 
     def seeds(self, lines: Sequence[int]) -> list[int]:
         return [self.tasks[line].seed for line in lines]
