@@ -134,22 +134,26 @@ def measure_distances(
         draw: how the sub-talker draws: its filter shapes the distributions.
     """
     predictor = Predictor(model.talker.code_predictor)
-    tables, heads = model.code_tables(), predictor.heads
     totals = dict.fromkeys(range(1, PREDICTED_GROUPS + 1), 0.0)
     for start in range(0, len(codes), CHUNK):
-        chunk = codes[start : start + CHUNK]
-        first = model.talker.get_input_embeddings()(chunk[:, :1])
-        groups = torch.arange(PREDICTED_GROUPS - 1, device=codes.device)
-        inputs = torch.cat((first, tables[groups, chunk[:, 1:-1]]), dim=1)
-        states = predictor.teacher_force(hidden[start : start + CHUNK], inputs)
-        exact = _distribution(torch.einsum("gvh,bgh->bgv", heads, states), draw)
+        part = slice(start, start + CHUNK)
+        states = predictor.teacher_force(hidden[part], embed_inputs(model, codes[part]))
+        exact = distribution(torch.einsum("gvh,bgh->bgv", predictor.heads, states), draw)
         for seq_groups in range(1, PREDICTED_GROUPS):
-            tail = _distribution(crossbar(heads[seq_groups:], states[:, seq_groups - 1]), draw)
+            tail = distribution(crossbar(predictor.heads[seq_groups:], states[:, seq_groups - 1]), draw)
             totals[seq_groups] += 0.5 * (tail - exact[:, seq_groups:]).abs().sum().item()
     return {groups: total / (PREDICTED_GROUPS * len(codes)) for groups, total in totals.items()}
 
 
-def _distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
+def embed_inputs(model: Model, codes: torch.Tensor) -> torch.Tensor:
+    """What ``Predictor.teacher_force`` is given of frames ``[N, 16]``: the embeddings of groups 0-14."""
+    first = model.talker.get_input_embeddings()(codes[:, :1])
+    groups = torch.arange(PREDICTED_GROUPS - 1, device=codes.device)
+    return torch.cat((first, model.code_tables()[groups, codes[:, 1:-1]]), dim=1)
+
+
+def distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
+    """The probabilities that tokens are drawn from, float32; of a greedy draw, those of plain sampling."""
     scores = logits.float()
     return filter_logits(scores, draw).softmax(-1) if draw.do_sample else scores.softmax(-1)
 
