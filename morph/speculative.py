@@ -97,6 +97,10 @@ class Tally:
         """Passes a frame, as batches take them."""
         return self.passes / max(1, self.frames)
 
+    def describe(self) -> str:
+        """For logs."""
+        return f"{self.mean_passes:.2f} passes of the predictor a frame in the mean of {self.frames}"
+
 
 class SpeculativePredictor(Predictor):
     """A ``Predictor`` whose frames are distributed as with 15 sequential groups, whatever ``seq_groups`` is.
