@@ -17,9 +17,9 @@ consume a line's stream otherwise: the same seed gives another take of the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 
@@ -34,14 +34,13 @@ from .weights import stack
 class Reached:
     """How far each line of a batch is within its frame: ``done`` ``[B]`` groups are exact, ``start`` at least.
 
-    ``states`` ``[B, H]`` are what the last of them was drawn from, ``embeddings`` ``[B, H_talker]`` those of the
-    tokens drawn.
+    ``states`` ``[B, H]`` are what the last of them was drawn from, ``tokens`` ``[B]`` what was drawn.
     """
 
     start: int
     done: torch.Tensor
     states: torch.Tensor
-    embeddings: torch.Tensor
+    tokens: torch.Tensor
 
 
 Drafter: TypeAlias = Callable[[Reached], torch.Tensor]
@@ -53,6 +52,30 @@ def crossbar_drafter(heads: torch.Tensor) -> Drafter:
 
     def draft(reached: Reached) -> torch.Tensor:
         return crossbar(heads[reached.start :], reached.states)
+
+    return draft
+
+
+class Tail(Protocol):
+    """Weights trained to predict the groups behind one SEQ_GROUPS."""
+
+    def logits(self, heads: torch.Tensor, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """All stock heads ``[G, V, H]``, states ``[B, H]`` and the last tokens ``[B]`` to ``[B, groups, V]``."""
+        ...
+
+
+def tails_drafter(heads: torch.Tensor, tails: Mapping[int, Tail]) -> Drafter:
+    """Draft by ``tails``, each for lines with so many exact groups, and by the stock crossbar where there is none."""
+    stock = crossbar_drafter(heads)
+
+    def draft(reached: Reached) -> torch.Tensor:
+        logits = stock(reached)
+        for groups, tail in tails.items():
+            rows = (reached.done == groups).nonzero()[:, 0]
+            if len(rows):
+                trained = tail.logits(heads, reached.states[rows], reached.tokens[rows])
+                logits[rows, groups - reached.start :] = trained.to(logits.dtype)
+        return logits
 
     return draft
 
@@ -114,7 +137,7 @@ class SpeculativePredictor(Predictor):
 
     def __init__(self, code_predictor: Any, draft: Drafter | None = None):
         super().__init__(code_predictor)
-        self.tables = stack(code_predictor.model.codec_embedding)
+        self.tables = stack(code_predictor.model.codec_embedding)  # [G, V, H_talker]
         self.draft = draft or crossbar_drafter(self.heads)
         self.tally = Tally()
 
@@ -131,30 +154,40 @@ class SpeculativePredictor(Predictor):
         ``seq_groups`` groups run sequentially before the first draft. A line that is done draws no more, so that
         its stream does not depend on its batch mates.
         """
+        return self._decode(hidden, embedding, seq_groups, len(self.heads), draw, randomness)
+
+    def _decode(
+        self,
+        hidden: torch.Tensor,
+        embedding: torch.Tensor,
+        seq_groups: int,
+        max_passes: int,
+        draw: Draw,
+        randomness: Randomness,
+    ) -> torch.Tensor:
+        """A frame within ``max_passes``: groups that are not exact by then stay as the last draft has them."""
         cache, groups = self._new_cache(), len(self.heads)
         first, states = self._decode_sequential(hidden, embedding, seq_groups, draw, randomness, cache)
         codes = torch.nn.functional.pad(first, (0, groups - seq_groups))
-        done = [seq_groups] * len(codes)
+        done, passes = [seq_groups] * len(codes), seq_groups
         self.tally.begin(groups, len(codes), seq_groups)
         while (start := min(done)) < groups:
+            noise = Noise.make(randomness, [length < groups for length in done], self.heads, draw).of(start)
             known = torch.tensor(done, device=codes.device)
-            noise = Noise.make(randomness, [length < groups for length in done], self.heads, draw)
-            drafted = distribution(self.draft(self._reached(codes, states, known, start)), draw)
+            last = codes.gather(1, known[:, None] - 1)[:, 0]
+            drafted = distribution(self.draft(Reached(start, known, states, last)), draw)
             is_known = torch.arange(start, groups, device=codes.device) < known[:, None]
-            codes[:, start:] = torch.where(is_known, codes[:, start:], pick(drafted, noise.tokens[:, start:]))
+            codes[:, start:] = torch.where(is_known, codes[:, start:], pick(drafted, noise.tokens))
+            if passes == max_passes:
+                break
             passed = self._pass(codes, start, cache)
             exact = distribution(torch.einsum("gvh,bgh->bgv", self.heads[start:], passed), draw)
-            codes[:, start:], kept = settle(exact, drafted, codes[:, start:], is_known, noise.of(start))
+            codes[:, start:], kept = settle(exact, drafted, codes[:, start:], is_known, noise)
             states = passed[torch.arange(len(codes), device=codes.device), kept.clamp(max=groups - start - 1)]
             lengths = (start + kept).tolist()
             self.tally.add(done, lengths)
-            done = [min(length + 1, groups) for length in lengths]
+            done, passes = [min(length + 1, groups) for length in lengths], passes + 1
         return codes
-
-    def _reached(self, codes: torch.Tensor, states: torch.Tensor, done: torch.Tensor, start: int) -> Reached:
-        last = done - 1
-        tokens = codes.gather(1, last[:, None])[:, 0]
-        return Reached(start, done, states, self.tables[last, tokens])
 
     def _pass(self, codes: torch.Tensor, start: int, cache: KeyValueCache) -> torch.Tensor:
         """The states ``[B, G - start, H]`` that groups ``start + 1`` .. G are exactly drawn from, given ``codes``.
@@ -164,6 +197,26 @@ class SpeculativePredictor(Predictor):
         cache.crop(start + 1)  # the pair of the prefill, and all tokens but the last of those done
         groups = torch.arange(start - 1, len(self.heads) - 1, device=codes.device)
         return self._run(self.tables[groups, codes[:, start - 1 : -1]], start + 1, cache)
+
+
+class BoundedPredictor(SpeculativePredictor):
+    """Lossless decoding that is broken off: ``seq_groups`` is the number of passes that a frame may take.
+
+    The same passes as ``Predictor`` with the same ``seq_groups``, and as many exact groups or more, since a pass that
+    verifies finishes at least one; the rest are the crossbar's as there, from a later state. Approximate below 15,
+    where every group is exact.
+    """
+
+    def decode_frame(
+        self,
+        hidden: torch.Tensor,
+        embedding: torch.Tensor,
+        seq_groups: int,
+        draw: Draw,
+        randomness: Randomness,
+    ) -> torch.Tensor:
+        """Predict a frame's groups in ``seq_groups`` passes; see ``Predictor.decode_frame``."""
+        return self._decode(hidden, embedding, 1, seq_groups, draw, randomness)
 
 
 @dataclass(frozen=True)
@@ -182,12 +235,14 @@ class Noise:
         groups, vocabulary = heads.shape[:2]
         exponential = torch.ones(len(going), groups + 1, vocabulary, device=heads.device)
         uniform = torch.zeros(len(going), groups, device=heads.device)
-        if draw.do_sample and isinstance(randomness, Sequence):
+        if not draw.do_sample:
+            pass
+        elif isinstance(randomness, Sequence):
             for row, stream in enumerate(randomness):
                 if going[row]:
                     exponential[row].exponential_(generator=stream)
                     uniform[row].uniform_(generator=stream)
-        elif draw.do_sample:
+        else:
             exponential.exponential_(generator=randomness)
             uniform.uniform_(generator=randomness)
         return cls(exponential[:, 1:], exponential[:, 0], uniform)

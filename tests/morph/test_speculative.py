@@ -11,12 +11,16 @@ from qwen3_tts_morph.morph.options import Draw, Sampling
 from qwen3_tts_morph.morph.predictor import Predictor
 from qwen3_tts_morph.morph.sampling import line_streams
 from qwen3_tts_morph.morph.speculative import (
+    BoundedPredictor,
     Noise,
+    Reached,
     SpeculativePredictor,
     Tally,
+    crossbar_drafter,
     pick,
     residual,
     settle,
+    tails_drafter,
 )
 
 from .decoding import GREEDY, SEEDS, assert_equal, eager_lines, guards_of, prompts_of
@@ -227,7 +231,7 @@ def test_a_perfect_draft_takes_one_pass_and_a_useless_one_at_most_15(load):
 
 @torch.inference_mode()
 def test_a_drafter_is_told_what_the_newest_exact_token_was_drawn_from(load):
-    """The states and embeddings are those of teacher forcing on the finished frame."""
+    """The states and tokens are those of teacher forcing on the finished frame."""
     model = load("tiny")
     generator = torch.Generator().manual_seed(4)
     hidden = torch.randn(4, 1, model.width, generator=generator)
@@ -251,8 +255,46 @@ def test_a_drafter_is_told_what_the_newest_exact_token_was_drawn_from(load):
             if done < 15:
                 checked += 1
                 assert torch.allclose(reached.states[row], states[row, done - 1], atol=1e-5)
-                assert torch.equal(reached.embeddings[row], embedded[row, done - 1])
+                assert reached.tokens[row] == codes[row, done - 1]
     assert checked > 20 and any(len(set(reached.done.tolist())) > 1 for reached in told)
+
+
+@torch.inference_mode()
+def test_trained_tails_draft_where_they_were_trained_and_the_stock_crossbar_elsewhere(load):
+    predictor = Predictor(load("tiny").talker.code_predictor)
+    states = torch.randn(4, predictor.heads.shape[2], generator=torch.Generator().manual_seed(5))
+    reached = Reached(2, torch.tensor([2, 5, 3, 5]), states, torch.arange(4))
+    seen = []
+
+    class Constant:
+        def logits(self, heads, states, tokens):
+            seen.append((states, tokens.tolist()))
+            return torch.full((len(states), 10, heads.shape[1]), 7.0)
+
+    stock = crossbar_drafter(predictor.heads)(reached)
+    trained = tails_drafter(predictor.heads, {5: Constant(), 9: None})(reached)
+    assert torch.equal(trained[[0, 2]], stock[[0, 2]])
+    assert (trained[[1, 3], 3:] == 7).all() and trained.shape == stock.shape
+    [(given, tokens)] = seen
+    assert torch.equal(given, states[[1, 3]]) and tokens == [1, 3]
+
+
+@pytest.mark.parametrize("passes", [1, 2, 4, 15])
+@torch.inference_mode()
+def test_a_bounded_frame_takes_its_passes_and_its_first_groups_are_exact(load, passes):
+    model = load("tiny")
+    generator = torch.Generator().manual_seed(3)
+    hidden = torch.randn(6, 1, model.width, generator=generator)
+    embedding = model.talker.get_input_embeddings()(torch.randint(64, (6, 1), generator=generator))
+    greedy, module = Draw(do_sample=False), model.talker.code_predictor
+    bounded = BoundedPredictor(module)
+    codes = bounded.decode_frame(hidden, embedding, passes, greedy, None)
+    exact = Predictor(module).decode_frame(hidden, embedding, 15, greedy, None)
+    assert torch.equal(codes[:, :passes], exact[:, :passes]) and bounded.tally.passes <= passes
+    if passes == 1:
+        assert torch.equal(codes, Predictor(module).decode_frame(hidden, embedding, 1, greedy, None))
+    if passes == 4:
+        assert bounded.tally.passes == 4 and not torch.equal(codes, exact)
 
 
 def speculative_lines(model, rows, sampling=None, seq_groups=1):
