@@ -153,7 +153,7 @@ def _decode(
         [pieces[index].seed for index in order],
         options.batch_size,
         progress.add,
-        options.decoding,
+        decoding=options.decoding,
     )
     decoded = dict(zip(order, results, strict=True))
     return [decoded[index] for index in range(len(pieces))]
