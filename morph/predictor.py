@@ -41,7 +41,7 @@ class Predictor:
         self.module = code_predictor
         self.heads = stack(code_predictor.lm_head)
         self.rope = RopeTable.build(code_predictor.config, POSITIONS, self.heads.device, self.heads.dtype)
-        self.needs_mask = code_predictor.config._attn_implementation == "eager"
+        self.attention = str(code_predictor.config._attn_implementation)
 
     def decode_frame(
         self,
@@ -63,18 +63,34 @@ class Predictor:
         Returns:
             Codes ``[B, 15]``, int64.
         """
+        sequential, state = self._decode_sequential(
+            hidden, embedding, seq_groups, draw, randomness, self._new_cache()
+        )
+        if seq_groups == len(self.heads):
+            return sequential
+        tail = draw_tokens(crossbar(self.heads[seq_groups:], state), draw, randomness)
+        return torch.cat((sequential, tail), dim=1)
+
+    def _new_cache(self) -> KeyValueCache:
+        return KeyValueCache(len(self.module.model.layers))
+
+    def _decode_sequential(
+        self,
+        hidden: torch.Tensor,
+        embedding: torch.Tensor,
+        seq_groups: int,
+        draw: Draw,
+        randomness: Randomness,
+        cache: KeyValueCache,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The first groups' codes ``[B, seq_groups]``, and the state ``[B, H]`` that the last of them came from."""
         tables, heads = self.module.model.codec_embedding, self.module.lm_head
-        cache = KeyValueCache(len(self.module.model.layers))
         states = self._run(torch.cat((hidden, embedding), dim=1), 0, cache)
         codes = [draw_tokens(heads[0](states)[:, -1], draw, randomness)]
         for group in range(1, seq_groups):
             states = self._run(tables[group - 1](codes[-1][:, None]), group + 1, cache)
             codes.append(draw_tokens(heads[group](states)[:, -1], draw, randomness))
-        sequential = torch.stack(codes, dim=1)
-        if seq_groups == len(self.heads):
-            return sequential
-        tail = draw_tokens(crossbar(self.heads[seq_groups:], states[:, -1]), draw, randomness)
-        return torch.cat((sequential, tail), dim=1)
+        return torch.stack(codes, dim=1), states[:, -1]
 
     def teacher_force(self, hidden: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """The hidden states that predict groups 1-15 of finished frames, in one causal pass over each frame.
@@ -94,19 +110,24 @@ class Predictor:
         states = self.module.small_to_mtp_projection(inputs)
         end = start + states.shape[1]
         angles = (self.rope.cos[None, start:end], self.rope.sin[None, start:end])
-        mask = self._causal_mask(states)
+        mask = self._causal_mask(states, start)
         for layer in self.module.model.layers:
             states = layer(states, attention_mask=mask, past_key_values=cache, position_embeddings=angles)[0]
         return self.module.model.norm(states)
 
-    def _causal_mask(self, states: torch.Tensor) -> torch.Tensor | None:
-        """SDPA and FlashAttention are causal by themselves; eager attention needs the mask for the prefill pair."""
+    def _causal_mask(self, states: torch.Tensor, start: int) -> torch.Tensor | None:
+        """``[1, 1, T, start + T]`` where the attention is not causal by itself, else None.
+
+        FlashAttention always is. SDPA is at the start of a frame only: behind cached positions it would align the
+        triangle with the first of them. Eager attention never is.
+        """
         length = states.shape[1]
-        if length == 1 or not self.needs_mask:
+        causal = self.attention.startswith("flash") or (start == 0 and self.attention == "sdpa")
+        if length == 1 or causal:
             return None
         hidden = torch.finfo(states.dtype).min
-        blocked = torch.full((length, length), hidden, device=states.device, dtype=states.dtype)
-        return blocked.triu(1)[None, None]
+        blocked = torch.full((length, start + length), hidden, device=states.device, dtype=states.dtype)
+        return blocked.triu(start + 1)[None, None]
 
 
 @contextmanager

@@ -34,14 +34,19 @@ def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, e
         f"{audio_s:.2f} s of audio in {elapsed_s:.2f} s: RTF {elapsed_s / audio_s:.3f}, "
         f"{1000 * elapsed_s / frames:.1f} ms/frame"
     )
-    settings = [model.summary(), describe_groups(options.seq_groups), model.engine.describe(model)]
+    settings = [model.summary(), describe_groups(options), model.engine.describe(model, options.decoding)]
     return "\n".join([*settings, *rows, speed])
 
 
-def describe_groups(seq_groups: int) -> str:
+def describe_groups(options: GenerateOptions) -> str:
     """The knob's setting in words."""
-    exact = seq_groups == PREDICTED_GROUPS
-    return f"SEQ_GROUPS {seq_groups} ({'exact' if exact else 'approximate: groups above it come from the crossbar'})"
+    if options.seq_groups == PREDICTED_GROUPS:
+        meaning = "exact"
+    elif options.decoding == "lossless":
+        meaning = f"lossless: distributed as {PREDICTED_GROUPS}; groups above it are drafted by the crossbar"
+    else:
+        meaning = "approximate: groups above it come from the crossbar"
+    return f"SEQ_GROUPS {options.seq_groups} ({meaning})"
 
 
 def _row(report: LineReport) -> str:
