@@ -79,7 +79,9 @@ def steps(options: argparse.Namespace) -> list[Step]:
             ),
             root / "codec.done",
             careful=("--no-capture",) if fast else (),
-            log=root / "codec" / "train.log" if fast else None,  # on a CPU it may take minutes between two lines
+            log=root / "codec" / "train.log"
+            if fast
+            else None,  # on a CPU it may take minutes between two lines
             state=root / "codec" / "state.safetensors",
             minutes=options.codec_minutes,
         ),

@@ -67,7 +67,7 @@ class Compiled(Predictor):
         self._compiled = torch.compile(run_layers, dynamic=True)
 
     def _run(self, inputs: torch.Tensor, start: int, cache: KeyValueCache | None) -> torch.Tensor:
-        if cache is None or (self.needs_mask and inputs.shape[1] > 1):
+        if cache is None or (self.attention == "eager" and inputs.shape[1] > 1):
             return super()._run(inputs, start, cache)
         end = start + inputs.shape[1]
         angles = (self.rope.cos[None, start:end], self.rope.sin[None, start:end])

@@ -19,6 +19,7 @@ from .strategies import (
     random_tail,
     zero_tail,
 )
+from .tails import TAILS
 
 OURS = (
     Strategy(
@@ -55,7 +56,11 @@ OURS = (
         groups=(TAIL_FROM,),
     ),
 )
+WAYS = tuple(
+    Strategy(name, about, by_predictor(lambda model, _, make=make: make(model.talker.code_predictor)))
+    for name, (about, make) in TAILS.items()
+)
 CONTROLS = ("tail-zeroed", "tail-random")
 EXACT = "crossbar:15"
-STRATEGIES = {strategy.name: strategy for strategy in (*OURS, *ABLATION)}
+STRATEGIES = {strategy.name: strategy for strategy in (*OURS, *WAYS, *ABLATION)}
 DEFAULT = ("crossbar", "loop-zeroed", "loop-random")

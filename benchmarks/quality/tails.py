@@ -232,13 +232,19 @@ class AdaptivePredictor(Predictor):
         return codes
 
 
-TAILS: Mapping[str, Callable[[Any], Predictor]] = {
-    "tail-cooler": lambda module: TailPredictor(module, cooler(0.5)),
-    "tail-greedy": lambda module: TailPredictor(module, greedy),
-    "two-halves": TwoHalves,
-    "second-pass": SecondPass,
-    "second-pass-greedy-draft": lambda module: SecondPass(module, greedy),
-    "bounded": BoundedPredictor,
-    "lossless": SpeculativePredictor,
+TAILS: Mapping[str, tuple[str, Callable[[Any], Predictor]]] = {
+    "tail-cooler": (
+        "the crossbar, its tail drawn at half the temperature",
+        lambda module: TailPredictor(module, cooler(0.5)),
+    ),
+    "tail-greedy": ("the crossbar, its tail greedy", lambda module: TailPredictor(module, greedy)),
+    "two-halves": ("the crossbar for half of the tail, a pass over it, the crossbar for the rest", TwoHalves),
+    "second-pass": ("the crossbar's tail, then one pass over it from which it is drawn anew", SecondPass),
+    "second-pass-greedy-draft": (
+        "the crossbar's tail, greedy, then one pass over it from which it is drawn anew",
+        lambda module: SecondPass(module, greedy),
+    ),
+    "bounded": ("lossless, broken off after SEQ_GROUPS passes of the predictor", BoundedPredictor),
+    "lossless": ("the crossbar drafts, passes verify: distributed as SEQ_GROUPS=15", SpeculativePredictor),
 }
-"""From a name to what makes the predictor of a ``code_predictor``."""
+"""From a name to what it is, and what makes the predictor of a ``code_predictor``."""

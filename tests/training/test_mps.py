@@ -16,7 +16,9 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file that exists while the daemon "runs"; half a second longer than it is asked to."""
     running, programs = tmp_path / "running", tmp_path / "bin"
     programs.mkdir()
-    control = f'if [ "$1" = -d ]; then touch {running}; elif grep -q quit; then (sleep 0.5; rm {running}) & fi'
+    control = (
+        f'if [ "$1" = -d ]; then touch {running}; elif grep -q quit; then (sleep 0.5; rm {running}) & fi'
+    )
     for name, script in ((mps.CONTROL, control), ("pgrep", f"test -e {running}")):
         (programs / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         (programs / name).chmod(0o755)
