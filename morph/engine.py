@@ -60,6 +60,7 @@ class Engine:
         seeds: Sequence[int],
         batch_size: int = 1,
         on_frame: Callable[[int], None] | None = None,
+        tail: str = "auto",
     ) -> list[Decoded]:
         """Decode any number of lines to their ends, at most ``batch_size`` at a time, in the order given.
 
@@ -69,14 +70,14 @@ class Engine:
         name, _ = self.pick(model)
         if name == "graph":
             return self._graphs.decode_lines(
-                model, prompts, guards, seq_groups, sampling, seeds, batch_size, on_frame
+                model, prompts, guards, seq_groups, sampling, seeds, batch_size, on_frame, tail
             )
         decoded: list[Decoded] = []
         for start in range(0, len(prompts), batch_size):
             part = slice(start, start + batch_size)
             streams = line_streams(seeds[part], model.device)
             decoded += decode_lines(
-                model, prompts[part], guards[part], seq_groups, sampling, streams, on_frame
+                model, prompts[part], guards[part], seq_groups, sampling, streams, on_frame, tail=tail
             )
         return decoded
 

@@ -13,6 +13,7 @@ FRAME_RATE = 12.5
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 ATTENTIONS = ("auto", "sdpa", "flash_attention_2", "eager")
 ENGINES = ("auto", "eager", "graph")
+TAILS = ("auto", "stock")
 
 
 def check_seq_groups(seq_groups: int) -> int:
@@ -31,6 +32,13 @@ def check_engine(engine: str) -> str:
     if engine not in ENGINES:
         raise ValueError(f"engine is {engine!r}: choose one of {', '.join(ENGINES)}")
     return engine
+
+
+def check_tail(tail: str) -> str:
+    """Give ``tail`` back when it is one of TAILS, else raise ValueError."""
+    if tail not in TAILS:
+        raise ValueError(f"tail is {tail!r}: choose one of {', '.join(TAILS)}")
+    return tail
 
 
 @dataclass(frozen=True)
@@ -115,6 +123,7 @@ class GenerateOptions:
         guard: end lines that run on far beyond their text, or loop.
         split_chars: longer texts are split at sentence ends into pieces of at most this many characters; 0: never.
         crossfade_ms: between the pieces of a split text.
+        tail: "auto" takes the checkpoint's trained tail where it has one for this SEQ_GROUPS; "stock" never.
     """
 
     seq_groups: int = DEFAULT_SEQ_GROUPS
@@ -123,9 +132,11 @@ class GenerateOptions:
     guard: bool = True
     split_chars: int = 400
     crossfade_ms: float = 60.0
+    tail: str = "auto"
 
     def __post_init__(self) -> None:
         check_seq_groups(self.seq_groups)
+        check_tail(self.tail)
         if not 1 <= self.batch_size <= 256:
             raise ValueError(f"batch size is {self.batch_size}: choose 1 to 256")
         if self.split_chars != 0 and self.split_chars < 40:

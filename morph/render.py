@@ -152,6 +152,7 @@ def _decode(
         [pieces[index].seed for index in order],
         options.batch_size,
         progress.add,
+        options.tail,
     )
     decoded = dict(zip(order, results, strict=True))
     return [decoded[index] for index in range(len(pieces))]

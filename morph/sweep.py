@@ -13,7 +13,7 @@ from .codec import decode_codes
 from .eager import Decoded, decode_lines
 from .model import Model
 from .options import PREDICTED_GROUPS, Draw, GenerateOptions, check_seq_groups
-from .predictor import Predictor, crossbar
+from .predictor import Predictor
 from .prompt import Prompt, build_prompt
 from .render import Line, LineReport, OnFrame, Progress, Spoken, guard_line
 from .sampling import filter_logits, line_streams
@@ -90,7 +90,7 @@ def sweep(
     progress = Progress([prompt.text_tokens] * (len(seq_groups) * (1 + warm_ups) + 1), on_frame)
     trace = _trace(model, prompt, line, options, progress)
     draw = (options.sampling or model.sampling).subtalker
-    distances = measure_distances(model, torch.cat(trace.hidden), torch.cat(trace.codes), draw)
+    distances = measure_distances(model, torch.cat(trace.hidden), torch.cat(trace.codes), draw, options.tail)
     rows, spoken = [], []
     for groups in seq_groups:
         for _ in range(1 + warm_ups):
@@ -116,14 +116,14 @@ def _decode(
     guards = [guard_line(prompt, options, sampling)]
     started = time.perf_counter()
     decoded = model.engine.decode_lines(
-        model, [prompt], guards, seq_groups, sampling, [line.seed], on_frame=progress.add
+        model, [prompt], guards, seq_groups, sampling, [line.seed], on_frame=progress.add, tail=options.tail
     )
     return decoded[0], time.perf_counter() - started
 
 
 @torch.inference_mode()
 def measure_distances(
-    model: Model, hidden: torch.Tensor, codes: torch.Tensor, draw: Draw
+    model: Model, hidden: torch.Tensor, codes: torch.Tensor, draw: Draw, tail: str = "auto"
 ) -> dict[int, float]:
     """The distance (see ``SweepRow``) of every SEQ_GROUPS from exact.
 
@@ -132,8 +132,9 @@ def measure_distances(
         hidden: ``[N, 1, H]``, the talker's state before each frame.
         codes: ``[N, 16]``, the frames.
         draw: how the sub-talker draws: its filter shapes the distributions.
+        tail: one of ``options.TAILS``.
     """
-    predictor = Predictor(model.talker.code_predictor)
+    predictor = Predictor(model.talker.code_predictor, model.tails(tail))
     tables, heads = model.code_tables(), predictor.heads
     totals = dict.fromkeys(range(1, PREDICTED_GROUPS + 1), 0.0)
     for start in range(0, len(codes), CHUNK):
@@ -144,8 +145,9 @@ def measure_distances(
         states = predictor.teacher_force(hidden[start : start + CHUNK], inputs)
         exact = _distribution(torch.einsum("gvh,bgh->bgv", heads, states), draw)
         for seq_groups in range(1, PREDICTED_GROUPS):
-            tail = _distribution(crossbar(heads[seq_groups:], states[:, seq_groups - 1]), draw)
-            totals[seq_groups] += 0.5 * (tail - exact[:, seq_groups:]).abs().sum().item()
+            logits = predictor.tail_logits(seq_groups, states[:, seq_groups - 1], chunk[:, seq_groups])
+            difference = _distribution(logits, draw) - exact[:, seq_groups:]
+            totals[seq_groups] += 0.5 * difference.abs().sum().item()
     return {groups: total / (PREDICTED_GROUPS * len(codes)) for groups, total in totals.items()}
 
 
