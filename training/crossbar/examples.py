@@ -1,0 +1,90 @@
+"""From recorded frames to what a tail learns from: states, and the exact distributions of the groups to come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from qwen3_tts_morph.morph.model import Model
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw
+from qwen3_tts_morph.morph.predictor import Predictor
+from qwen3_tts_morph.morph.sampling import filter_logits
+
+from .record import Recording
+
+CHUNK = 512  # frames at once: 512 x 15 x 2048 float32 is 63 MB
+
+
+@dataclass(frozen=True)
+class Examples:
+    """M frames. K is the sub-talker's top_k, or the whole codebook without one.
+
+    Args:
+        states: ``[M, 15, H]``, the predictor's state before each of groups 1-15.
+        codes: ``[M, 16]`` int64.
+        chances: ``[M, 15, K]``, the exact distribution of each group as the sub-talker filters it, given the groups
+            before it; the likeliest first.
+        tokens: ``[M, 15, K]`` int32, whose chances they are.
+    """
+
+    states: torch.Tensor
+    codes: torch.Tensor
+    chances: torch.Tensor
+    tokens: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def take(self, rows: torch.Tensor | slice) -> Examples:
+        """Some of the frames."""
+        return Examples(self.states[rows], self.codes[rows], self.chances[rows], self.tokens[rows])
+
+    def entropies(self) -> torch.Tensor:
+        """The mean entropy of each group's exact distribution, nats ``[15]``."""
+        return torch.special.entr(self.chances.float()).sum(-1).mean(0)
+
+
+def distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
+    """What is drawn from: filtered as the sub-talker does where it samples, float32."""
+    scores = logits.float()
+    return (filter_logits(scores, draw) if draw.do_sample else scores).softmax(-1)
+
+
+def embed_groups(model: Model, codes: torch.Tensor) -> torch.Tensor:
+    """Embeddings of groups 0-14 of frames ``[N, 16]``, as the predictor takes them: ``[N, 15, H_talker]``."""
+    first = model.talker.get_input_embeddings()(codes[:, :1])
+    groups = torch.arange(PREDICTED_GROUPS - 1, device=codes.device)
+    return torch.cat((first, model.code_tables()[groups, codes[:, 1:-1]]), dim=1)
+
+
+@torch.no_grad()
+def make_examples(model: Model, recording: Recording, takes: int, seed: int) -> Examples:
+    """Examples of recorded frames as they were spoken, and of ``takes - 1`` further draws of groups 1-15.
+
+    Given the talker's state and group 0, groups 1-15 are drawn anew by the exact predictor: what the tail has to
+    know is the mean over such draws, and they cost no talker.
+    """
+    predictor, draw = Predictor(model.talker.code_predictor), model.sampling.subtalker
+    random = torch.Generator(model.device).manual_seed(seed)
+    parts = []
+    for take in range(takes):
+        for start in range(0, len(recording.codes), CHUNK):
+            rows = slice(start, start + CHUNK)
+            hidden = recording.hidden[rows, None].to(model.device)
+            codes = recording.codes[rows].to(model.device)
+            if take > 0:
+                first = model.talker.get_input_embeddings()(codes[:, :1])
+                drawn = predictor.decode_frame(hidden, first, PREDICTED_GROUPS, draw, random)
+                codes = torch.cat((codes[:, :1], drawn), dim=1)
+            parts.append(_examine(model, predictor, hidden, codes))
+    return Examples(*(torch.cat([getattr(part, name) for part in parts]) for name in vars(parts[0])))
+
+
+def _examine(model: Model, predictor: Predictor, hidden: torch.Tensor, codes: torch.Tensor) -> Examples:
+    draw = model.sampling.subtalker
+    states = predictor.teacher_force(hidden, embed_groups(model, codes))
+    exact = distribution(torch.einsum("gvh,bgh->bgv", predictor.heads, states), draw)
+    kept = min(draw.top_k, exact.shape[-1]) if draw.do_sample and draw.top_k else exact.shape[-1]
+    chances, tokens = exact.topk(kept, dim=-1)
+    return Examples(states, codes, chances.to(states.dtype), tokens.int())
