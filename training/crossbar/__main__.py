@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-
 from qwen3_tts_morph.morph.load import load_model
 from qwen3_tts_morph.morph.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, LoadOptions

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-
 from qwen3_tts_morph.morph.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw
 from qwen3_tts_morph.morph.predictor import Predictor

@@ -13,7 +13,6 @@ import time
 from dataclasses import dataclass
 
 import torch
-
 from qwen3_tts_morph.morph.options import Draw
 from qwen3_tts_morph.morph.tail import tail_logits
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-
 from qwen3_tts_morph.morph.cache import KeyValueCache
 from qwen3_tts_morph.morph.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw
@@ -81,10 +80,11 @@ class Marginals(Predictor):
 
 @dataclass(frozen=True)
 class Independence:
-    """Mean entropies of the tail groups, nats each: ``exact`` given all groups before, ``averaged`` given those up to S.
+    """Mean entropies of the tail groups, nats each.
 
-    ``correlation`` is their difference summed: the least divergence a frame of any independent tail. The average is
-    over a finite number of continuations, so that it is a little too low.
+    ``exact`` is given all groups before, ``averaged`` given those up to S. ``correlation`` is their difference summed:
+    the least divergence a frame of any independent tail. The average is over a finite number of continuations, so that
+    it is a little too low.
     """
 
     exact: list[float]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-
 from qwen3_tts_morph.morph.tail import tail_logits
 
 from .examples import CHUNK, Examples, distribution

@@ -10,9 +10,6 @@ from pathlib import Path
 import numpy as np
 import soundfile
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-
 from qwen3_tts_morph.morph.eager import decode_lines
 from qwen3_tts_morph.morph.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions
@@ -21,6 +18,8 @@ from qwen3_tts_morph.morph.render import guard_line
 from qwen3_tts_morph.morph.sampling import line_streams
 from qwen3_tts_morph.morph.voice import Voice, blend_voices, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice_file import load_voice
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 
 log = logging.getLogger("training.crossbar")
 
@@ -58,9 +57,10 @@ class Recording:
             raise ValueError(
                 f"{len(self.texts.unique())} texts cannot be split: give more texts, or hold out fewer"
             )
-        return self._take(~kept), self._take(kept)
+        return self.take(~kept), self.take(kept)
 
-    def _take(self, rows: torch.Tensor) -> Recording:
+    def take(self, rows: torch.Tensor) -> Recording:
+        """Some of the frames."""
         return Recording(self.hidden[rows], self.codes[rows], self.texts[rows])
 
 
@@ -92,7 +92,8 @@ def find_voices(model: Model, folder: Path | None, seed: int) -> list[Voice]:
     if model.type == "voice_design":
         return [design_voice(model, description) for description in DESCRIPTIONS]
     raise ValueError(
-        f"{model.name} has no voices of its own: give --voices FOLDER with recordings of 1 to 30 seconds or saved voices"
+        f"{model.name} has no voices of its own: give --voices FOLDER with recordings of 1 to 30 seconds, "
+        "or saved voices"
     )
 
 
