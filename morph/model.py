@@ -127,7 +127,7 @@ class Model:
         """The trained tails by SEQ_GROUPS; none for "stock" (see ``options.TAILS``)."""
         if check_tail(choice) == "stock":
             return {}
-        return {tail.seq_groups: tail for tail in self.module.tails.values()}
+        return {one.seq_groups: one for one in self.module.tails.values() if isinstance(one, Tail)}
 
     def code_tables(self) -> torch.Tensor:
         """Embedding tables of groups 1-15 as one tensor ``[15, V, H_talker]``; costs no memory."""

@@ -66,7 +66,7 @@ def train(run: Run) -> list[Tail]:
     learnt, kept = recording.split(run.config.held_out)
     log.info("%d frames to learn from, %d held out", len(learnt.codes), len(kept.codes))
     examples, held_out = (
-        make_examples(model, part, run.config.takes, run.config.seed + place)
+        make_examples(model, part, run.config.takes, run.config.seed + place, run.seq_groups)
         for place, part in enumerate((learnt, kept))
     )
     tails = [train_tail(run, model, examples, held_out, seq_groups) for seq_groups in run.seq_groups]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,13 +21,15 @@ class Examples:
     """M frames. K is the sub-talker's top_k, or the whole codebook without one.
 
     Args:
-        states: ``[M, 15, H]``, the predictor's state before each of groups 1-15.
+        seq_groups: the n SEQ_GROUPS whose states are kept.
+        states: ``[M, n, H]``, the predictor's states that groups S were drawn from.
         codes: ``[M, 16]`` int64.
-        chances: ``[M, 15, K]``, the exact distribution of each group as the sub-talker filters it, given the groups
-            before it; the likeliest first.
+        chances: float32 ``[M, 15, K]``, the exact distribution of each group as the sub-talker filters it, given the
+            groups before it; the likeliest first.
         tokens: ``[M, 15, K]`` int32, whose chances they are.
     """
 
+    seq_groups: tuple[int, ...]
     states: torch.Tensor
     codes: torch.Tensor
     chances: torch.Tensor
@@ -37,11 +40,14 @@ class Examples:
 
     def take(self, rows: torch.Tensor | slice) -> Examples:
         """Some of the frames."""
-        return Examples(self.states[rows], self.codes[rows], self.chances[rows], self.tokens[rows])
+        return self._of(self.states[rows], self.codes[rows], self.chances[rows], self.tokens[rows])
 
-    def entropies(self) -> torch.Tensor:
-        """The mean entropy of each group's exact distribution, nats ``[15]``."""
-        return torch.special.entr(self.chances.float()).sum(-1).mean(0)
+    def last_states(self, seq_groups: int) -> torch.Tensor:
+        """What the tail of a SEQ_GROUPS is given: ``[M, H]``; ValueError when it was not kept."""
+        return self.states[:, self.seq_groups.index(seq_groups)]
+
+    def _of(self, *tensors: torch.Tensor) -> Examples:
+        return Examples(self.seq_groups, *tensors)
 
 
 def distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
@@ -58,7 +64,9 @@ def embed_groups(model: Model, codes: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def make_examples(model: Model, recording: Recording, takes: int, seed: int) -> Examples:
+def make_examples(
+    model: Model, recording: Recording, takes: int, seed: int, seq_groups: Sequence[int]
+) -> Examples:
     """Examples of recorded frames as they were spoken, and of ``takes - 1`` further draws of groups 1-15.
 
     Given the talker's state and group 0, groups 1-15 are drawn anew by the exact predictor: what the tail has to
@@ -76,14 +84,21 @@ def make_examples(model: Model, recording: Recording, takes: int, seed: int) -> 
                 first = model.talker.get_input_embeddings()(codes[:, :1])
                 drawn = predictor.decode_frame(hidden, first, PREDICTED_GROUPS, draw, random)
                 codes = torch.cat((codes[:, :1], drawn), dim=1)
-            parts.append(_examine(model, predictor, hidden, codes))
-    return Examples(*(torch.cat([getattr(part, name) for part in parts]) for name in vars(parts[0])))
+            parts.append(_examine(model, predictor, hidden, codes, seq_groups))
+    return Examples(tuple(seq_groups), *(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 
-def _examine(model: Model, predictor: Predictor, hidden: torch.Tensor, codes: torch.Tensor) -> Examples:
+def _examine(
+    model: Model,
+    predictor: Predictor,
+    hidden: torch.Tensor,
+    codes: torch.Tensor,
+    seq_groups: Sequence[int],
+) -> tuple[torch.Tensor, ...]:
+    """The tensors of ``Examples`` for some frames."""
     draw = model.sampling.subtalker
     states = predictor.teacher_force(hidden, embed_groups(model, codes))
     exact = distribution(torch.einsum("gvh,bgh->bgv", predictor.heads, states), draw)
     kept = min(draw.top_k, exact.shape[-1]) if draw.do_sample and draw.top_k else exact.shape[-1]
     chances, tokens = exact.topk(kept, dim=-1)
-    return Examples(states, codes, chances.to(states.dtype), tokens.int())
+    return states[:, [one - 1 for one in seq_groups]], codes, chances, tokens.int()

@@ -44,9 +44,9 @@ def divergences(
 ) -> torch.Tensor:
     """The divergence of each tail group, nats ``[15 - S]``, mean over the examples."""
     heads = teacher.heads[seq_groups:].float()
-    states, drawn = examples.states[:, seq_groups - 1].float(), examples.codes[:, seq_groups]
+    states, drawn = examples.last_states(seq_groups).float(), examples.codes[:, seq_groups]
     logits = tail_logits(parts, heads, states, drawn) / teacher.temperature
-    chances = examples.chances[:, seq_groups:].float()
+    chances = examples.chances[:, seq_groups:]
     ours = logits.log_softmax(-1).gather(-1, examples.tokens[:, seq_groups:].long())
     theirs = chances.clamp(min=1e-30).log()
     return (chances * (theirs - ours)).sum(-1).mean(0)

@@ -46,9 +46,9 @@ def measure(
         chunk = examples.take(slice(start, start + CHUNK))
         share = len(chunk) / len(examples)
         divergence += share * divergences(parts, teacher, chunk, seq_groups).cpu()
-        states, drawn = chunk.states[:, seq_groups - 1].float(), chunk.codes[:, seq_groups]
+        states, drawn = chunk.last_states(seq_groups).float(), chunk.codes[:, seq_groups]
         ours = distribution(tail_logits(parts, heads, states, drawn), teacher.draw)
         exact = torch.zeros_like(ours)
-        exact.scatter_(-1, chunk.tokens[:, seq_groups:].long(), chunk.chances[:, seq_groups:].float())
+        exact.scatter_(-1, chunk.tokens[:, seq_groups:].long(), chunk.chances[:, seq_groups:])
         distance += share * (0.5 * (ours - exact).abs().sum(-1).mean(0)).cpu()
     return Distances(divergence.tolist(), distance.tolist())
