@@ -237,7 +237,8 @@ def test_independence_costs_nothing_for_one_group_and_something_for_many(model, 
     some = recording.take(torch.arange(8))
     one = measure_independence(model, some, 14, 4, 0)
     assert one.correlation == pytest.approx(0, abs=1e-4)
+    assert one.distance == [pytest.approx(0, abs=1e-4)]
     many = measure_independence(model, some, 5, 16, 0)
     assert len(many.exact) == 10
     assert many.averaged[0] == pytest.approx(many.exact[0], abs=1e-4), "it has seen all groups before"
-    assert many.correlation > 1
+    assert many.correlation > 1 and min(many.distance[1:]) > 0.05

@@ -84,11 +84,12 @@ class Independence:
 
     ``exact`` is given all groups before, ``averaged`` given those up to S. ``correlation`` is their difference summed:
     the least divergence a frame of any independent tail. The average is over a finite number of continuations, so that
-    it is a little too low.
+    it is a little too low. ``distance`` is the mean total variation between the two, as in ``measure.Distances``.
     """
 
     exact: list[float]
     averaged: list[float]
+    distance: list[float]
 
     @property
     def correlation(self) -> float:
@@ -103,7 +104,7 @@ def measure_independence(
     predictor = Marginals(model.talker.code_predictor)
     draw, random = model.sampling.subtalker, torch.Generator(model.device).manual_seed(seed)
     groups = PREDICTED_GROUPS - seq_groups
-    exact, averaged = torch.zeros(groups), torch.zeros(groups)
+    exact, averaged, distance = torch.zeros(3, groups)
     for start in range(0, len(recording.codes), FRAMES):
         rows = slice(start, start + FRAMES)
         hidden = recording.hidden[rows, None].to(model.device)
@@ -111,7 +112,9 @@ def measure_independence(
         inputs = torch.cat((hidden, embedded), dim=1).repeat_interleave(continuations, dim=0)
         _, chances = predictor.continue_frames(inputs, seq_groups, draw, random)
         exact += torch.special.entr(chances).sum(-1).sum(0).cpu() / continuations
-        mean = chances.unflatten(0, (-1, continuations)).mean(1)
+        chances = chances.unflatten(0, (-1, continuations))
+        mean = chances.mean(1)
+        distance += 0.5 * (chances - mean[:, None]).abs().sum(-1).mean(1).sum(0).cpu()
         averaged += torch.special.entr(mean).sum(-1).sum(0).cpu()
     count = len(recording.codes)
-    return Independence((exact / count).tolist(), (averaged / count).tolist())
+    return Independence(*((total / count).tolist() for total in (exact, averaged, distance)))
