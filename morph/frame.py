@@ -7,7 +7,7 @@ buffers of ``slots.py`` in place. On the CPU the same functions are simply calle
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -41,7 +41,7 @@ class Weights:
     tables: torch.Tensor
     heads: torch.Tensor
     projection: tuple[torch.Tensor, torch.Tensor] | None
-    tails: Mapping[int, Mapping[str, torch.Tensor]]
+    tails: Mapping[int, Mapping[str, torch.Tensor]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: Model, tail: str = "auto") -> Weights:
@@ -63,6 +63,13 @@ class Weights:
             projection=_view_projection(predictor.small_to_mtp_projection),
             tails={seq_groups: one.parts for seq_groups, one in model.tails(tail).items()},
         )
+
+    def tail_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """As ``Predictor.tail_logits``."""
+        heads = self.heads[seq_groups:]
+        if seq_groups in self.tails:
+            return tail_logits(self.tails[seq_groups], heads, states, tokens)
+        return crossbar(heads, states)
 
     def addresses(self) -> tuple[int, ...]:
         """Where all of them live: a graph that was captured with other addresses must not be replayed."""
@@ -142,18 +149,8 @@ def predict(weights: Weights, slots: Slots, seq_groups: int, noise: torch.Tensor
     sequential = torch.stack(codes, dim=1)
     if seq_groups == len(weights.heads):
         return sequential
-    logits = _tail_logits(weights, seq_groups, last, codes[-1])
+    logits = weights.tail_logits(seq_groups, last, codes[-1])
     return torch.cat((sequential, _draw_rest(slots, logits, noise[:, seq_groups:])), dim=1)
-
-
-def _tail_logits(
-    weights: Weights, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor
-) -> torch.Tensor:
-    """As ``Predictor.tail_logits``."""
-    heads = weights.heads[seq_groups:]
-    if seq_groups in weights.tails:
-        return tail_logits(weights.tails[seq_groups], heads, states, tokens)
-    return crossbar(heads, states)
 
 
 def _project(weights: Weights, inputs: torch.Tensor) -> torch.Tensor:
