@@ -15,7 +15,6 @@ from qwen3_tts_morph.morph.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions
 from qwen3_tts_morph.morph.prompt import Prompt, build_prompt
 from qwen3_tts_morph.morph.render import guard_line
-from qwen3_tts_morph.morph.sampling import line_streams
 from qwen3_tts_morph.morph.voice import Voice, blend_voices, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice_file import load_voice
 from safetensors import SafetensorError, safe_open
@@ -128,7 +127,7 @@ def _blended(voices: list[Voice], seed: int) -> list[Voice]:
 def record(
     model: Model, texts: Sequence[str], voices: Sequence[Voice], lines: int, batch_size: int, seed: int
 ) -> Recording:
-    """Speak ``lines`` lines with the checkpoint's own sampling; texts and voices take turns, line k has seed + k."""
+    """Speak ``lines`` lines with the checkpoint's own sampling; texts and voices take turns."""
     random = np.random.default_rng(seed)
     order = np.concatenate([random.permutation(len(texts)) for _ in range(-(-lines // len(texts)))])[:lines]
     prompts = [
@@ -142,18 +141,14 @@ def record(
         batch = [prompts[place] for place in chosen]
         parts += [
             Recording(hidden, codes, torch.full((len(codes),), int(order[place])))
-            for place, (hidden, codes) in zip(
-                chosen, _speak(model, batch, [seed + place for place in chosen]), strict=True
-            )
+            for place, (hidden, codes) in zip(chosen, _speak(model, batch, seed + start), strict=True)
         ]
         log.info("recorded %d of %d lines", min(start + batch_size, lines), lines)
     fields = [torch.cat([getattr(part, name) for part in parts]) for name in ("hidden", "codes", "texts")]
     return Recording(*fields)
 
 
-def _speak(
-    model: Model, prompts: Sequence[Prompt], seeds: Sequence[int]
-) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def _speak(model: Model, prompts: Sequence[Prompt], seed: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Each line's talker states ``[T, H]`` and codes ``[T, 16]``, on the CPU."""
     states: list[torch.Tensor] = []
     guards = [guard_line(prompt, GenerateOptions(), model.sampling) for prompt in prompts]
@@ -163,7 +158,7 @@ def _speak(
         guards,
         PREDICTED_GROUPS,
         model.sampling,
-        line_streams(seeds, model.device),
+        torch.Generator(model.device).manual_seed(seed),  # a stream a line would draw line by line
         observe=lambda hidden, _: states.append(hidden[:, 0].cpu()),
     )
     hidden = torch.stack(states, dim=1).clone()
