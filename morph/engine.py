@@ -76,6 +76,7 @@ class Engine:
         batch_size: int = 1,
         on_frame: Callable[[int], None] | None = None,
         decoding: str = "crossbar",
+        tail: str = "auto",
     ) -> list[Decoded]:
         """Decode any number of lines to their ends, at most ``batch_size`` at a time, in the order given.
 
@@ -86,10 +87,12 @@ class Engine:
         name, _ = self.pick(model, decoding)
         if name == "graph":
             return self._graphs.decode_lines(
-                model, prompts, guards, seq_groups, sampling, seeds, batch_size, on_frame
+                model, prompts, guards, seq_groups, sampling, seeds, batch_size, on_frame, tail
             )
         decoded: list[Decoded] = []
-        lossless = SpeculativePredictor(model.talker.code_predictor) if decoding == "lossless" else None
+        lossless = None
+        if decoding == "lossless":
+            lossless = SpeculativePredictor(model.talker.code_predictor, tails=model.tails(tail))
         for start in range(0, len(prompts), batch_size):
             part = slice(start, start + batch_size)
             streams = line_streams(seeds[part], model.device)
@@ -102,6 +105,7 @@ class Engine:
                 streams,
                 on_frame,
                 predictor=lossless,
+                tail=tail,
             )
         if lossless is not None:
             log.info("lossless: %s, %d without drafts", lossless.tally.describe(), PREDICTED_GROUPS)

@@ -4,12 +4,12 @@
 positions computed once, no mask built); the rest come at once from the last hidden state, through one einsum over
 a slice of the stacked heads. 15 equals upstream's ``code_predictor.generate`` bit for bit, draws included; below
 15 the tail is an approximation: its hidden state has not seen the last sequential token, its heads were trained on
-later positions, and its groups are drawn independently.
+later positions, and its groups are drawn independently. A trained tail (``tail.py``) mends the first two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +20,7 @@ from .cache import KeyValueCache
 from .options import PREDICTED_GROUPS, Draw, check_seq_groups
 from .rope import RopeTable
 from .sampling import Randomness, draw_tokens
+from .tail import Tail
 from .weights import stack, stacked, unstack
 
 POSITIONS = PREDICTED_GROUPS + 2  # the pair of the prefill and 15 tokens, as in the paper's table
@@ -35,10 +36,15 @@ class Predictor:
 
     Made anew for every batch of lines: the stacked heads and the morph cache are looked up once, not every frame,
     and a model that was moved in between is never met with tensors of its old device.
+
+    Args:
+        code_predictor: upstream's module.
+        tails: trained tails by SEQ_GROUPS; where there is none, the tail comes from the stock heads.
     """
 
-    def __init__(self, code_predictor: Any):
+    def __init__(self, code_predictor: Any, tails: Mapping[int, Tail] | None = None):
         self.module = code_predictor
+        self.tails = tails or {}
         self.heads = stack(code_predictor.lm_head)
         self.rope = RopeTable.build(code_predictor.config, POSITIONS, self.heads.device, self.heads.dtype)
         self.attention = str(code_predictor.config._attn_implementation)
@@ -68,8 +74,8 @@ class Predictor:
         )
         if seq_groups == len(self.heads):
             return sequential
-        tail = draw_tokens(crossbar(self.heads[seq_groups:], state), draw, randomness)
-        return torch.cat((sequential, tail), dim=1)
+        logits = self.tail_logits(seq_groups, state, sequential[:, -1])
+        return torch.cat((sequential, draw_tokens(logits, draw, randomness)), dim=1)
 
     def _new_cache(self) -> KeyValueCache:
         return KeyValueCache(len(self.module.model.layers))
@@ -92,6 +98,19 @@ class Predictor:
             codes.append(draw_tokens(heads[group](states)[:, -1], draw, randomness))
         return torch.stack(codes, dim=1), states[:, -1]
 
+    def tail_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """Logits ``[B, 15 - S, V]`` of the groups above S = ``seq_groups``, which must be below 15.
+
+        Args:
+            seq_groups: S.
+            states: ``[B, H]``, the state that group S was drawn from.
+            tokens: ``[B]``, group S.
+        """
+        tail = self.tails.get(seq_groups)
+        if tail is None:
+            return crossbar(self.heads[seq_groups:], states)
+        return tail.logits(self.heads, states, tokens)
+
     def teacher_force(self, hidden: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """The hidden states that predict groups 1-15 of finished frames, in one causal pass over each frame.
 
@@ -101,7 +120,7 @@ class Predictor:
 
         Returns:
             ``[N, 15, H]``: state g is what ``lm_head[g]`` makes group g+1 of. ``heads[g] @ state[g]`` is exact,
-            ``heads[g] @ state[S - 1]`` with S <= g is the crossbar's approximation.
+            ``tail_logits(S, state[S - 1], group S)`` the approximation of groups S+1 to 15.
         """
         return self._run(torch.cat((hidden, inputs), dim=1), 0, None)[:, 1:]
 

@@ -154,6 +154,7 @@ def _decode(
         options.batch_size,
         progress.add,
         decoding=options.decoding,
+        tail=options.tail,
     )
     decoded = dict(zip(order, results, strict=True))
     return [decoded[index] for index in range(len(pieces))]

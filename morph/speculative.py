@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
@@ -27,6 +27,7 @@ from .cache import KeyValueCache
 from .options import Draw
 from .predictor import Predictor, crossbar
 from .sampling import Randomness, distribution
+from .tail import Tail
 from .weights import stack
 
 
@@ -54,14 +55,6 @@ def crossbar_drafter(heads: torch.Tensor) -> Drafter:
         return crossbar(heads[reached.start :], reached.states)
 
     return draft
-
-
-class Tail(Protocol):
-    """Weights trained to predict the groups behind one SEQ_GROUPS."""
-
-    def logits(self, heads: torch.Tensor, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """All stock heads ``[G, V, H]``, states ``[B, H]`` and the last tokens ``[B]`` to ``[B, groups, V]``."""
-        ...
 
 
 def tails_drafter(heads: torch.Tensor, tails: Mapping[int, Tail]) -> Drafter:
@@ -130,15 +123,21 @@ class SpeculativePredictor(Predictor):
 
     Args:
         code_predictor: upstream's.
-        draft: what drafts; None is the crossbar with the checkpoint's own heads.
+        draft: what drafts; None is the crossbar with the tails, and the checkpoint's own heads where there is none.
+        tails: as ``Predictor``'s.
 
     ``tally`` counts passes and accepted tokens.
     """
 
-    def __init__(self, code_predictor: Any, draft: Drafter | None = None):
-        super().__init__(code_predictor)
+    def __init__(
+        self,
+        code_predictor: Any,
+        draft: Drafter | None = None,
+        tails: Mapping[int, Tail] | None = None,
+    ):
+        super().__init__(code_predictor, tails)
         self.tables = stack(code_predictor.model.codec_embedding)  # [G, V, H_talker]
-        self.draft = draft or crossbar_drafter(self.heads)
+        self.draft = draft or tails_drafter(self.heads, self.tails)
         self.tally = Tally()
 
     def decode_frame(

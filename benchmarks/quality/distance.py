@@ -56,10 +56,10 @@ def measure_line(model: Model, trace: Trace, condition: Condition) -> list[float
     total = torch.zeros(PREDICTED_GROUPS, dtype=torch.float64)
     for start in range(0, len(trace.codes), CHUNK):
         part = slice(start, start + CHUNK)
-        inputs = embed_inputs(model, trace.codes[part])
-        states = predictor.teacher_force(trace.hidden[part], inputs)
-        exact = exact_distributions(model, states, inputs, PREDICTED_GROUPS, draw)
-        own = distributions(model, states, inputs, condition.seq_groups, draw)
+        states = predictor.teacher_force(trace.hidden[part], embed_inputs(model, trace.codes[part]))
+        codes = trace.codes[part]
+        exact = exact_distributions(model, states, codes, PREDICTED_GROUPS, draw)
+        own = distributions(model, states, codes, condition.seq_groups, draw)
         total += 0.5 * (own - exact).abs().sum(-1).sum(0).double().cpu()
     return total.tolist()
 

@@ -17,6 +17,8 @@ from .strategies import (
     no_decoding,
     own_predictor,
     random_tail,
+    trained_distributions,
+    trained_predictor,
     zero_tail,
 )
 from .tails import TAILS
@@ -27,6 +29,14 @@ OURS = (
         "the product: SEQ_GROUPS groups one after another, the rest by one einsum over the stock heads",
         by_predictor(own_predictor),
         distributions=crossbar_distributions,
+        product=True,
+    ),
+    Strategy(
+        "trained",
+        "the product with the checkpoint's trained tail instead of the stock heads",
+        by_predictor(trained_predictor),
+        heads="trained",
+        distributions=trained_distributions,
         product=True,
     ),
     Strategy(

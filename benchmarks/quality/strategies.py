@@ -19,7 +19,7 @@ from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw, Sampling, chec
 from qwen3_tts_morph.morph.predictor import Predictor
 from qwen3_tts_morph.morph.prompt import Prompt
 from qwen3_tts_morph.morph.sampling import Randomness, line_streams
-from qwen3_tts_morph.morph.sweep import distribution
+from qwen3_tts_morph.morph.sweep import sampled_distribution
 from qwen3_tts_morph.morph.weights import stack
 
 TAIL_FROM = 5  # the controls' first spoiled group is this one (of 0-14): the last ten of groups 1-15
@@ -32,7 +32,7 @@ Decode: TypeAlias = Callable[
 
 Distributions: TypeAlias = Callable[[Model, torch.Tensor, torch.Tensor, int, Draw], torch.Tensor]
 """What a strategy draws groups 1-15 of finished frames from, each with the exact codes before it: from the model, the
-exact states ``[N, 15, H]`` and inputs ``[N, 15, H_talker]`` (see ``Predictor.teacher_force``), SEQ_GROUPS and the
+exact states ``[N, 15, H]`` (see ``Predictor.teacher_force``), the frames' codes ``[N, 16]``, SEQ_GROUPS and the
 sub-talker's draw to probabilities ``[N, 15, V]``."""
 
 
@@ -106,29 +106,54 @@ def by_predictor(make: Callable[[Model, int], Predictor]) -> Callable[[Model, in
 
 
 def own_predictor(model: Model, seq_groups: int) -> Predictor:
-    """The product's predictor, whatever SEQ_GROUPS it will be asked for."""
+    """The product's predictor over the stock heads, whatever SEQ_GROUPS it will be asked for."""
     return Predictor(model.talker.code_predictor)
 
 
+def trained_predictor(model: Model, seq_groups: int) -> Predictor:
+    """The product's predictor over the checkpoint's trained tail.
+
+    Raises:
+        ValueError: the checkpoint has none for this SEQ_GROUPS.
+    """
+    tails = model.tails()
+    if seq_groups not in tails:
+        raise ValueError(
+            f"the checkpoint has no trained tail for SEQ_GROUPS {seq_groups} (it has them for "
+            f"{sorted(tails) or 'none'}): leave the strategy out, or run python -m training.crossbar"
+        )
+    return Predictor(model.talker.code_predictor, tails)
+
+
 def from_states(model: Model, states: torch.Tensor, sources: Sequence[int], draw: Draw) -> torch.Tensor:
-    """Probabilities ``[N, 15, V]`` when the stock heads predict group g+1 from the exact state ``sources[g]``."""
-    heads = stack(model.talker.code_predictor.lm_head)
-    return distribution(torch.einsum("gvh,bgh->bgv", heads, states[:, list(sources)]), draw)
+    """Probabilities ``[N, G, V]`` when the stock heads predict group g+1 from the exact state ``sources[g]``."""
+    heads = stack(model.talker.code_predictor.lm_head)[: len(sources)]
+    return sampled_distribution(torch.einsum("gvh,bgh->bgv", heads, states[:, list(sources)]), draw)
 
 
 def exact_distributions(
-    model: Model, states: torch.Tensor, inputs: torch.Tensor, seq_groups: int, draw: Draw
+    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: Draw
 ) -> torch.Tensor:
     """Every group from its own state; ``seq_groups`` is not looked at."""
     return from_states(model, states, range(PREDICTED_GROUPS), draw)
 
 
 def crossbar_distributions(
-    model: Model, states: torch.Tensor, inputs: torch.Tensor, seq_groups: int, draw: Draw
+    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: Draw
 ) -> torch.Tensor:
     """The product's: the last sequential group's state predicts the tail too."""
     sources = [min(group, seq_groups - 1) for group in range(PREDICTED_GROUPS)]
     return from_states(model, states, sources, draw)
+
+
+def trained_distributions(
+    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: Draw
+) -> torch.Tensor:
+    """The product's with a trained tail, which also reads the last sequential group's code."""
+    predictor = trained_predictor(model, seq_groups)
+    logits = predictor.tail_logits(seq_groups, states[:, seq_groups - 1], codes[:, seq_groups])
+    first = from_states(model, states, range(seq_groups), draw)
+    return torch.cat((first, sampled_distribution(logits, draw)), dim=1)
 
 
 def zero_tail(codes: torch.Tensor, codebook: int, seed: int) -> torch.Tensor:

@@ -73,8 +73,9 @@ def _engines(speaker: Speaker, condition: Condition) -> dict[str, Callable[[int]
     def graph(line: int) -> Decoded:
         guards, seeds = speaker.guards([line]), speaker.seeds([line])
         model, prompts = speaker.model, [speaker.prompts[line]]
+        tail = "stock" if condition.strategy.heads == "stock" else "auto"
         return model.engine.decode_lines(
-            model, prompts, guards, condition.seq_groups, speaker.sampling, seeds
+            model, prompts, guards, condition.seq_groups, speaker.sampling, seeds, tail=tail
         )[0]
 
     runs: dict[str, Callable[[int], Decoded]] = {"eager": eager}

@@ -55,5 +55,6 @@ def test_only_15_is_called_exact(groups):
 
 def test_lossless_is_called_what_it_is():
     said = describe_groups(GenerateOptions(1, decoding="lossless"))
-    assert said == "SEQ_GROUPS 1 (lossless: distributed as 15; groups above it are drafted by the crossbar)"
+    meaning = "lossless: distributed as 15; groups above it are drafted by the crossbar; stock heads"
+    assert said == f"SEQ_GROUPS 1 ({meaning})"
     assert describe_groups(GenerateOptions(15, decoding="lossless")) == "SEQ_GROUPS 15 (exact)"
