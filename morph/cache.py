@@ -28,3 +28,8 @@ class KeyValueCache:
             values = torch.cat((old_values, values), dim=2)
         self.keys[layer], self.values[layer] = keys, values
         return keys, values
+
+    def crop(self, length: int) -> None:
+        """Forget all positions from ``length`` on."""
+        self.keys = [None if keys is None else keys[:, :, :length] for keys in self.keys]
+        self.values = [None if values is None else values[:, :, :length] for values in self.values]

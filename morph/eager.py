@@ -68,6 +68,7 @@ def decode_lines(
     on_frame: Callable[[int], None] | None = None,
     observe: Callable[[torch.Tensor, torch.Tensor], None] | None = None,
     predictor: Predictor | None = None,
+    tail: str = "auto",
 ) -> list[Decoded]:
     """Decode a batch of lines to their ends.
 
@@ -82,10 +83,11 @@ def decode_lines(
             decoding and passes through; nothing of it stays on the model.
         observe: called with every frame's talker state ``[B, 1, H]`` and codes ``[B, 16]``, for measurements.
         predictor: decodes the frames; None is the model's own. Others are what the laboratory compares.
+        tail: one of ``options.TAILS``, for the model's own predictor.
     """
     with choose_kernels(seq_groups):
         talker = Talker(model, prompts)
-        predictor = predictor or Predictor(model.talker.code_predictor)
+        predictor = predictor or Predictor(model.talker.code_predictor, model.tails(tail))
         first = FirstGroup(model, len(prompts), sampling, randomness)
         ends: list[str | None] = [None] * len(prompts)
         ended = torch.zeros(len(prompts), dtype=torch.bool, device=model.device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -12,10 +13,13 @@ from .graph import GraphEngines
 from .guard import Guard
 from .layers import check_config
 from .model import Model
-from .options import Sampling, check_engine
+from .options import PREDICTED_GROUPS, Sampling, check_decoding, check_engine
 from .prompt import Prompt
 from .sampling import line_streams
+from .speculative import SpeculativePredictor
 from .waveforms import Waveforms, decode_one_by_one
+
+log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -35,8 +39,19 @@ class Engine:
         self._graphs = GraphEngines(kernels)
         self._waveforms = Waveforms(fast_codec)
 
-    def pick(self, model: Model) -> tuple[str, str]:
-        """The engine that runs for this model now, "eager" or "graph", and why."""
+    def pick(self, model: Model, decoding: str = "crossbar") -> tuple[str, str]:
+        """The engine that runs for this model now, "eager" or "graph", and why.
+
+        Raises:
+            ValueError: for lossless decoding where the graph engine was chosen: it has a fixed number of passes.
+        """
+        if check_decoding(decoding) == "lossless":
+            if self.choice == "graph":
+                raise ValueError(
+                    "decoding is lossless and the model's engine is graph, which cannot do it: choose engine auto "
+                    "or eager in Load Model, or decoding crossbar"
+                )
+            return "eager", "as chosen" if self.choice == "eager" else "decoding is lossless"
         if self.choice != "auto":
             return self.choice, "as chosen"
         if model.device.type != "cuda":
@@ -48,9 +63,9 @@ class Engine:
             return "eager", str(error)
         return "graph", "CUDA"
 
-    def describe(self, model: Model) -> str:
+    def describe(self, model: Model, decoding: str = "crossbar") -> str:
         """One line for reports: which engine runs, how, and why."""
-        name, why = self.pick(model)
+        name, why = self.pick(model, decoding)
         if name == "eager":
             return f"engine: eager ({why})"
         return f"engine: graph ({'; '.join([why, *self._details(model)])})"
@@ -79,24 +94,40 @@ class Engine:
         seeds: Sequence[int],
         batch_size: int = 1,
         on_frame: Callable[[int], None] | None = None,
+        decoding: str = "crossbar",
+        tail: str = "auto",
     ) -> list[Decoded]:
         """Decode any number of lines to their ends, at most ``batch_size`` at a time, in the order given.
 
         A seed names a line's draws; the two engines draw with different generators, so it gives other codes in the
-        other. What ``on_frame`` raises ends the decoding and passes through; see ``eager.decode_lines`` for the rest.
+        other, and with lossless ``decoding`` (one of ``options.DECODINGS``) yet others. What ``on_frame`` raises ends
+        the decoding and passes through; see ``eager.decode_lines`` for the rest.
         """
-        name, _ = self.pick(model)
+        name, _ = self.pick(model, decoding)
         if name == "graph":
             return self._graphs.decode_lines(
-                model, prompts, guards, seq_groups, sampling, seeds, batch_size, on_frame
+                model, prompts, guards, seq_groups, sampling, seeds, batch_size, on_frame, tail
             )
         decoded: list[Decoded] = []
+        lossless = None
+        if decoding == "lossless":
+            lossless = SpeculativePredictor(model.talker.code_predictor, tails=model.tails(tail))
         for start in range(0, len(prompts), batch_size):
             part = slice(start, start + batch_size)
             streams = line_streams(seeds[part], model.device)
             decoded += decode_lines(
-                model, prompts[part], guards[part], seq_groups, sampling, streams, on_frame
+                model,
+                prompts[part],
+                guards[part],
+                seq_groups,
+                sampling,
+                streams,
+                on_frame,
+                predictor=lossless,
+                tail=tail,
             )
+        if lossless is not None:
+            log.info("lossless: %s, %d without drafts", lossless.tally.describe(), PREDICTED_GROUPS)
         return decoded
 
     def decode_waveforms(

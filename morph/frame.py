@@ -6,7 +6,8 @@ buffers of ``slots.py`` in place. On the CPU the same functions are simply calle
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from .predictor import crossbar
 from .slots import Arrivals, LineState, Settings, Slots
 from .static_cache import Fill, Span, Step
 from .static_sampling import draw_static
+from .tail import tail_logits
 from .weights import stack
 
 
@@ -29,6 +31,7 @@ class Weights:
 
     ``first_table`` and ``first_head`` are group 0's ``[V, H]``, ``tables`` ``[15, V, H]`` and ``heads``
     ``[15, V, H_predictor]`` the others'; ``projection`` is weight and bias from one width to the other, or None.
+    ``tails`` holds the parts of trained tails, by SEQ_GROUPS.
     """
 
     talker: Decoder
@@ -38,10 +41,13 @@ class Weights:
     tables: torch.Tensor
     heads: torch.Tensor
     projection: tuple[torch.Tensor, torch.Tensor] | None
+    tails: Mapping[int, Mapping[str, torch.Tensor]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: Model) -> Weights:
+    def of(cls, model: Model, tail: str = "auto") -> Weights:
         """Views of a model's weights where they are now; joins those that are not joined yet.
+
+        ``tail`` is one of ``options.TAILS``.
 
         Raises:
             ValueError: for a config that the graph engine does not compute.
@@ -55,7 +61,15 @@ class Weights:
             tables=model.code_tables(),
             heads=stack(predictor.lm_head),
             projection=_view_projection(predictor.small_to_mtp_projection),
+            tails={seq_groups: one.parts for seq_groups, one in model.tails(tail).items()},
         )
+
+    def tail_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """As ``Predictor.tail_logits``."""
+        heads = self.heads[seq_groups:]
+        if seq_groups in self.tails:
+            return tail_logits(self.tails[seq_groups], heads, states, tokens)
+        return crossbar(heads, states)
 
     def addresses(self) -> tuple[int, ...]:
         """Where all of them live: a graph that was captured with other addresses must not be replayed."""
@@ -63,6 +77,7 @@ class Weights:
         for decoder in (self.talker, self.predictor):
             tensors += [decoder.qk_norms, decoder.norm]
             tensors += [value for layer in decoder.layers for value in vars(layer).values()]
+        tensors += [part for parts in self.tails.values() for part in parts.values()]
         return tuple(tensor.data_ptr() for tensor in tensors)
 
 
@@ -134,7 +149,7 @@ def predict(weights: Weights, slots: Slots, seq_groups: int, noise: torch.Tensor
     sequential = torch.stack(codes, dim=1)
     if seq_groups == len(weights.heads):
         return sequential
-    logits = crossbar(weights.heads[seq_groups:], last)
+    logits = weights.tail_logits(seq_groups, last, codes[-1])
     return torch.cat((sequential, _draw_rest(slots, logits, noise[:, seq_groups:])), dim=1)
 
 

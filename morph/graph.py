@@ -91,14 +91,16 @@ class GraphEngine:
         return None if self._replays is None else self._replays.refused
 
     @torch.inference_mode()
-    def start(self, model: Model, seq_groups: int, sampling: Sampling, context: int = 0) -> None:
+    def start(
+        self, model: Model, seq_groups: int, sampling: Sampling, context: int = 0, tail: str = "auto"
+    ) -> None:
         """Make ready for lines of this model that need so many positions.
 
         Raises:
             ValueError: for a bad ``seq_groups``, or a config that the graph engine does not compute.
         """
         self.seq_groups = check_seq_groups(seq_groups)
-        weights = Weights.of(model)
+        weights = Weights.of(model, tail)
         addresses = weights.addresses()
         if addresses != self._addresses or context > self.context:
             self.free()
@@ -193,6 +195,7 @@ class GraphEngine:
         sampling: Sampling,
         seeds: Sequence[int],
         on_frame: Callable[[int], None] | None = None,
+        tail: str = "auto",
     ) -> list[Decoded]:
         """Decode any number of lines to their ends; they get their rows in the order given.
 
@@ -211,7 +214,7 @@ class GraphEngine:
         lines = Lines([len(prompt.embeds) for prompt in prompts], guards, eos, self.batch)
         try:
             with on_device(model.device):
-                self.start(model, seq_groups, sampling, max(map(positions_expected, prompts, guards)))
+                self.start(model, seq_groups, sampling, max(map(positions_expected, prompts, guards)), tail)
                 self._decode(lines, prompts, seeds, on_frame)
         finally:
             self.stop()
@@ -291,10 +294,11 @@ class GraphEngines:
         seeds: Sequence[int],
         batch_size: int,
         on_frame: Callable[[int], None] | None = None,
+        tail: str = "auto",
     ) -> list[Decoded]:
         """Decode any number of lines to their ends, at most ``batch_size`` at a time; see ``GraphEngine.decode``."""
         engine = self._engine(len(prompts), batch_size)
-        return engine.decode(model, prompts, guards, seq_groups, sampling, seeds, on_frame)
+        return engine.decode(model, prompts, guards, seq_groups, sampling, seeds, on_frame, tail)
 
     def free(self) -> None:
         """Let go of all graphs and caches."""

@@ -14,6 +14,7 @@ from .checkpoint import check_complete
 from .model import Model
 from .options import LoadOptions
 from .rope import inverse_frequencies
+from .tail import FILE, describe_tails, load_tails
 from .upstream import default_rope_registered, import_qwen_tts
 from .weights import stack
 
@@ -105,7 +106,7 @@ def load_model(
         move: move the model to ``device``; ComfyUI does that by itself.
 
     Raises:
-        ValueError: for missing files, or options that the device cannot do.
+        ValueError: for missing files, options that the device cannot do, or trained tails that are not its own.
     """
     options = options or LoadOptions()
     device = torch.device(device)
@@ -128,6 +129,9 @@ def load_model(
         restore_frequencies(model.module)
         if move:
             model.module.to(device)
-        stack(model.talker.code_predictor.lm_head)
+        heads = stack(model.talker.code_predictor.lm_head)
         model.code_tables()
+        if (path / FILE).is_file():
+            model.add_tails(load_tails(path / FILE, path, heads))
+    log.info("%s: %s", path.name, describe_tails(model.tails()))
     return model

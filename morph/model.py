@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from .options import Sampling
+from .options import Sampling, check_tail
+from .tail import Tail
 from .weights import stack
 
 SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B", "0b02": "0.02B"}  # the last is the demo voice's
@@ -14,7 +16,7 @@ KIND_NAMES = {"base": "Base", "custom_voice": "CustomVoice", "voice_design": "Vo
 
 
 class Qwen3TTS(torch.nn.Module):
-    """Talker and codec in one module, to be moved between devices together.
+    """Talker, codec and trained tails in one module, to be moved between devices together.
 
     Upstream keeps the codec outside the talker's module tree. A plain module also has no read-only ``device``,
     which ComfyUI's model management could not set; its log calls the model by this class's name.
@@ -24,6 +26,7 @@ class Qwen3TTS(torch.nn.Module):
         super().__init__()
         self.talker = talker
         self.codec = codec
+        self.tails = torch.nn.ModuleDict()  # trained tails, by SEQ_GROUPS
 
 
 class Model:
@@ -115,6 +118,16 @@ class Model:
     def frame_rate(self) -> float:
         """Frames a second (12.5)."""
         return self.sample_rate / self.samples_per_frame
+
+    def add_tails(self, tails: Mapping[int, Tail]) -> None:
+        """Let the crossbar use these trained tails; they move with the model from now on."""
+        self.module.tails.update({str(seq_groups): tail for seq_groups, tail in tails.items()})
+
+    def tails(self, choice: str = "auto") -> dict[int, Tail]:
+        """The trained tails by SEQ_GROUPS; none for "stock" (see ``options.TAILS``)."""
+        if check_tail(choice) == "stock":
+            return {}
+        return {one.seq_groups: one for one in self.module.tails.values() if isinstance(one, Tail)}
 
     def code_tables(self) -> torch.Tensor:
         """Embedding tables of groups 1-15 as one tensor ``[15, V, H_talker]``; costs no memory."""

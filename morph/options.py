@@ -13,6 +13,8 @@ FRAME_RATE = 12.5
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 ATTENTIONS = ("auto", "sdpa", "flash_attention_2", "eager")
 ENGINES = ("auto", "eager", "graph")
+DECODINGS = ("crossbar", "lossless")
+TAILS = ("auto", "stock")
 
 
 def check_seq_groups(seq_groups: int) -> int:
@@ -31,6 +33,20 @@ def check_engine(engine: str) -> str:
     if engine not in ENGINES:
         raise ValueError(f"engine is {engine!r}: choose one of {', '.join(ENGINES)}")
     return engine
+
+
+def check_decoding(decoding: str) -> str:
+    """Give ``decoding`` back when it is one of DECODINGS, else raise ValueError."""
+    if decoding not in DECODINGS:
+        raise ValueError(f"decoding is {decoding!r}: choose one of {', '.join(DECODINGS)}")
+    return decoding
+
+
+def check_tail(tail: str) -> str:
+    """Give ``tail`` back when it is one of TAILS, else raise ValueError."""
+    if tail not in TAILS:
+        raise ValueError(f"tail is {tail!r}: choose one of {', '.join(TAILS)}")
+    return tail
 
 
 @dataclass(frozen=True)
@@ -115,6 +131,9 @@ class GenerateOptions:
         guard: end lines that run on far beyond their text, or loop.
         split_chars: longer texts are split at sentence ends into pieces of at most this many characters; 0: never.
         crossfade_ms: between the pieces of a split text.
+        decoding: "crossbar" keeps what the crossbar draws; "lossless" lets it draft, and is distributed as 15
+            ``seq_groups`` whatever ``seq_groups`` is.
+        tail: "auto" takes the checkpoint's trained tail where it has one for this SEQ_GROUPS; "stock" never.
     """
 
     seq_groups: int = DEFAULT_SEQ_GROUPS
@@ -123,9 +142,13 @@ class GenerateOptions:
     guard: bool = True
     split_chars: int = 400
     crossfade_ms: float = 60.0
+    decoding: str = "crossbar"
+    tail: str = "auto"
 
     def __post_init__(self) -> None:
         check_seq_groups(self.seq_groups)
+        check_decoding(self.decoding)
+        check_tail(self.tail)
         if not 1 <= self.batch_size <= 256:
             raise ValueError(f"batch size is {self.batch_size}: choose 1 to 256")
         if self.split_chars != 0 and self.split_chars < 40:

@@ -4,12 +4,12 @@
 positions computed once, no mask built); the rest come at once from the last hidden state, through one einsum over
 a slice of the stacked heads. 15 equals upstream's ``code_predictor.generate`` bit for bit, draws included; below
 15 the tail is an approximation: its hidden state has not seen the last sequential token, its heads were trained on
-later positions, and its groups are drawn independently.
+later positions, and its groups are drawn independently. A trained tail (``tail.py``) mends the first two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +20,7 @@ from .cache import KeyValueCache
 from .options import PREDICTED_GROUPS, Draw, check_seq_groups
 from .rope import RopeTable
 from .sampling import Randomness, draw_tokens
+from .tail import Tail
 from .weights import stack, stacked, unstack
 
 POSITIONS = PREDICTED_GROUPS + 2  # the pair of the prefill and 15 tokens, as in the paper's table
@@ -35,13 +36,18 @@ class Predictor:
 
     Made anew for every batch of lines: the stacked heads and the morph cache are looked up once, not every frame,
     and a model that was moved in between is never met with tensors of its old device.
+
+    Args:
+        code_predictor: upstream's module.
+        tails: trained tails by SEQ_GROUPS; where there is none, the tail comes from the stock heads.
     """
 
-    def __init__(self, code_predictor: Any):
+    def __init__(self, code_predictor: Any, tails: Mapping[int, Tail] | None = None):
         self.module = code_predictor
+        self.tails = tails or {}
         self.heads = stack(code_predictor.lm_head)
         self.rope = RopeTable.build(code_predictor.config, POSITIONS, self.heads.device, self.heads.dtype)
-        self.needs_mask = code_predictor.config._attn_implementation == "eager"
+        self.attention = str(code_predictor.config._attn_implementation)
 
     def decode_frame(
         self,
@@ -63,18 +69,47 @@ class Predictor:
         Returns:
             Codes ``[B, 15]``, int64.
         """
+        sequential, state = self._decode_sequential(
+            hidden, embedding, seq_groups, draw, randomness, self._new_cache()
+        )
+        if seq_groups == len(self.heads):
+            return sequential
+        logits = self.tail_logits(seq_groups, state, sequential[:, -1])
+        return torch.cat((sequential, draw_tokens(logits, draw, randomness)), dim=1)
+
+    def _new_cache(self) -> KeyValueCache:
+        return KeyValueCache(len(self.module.model.layers))
+
+    def _decode_sequential(
+        self,
+        hidden: torch.Tensor,
+        embedding: torch.Tensor,
+        seq_groups: int,
+        draw: Draw,
+        randomness: Randomness,
+        cache: KeyValueCache,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The first groups' codes ``[B, seq_groups]``, and the state ``[B, H]`` that the last of them came from."""
         tables, heads = self.module.model.codec_embedding, self.module.lm_head
-        cache = KeyValueCache(len(self.module.model.layers))
         states = self._run(torch.cat((hidden, embedding), dim=1), 0, cache)
         codes = [draw_tokens(heads[0](states)[:, -1], draw, randomness)]
         for group in range(1, seq_groups):
             states = self._run(tables[group - 1](codes[-1][:, None]), group + 1, cache)
             codes.append(draw_tokens(heads[group](states)[:, -1], draw, randomness))
-        sequential = torch.stack(codes, dim=1)
-        if seq_groups == len(self.heads):
-            return sequential
-        tail = draw_tokens(crossbar(self.heads[seq_groups:], states[:, -1]), draw, randomness)
-        return torch.cat((sequential, tail), dim=1)
+        return torch.stack(codes, dim=1), states[:, -1]
+
+    def tail_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """Logits ``[B, 15 - S, V]`` of the groups above S = ``seq_groups``, which must be below 15.
+
+        Args:
+            seq_groups: S.
+            states: ``[B, H]``, the state that group S was drawn from.
+            tokens: ``[B]``, group S.
+        """
+        tail = self.tails.get(seq_groups)
+        if tail is None:
+            return crossbar(self.heads[seq_groups:], states)
+        return tail.logits(self.heads, states, tokens)
 
     def teacher_force(self, hidden: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """The hidden states that predict groups 1-15 of finished frames, in one causal pass over each frame.
@@ -85,7 +120,7 @@ class Predictor:
 
         Returns:
             ``[N, 15, H]``: state g is what ``lm_head[g]`` makes group g+1 of. ``heads[g] @ state[g]`` is exact,
-            ``heads[g] @ state[S - 1]`` with S <= g is the crossbar's approximation.
+            ``tail_logits(S, state[S - 1], group S)`` the approximation of groups S+1 to 15.
         """
         return self._run(torch.cat((hidden, inputs), dim=1), 0, None)[:, 1:]
 
@@ -94,19 +129,24 @@ class Predictor:
         states = self.module.small_to_mtp_projection(inputs)
         end = start + states.shape[1]
         angles = (self.rope.cos[None, start:end], self.rope.sin[None, start:end])
-        mask = self._causal_mask(states)
+        mask = self._causal_mask(states, start)
         for layer in self.module.model.layers:
             states = layer(states, attention_mask=mask, past_key_values=cache, position_embeddings=angles)[0]
         return self.module.model.norm(states)
 
-    def _causal_mask(self, states: torch.Tensor) -> torch.Tensor | None:
-        """SDPA and FlashAttention are causal by themselves; eager attention needs the mask for the prefill pair."""
+    def _causal_mask(self, states: torch.Tensor, start: int) -> torch.Tensor | None:
+        """``[1, 1, T, start + T]`` where the attention is not causal by itself, else None.
+
+        FlashAttention always is. SDPA is at the start of a frame only: behind cached positions it would align the
+        triangle with the first of them. Eager attention never is.
+        """
         length = states.shape[1]
-        if length == 1 or not self.needs_mask:
+        causal = self.attention.startswith("flash") or (start == 0 and self.attention == "sdpa")
+        if length == 1 or causal:
             return None
         hidden = torch.finfo(states.dtype).min
-        blocked = torch.full((length, length), hidden, device=states.device, dtype=states.dtype)
-        return blocked.triu(1)[None, None]
+        blocked = torch.full((length, start + length), hidden, device=states.device, dtype=states.dtype)
+        return blocked.triu(start + 1)[None, None]
 
 
 @contextmanager

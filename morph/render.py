@@ -98,10 +98,11 @@ def render_lines(
     the two engines draw differently.
 
     Raises:
-        ValueError: for a text, a language, a voice or an instruction that cannot serve.
+        ValueError: for a text, a language, a voice, an instruction or a decoding that cannot serve.
     """
     options = options or GenerateOptions()
     sampling = options.sampling or model.sampling
+    model.engine.pick(model, options.decoding)  # refuses what it cannot do
     pieces = _split(model, lines, options)
     prompts = [_prompt(model, lines[piece.line], piece) for piece in pieces]
     progress = Progress([prompt.text_tokens for prompt in prompts], on_frame)
@@ -153,6 +154,8 @@ def _decode(
         [pieces[index].seed for index in order],
         options.batch_size,
         progress.add,
+        decoding=options.decoding,
+        tail=options.tail,
     )
     decoded = dict(zip(order, results, strict=True))
     return [decoded[index] for index in range(len(pieces))]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from .model import Model
 from .options import PREDICTED_GROUPS, GenerateOptions
 from .render import LineReport, Spoken
+from .tail import Tail
 
 ENDINGS = {
     "eos": "ended by itself",
@@ -34,14 +35,25 @@ def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, e
         f"{audio_s:.2f} s of audio in {elapsed_s:.2f} s: RTF {elapsed_s / audio_s:.3f}, "
         f"{1000 * elapsed_s / frames:.1f} ms/frame"
     )
-    settings = [model.summary(), describe_groups(options.seq_groups), model.engine.describe(model)]
+    tail = model.tails(options.tail).get(options.seq_groups)
+    settings = [
+        model.summary(),
+        describe_groups(options, tail),
+        model.engine.describe(model, options.decoding),
+    ]
     return "\n".join([*settings, *rows, speed])
 
 
-def describe_groups(seq_groups: int) -> str:
-    """The knob's setting in words."""
-    exact = seq_groups == PREDICTED_GROUPS
-    return f"SEQ_GROUPS {seq_groups} ({'exact' if exact else 'approximate: groups above it come from the crossbar'})"
+def describe_groups(options: GenerateOptions, tail: Tail | None = None) -> str:
+    """The knob's setting in words, and what the groups above it come from."""
+    if options.seq_groups == PREDICTED_GROUPS:
+        return f"SEQ_GROUPS {options.seq_groups} (exact)"
+    if options.decoding == "lossless":
+        meaning = f"lossless: distributed as {PREDICTED_GROUPS}; groups above it are drafted by the crossbar"
+    else:
+        meaning = "approximate: groups above it come from the crossbar"
+    heads = "stock heads" if tail is None else tail.describe()
+    return f"SEQ_GROUPS {options.seq_groups} ({meaning}; {heads})"
 
 
 def _row(report: LineReport) -> str:

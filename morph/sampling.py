@@ -49,6 +49,15 @@ def _keep_top_p(scores: torch.Tensor, top_p: float) -> torch.Tensor:
     return scores.masked_fill(remove.scatter(-1, order, remove), -torch.inf)
 
 
+def distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
+    """The probabilities that tokens are drawn with: ``[..., V]``, float32; greedy has all on its largest logit."""
+    check_overflow(logits)
+    scores = logits.float()
+    if not draw.do_sample:
+        return torch.zeros_like(scores).scatter_(-1, scores.argmax(dim=-1, keepdim=True), 1.0)
+    return filter_logits(scores, draw).softmax(dim=-1)
+
+
 def draw_tokens(logits: torch.Tensor, draw: Draw, randomness: Randomness) -> torch.Tensor:
     """Draw one token for each row of logits.
 
@@ -60,11 +69,10 @@ def draw_tokens(logits: torch.Tensor, draw: Draw, randomness: Randomness) -> tor
     Returns:
         Tokens ``[B]`` or ``[B, G]``, int64.
     """
-    check_overflow(logits)
-    scores = logits.float()
     if not draw.do_sample:
-        return scores.argmax(dim=-1)
-    probabilities = filter_logits(scores, draw).softmax(dim=-1)
+        check_overflow(logits)
+        return logits.float().argmax(dim=-1)
+    probabilities = distribution(logits, draw)
     if isinstance(randomness, Sequence):
         rows = [_multinomial(row, stream) for row, stream in zip(probabilities, randomness, strict=True)]
         return torch.stack(rows)

@@ -12,12 +12,13 @@ import torch
 from .eager import Decoded, decode_lines
 from .model import Model
 from .options import PREDICTED_GROUPS, Draw, GenerateOptions, check_seq_groups
-from .predictor import Predictor, crossbar
+from .predictor import Predictor
 from .prompt import Prompt, build_prompt
 from .render import Line, LineReport, OnFrame, Progress, Spoken, guard_line
-from .sampling import filter_logits, line_streams
+from .sampling import distribution, line_streams
 from .voice import check_voice
 
+PLAIN = Draw(temperature=1.0, top_k=0, top_p=1.0)
 CHUNK = 64  # frames whose distributions are compared at once: 64 x 15 x 2048 float32 is 8 MB
 
 
@@ -89,7 +90,7 @@ def sweep(
     progress = Progress([prompt.text_tokens] * (len(seq_groups) * (1 + warm_ups) + 1), on_frame)
     trace = _trace(model, prompt, line, options, progress)
     draw = (options.sampling or model.sampling).subtalker
-    distances = measure_distances(model, torch.cat(trace.hidden), torch.cat(trace.codes), draw)
+    distances = measure_distances(model, torch.cat(trace.hidden), torch.cat(trace.codes), draw, options.tail)
     rows, spoken = [], []
     for groups in seq_groups:
         for _ in range(1 + warm_ups):
@@ -115,14 +116,14 @@ def _decode(
     guards = [guard_line(prompt, options, sampling)]
     started = time.perf_counter()
     decoded = model.engine.decode_lines(
-        model, [prompt], guards, seq_groups, sampling, [line.seed], on_frame=progress.add
+        model, [prompt], guards, seq_groups, sampling, [line.seed], on_frame=progress.add, tail=options.tail
     )
     return decoded[0], time.perf_counter() - started
 
 
 @torch.inference_mode()
 def measure_distances(
-    model: Model, hidden: torch.Tensor, codes: torch.Tensor, draw: Draw
+    model: Model, hidden: torch.Tensor, codes: torch.Tensor, draw: Draw, tail: str = "auto"
 ) -> dict[int, float]:
     """The distance (see ``SweepRow``) of every SEQ_GROUPS from exact.
 
@@ -131,26 +132,31 @@ def measure_distances(
         hidden: ``[N, 1, H]``, the talker's state before each frame.
         codes: ``[N, 16]``, the frames.
         draw: how the sub-talker draws: its filter shapes the distributions.
+        tail: one of ``options.TAILS``.
     """
-    predictor = Predictor(model.talker.code_predictor)
-    tables, heads = model.code_tables(), predictor.heads
+    predictor = Predictor(model.talker.code_predictor, model.tails(tail))
     totals = dict.fromkeys(range(1, PREDICTED_GROUPS + 1), 0.0)
     for start in range(0, len(codes), CHUNK):
-        chunk = codes[start : start + CHUNK]
-        first = model.talker.get_input_embeddings()(chunk[:, :1])
-        groups = torch.arange(PREDICTED_GROUPS - 1, device=codes.device)
-        inputs = torch.cat((first, tables[groups, chunk[:, 1:-1]]), dim=1)
-        states = predictor.teacher_force(hidden[start : start + CHUNK], inputs)
-        exact = _distribution(torch.einsum("gvh,bgh->bgv", heads, states), draw)
+        part = slice(start, start + CHUNK)
+        states = predictor.teacher_force(hidden[part], embed_inputs(model, codes[part]))
+        exact = sampled_distribution(torch.einsum("gvh,bgh->bgv", predictor.heads, states), draw)
         for seq_groups in range(1, PREDICTED_GROUPS):
-            tail = _distribution(crossbar(heads[seq_groups:], states[:, seq_groups - 1]), draw)
-            totals[seq_groups] += 0.5 * (tail - exact[:, seq_groups:]).abs().sum().item()
+            logits = predictor.tail_logits(seq_groups, states[:, seq_groups - 1], codes[part][:, seq_groups])
+            difference = sampled_distribution(logits, draw) - exact[:, seq_groups:]
+            totals[seq_groups] += 0.5 * difference.abs().sum().item()
     return {groups: total / (PREDICTED_GROUPS * len(codes)) for groups, total in totals.items()}
 
 
-def _distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
-    scores = logits.float()
-    return filter_logits(scores, draw).softmax(-1) if draw.do_sample else scores.softmax(-1)
+def embed_inputs(model: Model, codes: torch.Tensor) -> torch.Tensor:
+    """What ``Predictor.teacher_force`` is given of frames ``[N, 16]``: the embeddings of groups 0-14."""
+    first = model.talker.get_input_embeddings()(codes[:, :1])
+    groups = torch.arange(PREDICTED_GROUPS - 1, device=codes.device)
+    return torch.cat((first, model.code_tables()[groups, codes[:, 1:-1]]), dim=1)
+
+
+def sampled_distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
+    """The probabilities that tokens are drawn with, float32; of a greedy draw, those of plain sampling."""
+    return distribution(logits, draw if draw.do_sample else PLAIN)
 
 
 def _row(model: Model, seq_groups: int, decoded: Decoded, elapsed: float, distance: float) -> SweepRow:

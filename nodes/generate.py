@@ -62,6 +62,7 @@ class GenerateSpeech(io.ComfyNode):
                         ),
                     )
                 ),
+                inputs.advanced(inputs.decoding()),
             ],
             outputs=[
                 io.Audio.Output("audio", display_name="audio", tooltip="The speech: mono, 24 kHz."),
@@ -90,11 +91,14 @@ class GenerateSpeech(io.ComfyNode):
         sampling: Sampling | None = None,
         split_chars: int = DEFAULTS.split_chars,
         guard: bool = DEFAULTS.guard,
+        decoding: str = DEFAULTS.decoding,
     ) -> io.NodeOutput:
         from ..morph.render import Line, render_lines
         from ..morph.report import describe
 
-        options = GenerateOptions(seq_groups, sampling, guard=guard, split_chars=split_chars)
+        options = GenerateOptions(
+            seq_groups, sampling, guard=guard, split_chars=split_chars, decoding=decoding
+        )
         line = Line(text, voice, language, seed)
         with model.use() as ready, show_progress(cls.hidden.unique_id) as on_frame:
             started = time.perf_counter()

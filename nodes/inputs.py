@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from comfy_api.latest import io
 
-from ..morph.options import DEFAULT_SEQ_GROUPS, PREDICTED_GROUPS
+from ..morph.options import DECODINGS, DEFAULT_SEQ_GROUPS, PREDICTED_GROUPS, GenerateOptions
 from .sockets import ModelSocket, SamplingSocket, VoiceSocket
 
 # The published checkpoints' languages; the engine lists a checkpoint's own when one is unknown to it.
@@ -88,6 +88,23 @@ def sampling() -> io.Input:
         "sampling",
         optional=True,
         tooltip="From the Sampling node. Default, unconnected: the checkpoint's own generation_config.",
+    )
+
+
+def decoding() -> io.Input:
+    return io.Combo.Input(
+        "decoding",
+        options=list(DECODINGS),
+        default=GenerateOptions.decoding,
+        optional=True,
+        tooltip=(
+            "What becomes of the groups above SEQ_GROUPS. crossbar: they stay as the crossbar drew them, approximate. "
+            "lossless: they are a draft that the exact predictor checks and corrects; chances are those of "
+            f"SEQ_GROUPS {PREDICTED_GROUPS}, though a seed gives another take. It takes fewer passes than "
+            f"{PREDICTED_GROUPS}, fewest with SEQ_GROUPS 1, but runs on the eager engine, without CUDA graphs: on a "
+            f"GPU SEQ_GROUPS {PREDICTED_GROUPS} with crossbar may be faster; compare ms a frame in the report. "
+            f"Default: {GenerateOptions.decoding}."
+        ),
     )
 
 

@@ -132,6 +132,7 @@ class RenderScript(io.ComfyNode):
                     ),
                 ),
                 inputs.sampling(),
+                inputs.advanced(inputs.decoding()),
             ],
             outputs=[
                 io.Audio.Output(
@@ -169,11 +170,12 @@ class RenderScript(io.ComfyNode):
         language: str,
         gap: float,
         sampling: Sampling | None = None,
+        decoding: str = DEFAULTS.decoding,
     ) -> io.NodeOutput:
         from ..morph.dialogue import render_script
         from ..morph.report import describe
 
-        options = GenerateOptions(seq_groups, sampling, batch_size)
+        options = GenerateOptions(seq_groups, sampling, batch_size, decoding=decoding)
         with model.use() as ready, show_progress(cls.hidden.unique_id) as on_frame:
             started = time.perf_counter()
             dialogue = render_script(ready, script, cast, language, seed, options, gap, on_frame)

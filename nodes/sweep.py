@@ -49,7 +49,7 @@ class Sweep(io.ComfyNode):
                 io.Image.Output(
                     "plot",
                     display_name="plot",
-                    tooltip="Time a frame and distance to exact, over SEQ_GROUPS.",
+                    tooltip="Distance to exact against time a frame, a point for each SEQ_GROUPS.",
                 ),
                 io.Audio.Output(
                     "lines",

@@ -45,7 +45,9 @@ def predict(weights: Weights, slots: Slots, seq_groups: int, plan: Plan) -> None
         states = run_layers(decoder, plan, _projected(weights, plan, inputs), place)
         states = states.last(length)
         _draw_groups(weights, slots, plan, states, group, group + 1)
-    if seq_groups < len(weights.heads):
+    if seq_groups in weights.tails:
+        _draw_tail(weights, slots, plan, states, seq_groups)
+    elif seq_groups < len(weights.heads):
         _draw_groups(weights, slots, plan, states, seq_groups, len(weights.heads))
 
 
@@ -64,16 +66,29 @@ def _projected(weights: Weights, plan: Plan, inputs: Inputs) -> Inputs | States:
 
 def _draw_groups(weights: Weights, slots: Slots, plan: Plan, states: States, first: int, end: int) -> None:
     """Draw groups ``first + 1 .. end`` of every line from the predictor's last state."""
-    state, groups, vocab = slots.state, end - first, slots.codebook
-    lines = len(states.wide)
-    logits = states.wide.new_empty(lines, groups * vocab)
+    logits = states.wide.new_empty(len(states.wide), (end - first) * slots.codebook)
     heads = weights.heads[first:end].flatten(0, 1)
     project(plan, states, heads, logits, weights.predictor.norm, weights.predictor.eps)
+    _draw(weights, slots, plan, logits, first, end)
+
+
+def _draw_tail(weights: Weights, slots: Slots, plan: Plan, states: States, seq_groups: int) -> None:
+    """Draw the groups above ``seq_groups`` through their trained tail, in torch operations."""
+    decoder, dtype = weights.predictor, weights.heads.dtype
+    normed = functional.rms_norm(states.wide, states.wide.shape[-1:], decoder.norm.float(), decoder.eps)
+    logits = weights.tail_logits(seq_groups, normed.to(dtype), slots.state.report[:, seq_groups])
+    _draw(weights, slots, plan, logits.float().flatten(1), seq_groups, len(weights.heads))
+
+
+def _draw(weights: Weights, slots: Slots, plan: Plan, logits: torch.Tensor, first: int, end: int) -> None:
+    """Draw groups ``first + 1 .. end`` from logits, float32 ``[B, (end - first) V]``."""
+    state, groups, vocab = slots.state, end - first, slots.codebook
     draws = slots.settings.subtalker
     launch(
-        draw_codes, (lines, groups), plan, DRAW_WARPS, logits=logits, line_keys=state.keys, steps=state.steps,
+        draw_codes, (len(logits), groups), plan, DRAW_WARPS, logits=logits, line_keys=state.keys, steps=state.steps,
         temperatures=draws.temperatures, places=draws.places, shares=draws.shares, scales=draws.scales,
-        report=state.report, first=first + 1, V=vocab, CODES=GROUPS, PADDED=_padded(vocab), HALF=_is_half(heads),
+        report=state.report, first=first + 1, V=vocab, CODES=GROUPS, PADDED=_padded(vocab),
+        HALF=_is_half(weights.heads),
     )  # fmt: skip
 
 

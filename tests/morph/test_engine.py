@@ -189,3 +189,37 @@ def test_a_config_that_graph_cannot_compute_is_refused_where_graph_was_chosen(gr
     prompt = build_prompt(graph_model, "One.", voice)
     with pytest.raises(ValueError, match=r"hidden_act 'gelu'.*choose the eager engine"):
         graph_model.engine.decode_lines(graph_model, [prompt], [Guard(5)], 5, SAMPLED, [0])
+
+
+LOSSLESS = GenerateOptions(1, GREEDY, decoding="lossless")
+
+
+def test_lossless_lines_are_those_of_15_groups_and_the_log_counts_passes(model, monkeypatch, caplog):
+    monkeypatch.setattr(model, "engine", Engine("auto"))
+    lines = lines_of(model)
+    with caplog.at_level("INFO"):
+        ours = render_lines(model, lines, LOSSLESS)
+    [said] = [record.getMessage() for record in caplog.records if "passes" in record.getMessage()]
+    assert 1 < float(said.split()[1]) <= 15
+    theirs = render_lines(model, lines, GenerateOptions(15, GREEDY))
+    assert [one.report for one in ours] == [one.report for one in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one.waveform == other.waveform).all()
+
+
+def test_lossless_decoding_takes_the_eager_engine(model):
+    assert Engine().pick(on_cuda(model), "lossless") == ("eager", "decoding is lossless")
+    assert Engine("eager").pick(model, "lossless") == ("eager", "as chosen")
+    said = Engine().describe(on_cuda(model), "lossless")
+    assert said == "engine: eager (decoding is lossless)"
+
+
+def test_lossless_decoding_is_refused_by_a_chosen_graph_engine_before_any_work(graph_model, monkeypatch):
+    monkeypatch.setattr("qwen3_tts_morph.morph.render.build_prompt", pytest.fail)
+    with pytest.raises(ValueError, match="choose engine auto or eager in Load Model"):
+        render_lines(graph_model, lines_of(graph_model), LOSSLESS)
+
+
+def test_an_unknown_decoding_is_refused():
+    with pytest.raises(ValueError, match="'lossy': choose one of crossbar, lossless"):
+        GenerateOptions(decoding="lossy")

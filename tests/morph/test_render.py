@@ -172,8 +172,8 @@ def test_a_line_whose_piece_went_wrong_is_reported_and_warned_of(model, voice, c
     """Of three pieces the middle one repeats itself: the line says so, and its sound is kept."""
     original = model.engine.decode_lines
 
-    def loop_in_the_middle(*args):
-        pieces.extend(original(*args))
+    def loop_in_the_middle(*args, **options):
+        pieces.extend(original(*args, **options))
         ends = ["eos", "loop", "eos"]
         return [Decoded(one.codes, end) for one, end in zip(pieces, ends, strict=True)]
 

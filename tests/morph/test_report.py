@@ -48,6 +48,13 @@ def test_a_text_of_several_lines_takes_one_row(model):
 
 @pytest.mark.parametrize("groups", range(1, 16))
 def test_only_15_is_called_exact(groups):
-    said = describe_groups(groups)
+    said = describe_groups(GenerateOptions(groups))
     assert said.startswith(f"SEQ_GROUPS {groups} (")
     assert ("approximate" in said) == (groups < 15) and ("exact" in said) == (groups == 15)
+
+
+def test_lossless_is_called_what_it_is():
+    said = describe_groups(GenerateOptions(1, decoding="lossless"))
+    meaning = "lossless: distributed as 15; groups above it are drafted by the crossbar; stock heads"
+    assert said == f"SEQ_GROUPS 1 ({meaning})"
+    assert describe_groups(GenerateOptions(15, decoding="lossless")) == "SEQ_GROUPS 15 (exact)"

@@ -42,6 +42,16 @@ def mean(values: Sequence[float], seed: int = 0) -> Figure:
     return ratio(values, [1.0] * len(values), seed)
 
 
+def median(values: Sequence[float], seed: int = 0) -> Figure:
+    """The middle one of a value a line, for times, in which one slow spell would carry a mean; no lines: ValueError."""
+    column = np.asarray(values, np.float64)
+    if not len(column):
+        raise ValueError("no values to take the middle of")
+    drawn = np.random.default_rng(seed).integers(len(column), size=(DRAWS, len(column)))
+    low, high = np.percentile(np.median(column[drawn], axis=1), [2.5, 97.5])
+    return Figure(float(np.median(column)), float(low), float(high), len(column))
+
+
 def share(held: Sequence[bool]) -> Figure:
     """How many lines hold, with Wilson's interval: a bootstrap of all or none would claim certainty."""
     lines = len(held)
@@ -51,3 +61,28 @@ def share(held: Sequence[bool]) -> Figure:
     middle = (part + z**2 / (2 * lines)) / (1 + z**2 / lines)
     reach = z / (1 + z**2 / lines) * (part * (1 - part) / lines + z**2 / (4 * lines**2)) ** 0.5
     return Figure(part, max(0.0, middle - reach), min(1.0, middle + reach), lines)
+
+
+def difference(
+    parts: Sequence[float],
+    wholes: Sequence[float],
+    other_parts: Sequence[float],
+    other_wholes: Sequence[float],
+    seed: int = 0,
+) -> Figure:
+    """A ratio less another one of the same lines, paired: a line is drawn with both or not at all.
+
+    Raises ValueError for no lines, unequal lengths or wholes that sum to nothing.
+    """
+    columns = [np.asarray(one, np.float64) for one in (parts, wholes, other_parts, other_wholes)]
+    if len({column.shape for column in columns}) > 1 or not min(columns[1].sum(), columns[3].sum()) > 0:
+        raise ValueError(
+            f"{[len(column) for column in columns]} values: not the same lines, or nothing to divide"
+        )
+    drawn = np.random.default_rng(seed).integers(len(columns[0]), size=(DRAWS, len(columns[0])))
+    above, below, other_above, other_below = (column[drawn].sum(axis=1) for column in columns)
+    held = (below > 0) & (other_below > 0)
+    values = above[held] / below[held] - other_above[held] / other_below[held]
+    low, high = np.percentile(values, [2.5, 97.5])
+    sums = [column.sum() for column in columns]
+    return Figure(float(sums[0] / sums[1] - sums[2] / sums[3]), float(low), float(high), len(columns[0]))

@@ -59,6 +59,24 @@ def test_frames_are_those_of_torch(device, shape, batch, seq_groups):
 
 
 @torch.inference_mode()
+def test_a_trained_tail_is_used(device):
+    weights, slots, other = both(device, "tiny", 2)
+    vocab, width = weights.heads.shape[1:]
+    parts = {
+        "token": torch.randn(vocab, width, device=device) / 4,
+        "mix_up": torch.randn(8, width, device=device) / 4,
+        "mix_down": torch.randn(width, 8, device=device) / 4,
+    }
+    stock = copy.deepcopy(slots)
+    torch_frame(weights, stock, 1, 64)
+    trained = replace(weights, tails={1: parts})
+    torch_frame(trained, slots, 1, 64)
+    decode_frame(trained, other, 1, 64, Plan())
+    assert torch.equal(slots.state.report, other.state.report)
+    assert not torch.equal(slots.state.report, stock.state.report)
+
+
+@torch.inference_mode()
 def test_bf16_stays_as_near_to_float32_as_torch_operations_do(device):
     """The talker's state after a frame of the same codes; no nearer can be asked for than twice torch's own error."""
     weights, slots, other = both(device, "tiny", 1, torch.bfloat16)

@@ -1,0 +1,135 @@
+"""A run's folder: everything that was made, a small file each, so that an interrupted run goes on where it was.
+
+    run.json                       the checkpoint, the lines, the voices, the settings
+    references/VOICE/0.wav         what the judges know a voice by
+    codes/CONDITION/0000.json      a line's codes and how it ended
+    wavs/CONDITION/0000.wav        its sound
+    judged/CONDITION/0000.json     what the judges said of it
+    times/CONDITION.json           milliseconds a frame
+    distances/CONDITION.json       distances from the exact distributions
+
+A strategy whose code has changed is measured again when its folders and files are deleted. Files appear whole or not
+at all. Codes are enough to go on from: a run can decode on one machine and be sounded and
+judged on another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .lines import Task
+
+CODES, WAVS, JUDGED, TIMES, DISTANCES, REFERENCES = (
+    "codes", "wavs", "judged", "times", "distances", "references",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class About:
+    """What a run is: the same for all its conditions. ``checkpoint`` is its name, ``weights`` a hash of its files."""
+
+    checkpoint: str
+    weights: str
+    model: str
+    sampling: str
+    language: str
+    voices: str
+    sample_rate: int
+    tasks: tuple[Task, ...]
+
+
+class RunFolder:
+    """Reads and writes one run's folder."""
+
+    def __init__(self, root: Path):
+        self.root = root
+
+    def path(self, kind: str, condition: str, line: int, suffix: str = ".json") -> Path:
+        """Where a line's file of this kind is."""
+        return self.root / kind / condition / f"{line:04}{suffix}"
+
+    def read(self, kind: str, condition: str, line: int) -> dict[str, Any] | None:
+        """A line's file, or None when it is not there."""
+        return read_json(self.path(kind, condition, line))
+
+    def missing(self, kind: str, condition: str, lines: int, suffix: str = ".json") -> list[int]:
+        """The lines that have no such file."""
+        return [line for line in range(lines) if not self.path(kind, condition, line, suffix).is_file()]
+
+    def start(self, about: About) -> None:
+        """Begin a run, or go on with it.
+
+        Raises:
+            ValueError: when the folder holds another run.
+        """
+        old = read_json(self.root / "run.json")
+        if old is not None:
+            _check_same(old, about, self.root)
+            if len(old["tasks"]) >= len(about.tasks):
+                return
+        write_json(self.root / "run.json", asdict(about))
+
+    def about(self) -> About:
+        """What this folder's run is; raises ValueError when there is none."""
+        kept = read_json(self.root / "run.json")
+        if kept is None:
+            raise ValueError(f"{self.root} holds no run: give --checkpoint to start one")
+        return About(**{**kept, "tasks": tuple(Task(**task) for task in kept["tasks"])})
+
+
+def _check_same(old: dict[str, Any], about: About, root: Path) -> None:
+    new = json.loads(json.dumps(asdict(about)))
+    both = min(len(old["tasks"]), len(new["tasks"]))
+    for name in ("weights", "sampling", "language", "voices"):
+        if old[name] != new[name]:
+            raise ValueError(f"{root} holds a run with other {name} ({old[name]}): give another --out")
+    if old["tasks"][:both] != new["tasks"][:both]:
+        raise ValueError(f"{root} holds a run of other lines, voices or seeds: give another --out")
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON file, or None when it is not there."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file that appears whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps(value, ensure_ascii=False) + "\n", encoding="utf-8")
+    unfinished.replace(path)
+
+
+def write_wav(path: Path, audio: np.ndarray, sample_rate: int) -> None:
+    """Write 16-bit PCM, ``[T]`` or ``[C, T]``, that appears whole or not at all."""
+    import soundfile
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".part")
+    soundfile.write(unfinished, audio.T, sample_rate, format="WAV", subtype="PCM_16")
+    unfinished.replace(path)
+
+
+def hash_weights(checkpoint: Path) -> str:
+    """A hash of a checkpoint's weight files and configs, the codec's included."""
+    digest = hashlib.sha256()
+    for path in sorted(checkpoint.rglob("*")):
+        if path.suffix in (".safetensors", ".json"):
+            digest.update(path.relative_to(checkpoint).as_posix().encode())
+            with path.open("rb") as file:
+                while block := file.read(1 << 22):
+                    digest.update(block)
+    return digest.hexdigest()[:16]
+
+
+def kept_lines(folder: RunFolder, kind: str, condition: str, lines: int) -> Sequence[dict[str, Any]] | None:
+    """All lines' files of a condition, or None while one is missing."""
+    read = [folder.read(kind, condition, line) for line in range(lines)]
+    return [one for one in read if one is not None] if None not in read else None

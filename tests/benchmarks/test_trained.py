@@ -1,0 +1,57 @@
+"""The laboratory's row for trained tails, on a checkpoint whose tail is the stock heads once more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from qwen3_tts_morph.benchmarks.quality.distance import Trace, measure_line
+from qwen3_tts_morph.benchmarks.quality.registry import STRATEGIES
+from qwen3_tts_morph.benchmarks.quality.strategies import Condition
+from qwen3_tts_morph.morph.load import load_model
+from qwen3_tts_morph.morph.model import Model
+from qwen3_tts_morph.morph.tail import About, Tail
+from qwen3_tts_morph.morph.weights import stack
+
+SEQ_GROUPS = 5
+
+
+@pytest.fixture(scope="module")
+def model(tiny: Path) -> Model:
+    """With a tail for one SEQ_GROUPS."""
+    model = load_model(tiny)
+    heads = stack(model.talker.code_predictor.lm_head)
+    about = About("heads", 0.1, 0.2)
+    model.add_tails({SEQ_GROUPS: Tail(SEQ_GROUPS, {"heads": heads[SEQ_GROUPS:].clone()}, about, heads)})
+    return model
+
+
+@pytest.fixture(scope="module")
+def trace(model: Model) -> Trace:
+    random = torch.Generator().manual_seed(0)
+    config = model.config.talker_config
+    codes = torch.randint(config.code_predictor_config.vocab_size, (9, 16), generator=random)
+    return Trace(torch.randn(9, 1, config.hidden_size, generator=random), codes)
+
+
+def distances(model: Model, trace: Trace, name: str) -> list[float]:
+    return measure_line(model, trace, Condition(STRATEGIES[name], SEQ_GROUPS))
+
+
+def test_the_distance_is_the_tails_own(model: Model, trace: Trace) -> None:
+    stock = distances(model, trace, "crossbar")
+    assert distances(model, trace, "trained") == pytest.approx(stock, abs=1e-5)
+    tail = model.tails()[SEQ_GROUPS]
+    kept = tail.heads.data.clone()
+    tail.heads.data *= 3
+    changed = distances(model, trace, "trained")
+    tail.heads.data.copy_(kept)
+    assert changed[:SEQ_GROUPS] == pytest.approx(stock[:SEQ_GROUPS], abs=1e-5)
+    assert all(abs(one - other) > 1e-3 for one, other in zip(changed[5:], stock[5:], strict=True))
+    assert distances(model, trace, "crossbar") == pytest.approx(stock, abs=1e-6)
+
+
+def test_without_a_tail_the_row_says_so(model: Model) -> None:
+    with pytest.raises(ValueError, match="no trained tail for SEQ_GROUPS 4"):
+        STRATEGIES["trained"].start(model, 4)

@@ -1,0 +1,334 @@
+"""Lossless decoding: its frames are distributed as exact ones, by counting all its ways and by drawing many."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from qwen3_tts_morph.morph import predictor as predictor_module
+from qwen3_tts_morph.morph import speculative
+from qwen3_tts_morph.morph.eager import decode_lines
+from qwen3_tts_morph.morph.options import Draw, Sampling
+from qwen3_tts_morph.morph.predictor import Predictor
+from qwen3_tts_morph.morph.sampling import line_streams
+from qwen3_tts_morph.morph.speculative import (
+    BoundedPredictor,
+    Noise,
+    Reached,
+    SpeculativePredictor,
+    Tally,
+    crossbar_drafter,
+    pick,
+    residual,
+    settle,
+    tails_drafter,
+)
+
+from .decoding import GREEDY, SEEDS, assert_equal, eager_lines, guards_of, prompts_of
+from .small_predictor import Small, exact_joint, make_small, number_of
+
+PLAIN = Draw(temperature=1.0, top_k=0)
+FILTERED = Draw(temperature=0.8, top_k=3, top_p=0.9)
+DRAWS = pytest.mark.parametrize("draw", [PLAIN, FILTERED], ids=["plain", "filtered"])
+
+
+class Ways:
+    """Every way through a decoding, one a ``run``: where it would draw, the next untried choice is taken.
+
+    ``weight`` is the probability of the present way. Put in the place of the functions that draw.
+    """
+
+    def __init__(self) -> None:
+        self.choices: list[tuple[int, int]] = []  # taken, of how many
+        self.depth, self.weight = 0, 1.0
+
+    def choose(self, weights: list[float]) -> int:
+        possible = [index for index, weight in enumerate(weights) if weight > 0]
+        if self.depth == len(self.choices):
+            self.choices.append((0, len(possible)))
+        taken = possible[self.choices[self.depth][0]]
+        self.weight *= weights[taken] / sum(weights)
+        self.depth += 1
+        return taken
+
+    def advance(self) -> bool:
+        """Go on to the next way; False when all have been gone."""
+        while self.choices and self.choices[-1][0] + 1 == self.choices[-1][1]:
+            self.choices.pop()
+        if not self.choices:
+            return False
+        self.choices[-1] = (self.choices[-1][0] + 1, self.choices[-1][1])
+        self.depth, self.weight = 0, 1.0
+        return True
+
+    def pick(self, weights: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        rows = weights.double().reshape(-1, weights.shape[-1]).tolist()
+        return torch.tensor([self.choose(row) for row in rows]).reshape(weights.shape[:-1])
+
+    def draw_tokens(self, logits: torch.Tensor, draw: Draw, _: object) -> torch.Tensor:
+        return self.pick(speculative.distribution(logits, draw), logits)
+
+    def accept(self, exact, drafted, tokens, _) -> torch.Tensor:
+        verdicts, refused = [], False
+        for group, token in enumerate(tokens[0].tolist()):
+            chance = min(1.0, float(exact[0, group, token].double() / drafted[0, group, token].double()))
+            refused = refused or self.choose([1 - chance, chance]) == 0
+            verdicts.append(not refused)
+        return torch.tensor([verdicts])
+
+    def residual(self, exact: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
+        return residual(exact, drafted)
+
+
+@torch.inference_mode()
+def count_all(small: Small, draw: Draw, seq_groups: int, monkeypatch, wrong: bool = False) -> torch.Tensor:
+    """The probability of every frame of the speculative decoder, by going all its ways."""
+    decoder, ways = SpeculativePredictor(small.module), Ways()
+    groups, codes = decoder.heads.shape[:2]
+    joint = torch.zeros(codes**groups, dtype=torch.float64)
+    with monkeypatch.context() as patch:
+        patch.setattr(predictor_module, "draw_tokens", ways.draw_tokens)
+        patch.setattr(speculative, "pick", ways.pick)
+        patch.setattr(speculative, "accept", ways.accept)
+        if wrong:
+            patch.setattr(speculative, "residual", lambda exact, drafted: exact)
+        while True:
+            frame = decoder.decode_frame(small.hidden, small.embedding, seq_groups, draw, None)
+            joint[number_of(frame, codes)] += ways.weight
+            if not ways.advance():
+                return joint
+
+
+@DRAWS
+@pytest.mark.parametrize("seq_groups", [1, 2])
+@pytest.mark.parametrize(("groups", "codes"), [(3, 4), (5, 2)])
+def test_all_ways_together_give_the_exact_distribution(monkeypatch, groups, codes, seq_groups, draw):
+    small = make_small(groups, codes)
+    joint, exact = count_all(small, draw, seq_groups, monkeypatch), exact_joint(small, draw)
+    assert torch.allclose(joint, exact, rtol=0, atol=1e-5)
+    assert exact.max() < 0.9 and (exact > 1e-3).sum() > 5, "too sharp to tell anything"
+
+
+def test_counting_all_ways_notices_a_wrong_correction(monkeypatch):
+    """The tests' own power: the refused token drawn from p instead of what p has above q."""
+    small = make_small(3, 3)
+    joint = count_all(small, PLAIN, 1, monkeypatch, wrong=True)
+    assert joint.sum() == pytest.approx(1)
+    assert 0.5 * (joint - exact_joint(small, PLAIN)).abs().sum() > 0.01
+
+
+def chi_square(counts: torch.Tensor, expected: torch.Tensor) -> float:
+    """The p-value of counts against what is expected; cells below 5 are taken together."""
+    rare = expected < 5
+    cells = torch.stack((counts, expected))
+    cells = torch.cat((cells[:, ~rare], cells[:, rare].sum(1, keepdim=True)), dim=1)
+    cells = cells[:, cells[1] > 0]
+    statistic = ((cells[0] - cells[1]) ** 2 / cells[1]).sum()
+    half = torch.tensor((cells.shape[1] - 1) / 2, dtype=torch.float64)
+    return float(torch.special.gammaincc(half, statistic / 2))
+
+
+@torch.inference_mode()
+def draw_two_kinds(lines: int, draw: Draw, seq_groups: int, per_line: bool, seed: int = 0) -> list[float]:
+    """p-values of the frames of two inputs that take turns in one batch."""
+    small = make_small(4, 3)
+    other = Small(small.module, small.hidden.flip(-1), -small.embedding)
+    turns = (lines // 2, 1, 1)
+    hidden = torch.cat((small.hidden, other.hidden)).repeat(turns)
+    embedding = torch.cat((small.embedding, other.embedding)).repeat(turns)
+    seeds = range(seed * lines, (seed + 1) * lines)
+    streams = line_streams(seeds, hidden.device) if per_line else torch.Generator().manual_seed(seed)
+    frames = SpeculativePredictor(small.module).decode_frame(hidden, embedding, seq_groups, draw, streams)
+    result = []
+    for kind, inputs in enumerate((small, other)):
+        counts = torch.bincount(number_of(frames[kind::2], 3), minlength=81).double()
+        result.append(chi_square(counts, exact_joint(inputs, draw) * (lines // 2)))
+    return result
+
+
+@DRAWS
+@pytest.mark.parametrize("seq_groups", [1, 3])
+@pytest.mark.parametrize(("lines", "per_line"), [(40000, False), (4000, True)])
+def test_many_lines_of_two_kinds_in_one_batch_are_each_distributed_exactly(lines, per_line, seq_groups, draw):
+    assert min(draw_two_kinds(lines, draw, seq_groups, per_line)) > 0.001
+
+
+@pytest.mark.parametrize("wrong", ["correction", "always accept", "draft again"])
+def test_the_draws_notice_wrong_rules(monkeypatch, wrong):
+    if wrong == "correction":
+        monkeypatch.setattr(speculative, "residual", lambda exact, drafted: exact)
+    elif wrong == "always accept":
+        monkeypatch.setattr(speculative, "accept", lambda *given: torch.ones_like(given[2], dtype=torch.bool))
+    else:
+        monkeypatch.setattr(speculative, "residual", lambda exact, drafted: drafted)
+    assert max(draw_two_kinds(40000, PLAIN, 1, False)) < 1e-6
+
+
+def test_the_rule_keeps_up_to_the_first_refusal_and_corrects_it_alone():
+    exact = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.2, 0.8], [1.0, 0.0, 0.0]]).repeat(3, 1, 1)
+    drafted = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]).repeat(3, 1, 1)
+    tokens = torch.tensor([[0, 1, 0]] * 3)
+    known = torch.tensor([[False] * 3, [False] * 3, [True, False, False]])
+    verdicts = torch.tensor([[0.4, 0.1, 0.5], [0.4, 0.3, 0.5], [0.9, 0.3, 0.9]])
+    noise = Noise(torch.ones(3, 3, 3), torch.ones(3, 3), verdicts)
+    settled, kept = settle(exact, drafted, tokens, known, noise)
+    assert kept.tolist() == [3, 1, 1]
+    assert settled.tolist() == [[0, 1, 0], [0, 2, 0], [0, 2, 0]]
+
+
+def test_what_the_filter_removed_is_never_drawn_nor_kept():
+    exact, drafted = torch.tensor([[[0.0, 1.0]]]), torch.tensor([[[1.0, 0.0]]])
+    noise = Noise(torch.ones(1, 1, 2), torch.tensor([[1e-30, 1e30]]), torch.zeros(1, 1))
+    settled, kept = settle(
+        exact, drafted, torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, 1).bool(), noise
+    )
+    assert kept.tolist() == [0] and settled.tolist() == [[1]]
+    assert pick(torch.tensor([0.0, 1e-20]), torch.tensor([1e-30, 1e10])) == 1
+
+
+def test_equal_distributions_leave_a_token_to_draw_should_rounding_refuse_one():
+    weights = torch.tensor([[0.25, 0.75]])
+    assert torch.equal(residual(weights, weights), weights)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
+@pytest.mark.parametrize("seq_groups", [1, 4, 14, 15])
+@torch.inference_mode()
+def test_greedy_frames_are_those_of_15_groups(load, seq_groups, shape, attention):
+    """In float32; lines whose drafts hold for unlike lengths share the batch."""
+    model = load(shape, "base", "fp32", attention)
+    generator = torch.Generator().manual_seed(3)
+    hidden = torch.randn(24, 1, model.width, generator=generator)
+    embedding = model.talker.get_input_embeddings()(torch.randint(64, (24, 1), generator=generator))
+    greedy = Draw(do_sample=False)
+    exact = Predictor(model.talker.code_predictor).decode_frame(hidden, embedding, 15, greedy, None)
+    decoder, before = SpeculativePredictor(model.talker.code_predictor), torch.get_rng_state()
+    assert torch.equal(decoder.decode_frame(hidden, embedding, seq_groups, greedy, None), exact)
+    assert torch.equal(torch.get_rng_state(), before), "greedy draws nothing"
+    assert seq_groups <= decoder.tally.passes <= 15
+
+
+@torch.inference_mode()
+def test_a_perfect_draft_takes_one_pass_and_a_useless_one_at_most_15(load):
+    model = load("tiny")
+    generator = torch.Generator().manual_seed(3)
+    hidden = torch.randn(3, 1, model.width, generator=generator)
+    embedding = model.talker.get_input_embeddings()(torch.randint(64, (3, 1), generator=generator))
+    greedy, module = Draw(do_sample=False), model.talker.code_predictor
+    exact = Predictor(module).decode_frame(hidden, embedding, 15, greedy, None)
+    vocabulary = SpeculativePredictor(module).heads.shape[1]
+
+    def draft(shift: int):
+        wanted = torch.nn.functional.one_hot((exact + shift) % vocabulary, vocabulary).float()
+        return lambda reached: wanted[:, reached.start :]
+
+    for shift, passes in ((0, 2), (1, 15)):
+        decoder = SpeculativePredictor(module, draft(shift))
+        assert torch.equal(decoder.decode_frame(hidden, embedding, 1, greedy, None), exact)
+        assert decoder.tally.passes == passes and decoder.tally.line_passes == 3 * passes
+        assert sum(decoder.tally.accepted) == (3 * 14 if shift == 0 else 0)
+
+
+@torch.inference_mode()
+def test_a_drafter_is_told_what_the_newest_exact_token_was_drawn_from(load):
+    """The states and tokens are those of teacher forcing on the finished frame."""
+    model = load("tiny")
+    generator = torch.Generator().manual_seed(4)
+    hidden = torch.randn(4, 1, model.width, generator=generator)
+    embedding = model.talker.get_input_embeddings()(torch.randint(64, (4, 1), generator=generator))
+    told, decoder = [], SpeculativePredictor(model.talker.code_predictor)
+    stock = decoder.draft
+
+    def draft(reached):
+        told.append(reached)
+        return stock(reached)
+
+    decoder.draft = draft
+    codes = decoder.decode_frame(hidden, embedding, 2, PLAIN, line_streams(range(4), hidden.device))
+    tables = model.code_tables()
+    embedded = tables[torch.arange(15), codes]
+    states = decoder.teacher_force(hidden, torch.cat((embedding, embedded[:, :-1]), dim=1))
+    checked = 0
+    for reached in told:
+        assert reached.start == reached.done.min()
+        for row, done in enumerate(reached.done.tolist()):
+            if done < 15:
+                checked += 1
+                assert torch.allclose(reached.states[row], states[row, done - 1], atol=1e-5)
+                assert reached.tokens[row] == codes[row, done - 1]
+    assert checked > 20 and any(len(set(reached.done.tolist())) > 1 for reached in told)
+
+
+@torch.inference_mode()
+def test_trained_tails_draft_where_they_were_trained_and_the_stock_crossbar_elsewhere(load):
+    predictor = Predictor(load("tiny").talker.code_predictor)
+    states = torch.randn(4, predictor.heads.shape[2], generator=torch.Generator().manual_seed(5))
+    reached = Reached(2, torch.tensor([2, 5, 3, 5]), states, torch.arange(4))
+    seen = []
+
+    class Constant:
+        def logits(self, heads, states, tokens):
+            seen.append((states, tokens.tolist()))
+            return torch.full((len(states), 10, heads.shape[1]), 7.0)
+
+    stock = crossbar_drafter(predictor.heads)(reached)
+    trained = tails_drafter(predictor.heads, {5: Constant(), 9: None})(reached)
+    assert torch.equal(trained[[0, 2]], stock[[0, 2]])
+    assert (trained[[1, 3], 3:] == 7).all() and trained.shape == stock.shape
+    [(given, tokens)] = seen
+    assert torch.equal(given, states[[1, 3]]) and tokens == [1, 3]
+
+
+@pytest.mark.parametrize("passes", [1, 2, 4, 15])
+@torch.inference_mode()
+def test_a_bounded_frame_takes_its_passes_and_its_first_groups_are_exact(load, passes):
+    model = load("tiny")
+    generator = torch.Generator().manual_seed(3)
+    hidden = torch.randn(6, 1, model.width, generator=generator)
+    embedding = model.talker.get_input_embeddings()(torch.randint(64, (6, 1), generator=generator))
+    greedy, module = Draw(do_sample=False), model.talker.code_predictor
+    bounded = BoundedPredictor(module)
+    codes = bounded.decode_frame(hidden, embedding, passes, greedy, None)
+    exact = Predictor(module).decode_frame(hidden, embedding, 15, greedy, None)
+    assert torch.equal(codes[:, :passes], exact[:, :passes]) and bounded.tally.passes <= passes
+    if passes == 1:
+        assert torch.equal(codes, Predictor(module).decode_frame(hidden, embedding, 1, greedy, None))
+    if passes == 4:
+        assert bounded.tally.passes == 4 and not torch.equal(codes, exact)
+
+
+def speculative_lines(model, rows, sampling=None, seq_groups=1):
+    prompts = prompts_of(model, rows=rows)
+    streams = line_streams([SEEDS[row] for row in rows], model.device)
+    decoder = SpeculativePredictor(model.talker.code_predictor)
+    guards = guards_of(prompts, 20)
+    return decode_lines(
+        model, prompts, guards, seq_groups, sampling or Sampling(), streams, predictor=decoder
+    )
+
+
+def test_a_line_is_the_same_alone_and_in_any_batch(load):
+    """In fp32 on the CPU, where another batch size rounds the same for these shapes."""
+    model = load("tiny", "custom_voice")
+    together = speculative_lines(model, [0, 1, 2])
+    for row in range(3):
+        assert_equal(speculative_lines(model, [row]), together[row : row + 1])
+    assert_equal(speculative_lines(model, [2, 0]), [together[2], together[0]])
+
+
+@pytest.mark.parametrize("seq_groups", [1, 5])
+def test_greedy_lines_are_those_of_15_groups(load, monkeypatch, seq_groups):
+    model = load("tiny", "custom_voice")
+    prompts = prompts_of(model)
+    exact = eager_lines(model, prompts, 15, GREEDY, SEEDS, monkeypatch, guards=guards_of(prompts, 20))
+    assert_equal(speculative_lines(model, [0, 1, 2], GREEDY, seq_groups), exact)
+
+
+def test_the_tally_counts_passes_and_verdicts():
+    tally = Tally()
+    tally.begin(groups=4, lines=2, passes=1)
+    tally.add([1, 1], [4, 2])  # the first line is done; the second's group 3 is refused
+    tally.add([4, 3], [4, 4])
+    assert (tally.frames, tally.passes, tally.line_frames, tally.line_passes) == (1, 3, 2, 5)
+    assert tally.offered == [0, 2, 2, 2] and tally.accepted == [0, 2, 1, 2]
+    assert tally.mean_passes == 3
