@@ -46,7 +46,7 @@ class Measured(Engine):
     """
 
     def __init__(self, name: str):
-        super().__init__("eager" if name == "eager" else "graph", kernels=name == "kernels")
+        super().__init__("eager" if name == "eager" else "graph", kernels=name == "kernels", fast_codec=True)
         self.name = name
 
     def check_ran(self) -> None:

@@ -19,6 +19,9 @@ from .sampling import line_streams
 from .speculative import SpeculativePredictor
 from .waveforms import Waveforms, decode_one_by_one
 
+# Neither has run on a GPU yet: benchmarks and tests turn them on.
+KERNELS = FAST_CODEC = False
+
 log = logging.getLogger(__name__)
 
 
@@ -34,7 +37,7 @@ class Engine:
     Of the model it holds no more than its codec. Whoever moves the model away from its device calls ``free`` first.
     """
 
-    def __init__(self, choice: str = "auto", kernels: bool = True, fast_codec: bool = True):
+    def __init__(self, choice: str = "auto", kernels: bool = KERNELS, fast_codec: bool = FAST_CODEC):
         self.choice = check_engine(choice)
         self._graphs = GraphEngines(kernels)
         self._waveforms = Waveforms(fast_codec)

@@ -14,7 +14,7 @@ from .slots import Slots
 
 log = logging.getLogger(__name__)
 
-NOT_ASKED = "the kernels were not asked for"
+NOT_ASKED = "the Triton kernels are off"
 
 
 class Frames:

@@ -199,7 +199,7 @@ class Waveforms:
 
     def __init__(self, fast: bool = True):
         self.fast = fast
-        self.why_upstream: str | None = None if fast else "the codec engine was not asked for"
+        self.why_upstream: str | None = None if fast else "the codec engine is off"
         self._engine: CodecEngine | None = None
 
     def describe(self) -> str | None:

@@ -30,7 +30,7 @@ def model(load):
 @pytest.fixture
 def graph_model(model, monkeypatch):
     """The same model with the graph engine."""
-    monkeypatch.setattr(model, "engine", Engine("graph"))
+    monkeypatch.setattr(model, "engine", Engine("graph", kernels=True, fast_codec=True))
     return model
 
 
@@ -58,6 +58,10 @@ def test_auto_is_graph_on_cuda_and_eager_elsewhere(model):
     assert Engine().describe(model) == "engine: eager (no CUDA)"
     assert Engine().pick(on_cuda(model)) == ("graph", "CUDA")
     assert Engine().describe(on_cuda(model)) == (
+        "engine: graph (CUDA; CUDA graphs; torch operations: the Triton kernels are off; "
+        "codec by upstream's modules: the codec engine is off)"
+    )
+    assert Engine(kernels=True, fast_codec=True).describe(on_cuda(model)) == (
         "engine: graph (CUDA; CUDA graphs; torch operations: triton is not installed)"
     )
     name, why = Engine().pick(on_cuda(model, hidden_act="gelu"))
@@ -66,16 +70,18 @@ def test_auto_is_graph_on_cuda_and_eager_elsewhere(model):
 
 def test_kernels_are_in_the_report_and_can_be_left_out(model, monkeypatch):
     monkeypatch.setattr(fused, "available", lambda device: None)
-    assert Engine().describe(on_cuda(model)) == "engine: graph (CUDA; CUDA graphs; Triton kernels)"
-    said = Engine(kernels=False).describe(on_cuda(model))
-    assert said == "engine: graph (CUDA; CUDA graphs; torch operations: the kernels were not asked for)"
+    said = Engine(kernels=True, fast_codec=True).describe(on_cuda(model))
+    assert said == "engine: graph (CUDA; CUDA graphs; Triton kernels)"
+    said = Engine(kernels=False, fast_codec=True).describe(on_cuda(model))
+    assert said == "engine: graph (CUDA; CUDA graphs; torch operations: the Triton kernels are off)"
 
 
 def test_what_is_chosen_runs_anywhere_and_the_report_says_how(model):
     assert Engine("eager").describe(on_cuda(model)) == "engine: eager (as chosen)"
     assert Engine("graph").pick(model) == ("graph", "as chosen")
     assert (
-        Engine("graph").describe(model) == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
+        Engine("graph", fast_codec=True).describe(model)
+        == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
     )
 
 
@@ -101,7 +107,7 @@ def test_each_engine_makes_waveforms_in_its_own_way(model, monkeypatch):
     for wave, one, reference in zip(theirs, codes, heard, strict=True):
         assert np.array_equal(wave, decode_codes(model, one, reference))
     calls.clear()
-    graph = Engine("graph")
+    graph = Engine("graph", fast_codec=True)
     ours = graph.decode_waveforms(model, codes, heard, lambda: calls.append(1))
     assert len(calls) == 1, "all in one row"
     assert [len(wave) for wave in ours] == [len(wave) for wave in theirs]
@@ -116,9 +122,7 @@ def test_each_engine_makes_waveforms_in_its_own_way(model, monkeypatch):
 
 def test_the_report_says_where_the_codec_is_not_the_engines(model):
     engine = Engine("graph", fast_codec=False)
-    assert engine.describe(model).endswith(
-        "; codec by upstream's modules: the codec engine was not asked for)"
-    )
+    assert engine.describe(model).endswith("; codec by upstream's modules: the codec engine is off)")
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 8])
