@@ -5,7 +5,7 @@
 Each run decodes as many lines as the batch has rows, all of ``--frames`` frames, prefill included; the codec then
 decodes them as ``render_lines`` does. Table "refill": four times as many lines as rows, of 40 to 200 % of
 ``--frames``, so that rows are refilled as their lines end; 100 % would be rows that never wait. Medians of
-``--repeats`` after one run that warms up and captures.
+``--repeats`` after two runs that warm up and capture.
 """
 
 from __future__ import annotations
@@ -17,12 +17,26 @@ from collections.abc import Sequence
 
 import torch
 
-from .common import Decoded, Engine, Model, decode_fixed, keep, load_random, make_row, parser, timed_ms
+from .common import (
+    ENGINES,
+    Decoded,
+    Measured,
+    Model,
+    decode_fixed,
+    keep,
+    load_random,
+    make_row,
+    parser,
+    timed_ms,
+    usable_engines,
+)
 from .results import Row
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+REFILLED = (8, 64)
 SEQ_GROUPS = (15, 5)
 LINES_A_ROW = 4
+WARM_UPS = 2  # a row of the codec is captured when it comes a second time
 
 
 def unlike_lengths(lines: int, frames: int) -> list[int]:
@@ -32,11 +46,10 @@ def unlike_lengths(lines: int, frames: int) -> list[int]:
 
 
 @torch.inference_mode()
-def codec_ms(model: Model, decoded: Sequence[Decoded]) -> float:
+def codec_ms(engine: Measured, model: Model, decoded: Sequence[Decoded]) -> float:
     """Milliseconds in which the codec makes waveforms of decoded lines, as ``render_lines`` calls it."""
-    from qwen3_tts_morph.morph.codec import decode_codes
-
-    return timed_ms(lambda: [decode_codes(model, one.codes) for one in decoded], model.device)[0]
+    codes = [one.codes for one in decoded]
+    return timed_ms(lambda: engine.decode_waveforms(model, codes, [None] * len(codes)), model.device)[0]
 
 
 def measure(
@@ -45,11 +58,11 @@ def measure(
     """One row, with an engine of its own: its memory is given back before the next."""
     lines = batch * LINES_A_ROW if refill else batch
     frames = unlike_lengths(lines, options.frames) if refill else [options.frames] * lines
-    engine, times, codec = Engine(name), [], []
-    for repeat in range(options.repeats + 1):
+    engine, times, codec = Measured(name), [], []
+    for repeat in range(options.repeats + WARM_UPS):
         ms, decoded = timed_ms(lambda: decode_fixed(engine, model, frames, seq_groups, batch), model.device)
-        both = codec_ms(model, decoded)
-        if repeat:
+        both = codec_ms(engine, model, decoded)
+        if repeat >= WARM_UPS:
             times.append(ms)
             codec.append(both)
     engine.free()
@@ -66,18 +79,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, measure, print and keep the tables."""
     table = parser(__doc__, frames=125, repeats=3)
     table.add_argument("--batches", type=int, nargs="+", default=BATCHES)
+    table.add_argument("--refill", type=int, nargs="*", default=REFILLED, help="batches of the table refill")
     table.add_argument("--seq-groups", type=int, nargs="+", default=SEQ_GROUPS)
-    table.add_argument("--engines", nargs="+", choices=("eager", "graph"), default=("graph",))
+    table.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES[:2])
     options = table.parse_args(arguments)
     model = load_random(options)
-    for refill in (False, True):
+    names = usable_engines(options.engines, model.device)
+    for refill, batches in ((False, options.batches), (True, options.refill)):
         rows = [
             measure(model, options, name, groups, batch, refill)
-            for name in options.engines
+            for name in names
             for groups in options.seq_groups
-            for batch in options.batches
+            for batch in batches
         ]
-        keep(rows, options, model)
+        if rows:
+            keep(rows, options, model)
 
 
 if __name__ == "__main__":

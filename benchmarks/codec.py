@@ -18,9 +18,9 @@ import copy
 import logging
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +30,7 @@ import torch
 
 import pack
 
-from .frames import synchronize, timed_ms
+from .common import synchronize, timed_ms
 from .results import save_rows
 
 pack.load()
@@ -64,6 +64,10 @@ class CodecRow:
     rtf: float
     snr_db: float
     peak_mb: float
+
+    def flat(self) -> dict[str, Any]:
+        """As ``results.Row.flat``; the codec has no SEQ_GROUPS."""
+        return {**asdict(self), "seq_groups": None}
 
 
 @dataclass(frozen=True)
@@ -323,7 +327,7 @@ def choose(only: str | None) -> list[Variant]:
     return [variant for variant in variants() if variant.name in asked]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, measure, print and keep the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--shape", choices=sorted(SHAPES), default="0.6B")
@@ -334,7 +338,7 @@ def main() -> None:
         "--profile", help="print this variant's kernels in the last case, and measure nothing"
     )
     parser.add_argument("--out", type=Path, help="a folder for the results instead of benchmarks/results")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     device = torch.device(options.device)
     source = random_codec(options.shape)

@@ -7,6 +7,7 @@ is muted, so that every run has the same number of frames.
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ pack.load()
 from qwen3_tts_morph.morph.eager import Decoded  # noqa: E402  (after pack.load)
 from qwen3_tts_morph.morph.engine import Engine  # noqa: E402
 from qwen3_tts_morph.morph.guard import Guard  # noqa: E402
+from qwen3_tts_morph.morph.kernels import available  # noqa: E402
 from qwen3_tts_morph.morph.load import load_model  # noqa: E402
 from qwen3_tts_morph.morph.model import Model  # noqa: E402
 from qwen3_tts_morph.morph.options import PRECISIONS, LoadOptions, Sampling  # noqa: E402
@@ -31,8 +33,34 @@ from qwen3_tts_morph.morph.prompt import Prompt, build_prompt  # noqa: E402
 from qwen3_tts_morph.morph.voice import preset_voice  # noqa: E402
 from qwen3_tts_morph.training.random_checkpoint import SHAPES, write_checkpoint  # noqa: E402
 
+ENGINES = ("kernels", "graph", "eager")
 TEXT = "The quick brown fox jumps over the lazy dog, and then it thinks better of it."
 FRAME_S = 0.08
+
+
+class Measured(Engine):
+    """An engine by the name that rows give it.
+
+    "eager"; "graph", the graph engine in torch operations; "kernels", the graph engine with its frames in Triton
+    kernels. The two latter make waveforms by the codec engine.
+    """
+
+    def __init__(self, name: str):
+        super().__init__("eager" if name == "eager" else "graph", kernels=name == "kernels", fast_codec=True)
+        self.name = name
+
+    def check_ran(self) -> None:
+        """Raise RuntimeError when it was to be kernels and torch operations ran."""
+        if self.name == "kernels" and self.why_torch is not None:
+            raise RuntimeError(f"kernels were to be measured and torch operations ran: {self.why_torch}")
+
+
+def usable_engines(names: Sequence[str], device: torch.device) -> list[str]:
+    """The engines that can run on a device; says in a line why kernels cannot."""
+    why = available(device) if "kernels" in names else None
+    if why is not None:
+        print(f"kernels are not measured: {why}", flush=True)
+    return [name for name in names if name != "kernels" or why is None]
 
 
 def parser(doc: str | None, frames: int, repeats: int) -> argparse.ArgumentParser:
@@ -44,6 +72,9 @@ def parser(doc: str | None, frames: int, repeats: int) -> argparse.ArgumentParse
     made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     made.add_argument("--attention", default="sdpa", help="the eager engine's")
     made.add_argument("--precision", choices=PRECISIONS, default="auto")
+    made.add_argument(
+        "--checkpoints", type=Path, help="a folder in which random checkpoints are kept from run to run"
+    )
     made.add_argument("--out", type=Path, help="a folder for the results instead of benchmarks/results")
     return made
 
@@ -51,9 +82,10 @@ def parser(doc: str | None, frames: int, repeats: int) -> argparse.ArgumentParse
 def load_random(options: argparse.Namespace) -> Model:
     """A model of ``options.shape`` that never ends by itself."""
     with tempfile.TemporaryDirectory() as folder:
-        path = write_checkpoint(
-            Path(folder) / "checkpoint", options.shape, "custom_voice", dtype=torch.bfloat16
-        )
+        path = (options.checkpoints or Path(folder)) / options.shape
+        if not path.is_dir():
+            unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+            write_checkpoint(unfinished, options.shape, "custom_voice", dtype=torch.bfloat16).rename(path)
         loading = LoadOptions(options.precision, options.attention)
         model = load_model(path, loading, torch.device(options.device))
     model.talker.codec_head.weight.data[model.config.talker_config.codec_eos_token_id] = 0
@@ -66,7 +98,7 @@ def make_prompt(model: Model) -> Prompt:
 
 
 def decode_fixed(
-    engine: Engine,
+    engine: Measured,
     model: Model,
     frames: Sequence[int],
     seq_groups: int,
@@ -76,7 +108,7 @@ def decode_fixed(
     """Decode a line for each number of frames, with the line's place as its seed.
 
     Raises:
-        RuntimeError: when a line ended early, which would make the times too good.
+        RuntimeError: when a line ended early, which would make the times too good, or another engine ran.
     """
     prompt = make_prompt(model)
     guards = [Guard(count, detect_loops=False) for count in frames]
@@ -84,6 +116,7 @@ def decode_fixed(
     decoded = engine.decode_lines(
         model, prompts, guards, seq_groups, sampling or model.sampling, seeds, batch
     )
+    engine.check_ran()
     made = [len(one.codes) for one in decoded]
     if made != list(frames):
         raise RuntimeError(f"lines of {list(frames)} frames were asked for and {made} were made")

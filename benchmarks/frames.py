@@ -1,12 +1,14 @@
-"""Table "frames": ms a frame of both engines at several SEQ_GROUPS, beside upstream, in one run.
+"""Table "frames": ms a frame of our engines at several SEQ_GROUPS, beside upstream and peers, in one run.
 
     python -m benchmarks.frames --shape 0.6B --frames 60 --repeats 3
 
-One line, sampling on. A frame is 80 ms of audio. The prefill and the codec are not in these figures. Every figure is
-the median over ``--repeats`` runs of ``--frames`` frames each, after a warm-up (in which the graph engine captures);
-the systems take turns within a repeat, so that a slow spell of the host hits all of them. ``fit_a_ms`` and
-``fit_b_ms`` are the straight line a + b S through an engine's rows; ``predictor_ms`` is the part of a frame that
-predicts groups 1-15, where it runs by itself.
+One line, the same weights, prompt and sampling for all. The engine "kernels" is the graph engine with its frames in
+Triton kernels, "graph" the same in torch operations. Peers are those of ``peers.py``; one that is not installed is said
+in a line. A frame is 80 ms of audio. Neither prefill nor codec is in these figures. Every figure is the median over
+``--repeats`` runs of ``--frames`` frames each, after a warm-up (in which the graph engine captures); the systems take
+turns within a repeat, so that a slow spell of the host hits all of them. ``fit_a_ms`` and ``fit_b_ms`` are the straight
+line a + b S through an engine's rows; ``predictor_ms`` is the part of a frame that predicts groups 1-15, where it runs
+by itself.
 
 Before timing, codes at SEQ_GROUPS=15 are compared with upstream's: the eager engine's to the bit, and with
 ``--precision fp32`` the graph engine's greedy ones. The command fails when they differ.
@@ -23,8 +25,9 @@ from dataclasses import replace
 import torch
 
 from .common import (
-    Engine,
+    ENGINES,
     Guard,
+    Measured,
     Model,
     Prompt,
     Sampling,
@@ -34,7 +37,9 @@ from .common import (
     make_row,
     parser,
     timed_ms,
+    usable_engines,
 )
+from .peers import find_peers
 from .results import Row
 
 from qwen3_tts_morph.morph.eager import decode_lines  # isort: skip  (common has loaded the pack)
@@ -42,6 +47,7 @@ from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw  # isort: skip
 from qwen3_tts_morph.morph.predictor import Predictor  # isort: skip
 
 SEQ_GROUPS = (15, 7, 5, 3, 1)
+UPSTREAM = "upstream"
 
 
 class Bench:
@@ -51,7 +57,8 @@ class Bench:
         self.model = model
         self.device = model.device
         self.prompt: Prompt = make_prompt(model)
-        self.graph = Engine("graph")
+        self.engines = {name: Measured(name) for name in usable_engines(ENGINES[:2], self.device)}
+        self.peers = find_peers(model)
         self.sampling = replace(model.sampling, max_new_tokens=frames + 1)
 
     def eager(self, seq_groups: int, sampling: Sampling | None = None) -> torch.Tensor:
@@ -61,11 +68,13 @@ class Bench:
         guard = Guard(sampling.max_frames, detect_loops=False)
         return decode_lines(self.model, [self.prompt], [guard], seq_groups, sampling, None)[0].codes
 
-    def replayed(self, seq_groups: int, sampling: Sampling | None = None) -> torch.Tensor:
-        """Codes ``[T, 16]`` of the graph engine."""
-        sampling = sampling or self.sampling
+    def replayed(self, name: str, seq_groups: int, sampling: Sampling | None = None) -> torch.Tensor:
+        """Codes ``[T, 16]`` of the graph engine, with or without kernels."""
+        sampling, engine = sampling or self.sampling, self.engines[name]
         guard = Guard(sampling.max_frames, detect_loops=False)
-        return self.graph.decode_lines(self.model, [self.prompt], [guard], seq_groups, sampling, [0])[0].codes
+        codes = engine.decode_lines(self.model, [self.prompt], [guard], seq_groups, sampling, [0])[0].codes
+        engine.check_ran()
+        return codes
 
     def upstream(self, sampling: Sampling | None = None) -> torch.Tensor:
         """Codes of upstream's own ``talker.generate`` on the same prompt."""
@@ -135,7 +144,9 @@ def check_exact(bench: Bench) -> None:
     if bench.model.dtype == torch.float32:
         greedy = replace(bench.sampling, talker=Draw(do_sample=False), subtalker=Draw(do_sample=False))
         exact = bench.eager(PREDICTED_GROUPS, greedy)
-        same_frames("graph engine (greedy)", bench.replayed(PREDICTED_GROUPS, greedy), exact)
+        for name in bench.engines:
+            ours = bench.replayed(name, PREDICTED_GROUPS, greedy)
+            same_frames(f"{name} engine (greedy)", ours, exact)
 
 
 def same_frames(name: str, ours: torch.Tensor, theirs: torch.Tensor) -> None:
@@ -156,18 +167,23 @@ def fit_line(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
 
 @torch.inference_mode()
 def measure(bench: Bench, options: argparse.Namespace) -> list[Row]:
-    """Time upstream and both engines at every SEQ_GROUPS in turns."""
+    """Time upstream, peers and our engines at every SEQ_GROUPS in turns."""
     runs: dict[tuple[str, int | None], Callable[[Sampling], torch.Tensor]] = {
-        ("generate", None): bench.upstream
+        (UPSTREAM, None): bench.upstream
     }
+    for peer in bench.peers:
+        if peer.runs(bench.prompt, bench.sampling):
+            runs[peer.name, None] = lambda sampling, peer=peer: peer.decode(bench.prompt, sampling)
     for groups in SEQ_GROUPS:
         runs["eager", groups] = lambda sampling, g=groups: bench.eager(g, sampling)
-    for groups in SEQ_GROUPS:
-        runs["graph", groups] = lambda sampling, g=groups: bench.replayed(g, sampling)
+    for name in bench.engines:
+        for groups in SEQ_GROUPS:
+            runs[name, groups] = lambda sampling, g=groups, n=name: bench.replayed(n, g, sampling)
     times: dict[tuple[str, int | None], list[tuple[float, float | None]]] = {key: [] for key in runs}
     for repeat in range(options.repeats + 1):
         for (engine, groups), run in runs.items():
-            both = bench.frame_ms(run), None if engine == "graph" else bench.predictor_ms(groups)
+            alone = bench.predictor_ms(groups) if engine in ("eager", UPSTREAM) else None
+            both = bench.frame_ms(run), alone
             if repeat:  # the first round warms up
                 times[engine, groups].append(both)
     return [row_of(bench, options, key, times) for key in runs]
@@ -193,7 +209,7 @@ def row_of(
     row = make_row(
         "frames", options, bench.model, engine, groups or PREDICTED_GROUPS, 1, median(key), [1], **details
     )
-    return row if groups is not None else replace(row, system="upstream")
+    return row if groups is not None else replace(row, system=engine, engine="generate")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

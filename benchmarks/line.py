@@ -5,7 +5,8 @@
 ``first_ms`` is from the text to the first frame's codes on the host (prompt, prefill, one frame and, in the graph
 engine, the frames that it is ahead); ``codec_ms`` from codes to samples; ms/frame and RTF are of the whole way.
 ``first_run_s`` is the process's first line with that engine and SEQ_GROUPS: joining weights, kernels met for the first
-time, captures. Medians of ``--repeats`` runs after it.
+time, captures. Medians of ``--repeats`` runs after
+it and another that captures.
 """
 
 from __future__ import annotations
@@ -17,7 +18,18 @@ from collections.abc import Sequence
 import torch
 
 from .batches import codec_ms
-from .common import Engine, Model, decode_fixed, keep, load_random, make_row, parser, timed_ms
+from .common import (
+    ENGINES,
+    Measured,
+    Model,
+    decode_fixed,
+    keep,
+    load_random,
+    make_row,
+    parser,
+    timed_ms,
+    usable_engines,
+)
 from .results import Row
 
 SEQ_GROUPS = (15, 7, 5, 3, 1)
@@ -26,14 +38,14 @@ SEQ_GROUPS = (15, 7, 5, 3, 1)
 @torch.inference_mode()
 def measure(model: Model, options: argparse.Namespace, name: str, seq_groups: int) -> Row:
     """One engine at one SEQ_GROUPS."""
-    engine, frames = Engine(name), [options.frames]
+    engine, frames = Measured(name), [options.frames]
     runs: list[tuple[float, float, float]] = []
-    for _ in range(options.repeats + 1):
+    for _ in range(options.repeats + 2):
         ms, decoded = timed_ms(lambda: decode_fixed(engine, model, frames, seq_groups), model.device)
         first, _ = timed_ms(lambda: decode_fixed(engine, model, [1], seq_groups), model.device)
-        runs.append((ms, first, codec_ms(model, decoded)))
+        runs.append((ms, first, codec_ms(engine, model, decoded)))
     engine.free()
-    (first_run, _, first_codec), *later = runs
+    (first_run, _, first_codec), _, *later = runs  # the second captures the codec's row
     ms, first, codec = (statistics.median(column) for column in zip(*later, strict=True))
     return make_row(
         "line", options, model, name, seq_groups, 1, ms + codec, frames,
@@ -45,11 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, measure, print and keep the table."""
     table = parser(__doc__, frames=125, repeats=5)
     table.add_argument("--seq-groups", type=int, nargs="+", default=SEQ_GROUPS)
-    table.add_argument("--engines", nargs="+", choices=("eager", "graph"), default=("graph", "eager"))
+    table.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
     options = table.parse_args(arguments)
     model = load_random(options)
     rows = [
-        measure(model, options, name, groups) for name in options.engines for groups in options.seq_groups
+        measure(model, options, name, groups)
+        for name in usable_engines(options.engines, model.device)
+        for groups in options.seq_groups
     ]
     keep(rows, options, model)
 

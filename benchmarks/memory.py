@@ -16,7 +16,18 @@ from collections.abc import Callable, Sequence
 import torch
 
 from .batches import codec_ms
-from .common import Engine, Model, decode_fixed, keep, load_random, make_row, parser, timed_ms
+from .common import (
+    ENGINES,
+    Measured,
+    Model,
+    decode_fixed,
+    keep,
+    load_random,
+    make_row,
+    parser,
+    timed_ms,
+    usable_engines,
+)
 from .results import Row
 
 GB = 1e9
@@ -39,7 +50,7 @@ def measure(model: Model, options: argparse.Namespace, name: str, batch: int) ->
         allocated = read(torch.cuda.memory_allocated)
         return None if allocated is None else allocated - weights / GB
 
-    engine, weights, frames = Engine(name), weights_bytes(model), [options.frames] * batch
+    engine, weights, frames = Measured(name), weights_bytes(model), [options.frames] * batch
     if on_cuda:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(model.device)
@@ -47,7 +58,7 @@ def measure(model: Model, options: argparse.Namespace, name: str, batch: int) ->
         ms, decoded = timed_ms(
             lambda: decode_fixed(engine, model, frames, options.seq_groups, batch), model.device
         )
-        codec_ms(model, decoded)
+        codec_ms(engine, model, decoded)
     peak, reserved = read(torch.cuda.max_memory_allocated), read(torch.cuda.max_memory_reserved)
     kept = held()
     engine.free()
@@ -62,10 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table = parser(__doc__, frames=125, repeats=1)
     table.add_argument("--batches", type=int, nargs="+", default=(1, 8, 64))
     table.add_argument("--seq-groups", type=int, default=15)
-    table.add_argument("--engines", nargs="+", choices=("eager", "graph"), default=("graph", "eager"))
+    table.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
     options = table.parse_args(arguments)
     model = load_random(options)
-    rows = [measure(model, options, name, batch) for name in options.engines for batch in options.batches]
+    names = usable_engines(options.engines, model.device)
+    rows = [measure(model, options, name, batch) for name in names for batch in options.batches]
     keep(rows, options, model)
 
 

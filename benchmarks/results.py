@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 FOLDER = Path(__file__).parent / "results"
-PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton")
+PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton", "faster-qwen3-tts")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,17 @@ def installed_versions() -> dict[str, str]:
     return found
 
 
-def save_rows(rows: Sequence[Row], device: torch.device, folder: Path = FOLDER) -> Path:
+class Flat(Protocol):
+    """A row of any table."""
+
+    table: str
+    model: str
+
+    def flat(self) -> dict[str, Any]:
+        """The row as one level of keys."""
+
+
+def save_rows(rows: Sequence[Flat], device: torch.device, folder: Path = FOLDER) -> Path:
     """Write the rows to the machine's file: rows of the same table and model are replaced."""
     name = re.sub(r"[^a-z0-9]+", "-", machine_name(device).lower()).strip("-")
     path = folder / f"{name}.json"

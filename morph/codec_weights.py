@@ -170,7 +170,7 @@ def check_decoder(decoder: Any) -> None:
     if config.hidden_act != "silu" or config.attention_bias:
         raise ValueError(
             f"the codec's config has hidden_act {config.hidden_act!r} and attention_bias {config.attention_bias}: "
-            "the fast codec computes silu without biases; choose the eager engine"
+            "the codec engine computes silu without biases"
         )
 
 
@@ -219,7 +219,7 @@ def _codebooks(quantizer: Any, dtype: torch.dtype) -> tuple[torch.Tensor, int]:
     """All groups' code vectors, one group behind the other, and how many groups there are."""
     layers = [layer for part in (quantizer.rvq_first, quantizer.rvq_rest) for layer in part.vq.layers]
     if any(not isinstance(layer.project_out, torch.nn.Identity) for layer in layers):
-        raise ValueError("the codec's codebooks have projections of their own: choose the eager engine")
+        raise ValueError("the codec's codebooks have projections of their own")
     books = [layer._codebook for layer in layers]
     vectors = [
         (book.embedding_sum.float() / book.cluster_usage.float().clamp(min=book.epsilon)[:, None]).to(dtype)
@@ -276,7 +276,7 @@ def _attention(layer: Any, dtype: torch.dtype) -> Attention:
 def _upsample(expand: Any, block: Any, dtype: torch.dtype) -> Upsample:
     conv = expand.conv
     if conv.kernel_size != conv.stride:
-        raise ValueError("the codec's first upsampling overlaps: choose the eager engine")
+        raise ValueError("the codec's first upsampling overlaps")
     factor = conv.stride[0]
     depthwise = block.dwconv.conv
     return Upsample(
@@ -307,9 +307,7 @@ def _block(module: Any, after: Any, dtype: torch.dtype) -> Block:
     conv = upsample.conv
     rate = conv.stride[0]
     if conv.kernel_size[0] != 2 * rate:
-        raise ValueError(
-            "the codec's upsampling has a kernel that is not twice its rate: choose the eager engine"
-        )
+        raise ValueError("the codec's upsampling has a kernel that is not twice its rate")
     taps = arrange(conv.weight, (2, 1, 0), dtype)
     pending = conv.bias.detach().float()
     units = []

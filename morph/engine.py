@@ -1,9 +1,12 @@
-"""Which engine makes a model's codes: what was chosen at loading, and what the machine and the checkpoint can do."""
+"""Which engine makes a model's speech: what was chosen at loading, and what the machine and the checkpoint can do."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
 
 from .eager import Decoded, decode_lines
 from .graph import GraphEngines
@@ -14,23 +17,30 @@ from .options import PREDICTED_GROUPS, Sampling, check_decoding, check_engine
 from .prompt import Prompt
 from .sampling import line_streams
 from .speculative import SpeculativePredictor
+from .waveforms import Waveforms, decode_one_by_one
+
+# Neither has run on a GPU yet: benchmarks and tests turn them on.
+KERNELS = FAST_CODEC = False
 
 log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Decodes the lines of one model, and holds what an engine keeps between two decodings: caches and graphs.
+    """Makes the codes of one model's lines and their waveforms, and holds what is kept between two: caches and graphs.
 
     Args:
         choice: one of ``options.ENGINES``. "auto" is the graph engine on CUDA and the eager one elsewhere; "graph"
             on another device runs the graph engine's functions op by op.
+        kernels: let the graph engine's frames run in Triton kernels where those can run.
+        fast_codec: let the codec engine make the waveforms of the graph engine's lines.
 
-    Holds nothing of the model. Whoever moves the model away from its device calls ``free`` first.
+    Of the model it holds no more than its codec. Whoever moves the model away from its device calls ``free`` first.
     """
 
-    def __init__(self, choice: str = "auto"):
+    def __init__(self, choice: str = "auto", kernels: bool = KERNELS, fast_codec: bool = FAST_CODEC):
         self.choice = check_engine(choice)
-        self._graphs = GraphEngines()
+        self._graphs = GraphEngines(kernels)
+        self._waveforms = Waveforms(fast_codec)
 
     def pick(self, model: Model, decoding: str = "crossbar") -> tuple[str, str]:
         """The engine that runs for this model now, "eager" or "graph", and why.
@@ -61,9 +71,21 @@ class Engine:
         name, why = self.pick(model, decoding)
         if name == "eager":
             return f"engine: eager ({why})"
-        plain = "no CUDA" if model.device.type != "cuda" else self._graphs.why_plain
-        how = "CUDA graphs" if plain is None else f"op by op, without CUDA graphs: {plain}"
-        return f"engine: graph ({why}; {how})"
+        return f"engine: graph ({'; '.join([why, *self._details(model)])})"
+
+    def _details(self, model: Model) -> Iterator[str]:
+        """How the graph engine runs."""
+        plain = self._graphs.why_plain if model.device.type == "cuda" else "no CUDA"
+        yield "CUDA graphs" if plain is None else f"op by op, without CUDA graphs: {plain}"
+        if model.device.type == "cuda":
+            yield self._graphs.frames.describe(model.device)
+        if (codec := self._waveforms.describe()) is not None:
+            yield codec
+
+    @property
+    def why_torch(self) -> str | None:
+        """Why the last decoding's frames were made in torch operations, or None when Triton kernels made them."""
+        return self._graphs.frames.why_torch
 
     def decode_lines(
         self,
@@ -111,6 +133,29 @@ class Engine:
             log.info("lossless: %s, %d without drafts", lossless.tally.describe(), PREDICTED_GROUPS)
         return decoded
 
+    def decode_waveforms(
+        self,
+        model: Model,
+        codes: Sequence[torch.Tensor],
+        references: Sequence[torch.Tensor | None],
+        on_chunk: Callable[[], None] | None = None,
+    ) -> list[np.ndarray]:
+        """Decode lines' codes to their waveforms: the graph engine's together, the eager engine's as upstream does.
+
+        Args:
+            model: the checkpoint.
+            codes: ``[T, 16]`` for each line; T may be 0.
+            references: for each line an ICL voice's codes ``[R, 16]``, or None.
+            on_chunk: called before each step of at most some hundred frames; what it raises passes through.
+
+        Returns:
+            float32 ``[T * 1920]`` for each line, at 24 kHz, within -1..1.
+        """
+        name, _ = self.pick(model)
+        decode = self._waveforms.decode_lines if name == "graph" else decode_one_by_one
+        return decode(model, codes, references, on_chunk)
+
     def free(self) -> None:
         """Let go of caches and graphs; the next decoding makes them anew."""
         self._graphs.free()
+        self._waveforms.free()

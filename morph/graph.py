@@ -3,8 +3,9 @@
 Nothing of a frame waits for the host: sampling runs on the device with noise that a line's seed names, the host
 reads the codes some frames late, and frames made beyond a line's end are dropped. Sampling settings, seeds and texts
 are tensors, so a graph serves every line of its (batch, SEQ_GROUPS, window of the cache). A row whose line has ended
-takes the next line while the others go on. Without CUDA the same functions are called plainly. Codes are the eager
-engine's up to rounding where both are greedy; sampled ones come from the same distribution.
+takes the next line while the others go on. Without CUDA the same functions are called plainly; where Triton can run,
+its kernels make the frames (``fused.py``). Codes are the eager engine's up to rounding where both are greedy; sampled
+ones come from the same distribution.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import torch
 from torch.nn.attention import sdpa_kernel
 
 from .eager import Decoded
-from .frame import Weights, decode_frame, prefill
+from .frame import Weights, prefill
+from .fused import Frames
 from .guard import Guard
 from .layers import KERNELS
 from .lines import Lines
@@ -55,16 +57,18 @@ class GraphEngine:
     Args:
         batch: rows of all buffers; rows without a line are computed and not read.
         context: positions a line to begin with (prompt and frames); more are made room for when a line needs them.
+        frames: what makes them, kernels or torch operations; None chooses for the device.
 
     Holds caches, a few MB of buffers, and what the graphs' temporaries take; of the model it holds nothing between
     two decodings. A model that was moved meanwhile is noticed. Not for two threads at once.
     """
 
-    def __init__(self, batch: int = 1, context: int = 1):
+    def __init__(self, batch: int = 1, context: int = 1, frames: Frames | None = None):
         if batch < 1:
             raise ValueError(f"batch is {batch}: choose 1 or more")
         self.batch = batch
         self.context = choose_window(context)
+        self.frames = frames or Frames()
         self.seq_groups = PREDICTED_GROUPS
         self._weights: Weights | None = None
         self._addresses: tuple[int, ...] = ()
@@ -102,6 +106,7 @@ class GraphEngine:
             self.free()
         self.context = choose_window(max(context, self.context))
         self._weights, self._addresses = weights, addresses
+        self.frames.choose(weights)
         if self._replays is None or self._replays.device != model.device:
             self._replays = Replays(model.device)
         if self._slots is None:
@@ -165,9 +170,15 @@ class GraphEngine:
 
         def function() -> None:
             with sdpa_kernel(KERNELS):
-                decode_frame(weights, slots, self.seq_groups, window)
+                self.frames.decode(weights, slots, self.seq_groups, window)
 
+        refused = replays.refused
         replays.run(("frame", self.seq_groups, window), function)
+        if replays.refused != refused and self.frames.why_torch is None:
+            # It may be the kernels that cannot be captured: torch operations get a try of their own.
+            self.frames.refuse(f"a graph of them could not be captured: {replays.refused}")
+            replays.forget()
+            self._replays = Replays(replays.device)
 
     @property
     def report(self) -> torch.Tensor:
@@ -259,11 +270,13 @@ def on_device(device: torch.device) -> AbstractContextManager[object]:
 class GraphEngines:
     """The graph engines of one model, made when they are needed: one for single lines, one for batches.
 
-    Whoever moves the model away from its device calls ``free``; a model that was moved without it is noticed at the
-    next decoding, and what the engines held is let go of then.
+    ``kernels`` False keeps their frames to torch operations. Whoever moves the model away from its device calls
+    ``free``; a model that was moved without it is noticed at the next decoding, and what the engines held is let go
+    of then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kernels: bool = True) -> None:
+        self.frames = Frames(kernels)
         self._engines: dict[bool, GraphEngine] = {}
 
     @property
@@ -302,7 +315,7 @@ class GraphEngines:
             if engine is not None:
                 engine.free()
             rows = min(1 << (wanted - 1).bit_length(), batch_size)
-            engine = GraphEngine(rows, ROOM_ALONE if single else 1)
+            engine = GraphEngine(rows, ROOM_ALONE if single else 1, self.frames)
             self._engines[single] = engine
         return engine
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..postprocess.join import join
-from .codec import decode_codes
 from .eager import Decoded
 from .guard import Guard, text_cap
 from .model import Model
@@ -108,10 +107,12 @@ def render_lines(
     prompts = [_prompt(model, lines[piece.line], piece) for piece in pieces]
     progress = Progress([prompt.text_tokens for prompt in prompts], on_frame)
     decoded = _decode(model, pieces, prompts, options, sampling, progress)
-    waves = [
-        decode_codes(model, one.codes, lines[piece.line].voice.ref_codes, lambda: progress.add(0))
-        for piece, one in zip(pieces, decoded, strict=True)
-    ]
+    waves = model.engine.decode_waveforms(
+        model,
+        [one.codes for one in decoded],
+        [lines[piece.line].voice.ref_codes for piece in pieces],
+        lambda: progress.add(0),
+    )
     return [
         _assemble(model, index, line, pieces, decoded, waves, options) for index, line in enumerate(lines)
     ]

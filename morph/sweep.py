@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-from .codec import decode_codes
 from .eager import Decoded, decode_lines
 from .model import Model
 from .options import PREDICTED_GROUPS, Draw, GenerateOptions, check_seq_groups
@@ -167,7 +166,7 @@ def _row(model: Model, seq_groups: int, decoded: Decoded, elapsed: float, distan
 
 
 def _speak(model: Model, line: Line, decoded: Decoded) -> Spoken:
-    waveform = decode_codes(model, decoded.codes, line.voice.ref_codes)
+    [waveform] = model.engine.decode_waveforms(model, [decoded.codes], [line.voice.ref_codes])
     seconds = len(waveform) / model.sample_rate
     report = LineReport(line.name, line.text, len(decoded.codes), seconds, decoded.ended, 1)
     return Spoken(waveform, model.sample_rate, report)

@@ -2,8 +2,8 @@
 
 The result is upstream's chunked decoding up to rounding: in float32 at least 80 dB from it, in bf16 no further from
 float32 than upstream's own bf16 (tests and ``benchmarks/codec.py`` measure both, with random weights, which make
-rounding loud). Not yet what the nodes decode with: ``codec.decode_codes``, bit-equal to upstream, serves until this one
-has been measured on a GPU.
+rounding loud). The graph engine's lines are decoded so (``engine.py``); the eager engine's by ``codec.decode_codes``,
+bit-equal to upstream.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch.nn.attention import sdpa_kernel
 
-from .codec import cut_reference
+from .codec import cut_reference, decode_codes
 from .codec_forward import TorchOps, synthesise
 from .codec_weights import CodecWeights
+from .fused import first_line
 from .layers import KERNELS
 from .model import Model
 from .packing import Placed, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
@@ -42,6 +43,8 @@ class CodecEngine:
             1.4 MB for each frame of a slab.
         slab: frames that the late blocks take at a time; None chooses by the row's length.
 
+    A kernel that fails makes way for torch's own operations, with one warning; ``why_torch`` says why, or is None.
+
     Memory: what the longest row so far took is kept until ``free``, which whoever moves the model away calls before.
     Not for two threads at once. It runs on the current stream: to decode beside the talker, which waits for memory
     where this waits for tensor cores, call it from a thread of its own under a stream of its own.
@@ -57,10 +60,11 @@ class CodecEngine:
         capture: bool = True,
     ):
         # Not the model itself, which may hold this engine: it is to be freed when its last user lets go.
-        self._codec = model.codec
+        self.codec = model.codec
         self._samples_per_frame = model.samples_per_frame
         self.dtype = dtype
         self._ops, self._ops_here = ops, TorchOps()
+        self.why_torch: str | None = None
         self._slab = slab
         self._capture = capture
         self._replays: Replays | None = None
@@ -97,14 +101,14 @@ class CodecEngine:
         lines = [_with_reference(line, heard) for line, heard in zip(codes, references, strict=True)]
         per_frame = self._samples_per_frame
         waves = [np.empty(len(line) * per_frame, dtype=np.float32) for line in lines]
-        weights = self._look_up()
+        weights = self.look_up()
         rows = pack_rows(list(cut_chunks([len(line) for line in lines])), self.sizes[-1], weights.gap)
         waiting: tuple[list[Placed], _Arriving] | None = None
         for row in rows:
             if on_chunk is not None:
                 on_chunk()
             with torch.cuda.device_of(weights.codebooks):
-                started = self._start(weights, write_plan(row, lines, choose_size(row, self.sizes)))
+                started = self._try(weights, write_plan(row, lines, choose_size(row, self.sizes)))
             if waiting is not None:  # while the device computes the next
                 _unpack(*waiting, waves, per_frame)
             waiting = row, started
@@ -114,6 +118,25 @@ class CodecEngine:
             cut_reference(wave, line, heard)
             for wave, line, heard in zip(waves, codes, references, strict=True)
         ]
+
+    def _try(self, weights: CodecWeights, plan: torch.Tensor) -> _Arriving:
+        """Set a row going; where a kernel fails, with one warning, on torch's own operations from then on."""
+        try:
+            return self._start(weights, plan)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:  # out of shared memory, say: Triton's own types, by version
+            if type(self._ops_here) is TorchOps:
+                raise
+            self._use_torch(first_line(error))
+            if self._replays is not None:
+                self._replays.forget()
+            return self._start(weights, plan)
+
+    def _use_torch(self, reason: str) -> None:
+        """Take torch's own operations, for good."""
+        self.why_torch, self._ops, self._ops_here = reason, TorchOps(), TorchOps()
+        log.warning("Triton cannot run here (%s): the codec runs on torch's own operations, slower", reason)
 
     def _start(self, weights: CodecWeights, plan: torch.Tensor) -> _Arriving:
         """Set a row going, and its samples on their way to the host."""
@@ -138,17 +161,96 @@ class CodecEngine:
             decode_row()
         return _Arriving(out)
 
-    def _look_up(self) -> CodecWeights:
-        """The weights where they are now; graphs that know them elsewhere are let go of."""
-        decoder = self._codec.decoder
+    def _choose_ops(self, weights: CodecWeights) -> TorchOps:
+        """Triton's kernels on a CUDA device where they can run, else torch's own operations."""
+        if weights.codebooks.device.type != "cuda":
+            return TorchOps()
+        try:
+            return try_kernels(weights)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:
+            self._use_torch(first_line(error))
+        return self._ops_here
+
+    def look_up(self) -> CodecWeights:
+        """The weights where they are now; graphs that know them elsewhere are let go of.
+
+        Raises:
+            ValueError: for a codec that these functions do not compute.
+        """
+        decoder = self.codec.decoder
         addresses = tuple(parameter.data_ptr() for parameter in decoder.parameters())
         if self._weights is None or addresses != self._addresses:
             self.free()
             self._weights = CodecWeights.of(decoder, self.dtype)
             with torch.cuda.device_of(self._weights.codebooks):
-                self._ops_here = self._ops or choose_ops(self._weights)
+                self._ops_here = self._ops or self._choose_ops(self._weights)
             self._addresses = tuple(parameter.data_ptr() for parameter in decoder.parameters())
         return self._weights
+
+
+class Waveforms:
+    """The codec engine of one model, made when it is needed; upstream's own decoder where it cannot be.
+
+    Args:
+        fast: False keeps to upstream's decoder.
+    """
+
+    def __init__(self, fast: bool = True):
+        self.fast = fast
+        self.why_upstream: str | None = None if fast else "the codec engine is off"
+        self._engine: CodecEngine | None = None
+
+    def describe(self) -> str | None:
+        """What runs otherwise than it would run fastest, in a few words, or None."""
+        if self.why_upstream is not None:
+            return f"codec by upstream's modules: {self.why_upstream}"
+        if self._engine is not None and self._engine.why_torch is not None:
+            return f"codec in torch operations: {self._engine.why_torch}"
+        return None
+
+    def decode_lines(
+        self,
+        model: Model,
+        codes: Sequence[torch.Tensor],
+        references: Sequence[torch.Tensor | None],
+        on_chunk: Callable[[], None] | None = None,
+    ) -> list[np.ndarray]:
+        """Decode lines together; arguments and result are ``CodecEngine.decode_batch``'s."""
+        engine = self._engine_of(model)
+        if engine is None:
+            return decode_one_by_one(model, codes, references, on_chunk)
+        return engine.decode_batch(codes, references, on_chunk)
+
+    def free(self) -> None:
+        """Let go of graphs, buffers and views of the weights."""
+        if self._engine is not None:
+            self._engine.free()
+
+    def _engine_of(self, model: Model) -> CodecEngine | None:
+        if self.fast and (self._engine is None or self._engine.codec is not model.codec):
+            try:
+                engine = CodecEngine(model)
+                engine.look_up()
+            except ValueError as error:
+                self.fast, self.why_upstream = False, str(error)
+                log.warning("lines are decoded one by one by upstream's modules: %s", error)
+            else:
+                self.free()
+                self._engine = engine
+        return self._engine if self.fast else None
+
+
+def decode_one_by_one(
+    model: Model,
+    codes: Sequence[torch.Tensor],
+    references: Sequence[torch.Tensor | None],
+    on_chunk: Callable[[], None] | None = None,
+) -> list[np.ndarray]:
+    """Decode lines through upstream's modules; arguments and result are ``CodecEngine.decode_batch``'s."""
+    pairs = zip(codes, references, strict=True)
+    return [decode_codes(model, line, reference, on_chunk) for line, reference in pairs]
 
 
 class _Arriving:
@@ -167,25 +269,19 @@ class _Arriving:
         return self._host.numpy()
 
 
-def choose_ops(weights: CodecWeights) -> TorchOps:
-    """Triton's kernels on a CUDA device where Triton is installed and can compile, else torch's own operations."""
-    device = weights.codebooks.device
-    if device.type != "cuda":
-        return TorchOps()
-    try:
-        from .kernels.codec import TritonOps
+def try_kernels(weights: CodecWeights) -> TorchOps:
+    """Triton's kernels for a CUDA device, after the smallest of them has run.
 
-        # Before compute capability 8.0, a unit's accumulators do not stay in registers.
-        ops = TritonOps(units=torch.cuda.get_device_capability(device) >= (8, 0))
-        channels = len(weights.enter.bias)
-        keep = torch.ones(1, dtype=torch.bool, device=device)
-        ops.activate(torch.zeros(16, channels, device=device), weights.enter, keep)
-    except (
-        Exception
-    ) as error:  # not installed, or no compiler, or a device it does not know: types of its own
-        reason = str(error).partition("\n")[0]
-        log.warning("Triton cannot run here (%s): the codec runs on torch's own operations, slower", reason)
-        return TorchOps()
+    Raises:
+        Exception: of any type, where Triton is not installed, has no compiler, or does not know the device.
+    """
+    from .kernels.codec import TritonOps
+
+    device = weights.codebooks.device
+    # Before compute capability 8.0, a unit's accumulators do not stay in registers.
+    ops = TritonOps(units=torch.cuda.get_device_capability(device) >= (8, 0))
+    keep = torch.ones(1, dtype=torch.bool, device=device)
+    ops.activate(torch.zeros(16, len(weights.enter.bias), device=device), weights.enter, keep)
     return ops
 
 

@@ -22,9 +22,8 @@ its draw 6 us, a predictor pass 56 us, a talker step 0.35 ms; a frame at S=15 1.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from ..frame import Weights
     from ..slots import Slots
 
-log = logging.getLogger(__name__)
+DecodeFrame: TypeAlias = "Callable[[Weights, Slots, int, int], None]"
 
 OLDEST_CAPABILITY = (8, 0)
 
@@ -69,14 +68,15 @@ def unsupported(weights: Weights) -> str | None:
     return None
 
 
-def choose_frame(weights: Weights) -> Callable[[Weights, Slots, int, int], None]:
-    """``decode_frame`` in kernels, or in torch operations where those cannot run: why is said in the log."""
-    reason = available(weights.first_head.device) or unsupported(weights)
-    if reason is None:
-        from .frame import decode_frame
-
-        return decode_frame
-    log.info("frames run in torch operations: %s", reason)
+def choose_frame(weights: Weights) -> tuple[DecodeFrame, str | None]:
+    """``decode_frame`` in kernels, or in torch operations and why."""
     from ..frame import decode_frame as torch_frame
 
-    return torch_frame
+    reason = available(weights.first_head.device) or unsupported(weights)
+    if reason is not None:
+        return torch_frame, reason
+    try:
+        from .frame import decode_frame
+    except Exception as error:  # a Triton that lacks what the kernels use, or is broken
+        return torch_frame, f"the Triton kernels cannot be imported: {error}"
+    return decode_frame, None

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from qwen3_tts_morph.benchmarks import batches, frames, line, memory
-from qwen3_tts_morph.benchmarks.common import Engine, decode_fixed, load_random, parser
+from qwen3_tts_morph.benchmarks import batches, codec, frames, line, memory
+from qwen3_tts_morph.benchmarks.common import Measured, decode_fixed, load_random, parser
 from qwen3_tts_morph.benchmarks.frames import fit_line
 from qwen3_tts_morph.benchmarks.results import Row, markdown
 
@@ -61,7 +61,7 @@ def test_frames_has_upstream_and_both_engines_with_their_lines(tmp_path: Path) -
 
 
 def test_batches_has_both_tables_with_and_without_the_codec(tmp_path: Path) -> None:
-    rows = rows_of(batches, tmp_path, "--batches", "1", "3", "--seq-groups", "2")
+    rows = rows_of(batches, tmp_path, "--batches", "1", "3", "--refill", "1", "3", "--seq-groups", "2")
     assert [(row["table"], row["batch"]) for row in rows] == [
         ("batches", 1), ("batches", 3), ("refill", 1), ("refill", 3),
     ]  # fmt: skip
@@ -87,16 +87,39 @@ def test_memory_knows_the_weights_and_leaves_empty_what_nobody_counts(tmp_path: 
     assert all(row["weights_gb"] > 0 and row["peak_gb"] is None for row in rows)
 
 
+def test_codec_compares_its_variants_with_upstream(tmp_path: Path) -> None:
+    codec.main(
+        [
+            "--shape",
+            "tiny",
+            "--device",
+            "cpu",
+            "--cases",
+            "1x6,2x9",
+            "--only",
+            "upstream-fp32,torch",
+            "--out",
+            str(tmp_path),
+        ]
+    )
+    [path] = tmp_path.glob("*.json")
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert [(row["engine"], row["case"]) for row in rows] == [
+        ("upstream-fp32", "1x6"), ("upstream-fp32", "2x9"), ("torch", "1x6"), ("torch", "2x9"),
+    ]  # fmt: skip
+    assert all(row.keys() >= KEYS for row in rows) and all(row["snr_db"] > 10 for row in rows[2:])
+
+
 def test_a_straight_line_is_found() -> None:
     assert fit_line([(1, 3.5), (5, 5.5), (15, 10.5)]) == pytest.approx((3.0, 0.5))
 
 
 def test_a_line_that_ends_early_is_no_measurement() -> None:
     model = load_random(parser("x", 1, 1).parse_args(["--shape", "tiny", "--device", "cpu"]))
-    fifth = decode_fixed(Engine("graph"), model, [9], 1)[0].codes[4, 0]
+    fifth = decode_fixed(Measured("graph"), model, [9], 1)[0].codes[4, 0]
     model.config.talker_config.codec_eos_token_id = int(fifth)
     with pytest.raises(RuntimeError, match="frames were asked for"):
-        decode_fixed(Engine("graph"), model, [9], 1)
+        decode_fixed(Measured("graph"), model, [9], 1)
 
 
 def test_the_table_shows_details_and_how_much_faster_a_row_is() -> None:

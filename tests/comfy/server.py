@@ -41,9 +41,9 @@ PAGE_SETTINGS = {
     "Comfy.Graph.CanvasInfo": False,
     "Comfy.Minimap.Visible": False,
 }
-OFFLINE = {"PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1", "CUDA_VISIBLE_DEVICES": ""}
+OFFLINE = {"PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
 # Tiny models take ten times as long on two threads beside a busy neighbour as on one.
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+ON_CPU = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
 
 
 class ComfyError(RuntimeError):
@@ -98,8 +98,9 @@ class Result:
 class ComfyServer:
     """A ComfyUI process and its HTTP and websocket interface.
 
-    ``packs`` maps the name of a folder in custom_nodes to the folder that is linked there. ``page_settings``
-    adds to the page's settings; ``front_end_root`` serves another build of the page.
+    It runs on the CPU, or with ``gpu`` on the GPU. ``packs`` maps the name of a folder in custom_nodes to the folder
+    that is linked there. ``page_settings`` adds to the page's settings; ``front_end_root`` serves another build of
+    the page.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class ComfyServer:
         env: Mapping[str, str] | None = None,
         front_end_root: Path | None = None,
         page_settings: Mapping[str, Any] | None = None,
+        gpu: bool = False,
     ):
         self.comfy_dir = comfy_dir.resolve()
         self.base_dir = base_dir.resolve()
@@ -121,7 +123,8 @@ class ComfyServer:
             *(["--front-end-root", str(front_end_root)] if front_end_root else []),
             *extra_args,
         ]
-        self.env = {**os.environ, **OFFLINE, **ONE_THREAD, **(env or {})}
+        self.gpu = gpu
+        self.env = {**os.environ, **OFFLINE, **({} if gpu else ON_CPU), **(env or {})}
         self.page_settings = {**PAGE_SETTINGS, **(page_settings or {})}
         self.log_path = self.base_dir / "comfyui.log"
         self.port = 0
@@ -163,7 +166,8 @@ class ComfyServer:
             link_pack(pack.resolve(), self.base_dir / "custom_nodes" / name)
 
     def _command(self) -> list[str]:
-        command = [self.python, "main.py", "--cpu", "--listen", HOST, "--port", str(self.port)]
+        command = [self.python, "main.py", "--listen", HOST, "--port", str(self.port)]
+        command += [] if self.gpu else ["--cpu"]
         command += ["--base-directory", str(self.base_dir), "--database-url", "sqlite:///:memory:"]
         # Without API nodes, ComfyUI also sends a Content-Security-Policy that keeps the page offline.
         return [*command, "--disable-api-nodes", "--disable-auto-launch", *self.extra_args]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from qwen3_tts_morph.morph import fused
+from qwen3_tts_morph.morph.codec import decode_codes
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.guard import Guard
 from qwen3_tts_morph.morph.options import Draw, GenerateOptions, Sampling
@@ -27,7 +30,7 @@ def model(load):
 @pytest.fixture
 def graph_model(model, monkeypatch):
     """The same model with the graph engine."""
-    monkeypatch.setattr(model, "engine", Engine("graph"))
+    monkeypatch.setattr(model, "engine", Engine("graph", kernels=True, fast_codec=True))
     return model
 
 
@@ -44,20 +47,41 @@ def on_cuda(model, **changes: object) -> SimpleNamespace:
     return SimpleNamespace(device=torch.device("cuda"), config=SimpleNamespace(talker_config=talker))
 
 
+@pytest.fixture(autouse=True)
+def no_triton(monkeypatch):
+    """As on a GPU without Triton: what a machine without a GPU cannot be asked."""
+    monkeypatch.setattr(fused, "available", lambda device: "triton is not installed")
+
+
 def test_auto_is_graph_on_cuda_and_eager_elsewhere(model):
     assert Engine().pick(model) == ("eager", "no CUDA")
     assert Engine().describe(model) == "engine: eager (no CUDA)"
     assert Engine().pick(on_cuda(model)) == ("graph", "CUDA")
-    assert Engine().describe(on_cuda(model)) == "engine: graph (CUDA; CUDA graphs)"
+    assert Engine().describe(on_cuda(model)) == (
+        "engine: graph (CUDA; CUDA graphs; torch operations: the Triton kernels are off; "
+        "codec by upstream's modules: the codec engine is off)"
+    )
+    assert Engine(kernels=True, fast_codec=True).describe(on_cuda(model)) == (
+        "engine: graph (CUDA; CUDA graphs; torch operations: triton is not installed)"
+    )
     name, why = Engine().pick(on_cuda(model, hidden_act="gelu"))
     assert name == "eager" and "hidden_act 'gelu'" in why
+
+
+def test_kernels_are_in_the_report_and_can_be_left_out(model, monkeypatch):
+    monkeypatch.setattr(fused, "available", lambda device: None)
+    said = Engine(kernels=True, fast_codec=True).describe(on_cuda(model))
+    assert said == "engine: graph (CUDA; CUDA graphs; Triton kernels)"
+    said = Engine(kernels=False, fast_codec=True).describe(on_cuda(model))
+    assert said == "engine: graph (CUDA; CUDA graphs; torch operations: the Triton kernels are off)"
 
 
 def test_what_is_chosen_runs_anywhere_and_the_report_says_how(model):
     assert Engine("eager").describe(on_cuda(model)) == "engine: eager (as chosen)"
     assert Engine("graph").pick(model) == ("graph", "as chosen")
     assert (
-        Engine("graph").describe(model) == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
+        Engine("graph", fast_codec=True).describe(model)
+        == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
     )
 
 
@@ -66,7 +90,39 @@ def test_a_capture_that_failed_is_in_the_report(graph_model):
     [engine] = graph_model.engine._graphs._engines.values()
     engine._replays.refused = "old driver"
     said = graph_model.engine.describe(on_cuda(graph_model))
-    assert said == "engine: graph (as chosen; op by op, without CUDA graphs: old driver)"
+    assert said == (
+        "engine: graph (as chosen; op by op, without CUDA graphs: old driver; "
+        "torch operations: the Triton kernels run on CUDA devices, not on cpu)"
+    )
+
+
+def test_each_engine_makes_waveforms_in_its_own_way(model, monkeypatch):
+    """An ICL line's reference is cut off, a line without frames is silent, and both engines agree up to rounding."""
+    torch.manual_seed(0)
+    codes = [torch.randint(64, (frames, 16)) for frames in (12, 0, 330)]
+    heard = [torch.randint(64, (7, 16)), None, None]
+    eager, calls = Engine("eager"), []
+    theirs = eager.decode_waveforms(model, codes, heard, lambda: calls.append(1))
+    assert len(calls) == 3, "a chunk for the first line, none for the second, two for the last"
+    for wave, one, reference in zip(theirs, codes, heard, strict=True):
+        assert np.array_equal(wave, decode_codes(model, one, reference))
+    calls.clear()
+    graph = Engine("graph", fast_codec=True)
+    ours = graph.decode_waveforms(model, codes, heard, lambda: calls.append(1))
+    assert len(calls) == 1, "all in one row"
+    assert [len(wave) for wave in ours] == [len(wave) for wave in theirs]
+    assert all(np.allclose(a, b, atol=3e-4) for a, b in zip(ours, theirs, strict=True))
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(
+            Engine("graph", fast_codec=False).decode_waveforms(model, codes, heard), theirs, strict=True
+        )
+    )
+
+
+def test_the_report_says_where_the_codec_is_not_the_engines(model):
+    engine = Engine("graph", fast_codec=False)
+    assert engine.describe(model).endswith("; codec by upstream's modules: the codec engine is off)")
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 8])
@@ -109,8 +165,10 @@ def test_a_cancel_leaves_the_model_usable(graph_model):
 def test_a_model_that_leaves_takes_the_engines_memory_along(graph_model):
     render_lines(graph_model, lines_of(graph_model), GenerateOptions(5, SAMPLED, 2))
     assert graph_model.engine._graphs._engines
+    assert graph_model.engine._waveforms._engine._weights is not None
     graph_model.engine.free()
     assert not graph_model.engine._graphs._engines
+    assert graph_model.engine._waveforms._engine._weights is None
     render_lines(graph_model, lines_of(graph_model)[:1], GenerateOptions(5, SAMPLED))
 
 

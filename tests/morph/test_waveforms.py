@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.codec import decode_codes
+from qwen3_tts_morph.morph.codec_forward import TorchOps
 from qwen3_tts_morph.morph.load import load_model
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.packing import choose_size, cut_chunks, pack_rows, row_sizes, write_plan
-from qwen3_tts_morph.morph.waveforms import CodecEngine
+from qwen3_tts_morph.morph.waveforms import CodecEngine, Waveforms
 
 FRAME = 1920
 # The random codec makes rounding loud: against float64, both upstream's float32 and ours stand at 89-90 dB.
@@ -89,7 +90,7 @@ def test_upstreams_decoder_still_works_on_the_weights_and_they_are_held_once(che
     engine.decode_batch([codes])
     assert shapes == {name: value.shape for name, value in model.codec.decoder.named_parameters()}
     assert_near(decode_codes(model, codes), before)
-    weights = engine._look_up()
+    weights = engine.look_up()
     for index, block in enumerate(weights.blocks):
         unit = model.codec.decoder.decoder[1 + index].block[2]
         assert block.units[0].conv.data_ptr() == unit.conv1.conv.weight.data_ptr()
@@ -125,6 +126,57 @@ def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
     engine.free()
     assert np.abs(engine.decode_batch(lines[:1], on_chunk=lambda: calls.append(1))[0]).max() > 0.01
     assert len(calls) == 1
+
+
+class FailingOps(TorchOps):
+    """Kernels of which one does not run on this device."""
+
+    def __init__(self, error: Exception):
+        self.error, self.calls = error, 0
+
+    def finish(self, x, weight, bias):
+        self.calls += 1
+        raise self.error
+
+
+class OutOfResources(Exception):
+    """Triton's own errors are no RuntimeErrors."""
+
+
+def test_a_kernel_that_fails_is_told_once_and_no_line_is_lost(model, caplog):
+    lines = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41))]
+    wanted = CodecEngine(model, largest=360).decode_batch(lines)
+    ops = FailingOps(OutOfResources("shared memory\nmore"))
+    engine = CodecEngine(model, ops=ops, largest=360)
+    for _ in range(2):
+        for ours, theirs in zip(engine.decode_batch(lines), wanted, strict=True):
+            assert np.array_equal(ours, theirs)
+        engine.free()
+    assert ops.calls == 1 and engine.why_torch == "OutOfResources: shared memory"
+    assert [record.message for record in caplog.records] == [
+        "Triton cannot run here (OutOfResources: shared memory): the codec runs on torch's own operations, slower"
+    ]
+
+
+def test_full_memory_and_torchs_own_errors_pass_through(model, monkeypatch):
+    engine = CodecEngine(model, ops=FailingOps(torch.cuda.OutOfMemoryError("full")))
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        engine.decode_batch([random_codes(model, 5)])
+    assert engine.why_torch is None
+    monkeypatch.setattr(TorchOps, "finish", FailingOps(RuntimeError("broken")).finish)
+    with pytest.raises(RuntimeError, match="broken"):
+        CodecEngine(model).decode_batch([random_codes(model, 5)])
+
+
+def test_a_codec_that_is_not_computed_is_left_to_upstreams_modules(checkpoint, caplog):
+    model = load_model(checkpoint("tiny", "base"))
+    lines, heard = [random_codes(model, 9), random_codes(model, 0)], [random_codes(model, 4, 1), None]
+    model.codec.decoder.config.attention_bias = True
+    waveforms = Waveforms()
+    for _ in range(2):
+        first, second = waveforms.decode_lines(model, lines, heard)
+    assert np.array_equal(first, decode_codes(model, lines[0], heard[0])) and len(second) == 0
+    assert len(caplog.records) == 1 and "attention_bias True" in (waveforms.describe() or "")
 
 
 def test_nothing_to_decode(model):

@@ -1,0 +1,46 @@
+"""The picture is drawn from what a file holds, and from nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from qwen3_tts_morph.benchmarks.plot import main
+
+HEAD = {"machine": "a machine", "versions": {"torch": "2"}, "date": "2000-01-01"}
+
+
+def row(table: str, system: str, engine: str, groups: int, batch: int, ms: float) -> dict[str, object]:
+    speed = 80 * batch / ms
+    return {
+        "table": table, "system": system, "model": "tiny", "engine": engine, "seq_groups": groups, "batch": batch,
+        "ms_per_frame": ms, "audio_seconds_per_second": speed, "audio_seconds_per_second_with_codec": speed / 2,
+    }  # fmt: skip
+
+
+ROWS = [
+    row("frames", "upstream", "generate", 15, 1, 75.0),
+    *(row("frames", "morph", "eager", groups, 1, 10.0 + groups) for groups in (1, 15)),
+    *(row("batches", "morph", "graph", 5, batch, 5.0 + batch) for batch in (1, 8)),
+]
+
+
+def draw(tmp_path: Path, rows: list[dict[str, object]], shape: str = "tiny") -> str:
+    source, out = tmp_path / "machine.json", tmp_path / "speed.svg"
+    source.write_text(json.dumps({**HEAD, "rows": rows}), encoding="utf-8")
+    main([str(source), "--shape", shape, "--out", str(out)])
+    return out.read_text(encoding="utf-8")
+
+
+def test_each_table_has_a_picture_of_its_own(tmp_path):
+    both, one = draw(tmp_path, ROWS), draw(tmp_path, ROWS[:3])
+    assert both.count('id="axes_') == 2 and one.count('id="axes_') == 1
+
+
+def test_a_model_without_rows_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"no rows of 1\.7B to draw: the file has tiny"):
+        draw(tmp_path, ROWS, "1.7B")

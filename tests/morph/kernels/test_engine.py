@@ -1,0 +1,52 @@
+"""Whole lines through the graph engine with its frames in kernels: the codes of its torch operations."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="the kernels need triton")
+
+from qwen3_tts_morph.morph import fused
+from qwen3_tts_morph.morph.fused import Frames
+from qwen3_tts_morph.morph.graph import GraphEngine
+from qwen3_tts_morph.morph.guard import Guard
+from qwen3_tts_morph.morph.kernels import frame, unsupported
+from qwen3_tts_morph.morph.load import load_model
+from qwen3_tts_morph.morph.options import LoadOptions, Sampling
+
+from ..decoding import GREEDY, assert_equal, prompts_of
+
+ALL = [
+    (shape, rows, sampling)
+    for shape, rows in (("tiny-1.7B", (0,)), ("tiny", (0, 1, 2)))
+    for sampling in (GREEDY, Sampling())
+]
+# The interpreter takes ten seconds for a frame, and a line of one frame takes three of them.
+CASES, FRAMES = (ALL, 12) if torch.cuda.is_available() else ([("tiny-1.7B", (0,), Sampling())], 1)
+
+
+@pytest.fixture
+def interpreted(monkeypatch, device):
+    """Off CUDA, the kernels run in Triton's interpreter, which no user would want: choose them all the same."""
+    if device.type != "cuda":
+        monkeypatch.setattr(fused, "choose_frame", lambda weights: (frame.decode_frame, unsupported(weights)))
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(("shape", "rows", "sampling"), CASES)
+def test_lines_are_those_of_torch_operations(checkpoint, device, shape, rows, sampling):
+    model = load_model(checkpoint(shape, "custom_voice"), LoadOptions("fp32", "sdpa"), device)
+    prompts, seeds = prompts_of(model, rows=rows), list(rows)
+
+    def decode(engine: GraphEngine):
+        guards = [Guard(FRAMES, False) for _ in prompts]
+        return engine.decode(model, prompts, guards, 1, sampling, seeds)
+
+    engine = GraphEngine(len(rows))
+    plain = GraphEngine(len(rows), frames=Frames(kernels=False))
+    for _ in range(3 if device.type == "cuda" else 1):  # plain, captured, replayed
+        assert_equal(decode(engine), decode(plain))
+    assert engine.frames.why_torch is None and plain.frames.why_torch is not None
+    if device.type == "cuda":
+        assert engine.why_plain is None
