@@ -10,7 +10,7 @@ import torch
 from qwen3_tts_morph.morph.options import Draw
 from qwen3_tts_morph.morph.predictor import Predictor
 from qwen3_tts_morph.morph.sampling import distribution
-from qwen3_tts_morph.morph.upstream import import_qwen_tts
+from qwen3_tts_morph.morph.upstream import default_rope_registered, import_qwen_tts
 from qwen3_tts_morph.morph.weights import stack
 
 WIDTH = 24  # the talker's
@@ -50,9 +50,10 @@ def make_small(groups: int, codes: int, attention: str = "sdpa", seed: int = 0) 
     )
     config._attn_implementation = attention
     generator = torch.Generator().manual_seed(seed)
-    module = Qwen3TTSTalkerCodePredictorModelForConditionalGeneration(
-        config, Qwen3TTSTalkerConfig(hidden_size=WIDTH)
-    ).eval()
+    with default_rope_registered():
+        module = Qwen3TTSTalkerCodePredictorModelForConditionalGeneration(
+            config, Qwen3TTSTalkerConfig(hidden_size=WIDTH)
+        ).eval()
     with torch.no_grad():
         for name, weight in module.named_parameters():
             if "norm" not in name:
