@@ -17,7 +17,6 @@ from .eager import MIN_NEW_TOKENS
 from .layers import Decoder, run_layers
 from .model import Model
 from .noise import GROUPS, gumbel_noise
-from .predictor import crossbar
 from .slots import Arrivals, LineState, Settings, Slots
 from .static_cache import Fill, Span, Step
 from .static_sampling import draw_static
@@ -66,10 +65,7 @@ class Weights:
 
     def tail_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """As ``Predictor.tail_logits``."""
-        heads = self.heads[seq_groups:]
-        if seq_groups in self.tails:
-            return tail_logits(self.tails[seq_groups], heads, states, tokens)
-        return crossbar(heads, states)
+        return tail_logits(self.tails.get(seq_groups, {}), self.heads[seq_groups:], states, tokens)
 
     def addresses(self) -> tuple[int, ...]:
         """Where all of them live: a graph that was captured with other addresses must not be replayed."""

@@ -25,10 +25,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch.nn import functional
 
 from .options import PREDICTED_GROUPS, check_seq_groups
+from .tensor_file import read_tensors, write_tensors
 
 FILE = "crossbar.safetensors"
 FORMAT = "qwen3-tts-crossbar"
@@ -54,7 +54,7 @@ class About:
 def tail_logits(
     parts: Mapping[str, torch.Tensor], heads: torch.Tensor, states: torch.Tensor, tokens: torch.Tensor
 ) -> torch.Tensor:
-    """Logits of the tail's groups.
+    """Logits of the tail's groups; without parts they are the stock crossbar's.
 
     Args:
         parts: see the module.
@@ -184,20 +184,14 @@ def save_tails(path: Path, tails: Iterable[Tail], checkpoint: Path) -> None:
     for tail in tails:
         about[str(tail.seq_groups)] = asdict(tail.about)
         for name, part in tail.parts.items():
-            tensors[f"{tail.seq_groups}.{name}"] = part.to("cpu", torch.bfloat16).contiguous()
+            tensors[f"{tail.seq_groups}.{name}"] = part.to(torch.bfloat16)
     metadata = {
         "format": FORMAT,
         "version": VERSION,
         "predictor": fingerprint(checkpoint),
         "tails": json.dumps(about),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
-    try:
-        save_file(tensors, unfinished, metadata=metadata)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_tensors(path, tensors, metadata)
 
 
 def load_tails(path: Path, checkpoint: Path, heads: torch.Tensor) -> dict[int, Tail]:
@@ -213,9 +207,7 @@ def load_tails(path: Path, checkpoint: Path, heads: torch.Tensor) -> dict[int, T
     """
     mend = f"delete it, or train it again with `{COMMAND} --checkpoint {checkpoint.name}`"
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (not a dict)
+        tensors, metadata = read_tensors(path)
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path.name} of {checkpoint.name} is damaged ({error}): {mend}") from error
     if metadata.get("format") != FORMAT:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 
+from .tensor_file import read_tensors, write_tensors
 from .voice import Voice
 
 FORMAT = "qwen3-tts-voice"
@@ -28,13 +28,7 @@ def save_voice(voice: Voice, path: Path) -> None:
     }
     words = json.dumps(texts, ensure_ascii=False)
     metadata = {"format": FORMAT, "version": VERSION, "voice": words, "sha256": digest(words, tensors)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
-    try:
-        save_file(tensors, unfinished, metadata=metadata)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_tensors(path, tensors, metadata)
 
 
 def digest(words: str, tensors: Mapping[str, torch.Tensor]) -> str:
@@ -55,9 +49,7 @@ def load_voice(path: Path) -> Voice:
     if not path.is_file():
         raise ValueError(f"voice file {path.name} is missing from {path.parent.name}: save the voice again")
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (not a dict)
+        tensors, metadata = read_tensors(path)
     except (SafetensorError, OSError) as error:
         raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
     if metadata.get("format") != FORMAT:

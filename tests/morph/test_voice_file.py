@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from qwen3_tts_morph.morph import voice_file
+from qwen3_tts_morph.morph import tensor_file, voice_file
 from qwen3_tts_morph.morph.voice import Voice
 from qwen3_tts_morph.morph.voice_file import load_voice, save_voice
 from safetensors import safe_open
@@ -131,7 +131,7 @@ def test_a_save_that_fails_leaves_nothing_half_written(tmp_path, monkeypatch, ex
         Path(filename).write_bytes(b"half")
         raise OSError("disk full")
 
-    monkeypatch.setattr(voice_file, "save_file", fail)
+    monkeypatch.setattr(tensor_file, "save_file", fail)
     with pytest.raises(OSError, match="disk full"):
         save_voice(VOICES["icl"], path)
     assert [file.name for file in tmp_path.iterdir()] == (["anna.safetensors"] if existing else [])

@@ -15,10 +15,10 @@ from qwen3_tts_morph.morph.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions
 from qwen3_tts_morph.morph.prompt import Prompt, build_prompt
 from qwen3_tts_morph.morph.render import guard_line
+from qwen3_tts_morph.morph.tensor_file import read_tensors, write_tensors
 from qwen3_tts_morph.morph.voice import Voice, blend_voices, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice_file import load_voice
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 
 log = logging.getLogger("training.crossbar")
 
@@ -167,22 +167,15 @@ def _speak(model: Model, prompts: Sequence[Prompt], seed: int) -> list[tuple[tor
 
 def save_recording(recording: Recording, path: Path, predictor: str) -> None:
     """Write a recording for another run of the command; ``predictor`` is the checkpoint's fingerprint."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
-    save_file(
-        {name: value.contiguous() for name, value in vars(recording).items()},
-        unfinished,
-        metadata={"predictor": predictor},
-    )
-    unfinished.replace(path)
+    write_tensors(path, vars(recording), {"predictor": predictor})
 
 
 def load_recording(path: Path, predictor: str) -> Recording:
     """Read it; ValueError when it is damaged or another checkpoint's."""
     try:
-        with safe_open(path, framework="pt") as file:
-            if (file.metadata() or {}).get("predictor") != predictor:
-                raise ValueError(f"{path.name} was recorded from another checkpoint: delete it")
-            return Recording(*(file.get_tensor(name) for name in ("hidden", "codes", "texts")))
-    except (SafetensorError, OSError) as error:
+        tensors, metadata = read_tensors(path)
+        if metadata.get("predictor") != predictor:
+            raise ValueError(f"{path.name} was recorded from another checkpoint: delete it")
+        return Recording(*(tensors[name] for name in ("hidden", "codes", "texts")))
+    except (SafetensorError, OSError, KeyError) as error:
         raise ValueError(f"{path.name} is damaged ({error}): delete it") from error
