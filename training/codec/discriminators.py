@@ -101,7 +101,7 @@ class Discriminators(nn.Module):
         super().__init__()
         periods = [PeriodDiscriminator(period, options.period_channels) for period in options.periods]
         spectra = [SpectrumDiscriminator(size, options.stft_channels) for size in options.stft_sizes]
-        self.members = nn.ModuleList([*periods, *spectra]).to(memory_format=torch.channels_last)
+        self.members = nn.ModuleList([*periods, *spectra])
 
     def forward(self, wave: torch.Tensor) -> Judged:
         """Judge ``[B, T]``."""

@@ -125,7 +125,8 @@ class Updater:
         told = discriminator_loss(real.scores, fake.scores)
         found = torch.autograd.grad(told, self.opponents, retain_graph=True)
         for parameter, gradient in zip(self.opponents, found, strict=True):
-            parameter.grad = gradient
+            # Laid out as the parameter is, as backward() would: the fused optimizer takes nothing else.
+            parameter.grad = torch.empty_like(parameter).copy_(gradient)
         return {
             "telling": told,
             "fooling": generator_loss(fake.scores),
