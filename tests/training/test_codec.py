@@ -133,6 +133,17 @@ def test_the_losses_fall(speech):
     assert {"telling", "fooling", "features"} <= found[-1].keys() and "telling" not in found[3]
 
 
+def test_gradients_lie_as_their_parameters_do(speech):
+    """torch's fused optimizer (CUDA) takes no others; here nothing would be noticed."""
+    trainer = Trainer(tiny(), speech)
+    for _ in range(5):
+        trainer.train_step()
+    for optimizer in (trainer.updater.optimizer, trainer.updater.opponent):
+        for parameter, state in optimizer.state.items():
+            assert parameter.grad.stride() == state["exp_avg"].stride() == parameter.stride()
+        assert optimizer.state
+
+
 def test_the_decoder_alone_learns_while_codes_stay(speech, tmp_path):
     first = Trainer(tiny(), speech)
     for _ in range(4):
