@@ -1,16 +1,17 @@
-"""The talker's next input: the sum of a frame's 16 embeddings and the line's text."""
+"""Where states begin: rows of a table for the predictor, the sum of a frame's 16 embeddings and the text's for the talker."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
+from .project_many import store_operand
 from .wait import launch_dependents, wait_for_inputs
 
 
 @triton.jit
 def embed_frame(
-    line_tokens, report, first_table, tables, text, steps, out, copy, text_length,
+    line_tokens, report, first_table, tables, text, steps, out, gain, operand, squares, text_length,
     V: tl.constexpr, CODES: tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Add up in float32; program ``(line, block of the width)``.
@@ -20,7 +21,8 @@ def embed_frame(
         first_table: ``[V0, H]``; tables: ``[CODES - 1, V, H]``.
         text: ``[B, text_length, H]``, one row a frame; behind its end the last.
         steps: int64 ``[B]``, each line's frame.
-        out: float32 ``[B, H]``; copy: the same in the model's dtype, or None.
+        out: float32 ``[B, H]``.
+        gain, operand, squares: as of ``store_operand``, or None.
     """
     launch_dependents(PDL)
     line = tl.program_id(0)
@@ -36,5 +38,28 @@ def embed_frame(
         entry = (group - 1) * V + tl.load(report + line * (CODES + 1) + group)
         total += tl.load(tables + entry * H + columns, mask=mask, other=0.0).to(tl.float32)
     tl.store(out + line * H + columns, total, mask=mask)
-    if copy is not None:
-        tl.store(copy + line * H + columns, total.to(copy.dtype.element_ty), mask=mask)
+    if operand is not None:
+        rows = line + tl.arange(0, 1)
+        store_operand(total[None, :], gain, operand, squares, rows, columns, tl.num_programs(0), H)
+
+
+@triton.jit(do_not_specialize=["token_stride"])
+def look_up_states(
+    x, tokens, token_stride, out, gain, operand, squares,
+    H: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """Begin a pass of many states; program ``(row, block of the width)``.
+
+    Args:
+        x: the states ``[R, H]``, or with ``tokens`` a table whose rows ``tokens[i * token_stride]`` are the states.
+        out: float32 ``[R, H]``.
+        gain, operand, squares: as of ``store_operand``.
+    """
+    launch_dependents(PDL)
+    row = tl.program_id(0)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    wait_for_inputs(PDL)
+    source = row.to(tl.int64) if tokens is None else tl.load(tokens + row * token_stride)
+    values = tl.load(x + source * H + columns, mask=columns < H, other=0.0).to(tl.float32)
+    tl.store(out + row * H + columns, values, mask=columns < H)
+    store_operand(values[None, :], gain, operand, squares, row + tl.arange(0, 1), columns, tl.num_programs(0), H)

@@ -15,11 +15,10 @@ from ..noise import GROUPS
 from ..slots import Slots
 from .draw import draw_codes, draw_first
 from .embed import embed_frame
-from .passes import Inputs, Place, States, project, run_layers
+from .passes import EMBED_BLOCK, Inputs, Place, States, project, run_layers
 from .plan import Plan, launch
 
 DRAW_WARPS = 8
-EMBED_BLOCK = 128
 
 
 def decode_frame(
@@ -56,12 +55,10 @@ def _projected(weights: Weights, plan: Plan, inputs: Inputs) -> Inputs | States:
     if weights.projection is None:
         return inputs
     weight, bias = weights.projection
-    if inputs.rows > plan.few:
-        narrow = functional.linear(inputs.operand(), weight, bias)
-        return States(narrow.float(), narrow)
-    out = weight.new_empty(inputs.rows, len(weight), dtype=torch.float32)
-    project(plan, inputs, weight, out, bias=bias)
-    return States(out, None)
+    norm = weights.predictor.layers[0].input_norm
+    states = States.empty(plan, inputs.rows, norm)
+    project(plan, inputs, weight, states.wide, bias=bias, result=states, next_norm=norm)
+    return states
 
 
 def _draw_groups(weights: Weights, slots: Slots, plan: Plan, states: States, first: int, end: int) -> None:
@@ -96,18 +93,17 @@ def step_talker(weights: Weights, slots: Slots, window: int, plan: Plan) -> None
     """The talker's step after the frame's codes, and group 0 of the next frame."""
     state, decoder = slots.state, weights.talker
     lines, width = state.hidden.shape
-    wide = state.hidden.new_empty(lines, width, dtype=torch.float32)
-    states = States(wide, None if lines <= plan.few else torch.empty_like(state.hidden))
+    states = States.empty(plan, lines, decoder.norm)
     launch(
         embed_frame, (lines, -(-width // EMBED_BLOCK)), plan, 4, line_tokens=state.tokens, report=state.report,
         first_table=weights.first_table, tables=weights.tables, text=slots.text, steps=state.steps, out=states.wide,
-        copy=states.narrow, text_length=slots.context, V=weights.tables.shape[1], CODES=GROUPS, H=width,
-        BLOCK=EMBED_BLOCK,
+        gain=decoder.layers[0].input_norm, operand=states.narrow, squares=states.squares,
+        text_length=slots.context, V=weights.tables.shape[1], CODES=GROUPS, H=width, BLOCK=EMBED_BLOCK,
     )  # fmt: skip
     place = Place(slots.cache, slots.angles, 1, window, positions=state.positions)
     states = run_layers(decoder, plan, states, place)
     vocab = len(weights.first_head)
-    logits = wide.new_empty(lines, vocab)
+    logits = states.wide.new_empty(lines, vocab)
     project(plan, states, weights.first_head, logits, decoder.norm, decoder.eps, normed=state.hidden)
     draws = slots.settings.talker
     launch(

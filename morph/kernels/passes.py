@@ -6,18 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import triton
 
 from ..layers import Angles, Decoder, Layer
 from ..static_cache import StaticCache
 from .attention import attend, attend_project, combine, combine_project
+from .embed import look_up_states
 from .plan import Plan, launch
 from .project import project_few
-from .project_many import project_many
+from .project_many import SHARE, project_many
 
 DOT_QUERIES = 16  # rows that the tensor cores multiply at the least
 SHORT_CONTEXT = 32  # positions up to which one block of attention holds all
 ATTEND_WARPS = 4
-STAGES = 3  # of the compiler's pipeline
+EMBED_BLOCK = 128
 
 
 @dataclass(frozen=True)
@@ -66,17 +68,31 @@ class Place:
 
 @dataclass(frozen=True)
 class States:
-    """The residual stream: float32 ``[R, H]``, and for the tensor cores the same in the model's dtype."""
+    """The residual stream: float32 ``[R, H]``, and what the tensor cores read of it, None for few states.
+
+    ``narrow`` ``[R, H]`` is the states times the next norm's weight, in the model's dtype, and ``squares`` float32
+    ``[H / SHARE, R]`` the sums of their squares: see ``project_many.store_operand``.
+    """
 
     wide: torch.Tensor
     narrow: torch.Tensor | None
+    squares: torch.Tensor | None = None
+
+    @classmethod
+    def empty(cls, plan: Plan, rows: int, like: torch.Tensor) -> States:
+        """Room for states; ``like`` is a norm's weight ``[H]``."""
+        wide = like.new_empty(rows, len(like), dtype=torch.float32)
+        if rows <= plan.few:
+            return cls(wide, None)
+        squares = wide.new_empty(-(-len(like) // int(SHARE)), rows)
+        return cls(wide, like.new_empty(rows, len(like)), squares)
 
     def source(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As of ``Inputs``."""
         return self.wide, None
 
     def operand(self) -> torch.Tensor:
-        """As of ``Inputs``."""
+        """As of ``Inputs``, times the next norm's weight."""
         if self.narrow is None:
             raise ValueError("states for the tensor cores are kept in the model's dtype too: this one is not")
         return self.narrow
@@ -85,8 +101,23 @@ class States:
         """Each line's last of ``length`` positions."""
         if length == 1:
             return self
-        narrow = None if self.narrow is None else self.narrow[length - 1 :: length].contiguous()
-        return States(self.wide[length - 1 :: length].contiguous(), narrow)
+        wide = self.wide[length - 1 :: length].contiguous()
+        if self.narrow is None or self.squares is None:
+            return States(wide, None)
+        narrow = self.narrow[length - 1 :: length].contiguous()
+        return States(wide, narrow, self.squares[:, length - 1 :: length].contiguous())
+
+
+def look_up(plan: Plan, inputs: Inputs, gain: torch.Tensor) -> States:
+    """Many states from where they are, for a first product behind the norm of weight ``gain``."""
+    states = States.empty(plan, inputs.rows, gain)
+    x, tokens = inputs.source()
+    launch(
+        look_up_states, (inputs.rows, -(-len(gain) // EMBED_BLOCK)), plan, 4, x=x, tokens=tokens,
+        token_stride=0 if tokens is None else tokens.stride(0), out=states.wide, gain=gain,
+        operand=states.operand(), squares=states.squares, H=len(gain), BLOCK=EMBED_BLOCK,
+    )  # fmt: skip
+    return states
 
 
 def project(
@@ -102,8 +133,14 @@ def project(
     residual: States | None = None,
     kept: torch.Tensor | None = None,
     normed: torch.Tensor | None = None,
+    result: States | None = None,
+    next_norm: torch.Tensor | None = None,
 ) -> None:
-    """``project_few`` or ``project_many``, by the number of states; arguments as there. ``residual`` is added to."""
+    """``project_few`` or ``project_many``, by the number of states; arguments as there. ``residual`` is added to.
+
+    Many states before a norm come multiplied by its weight; ``next_norm`` is the one by which those that the product
+    leaves in ``residual``, or without one in ``result``, are to be.
+    """
     rows, outputs = out.shape
     width, itemsize = weight.shape[1], weight.element_size()
     common: dict[str, Any] = {
@@ -112,10 +149,17 @@ def project(
     }  # fmt: skip
     if rows > plan.few:
         wide = plan.wide_tile(rows, outputs, width, itemsize, gated)
+        grid = (-(-outputs // wide.columns), -(-rows // wide.padded))
+        left = residual or result
         launch(
-            project_many, (-(-outputs // wide.columns), -(-rows // wide.padded)), plan, wide.warps,
-            x=inputs.operand(), copy=None if residual is None else residual.narrow, states=rows, PADDED=wide.padded,
-            COLUMNS=wide.columns, SEGMENT=wide.segment, EARLY=wide.early, STAGES=STAGES, **common,
+            project_many, grid, plan, wide.warps, x=inputs.operand(),
+            squares=inputs.squares if isinstance(inputs, States) and norm is not None else None,
+            wide=inputs.source()[0] if normed is not None else None, next_gain=next_norm,
+            next_operand=None if left is None else left.operand(),
+            next_squares=None if left is None else left.squares, states=rows, PADDED=wide.padded,
+            COLUMNS=wide.columns, SEGMENT=wide.segment, EARLY=wide.early, STAGES=wide.stages,
+            PREFETCH=plan.prefetches(wide, outputs, width * itemsize),
+            SHARES=triton.next_power_of_2(-(-width // int(SHARE))), NORMED=max(16, triton.next_power_of_2(-(-width // grid[0]))), **common,
         )  # fmt: skip
         return
     sums_parts = partials is not None and residual is None
@@ -137,6 +181,12 @@ def run_layers(decoder: Decoder, plan: Plan, inputs: Inputs | States, place: Pla
     return states
 
 
+def _norm_after(decoder: Decoder, index: int) -> torch.Tensor:
+    """The weight of the norm behind a layer."""
+    last = index + 1 == len(decoder.layers)
+    return decoder.norm if last else decoder.layers[index + 1].input_norm
+
+
 def run_layer(
     decoder: Decoder,
     layer: Layer,
@@ -156,7 +206,10 @@ def run_layer(
     active = like.new_empty(rows, layer.down.shape[1])
     project(plan, states, layer.gate_up, active, layer.post_norm, decoder.eps, gated=True, partials=partials)
     activations = Inputs(active)
-    project(plan, activations, layer.down, states.wide, partials=partials, residual=states)
+    project(
+        plan, activations, layer.down, states.wide, partials=partials, residual=states,
+        next_norm=_norm_after(decoder, index),
+    )  # fmt: skip
 
 
 def _begin(decoder: Decoder, plan: Plan, inputs: Inputs | States) -> tuple[States, Inputs | None]:
@@ -164,10 +217,8 @@ def _begin(decoder: Decoder, plan: Plan, inputs: Inputs | States) -> tuple[State
     if isinstance(inputs, States):
         return inputs, None
     if inputs.rows <= plan.few:
-        wide = inputs.states.new_empty(inputs.rows, len(decoder.norm), dtype=torch.float32)
-        return States(wide, None), inputs
-    narrow = inputs.operand().clone()
-    return States(narrow.float(), narrow), None
+        return States.empty(plan, inputs.rows, decoder.norm), inputs
+    return look_up(plan, inputs, decoder.layers[0].input_norm), None
 
 
 def _attention(
@@ -182,7 +233,8 @@ def _attention(
         )
         if sums is not None:
             mean = _combine(decoder, plan, mean, sums)
-        project(plan, Inputs(mean.view(rows, -1)), layer.out, states.wide, residual=states)
+        inputs = Inputs(mean.view(rows, -1))
+        project(plan, inputs, layer.out, states.wide, residual=states, next_norm=layer.post_norm)
         return None
     short = place.positions is None and place.window <= SHORT_CONTEXT
     parts = decoder.kv_heads

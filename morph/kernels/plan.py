@@ -12,6 +12,7 @@ import triton.language as tl
 LANES = 32
 WARP_BYTES = 512  # what a warp reads at once
 LONGEST_SEGMENT = 1024  # columns of a state that a program holds at a time
+FEWEST_COLUMNS = 16  # outputs a program of project_many at the least
 FEWEST_PROGRAMS = 128  # about a program for each multiprocessor of a large GPU
 
 
@@ -38,6 +39,7 @@ class WideTile:
     columns: int
     segment: int
     early: int
+    stages: int
     warps: int
 
 
@@ -52,7 +54,12 @@ class Plan:
         warps: of ``project_few``; gated_warps: where it reads the parts of the last product, a program each.
         split_block: positions that a program of split attention reads at once; splits: at most so many programs a
             key head; parts: in how many the projection of one long line leaves its product.
-        wide_columns: outputs a program of ``project_many``; wide_bytes: its weights that wait in registers.
+        wide_columns: outputs a program of ``project_many`` at the most, fewer until there are wide_programs of them;
+            wide_rows: its states at the most; wide_warps: of one of more than 32 states.
+        wide_segment: columns of states and weights that it multiplies at once; wide_stages: so many segments at the
+            most are on their way together, and no more than wide_shared bytes of shared memory hold;
+            wide_early: segments whose weights wait in registers; wide_prefetch: whether weights are brought into the
+            L2 cache before the wait (with pdl).
         evict: eviction policy of ``project_few``'s weights: "evict_first", "evict_last" or "".
         registers: at most so many a thread in ``project_few``; None leaves it to the compiler.
     """
@@ -65,8 +72,15 @@ class Plan:
     split_block: int = 32
     splits: int = 16
     parts: int = 4
-    wide_columns: int = 32
-    wide_bytes: int = 16384
+    wide_columns: int = 64
+    wide_programs: int = 64
+    wide_rows: int = 64
+    wide_warps: int = 8
+    wide_segment: int = 128
+    wide_stages: int = 8
+    wide_shared: int = 98304
+    wide_early: int = 0
+    wide_prefetch: bool = True
     evict: str = "evict_first"
     registers: int | None = None
 
@@ -90,16 +104,22 @@ class Plan:
 
     def wide_tile(self, states: int, outputs: int, width: int, itemsize: int, gated: bool) -> WideTile:
         """A tile of ``project_many`` for so many states and outputs."""
-        padded = min(64, max(16, triton.next_power_of_2(states)))
+        padded = min(self.wide_rows, max(16, triton.next_power_of_2(states)))
         columns = self.wide_columns
-        while columns > 16 and -(-outputs // columns) * -(-states // padded) < FEWEST_PROGRAMS:
+        while columns > FEWEST_COLUMNS and -(-outputs // columns) * -(-states // padded) < self.wide_programs:
             columns //= 2
-        segment = min(256 if padded == 16 else 128, max(16, triton.next_power_of_2(width)))
+        segment = min(self.wide_segment, max(16, triton.next_power_of_2(width)))
         if itemsize == 4:
             segment = min(segment, 32)  # float32 products run on the plain units, fully unrolled
-        tile_bytes = columns * segment * itemsize * (2 if gated else 1)
-        early = max(1, min(self.wide_bytes // tile_bytes, width // segment))
-        return WideTile(padded, columns, segment, early if width >= segment else 0, 8 if padded > 32 else 4)
+        stage = (padded + columns * (2 if gated else 1)) * segment * itemsize
+        stages = max(1, min(self.wide_stages, self.wide_shared // stage))
+        early = min(self.wide_early, width // segment)
+        return WideTile(padded, columns, segment, early, stages, self.wide_warps if padded > 32 else 4)
+
+    def prefetches(self, tile: WideTile, outputs: int, row_bytes: int) -> bool:
+        """Whether a program of ``project_many`` can ask for its weights: a thread for each of its rows."""
+        whole = outputs % tile.columns == 0 and tile.columns <= LANES * tile.warps
+        return self.pdl and self.wide_prefetch and whole and row_bytes % 16 == 0
 
     def product_parts(self, heads: int, kv_heads: int, head_dim: int) -> int:
         """Parts of a long line's projection: a part's columns fit into a segment."""

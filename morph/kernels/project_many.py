@@ -1,8 +1,12 @@
 """The products of ``project.py`` for more states than two, on the tensor cores.
 
-A program makes COLUMNS outputs of up to PADDED states. The first EARLY segments of its weights wait in registers, as
-there; the rest follows through the compiler's pipeline. Products are of the model's dtype, sums are float32; float32
-models multiply in float32 too.
+Nothing stands between memory and the multiplication: who makes the states leaves them multiplied by the weight of the
+norm that comes next, in the model's dtype, and beside them the sums of their squares, SHARE columns each; a product
+takes both as they are, and applies RMSNorm's scale behind itself. So both operands go to shared memory through the
+compiler's pipeline. Before the wait a program asks for its weights to be brought into the L2 cache (PREFETCH), or
+holds the first EARLY segments of them in registers.
+
+Products are of the model's dtype, sums are float32; float32 models multiply in float32 too.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from .project import silu
 from .wait import launch_dependents, wait_for_inputs
 
 INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
+SHARE = tl.constexpr(16)  # columns of a state whose squares are summed up together
 
 
 @triton.jit
@@ -30,99 +35,150 @@ def dot(left, right, sums):
 
 
 @triton.jit
-def _load_tile(weight, columns, N, start, K: tl.constexpr, SEGMENT: tl.constexpr):
-    """A segment of the weights of some outputs, ``[SEGMENT, COLUMNS]``."""
-    places = start + tl.arange(0, SEGMENT)
-    mask = (columns < N)[None, :]
-    if K % SEGMENT != 0:
-        mask = mask & (places < K)[:, None]
-    return tl.load(weight + columns[None, :].to(tl.int64) * K + places[:, None], mask=mask, other=0.0)
+def prefetch_rows(weight, first, ROWS: tl.constexpr, BYTES: tl.constexpr):
+    """Bring ROWS rows of BYTES each into the L2 cache (compute capability 9.0): a thread a row, ROWS threads in all."""
+    rows = first + tl.arange(0, ROWS)
+    pointers = weight + rows.to(tl.int64) * (BYTES // (weight.dtype.element_ty.primitive_bitwidth // 8))
+    tl.inline_asm_elementwise(
+        "{ .reg .pred p; .reg .b32 t; mov.u32 t, %tid.x; setp.lt.u32 p, t, $2; "
+        "@p cp.async.bulk.prefetch.L2.global [$1], $3; mov.u32 $0, 0; }",
+        "=r,l,r,r",
+        [pointers, ROWS, BYTES],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
 
 
 @triton.jit
-def _load_states(x, rows, row_mask, gain, squares, start, K: tl.constexpr, SEGMENT: tl.constexpr):
-    """A segment of the states ``[PADDED, SEGMENT]``, times the norm's weight, and the sum of their squares so far."""
+def _load_weights(
+    weight, first, start, N: tl.constexpr, K: tl.constexpr, COLUMNS: tl.constexpr, SEGMENT: tl.constexpr
+):
+    """A segment of the weights of outputs ``first ..``, ``[SEGMENT, COLUMNS]``."""
+    columns = first + tl.arange(0, COLUMNS)
     places = start + tl.arange(0, SEGMENT)
-    inside = places < K
-    values = tl.load(
-        x + rows[:, None] * K + places[None, :], mask=row_mask[:, None] & inside[None, :], other=0.0
+    pointers = weight + columns[None, :].to(tl.int64) * K + places[:, None]
+    if K % SEGMENT == 0 and N % COLUMNS == 0:
+        return tl.load(pointers)
+    return tl.load(pointers, mask=(columns < N)[None, :] & (places < K)[:, None], other=0.0)
+
+
+@triton.jit
+def _load_states(x, rows, states, start, K: tl.constexpr, SEGMENT: tl.constexpr):
+    """A segment of the states, ``[PADDED, SEGMENT]``."""
+    places = start + tl.arange(0, SEGMENT)
+    mask = (rows < states)[:, None]
+    if K % SEGMENT != 0:
+        mask = mask & (places < K)[None, :]
+    return tl.load(x + rows[:, None] * K + places[None, :], mask=mask, other=0.0)
+
+
+@triton.jit
+def _load_squares(squares, rows, states, K: tl.constexpr, SHARES: tl.constexpr):
+    """The states' sums of squares, a share of the columns each: ``[SHARES, PADDED]``, as many as there are or more."""
+    shares = tl.arange(0, SHARES)
+    mask = (shares < (K + SHARE - 1) // SHARE)[:, None] & (rows < states)[None, :]
+    return tl.load(squares + shares[:, None] * states + rows[None, :], mask=mask, other=0.0)
+
+
+@triton.jit
+def store_operand(values, gain, operand, squares, rows, columns, states, N: tl.constexpr):
+    """Leave float32 states ``[R, C]``, zeros from column N on, for the next product.
+
+    Args:
+        gain: the next norm's weight ``[N]``.
+        operand: ``[states, N]`` in the model's dtype, the states times gain.
+        squares: float32 ``[N / SHARE, states]``.
+    """
+    mask = (rows < states)[:, None] & (columns < N)[None, :]
+    gains = tl.load(gain + columns, mask=columns < N, other=0.0)[None, :].to(tl.float32)
+    tl.store(
+        operand + rows[:, None] * N + columns[None, :],
+        (values * gains).to(operand.dtype.element_ty),
+        mask=mask,
     )
-    if gain is not None:
-        wide = values.to(tl.float32)
-        squares += tl.sum(wide * wide, axis=1)
-        values = (wide * tl.load(gain + places, mask=inside, other=0.0)[None, :].to(tl.float32)).to(
-            values.dtype
-        )
-    return values, squares
+    GROUPS: tl.constexpr = values.shape[1] // SHARE
+    sums = tl.sum(tl.reshape(values * values, (values.shape[0], GROUPS, SHARE)), axis=2)
+    shares = tl.min(columns, axis=0) // SHARE + tl.arange(0, GROUPS)
+    mask = (rows < states)[:, None] & (shares < (N + SHARE - 1) // SHARE)[None, :]
+    tl.store(squares + shares[None, :] * states + rows[:, None], sums, mask=mask)
 
 
 @triton.jit
 def project_many(
-    x, gain, eps, weight, bias, residual, out, copy, normed, states,
+    x, squares, eps, weight, bias, residual, out, next_gain, next_operand, next_squares, wide, gain, normed, states,
     K: tl.constexpr, N: tl.constexpr, GATED: tl.constexpr, PADDED: tl.constexpr, COLUMNS: tl.constexpr,
-    SEGMENT: tl.constexpr, EARLY: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
+    SEGMENT: tl.constexpr, EARLY: tl.constexpr, STAGES: tl.constexpr, PREFETCH: tl.constexpr,
+    SHARES: tl.constexpr, NORMED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """``out = W norm(x)`` for ``states`` rows of x; program ``(outputs, rows)``.
 
     Args (None for what does not take part):
-        x: ``[states, K]`` in the weights' dtype.
-        gain: RMSNorm's weight ``[K]``.
+        x: ``[states, K]`` in the weights' dtype; before a norm, times its weight, and
+        squares: float32 ``[K / SHARE, states]``, the sums of the states' squares.
         weight: ``[N, K]``; when GATED ``[2 N, K]``, gates before ups, and ``out = silu(gate) up``.
         bias: ``[N]``.
         residual: float32 ``[states, N]``, added to the result.
-        out: ``[states, N]``; copy: the same in another dtype.
-        normed: ``[states, K]``, where the first program leaves the normed states.
+        out: ``[states, N]``.
+        next_gain, next_operand, next_squares: what ``store_operand`` leaves of the result.
+        normed: ``[states, K]``, where each program leaves NORMED columns of the normed states, which it makes of
+        wide: float32 ``[states, K]``, and gain: ``[K]``.
     """
     launch_dependents(PDL)
-    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    first = tl.program_id(0) * COLUMNS
+    columns = first + tl.arange(0, COLUMNS)
+    if PREFETCH:
+        WIDTH: tl.constexpr = K * weight.dtype.element_ty.primitive_bitwidth // 8
+        prefetch_rows(weight, first, COLUMNS, WIDTH)
+        if GATED:
+            prefetch_rows(weight, N + first, COLUMNS, WIDTH)
     tiles = ()
     up_tiles = ()
     for index in tl.static_range(EARLY):
-        tiles = tiles + (_load_tile(weight, columns, N, index * SEGMENT, K, SEGMENT),)
+        tiles = tiles + (_load_weights(weight, first, index * SEGMENT, N, K, COLUMNS, SEGMENT),)
         if GATED:
-            up_tiles = up_tiles + (_load_tile(weight + N * K, columns, N, index * SEGMENT, K, SEGMENT),)
+            up_tiles = up_tiles + (_load_weights(weight + N * K, first, index * SEGMENT, N, K, COLUMNS, SEGMENT),)
     wait_for_inputs(PDL)
     rows = tl.program_id(1) * PADDED + tl.arange(0, PADDED)
-    row_mask = rows < states
+    if squares is not None:
+        shares = _load_squares(squares, rows, states, K, SHARES)
+    segments = ()
+    for index in tl.static_range(EARLY):  # all on their way before the first is waited for
+        segments = segments + (_load_states(x, rows, states, index * SEGMENT, K, SEGMENT),)
     sums = tl.zeros((PADDED, COLUMNS), tl.float32)
     up_sums = tl.zeros((PADDED, COLUMNS), tl.float32)
-    squares = tl.zeros((PADDED,), tl.float32)
     for index in tl.static_range(EARLY):
-        values, squares = _load_states(x, rows, row_mask, gain, squares, index * SEGMENT, K, SEGMENT)
-        sums = dot(values, tiles[index], sums)
+        sums = dot(segments[index], tiles[index], sums)
         if GATED:
-            up_sums = dot(values, up_tiles[index], up_sums)
+            up_sums = dot(segments[index], up_tiles[index], up_sums)
     for start in tl.range(EARLY * SEGMENT, K, SEGMENT, num_stages=STAGES):
-        values, squares = _load_states(x, rows, row_mask, gain, squares, start, K, SEGMENT)
-        tile = _load_tile(weight, columns, N, start, K, SEGMENT)
-        sums = dot(values, tile, sums)
+        values = _load_states(x, rows, states, start, K, SEGMENT)
+        sums = dot(values, _load_weights(weight, first, start, N, K, COLUMNS, SEGMENT), sums)
         if GATED:
-            up_tile = _load_tile(weight + N * K, columns, N, start, K, SEGMENT)
-            up_sums = dot(values, up_tile, up_sums)
-    if gain is not None:
-        scale = tl.rsqrt(squares / K + eps)[:, None]
+            up_sums = dot(values, _load_weights(weight + N * K, first, start, N, K, COLUMNS, SEGMENT), up_sums)
+    if squares is not None:
+        scale = tl.rsqrt(tl.sum(shares, axis=0) / K + eps)[:, None]
         sums *= scale
         up_sums *= scale
-        if normed is not None and tl.program_id(0) == 0:
-            _store_normed(x, rows, row_mask, gain, scale, normed, K, SEGMENT)
+        if normed is not None:
+            _store_normed(wide, gain, scale, rows, states, normed, K, NORMED)
     result = silu(sums) * up_sums if GATED else sums
-    mask = row_mask[:, None] & (columns < N)[None, :]
+    mask = (rows < states)[:, None] & (columns < N)[None, :]
     places = rows[:, None] * N + columns[None, :]
     if bias is not None:
         result += tl.load(bias + columns, mask=columns < N, other=0.0)[None, :].to(tl.float32)
     if residual is not None:
         result += tl.load(residual + places, mask=mask, other=0.0)
     tl.store(out + places, result.to(out.dtype.element_ty), mask=mask)
-    if copy is not None:
-        tl.store(copy + places, result.to(copy.dtype.element_ty), mask=mask)
+    if next_operand is not None:
+        store_operand(result, next_gain, next_operand, next_squares, rows, columns, states, N)
 
 
 @triton.jit
-def _store_normed(x, rows, row_mask, gain, scale, normed, K: tl.constexpr, SEGMENT: tl.constexpr):
-    for start in tl.range(0, K, SEGMENT):
-        places = start + tl.arange(0, SEGMENT)
-        mask = row_mask[:, None] & (places < K)[None, :]
-        pointers = rows[:, None] * K + places[None, :]
-        gains = tl.load(gain + places, mask=places < K, other=0.0)[None, :].to(tl.float32)
-        values = tl.load(x + pointers, mask=mask, other=0.0).to(tl.float32) * gains * scale
-        tl.store(normed + pointers, values.to(normed.dtype.element_ty), mask=mask)
+def _store_normed(wide, gain, scale, rows, states, normed, K: tl.constexpr, NORMED: tl.constexpr):
+    places = tl.program_id(0) * NORMED + tl.arange(0, NORMED)
+    mask = (rows < states)[:, None] & (places < K)[None, :]
+    pointers = rows[:, None] * K + places[None, :]
+    gains = tl.load(gain + places, mask=places < K, other=0.0)[None, :].to(tl.float32)
+    values = tl.load(wide + pointers, mask=mask, other=0.0) * gains * scale
+    tl.store(normed + pointers, values.to(normed.dtype.element_ty), mask=mask)

@@ -7,10 +7,12 @@ import torch
 
 pytest.importorskip("triton", reason="the kernels need triton")
 
-from qwen3_tts_morph.morph.kernels.passes import Inputs, States, project
+from qwen3_tts_morph.morph.kernels.passes import Inputs, States, look_up, project
 from qwen3_tts_morph.morph.kernels.plan import Plan
+from qwen3_tts_morph.morph.kernels.project_many import SHARE
 
 SIZES = [(64, 96), (100, 37), (1500, 40), (2048, 9)]
+MANY = [3, 5, 17, 64, 65, 70]
 # Triton's interpreter cuts bf16 off where a GPU rounds it.
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 6e-3 if torch.cuda.is_available() else 1.5e-2}
 
@@ -20,8 +22,11 @@ def random(device, *shape: int, dtype=torch.float32, seed: int = 0) -> torch.Ten
     return torch.randn(*shape, generator=generator).to(dtype).to(device)
 
 
-def states_of(x: torch.Tensor, dtype: torch.dtype, few: bool) -> States:
-    return States(x.clone(), None if few else x.to(dtype, copy=True))
+def states_of(x: torch.Tensor, gain: torch.Tensor) -> States:
+    """States as they stand before a product behind the norm of weight ``gain``."""
+    if len(x) <= Plan().few:
+        return States(x.clone(), None)
+    return look_up(Plan(), Inputs(x.to(gain.dtype)), gain)
 
 
 def rms_norm(x: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
@@ -33,51 +38,75 @@ def check(out: torch.Tensor, wanted: torch.Tensor, dtype: torch.dtype) -> None:
     assert error < TOLERANCE[dtype], float(error)
 
 
+def check_operand(states: States, gain: torch.Tensor) -> None:
+    """What states leave for the next product is made of their float32 values."""
+    width = len(gain)
+    check(states.operand(), states.wide.double() * gain.double(), gain.dtype)
+    padded = torch.nn.functional.pad(states.wide.double().square(), (0, -width % int(SHARE)))
+    sums = padded.unflatten(1, (-1, int(SHARE))).sum(2)
+    assert torch.allclose(states.squares.double().T, sums, rtol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
-@pytest.mark.parametrize("rows", [1, 2, 3, 17])
+@pytest.mark.parametrize("rows", [1, 2, *MANY])
 @pytest.mark.parametrize("width, outputs", SIZES)
 def test_norm_and_product(device, width, outputs, rows, dtype):
     x, gain = random(device, rows, width), 1 + random(device, width, dtype=dtype)
     weight = random(device, outputs, width, dtype=dtype, seed=1)
     out = torch.full((rows, outputs), torch.nan, device=device)
     normed = torch.full((rows, width), torch.nan, dtype=dtype, device=device)
-    project(Plan(), states_of(x, dtype, rows < 3), weight, out, gain, 1e-6, normed=normed)
+    project(Plan(), states_of(x, gain), weight, out, gain, 1e-6, normed=normed)
     wanted = rms_norm(x.double(), gain)
     check(normed, wanted, dtype)
     check(out, wanted @ weight.double().T, dtype)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
-@pytest.mark.parametrize("rows, parts", [(1, 0), (1, 2), (2, 8), (5, 0)])
+@pytest.mark.parametrize("rows, parts", [(1, 0), (1, 2), (2, 8), (5, 0), (65, 0)])
 @pytest.mark.parametrize("width, outputs", SIZES)
 def test_swiglu_of_the_state_and_its_parts(device, width, outputs, rows, parts, dtype):
     x, gain = random(device, rows, width), 1 + random(device, width, dtype=dtype)
     weight = random(device, 2 * outputs, width, dtype=dtype) / width**0.5
     partials = random(device, parts, rows, width, dtype=dtype) if parts else None
     out = torch.full((rows, outputs), torch.nan, dtype=dtype, device=device)
-    states = states_of(x, dtype, rows < 3)
+    states = states_of(x, gain)
+    before = states.wide.clone()
     project(Plan(), states, weight, out, gain, 1e-6, gated=True, partials=partials)
     whole = x.double() + (partials.double().sum(0) if parts else 0)
     gate, up = (rms_norm(whole, gain) @ weight.double().T).chunk(2, dim=-1)
     check(out, torch.nn.functional.silu(gate) * up, dtype)
-    assert torch.equal(states.wide, x)
+    assert torch.equal(states.wide, before)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
-@pytest.mark.parametrize("rows, parts", [(1, 0), (1, 2), (2, 8), (16, 0), (70, 0)])
+@pytest.mark.parametrize("rows, parts", [(1, 0), (1, 2), (2, 8), *((rows, 0) for rows in MANY)])
 @pytest.mark.parametrize("width, outputs", SIZES)
 def test_residual_is_added_in_place(device, width, outputs, rows, parts, dtype):
     residual, inputs = random(device, rows, outputs, seed=2), random(device, rows, width, dtype=dtype)
     weight = random(device, outputs, width, dtype=dtype, seed=1)
     partials = random(device, parts, rows, outputs, dtype=dtype) if parts else None
-    states = states_of(residual, dtype, rows < 3)
-    project(Plan(), Inputs(inputs), weight, states.wide, partials=partials, residual=states)
-    wanted = residual.double() + inputs.double() @ weight.double().T
+    gain, next_gain = (1 + random(device, outputs, dtype=dtype, seed=seed) for seed in (3, 4))
+    states = states_of(residual, gain)
+    before = states.wide.double()
+    project(
+        Plan(), Inputs(inputs), weight, states.wide, partials=partials, residual=states, next_norm=next_gain
+    )
+    wanted = before + inputs.double() @ weight.double().T
     check(states.wide, wanted + (partials.double().sum(0) if parts else 0), dtype)
     if rows > 2:
-        assert torch.allclose(
-            states.narrow.float(), states.wide, rtol=0.0 if dtype == torch.float32 else 2**-7
-        )
+        check_operand(states, next_gain)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
+def test_many_states_are_looked_up(device, dtype):
+    table, gain = random(device, 50, 100, dtype=dtype), 1 + random(device, 100, dtype=dtype)
+    tokens = torch.tensor([7, 49, 0, 3, 11, 12, 7, 1], device=device)[::2]
+    states = look_up(Plan(), Inputs(table, tokens), gain)
+    assert torch.equal(states.wide, table[tokens].float())
+    check_operand(states, gain)
+    last = states.last(2)
+    assert torch.equal(last.wide, states.wide[1::2])
+    check_operand(last, gain)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
@@ -92,6 +121,15 @@ def test_rows_of_a_table_and_a_bias(device, rows):
         assert torch.equal(kept, table[tokens])
 
 
+def test_a_product_begins_states(device):
+    x, weight, bias = random(device, 5, 64), random(device, 40, 64), random(device, 40)
+    gain = random(device, 40, seed=1)
+    states = States.empty(Plan(), 5, gain)
+    project(Plan(), Inputs(x), weight, states.wide, bias=bias, result=states, next_norm=gain)
+    check(states.wide, x.double() @ weight.double().T + bias.double(), torch.float32)
+    check_operand(states, gain)
+
+
 def test_every_tile_gives_the_same(device):
     x, weight = random(device, 1, 1500), random(device, 300, 1500)
     gain = random(device, 1500)
@@ -100,3 +138,35 @@ def test_every_tile_gives_the_same(device):
         out = torch.full((1, 300), torch.nan, device=device)
         project(plan, States(x, None), weight, out, gain, 1e-6)
         check(out, wanted, torch.float32)
+
+
+WIDE_PLANS = {
+    "one segment early": Plan(wide_early=1),
+    "all early": Plan(wide_early=99),
+    "no pipeline": Plan(wide_stages=1),
+    "small tiles": Plan(wide_columns=16, wide_segment=64),
+    "large tiles": Plan(wide_columns=128, wide_programs=1, wide_segment=256, wide_rows=128),
+}
+
+
+@pytest.mark.parametrize("plan", WIDE_PLANS.values(), ids=WIDE_PLANS)
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
+def test_every_wide_tile_gives_the_same(device, dtype, plan):
+    gain = 1 + random(device, 500, dtype=dtype)
+    weight = random(device, 2 * 300, 500, dtype=dtype) / 500**0.5
+    states = states_of(random(device, 70, 500), gain)
+    out = torch.full((70, 300), torch.nan, dtype=dtype, device=device)
+    project(plan, states, weight, out, gain, 1e-6, gated=True)
+    gate, up = (rms_norm(states.wide.double(), gain) @ weight.double().T).chunk(2, dim=-1)
+    check(out, torch.nn.functional.silu(gate) * up, dtype)
+
+
+def test_a_state_gives_the_same_in_any_row(device):
+    gain, weight = random(device, 500), random(device, 300, 500)
+    x = random(device, 70, 500)
+    outs = []
+    for order in (torch.arange(70), torch.arange(69, -1, -1)):
+        out = torch.full((70, 300), torch.nan, device=device)
+        project(Plan(), states_of(x[order], gain), weight, out, gain, 1e-6)
+        outs.append(out)
+    assert torch.equal(outs[0], outs[1].flip(0))
