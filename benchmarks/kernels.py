@@ -36,7 +36,8 @@ pack.load()
 from qwen3_tts_morph.morph.frame import Weights  # noqa: E402  (after pack.load)
 from qwen3_tts_morph.morph.frame import decode_frame as torch_frame  # noqa: E402
 from qwen3_tts_morph.morph.kernels import frame as fused  # noqa: E402
-from qwen3_tts_morph.morph.kernels.passes import Inputs, Place, States, project, run_layers  # noqa: E402
+from qwen3_tts_morph.morph.kernels import passes  # noqa: E402
+from qwen3_tts_morph.morph.kernels.passes import Inputs, Place, States, look_up, project, run_layers  # noqa: E402
 from qwen3_tts_morph.morph.kernels.plan import Plan  # noqa: E402
 from qwen3_tts_morph.morph.layers import Decoder  # noqa: E402
 from qwen3_tts_morph.morph.layers import run_layers as torch_layers  # noqa: E402
@@ -64,8 +65,22 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 WIDE_VARIANTS: dict[str, dict[str, Any]] = {
     "no dependent launch": {"pdl": False},
-    "64 columns": {"wide_columns": 64},
-    "64 KB early": {"wide_bytes": 65536},
+    "no prefetch": {"wide_prefetch": False},
+    "16 columns": {"wide_columns": 16},
+    "32 columns": {"wide_columns": 32},
+    "128 columns": {"wide_columns": 128, "wide_shared": 200000},
+    "programs as many as fit": {"wide_programs": 128},
+    "few programs": {"wide_programs": 32},
+    "segments of 64": {"wide_segment": 64},
+    "segments of 64, 32 columns": {"wide_segment": 64, "wide_columns": 32},
+    "segments of 256, 32 columns": {"wide_segment": 256, "wide_columns": 32, "wide_shared": 200000},
+    "3 stages": {"wide_stages": 3},
+    "200 KB of stages": {"wide_shared": 200000},
+    "200 KB of stages, segments of 64": {"wide_shared": 200000, "wide_segment": 64, "wide_stages": 12},
+    "64 KB of stages, segments of 64": {"wide_shared": 65536, "wide_segment": 64},
+    "4 warps": {"wide_warps": 4},
+    "4 warps, 32 columns": {"wide_warps": 4, "wide_columns": 32},
+    "128 rows": {"wide_rows": 128},
     "attention in blocks of 64": {"split_block": 64},
 }
 
@@ -269,6 +284,88 @@ def kernel_table(bench: Bench, plan: Plan, label: str) -> None:
     )
 
 
+def kernels_of_many(bench: Bench, plan: Plan, batch: int) -> dict[str, tuple[Callable[[Any, int], Any], int]]:
+    """The kernels of the talker's layers for a batch, and the predictor's attention: calls of (layer, index), bytes."""
+    decoder, slots = bench.weights.talker, bench.slots(batch, 200, 256)
+    first, width = decoder.layers[0], len(decoder.norm)
+    inputs = Inputs(bench.weights.first_table, slots.state.tokens)
+    states = look_up(plan, inputs, first.input_norm)
+    qkv = torch.randn(batch, len(first.qkv), device=bench.device)
+    heads = torch.randn(batch, first.out.shape[1], device=bench.device).to(decoder.norm.dtype)
+    active = torch.randn(batch, first.down.shape[1], device=bench.device).to(decoder.norm.dtype)
+    left = States.empty(plan, batch, decoder.norm)
+    talker = Place(slots.cache, slots.angles, 1, 256, positions=slots.state.positions)
+    frame = Place(slots.frame_cache, slots.frame_angles, 1, PREDICTOR_START + 1, PREDICTOR_START)
+    row = 2 * decoder.kv_heads * decoder.head_dim * decoder.norm.itemsize  # a position's keys and values
+
+    def attend(which: Decoder, place: Place, index: int) -> Any:
+        splits = plan.split(batch, which.kv_heads, place.window)
+        mean, sums = passes._attend(which, index % len(which.layers), plan, qkv, place, splits)
+        return mean if sums is None else passes._combine(which, plan, mean, sums)
+
+    def add(inputs: Any, weight: Any, norm: Any) -> None:
+        project(plan, inputs, weight, left.wide, residual=left, next_norm=norm)
+
+    def gate_up(layer: Any, _: int) -> None:
+        project(plan, states, layer.gate_up, active, layer.post_norm, decoder.eps, gated=True)
+
+    return {
+        "look up": (lambda layer, _: look_up(plan, inputs, layer.input_norm), batch * width * 2),
+        "norm + qkv": (
+            lambda layer, _: project(plan, states, layer.qkv, qkv, layer.input_norm, decoder.eps),
+            first.qkv.nbytes,
+        ),
+        "attention at 200": (lambda _, index: attend(decoder, talker, index), batch * 201 * row),
+        "predictor's attention": (
+            lambda _, index: attend(bench.weights.predictor, frame, index),
+            batch * (PREDICTOR_START + 1) * row,
+        ),
+        "o-proj + residual": (
+            lambda layer, _: add(Inputs(heads), layer.out, layer.post_norm),
+            first.out.nbytes,
+        ),
+        "norm + gate_up + swiglu": (gate_up, first.gate_up.nbytes),
+        "down + residual": (
+            lambda layer, _: add(Inputs(active), layer.down, layer.input_norm),
+            first.down.nbytes,
+        ),
+    }
+
+
+def many_table(bench: Bench, plan: Plan, label: str, batch: int) -> None:
+    """Each kernel of a batch alone, over all layers in turn; torch's products of the same shapes beside them."""
+    layers = bench.weights.talker.layers
+
+    def note(what: str, action: Callable[[], Any], times: int, size: int) -> None:
+        us = 1000 * bench.measure(action)[0] / times
+        bench.note("kernel", f"{what}, batch {batch}, {label}", us=us, mb=size / 1e6, gb_s=size / us / 1000)
+
+    for what, (call, size) in kernels_of_many(bench, plan, batch).items():
+        note(what, lambda call=call: [call(one, i) for i, one in enumerate(layers)], len(layers), size)
+    heads, predictor = bench.weights.heads, bench.weights.predictor
+    slots = bench.slots(batch, 200, 256)
+    narrow = bench.weights.tables[0][:, : len(predictor.norm)].contiguous()
+    state = look_up(plan, Inputs(narrow, slots.state.report[:, 1]), predictor.norm)
+    logits = torch.randn(batch, heads.shape[1], device=bench.device)
+
+    def draw() -> None:
+        for group in range(len(heads)):
+            fused._draw(bench.weights, slots, plan, logits, group, group + 1)
+
+    note(
+        "norm + head",
+        lambda: [project(plan, state, head, logits, predictor.norm, 1e-6) for head in heads],
+        len(heads),
+        heads[0].nbytes,
+    )
+    note("draw", draw, len(heads), logits.nbytes)
+    for name in ("qkv", "out", "gate_up", "down"):
+        weights = [getattr(layer, name) for layer in layers]
+        x = torch.randn(batch, weights[0].shape[1], device=bench.device).to(weights[0].dtype)
+        what = f"torch's product alone, {name}"
+        note(what, lambda x=x, all=weights: [x @ one.T for one in all], len(layers), weights[0].nbytes)
+
+
 def pass_table(
     bench: Bench, plan: Plan, label: str, batch: int = 1, contexts: tuple[int, ...] = (200, 2000)
 ) -> None:
@@ -280,8 +377,9 @@ def pass_table(
     place = Place(slots.frame_cache, slots.frame_angles, 1, PREDICTOR_START + 1, PREDICTOR_START)
     ms, ready = bench.measure(lambda: run_layers(decoder, plan, inputs, place))
     bench.note(table, f"predictor pass, batch {batch}, {label}", ms=ms, first_s=ready)
-    wide = torch.randn(batch, len(decoder.norm), device=bench.device)
-    states = States(wide, None if batch <= plan.few else wide.to(torch.bfloat16))
+    states = States(torch.randn(batch, len(decoder.norm), device=bench.device), None)
+    if batch > plan.few:
+        states = look_up(plan, inputs, decoder.norm)
     ms, _ = bench.measure(lambda: fused._draw_groups(bench.weights, slots, plan, states, 0, 1))
     bench.note(table, f"head and draw, batch {batch}, {label}", ms=ms)
     for context in contexts:
@@ -339,6 +437,7 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
     pass_table(bench, bench.plan, "plan as it is", contexts=contexts)
     if largest > 2:
         pass_table(bench, bench.plan, "plan as it is", largest, contexts[:1])
+        many_table(bench, bench.plan, "plan as it is", largest)
     if bench.name in options.variants:
         try_plans(bench, VARIANTS, 1, contexts[:1])
         if largest > 2:

@@ -1,4 +1,4 @@
-"""Where states begin: rows of a table for the predictor, the sum of a frame's 16 embeddings and the text's for the talker."""
+"""Where states begin: a row of a table for the predictor, a frame's 16 embeddings and the text for the talker."""
 
 from __future__ import annotations
 
@@ -62,4 +62,6 @@ def look_up_states(
     source = row.to(tl.int64) if tokens is None else tl.load(tokens + row * token_stride)
     values = tl.load(x + source * H + columns, mask=columns < H, other=0.0).to(tl.float32)
     tl.store(out + row * H + columns, values, mask=columns < H)
-    store_operand(values[None, :], gain, operand, squares, row + tl.arange(0, 1), columns, tl.num_programs(0), H)
+    store_operand(
+        values[None, :], gain, operand, squares, row + tl.arange(0, 1), columns, tl.num_programs(0), H
+    )

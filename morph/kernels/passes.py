@@ -157,9 +157,10 @@ def project(
             wide=inputs.source()[0] if normed is not None else None, next_gain=next_norm,
             next_operand=None if left is None else left.operand(),
             next_squares=None if left is None else left.squares, states=rows, PADDED=wide.padded,
-            COLUMNS=wide.columns, SEGMENT=wide.segment, EARLY=wide.early, STAGES=wide.stages,
+            COLUMNS=wide.columns, SEGMENT=wide.segment, STAGES=wide.stages,
             PREFETCH=plan.prefetches(wide, outputs, width * itemsize),
-            SHARES=triton.next_power_of_2(-(-width // int(SHARE))), NORMED=max(16, triton.next_power_of_2(-(-width // grid[0]))), **common,
+            SHARES=triton.next_power_of_2(-(-width // int(SHARE))),
+            NORMED=max(16, triton.next_power_of_2(-(-width // grid[0]))), **common,
         )  # fmt: skip
         return
     sums_parts = partials is not None and residual is None

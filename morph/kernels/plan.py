@@ -38,7 +38,6 @@ class WideTile:
     padded: int
     columns: int
     segment: int
-    early: int
     stages: int
     warps: int
 
@@ -57,9 +56,9 @@ class Plan:
         wide_columns: outputs a program of ``project_many`` at the most, fewer until there are wide_programs of them;
             wide_rows: its states at the most; wide_warps: of one of more than 32 states.
         wide_segment: columns of states and weights that it multiplies at once; wide_stages: so many segments at the
-            most are on their way together, and no more than wide_shared bytes of shared memory hold;
-            wide_early: segments whose weights wait in registers; wide_prefetch: whether weights are brought into the
-            L2 cache before the wait (with pdl).
+            most are on their way together, and no more than wide_shared bytes of shared memory hold (two such programs
+            fit on a multiprocessor of compute capability 9.0, one on any from 8.0); wide_prefetch: whether weights
+            are brought into the L2 cache before the wait (with pdl).
         evict: eviction policy of ``project_few``'s weights: "evict_first", "evict_last" or "".
         registers: at most so many a thread in ``project_few``; None leaves it to the compiler.
     """
@@ -79,7 +78,6 @@ class Plan:
     wide_segment: int = 128
     wide_stages: int = 8
     wide_shared: int = 98304
-    wide_early: int = 0
     wide_prefetch: bool = True
     evict: str = "evict_first"
     registers: int | None = None
@@ -113,8 +111,7 @@ class Plan:
             segment = min(segment, 32)  # float32 products run on the plain units, fully unrolled
         stage = (padded + columns * (2 if gated else 1)) * segment * itemsize
         stages = max(1, min(self.wide_stages, self.wide_shared // stage))
-        early = min(self.wide_early, width // segment)
-        return WideTile(padded, columns, segment, early, stages, self.wide_warps if padded > 32 else 4)
+        return WideTile(padded, columns, segment, stages, self.wide_warps if padded > 32 else 4)
 
     def prefetches(self, tile: WideTile, outputs: int, row_bytes: int) -> bool:
         """Whether a program of ``project_many`` can ask for its weights: a thread for each of its rows."""

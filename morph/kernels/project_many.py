@@ -3,8 +3,8 @@
 Nothing stands between memory and the multiplication: who makes the states leaves them multiplied by the weight of the
 norm that comes next, in the model's dtype, and beside them the sums of their squares, SHARE columns each; a product
 takes both as they are, and applies RMSNorm's scale behind itself. So both operands go to shared memory through the
-compiler's pipeline. Before the wait a program asks for its weights to be brought into the L2 cache (PREFETCH), or
-holds the first EARLY segments of them in registers.
+compiler's pipeline, STAGES segments on their way together. Before the wait a program only asks for its weights to be
+brought into the L2 cache (PREFETCH).
 
 Products are of the model's dtype, sums are float32; float32 models multiply in float32 too.
 """
@@ -108,8 +108,8 @@ def store_operand(values, gain, operand, squares, rows, columns, states, N: tl.c
 def project_many(
     x, squares, eps, weight, bias, residual, out, next_gain, next_operand, next_squares, wide, gain, normed, states,
     K: tl.constexpr, N: tl.constexpr, GATED: tl.constexpr, PADDED: tl.constexpr, COLUMNS: tl.constexpr,
-    SEGMENT: tl.constexpr, EARLY: tl.constexpr, STAGES: tl.constexpr, PREFETCH: tl.constexpr,
-    SHARES: tl.constexpr, NORMED: tl.constexpr, PDL: tl.constexpr,
+    SEGMENT: tl.constexpr, STAGES: tl.constexpr, PREFETCH: tl.constexpr, SHARES: tl.constexpr,
+    NORMED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """``out = W norm(x)`` for ``states`` rows of x; program ``(outputs, rows)``.
 
@@ -132,30 +132,19 @@ def project_many(
         prefetch_rows(weight, first, COLUMNS, WIDTH)
         if GATED:
             prefetch_rows(weight, N + first, COLUMNS, WIDTH)
-    tiles = ()
-    up_tiles = ()
-    for index in tl.static_range(EARLY):
-        tiles = tiles + (_load_weights(weight, first, index * SEGMENT, N, K, COLUMNS, SEGMENT),)
-        if GATED:
-            up_tiles = up_tiles + (_load_weights(weight + N * K, first, index * SEGMENT, N, K, COLUMNS, SEGMENT),)
     wait_for_inputs(PDL)
     rows = tl.program_id(1) * PADDED + tl.arange(0, PADDED)
     if squares is not None:
         shares = _load_squares(squares, rows, states, K, SHARES)
-    segments = ()
-    for index in tl.static_range(EARLY):  # all on their way before the first is waited for
-        segments = segments + (_load_states(x, rows, states, index * SEGMENT, K, SEGMENT),)
     sums = tl.zeros((PADDED, COLUMNS), tl.float32)
     up_sums = tl.zeros((PADDED, COLUMNS), tl.float32)
-    for index in tl.static_range(EARLY):
-        sums = dot(segments[index], tiles[index], sums)
-        if GATED:
-            up_sums = dot(segments[index], up_tiles[index], up_sums)
-    for start in tl.range(EARLY * SEGMENT, K, SEGMENT, num_stages=STAGES):
+    for start in tl.range(0, K, SEGMENT, num_stages=STAGES):
         values = _load_states(x, rows, states, start, K, SEGMENT)
-        sums = dot(values, _load_weights(weight, first, start, N, K, COLUMNS, SEGMENT), sums)
+        tile = _load_weights(weight, first, start, N, K, COLUMNS, SEGMENT)
+        sums = dot(values, tile, sums)
         if GATED:
-            up_sums = dot(values, _load_weights(weight + N * K, first, start, N, K, COLUMNS, SEGMENT), up_sums)
+            up_tile = _load_weights(weight + N * K, first, start, N, K, COLUMNS, SEGMENT)
+            up_sums = dot(values, up_tile, up_sums)
     if squares is not None:
         scale = tl.rsqrt(tl.sum(shares, axis=0) / K + eps)[:, None]
         sums *= scale

@@ -12,7 +12,8 @@ from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.project_many import SHARE
 
 SIZES = [(64, 96), (100, 37), (1500, 40), (2048, 9)]
-MANY = [3, 5, 17, 64, 65, 70]
+# Many states: all sizes with few rows, one with more than a program's.
+CASES = [(*size, rows) for size in SIZES for rows in (3, 17)] + [(100, 37, rows) for rows in (5, 64, 65, 70)]
 # Triton's interpreter cuts bf16 off where a GPU rounds it.
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 6e-3 if torch.cuda.is_available() else 1.5e-2}
 
@@ -48,8 +49,9 @@ def check_operand(states: States, gain: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
-@pytest.mark.parametrize("rows", [1, 2, *MANY])
-@pytest.mark.parametrize("width, outputs", SIZES)
+@pytest.mark.parametrize(
+    "width, outputs, rows", [*CASES, *((*size, rows) for size in SIZES for rows in (1, 2))]
+)
 def test_norm_and_product(device, width, outputs, rows, dtype):
     x, gain = random(device, rows, width), 1 + random(device, width, dtype=dtype)
     weight = random(device, outputs, width, dtype=dtype, seed=1)
@@ -62,7 +64,7 @@ def test_norm_and_product(device, width, outputs, rows, dtype):
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
-@pytest.mark.parametrize("rows, parts", [(1, 0), (1, 2), (2, 8), (5, 0), (65, 0)])
+@pytest.mark.parametrize("rows, parts", [(1, 0), (1, 2), (2, 8), (5, 0)])
 @pytest.mark.parametrize("width, outputs", SIZES)
 def test_swiglu_of_the_state_and_its_parts(device, width, outputs, rows, parts, dtype):
     x, gain = random(device, rows, width), 1 + random(device, width, dtype=dtype)
@@ -79,8 +81,10 @@ def test_swiglu_of_the_state_and_its_parts(device, width, outputs, rows, parts, 
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
-@pytest.mark.parametrize("rows, parts", [(1, 0), (1, 2), (2, 8), *((rows, 0) for rows in MANY)])
-@pytest.mark.parametrize("width, outputs", SIZES)
+@pytest.mark.parametrize(
+    "width, outputs, rows, parts",
+    [(*case, 0) for case in CASES] + [(*size, *few) for size in SIZES for few in ((1, 0), (1, 2), (2, 8))],
+)
 def test_residual_is_added_in_place(device, width, outputs, rows, parts, dtype):
     residual, inputs = random(device, rows, outputs, seed=2), random(device, rows, width, dtype=dtype)
     weight = random(device, outputs, width, dtype=dtype, seed=1)
@@ -141,8 +145,6 @@ def test_every_tile_gives_the_same(device):
 
 
 WIDE_PLANS = {
-    "one segment early": Plan(wide_early=1),
-    "all early": Plan(wide_early=99),
     "no pipeline": Plan(wide_stages=1),
     "small tiles": Plan(wide_columns=16, wide_segment=64),
     "large tiles": Plan(wide_columns=128, wide_programs=1, wide_segment=256, wide_rows=128),
