@@ -91,6 +91,10 @@ def make_source(kernel: Any, arguments: dict[str, Any]) -> ASTSource:
             signature[parameter.name] = "i32"
             if not parameter.do_not_specialize and value % 16 == 0:
                 attributes[(index,)] = [["tt.divisibility", 16]]
+    if kernel.is_gluon():
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        return GluonASTSource(kernel, signature, constants, attributes)
     return ASTSource(kernel, signature, constants, attributes)
 
 
@@ -136,8 +140,9 @@ def main() -> int:
     parser.add_argument("--window", nargs="+", type=int, default=[256, 2048])
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
     parser.add_argument("--capability", type=int, default=90)
+    parser.add_argument("--held", action="store_true", help="with Plan.wide_held")
     options = parser.parse_args()
-    plan = Plan(pdl=options.capability >= 90)
+    plan = Plan(pdl=options.capability >= 90, wide_held=options.held)
     for shape in options.shape:
         for batch in options.batch:
             for window in options.window:

@@ -81,7 +81,17 @@ WIDE_VARIANTS: dict[str, dict[str, Any]] = {
     "4 warps": {"wide_warps": 4},
     "4 warps, 32 columns": {"wide_warps": 4, "wide_columns": 32},
     "128 rows": {"wide_rows": 128},
+    "held": {"wide_held": True},
+    "held, 32 columns": {"wide_held": True, "wide_columns": 32},
+    "held, 16 columns": {"wide_held": True, "wide_columns": 16},
+    "held, 4 warps": {"wide_held": True, "wide_warps": 4},
+    "held, 4 stages": {"wide_held": True, "wide_stages": 4},
+    "held, segments of 64": {"wide_held": True, "wide_segment": 64, "wide_stages": 12},
+    "held, segments of 256": {"wide_held": True, "wide_segment": 256},
+    "held, no dependent launch": {"wide_held": True, "pdl": False},
     "attention in blocks of 64": {"split_block": 64},
+    "attention with 2 warps": {"attend_warps": 2},
+    "attention with 8 warps": {"attend_warps": 8},
 }
 
 
@@ -438,6 +448,8 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
     if largest > 2:
         pass_table(bench, bench.plan, "plan as it is", largest, contexts[:1])
         many_table(bench, bench.plan, "plan as it is", largest)
+        if bench.plan.pdl:
+            many_table(bench, replace(bench.plan, wide_held=True), "held", largest)
     if bench.name in options.variants:
         try_plans(bench, VARIANTS, 1, contexts[:1])
         if largest > 2:

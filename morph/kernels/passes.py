@@ -18,7 +18,7 @@ from .project_many import SHARE, project_many
 
 DOT_QUERIES = 16  # rows that the tensor cores multiply at the least
 SHORT_CONTEXT = 32  # positions up to which one block of attention holds all
-ATTEND_WARPS = 4
+COMBINE_WARPS = 4
 EMBED_BLOCK = 128
 
 
@@ -148,20 +148,15 @@ def project(
         "N": outputs, "GATED": gated, "residual": None if residual is None else residual.wide,
     }  # fmt: skip
     if rows > plan.few:
-        wide = plan.wide_tile(rows, outputs, width, itemsize, gated)
-        grid = (-(-outputs // wide.columns), -(-rows // wide.padded))
         left = residual or result
-        launch(
-            project_many, grid, plan, wide.warps, x=inputs.operand(),
-            squares=inputs.squares if isinstance(inputs, States) and norm is not None else None,
-            wide=inputs.source()[0] if normed is not None else None, next_gain=next_norm,
-            next_operand=None if left is None else left.operand(),
-            next_squares=None if left is None else left.squares, states=rows, PADDED=wide.padded,
-            COLUMNS=wide.columns, SEGMENT=wide.segment, STAGES=wide.stages,
-            PREFETCH=plan.prefetches(wide, outputs, width * itemsize),
-            SHARES=triton.next_power_of_2(-(-width // int(SHARE))),
-            NORMED=max(16, triton.next_power_of_2(-(-width // grid[0]))), **common,
-        )  # fmt: skip
+        common |= {
+            "x": inputs.operand(), "states": rows, "next_gain": next_norm,
+            "squares": inputs.squares if isinstance(inputs, States) and norm is not None else None,
+            "next_operand": None if left is None else left.operand(),
+            "next_squares": None if left is None else left.squares,
+            "wide": None if normed is None else inputs.source()[0],
+        }  # fmt: skip
+        _project_many(plan, common, itemsize)
         return
     sums_parts = partials is not None and residual is None
     tile = plan.tile(outputs, width, itemsize, 2 if gated else 1, warps=plan.gated_warps if sums_parts else 0)
@@ -172,6 +167,26 @@ def project(
         PARTS=0 if partials is None else len(partials), WARPS=tile.warps, ROWS=tile.rows, CHUNKS=tile.chunks,
         CHUNK=tile.chunk, EVICT=plan.evict, **common,
     )  # fmt: skip
+
+
+def _project_many(plan: Plan, arguments: dict[str, Any], itemsize: int) -> None:
+    """Launch ``project_many`` or ``project_held``, whose arguments up to the sizes of the tile these are."""
+    rows, outputs, width = arguments["states"], arguments["N"], arguments["K"]
+    wide = plan.wide_tile(rows, outputs, width, itemsize, arguments["GATED"], arguments["normed"] is None)
+    grid = (-(-outputs // wide.columns), -(-rows // wide.padded))
+    sizes: dict[str, Any] = {
+        "PADDED": wide.padded, "COLUMNS": wide.columns, "SEGMENT": wide.segment, "STAGES": wide.stages,
+        "SHARES": triton.next_power_of_2(-(-width // int(SHARE))),
+    }  # fmt: skip
+    if wide.held:
+        from .project_held import project_held  # Gluon, which not every Triton has
+
+        arguments = {key: value for key, value in arguments.items() if key not in ("gain", "normed", "wide")}
+        launch(project_held, grid, plan, wide.warps, **arguments, **sizes)
+        return
+    sizes["PREFETCH"] = plan.prefetches(wide, outputs, width * itemsize)
+    sizes["NORMED"] = max(16, triton.next_power_of_2(-(-width // grid[0])))
+    launch(project_many, grid, plan, wide.warps, **arguments, **sizes)
 
 
 def run_layers(decoder: Decoder, plan: Plan, inputs: Inputs | States, place: Place) -> States:
@@ -297,7 +312,7 @@ def _attend(
     sums = like.new_empty(shape[:3], dtype=torch.float32) if splits > 1 else None
     context = _context(decoder, index, qkv, place, min(plan.split_block, place.window))
     launch(
-        attend, (lines, decoder.kv_heads, splits), plan, ATTEND_WARPS, positions=place.positions,
+        attend, (lines, decoder.kv_heads, splits), plan, plan.attend_warps, positions=place.positions,
         window=place.window, line_stride=place.cache.keys.stride(1), out=mean, log_sums=sums, SPLITS=splits,
         EARLY=place.early, HEADS=decoder.heads, D=decoder.head_dim, **context,
     )  # fmt: skip
@@ -308,7 +323,7 @@ def _combine(decoder: Decoder, plan: Plan, mean: torch.Tensor, sums: torch.Tenso
     """Join the parts of many rows' attention."""
     joined = decoder.norm.new_empty(mean.shape[1:])
     launch(
-        combine, (len(joined), decoder.kv_heads), plan, ATTEND_WARPS, parts=mean, log_sums=sums, out=joined,
+        combine, (len(joined), decoder.kv_heads), plan, COMBINE_WARPS, parts=mean, log_sums=sums, out=joined,
         HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim, SPLITS=len(mean),
     )  # fmt: skip
     return joined

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ LANES = 32
 WARP_BYTES = 512  # what a warp reads at once
 LONGEST_SEGMENT = 1024  # columns of a state that a program holds at a time
 FEWEST_COLUMNS = 16  # outputs a program of project_many at the least
+HELD_SHARED = 220 * 1024  # bytes of shared memory that project_held shares out
 FEWEST_PROGRAMS = 128  # about a program for each multiprocessor of a large GPU
 
 
@@ -33,13 +34,14 @@ class Tile:
 
 @dataclass(frozen=True)
 class WideTile:
-    """``project_many``'s share of a program; see there."""
+    """A program's share of ``project_many``, or where ``held`` of ``project_held``; see there."""
 
     padded: int
     columns: int
     segment: int
     stages: int
     warps: int
+    held: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,14 @@ class Plan:
         warps: of ``project_few``; gated_warps: where it reads the parts of the last product, a program each.
         split_block: positions that a program of split attention reads at once; splits: at most so many programs a
             key head; parts: in how many the projection of one long line leaves its product.
-        wide_columns: outputs a program of ``project_many`` at the most, fewer until there are wide_programs of them;
-            wide_rows: its states at the most; wide_warps: of one of more than 32 states.
+        attend_warps: of a program of split or many lines' attention.
+        wide_columns: outputs a program of ``project_many`` at the most, fewer until there are wide_programs of them
+            (for few states FEWEST_PROGRAMS); wide_rows: its states at the most; wide_warps: of one of more than 32 states.
         wide_segment: columns of states and weights that it multiplies at once; wide_stages: so many segments at the
             most are on their way together, and no more than wide_shared bytes of shared memory hold (two such programs
             fit on a multiprocessor of compute capability 9.0, one on any from 8.0); wide_prefetch: whether weights
             are brought into the L2 cache before the wait (with pdl).
+        wide_held: more than 32 states of two bytes a number multiply in ``project_held`` (compute capability 9.0).
         evict: eviction policy of ``project_few``'s weights: "evict_first", "evict_last" or "".
         registers: at most so many a thread in ``project_few``; None leaves it to the compiler.
     """
@@ -71,6 +75,7 @@ class Plan:
     split_block: int = 32
     splits: int = 16
     parts: int = 4
+    attend_warps: int = 4
     wide_columns: int = 64
     wide_programs: int = 64
     wide_rows: int = 64
@@ -79,6 +84,7 @@ class Plan:
     wide_stages: int = 8
     wide_shared: int = 98304
     wide_prefetch: bool = True
+    wide_held: bool = False
     evict: str = "evict_first"
     registers: int | None = None
 
@@ -100,18 +106,36 @@ class Plan:
             rows //= 2
         return Tile(warps, rows, chunks, chunk)
 
-    def wide_tile(self, states: int, outputs: int, width: int, itemsize: int, gated: bool) -> WideTile:
-        """A tile of ``project_many`` for so many states and outputs."""
+    def wide_tile(
+        self, states: int, outputs: int, width: int, itemsize: int, gated: bool, held: bool = True
+    ) -> WideTile:
+        """A tile of ``project_many`` for so many states and outputs, or where it may be of ``project_held``."""
         padded = min(self.wide_rows, max(16, triton.next_power_of_2(states)))
         columns = self.wide_columns
-        while columns > FEWEST_COLUMNS and -(-outputs // columns) * -(-states // padded) < self.wide_programs:
+        programs = (
+            self.wide_programs if padded > 32 else FEWEST_PROGRAMS
+        )  # few states are cheap to read again
+        while columns > FEWEST_COLUMNS and -(-outputs // columns) * -(-states // padded) < programs:
             columns //= 2
         segment = min(self.wide_segment, max(16, triton.next_power_of_2(width)))
         if itemsize == 4:
             segment = min(segment, 32)  # float32 products run on the plain units, fully unrolled
         stage = (padded + columns * (2 if gated else 1)) * segment * itemsize
         stages = max(1, min(self.wide_stages, self.wide_shared // stage))
-        return WideTile(padded, columns, segment, stages, self.wide_warps if padded > 32 else 4)
+        tile = WideTile(padded, columns, segment, stages, self.wide_warps if padded > 32 else 4)
+        if held and self.wide_held and padded > 32 and itemsize == 2 and width % segment == 0:
+            return self._held_tile(tile, outputs, width * (4 if gated else 2))
+        return tile
+
+    def _held_tile(self, tile: WideTile, outputs: int, row_bytes: int) -> WideTile:
+        """The same for ``project_held``, with columns whose weights leave room for a ring; if none do, as it was."""
+        columns, stage = tile.columns, 2 * tile.padded * tile.segment
+        while columns > FEWEST_COLUMNS and HELD_SHARED - columns * row_bytes < 3 * stage:
+            columns //= 2
+        stages = min(self.wide_stages, (HELD_SHARED - columns * row_bytes) // stage)
+        if stages < 2 or outputs % columns:
+            return tile
+        return replace(tile, columns=columns, stages=stages, held=True)
 
     def prefetches(self, tile: WideTile, outputs: int, row_bytes: int) -> bool:
         """Whether a program of ``project_many`` can ask for its weights: a thread for each of its rows."""

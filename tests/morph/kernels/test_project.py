@@ -172,3 +172,32 @@ def test_a_state_gives_the_same_in_any_row(device):
         project(Plan(), states_of(x[order], gain), weight, out, gain, 1e-6)
         outs.append(out)
     assert torch.equal(outs[0], outs[1].flip(0))
+
+
+@pytest.mark.skipif(
+    not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9,
+    reason="project_held runs on compute capability 9.0 only, and in no interpreter",
+)
+@pytest.mark.parametrize("pdl", [False, True])
+@pytest.mark.parametrize("rows", [33, 64, 65, 70, 128])
+@pytest.mark.parametrize("width, outputs", [(1024, 4096), (2048, 1024), (3072, 1024)])
+def test_held_weights_give_what_others_give(device, width, outputs, rows, pdl):
+    """The three kinds of a layer's products; on a GPU alone, for the interpreter has no Gluon."""
+    dtype, plan = torch.bfloat16, Plan(wide_held=True, pdl=pdl)
+    assert plan.wide_tile(rows, outputs, width, 2, False).held
+    gain, next_gain = (1 + random(device, size, dtype=dtype) for size in (width, outputs))
+    states = states_of(random(device, rows, width), gain)
+    weight = random(device, 2 * outputs, width, dtype=dtype) / width**0.5
+    normed = rms_norm(states.wide.double(), gain)
+    out = torch.full((rows, outputs), torch.nan, device=device)
+    project(plan, states, weight[:outputs], out, gain, 1e-6)
+    check(out, normed @ weight[:outputs].double().T, dtype)
+    active = torch.full((rows, outputs), torch.nan, dtype=dtype, device=device)
+    project(plan, states, weight, active, gain, 1e-6, gated=True)
+    gate, up = (normed @ weight.double().T).chunk(2, dim=-1)
+    check(active, torch.nn.functional.silu(gate) * up, dtype)
+    left = states_of(random(device, rows, outputs), next_gain)
+    wanted = left.wide.double() + states.operand().double() @ weight[:outputs].double().T
+    project(plan, Inputs(states.operand()), weight[:outputs], left.wide, residual=left, next_norm=next_gain)
+    check(left.wide, wanted, dtype)
+    check_operand(left, next_gain)
