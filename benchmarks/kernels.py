@@ -89,9 +89,12 @@ WIDE_VARIANTS: dict[str, dict[str, Any]] = {
     "held, segments of 64": {"wide_held": True, "wide_segment": 64, "wide_stages": 12},
     "held, segments of 256": {"wide_held": True, "wide_segment": 256},
     "held, no dependent launch": {"wide_held": True, "pdl": False},
-    "attention in blocks of 64": {"split_block": 64},
+    "attention as of few lines": {"attend_many": False},
+    "attention in blocks of 16": {"attend_block": 16},
+    "attention in blocks of 64": {"attend_block": 64},
     "attention with 2 warps": {"attend_warps": 2},
-    "attention with 8 warps": {"attend_warps": 8},
+    "attention in 2 stages": {"attend_stages": 2},
+    "attention in 5 stages": {"attend_stages": 5},
 }
 
 
@@ -309,9 +312,7 @@ def kernels_of_many(bench: Bench, plan: Plan, batch: int) -> dict[str, tuple[Cal
     row = 2 * decoder.kv_heads * decoder.head_dim * decoder.norm.itemsize  # a position's keys and values
 
     def attend(which: Decoder, place: Place, index: int) -> Any:
-        splits = plan.split(batch, which.kv_heads, place.window)
-        mean, sums = passes._attend(which, index % len(which.layers), plan, qkv, place, splits)
-        return mean if sums is None else passes._combine(which, plan, mean, sums)
+        return passes._attend_lines(which, index % len(which.layers), plan, qkv, place)
 
     def add(inputs: Any, weight: Any, norm: Any) -> None:
         project(plan, inputs, weight, left.wide, residual=left, next_norm=norm)

@@ -11,6 +11,7 @@ import triton
 from ..layers import Angles, Decoder, Layer
 from ..static_cache import StaticCache
 from .attention import attend, attend_project, combine, combine_project
+from .attention_many import attend_many
 from .embed import look_up_states
 from .plan import Plan, launch
 from .project import project_few
@@ -18,7 +19,7 @@ from .project_many import SHARE, project_many
 
 DOT_QUERIES = 16  # rows that the tensor cores multiply at the least
 SHORT_CONTEXT = 32  # positions up to which one block of attention holds all
-COMBINE_WARPS = 4
+ATTEND_WARPS = 4
 EMBED_BLOCK = 128
 
 
@@ -244,11 +245,7 @@ def _attention(
     rows = len(qkv)
     lines = rows // place.length
     if lines > 1 or rows > plan.few:
-        mean, sums = _attend(
-            decoder, index, plan, qkv, place, plan.split(lines, decoder.kv_heads, place.window)
-        )
-        if sums is not None:
-            mean = _combine(decoder, plan, mean, sums)
+        mean = _attend_lines(decoder, index, plan, qkv, place)
         inputs = Inputs(mean.view(rows, -1))
         project(plan, inputs, layer.out, states.wide, residual=states, next_norm=layer.post_norm)
         return None
@@ -312,18 +309,43 @@ def _attend(
     sums = like.new_empty(shape[:3], dtype=torch.float32) if splits > 1 else None
     context = _context(decoder, index, qkv, place, min(plan.split_block, place.window))
     launch(
-        attend, (lines, decoder.kv_heads, splits), plan, plan.attend_warps, positions=place.positions,
+        attend, (lines, decoder.kv_heads, splits), plan, ATTEND_WARPS, positions=place.positions,
         window=place.window, line_stride=place.cache.keys.stride(1), out=mean, log_sums=sums, SPLITS=splits,
         EARLY=place.early, HEADS=decoder.heads, D=decoder.head_dim, **context,
     )  # fmt: skip
     return mean, sums
 
 
+def _attend_lines(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, place: Place) -> torch.Tensor:
+    """Attention of several lines or positions before its projection, ``[R, heads, D]``."""
+    lines = len(qkv) // place.length
+    splits = plan.split(lines, decoder.kv_heads, place.window)
+    if plan.attend_many and place.length == 1 and splits == 1:
+        return _attend_many(decoder, index, plan, qkv, place)
+    mean, sums = _attend(decoder, index, plan, qkv, place, splits)
+    return mean[0] if sums is None else _combine(decoder, plan, mean, sums)
+
+
+def _attend_many(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, place: Place) -> torch.Tensor:
+    """The same for one position in each of lines enough."""
+    keys, values = place.cache.keys[index], place.cache.values[index]
+    out = decoder.norm.new_empty(len(qkv), decoder.heads, decoder.head_dim)
+    block = min(plan.attend_block, max(16, 1 << (place.window - 1).bit_length()))
+    launch(
+        attend_many, (len(qkv), decoder.kv_heads), plan, plan.attend_warps, qkv=qkv, gains=decoder.qk_norms[index],
+        eps=decoder.eps, cos=place.angles.cos, sin=place.angles.sin, cache_keys=keys, cache_values=values,
+        line_stride=keys.stride(0), head_stride=keys.stride(1), positions=place.positions, start=place.start,
+        window=place.window, out=out, HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim,
+        BLOCK=block, STAGES=plan.attend_stages,
+    )  # fmt: skip
+    return out
+
+
 def _combine(decoder: Decoder, plan: Plan, mean: torch.Tensor, sums: torch.Tensor) -> torch.Tensor:
     """Join the parts of many rows' attention."""
     joined = decoder.norm.new_empty(mean.shape[1:])
     launch(
-        combine, (len(joined), decoder.kv_heads), plan, COMBINE_WARPS, parts=mean, log_sums=sums, out=joined,
+        combine, (len(joined), decoder.kv_heads), plan, ATTEND_WARPS, parts=mean, log_sums=sums, out=joined,
         HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim, SPLITS=len(mean),
     )  # fmt: skip
     return joined

@@ -55,9 +55,10 @@ class Plan:
         warps: of ``project_few``; gated_warps: where it reads the parts of the last product, a program each.
         split_block: positions that a program of split attention reads at once; splits: at most so many programs a
             key head; parts: in how many the projection of one long line leaves its product.
-        attend_warps: of a program of split or many lines' attention.
+        attend_many: whether lines enough to fill the GPU attend in ``attend_many``, attend_block positions at once,
+            attend_stages such blocks on their way together; attend_warps: of its programs.
         wide_columns: outputs a program of ``project_many`` at the most, fewer until there are wide_programs of them
-            (for few states FEWEST_PROGRAMS); wide_rows: its states at the most; wide_warps: of one of more than 32 states.
+            (for few states FEWEST_PROGRAMS); wide_rows: its states at the most; wide_warps: where they exceed 32.
         wide_segment: columns of states and weights that it multiplies at once; wide_stages: so many segments at the
             most are on their way together, and no more than wide_shared bytes of shared memory hold (two such programs
             fit on a multiprocessor of compute capability 9.0, one on any from 8.0); wide_prefetch: whether weights
@@ -75,6 +76,9 @@ class Plan:
     split_block: int = 32
     splits: int = 16
     parts: int = 4
+    attend_many: bool = True
+    attend_block: int = 32
+    attend_stages: int = 3
     attend_warps: int = 4
     wide_columns: int = 64
     wide_programs: int = 64

@@ -29,7 +29,8 @@ class Case:
         out = (random(WIDTH, HEADS * D) / 8).to(dtype)
         unused = random(1).to(dtype)
         norms = (1 + 0.3 * random(1, 2, D)).to(dtype)
-        self.layer = Layer(unused, unused, out, unused, unused, unused)
+        post_norm = torch.ones(WIDTH, dtype=dtype, device=device)
+        self.layer = Layer(unused, unused, out, post_norm, unused, unused)
         self.decoder = Decoder((self.layer,), norms, unused, HEADS, KV_HEADS, D, 1e-6)
         self.cache = StaticCache(*random(2, 1, lines, KV_HEADS, room, D).to(dtype).unbind(0))
         angles = random(2, room, D)
@@ -39,8 +40,8 @@ class Case:
 
     def run(self, plan: Plan, window: int, per_line: bool) -> torch.Tensor:
         """The residual after attention, its parts added up."""
-        narrow = None if self.lines * self.length <= plan.few else self.residual.to(self.dtype, copy=True)
-        states = States(self.residual.clone(), narrow)
+        states = States.empty(plan, self.lines * self.length, self.layer.post_norm)
+        states.wide.copy_(self.residual)
         place = Place(
             self.cache,
             self.angles,
@@ -104,10 +105,27 @@ def test_one_long_line_in_parts(device, position, splits, block, dtype):
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
-@pytest.mark.parametrize("splits", [1, 4])
-def test_lines_at_positions_of_their_own(device, splits, dtype):
-    positions = [0, 127, 15, 16, 33]
-    check(Case(device, dtype, 5, 1, positions, 128), Plan(splits=splits, split_block=16), 128, per_line=True)
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(splits=1),
+        Plan(splits=1, attend_block=16, attend_stages=1),
+        Plan(splits=1, split_block=16, attend_many=False),
+        Plan(splits=4, split_block=16),
+    ],
+    ids=["many", "many in blocks of 16", "as of few", "split"],
+)
+def test_lines_at_positions_of_their_own(device, plan, dtype):
+    check(Case(device, dtype, 5, 1, [0, 127, 15, 16, 33], 128), plan, 128, per_line=True)
+
+
+def test_many_lines_beyond_the_window_write_to_its_last_position(device):
+    case = Case(device, torch.float32, 3, 1, [31, 5, 31], 64)
+    wanted, keys, _ = case.wanted()
+    case.starts[::2] += 100
+    result = case.run(Plan(splits=1), 32, per_line=True)
+    assert torch.allclose(result.double(), wanted, atol=1e-5)
+    assert torch.allclose(case.cache.keys.double(), keys, atol=1e-5)
 
 
 def test_a_line_beyond_the_window_writes_to_its_last_position(device):
