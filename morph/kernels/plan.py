@@ -13,6 +13,8 @@ LANES = 32
 WARP_BYTES = 512  # what a warp reads at once
 LONGEST_SEGMENT = 1024  # columns of a state that a program holds at a time
 FEWEST_COLUMNS = 16  # outputs a program of project_many at the least
+SHORTEST_SEGMENT = 64  # of project_many, to which segments are cut until FEWEST_STAGES fit
+FEWEST_STAGES = 4
 HELD_SHARED = 220 * 1024  # bytes of shared memory that project_held shares out
 FEWEST_PROGRAMS = 128  # about a program for each multiprocessor of a large GPU
 
@@ -59,8 +61,8 @@ class Plan:
             attend_stages such blocks on their way together; attend_warps: of its programs.
         wide_columns: outputs a program of ``project_many`` at the most, fewer until there are wide_programs of them
             (for few states FEWEST_PROGRAMS); wide_rows: its states at the most; wide_warps: where they exceed 32.
-        wide_segment: columns of states and weights that it multiplies at once; wide_stages: so many segments at the
-            most are on their way together, and no more than wide_shared bytes of shared memory hold (two such programs
+        wide_segment: columns of states and weights that it multiplies at once, or less; wide_stages: so many segments at
+            the most are on their way together, and no more than wide_shared bytes of shared memory hold (two such programs
             fit on a multiprocessor of compute capability 9.0, one on any from 8.0); wide_prefetch: whether weights
             are brought into the L2 cache before the wait (with pdl).
         wide_held: more than 32 states of two bytes a number multiply in ``project_held`` (compute capability 9.0).
@@ -124,22 +126,28 @@ class Plan:
         segment = min(self.wide_segment, max(16, triton.next_power_of_2(width)))
         if itemsize == 4:
             segment = min(segment, 32)  # float32 products run on the plain units, fully unrolled
-        stage = (padded + columns * (2 if gated else 1)) * segment * itemsize
-        stages = max(1, min(self.wide_stages, self.wide_shared // stage))
-        tile = WideTile(padded, columns, segment, stages, self.wide_warps if padded > 32 else 4)
+        warps = self.wide_warps if padded > 32 else 4
         if held and self.wide_held and padded > 32 and itemsize == 2 and width % segment == 0:
-            return self._held_tile(tile, outputs, width * (4 if gated else 2))
-        return tile
+            tile = self._held_tile(padded, columns, segment, outputs, width * (4 if gated else 2))
+            if tile is not None:
+                return tile
+        column_bytes = (padded + columns * (2 if gated else 1)) * itemsize
+        while segment > SHORTEST_SEGMENT and self.wide_shared // (segment * column_bytes) < FEWEST_STAGES:
+            segment //= 2
+        stages = max(1, min(self.wide_stages, self.wide_shared // (segment * column_bytes)))
+        return WideTile(padded, columns, segment, stages, warps)
 
-    def _held_tile(self, tile: WideTile, outputs: int, row_bytes: int) -> WideTile:
-        """The same for ``project_held``, with columns whose weights leave room for a ring; if none do, as it was."""
-        columns, stage = tile.columns, 2 * tile.padded * tile.segment
+    def _held_tile(
+        self, padded: int, columns: int, segment: int, outputs: int, row_bytes: int
+    ) -> WideTile | None:
+        """A tile of ``project_held``, with columns whose weights leave room for a ring; None if they leave none."""
+        stage = 2 * padded * segment
         while columns > FEWEST_COLUMNS and HELD_SHARED - columns * row_bytes < 3 * stage:
             columns //= 2
         stages = min(self.wide_stages, (HELD_SHARED - columns * row_bytes) // stage)
         if stages < 2 or outputs % columns:
-            return tile
-        return replace(tile, columns=columns, stages=stages, held=True)
+            return None
+        return WideTile(padded, columns, segment, stages, self.wide_warps, held=True)
 
     def prefetches(self, tile: WideTile, outputs: int, row_bytes: int) -> bool:
         """Whether a program of ``project_many`` can ask for its weights: a thread for each of its rows."""
