@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -61,10 +61,10 @@ class Plan:
             attend_stages such blocks on their way together; attend_warps: of its programs.
         wide_columns: outputs a program of ``project_many`` at the most, fewer until there are wide_programs of them
             (for few states FEWEST_PROGRAMS); wide_rows: its states at the most; wide_warps: where they exceed 32.
-        wide_segment: columns of states and weights that it multiplies at once, or less; wide_stages: so many segments at
-            the most are on their way together, and no more than wide_shared bytes of shared memory hold (two such programs
-            fit on a multiprocessor of compute capability 9.0, one on any from 8.0); wide_prefetch: whether weights
-            are brought into the L2 cache before the wait (with pdl).
+        wide_segment: columns of states and weights that it multiplies at once, or less; wide_stages: so many segments
+            at the most are on their way together, and no more than wide_shared bytes of shared memory hold (two such
+            programs fit on a multiprocessor of compute capability 9.0, one on any from 8.0); wide_prefetch: whether
+            weights are brought into the L2 cache before the wait (with pdl).
         wide_held: more than 32 states of two bytes a number multiply in ``project_held`` (compute capability 9.0).
         evict: eviction policy of ``project_few``'s weights: "evict_first", "evict_last" or "".
         registers: at most so many a thread in ``project_few``; None leaves it to the compiler.
@@ -118,9 +118,8 @@ class Plan:
         """A tile of ``project_many`` for so many states and outputs, or where it may be of ``project_held``."""
         padded = min(self.wide_rows, max(16, triton.next_power_of_2(states)))
         columns = self.wide_columns
-        programs = (
-            self.wide_programs if padded > 32 else FEWEST_PROGRAMS
-        )  # few states are cheap to read again
+        # Few states are cheap to read again.
+        programs = self.wide_programs if padded > 32 else FEWEST_PROGRAMS
         while columns > FEWEST_COLUMNS and -(-outputs // columns) * -(-states // padded) < programs:
             columns //= 2
         segment = min(self.wide_segment, max(16, triton.next_power_of_2(width)))
