@@ -11,6 +11,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,13 @@ def timed_ms(action: Callable[[], Any], device: torch.device) -> tuple[float, An
     result = action()
     synchronize(device)
     return 1000 * (time.perf_counter() - started), result
+
+
+def frame_ms(run: Callable[[Sampling], torch.Tensor], sampling: Sampling, device: torch.device) -> float:
+    """Milliseconds a frame: a full run less a run of one frame, so that the prefill is not in it."""
+    whole, codes = timed_ms(lambda: run(sampling), device)
+    short, one = timed_ms(lambda: run(replace(sampling, max_new_tokens=2)), device)
+    return (whole - short) / (len(codes) - len(one))
 
 
 def precision_of(model: Model) -> str:

@@ -6,7 +6,8 @@ Full-size random weights made in place, no checkpoint. "check" compares predicto
 float32, beside torch's own bf16; in float32 the codes of whole frames with those of the torch operations; and replays
 with and without dependent launch. What fails is measured all the same, and the command's status says so.
 "kernel" replays one kernel over all layers from a CUDA graph: us each, and the bytes of its weights over that time.
-"pass" and "frame" replay one; "plan" does so with one size of the plan changed.
+"pass" and "frame" replay one; "plan" does so with one size of the plan changed, after all tables (``--plans`` asks for
+one of them and no table).
 Every figure is the median of the repeats, ms unless said otherwise. Without CUDA it runs in Triton's interpreter
 (TRITON_INTERPRET=1, --shape tiny): a trial of the command, no measurement.
 """
@@ -176,7 +177,8 @@ def check_pass(bench: Bench, what: str, decoder: Decoder, exact: Decoder, place:
     inputs = torch.randn(batch, place.length, len(decoder.norm), device=bench.device).to(torch.bfloat16)
     wanted = torch_states(exact, place, inputs.float())
     own = relative(torch_states(decoder, place, inputs), wanted)
-    states = run_layers(decoder, bench.plan, Inputs(inputs.flatten(0, 1)), place).last(place.length).wide
+    states = run_layers(decoder, bench.plan, Inputs(inputs.flatten(0, 1)), place)
+    states = states.last(place.length, bench.plan).wide
     ours = torch.nn.functional.rms_norm(states, states.shape[-1:], decoder.norm.float(), decoder.eps)
     error = relative(ours, wanted)
     bench.note("check", what, kernels_error=error, torch_bf16_error=own)
@@ -339,21 +341,34 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
     pass_table(bench, bench.plan, "plan as it is", contexts=contexts)
     if largest > 2:
         pass_table(bench, bench.plan, "plan as it is", largest, contexts[:1])
-    if bench.name in options.variants:
-        try_plans(bench, VARIANTS, 1, contexts[:1])
-        if largest > 2:
-            try_plans(bench, WIDE_VARIANTS, largest, contexts[:1])
+
+
+@torch.inference_mode()
+def run_plans(bench: Bench, options: argparse.Namespace) -> None:
+    """Other plans, of which one may end the process: after all tables."""
+    contexts = (200,) if bench.device.type == "cuda" else (40,)
+    largest = max(options.batch)
+    for variants, batch in ((VARIANTS, 1), (WIDE_VARIANTS, largest)):
+        chosen = {label: one for label, one in variants.items() if options.plans in (None, label)}
+        if batch == 1 or largest > 2:
+            try_plans(bench, chosen, batch, contexts)
 
 
 def try_plans(
     bench: Bench, variants: dict[str, dict[str, Any]], batch: int, contexts: tuple[int, ...]
 ) -> None:
-    """The passes with one size of the plan changed; a plan that does not fit the GPU is noted as such."""
+    """The passes with one size of the plan changed; a plan that does not fit the GPU is noted as such.
+
+    A fault on the device leaves the process without it: the plan is named, and the command ends.
+    """
     for label, changes in variants.items():
         try:
             pass_table(bench, replace(bench.plan, **changes), label, batch, contexts)
-        except TritonError as error:
+        except (TritonError, RuntimeError) as error:
             bench.note("plan", f"batch {batch}, {label}", error=str(error).splitlines()[0])
+            if not isinstance(error, TritonError):
+                bench.failures.append(f"{bench.name}: batch {batch}, {label}: {error}")
+                raise
 
 
 def main() -> int:
@@ -368,16 +383,19 @@ def main() -> int:
     parser.add_argument(
         "--variants", nargs="*", default=["0.6B"], help="shapes for which other plans are tried"
     )
+    parser.add_argument("--plans", choices=[*VARIANTS, *WIDE_VARIANTS], help="this other plan and no table")
     parser.add_argument("--out", type=Path, help="where to write the rows as JSON")
     options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
     started = time.perf_counter()
-    for shape in options.shape:
+    steps = [(run, shape) for shape in options.shape if options.plans is None]
+    steps += [(run_plans, shape) for shape in options.shape if shape in options.variants]
+    for step, shape in steps:
         bench = Bench(shape, device, options.repeats)
         try:
-            run(bench, options)
+            step(bench, options)
         finally:
             rows += bench.rows
             failures += bench.failures

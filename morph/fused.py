@@ -15,6 +15,10 @@ from .slots import Slots
 log = logging.getLogger(__name__)
 
 NOT_ASKED = "the Triton kernels are off"
+COMPILING = (
+    "making ready the Triton kernels: up to half a minute the first time on this machine, a second or two later; "
+    "a cancel waits for it"
+)
 
 
 class Frames:
@@ -61,6 +65,8 @@ class Frames:
         """
         key = (seq_groups, window, len(slots.state.tokens))
         if self.why_torch is None and key not in self._tried:
+            if not self._tried:
+                log.info(COMPILING)
             self._try(weights, slots, seq_groups, window)
             self._tried.add(key)
             return

@@ -6,6 +6,8 @@ the cache are of the model's dtype.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch.nn import functional
 
@@ -26,7 +28,7 @@ def decode_frame(
     weights: Weights, slots: Slots, seq_groups: int, window: int, plan: Plan | None = None
 ) -> None:
     """``morph.frame.decode_frame``: make every line's next frame, report it, and draw group 0 of the one after."""
-    plan = plan or Plan.of(weights.first_head.device)
+    plan = replace(plan or Plan.of(weights.first_head.device), workspace=slots.workspace)
     predict(weights, slots, seq_groups, plan)
     step_talker(weights, slots, window, plan)
 
@@ -34,8 +36,11 @@ def decode_frame(
 def predict(weights: Weights, slots: Slots, seq_groups: int, plan: Plan) -> None:
     """Draw groups 1-15 into the report: ``seq_groups`` passes of the predictor, the crossbar for the rest."""
     state, decoder = slots.state, weights.predictor
-    first = functional.embedding(state.tokens, weights.first_table)
-    inputs = Inputs(torch.stack((state.hidden, first), dim=1).flatten(0, 1))
+    lines, width = state.hidden.shape
+    begin = plan.empty("begin", (lines, 2, width), state.hidden)
+    begin[:, 0].copy_(state.hidden)
+    torch.index_select(weights.first_table, 0, state.tokens, out=begin[:, 1])
+    inputs = Inputs(begin.flatten(0, 1))
     for group in range(seq_groups):
         if group > 0:
             inputs = Inputs(weights.tables[group - 1], state.report[:, group])
@@ -43,7 +48,7 @@ def predict(weights: Weights, slots: Slots, seq_groups: int, plan: Plan) -> None
         end = start + length
         place = Place(slots.frame_cache, slots.frame_angles, length, end, start)
         states = run_layers(decoder, plan, _projected(weights, plan, inputs), place)
-        states = states.last(length)
+        states = states.last(length, plan)
         _draw_groups(weights, slots, plan, states, group, group + 1)
     if seq_groups in weights.tails:
         _draw_tail(weights, slots, plan, states, seq_groups)
@@ -56,17 +61,19 @@ def _projected(weights: Weights, plan: Plan, inputs: Inputs) -> Inputs | States:
     if weights.projection is None:
         return inputs
     weight, bias = weights.projection
+    shape = (inputs.rows, len(weight))
+    wide = plan.empty("wide", shape, weight, torch.float32)
     if inputs.rows > plan.few:
-        narrow = functional.linear(inputs.operand(), weight, bias)
-        return States(narrow.float(), narrow)
-    out = weight.new_empty(inputs.rows, len(weight), dtype=torch.float32)
-    project(plan, inputs, weight, out, bias=bias)
-    return States(out, None)
+        narrow = plan.empty("narrow", shape, weight)
+        torch.addmm(bias, inputs.operand(plan), weight.t(), out=narrow)
+        return States(wide.copy_(narrow), narrow)
+    project(plan, inputs, weight, wide, bias=bias)
+    return States(wide, None)
 
 
 def _draw_groups(weights: Weights, slots: Slots, plan: Plan, states: States, first: int, end: int) -> None:
     """Draw groups ``first + 1 .. end`` of every line from the predictor's last state."""
-    logits = states.wide.new_empty(len(states.wide), (end - first) * slots.codebook)
+    logits = plan.empty("logits", (len(states.wide), (end - first) * slots.codebook), states.wide)
     heads = weights.heads[first:end].flatten(0, 1)
     project(plan, states, heads, logits, weights.predictor.norm, weights.predictor.eps)
     _draw(weights, slots, plan, logits, first, end)
@@ -77,7 +84,9 @@ def _draw_tail(weights: Weights, slots: Slots, plan: Plan, states: States, seq_g
     decoder, dtype = weights.predictor, weights.heads.dtype
     normed = functional.rms_norm(states.wide, states.wide.shape[-1:], decoder.norm.float(), decoder.eps)
     logits = weights.tail_logits(seq_groups, normed.to(dtype), slots.state.report[:, seq_groups])
-    _draw(weights, slots, plan, logits.float().flatten(1), seq_groups, len(weights.heads))
+    rows = logits.flatten(1)
+    rows = plan.empty("logits", rows.shape, rows, torch.float32).copy_(rows)
+    _draw(weights, slots, plan, rows, seq_groups, len(weights.heads))
 
 
 def _draw(weights: Weights, slots: Slots, plan: Plan, logits: torch.Tensor, first: int, end: int) -> None:
@@ -96,8 +105,8 @@ def step_talker(weights: Weights, slots: Slots, window: int, plan: Plan) -> None
     """The talker's step after the frame's codes, and group 0 of the next frame."""
     state, decoder = slots.state, weights.talker
     lines, width = state.hidden.shape
-    wide = state.hidden.new_empty(lines, width, dtype=torch.float32)
-    states = States(wide, None if lines <= plan.few else torch.empty_like(state.hidden))
+    wide = plan.empty("wide", (lines, width), state.hidden, torch.float32)
+    states = States(wide, None if lines <= plan.few else plan.empty("narrow", (lines, width), state.hidden))
     launch(
         embed_frame, (lines, -(-width // EMBED_BLOCK)), plan, 4, line_tokens=state.tokens, report=state.report,
         first_table=weights.first_table, tables=weights.tables, text=slots.text, steps=state.steps, out=states.wide,
@@ -107,7 +116,7 @@ def step_talker(weights: Weights, slots: Slots, window: int, plan: Plan) -> None
     place = Place(slots.cache, slots.angles, 1, window, positions=state.positions)
     states = run_layers(decoder, plan, states, place)
     vocab = len(weights.first_head)
-    logits = wide.new_empty(lines, vocab)
+    logits = plan.empty("logits", (lines, vocab), wide)
     project(plan, states, weights.first_head, logits, decoder.norm, decoder.eps, normed=state.hidden)
     draws = slots.settings.talker
     launch(

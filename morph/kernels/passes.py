@@ -39,9 +39,17 @@ class Inputs:
         """For few states: rows, and which of them."""
         return self.states, self.tokens
 
-    def operand(self) -> torch.Tensor:
+    def operand(self, plan: Plan) -> torch.Tensor:
         """For the tensor cores: ``[R, H]`` in the model's dtype."""
-        return self.states if self.tokens is None else self.states[self.tokens]
+        if self.tokens is None:
+            return self.states
+        return self.put(plan.empty("operand", (self.rows, self.states.shape[1]), self.states))
+
+    def put(self, out: torch.Tensor) -> torch.Tensor:
+        """Copy them to ``out`` ``[R, H]``, and give that."""
+        if self.tokens is None:
+            return out.copy_(self.states)
+        return torch.index_select(self.states, 0, self.tokens, out=out)
 
 
 @dataclass(frozen=True)
@@ -75,18 +83,23 @@ class States:
         """As of ``Inputs``."""
         return self.wide, None
 
-    def operand(self) -> torch.Tensor:
+    def operand(self, plan: Plan) -> torch.Tensor:
         """As of ``Inputs``."""
         if self.narrow is None:
             raise ValueError("states for the tensor cores are kept in the model's dtype too: this one is not")
         return self.narrow
 
-    def last(self, length: int) -> States:
+    def last(self, length: int, plan: Plan) -> States:
         """Each line's last of ``length`` positions."""
         if length == 1:
             return self
-        narrow = None if self.narrow is None else self.narrow[length - 1 :: length].contiguous()
-        return States(self.wide[length - 1 :: length].contiguous(), narrow)
+
+        def chosen(name: str, states: torch.Tensor) -> torch.Tensor:
+            rows = states[length - 1 :: length]
+            return plan.empty(name, rows.shape, rows).copy_(rows)
+
+        narrow = None if self.narrow is None else chosen("last narrow", self.narrow)
+        return States(chosen("last wide", self.wide), narrow)
 
 
 def project(
@@ -114,7 +127,7 @@ def project(
         wide = plan.wide_tile(rows, outputs, width, itemsize, gated)
         launch(
             project_many, (-(-outputs // wide.columns), -(-rows // wide.padded)), plan, wide.warps,
-            x=inputs.operand(), copy=None if residual is None else residual.narrow, states=rows, PADDED=wide.padded,
+            x=inputs.operand(plan), copy=None if residual is None else residual.narrow, states=rows, PADDED=wide.padded,
             COLUMNS=wide.columns, SEGMENT=wide.segment, EARLY=wide.early, STAGES=STAGES, **common,
         )  # fmt: skip
         return
@@ -149,11 +162,11 @@ def run_layer(
     """Run one layer in place; ``inputs`` is where the first layer of few states finds them."""
     like = layer.input_norm
     rows = len(states.wide)
-    qkv = like.new_empty(rows, len(layer.qkv), dtype=torch.float32)
+    qkv = plan.empty("qkv", (rows, len(layer.qkv)), like, torch.float32)
     kept = None if inputs is None else states.wide
     project(plan, inputs or states, layer.qkv, qkv, layer.input_norm, decoder.eps, kept=kept)
     partials = _attention(decoder, layer, index, plan, states, qkv, place)
-    active = like.new_empty(rows, layer.down.shape[1])
+    active = plan.empty("active", (rows, layer.down.shape[1]), like)
     project(plan, states, layer.gate_up, active, layer.post_norm, decoder.eps, gated=True, partials=partials)
     activations = Inputs(active)
     project(plan, activations, layer.down, states.wide, partials=partials, residual=states)
@@ -163,11 +176,12 @@ def _begin(decoder: Decoder, plan: Plan, inputs: Inputs | States) -> tuple[State
     """The buffers of the residual stream, and what the first kernel is to fill them from, unless they are full."""
     if isinstance(inputs, States):
         return inputs, None
+    shape = (inputs.rows, len(decoder.norm))
+    wide = plan.empty("wide", shape, inputs.states, torch.float32)
     if inputs.rows <= plan.few:
-        wide = inputs.states.new_empty(inputs.rows, len(decoder.norm), dtype=torch.float32)
         return States(wide, None), inputs
-    narrow = inputs.operand().clone()
-    return States(narrow.float(), narrow), None
+    narrow = inputs.put(plan.empty("narrow", shape, inputs.states))
+    return States(wide.copy_(narrow), narrow), None
 
 
 def _attention(
@@ -188,7 +202,7 @@ def _attention(
     parts = decoder.kv_heads
     if not short:
         parts = plan.product_parts(decoder.heads, decoder.kv_heads, decoder.head_dim)
-    partials = layer.out.new_empty(parts, rows, len(layer.out))
+    partials = plan.empty("partials", (parts, rows, len(layer.out)), layer.out)
     width = layer.out.shape[1] // parts
     tile = plan.tile(len(layer.out), width, layer.out.element_size(), grids=parts, warps=plan.gated_warps)
     grid = (parts, -(-len(layer.out) // tile.outputs))
@@ -240,8 +254,8 @@ def _attend(
     """Attention before its projection, ``[splits, R, heads, D]``; with more than one split their log-sums too."""
     rows, like, lines = len(qkv), decoder.norm, len(qkv) // place.length
     shape = (splits, rows, decoder.heads, decoder.head_dim)
-    mean = like.new_empty(shape, dtype=torch.float32 if splits > 1 else like.dtype)
-    sums = like.new_empty(shape[:3], dtype=torch.float32) if splits > 1 else None
+    mean = plan.empty("mean", shape, like, torch.float32 if splits > 1 else like.dtype)
+    sums = plan.empty("log sums", shape[:3], like, torch.float32) if splits > 1 else None
     context = _context(decoder, index, qkv, place, min(plan.split_block, place.window))
     launch(
         attend, (lines, decoder.kv_heads, splits), plan, ATTEND_WARPS, positions=place.positions,
@@ -253,7 +267,7 @@ def _attend(
 
 def _combine(decoder: Decoder, plan: Plan, mean: torch.Tensor, sums: torch.Tensor) -> torch.Tensor:
     """Join the parts of many rows' attention."""
-    joined = decoder.norm.new_empty(mean.shape[1:])
+    joined = plan.empty("joined", mean.shape[1:], decoder.norm)
     launch(
         combine, (len(joined), decoder.kv_heads), plan, ATTEND_WARPS, parts=mean, log_sums=sums, out=joined,
         HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim, SPLITS=len(mean),

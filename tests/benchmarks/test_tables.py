@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from qwen3_tts_morph.benchmarks import batches, codec, frames, line, memory
 from qwen3_tts_morph.benchmarks.common import Measured, decode_fixed, load_random, parser
 from qwen3_tts_morph.benchmarks.frames import fit_line
@@ -58,6 +59,22 @@ def test_frames_has_upstream_and_both_engines_with_their_lines(tmp_path: Path) -
         b, abs=0.01
     )
     assert rows[1]["predictor_ms"] > 0 and graph[0]["predictor_ms"] is None
+
+
+def test_frames_can_stop_after_the_comparison_with_upstream(tmp_path: Path, capsys, monkeypatch) -> None:
+    given = ["--shape", "tiny-1.7B", "--device", "cpu", "--frames", "3", "--precision", "fp32", "--check"]
+    frames.main([*given, "--out", str(tmp_path)])
+    lines = [line for line in capsys.readouterr().out.splitlines() if "SEQ_GROUPS=15" in line]
+    assert [line.split("the ")[1].split("'s")[0] for line in lines] == [
+        "eager engine", "eager engine (greedy)", "graph engine (greedy)",
+    ]  # fmt: skip
+    assert all("codes equal upstream's over 3 frames" in line for line in lines)
+    assert not list(tmp_path.iterdir())
+    wrong = lambda self, *_: torch.zeros(3, 16, dtype=torch.int64)  # noqa: E731
+    monkeypatch.setattr(frames.Bench, "replayed", wrong)
+    with pytest.raises(SystemExit, match="not upstream's"):
+        frames.main([*given, "--out", str(tmp_path)])
+    assert "the graph engine (greedy) parts from upstream after 0 of 3 frames" in capsys.readouterr().out
 
 
 def test_batches_has_both_tables_with_and_without_the_codec(tmp_path: Path) -> None:
