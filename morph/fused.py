@@ -15,6 +15,7 @@ from .slots import Slots
 log = logging.getLogger(__name__)
 
 NOT_ASKED = "the Triton kernels are off"
+INT8 = "the Triton kernels do not read int8 weights yet"
 
 
 class Frames:
@@ -39,7 +40,7 @@ class Frames:
         if self._failed or not self.kernels:
             return
         before = self.why_torch
-        self._decode, self.why_torch = choose_frame(weights)
+        self._decode, self.why_torch = (torch_frame, INT8) if weights.int8 else choose_frame(weights)
         if self.why_torch is not None and self.why_torch != before:
             log.info("frames run in torch operations: %s", self.why_torch)
 
