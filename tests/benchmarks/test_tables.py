@@ -95,7 +95,7 @@ def test_int8_has_rows_of_its_own_beside_the_full_weights(tmp_path: Path) -> Non
     ]  # fmt: skip
     assert rows[:2] == full
     rows_of(line, tmp_path, "--seq-groups", "15", "--weights", "int8", "--precision", "bf16")
-    rows = rows_of(batches, tmp_path, "--batches", "2", "--refill", "--seq-groups", "5", "--weights", "int8")
+    rows = rows_of(batches, tmp_path, "--batches", "1", "--refill", "--seq-groups", "5", "--weights", "int8")
     assert {row["precision"] for row in rows if row["table"] == "line"} == {"int8, bfloat16"}
     assert {row["precision"] for row in rows if row["table"] == "batches"} == {"int8"}
 
