@@ -9,7 +9,7 @@ these figures. Every figure is the median over
 ``--repeats`` runs of ``--frames`` frames each, after a warm-up (in which the graph engine captures); the systems take
 turns within a repeat, so that a slow spell of the host hits all of them. ``fit_a_ms`` and ``fit_b_ms`` are the straight
 line a + b S through an engine's rows; ``predictor_ms`` is the part of a frame that predicts groups 1-15, where it runs
-by itself.
+by itself. With ``--weights int8`` our engines alone are timed: upstream and peers have no INT8.
 
 Before timing, codes at SEQ_GROUPS=15 are compared with upstream's: the eager engine's to the bit, and with
 ``--precision fp32`` all engines' greedy ones. The command fails when they differ. ``--check`` stops there.
@@ -59,7 +59,8 @@ class Bench:
         self.model = model
         self.device = model.device
         self.prompt: Prompt = make_prompt(model)
-        self.engines = {name: Measured(name) for name in usable_engines(ENGINES[:2], self.device)}
+        self.engines = {name: Measured(name) for name in usable_engines(ENGINES[:2], model)}
+        self.alone = model.weights == "int8"  # upstream's own loop would run, on INT8 layers that are ours
         self.sampling = replace(model.sampling, max_new_tokens=frames + 1)
 
     def eager(self, seq_groups: int, sampling: Sampling | None = None) -> torch.Tensor:
@@ -167,9 +168,9 @@ def fit_line(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
 @torch.inference_mode()
 def measure(bench: Bench, options: argparse.Namespace) -> list[Row]:
     """Time upstream and our engines at every SEQ_GROUPS in turns."""
-    runs: dict[tuple[str, int | None], Callable[[Sampling], torch.Tensor]] = {
-        (UPSTREAM, None): bench.upstream
-    }
+    runs: dict[tuple[str, int | None], Callable[[Sampling], torch.Tensor]] = {}
+    if not bench.alone:
+        runs[UPSTREAM, None] = bench.upstream
     for groups in SEQ_GROUPS:
         runs["eager", groups] = lambda sampling, g=groups: bench.eager(g, sampling)
     for name in bench.engines:
@@ -221,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     rows = measure(bench, options)
     keep(rows, options, model)
-    if peers := measure_peers(options):
+    if not bench.alone and (peers := measure_peers(options)):
         keep(rows + peers, options, model)
 
 
