@@ -51,7 +51,7 @@ def test_the_reason_is_the_last_error_that_python_named(monkeypatch, options):
 
 
 def test_a_peer_that_cannot_sample_is_measured_greedy(monkeypatch, capsys, on_cuda):
-    model = SimpleNamespace(dtype=torch.float32)
+    model = SimpleNamespace(dtype=torch.float32, weights="full")
     row = make_row("frames", on_cuda, model, "generate, greedy", 15, 1, 9.0, [1])
     monkeypatch.setattr(peers, "run_apart", lambda options, extra: row if extra else "CUDA error")
     assert peers.measure_peers(on_cuda) == [row]
