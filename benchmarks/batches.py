@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES[:2])
     options = table.parse_args(arguments)
     model = load_random(options)
-    names = usable_engines(options.engines, model.device)
+    names = usable_engines(options.engines, model)
     for refill, batches in ((False, options.batches), (True, options.refill)):
         rows = [
             measure(model, options, name, groups, batch, refill)

@@ -11,6 +11,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ pack.load()
 
 from qwen3_tts_morph.morph.eager import Decoded  # noqa: E402  (after pack.load)
 from qwen3_tts_morph.morph.engine import Engine  # noqa: E402
+from qwen3_tts_morph.morph.fused import INT8  # noqa: E402
 from qwen3_tts_morph.morph.guard import Guard  # noqa: E402
 from qwen3_tts_morph.morph.kernels import available  # noqa: E402
-from qwen3_tts_morph.morph.load import load_model  # noqa: E402
+from qwen3_tts_morph.morph.load import choose_dtype, load_model  # noqa: E402
 from qwen3_tts_morph.morph.model import Model  # noqa: E402
-from qwen3_tts_morph.morph.options import PRECISIONS, LoadOptions, Sampling  # noqa: E402
+from qwen3_tts_morph.morph.options import PRECISIONS, WEIGHTS, LoadOptions, Sampling  # noqa: E402
 from qwen3_tts_morph.morph.prompt import Prompt, build_prompt  # noqa: E402
 from qwen3_tts_morph.morph.voice import preset_voice  # noqa: E402
 from qwen3_tts_morph.training.random_checkpoint import SHAPES, write_checkpoint  # noqa: E402
@@ -55,9 +57,11 @@ class Measured(Engine):
             raise RuntimeError(f"kernels were to be measured and torch operations ran: {self.why_torch}")
 
 
-def usable_engines(names: Sequence[str], device: torch.device) -> list[str]:
-    """The engines that can run on a device; says in a line why kernels cannot."""
-    why = available(device) if "kernels" in names else None
+def usable_engines(names: Sequence[str], model: Model) -> list[str]:
+    """The engines that can run a model where it is; says in a line why kernels cannot."""
+    why = None
+    if "kernels" in names:
+        why = INT8 if model.weights == "int8" else available(model.device)
     if why is not None:
         print(f"kernels are not measured: {why}", flush=True)
     return [name for name in names if name != "kernels" or why is None]
@@ -72,6 +76,7 @@ def parser(doc: str | None, frames: int, repeats: int) -> argparse.ArgumentParse
     made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     made.add_argument("--attention", default="sdpa", help="the eager engine's")
     made.add_argument("--precision", choices=PRECISIONS, default="auto")
+    made.add_argument("--weights", choices=WEIGHTS, default="full")
     made.add_argument(
         "--checkpoints", type=Path, help="a folder in which random checkpoints are kept from run to run"
     )
@@ -86,7 +91,7 @@ def load_random(options: argparse.Namespace) -> Model:
         if not path.is_dir():
             unfinished = path.with_name(f"{path.name}.{os.getpid()}")
             write_checkpoint(unfinished, options.shape, "custom_voice", dtype=torch.bfloat16).rename(path)
-        loading = LoadOptions(options.precision, options.attention)
+        loading = LoadOptions(options.precision, options.attention, weights=options.weights)
         model = load_model(path, loading, torch.device(options.device))
     model.talker.codec_head.weight.data[model.config.talker_config.codec_eos_token_id] = 0
     return model
@@ -138,9 +143,19 @@ def timed_ms(action: Callable[[], Any], device: torch.device) -> tuple[float, An
     return 1000 * (time.perf_counter() - started), result
 
 
+def frame_ms(run: Callable[[Sampling], torch.Tensor], sampling: Sampling, device: torch.device) -> float:
+    """Milliseconds a frame: a full run less a run of one frame, so that the prefill is not in it."""
+    whole, codes = timed_ms(lambda: run(sampling), device)
+    short, one = timed_ms(lambda: run(replace(sampling, max_new_tokens=2)), device)
+    return (whole - short) / (len(codes) - len(one))
+
+
 def precision_of(model: Model) -> str:
-    """The precision as rows name it."""
-    return str(model.dtype).removeprefix("torch.")
+    """The precision as rows name it: "int8" stands for INT8 weights with states in the precision of "auto"."""
+    precision = str(model.dtype).removeprefix("torch.")
+    if model.weights == "full":
+        return precision
+    return "int8" if model.dtype == choose_dtype("auto", model.device) else f"int8, {precision}"
 
 
 def make_row(

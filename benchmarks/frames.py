@@ -3,15 +3,16 @@
     python -m benchmarks.frames --shape 0.6B --frames 60 --repeats 3
 
 One line, the same weights, prompt and sampling for all. The engine "kernels" is the graph engine with its frames in
-Triton kernels, "graph" the same in torch operations. Peers are those of ``peers.py``; one that is not installed is said
-in a line. A frame is 80 ms of audio. Neither prefill nor codec is in these figures. Every figure is the median over
+Triton kernels, "graph" the same in torch operations. Peers are those of ``peers.py``, each in a process of its own when
+our rows are kept; one that does not run is said in a line. A frame is 80 ms of audio. Neither prefill nor codec is in
+these figures. Every figure is the median over
 ``--repeats`` runs of ``--frames`` frames each, after a warm-up (in which the graph engine captures); the systems take
 turns within a repeat, so that a slow spell of the host hits all of them. ``fit_a_ms`` and ``fit_b_ms`` are the straight
 line a + b S through an engine's rows; ``predictor_ms`` is the part of a frame that predicts groups 1-15, where it runs
-by itself.
+by itself. With ``--weights int8`` our engines alone are timed: upstream and peers have no INT8.
 
 Before timing, codes at SEQ_GROUPS=15 are compared with upstream's: the eager engine's to the bit, and with
-``--precision fp32`` the graph engine's greedy ones. The command fails when they differ.
+``--precision fp32`` all engines' greedy ones. The command fails when they differ. ``--check`` stops there.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from .common import (
     Model,
     Prompt,
     Sampling,
+    frame_ms,
     keep,
     load_random,
     make_prompt,
@@ -39,7 +41,7 @@ from .common import (
     timed_ms,
     usable_engines,
 )
-from .peers import find_peers
+from .peers import measure_peers
 from .results import Row
 
 from qwen3_tts_morph.morph.eager import decode_lines  # isort: skip  (common has loaded the pack)
@@ -57,8 +59,8 @@ class Bench:
         self.model = model
         self.device = model.device
         self.prompt: Prompt = make_prompt(model)
-        self.engines = {name: Measured(name) for name in usable_engines(ENGINES[:2], self.device)}
-        self.peers = find_peers(model)
+        self.engines = {name: Measured(name) for name in usable_engines(ENGINES[:2], model)}
+        self.alone = model.weights == "int8"  # upstream's own loop would run, on INT8 layers that are ours
         self.sampling = replace(model.sampling, max_new_tokens=frames + 1)
 
     def eager(self, seq_groups: int, sampling: Sampling | None = None) -> torch.Tensor:
@@ -89,11 +91,11 @@ class Bench:
             tts_pad_embed=self.prompt.pad[None],
             max_new_tokens=sampling.max_new_tokens,
             min_new_tokens=2,
-            do_sample=True,
+            do_sample=talker.do_sample,
             top_k=talker.top_k,
             top_p=talker.top_p,
             temperature=talker.temperature,
-            subtalker_dosample=True,
+            subtalker_dosample=sub.do_sample,
             subtalker_top_k=sub.top_k,
             subtalker_top_p=sub.top_p,
             subtalker_temperature=sub.temperature,
@@ -105,12 +107,6 @@ class Bench:
         )
         codes = [step[-1] for step in result.hidden_states if step[-1] is not None]
         return torch.stack(codes, dim=1)[0].cpu()
-
-    def frame_ms(self, run: Callable[[Sampling], torch.Tensor]) -> float:
-        """Milliseconds a frame: a full run less a run of one frame, so that the prefill is not in it."""
-        whole, codes = timed_ms(lambda: run(self.sampling), self.device)
-        short, one = timed_ms(lambda: run(replace(self.sampling, max_new_tokens=2)), self.device)
-        return (whole - short) / (len(codes) - len(one))
 
     def predictor_ms(self, seq_groups: int | None, runs: int = 20) -> float:
         """Milliseconds of one frame's groups 1-15 alone; None is upstream's ``code_predictor.generate``."""
@@ -138,23 +134,27 @@ class Bench:
         return timed_ms(lambda: [one() for _ in range(runs)], self.device)[0] / runs
 
 
-def check_exact(bench: Bench) -> None:
-    """Stop when our codes at 15 groups are not upstream's."""
-    same_frames("eager engine", bench.eager(PREDICTED_GROUPS), bench.upstream())
+def check_exact(bench: Bench) -> bool:
+    """Compare our codes at 15 groups with upstream's, and say in a line each whether they are the same."""
+    same = [same_frames("eager engine", bench.eager(PREDICTED_GROUPS), bench.upstream())]
     if bench.model.dtype == torch.float32:
         greedy = replace(bench.sampling, talker=Draw(do_sample=False), subtalker=Draw(do_sample=False))
-        exact = bench.eager(PREDICTED_GROUPS, greedy)
+        exact = bench.upstream(greedy)
+        same.append(same_frames("eager engine (greedy)", bench.eager(PREDICTED_GROUPS, greedy), exact))
         for name in bench.engines:
             ours = bench.replayed(name, PREDICTED_GROUPS, greedy)
-            same_frames(f"{name} engine (greedy)", ours, exact)
+            same.append(same_frames(f"{name} engine (greedy)", ours, exact))
+    return all(same)
 
 
-def same_frames(name: str, ours: torch.Tensor, theirs: torch.Tensor) -> None:
-    """Stop when codes ``[T, 16]`` differ, and say from which frame on."""
-    if not torch.equal(ours, theirs):
-        same = int((ours[: len(theirs)] == theirs[: len(ours)]).all(dim=1).long().cumprod(0).sum())
-        sys.exit(f"SEQ_GROUPS=15: the {name} parts from upstream after {same} of {len(theirs)} frames")
-    print(f"SEQ_GROUPS=15: the {name}'s codes equal upstream's over {len(ours)} frames", flush=True)
+def same_frames(name: str, ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Say whether codes ``[T, 16]`` are the same, or from which frame on they are not."""
+    if torch.equal(ours, theirs):
+        print(f"SEQ_GROUPS=15: the {name}'s codes equal upstream's over {len(ours)} frames", flush=True)
+        return True
+    same = int((ours[: len(theirs)] == theirs[: len(ours)]).all(dim=1).long().cumprod(0).sum())
+    print(f"SEQ_GROUPS=15: the {name} parts from upstream after {same} of {len(theirs)} frames", flush=True)
+    return False
 
 
 def fit_line(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
@@ -167,13 +167,10 @@ def fit_line(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
 
 @torch.inference_mode()
 def measure(bench: Bench, options: argparse.Namespace) -> list[Row]:
-    """Time upstream, peers and our engines at every SEQ_GROUPS in turns."""
-    runs: dict[tuple[str, int | None], Callable[[Sampling], torch.Tensor]] = {
-        (UPSTREAM, None): bench.upstream
-    }
-    for peer in bench.peers:
-        if peer.runs(bench.prompt, bench.sampling):
-            runs[peer.name, None] = lambda sampling, peer=peer: peer.decode(bench.prompt, sampling)
+    """Time upstream and our engines at every SEQ_GROUPS in turns."""
+    runs: dict[tuple[str, int | None], Callable[[Sampling], torch.Tensor]] = {}
+    if not bench.alone:
+        runs[UPSTREAM, None] = bench.upstream
     for groups in SEQ_GROUPS:
         runs["eager", groups] = lambda sampling, g=groups: bench.eager(g, sampling)
     for name in bench.engines:
@@ -183,7 +180,7 @@ def measure(bench: Bench, options: argparse.Namespace) -> list[Row]:
     for repeat in range(options.repeats + 1):
         for (engine, groups), run in runs.items():
             alone = bench.predictor_ms(groups) if engine in ("eager", UPSTREAM) else None
-            both = bench.frame_ms(run), alone
+            both = frame_ms(run, bench.sampling, bench.device), alone
             if repeat:  # the first round warms up
                 times[engine, groups].append(both)
     return [row_of(bench, options, key, times) for key in runs]
@@ -214,11 +211,19 @@ def row_of(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, measure, print and keep the table."""
-    options = parser(__doc__, frames=60, repeats=3).parse_args(arguments)
+    made = parser(__doc__, frames=60, repeats=3)
+    made.add_argument("--check", action="store_true", help="compare codes with upstream's, and time nothing")
+    options = made.parse_args(arguments)
     model = load_random(options)
     bench = Bench(model, options.frames)
-    check_exact(bench)
-    keep(measure(bench, options), options, model)
+    if not check_exact(bench):
+        sys.exit("the codes above are not upstream's: nothing is measured")
+    if options.check:
+        return
+    rows = measure(bench, options)
+    keep(rows, options, model)
+    if not bench.alone and (peers := measure_peers(options)):
+        keep(rows + peers, options, model)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ Full-size random weights made in place, no checkpoint. "check" compares predicto
 float32, beside torch's own bf16; in float32 the codes of whole frames with those of the torch operations; and replays
 with and without dependent launch. What fails is measured all the same, and the command's status says so.
 "kernel" replays one kernel over all layers from a CUDA graph: us each, and the bytes of its weights over that time.
-"pass" and "frame" replay one; "plan" does so with one size of the plan changed.
+"pass" and "frame" replay one; "plan" does so with one size of the plan changed, after all tables (``--plans`` asks for
+one of them and no table).
 Every figure is the median of the repeats, ms unless said otherwise. Without CUDA it runs in Triton's interpreter
 (TRITON_INTERPRET=1, --shape tiny): a trial of the command, no measurement.
 """
@@ -45,57 +46,12 @@ from qwen3_tts_morph.morph.options import Draw, Sampling  # noqa: E402
 from qwen3_tts_morph.morph.slots import Slots  # noqa: E402
 from qwen3_tts_morph.morph.static_cache import Span, StaticCache, Step  # noqa: E402
 
+from .kernel_plans import VARIANTS, WIDE_VARIANTS  # noqa: E402
 from .random_weights import SHAPES, random_slots, random_weights  # noqa: E402
 
 SAMPLING = Sampling(Draw(), Draw(), 1.05)
 PREDICTOR_START = 8
 BATCH_SEQ_GROUPS = 2  # batches are measured at the first two of --seq-groups
-VARIANTS: dict[str, dict[str, Any]] = {
-    "no dependent launch": {"pdl": False},
-    "4 KB a warp": {"register_bytes": 4096},
-    "16 KB a warp": {"register_bytes": 16384},
-    "8 warps": {"warps": 8},
-    "4 warps where parts are summed": {"gated_warps": 4},
-    "104 registers": {"registers": 104},
-    "no eviction hint": {"evict": ""},
-    "tensor cores at one line": {"few": 0},
-    "attention in blocks of 16": {"split_block": 16},
-    "o-proj in 8 parts": {"parts": 8},
-    "o-proj in 2 parts": {"parts": 2},
-}
-WIDE_VARIANTS: dict[str, dict[str, Any]] = {
-    "no dependent launch": {"pdl": False},
-    "no prefetch": {"wide_prefetch": False},
-    "16 columns": {"wide_columns": 16},
-    "32 columns": {"wide_columns": 32},
-    "128 columns": {"wide_columns": 128, "wide_shared": 200000},
-    "programs as many as fit": {"wide_programs": 128},
-    "few programs": {"wide_programs": 32},
-    "segments of 64": {"wide_segment": 64},
-    "segments of 64, 32 columns": {"wide_segment": 64, "wide_columns": 32},
-    "segments of 256, 32 columns": {"wide_segment": 256, "wide_columns": 32, "wide_shared": 200000},
-    "3 stages": {"wide_stages": 3},
-    "200 KB of stages": {"wide_shared": 200000},
-    "200 KB of stages, segments of 64": {"wide_shared": 200000, "wide_segment": 64, "wide_stages": 12},
-    "64 KB of stages, segments of 64": {"wide_shared": 65536, "wide_segment": 64},
-    "4 warps": {"wide_warps": 4},
-    "4 warps, 32 columns": {"wide_warps": 4, "wide_columns": 32},
-    "128 rows": {"wide_rows": 128},
-    "held": {"wide_held": True},
-    "held, 32 columns": {"wide_held": True, "wide_columns": 32},
-    "held, 16 columns": {"wide_held": True, "wide_columns": 16},
-    "held, 4 warps": {"wide_held": True, "wide_warps": 4},
-    "held, 4 stages": {"wide_held": True, "wide_stages": 4},
-    "held, segments of 64": {"wide_held": True, "wide_segment": 64, "wide_stages": 12},
-    "held, segments of 256": {"wide_held": True, "wide_segment": 256},
-    "held, no dependent launch": {"wide_held": True, "pdl": False},
-    "attention as of few lines": {"attend_many": False},
-    "attention in blocks of 16": {"attend_block": 16},
-    "attention in blocks of 64": {"attend_block": 64},
-    "attention with 2 warps": {"attend_warps": 2},
-    "attention in 2 stages": {"attend_stages": 2},
-    "attention in 5 stages": {"attend_stages": 5},
-}
 
 
 class Bench:
@@ -204,7 +160,8 @@ def check_pass(bench: Bench, what: str, decoder: Decoder, exact: Decoder, place:
     inputs = torch.randn(batch, place.length, len(decoder.norm), device=bench.device).to(torch.bfloat16)
     wanted = torch_states(exact, place, inputs.float())
     own = relative(torch_states(decoder, place, inputs), wanted)
-    states = run_layers(decoder, bench.plan, Inputs(inputs.flatten(0, 1)), place).last(place.length).wide
+    states = run_layers(decoder, bench.plan, Inputs(inputs.flatten(0, 1)), place)
+    states = states.last(place.length, bench.plan).wide
     ours = torch.nn.functional.rms_norm(states, states.shape[-1:], decoder.norm.float(), decoder.eps)
     error = relative(ours, wanted)
     bench.note("check", what, kernels_error=error, torch_bf16_error=own)
@@ -451,21 +408,34 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
         many_table(bench, bench.plan, "plan as it is", largest)
         if bench.plan.pdl:
             many_table(bench, replace(bench.plan, wide_held=True), "held", largest)
-    if bench.name in options.variants:
-        try_plans(bench, VARIANTS, 1, contexts[:1])
-        if largest > 2:
-            try_plans(bench, WIDE_VARIANTS, largest, contexts[:1])
+
+
+@torch.inference_mode()
+def run_plans(bench: Bench, options: argparse.Namespace) -> None:
+    """Other plans, of which one may end the process: after all tables."""
+    contexts = (200,) if bench.device.type == "cuda" else (40,)
+    largest = max(options.batch)
+    for variants, batch in ((VARIANTS, 1), (WIDE_VARIANTS, largest)):
+        chosen = {label: one for label, one in variants.items() if options.plans in (None, label)}
+        if batch == 1 or largest > 2:
+            try_plans(bench, chosen, batch, contexts)
 
 
 def try_plans(
     bench: Bench, variants: dict[str, dict[str, Any]], batch: int, contexts: tuple[int, ...]
 ) -> None:
-    """The passes with one size of the plan changed; a plan that does not fit the GPU is noted as such."""
+    """The passes with one size of the plan changed; a plan that does not fit the GPU is noted as such.
+
+    A fault on the device leaves the process without it: the plan is named, and the command ends.
+    """
     for label, changes in variants.items():
         try:
             pass_table(bench, replace(bench.plan, **changes), label, batch, contexts)
-        except TritonError as error:
+        except (TritonError, RuntimeError) as error:
             bench.note("plan", f"batch {batch}, {label}", error=str(error).splitlines()[0])
+            if not isinstance(error, TritonError):
+                bench.failures.append(f"{bench.name}: batch {batch}, {label}: {error}")
+                raise
 
 
 def main() -> int:
@@ -480,16 +450,19 @@ def main() -> int:
     parser.add_argument(
         "--variants", nargs="*", default=["0.6B"], help="shapes for which other plans are tried"
     )
+    parser.add_argument("--plans", choices=[*VARIANTS, *WIDE_VARIANTS], help="this other plan and no table")
     parser.add_argument("--out", type=Path, help="where to write the rows as JSON")
     options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
     started = time.perf_counter()
-    for shape in options.shape:
+    steps = [(run, shape) for shape in options.shape if options.plans is None]
+    steps += [(run_plans, shape) for shape in options.shape if shape in options.variants]
+    for step, shape in steps:
         bench = Bench(shape, device, options.repeats)
         try:
-            run(bench, options)
+            step(bench, options)
         finally:
             rows += bench.rows
             failures += bench.failures

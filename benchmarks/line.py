@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model = load_random(options)
     rows = [
         measure(model, options, name, groups)
-        for name in usable_engines(options.engines, model.device)
+        for name in usable_engines(options.engines, model)
         for groups in options.seq_groups
     ]
     keep(rows, options, model)

@@ -33,12 +33,6 @@ from .results import Row
 GB = 1e9
 
 
-def weights_bytes(model: Model) -> int:
-    """Bytes of all parameters and buffers, each storage once."""
-    tensors = [*model.module.parameters(), *model.module.buffers()]
-    return sum({one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}.values())
-
-
 def measure(model: Model, options: argparse.Namespace, name: str, batch: int) -> Row:
     """Three runs (plain, captured, replayed) of one engine, and what is left of it."""
     on_cuda = model.device.type == "cuda"
@@ -50,7 +44,7 @@ def measure(model: Model, options: argparse.Namespace, name: str, batch: int) ->
         allocated = read(torch.cuda.memory_allocated)
         return None if allocated is None else allocated - weights / GB
 
-    engine, weights, frames = Measured(name), weights_bytes(model), [options.frames] * batch
+    engine, weights, frames = Measured(name), model.nbytes, [options.frames] * batch
     if on_cuda:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(model.device)
@@ -76,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
     options = table.parse_args(arguments)
     model = load_random(options)
-    names = usable_engines(options.engines, model.device)
+    names = usable_engines(options.engines, model)
     rows = [measure(model, options, name, batch) for name in names for batch in options.batches]
     keep(rows, options, model)
 

@@ -1,23 +1,43 @@
-"""Other decoders of Qwen3-TTS, on the weights, the prompt and the sampling that are measured; for ``frames.py``.
+"""Other decoders of Qwen3-TTS, on the shape, the prompt and the sampling that are measured; for ``frames.py``.
+
+    python -m benchmarks.peers --shape 0.6B --answer row.json      # the process in which one is measured
 
 - faster-qwen3-tts (needs transformers 5 and CUDA): a CUDA graph for the predictor's 15 passes
   and one for the talker's step, over transformers' own layers and static caches; the host reads every token.
 - qwen3-tts-triton is on no package index, and so is not measured here.
 
-A peer that is missing or does not run is said in one line.
+A peer has a process and a model of its own: its graphs know where the weights were when it captured, our engines put
+them elsewhere, and what ends a peer ends nothing else. One that dies while it samples is tried once more, greedy, which
+its row says. A peer that is missing or does not run is said in one line.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from pathlib import Path
 
 import torch
 
-from .common import Model, Prompt, Sampling
+import pack
 
+from .common import Model, Prompt, Sampling, frame_ms, load_random, make_prompt, make_row, parser
+from .results import Row
+
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw  # isort: skip  (common has loaded the pack)
+
+SECONDS = 300  # that a peer may take
+ERROR = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt)\b.*", re.MULTILINE)
 LONGEST = 2048  # positions of its static cache: its own default
 
 
@@ -26,12 +46,12 @@ class FasterPeer:
 
     name = "faster-qwen3-tts"
 
-    def __init__(self, model: Model):
+    def __init__(self, model: Model, sampling: Sampling):
         from faster_qwen3_tts.predictor_graph import PredictorGraph
         from faster_qwen3_tts.talker_graph import TalkerGraph
 
         self.model = model
-        talker, draw = model.talker, model.sampling.subtalker
+        talker, draw = model.talker, sampling.subtalker
         predictor, config = talker.code_predictor, model.config.talker_config
         device, dtype = str(model.device), model.dtype
         self._predictor = PredictorGraph(
@@ -69,31 +89,70 @@ class FasterPeer:
         )
         return codes.cpu()
 
-    def runs(self, prompt: Prompt, sampling: Sampling) -> bool:
-        """Whether it makes as many frames as it is asked for; else says in one line what it does instead."""
-        try:
-            made = len(self.decode(prompt, sampling))
-        except Exception as error:  # whatever another project raises
-            reason = str(error).partition("\n")[0]
-            print(f"{self.name} is not measured: {type(error).__name__}: {reason}", flush=True)
-            return False
-        if made != sampling.max_frames:
-            print(f"{self.name} is not measured: it made {made} frames of {sampling.max_frames}", flush=True)
-        return made == sampling.max_frames
 
-
-def find_peers(model: Model) -> list[Any]:
-    """The peers that are installed and can be set up here."""
+def measure_peers(options: argparse.Namespace) -> list[Row]:
+    """A row of each peer that runs here; says in a line why another one is not measured."""
+    name = FasterPeer.name
     try:
-        found = version(FasterPeer.name)
+        version(name)
     except PackageNotFoundError:
-        print(f"{FasterPeer.name} is not measured: it is not installed", flush=True)
+        print(f"{name} is not measured: it is not installed", flush=True)
         return []
-    if model.device.type != "cuda":
-        print(f"{FasterPeer.name} {found} is not measured: it needs CUDA", flush=True)
+    if torch.device(options.device).type != "cuda":
+        print(f"{name} is not measured: it needs CUDA", flush=True)
         return []
-    try:
-        return [FasterPeer(model)]
-    except Exception as error:  # whatever another project raises
-        print(f"{FasterPeer.name} {found} is not measured: {type(error).__name__}: {error}", flush=True)
-        return []
+    for extra in ([], ["--greedy"]):
+        answer = run_apart(options, extra)
+        if isinstance(answer, Row):
+            return [answer]
+        print(f"{' '.join([name, *extra])} is not measured: {answer}", flush=True)
+    return []
+
+
+def run_apart(options: argparse.Namespace, extra: Sequence[str]) -> Row | str:
+    """The row that a process of its own measures, or why there is none."""
+    given = {"shape", "frames", "repeats", "device", "attention", "precision", "checkpoints"}
+    values = {name: value for name, value in vars(options).items() if name in given and value is not None}
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "row.json"
+        command = [sys.executable, "-m", "benchmarks.peers", "--answer", str(answer), *extra]
+        for name, value in values.items():
+            command += [f"--{name}", str(value.resolve() if isinstance(value, Path) else value)]
+        try:
+            done = subprocess.run(command, cwd=pack.ROOT, capture_output=True, text=True, timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"it took more than {SECONDS} s"
+        if answer.is_file():
+            return Row(**json.loads(answer.read_text(encoding="utf-8")))
+    errors = ERROR.findall(done.stderr)
+    return errors[-1] if errors else f"its process ended with status {done.returncode}"
+
+
+@torch.inference_mode()
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure the peer in this process, and write its row."""
+    made = parser(__doc__, frames=60, repeats=3)
+    made.add_argument("--answer", type=Path, required=True, help="the file to write the row to")
+    made.add_argument("--greedy", action="store_true", help="without sampling")
+    options = made.parse_args(arguments)
+    model = load_random(options)
+    prompt, sampling = make_prompt(model), replace(model.sampling, max_new_tokens=options.frames + 1)
+    if options.greedy:
+        sampling = replace(sampling, talker=Draw(do_sample=False), subtalker=Draw(do_sample=False))
+    peer = FasterPeer(model, sampling)
+
+    def run(sampling: Sampling) -> torch.Tensor:
+        codes = peer.decode(prompt, sampling)
+        if len(codes) != sampling.max_frames:
+            raise RuntimeError(f"it made {len(codes)} frames of {sampling.max_frames}")
+        return codes
+
+    times = [frame_ms(run, sampling, model.device) for _ in range(options.repeats + 1)]
+    engine = "generate, greedy" if options.greedy else "generate"
+    ms = statistics.median(times[1:])  # the first round warms up
+    row = make_row("frames", options, model, engine, PREDICTED_GROUPS, 1, ms, [1])
+    options.answer.write_text(json.dumps(asdict(replace(row, system=peer.name))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

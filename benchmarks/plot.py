@@ -2,8 +2,9 @@
 
     python -m benchmarks.plot benchmarks/results/nvidia-h200.json --shape 0.6B --out speed.svg
 
-Left, from the table "frames": our engines as lines, upstream and peers as dots (they have no SEQ_GROUPS: 15). Right,
-from "batches": codes alone, and dashed with their waveforms. Nothing is drawn that the file does not hold.
+Left, from the table "frames": our engines as lines, dashed with INT8 weights, upstream and peers as dots (they have no
+SEQ_GROUPS: 15). Right, from "batches", full weights: codes alone, and dashed with their waveforms. Nothing is drawn
+that the file does not hold.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from .results import is_int8
 
 Row = dict[str, Any]
 NAMES = {
@@ -33,9 +36,13 @@ def rows_of(document: dict[str, Any], table: str, shape: str) -> list[Row]:
 def draw_frames(axes: Any, rows: Sequence[Row]) -> None:
     """ms a frame over SEQ_GROUPS, on a logarithmic scale."""
     ours = [row for row in rows if row["system"] == "morph"]
-    for engine in dict.fromkeys(row["engine"] for row in ours):
-        points = sorted((row["seq_groups"], row["ms_per_frame"]) for row in ours if row["engine"] == engine)
-        axes.plot(*zip(*points, strict=True), "o-", color=COLORS.get(engine), label=NAMES.get(engine, engine))
+    for engine, precision in dict.fromkeys((row["engine"], row["precision"]) for row in ours):
+        chosen = [row for row in ours if (row["engine"], row["precision"]) == (engine, precision)]
+        points = sorted((row["seq_groups"], row["ms_per_frame"]) for row in chosen)
+        style, label = "o-", NAMES.get(engine, engine)
+        if is_int8(precision):
+            style, label = "o--", f"{label}, {precision}"
+        axes.plot(*zip(*points, strict=True), style, color=COLORS.get(engine), label=label)
     others = [row for row in rows if row["system"] != "morph"]
     for row, color in zip(others, OTHERS, strict=False):
         axes.plot(row["seq_groups"], row["ms_per_frame"], "D", color=color, label=row["system"])
@@ -86,6 +93,7 @@ def plot(document: dict[str, Any], shape: str, out: Path) -> None:
     from matplotlib.figure import Figure  # no pyplot: it keeps figures in a global list
 
     tables = {table: rows_of(document, table, shape) for table in ("frames", "batches")}
+    tables["batches"] = [row for row in tables["batches"] if not is_int8(row["precision"])]
     drawn = [(draw, tables[table]) for table, draw in DRAWN.items() if tables[table]]
     if not drawn:
         known = sorted({row["model"] for row in document["rows"]})

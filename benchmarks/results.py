@@ -66,27 +66,35 @@ class Flat(Protocol):
 
     table: str
     model: str
+    precision: str
 
     def flat(self) -> dict[str, Any]:
         """The row as one level of keys."""
 
 
 def save_rows(rows: Sequence[Flat], device: torch.device, folder: Path = FOLDER) -> Path:
-    """Write the rows to the machine's file: rows of the same table and model are replaced."""
+    """Write the rows to the machine's file: those of the same table and model are replaced, INT8's only by INT8's."""
     name = re.sub(r"[^a-z0-9]+", "-", machine_name(device).lower()).strip("-")
     path = folder / f"{name}.json"
     folder.mkdir(parents=True, exist_ok=True)
-    measured = {(row.table, row.model) for row in rows}
+    measured = {(row.table, row.model, is_int8(row.precision)) for row in rows}
     kept = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
     document = {
         "machine": machine_name(device),
         "versions": installed_versions(),
         "date": datetime.date.today().isoformat(),
-        "rows": [row for row in kept if (row["table"], row["model"]) not in measured]
+        "rows": [
+            row for row in kept if (row["table"], row["model"], is_int8(row["precision"])) not in measured
+        ]
         + [row.flat() for row in rows],
     }
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return path
+
+
+def is_int8(precision: str) -> bool:
+    """Whether a row's precision is of INT8 weights."""
+    return precision.startswith("int8")
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -95,6 +103,7 @@ def markdown(rows: Sequence[Row]) -> str:
     titles = [
         "system",
         "engine",
+        "precision",
         "SEQ_GROUPS",
         "batch",
         "ms/frame",
@@ -103,7 +112,7 @@ def markdown(rows: Sequence[Row]) -> str:
         "times faster",
         *details,
     ]
-    lines = [f"| {' | '.join(titles)} |", "|---|---" + "|--:" * (len(titles) - 2) + "|"]
+    lines = [f"| {' | '.join(titles)} |", "|---|---|---" + "|--:" * (len(titles) - 3) + "|"]
     for row in rows:
         times = row.audio_seconds_per_second / rows[0].audio_seconds_per_second
         figures = [
@@ -113,6 +122,6 @@ def markdown(rows: Sequence[Row]) -> str:
             f"{times:.2f}",
         ]
         figures += ["" if row.details.get(name) is None else f"{row.details[name]:.2f}" for name in details]
-        cells = [row.system, row.engine, str(row.seq_groups), str(row.batch), *figures]
+        cells = [row.system, row.engine, row.precision, str(row.seq_groups), str(row.batch), *figures]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -19,8 +19,8 @@ from .sampling import line_streams
 from .speculative import SpeculativePredictor
 from .waveforms import Waveforms, decode_one_by_one
 
-# Neither has run on a GPU yet: benchmarks and tests turn them on.
-KERNELS = FAST_CODEC = False
+# What runs by default, where it can; else torch operations, and upstream's own decoder of the codec.
+KERNELS = FAST_CODEC = True
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Engine:
         choice: one of ``options.ENGINES``. "auto" is the graph engine on CUDA and the eager one elsewhere; "graph"
             on another device runs the graph engine's functions op by op.
         kernels: let the graph engine's frames run in Triton kernels where those can run.
-        fast_codec: let the codec engine make the waveforms of the graph engine's lines.
+        fast_codec: let the codec engine make the waveforms of the graph engine's lines, not upstream's modules.
 
     Of the model it holds no more than its codec. Whoever moves the model away from its device calls ``free`` first.
     """

@@ -14,14 +14,16 @@ import torch
 from torch.nn import functional
 
 from .eager import MIN_NEW_TOKENS
+from .int8 import Int8Weight
 from .layers import Decoder, run_layers
 from .model import Model
 from .noise import GROUPS, gumbel_noise
+from .products import AnyWeight, multiply, tensors_of
 from .slots import Arrivals, LineState, Settings, Slots
 from .static_cache import Fill, Span, Step
 from .static_sampling import draw_static
 from .tail import tail_logits
-from .weights import stack
+from .weights import view_heads
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Weights:
     first_table: torch.Tensor
     first_head: torch.Tensor
     tables: torch.Tensor
-    heads: torch.Tensor
+    heads: AnyWeight
     projection: tuple[torch.Tensor, torch.Tensor] | None
     tails: Mapping[int, Mapping[str, torch.Tensor]] = field(default_factory=dict)
 
@@ -58,10 +60,15 @@ class Weights:
             first_table=talker.get_input_embeddings().weight.detach(),
             first_head=talker.codec_head.weight.detach(),
             tables=model.code_tables(),
-            heads=stack(predictor.lm_head),
+            heads=view_heads(predictor.lm_head),
             projection=_view_projection(predictor.small_to_mtp_projection),
             tails={seq_groups: one.parts for seq_groups, one in model.tails(tail).items()},
         )
+
+    @property
+    def int8(self) -> bool:
+        """Whether projections and heads are INT8."""
+        return isinstance(self.heads, Int8Weight)
 
     def tail_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """As ``Predictor.tail_logits``."""
@@ -74,7 +81,7 @@ class Weights:
             tensors += [decoder.qk_norms, decoder.norm]
             tensors += [value for layer in decoder.layers for value in vars(layer).values()]
         tensors += [part for parts in self.tails.values() for part in parts.values()]
-        return tuple(tensor.data_ptr() for tensor in tensors)
+        return tuple(tensor.data_ptr() for weight in tensors for tensor in tensors_of(weight))
 
 
 def _view_projection(module: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
@@ -140,7 +147,7 @@ def predict(weights: Weights, slots: Slots, seq_groups: int, noise: torch.Tensor
         view = Span(slots.frame_cache, start, end)
         angles = slots.frame_angles.span(start, end)
         last = run_layers(decoder, _project(weights, inputs), angles, head_norms, view)[:, -1]
-        logits = functional.linear(last, weights.heads[group])
+        logits = multiply(last, weights.heads[group])
         codes.append(_draw_rest(slots, logits, noise[:, group]))
     sequential = torch.stack(codes, dim=1)
     if seq_groups == len(weights.heads):

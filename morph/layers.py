@@ -14,9 +14,10 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend
 
+from .products import AnyWeight, multiply
 from .rope import RopeTable
 from .static_cache import Fill, Span, Step
-from .weights import join
+from .weights import join, view_weight
 
 # Without cuDNN's: it plans anew for every shape, and a capture would hold those of every length.
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -29,11 +30,11 @@ class Layer:
     """One layer's weights: ``qkv`` is ``[(heads + 2 kv_heads) head_dim, H]``, ``gate_up`` ``[2 I, H]``."""
 
     input_norm: torch.Tensor
-    qkv: torch.Tensor
-    out: torch.Tensor
+    qkv: AnyWeight
+    out: AnyWeight
     post_norm: torch.Tensor
-    gate_up: torch.Tensor
-    down: torch.Tensor
+    gate_up: AnyWeight
+    down: AnyWeight
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,11 @@ def _view_layer(layer: Any) -> Layer:
     attention, mlp = layer.self_attn, layer.mlp
     return Layer(
         input_norm=layer.input_layernorm.weight.detach(),
-        qkv=join([attention.q_proj, attention.k_proj, attention.v_proj]),
-        out=attention.o_proj.weight.detach(),
+        qkv=view_weight([attention.q_proj, attention.k_proj, attention.v_proj]),
+        out=view_weight([attention.o_proj]),
         post_norm=layer.post_attention_layernorm.weight.detach(),
-        gate_up=join([mlp.gate_proj, mlp.up_proj]),
-        down=mlp.down_proj.weight.detach(),
+        gate_up=view_weight([mlp.gate_proj, mlp.up_proj]),
+        down=view_weight([mlp.down_proj]),
     )
 
 
@@ -166,8 +167,8 @@ def run_layers(
         inputs = norm(states, layer.input_norm, decoder.eps)
         states = states + _self_attention(decoder, layer, index, inputs, angles, head_norms[index], view)
         inputs = norm(states, layer.post_norm, decoder.eps)
-        gate, up = functional.linear(inputs, layer.gate_up).chunk(2, dim=-1)
-        states = states + functional.linear(functional.silu(gate) * up, layer.down)
+        gate, up = multiply(inputs, layer.gate_up).chunk(2, dim=-1)
+        states = states + multiply(functional.silu(gate) * up, layer.down)
     return norm(states, decoder.norm, decoder.eps)
 
 
@@ -181,10 +182,10 @@ def _self_attention(
     view: View,
 ) -> torch.Tensor:
     normed = decoder.heads + decoder.kv_heads
-    qkv = functional.linear(inputs, layer.qkv).unflatten(-1, (-1, decoder.head_dim))
+    qkv = multiply(inputs, layer.qkv).unflatten(-1, (-1, decoder.head_dim))
     wide = norm(qkv[:, :, :normed].float(), None, decoder.eps) * head_norms
     turned = rotate(wide, angles).to(inputs.dtype).transpose(1, 2)
     queries, keys = turned[:, : decoder.heads], turned[:, decoder.heads :]
     keys, values = view.update(index, keys, qkv[:, :, normed:].transpose(1, 2))
     out = attend(queries, keys, values, view.mask)
-    return functional.linear(out.transpose(1, 2).flatten(2), layer.out)
+    return multiply(out.transpose(1, 2).flatten(2), layer.out)

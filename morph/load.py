@@ -11,12 +11,13 @@ import torch
 from safetensors import SafetensorError
 
 from .checkpoint import check_complete
+from .int8 import quantize_talker
 from .model import Model
 from .options import LoadOptions
 from .rope import inverse_frequencies
 from .tail import FILE, describe_tails, load_tails
 from .upstream import default_rope_registered, import_qwen_tts
-from .weights import stack
+from .weights import view_heads
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ def load_model(
 
     Args:
         path: a folder in the published format.
-        options: precision, attention and engine.
+        options: precision, attention, engine and weights.
         device: where the model will run; precision and attention are chosen for it. The weights are loaded on the
             CPU, in their dtype, and never cast afterwards.
         move: move the model to ``device``; ComfyUI does that by itself.
@@ -127,9 +128,11 @@ def load_model(
             ) from error
         model = Model(upstream, path.name, options.engine)
         restore_frequencies(model.module)
+        if options.weights == "int8":
+            quantize_talker(model.talker)  # before the move: the device never holds the full weights
         if move:
             model.module.to(device)
-        heads = stack(model.talker.code_predictor.lm_head)
+        heads = view_heads(model.talker.code_predictor.lm_head)
         model.code_tables()
         if (path / FILE).is_file():
             model.add_tails(load_tails(path / FILE, path, heads))

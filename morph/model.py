@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .int8 import Int8Linear
 from .options import Sampling, check_tail
 from .tail import Tail
 from .weights import stack
@@ -100,6 +101,18 @@ class Model:
         return next(self.talker.parameters()).dtype
 
     @property
+    def weights(self) -> str:
+        """Which of ``options.WEIGHTS`` it was loaded with."""
+        return "int8" if isinstance(self.talker.code_predictor.lm_head[0], Int8Linear) else "full"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all parameters and buffers, talker and codec, each storage once."""
+        tensors = [*self.module.parameters(), *self.module.buffers()]
+        storages = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}
+        return sum(storages.values())
+
+    @property
     def attention(self) -> str:
         """transformers' name of the attention that the talker runs."""
         return str(self.talker.config._attn_implementation)
@@ -139,8 +152,11 @@ class Model:
         return ids.to(self.device)
 
     def summary(self) -> str:
-        """One line: name, size, kind, precision, attention, device."""
+        """One line: name, size, kind, precision, int8 weights, attention, device, GB of 10^9 bytes."""
         size = SIZE_NAMES.get(self.size, self.size)
         kind = KIND_NAMES.get(self.type, self.type)
         precision = str(self.dtype).removeprefix("torch.")
-        return f"{self.name} ({size} {kind}, {precision}, {self.attention}, {self.device})"
+        if self.weights == "int8":
+            precision += ", int8 weights"
+        loaded = f"{self.nbytes / 1e9:.3g} GB"
+        return f"{self.name} ({size} {kind}, {precision}, {self.attention}, {self.device}, {loaded})"

@@ -15,6 +15,7 @@ ATTENTIONS = ("auto", "sdpa", "flash_attention_2", "eager")
 ENGINES = ("auto", "eager", "graph")
 DECODINGS = ("crossbar", "lossless")
 TAILS = ("auto", "stock")
+WEIGHTS = ("full", "int8")
 
 
 def check_seq_groups(seq_groups: int) -> int:
@@ -159,11 +160,16 @@ class GenerateOptions:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How a checkpoint is loaded: one of PRECISIONS, one of ATTENTIONS (for the eager engine), one of ENGINES."""
+    """How a checkpoint is loaded: one of PRECISIONS, ATTENTIONS (for the eager engine), ENGINES and WEIGHTS.
+
+    ``precision`` is what is computed in; ``weights`` "int8" keeps most of them in half of bf16's bytes, approximately
+    (see ``int8.py``).
+    """
 
     precision: str = "auto"
     attention: str = "auto"
     engine: str = "auto"
+    weights: str = "full"
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
@@ -171,3 +177,5 @@ class LoadOptions:
         if self.attention not in ATTENTIONS:
             raise ValueError(f"attention is {self.attention!r}: choose one of {', '.join(ATTENTIONS)}")
         check_engine(self.engine)
+        if self.weights not in WEIGHTS:
+            raise ValueError(f"weights is {self.weights!r}: choose one of {', '.join(WEIGHTS)}")

@@ -18,17 +18,13 @@ import torch
 
 from .cache import KeyValueCache
 from .options import PREDICTED_GROUPS, Draw, check_seq_groups
+from .products import crossbar
 from .rope import RopeTable
 from .sampling import Randomness, draw_tokens
 from .tail import Tail
-from .weights import stack, stacked, unstack
+from .weights import stacked, unstack, view_heads
 
 POSITIONS = PREDICTED_GROUPS + 2  # the pair of the prefill and 15 tokens, as in the paper's table
-
-
-def crossbar(heads: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-    """Logits of G groups at once: heads ``[G, V, H]``, hidden ``[B, H]`` -> ``[B, G, V]``."""
-    return torch.einsum("gvh,bh->bgv", heads, hidden)
 
 
 class Predictor:
@@ -45,7 +41,7 @@ class Predictor:
     def __init__(self, code_predictor: Any, tails: Mapping[int, Tail] | None = None):
         self.module = code_predictor
         self.tails = tails or {}
-        self.heads = stack(code_predictor.lm_head)
+        self.heads = view_heads(code_predictor.lm_head)
         self.rope = RopeTable.build(code_predictor.config, POSITIONS, self.heads.device, self.heads.dtype)
         self.attention = str(code_predictor.config._attn_implementation)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -67,7 +68,11 @@ class Replays:
                 graph = torch.cuda.CUDAGraph()
                 # Another thread's CUDA calls (a preview's, say) must not spoil the capture.
                 with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
-                    function()
+                    try:
+                        function()
+                    except BaseException as error:
+                        let_go(error)
+                        raise
             except torch.cuda.OutOfMemoryError:
                 raise
             except RuntimeError as error:
@@ -77,3 +82,26 @@ class Replays:
                 )
                 return None
             return graph
+
+
+def let_go(error: BaseException) -> None:
+    """Free what the frames of an error hold, and those of its causes.
+
+    Under cudaMallocAsync, memory of a capture that failed and is freed after it ends the process, in torch's allocator.
+    """
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            traceback.clear_frames(one.__traceback__)
+            waiting += [one.__cause__, one.__context__]
+
+
+def graphs_keep_memory(device: torch.device) -> bool:
+    """Whether what is allocated in a capture becomes a node of its graph: so it does under cudaMallocAsync.
+
+    Triton's kernels refuse such memory, and torch cannot give it back to the device when the graph is gone.
+    """
+    return device.type == "cuda" and torch.cuda.get_allocator_backend() == "cudaMallocAsync"

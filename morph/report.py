@@ -38,22 +38,24 @@ def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, e
     tail = model.tails(options.tail).get(options.seq_groups)
     settings = [
         model.summary(),
-        describe_groups(options, tail),
+        describe_groups(options, tail, model.weights),
         model.engine.describe(model, options.decoding),
     ]
     return "\n".join([*settings, *rows, speed])
 
 
-def describe_groups(options: GenerateOptions, tail: Tail | None = None) -> str:
-    """The knob's setting in words, and what the groups above it come from."""
+def describe_groups(options: GenerateOptions, tail: Tail | None = None, weights: str = "full") -> str:
+    """The knob's setting in words, what the groups above it come from, and what INT8 weights make of it."""
+    int8 = weights == "int8"
     if options.seq_groups == PREDICTED_GROUPS:
-        return f"SEQ_GROUPS {options.seq_groups} (exact)"
+        return f"SEQ_GROUPS {options.seq_groups} (exact{' but for its int8 weights' if int8 else ''})"
     if options.decoding == "lossless":
         meaning = f"lossless: distributed as {PREDICTED_GROUPS}; groups above it are drafted by the crossbar"
     else:
         meaning = "approximate: groups above it come from the crossbar"
     heads = "stock heads" if tail is None else tail.describe()
-    return f"SEQ_GROUPS {options.seq_groups} ({meaning}; {heads})"
+    approximate = "; int8 weights, which are approximate at 15 too" if int8 else ""
+    return f"SEQ_GROUPS {options.seq_groups} ({meaning}; {heads}{approximate})"
 
 
 def _row(report: LineReport) -> str:

@@ -16,6 +16,7 @@ from .predictor import POSITIONS
 from .prompt import Prompt
 from .static_cache import StaticCache
 from .static_sampling import DrawTensors
+from .workspace import Workspace
 
 PREDICTOR_LENGTH = POSITIONS + 7  # 24: the rows of its cache stay aligned
 
@@ -122,7 +123,8 @@ class Slots:
 
     ``text`` ``[B, N, H]`` is what the text adds to each frame; ``cache`` is the talker's, ``frame_cache`` the
     predictor's (one frame's), ``angles`` and ``frame_angles`` their RoPE tables; ``suppressed`` and ``is_eos`` are
-    bool ``[V]`` over group 0's vocabulary; ``codebook`` is the size of the other groups'. ``config`` is the talker's.
+    bool ``[V]`` over group 0's vocabulary; ``codebook`` is the size of the other groups'. ``workspace`` is for kernels'
+    intermediate results. ``config`` is the talker's.
     """
 
     config: Any
@@ -136,6 +138,7 @@ class Slots:
     suppressed: torch.Tensor
     is_eos: torch.Tensor
     codebook: int
+    workspace: Workspace
 
     @classmethod
     def allocate(cls, config: Any, talker: Decoder, predictor: Decoder, batch: int, context: int) -> Slots:
@@ -155,6 +158,7 @@ class Slots:
             suppressed=(tokens >= config.vocab_size - SPECIAL_CODES) & ~is_eos,
             is_eos=is_eos,
             codebook=config.code_predictor_config.vocab_size,
+            workspace=Workspace(like.device),
         )
 
     @property

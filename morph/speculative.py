@@ -25,7 +25,8 @@ import torch
 
 from .cache import KeyValueCache
 from .options import Draw
-from .predictor import Predictor, crossbar
+from .predictor import Predictor
+from .products import Weight, crossbar
 from .sampling import Randomness, distribution
 from .tail import Tail
 from .weights import stack
@@ -48,7 +49,7 @@ Drafter: TypeAlias = Callable[[Reached], torch.Tensor]
 """Gives logits ``[B, G - start, V]`` of the groups behind ``start``; those that a line has done are not read."""
 
 
-def crossbar_drafter(heads: torch.Tensor) -> Drafter:
+def crossbar_drafter(heads: Weight) -> Drafter:
     """Draft by the crossbar with ``heads`` ``[G, V, H]``, the checkpoint's own or others trained for it."""
 
     def draft(reached: Reached) -> torch.Tensor:
@@ -57,7 +58,7 @@ def crossbar_drafter(heads: torch.Tensor) -> Drafter:
     return draft
 
 
-def tails_drafter(heads: torch.Tensor, tails: Mapping[int, Tail]) -> Drafter:
+def tails_drafter(heads: Weight, tails: Mapping[int, Tail]) -> Drafter:
     """Draft by ``tails``, each for lines with so many exact groups, and by the stock crossbar where there is none."""
     stock = crossbar_drafter(heads)
 
@@ -180,7 +181,7 @@ class SpeculativePredictor(Predictor):
             if passes == max_passes:
                 break
             passed = self._pass(codes, start, cache)
-            exact = distribution(torch.einsum("gvh,bgh->bgv", self.heads[start:], passed), draw)
+            exact = distribution(crossbar(self.heads[start:], passed), draw)
             codes[:, start:], kept = settle(exact, drafted, codes[:, start:], is_known, noise)
             states = passed[torch.arange(len(codes), device=codes.device), kept.clamp(max=groups - start - 1)]
             lengths = (start + kept).tolist()
@@ -229,7 +230,7 @@ class Noise:
     verdicts: torch.Tensor
 
     @classmethod
-    def make(cls, randomness: Randomness, going: Sequence[bool], heads: torch.Tensor, draw: Draw) -> Noise:
+    def make(cls, randomness: Randomness, going: Sequence[bool], heads: Weight, draw: Draw) -> Noise:
         """Draw for the lines that are ``going``; a line that is done draws nothing from its stream, nor does greedy."""
         groups, vocabulary = heads.shape[:2]
         exponential = torch.ones(len(going), groups + 1, vocabulary, device=heads.device)

@@ -13,6 +13,7 @@ from .eager import Decoded, decode_lines
 from .model import Model
 from .options import PREDICTED_GROUPS, Draw, GenerateOptions, check_seq_groups
 from .predictor import Predictor
+from .products import crossbar
 from .prompt import Prompt, build_prompt
 from .render import Line, LineReport, OnFrame, Progress, Spoken, guard_line
 from .sampling import distribution, line_streams
@@ -139,7 +140,7 @@ def measure_distances(
     for start in range(0, len(codes), CHUNK):
         part = slice(start, start + CHUNK)
         states = predictor.teacher_force(hidden[part], embed_inputs(model, codes[part]))
-        exact = sampled_distribution(torch.einsum("gvh,bgh->bgv", predictor.heads, states), draw)
+        exact = sampled_distribution(crossbar(predictor.heads, states), draw)
         for seq_groups in range(1, PREDICTED_GROUPS):
             logits = predictor.tail_logits(seq_groups, states[:, seq_groups - 1], codes[part][:, seq_groups])
             difference = sampled_distribution(logits, draw) - exact[:, seq_groups:]

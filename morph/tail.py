@@ -28,6 +28,7 @@ from safetensors import SafetensorError, safe_open
 from torch.nn import functional
 
 from .options import PREDICTED_GROUPS, check_seq_groups
+from .products import Weight, crossbar
 from .tensor_file import read_tensors, write_tensors
 
 FILE = "crossbar.safetensors"
@@ -52,7 +53,7 @@ class About:
 
 
 def tail_logits(
-    parts: Mapping[str, torch.Tensor], heads: torch.Tensor, states: torch.Tensor, tokens: torch.Tensor
+    parts: Mapping[str, torch.Tensor], heads: Weight, states: torch.Tensor, tokens: torch.Tensor
 ) -> torch.Tensor:
     """Logits of the tail's groups; without parts they are the stock crossbar's.
 
@@ -70,15 +71,12 @@ def tail_logits(
     if "mix_up" in parts:
         inner = _inner(states, parts["mix_up"])
         states = states + functional.linear(inner, parts["mix_down"])
-    kinds = "bh"
     if "group_up" in parts:
         inner = _inner(states, parts["group_up"])
         states = states[:, None] + torch.einsum("ghm,bm->bgh", parts["group_down"], inner)
-        kinds = "bgh"
-    logits = torch.einsum(f"gvh,{kinds}->bgv", parts.get("heads", heads), states)
+    logits = crossbar(parts.get("heads", heads), states)
     if "left" in parts:
-        narrow = torch.einsum(f"grh,{kinds}->bgr", parts["right"], states)
-        logits = logits + torch.einsum("gvr,bgr->bgv", parts["left"], narrow)
+        logits = logits + crossbar(parts["left"], crossbar(parts["right"], states))
     return logits
 
 
@@ -94,7 +92,7 @@ class Tail(torch.nn.Module):
         ValueError: for parts that are no tail of this SEQ_GROUPS and these stock heads ``[15, V, H]``.
     """
 
-    def __init__(self, seq_groups: int, parts: Mapping[str, torch.Tensor], about: About, heads: torch.Tensor):
+    def __init__(self, seq_groups: int, parts: Mapping[str, torch.Tensor], about: About, heads: Weight):
         super().__init__()
         check_parts(parts, seq_groups, heads)
         self.seq_groups, self.about = seq_groups, about
@@ -108,7 +106,7 @@ class Tail(torch.nn.Module):
         """The parts by name, where they are now."""
         return {name: part.detach() for name, part in self.named_parameters()}
 
-    def logits(self, heads: torch.Tensor, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    def logits(self, heads: Weight, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """``tail_logits`` with all stock heads ``[15, V, H]``."""
         return tail_logits(self.parts, heads[self.seq_groups :], states, tokens)
 
@@ -121,7 +119,7 @@ class Tail(torch.nn.Module):
         )
 
 
-def check_parts(parts: Mapping[str, torch.Tensor], seq_groups: int, heads: torch.Tensor) -> None:
+def check_parts(parts: Mapping[str, torch.Tensor], seq_groups: int, heads: Weight) -> None:
     """Raise ValueError for parts that do not fit a SEQ_GROUPS and stock heads ``[15, V, H]``, or are not finite."""
     if check_seq_groups(seq_groups) == PREDICTED_GROUPS:
         raise ValueError(f"SEQ_GROUPS {seq_groups} has no tail")
@@ -194,7 +192,7 @@ def save_tails(path: Path, tails: Iterable[Tail], checkpoint: Path) -> None:
     write_tensors(path, tensors, metadata)
 
 
-def load_tails(path: Path, checkpoint: Path, heads: torch.Tensor) -> dict[int, Tail]:
+def load_tails(path: Path, checkpoint: Path, heads: Weight) -> dict[int, Tail]:
     """Read a file of tails, by SEQ_GROUPS, rising.
 
     Args:
@@ -225,9 +223,7 @@ def load_tails(path: Path, checkpoint: Path, heads: torch.Tensor) -> dict[int, T
         raise ValueError(f"{path.name} of {checkpoint.name} is damaged ({error}): {mend}") from error
 
 
-def _tails(
-    about: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], heads: torch.Tensor
-) -> dict[int, Tail]:
+def _tails(about: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], heads: Weight) -> dict[int, Tail]:
     parts: dict[str, dict[str, torch.Tensor]] = {key: {} for key in about}
     for name, tensor in tensors.items():
         seq_groups, _, part = name.partition(".")

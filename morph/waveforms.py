@@ -22,7 +22,7 @@ from .fused import first_line
 from .layers import KERNELS
 from .model import Model
 from .packing import Placed, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
-from .replay import Replays
+from .replay import Replays, graphs_keep_memory
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,8 @@ class CodecEngine:
         model: the checkpoint, on the device where it is to run.
         dtype: to compute in; None is the codec's own, another one copies its weights.
         ops: what SnakeBeta and the residual units run on; None chooses for the device.
-        capture: replay rows from CUDA graphs, after a plain one of the same length.
+        capture: replay rows from CUDA graphs, after a plain one of the same length; not where a graph would keep
+            what a row takes (see ``graphs_keep_memory``).
         largest: frames of the longest row. While it is computed, a row takes about 0.15 MB a frame in bf16, and
             1.4 MB for each frame of a slab.
         slab: frames that the late blocks take at a time; None chooses by the row's length.
@@ -153,7 +154,7 @@ class CodecEngine:
             with sdpa_kernel(KERNELS):
                 synthesise(weights, into, ops, slab, out)
 
-        if self._capture:
+        if self._capture and not graphs_keep_memory(device):
             if self._replays is None or self._replays.device != device:
                 self._replays = Replays(device)
             self._replays.run(size, decode_row)

@@ -8,7 +8,7 @@ from comfy_api.latest import io
 
 from ..morph.checkpoint import PUBLISHED, list_checkpoints, resolve_checkpoint
 from ..morph.fetch import fetch_checkpoint
-from ..morph.options import ATTENTIONS, ENGINES, PRECISIONS, LoadOptions
+from ..morph.options import ATTENTIONS, ENGINES, PRECISIONS, WEIGHTS, LoadOptions
 from . import inputs
 from .folders import checkpoint_roots, download_root
 from .memory import load_managed
@@ -67,6 +67,17 @@ class LoadModel(io.ComfyNode):
                         "its seeds differ from eager's. auto: graph on CUDA, else eager. Default: auto."
                     ),
                 ),
+                io.Combo.Input(
+                    "weights",
+                    options=list(WEIGHTS),
+                    default=LoadOptions.weights,
+                    optional=True,
+                    tooltip=(
+                        "int8 keeps the layers' weights as 8-bit whole numbers: a smaller model, and perhaps "
+                        "faster for single lines on a GPU, but approximate: the speech differs from full's at "
+                        "SEQ_GROUPS 15 too. full: all digits of the precision above. Default: full."
+                    ),
+                ),
             ],
             outputs=[
                 ModelSocket.Output(
@@ -91,8 +102,15 @@ class LoadModel(io.ComfyNode):
         return [] if path is None else fingerprint(path)
 
     @classmethod
-    def execute(cls, checkpoint: str, precision: str, attention: str, engine: str) -> io.NodeOutput:
-        options = LoadOptions(precision, attention, engine)
+    def execute(
+        cls,
+        checkpoint: str,
+        precision: str,
+        attention: str,
+        engine: str,
+        weights: str = LoadOptions.weights,
+    ) -> io.NodeOutput:
+        options = LoadOptions(precision, attention, engine, weights)
         path = resolve_checkpoint(checkpoint, checkpoint_roots())
         if path is None:
             with show_progress(cls.hidden.unique_id) as on_bytes:

@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import pyloudnorm
 
 from .checks import Waveform, check_range, check_sample_rate, check_waveform, from_db, peak_of
 
@@ -76,6 +75,8 @@ def measure_loudness(waveform: Waveform, sample_rate: int) -> float:
 
     Audio below 0.4 s, the standard's block, is repeated up to it. Raises ValueError above 5 channels.
     """
+    import pyloudnorm  # here: all else of this package, which the engine imports, does without it
+
     check_waveform(waveform)
     check_sample_rate(sample_rate)
     channels = np.atleast_2d(waveform).astype(np.float64)

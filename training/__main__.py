@@ -23,9 +23,7 @@ from pathlib import Path
 
 from .corpus.log import start_log
 
-STILL = (
-    150.0  # seconds without a line in its log after which a training hangs: compiling takes at most a minute
-)
+STILL = 240.0  # seconds without a line in its log after which a training hangs: compiling takes at most 125
 LOOK = 0.5  # seconds between two looks
 
 log = logging.getLogger("training")

@@ -5,12 +5,14 @@
         --references artifacts/spoken/references
 
 Every held-out voice is cloned by x-vector from two of its references; its other two are what the judges know it by.
+To choose sampling without hearing the test's sentences: ``--texts references --temperatures 0.6 0.9``.
 Needs the unpacked teacher bundle (for the plan) and the spoken references under the corpus's root.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import logging
 import sys
@@ -33,7 +35,7 @@ pack.load()
 
 from qwen3_tts_morph.morph.load import load_model  # noqa: E402  (after pack.load)
 from qwen3_tts_morph.morph.model import Model  # noqa: E402
-from qwen3_tts_morph.morph.options import GenerateOptions  # noqa: E402
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling  # noqa: E402
 from qwen3_tts_morph.morph.render import Line, Spoken, render_lines  # noqa: E402
 from qwen3_tts_morph.morph.voice import Voice, clone_voice, preset_voice  # noqa: E402
 
@@ -50,11 +52,22 @@ log = logging.getLogger("training.evaluate")
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """What to speak. ``split`` is one of REFERENCES; ``limit`` cuts it to its first lines (0: all)."""
+    """What to speak.
+
+    Args:
+        corpus: its root.
+        out: a folder.
+        split: one of REFERENCES, which names the voices.
+        texts: the split whose sentences they say: this one (None), or its references.
+        limit: only the first lines (0: all).
+        temperatures: of talker and predictor, in place of the checkpoint's own.
+    """
 
     corpus: Path
     out: Path
     split: str = "test"
+    texts: str | None = None
+    temperatures: tuple[float, float] | None = None
     seq_groups: int = 15
     seed: int = 0
     limit: int = 0
@@ -63,6 +76,10 @@ class EvaluateOptions:
     def __post_init__(self) -> None:
         if self.split not in REFERENCES:
             raise ValueError(f"split {self.split!r}: one of {', '.join(REFERENCES)}")
+        if self.texts not in (None, self.split, REFERENCES[self.split]):
+            raise ValueError(
+                f"texts {self.texts!r}: {self.split} or {REFERENCES[self.split]}, which have its voices"
+            )
 
 
 def read_references(options: EvaluateOptions) -> dict[str, list[Utterance]]:
@@ -87,7 +104,19 @@ def clone_all(model: Model, references: dict[str, list[Utterance]]) -> dict[str,
 def planned(options: EvaluateOptions) -> list[Task]:
     """The split's lines and who says them."""
     bundle = read_bundle(options.corpus / "teacher")
-    return plan(options.split, bundle.lines, bundle.cast, 0)[: options.limit or None]
+    return plan(options.texts or options.split, bundle.lines, bundle.cast, 0)[: options.limit or None]
+
+
+def sampling_of(model: Model, options: EvaluateOptions) -> Sampling:
+    """The checkpoint's sampling, at the temperatures asked for."""
+    own = model.sampling
+    if options.temperatures is None:
+        return own
+    talker, subtalker = (
+        dataclasses.replace(draw, temperature=temperature)
+        for draw, temperature in zip((own.talker, own.subtalker), options.temperatures, strict=True)
+    )
+    return dataclasses.replace(own, talker=talker, subtalker=subtalker)
 
 
 def evaluate(
@@ -110,7 +139,8 @@ def evaluate(
         Line(task.line.text, voices[task.voice.name], "english", options.seed + place)
         for place, task in enumerate(tasks)
     ]
-    settings = GenerateOptions(seq_groups=options.seq_groups, batch_size=options.batch_size)
+    sampling = sampling_of(model, options)
+    settings = GenerateOptions(options.seq_groups, sampling, options.batch_size)
     started = time.monotonic()
     spoken = render_lines(model, lines, settings, None)
     elapsed = time.monotonic() - started
@@ -119,6 +149,8 @@ def evaluate(
     about = {
         "seq_groups": options.seq_groups,
         "split": options.split,
+        "texts": options.texts or options.split,
+        "temperatures": [sampling.talker.temperature, sampling.subtalker.temperature],
         "lines": len(spoken),
         "ended": dict(Counter(one.report.ended for one in spoken)),
         "seconds": round(seconds, 2),
@@ -155,6 +187,8 @@ def main() -> int:
     parser.add_argument("--corpus", type=Path, default=Path("artifacts/corpus"), help="the corpus's root")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--split", default="test", help=", ".join(REFERENCES))
+    parser.add_argument("--texts", help="whose sentences: the split's own, or its references'")
+    parser.add_argument("--temperatures", type=float, nargs=2, metavar=("TALKER", "PREDICTOR"))
     parser.add_argument("--seq-groups", type=int, default=15)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=int, default=0, help="of lines (0: all)")
@@ -166,6 +200,8 @@ def main() -> int:
         corpus=given.corpus,
         out=given.out,
         split=given.split,
+        texts=given.texts,
+        temperatures=tuple(given.temperatures) if given.temperatures else None,
         seq_groups=given.seq_groups,
         seed=given.seed,
         limit=given.limit,

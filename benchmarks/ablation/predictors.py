@@ -143,7 +143,7 @@ class Refined(MaskedPredictor):
         for _ in range(REFINEMENTS):
             frame = torch.cat((pair, self.embed(codes[:, :-1], 0)), dim=1)
             states = self.run_masked(frame, 0, None, all_see_all.to(hidden.device))[:, 1:]
-            logits = torch.einsum("gvh,bgh->bgv", self.heads, states)
+            logits = crossbar(self.heads, states)
             codes = draw_tokens(logits.masked_fill(~allowed, -torch.inf), draw, randomness)
         return codes
 

@@ -16,11 +16,11 @@ from qwen3_tts_morph.morph.eager import Decoded, decode_lines
 from qwen3_tts_morph.morph.guard import Guard
 from qwen3_tts_morph.morph.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw, Sampling, check_seq_groups
-from qwen3_tts_morph.morph.predictor import Predictor
+from qwen3_tts_morph.morph.predictor import Predictor, crossbar
 from qwen3_tts_morph.morph.prompt import Prompt
 from qwen3_tts_morph.morph.sampling import Randomness, line_streams
 from qwen3_tts_morph.morph.sweep import sampled_distribution
-from qwen3_tts_morph.morph.weights import stack
+from qwen3_tts_morph.morph.weights import view_heads
 
 TAIL_FROM = 5  # the controls' first spoiled group is this one (of 0-14): the last ten of groups 1-15
 
@@ -127,8 +127,8 @@ def trained_predictor(model: Model, seq_groups: int) -> Predictor:
 
 def from_states(model: Model, states: torch.Tensor, sources: Sequence[int], draw: Draw) -> torch.Tensor:
     """Probabilities ``[N, G, V]`` when the stock heads predict group g+1 from the exact state ``sources[g]``."""
-    heads = stack(model.talker.code_predictor.lm_head)[: len(sources)]
-    return sampled_distribution(torch.einsum("gvh,bgh->bgv", heads, states[:, list(sources)]), draw)
+    heads = view_heads(model.talker.code_predictor.lm_head)[: len(sources)]
+    return sampled_distribution(crossbar(heads, states[:, list(sources)]), draw)
 
 
 def exact_distributions(

@@ -115,7 +115,7 @@ class SecondPass(TailPredictor):
         sequential = codes.shape[1]
         draft = super().decode_tail(codes, state, cache, draw, randomness)
         states = self.pass_over(draft[:, :-1], sequential - 1, cache)
-        logits = torch.einsum("gvh,bgh->bgv", self.heads[sequential:], states)
+        logits = crossbar(self.heads[sequential:], states)
         return torch.cat((codes, draw_tokens(logits, draw, randomness)), dim=1)
 
 
@@ -165,7 +165,7 @@ def calibrate(
     first = model.talker.get_input_embeddings()(codes[:, :1])
     inputs = torch.cat((first, tables[torch.arange(groups - 1), codes[:, 1:-1]]), dim=1)
     states = predictor.teacher_force(hidden, inputs)
-    exact = distribution(torch.einsum("gvh,bgh->bgv", heads, states), draw)
+    exact = distribution(crossbar(heads, states), draw)
     offset, slope = torch.zeros(2, groups, groups, device=codes.device)
     calibration, shares = Calibration(offset, slope), []
     for seq_groups in range(1, groups):

@@ -6,6 +6,8 @@ the cache are of the model's dtype.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch.nn import functional
 
@@ -25,7 +27,7 @@ def decode_frame(
     weights: Weights, slots: Slots, seq_groups: int, window: int, plan: Plan | None = None
 ) -> None:
     """``morph.frame.decode_frame``: make every line's next frame, report it, and draw group 0 of the one after."""
-    plan = plan or Plan.of(weights.first_head.device)
+    plan = replace(plan or Plan.of(weights.first_head.device), workspace=slots.workspace)
     predict(weights, slots, seq_groups, plan)
     step_talker(weights, slots, window, plan)
 
@@ -33,8 +35,11 @@ def decode_frame(
 def predict(weights: Weights, slots: Slots, seq_groups: int, plan: Plan) -> None:
     """Draw groups 1-15 into the report: ``seq_groups`` passes of the predictor, the crossbar for the rest."""
     state, decoder = slots.state, weights.predictor
-    first = functional.embedding(state.tokens, weights.first_table)
-    inputs = Inputs(torch.stack((state.hidden, first), dim=1).flatten(0, 1))
+    lines, width = state.hidden.shape
+    begin = plan.empty("begin", (lines, 2, width), state.hidden)
+    begin[:, 0].copy_(state.hidden)
+    torch.index_select(weights.first_table, 0, state.tokens, out=begin[:, 1])
+    inputs = Inputs(begin.flatten(0, 1))
     for group in range(seq_groups):
         if group > 0:
             inputs = Inputs(weights.tables[group - 1], state.report[:, group])
@@ -42,7 +47,7 @@ def predict(weights: Weights, slots: Slots, seq_groups: int, plan: Plan) -> None
         end = start + length
         place = Place(slots.frame_cache, slots.frame_angles, length, end, start)
         states = run_layers(decoder, plan, _projected(weights, plan, inputs), place)
-        states = states.last(length)
+        states = states.last(length, plan)
         _draw_groups(weights, slots, plan, states, group, group + 1)
     if seq_groups in weights.tails:
         _draw_tail(weights, slots, plan, states, seq_groups)
@@ -63,7 +68,7 @@ def _projected(weights: Weights, plan: Plan, inputs: Inputs) -> Inputs | States:
 
 def _draw_groups(weights: Weights, slots: Slots, plan: Plan, states: States, first: int, end: int) -> None:
     """Draw groups ``first + 1 .. end`` of every line from the predictor's last state."""
-    logits = states.wide.new_empty(len(states.wide), (end - first) * slots.codebook)
+    logits = plan.empty("logits", (len(states.wide), (end - first) * slots.codebook), states.wide)
     heads = weights.heads[first:end].flatten(0, 1)
     project(plan, states, heads, logits, weights.predictor.norm, weights.predictor.eps)
     _draw(weights, slots, plan, logits, first, end)
@@ -74,7 +79,9 @@ def _draw_tail(weights: Weights, slots: Slots, plan: Plan, states: States, seq_g
     decoder, dtype = weights.predictor, weights.heads.dtype
     normed = functional.rms_norm(states.wide, states.wide.shape[-1:], decoder.norm.float(), decoder.eps)
     logits = weights.tail_logits(seq_groups, normed.to(dtype), slots.state.report[:, seq_groups])
-    _draw(weights, slots, plan, logits.float().flatten(1), seq_groups, len(weights.heads))
+    rows = logits.flatten(1)
+    rows = plan.empty("logits", rows.shape, rows, torch.float32).copy_(rows)
+    _draw(weights, slots, plan, rows, seq_groups, len(weights.heads))
 
 
 def _draw(weights: Weights, slots: Slots, plan: Plan, logits: torch.Tensor, first: int, end: int) -> None:
@@ -103,7 +110,7 @@ def step_talker(weights: Weights, slots: Slots, window: int, plan: Plan) -> None
     place = Place(slots.cache, slots.angles, 1, window, positions=state.positions)
     states = run_layers(decoder, plan, states, place)
     vocab = len(weights.first_head)
-    logits = states.wide.new_empty(lines, vocab)
+    logits = plan.empty("logits", (lines, vocab), states.wide)
     project(plan, states, weights.first_head, logits, decoder.norm, decoder.eps, normed=state.hidden)
     draws = slots.settings.talker
     launch(

@@ -42,9 +42,12 @@ class Inputs:
         """For few states: rows, and which of them."""
         return self.states, self.tokens
 
-    def operand(self) -> torch.Tensor:
+    def operand(self, plan: Plan) -> torch.Tensor:
         """For the tensor cores: ``[R, H]`` in the model's dtype."""
-        return self.states if self.tokens is None else self.states[self.tokens]
+        if self.tokens is None:
+            return self.states
+        out = plan.empty("operand", (self.rows, self.states.shape[1]), self.states)
+        return torch.index_select(self.states, 0, self.tokens, out=out)
 
 
 @dataclass(frozen=True)
@@ -82,31 +85,37 @@ class States:
     @classmethod
     def empty(cls, plan: Plan, rows: int, like: torch.Tensor) -> States:
         """Room for states; ``like`` is a norm's weight ``[H]``."""
-        wide = like.new_empty(rows, len(like), dtype=torch.float32)
+        wide = plan.empty("wide", (rows, len(like)), like, torch.float32)
         if rows <= plan.few:
             return cls(wide, None)
-        squares = wide.new_empty(-(-len(like) // int(SHARE)), rows)
-        return cls(wide, like.new_empty(rows, len(like)), squares)
+        squares = plan.empty("squares", (-(-len(like) // int(SHARE)), rows), wide)
+        return cls(wide, plan.empty("narrow", (rows, len(like)), like), squares)
 
     def source(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As of ``Inputs``."""
         return self.wide, None
 
-    def operand(self) -> torch.Tensor:
+    def operand(self, plan: Plan) -> torch.Tensor:
         """As of ``Inputs``, times the next norm's weight."""
         if self.narrow is None:
             raise ValueError("states for the tensor cores are kept in the model's dtype too: this one is not")
         return self.narrow
 
-    def last(self, length: int) -> States:
+    def last(self, length: int, plan: Plan) -> States:
         """Each line's last of ``length`` positions."""
         if length == 1:
             return self
-        wide = self.wide[length - 1 :: length].contiguous()
+
+        def chosen(name: str, states: torch.Tensor) -> torch.Tensor:
+            rows = states[length - 1 :: length]
+            return plan.empty(name, rows.shape, rows).copy_(rows)
+
+        wide = chosen("last wide", self.wide)
         if self.narrow is None or self.squares is None:
             return States(wide, None)
-        narrow = self.narrow[length - 1 :: length].contiguous()
-        return States(wide, narrow, self.squares[:, length - 1 :: length].contiguous())
+        squares = self.squares[:, length - 1 :: length]
+        squares = plan.empty("last squares", squares.shape, squares).copy_(squares)
+        return States(wide, chosen("last narrow", self.narrow), squares)
 
 
 def look_up(plan: Plan, inputs: Inputs, gain: torch.Tensor) -> States:
@@ -116,7 +125,7 @@ def look_up(plan: Plan, inputs: Inputs, gain: torch.Tensor) -> States:
     launch(
         look_up_states, (inputs.rows, -(-len(gain) // EMBED_BLOCK)), plan, 4, x=x, tokens=tokens,
         token_stride=0 if tokens is None else tokens.stride(0), out=states.wide, gain=gain,
-        operand=states.operand(), squares=states.squares, H=len(gain), BLOCK=EMBED_BLOCK,
+        operand=states.operand(plan), squares=states.squares, H=len(gain), BLOCK=EMBED_BLOCK,
     )  # fmt: skip
     return states
 
@@ -151,9 +160,9 @@ def project(
     if rows > plan.few:
         left = residual or result
         common |= {
-            "x": inputs.operand(), "states": rows, "next_gain": next_norm,
+            "x": inputs.operand(plan), "states": rows, "next_gain": next_norm,
             "squares": inputs.squares if isinstance(inputs, States) and norm is not None else None,
-            "next_operand": None if left is None else left.operand(),
+            "next_operand": None if left is None else left.operand(plan),
             "next_squares": None if left is None else left.squares,
             "wide": None if normed is None else inputs.source()[0],
         }  # fmt: skip
@@ -216,11 +225,11 @@ def run_layer(
     """Run one layer in place; ``inputs`` is where the first layer of few states finds them."""
     like = layer.input_norm
     rows = len(states.wide)
-    qkv = like.new_empty(rows, len(layer.qkv), dtype=torch.float32)
+    qkv = plan.empty("qkv", (rows, len(layer.qkv)), like, torch.float32)
     kept = None if inputs is None else states.wide
     project(plan, inputs or states, layer.qkv, qkv, layer.input_norm, decoder.eps, kept=kept)
     partials = _attention(decoder, layer, index, plan, states, qkv, place)
-    active = like.new_empty(rows, layer.down.shape[1])
+    active = plan.empty("active", (rows, layer.down.shape[1]), like)
     project(plan, states, layer.gate_up, active, layer.post_norm, decoder.eps, gated=True, partials=partials)
     activations = Inputs(active)
     project(
@@ -253,7 +262,7 @@ def _attention(
     parts = decoder.kv_heads
     if not short:
         parts = plan.product_parts(decoder.heads, decoder.kv_heads, decoder.head_dim)
-    partials = layer.out.new_empty(parts, rows, len(layer.out))
+    partials = plan.empty("partials", (parts, rows, len(layer.out)), layer.out)
     width = layer.out.shape[1] // parts
     tile = plan.tile(len(layer.out), width, layer.out.element_size(), grids=parts, warps=plan.gated_warps)
     grid = (parts, -(-len(layer.out) // tile.outputs))
@@ -305,8 +314,8 @@ def _attend(
     """Attention before its projection, ``[splits, R, heads, D]``; with more than one split their log-sums too."""
     rows, like, lines = len(qkv), decoder.norm, len(qkv) // place.length
     shape = (splits, rows, decoder.heads, decoder.head_dim)
-    mean = like.new_empty(shape, dtype=torch.float32 if splits > 1 else like.dtype)
-    sums = like.new_empty(shape[:3], dtype=torch.float32) if splits > 1 else None
+    mean = plan.empty("mean", shape, like, torch.float32 if splits > 1 else like.dtype)
+    sums = plan.empty("log sums", shape[:3], like, torch.float32) if splits > 1 else None
     context = _context(decoder, index, qkv, place, min(plan.split_block, place.window))
     launch(
         attend, (lines, decoder.kv_heads, splits), plan, ATTEND_WARPS, positions=place.positions,
@@ -329,7 +338,7 @@ def _attend_lines(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, p
 def _attend_many(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, place: Place) -> torch.Tensor:
     """The same for one position in each of lines enough."""
     keys, values = place.cache.keys[index], place.cache.values[index]
-    out = decoder.norm.new_empty(len(qkv), decoder.heads, decoder.head_dim)
+    out = plan.empty("mean", (len(qkv), decoder.heads, decoder.head_dim), decoder.norm)
     block = min(plan.attend_block, max(16, 1 << (place.window - 1).bit_length()))
     launch(
         attend_many, (len(qkv), decoder.kv_heads), plan, plan.attend_warps, qkv=qkv, gains=decoder.qk_norms[index],
@@ -343,7 +352,7 @@ def _attend_many(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, pl
 
 def _combine(decoder: Decoder, plan: Plan, mean: torch.Tensor, sums: torch.Tensor) -> torch.Tensor:
     """Join the parts of many rows' attention."""
-    joined = decoder.norm.new_empty(mean.shape[1:])
+    joined = plan.empty("joined", mean.shape[1:], decoder.norm)
     launch(
         combine, (len(joined), decoder.kv_heads), plan, ATTEND_WARPS, parts=mean, log_sums=sums, out=joined,
         HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim, SPLITS=len(mean),

@@ -1,13 +1,19 @@
-"""How the kernels are laid out: one frozen record of sizes, chosen by shape alone, nothing tuned at run time."""
+"""How the kernels are laid out: one frozen record of sizes, chosen by shape alone, nothing tuned at run time.
+
+Beside them it says where intermediate results lie.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+
+from ..workspace import Workspace
 
 LANES = 32
 WARP_BYTES = 512  # what a warp reads at once
@@ -68,6 +74,7 @@ class Plan:
         wide_held: more than 32 states of two bytes a number multiply in ``project_held`` (compute capability 9.0).
         evict: eviction policy of ``project_few``'s weights: "evict_first", "evict_last" or "".
         registers: at most so many a thread in ``project_few``; None leaves it to the compiler.
+        workspace: where intermediate results lie, so that they can be captured; None makes them anew each time.
     """
 
     pdl: bool = False
@@ -93,11 +100,21 @@ class Plan:
     wide_held: bool = False
     evict: str = "evict_first"
     registers: int | None = None
+    workspace: Workspace | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, device: torch.device) -> Plan:
         """The plan for a device."""
         return cls(pdl=has_dependent_launch(device))
+
+    def empty(
+        self, name: str, shape: Sequence[int], like: torch.Tensor, dtype: torch.dtype | None = None
+    ) -> torch.Tensor:
+        """Memory for an intermediate result; of the dtype of ``like`` unless said otherwise."""
+        dtype = dtype or like.dtype
+        if self.workspace is None:
+            return like.new_empty(shape, dtype=dtype)
+        return self.workspace.empty(name, shape, dtype)
 
     def tile(
         self, outputs: int, width: int, itemsize: int, weights: int = 1, grids: int = 1, warps: int = 0

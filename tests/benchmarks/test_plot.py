@@ -14,10 +14,13 @@ from qwen3_tts_morph.benchmarks.plot import main
 HEAD = {"machine": "a machine", "versions": {"torch": "2"}, "date": "2000-01-01"}
 
 
-def row(table: str, system: str, engine: str, groups: int, batch: int, ms: float) -> dict[str, object]:
+def row(
+    table: str, system: str, engine: str, groups: int, batch: int, ms: float, precision: str = "bfloat16"
+) -> dict[str, object]:
     speed = 80 * batch / ms
     return {
-        "table": table, "system": system, "model": "tiny", "engine": engine, "seq_groups": groups, "batch": batch,
+        "table": table, "system": system, "model": "tiny", "engine": engine, "precision": precision,
+        "seq_groups": groups, "batch": batch,
         "ms_per_frame": ms, "audio_seconds_per_second": speed, "audio_seconds_per_second_with_codec": speed / 2,
     }  # fmt: skip
 
@@ -39,6 +42,14 @@ def draw(tmp_path: Path, rows: list[dict[str, object]], shape: str = "tiny") -> 
 def test_each_table_has_a_picture_of_its_own(tmp_path):
     both, one = draw(tmp_path, ROWS), draw(tmp_path, ROWS[:3])
     assert both.count('id="axes_') == 2 and one.count('id="axes_') == 1
+
+
+def test_int8_has_lines_of_its_own_among_the_frames_and_none_among_the_batches(tmp_path):
+    frames = [row("frames", "morph", "eager", groups, 1, 20.0 + groups, "int8") for groups in (1, 15)]
+    batches = [row("batches", "morph", "kernels", 5, 1, 1.0, "int8")]
+    with_int8, without = draw(tmp_path, ROWS + frames + batches), draw(tmp_path, ROWS)
+    assert "eager: upstream's layers, int8" in with_int8 and "int8" not in without
+    assert "graph: torch operations" in with_int8 and "graph: Triton kernels" not in with_int8
 
 
 def test_a_model_without_rows_is_refused(tmp_path):

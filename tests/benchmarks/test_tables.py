@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from qwen3_tts_morph.benchmarks import batches, codec, frames, line, memory
 from qwen3_tts_morph.benchmarks.common import Measured, decode_fixed, load_random, parser
 from qwen3_tts_morph.benchmarks.frames import fit_line
@@ -60,6 +61,22 @@ def test_frames_has_upstream_and_both_engines_with_their_lines(tmp_path: Path) -
     assert rows[1]["predictor_ms"] > 0 and graph[0]["predictor_ms"] is None
 
 
+def test_frames_can_stop_after_the_comparison_with_upstream(tmp_path: Path, capsys, monkeypatch) -> None:
+    given = ["--shape", "tiny-1.7B", "--device", "cpu", "--frames", "3", "--precision", "fp32", "--check"]
+    frames.main([*given, "--out", str(tmp_path)])
+    lines = [line for line in capsys.readouterr().out.splitlines() if "SEQ_GROUPS=15" in line]
+    assert [line.split("the ")[1].split("'s")[0] for line in lines] == [
+        "eager engine", "eager engine (greedy)", "graph engine (greedy)",
+    ]  # fmt: skip
+    assert all("codes equal upstream's over 3 frames" in line for line in lines)
+    assert not list(tmp_path.iterdir())
+    wrong = lambda self, *_: torch.zeros(3, 16, dtype=torch.int64)  # noqa: E731
+    monkeypatch.setattr(frames.Bench, "replayed", wrong)
+    with pytest.raises(SystemExit, match="not upstream's"):
+        frames.main([*given, "--out", str(tmp_path)])
+    assert "the graph engine (greedy) parts from upstream after 0 of 3 frames" in capsys.readouterr().out
+
+
 def test_batches_has_both_tables_with_and_without_the_codec(tmp_path: Path) -> None:
     rows = rows_of(batches, tmp_path, "--batches", "1", "3", "--refill", "1", "3", "--seq-groups", "2")
     assert [(row["table"], row["batch"]) for row in rows] == [
@@ -85,6 +102,31 @@ def test_memory_knows_the_weights_and_leaves_empty_what_nobody_counts(tmp_path: 
         ("graph", 1), ("graph", 2), ("eager", 1), ("eager", 2),
     ]  # fmt: skip
     assert all(row["weights_gb"] > 0 and row["peak_gb"] is None for row in rows)
+
+
+def test_int8_has_rows_of_its_own_beside_the_full_weights(tmp_path: Path) -> None:
+    full = rows_of(memory, tmp_path, "--batches", "1")
+    rows = rows_of(memory, tmp_path, "--batches", "1", "--weights", "int8")
+    assert [(row["engine"], row["precision"]) for row in rows] == [
+        ("graph", "float32"), ("eager", "float32"), ("graph", "int8"), ("eager", "int8"),
+    ]  # fmt: skip
+    assert rows[:2] == full
+    rows_of(line, tmp_path, "--seq-groups", "15", "--weights", "int8", "--precision", "bf16")
+    rows = rows_of(batches, tmp_path, "--batches", "1", "--refill", "--seq-groups", "5", "--weights", "int8")
+    assert {row["precision"] for row in rows if row["table"] == "line"} == {"int8, bfloat16"}
+    assert {row["precision"] for row in rows if row["table"] == "batches"} == {"int8"}
+
+
+def test_frames_of_int8_are_compared_with_their_own_model_and_timed_without_upstream(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = rows_of(frames, tmp_path, "--precision", "fp32", "--weights", "int8")
+    assert {(row["system"], row["engine"], row["precision"]) for row in rows} == {
+        ("morph", "eager", "int8"), ("morph", "graph", "int8"),
+    }  # fmt: skip
+    said = capsys.readouterr().out
+    assert "kernels are not measured: the Triton kernels do not read int8 weights yet" in said
+    assert "SEQ_GROUPS=15: the graph engine (greedy)'s codes equal upstream's" in said
 
 
 def test_codec_compares_its_variants_with_upstream(tmp_path: Path) -> None:
@@ -126,6 +168,6 @@ def test_the_table_shows_details_and_how_much_faster_a_row_is() -> None:
     row = Row("t", "morph", "tiny", "graph", "float32", 5, 1, 10.0, 8.0, 0.125, {"x_ms": 1.5})
     slow = Row("t", "upstream", "tiny", "generate", "float32", 15, 1, 40.0, 2.0, 0.5)
     assert markdown([slow, row]).splitlines()[-2:] == [
-        "| upstream | generate | 15 | 1 | 40.00 | 2.0 | 0.5000 | 1.00 |  |",
-        "| morph | graph | 5 | 1 | 10.00 | 8.0 | 0.1250 | 4.00 | 1.50 |",
+        "| upstream | generate | float32 | 15 | 1 | 40.00 | 2.0 | 0.5000 | 1.00 |  |",
+        "| morph | graph | float32 | 5 | 1 | 10.00 | 8.0 | 0.1250 | 4.00 | 1.50 |",
     ]

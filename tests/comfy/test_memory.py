@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import comfy.cli_args
@@ -13,6 +15,7 @@ comfy.cli_args.args.cpu = True
 import sys
 from pathlib import Path
 import comfy.model_management as management
+import torch
 import pack
 pack.load()
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
@@ -21,7 +24,11 @@ from qwen3_tts_morph.morph.voice import preset_voice
 from qwen3_tts_morph.nodes.memory import load_managed
 from qwen3_tts_morph.training.random_checkpoint import write_checkpoint
 
-managed = load_managed(write_checkpoint(Path(sys.argv[1]), "tiny", "custom_voice"), LoadOptions(engine="graph"))
+options = LoadOptions(engine="graph", weights=sys.argv[2])
+managed = load_managed(write_checkpoint(Path(sys.argv[1]), "tiny", "custom_voice"), options)
+state = managed._model.module.state_dict().values()
+assert managed._patcher.model_size() == sum(tensor.nbytes for tensor in state)
+assert any(tensor.dtype == torch.int8 for tensor in state) == (sys.argv[2] == "int8")
 
 def speak():
     with managed.use() as model:
@@ -42,12 +49,13 @@ print("all is well")
 """
 
 
+@pytest.mark.parametrize("weights", ["full", "int8"])
 def test_what_the_engine_keeps_stays_between_runs_and_goes_with_the_model(
-    comfy_dir: Path, comfy_python: str, tmp_path: Path
+    comfy_dir: Path, comfy_python: str, tmp_path: Path, weights: str
 ) -> None:
     paths = os.pathsep.join([str(comfy_dir), str(ROOT)])
     done = subprocess.run(
-        [comfy_python, "-c", SCRIPT, str(tmp_path / "checkpoint")],
+        [comfy_python, "-c", SCRIPT, str(tmp_path / "checkpoint"), weights],
         env={**os.environ, "PYTHONPATH": paths},
         cwd=tmp_path,
         capture_output=True,

@@ -99,9 +99,24 @@ def test_the_graph_engine_speaks_and_the_report_says_what_ran(server: ComfyServe
     graph = {**speech(), "model": graphs.load_model(engine="graph")}
     result = server.run(graph)
     assert result.ok, result.error
-    assert "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA; codec" in shown(
-        result, "report"
-    )
+    assert "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)" in shown(result, "report")
+    assert len(samples(result)[0]) == 2 * SAMPLES_PER_FRAME
+    server.free()
+    again = server.run(graph)
+    assert again.ok and again.cached_nodes() == set()
+    assert np.array_equal(samples(result)[0], samples(again)[0])
+
+
+@pytest.mark.parametrize("engine", ["auto", "graph"])
+def test_int8_weights_speak_are_told_and_come_back_after_free(server: ComfyServer, engine: str) -> None:
+    full = server.run(speech(seq_groups=15))  # of a graph that was saved before there was a choice of weights
+    assert "weights" not in speech()["model"]["inputs"]
+    graph = {**speech(seq_groups=15), "model": graphs.load_model(engine=engine, weights="int8")}
+    result = server.run(graph)
+    assert result.ok, result.error
+    assert "SEQ_GROUPS 15 (exact)" in shown(full, "report")
+    report = shown(result, "report")
+    assert ", int8 weights, " in report and "SEQ_GROUPS 15 (exact but for its int8 weights)" in report
     assert len(samples(result)[0]) == 2 * SAMPLES_PER_FRAME
     server.free()
     again = server.run(graph)

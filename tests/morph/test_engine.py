@@ -58,11 +58,11 @@ def test_auto_is_graph_on_cuda_and_eager_elsewhere(model):
     assert Engine().describe(model) == "engine: eager (no CUDA)"
     assert Engine().pick(on_cuda(model)) == ("graph", "CUDA")
     assert Engine().describe(on_cuda(model)) == (
+        "engine: graph (CUDA; CUDA graphs; torch operations: triton is not installed)"
+    )
+    assert Engine(kernels=False, fast_codec=False).describe(on_cuda(model)) == (
         "engine: graph (CUDA; CUDA graphs; torch operations: the Triton kernels are off; "
         "codec by upstream's modules: the codec engine is off)"
-    )
-    assert Engine(kernels=True, fast_codec=True).describe(on_cuda(model)) == (
-        "engine: graph (CUDA; CUDA graphs; torch operations: triton is not installed)"
     )
     name, why = Engine().pick(on_cuda(model, hidden_act="gelu"))
     assert name == "eager" and "hidden_act 'gelu'" in why
@@ -70,7 +70,7 @@ def test_auto_is_graph_on_cuda_and_eager_elsewhere(model):
 
 def test_kernels_are_in_the_report_and_can_be_left_out(model, monkeypatch):
     monkeypatch.setattr(fused, "available", lambda device: None)
-    said = Engine(kernels=True, fast_codec=True).describe(on_cuda(model))
+    said = Engine().describe(on_cuda(model))
     assert said == "engine: graph (CUDA; CUDA graphs; Triton kernels)"
     said = Engine(kernels=False, fast_codec=True).describe(on_cuda(model))
     assert said == "engine: graph (CUDA; CUDA graphs; torch operations: the Triton kernels are off)"

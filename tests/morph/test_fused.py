@@ -90,6 +90,16 @@ def test_kernels_that_run_make_all_frames(model, wanted, monkeypatch):
     assert kernels.calls > 3 and engine.frames.why_torch is None
 
 
+def test_the_log_says_once_that_kernels_are_made_ready(model, monkeypatch, caplog):
+    use(monkeypatch, Kernels(OutOfResources("no"), good=10**6))
+    engine = GraphEngine(4)
+    with caplog.at_level(logging.INFO, fused.__name__):
+        for _ in range(2):
+            decode(model, engine)
+            engine.free()
+    assert [record.message for record in caplog.records] == [fused.COMPILING]
+
+
 def test_kernels_are_not_looked_for_when_they_are_not_asked_for(model, wanted, monkeypatch):
     monkeypatch.setattr(fused, "choose_frame", lambda weights: pytest.fail("looked for"))
     engine = GraphEngine(4, frames=Frames(kernels=False))

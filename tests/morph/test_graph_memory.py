@@ -58,8 +58,10 @@ def test_free_lets_go_of_caches_and_graphs(load):
 
     first = decode()
     slots = engines._engines[False]._slots
-    held = [StorageWeakRef(one.untyped_storage()) for one in (slots.cache.keys, slots.text, slots.angles.cos)]
-    del slots
+    workspace = slots.workspace.empty("qkv", (1, 8), torch.float32)
+    kept = (slots.cache.keys, slots.text, slots.angles.cos, workspace)
+    held = [StorageWeakRef(one.untyped_storage()) for one in kept]
+    del slots, workspace, kept
     engines.free()
     assert all(one.expired() for one in held)
     assert_equal(decode(), first)

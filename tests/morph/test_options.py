@@ -35,6 +35,7 @@ NAN = math.nan
         (GenerateOptions, {"crossfade_ms": NAN}, "crossfade is nan"),
         (LoadOptions, {"precision": "int8"}, "precision is 'int8'"),
         (LoadOptions, {"attention": "flash"}, "attention is 'flash'"),
+        (LoadOptions, {"weights": "int4"}, "weights is 'int4'"),
     ],
 )
 def test_a_bad_option_is_refused_by_name_with_what_to_choose(make, values, named):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from contextlib import contextmanager
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.replay import Replays
+from qwen3_tts_morph.morph.replay import Replays, graphs_keep_memory
 
 
 @pytest.fixture
@@ -81,6 +82,39 @@ def test_a_capture_that_fails_is_told_once_and_all_runs_on_plainly(cuda, monkeyp
     assert replays.refused == "this allocator cannot be captured"
 
 
+def test_what_a_failed_capture_made_is_freed_in_the_capture(cuda, monkeypatch):
+    """Later would be too late: cudaMallocAsync ends the process then."""
+    made: list[weakref.ref[torch.Tensor]] = []
+    alive: list[bool] = []
+
+    @contextmanager
+    def capture(*_: object, **__: object):
+        try:
+            yield
+        finally:
+            alive.append(made[-1]() is not None)
+
+    def work(fails: bool = True) -> None:
+        tensor = torch.empty(1)
+        made.append(weakref.ref(tensor))
+        try:
+            if fails:
+                refuse(tensor)
+        except ValueError as error:
+            raise RuntimeError("in other words") from error
+
+    def refuse(argument: torch.Tensor) -> None:
+        raise ValueError("Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?)")
+
+    monkeypatch.setattr(torch.cuda, "graph", capture)
+    replays = Replays(torch.device("cuda"))
+    replays.run("a", lambda: work(fails=False))
+    replays.run("a", work_twice := lambda: work(fails=not alive))
+    assert alive == [False] and replays.refused == "in other words"
+    replays.run("a", work_twice)
+    assert len(made) == 4, "plain, captured, plain because of it, plain"
+
+
 def test_full_memory_is_no_reason_to_stop_capturing(cuda, monkeypatch):
     replays, calls = Replays(torch.device("cuda")), []
 
@@ -106,6 +140,13 @@ def test_a_first_call_that_fails_is_the_first_again(cuda):
         replays.run("a", fail)
     replays.run("a", lambda: calls.append(1))
     assert calls == [1] and "capture" not in cuda
+
+
+@pytest.mark.parametrize(("backend", "keep"), [("native", False), ("cudaMallocAsync", True)])
+def test_graphs_keep_memory_under_cuda_malloc_async(monkeypatch, backend, keep):
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: backend)
+    assert graphs_keep_memory(torch.device("cuda")) is keep
+    assert not graphs_keep_memory(torch.device("cpu"))
 
 
 def test_without_cuda_every_call_is_plain():

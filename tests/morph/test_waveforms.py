@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from qwen3_tts_morph.morph import waveforms
 from qwen3_tts_morph.morph.codec import decode_codes
 from qwen3_tts_morph.morph.codec_forward import TorchOps
 from qwen3_tts_morph.morph.load import load_model
@@ -126,6 +127,13 @@ def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
     engine.free()
     assert np.abs(engine.decode_batch(lines[:1], on_chunk=lambda: calls.append(1))[0]).max() > 0.01
     assert len(calls) == 1
+
+
+def test_rows_are_not_captured_where_a_graph_would_keep_their_memory(model, monkeypatch):
+    wanted = CodecEngine(model).decode_batch([random_codes(model, 20)])[0]
+    monkeypatch.setattr(waveforms, "graphs_keep_memory", lambda device: True)
+    monkeypatch.setattr(waveforms, "Replays", pytest.fail)
+    assert np.array_equal(CodecEngine(model).decode_batch([random_codes(model, 20)])[0], wanted)
 
 
 class FailingOps(TorchOps):

@@ -31,6 +31,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"text": f"Line number {place}.", "phonemes": "ab", "split": "test", "kind": "wordnet"}
         for place in range(4)
     ]
+    lines += [
+        {"text": f"To choose by, {place}.", "phonemes": "ab", "split": "dev", "kind": "wordnet"}
+        for place in range(4)
+    ]
     cast = [{"name": name, "group": "held_out_mix", "recipe": {"af_heart": 1.0}} for name in VOICES]
     (root / "teacher" / LINES).write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     about = {"seed": 0, "vocabulary": {"a": 1, "b": 2}, "cast": cast}
@@ -59,6 +63,26 @@ def test_every_line_is_spoken_and_the_judges_know_voices_by_other_references(cor
     references = sorted((tmp_path / "out" / "references" / "new_01").glob("*.wav"))
     # The first two of a voice's four were cloned from.
     assert [soundfile.info(path).frames for path in references] == [24600, 24700]
+
+
+def test_sampling_is_chosen_by_other_sentences(corpus: Path, tmp_path: Path):
+    model = load_model(write_checkpoint(tmp_path / "voice", "tiny", "base"), LoadOptions(precision="fp32"))
+    model.sampling = dataclasses.replace(model.sampling, max_new_tokens=4)
+    takes = []
+    for name, temperatures in (("warm", (0.9, 0.9)), ("cold", (0.01, 0.01)), ("again", (0.01, 0.01))):
+        options = EvaluateOptions(
+            corpus, tmp_path / name, texts="references", temperatures=temperatures, limit=2
+        )
+        assert evaluate(model, options)["temperatures"] == list(temperatures)
+        clips = read_texts(tmp_path / name / "texts.tsv")
+        assert len(clips) == 2 and all(clip.text.startswith("To choose by") for clip in clips)
+        takes.append([(tmp_path / name / "wavs" / clip.path).read_bytes() for clip in clips])
+    assert takes[0] != takes[1] == takes[2]
+
+
+def test_sentences_of_voices_without_references_are_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match="'dev'"):
+        EvaluateOptions(tmp_path, tmp_path, texts="dev")
 
 
 def test_an_unknown_split_is_named(tmp_path: Path):

@@ -19,6 +19,7 @@ from qwen3_tts_morph.morph.kernels.codec import TritonOps  # noqa: E402
 from qwen3_tts_morph.morph.kernels.convolve import Tile, split_channels  # noqa: E402
 from qwen3_tts_morph.morph.kernels.snake import activate  # noqa: E402
 from qwen3_tts_morph.morph.load import load_model  # noqa: E402
+from qwen3_tts_morph.morph.options import LoadOptions  # noqa: E402
 from qwen3_tts_morph.morph.waveforms import CodecEngine  # noqa: E402
 
 DILATIONS = (1, 3, 9)
@@ -139,7 +140,8 @@ def test_channels_split_into_two_powers_of_two(channels, split):
 
 
 def test_a_whole_line_is_upstreams(checkpoint):
-    model = load_model(checkpoint("tiny", "base"), device=DEVICE)
+    # Random weights make rounding loud: in bf16, "auto" on a GPU, upstream itself is 17 % from its float32.
+    model = load_model(checkpoint("tiny", "base"), LoadOptions("fp32"), DEVICE)
     codes = torch.randint(64, (20, 16), generator=torch.Generator().manual_seed(0))
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         theirs = decode_codes(model, codes)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import fields, replace
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
 
 import pytest
 import torch
@@ -17,6 +18,8 @@ from qwen3_tts_morph.morph.kernels import available, choose_frame, unsupported
 from qwen3_tts_morph.morph.kernels.frame import decode_frame, step_talker
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.options import Draw, Sampling
+from qwen3_tts_morph.morph.workspace import Workspace
+from triton.runtime.interpreter import GridExecutor
 
 FILTERED = Sampling(Draw(top_k=20, top_p=0.8), Draw(temperature=1.1, top_k=0, top_p=0.7), 1.3)
 POSITIONS = [40, 3, 17, 62]
@@ -108,6 +111,60 @@ def _widened(weights):
         return value
 
     return wide(weights)
+
+
+def storages(value) -> Iterator[tuple[int, int]]:
+    """Where the tensors of a record lie: first byte and the byte behind the last."""
+    if isinstance(value, torch.Tensor):
+        storage = value.untyped_storage()
+        yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+    elif is_dataclass(value) or isinstance(value, Workspace):
+        yield from storages(vars(value))
+    elif isinstance(value, (tuple, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from storages(part)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="looks into Triton's interpreter")
+@pytest.mark.parametrize(
+    "shape, batch, seq_groups, tail",
+    [("tiny", 1, 2, False), ("tiny", 2, 1, True), ("tiny-1.7B", 1, 1, False), ("tiny-1.7B", 4, 2, False)],
+)
+@torch.inference_mode()
+def test_kernels_see_no_memory_that_was_not_there_before_the_frame(
+    device, monkeypatch, shape, batch, seq_groups, tail
+):
+    """What is allocated in a capture under cudaMallocAsync is refused by Triton's launcher."""
+    weights, slots, _ = both(device, shape, batch)
+    if tail:
+        vocab, width = weights.heads.shape[1:]
+        parts = {"token": torch.randn(vocab, width), "mix_up": torch.randn(8, width)}
+        weights = replace(weights, tails={1: parts | {"mix_down": torch.randn(width, 8)}})
+    decode_frame(weights, slots, seq_groups, 64, Plan())
+    before = [*storages(vars(weights)), *storages(slots)]
+    met: list[tuple[str, int]] = []
+    call = GridExecutor.__call__
+
+    def note(self, *arguments, **named):
+        values = [*arguments, *named.values()]
+        met.extend((self.fn.__name__, value.data_ptr()) for value in values if torch.is_tensor(value))
+        return call(self, *arguments, **named)
+
+    monkeypatch.setattr(GridExecutor, "__call__", note)
+    decode_frame(weights, slots, seq_groups, 64, Plan())
+    assert len(met) > 100
+    new = {name for name, place in met if not any(first <= place < end for first, end in before)}
+    assert not new, new
+
+
+def test_a_workspace_does_not_grow_in_a_capture(monkeypatch):
+    workspace = Workspace(torch.device("cpu"))
+    first = workspace.empty("qkv", (2, 3), torch.float32)
+    monkeypatch.setattr(workspace, "device", torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert workspace.empty("qkv", (2, 3), torch.float32) is first
+    with pytest.raises(RuntimeError, match=r"qkv \[2, 4\] was not there before the capture"):
+        workspace.empty("qkv", (2, 4), torch.float32)
 
 
 def test_why_kernels_cannot_run_is_said(device):

@@ -42,7 +42,7 @@ def check(out: torch.Tensor, wanted: torch.Tensor, dtype: torch.dtype) -> None:
 def check_operand(states: States, gain: torch.Tensor) -> None:
     """What states leave for the next product is made of their float32 values."""
     width = len(gain)
-    check(states.operand(), states.wide.double() * gain.double(), gain.dtype)
+    check(states.operand(Plan()), states.wide.double() * gain.double(), gain.dtype)
     padded = torch.nn.functional.pad(states.wide.double().square(), (0, -width % int(SHARE)))
     sums = padded.unflatten(1, (-1, int(SHARE))).sum(2)
     assert torch.allclose(states.squares.double().T, sums, rtol=1e-5)
@@ -108,7 +108,7 @@ def test_many_states_are_looked_up(device, dtype):
     states = look_up(Plan(), Inputs(table, tokens), gain)
     assert torch.equal(states.wide, table[tokens].float())
     check_operand(states, gain)
-    last = states.last(2)
+    last = states.last(2, Plan())
     assert torch.equal(last.wide, states.wide[1::2])
     check_operand(last, gain)
 
@@ -197,7 +197,7 @@ def test_held_weights_give_what_others_give(device, width, outputs, rows, pdl):
     gate, up = (normed @ weight.double().T).chunk(2, dim=-1)
     check(active, torch.nn.functional.silu(gate) * up, dtype)
     left = states_of(random(device, rows, outputs), next_gain)
-    wanted = left.wide.double() + states.operand().double() @ weight[:outputs].double().T
-    project(plan, Inputs(states.operand()), weight[:outputs], left.wide, residual=left, next_norm=next_gain)
+    wanted = left.wide.double() + states.operand(Plan()).double() @ weight[:outputs].double().T
+    project(plan, Inputs(states.operand(Plan())), weight[:outputs], left.wide, residual=left, next_norm=next_gain)
     check(left.wide, wanted, dtype)
     check_operand(left, next_gain)
