@@ -18,7 +18,6 @@ from .embed import embed_frame
 from .passes import Inputs, Place, States, project, run_layers
 from .plan import Plan, launch
 
-DRAW_WARPS = 8
 EMBED_BLOCK = 128
 
 
@@ -85,7 +84,7 @@ def _draw(weights: Weights, slots: Slots, plan: Plan, logits: torch.Tensor, firs
     state, groups, vocab = slots.state, end - first, slots.codebook
     draws = slots.settings.subtalker
     launch(
-        draw_codes, (len(logits), groups), plan, DRAW_WARPS, logits=logits, line_keys=state.keys, steps=state.steps,
+        draw_codes, (len(logits), groups), plan, plan.draw_warps, logits=logits, line_keys=state.keys, steps=state.steps,
         temperatures=draws.temperatures, places=draws.places, shares=draws.shares, scales=draws.scales,
         report=state.report, first=first + 1, V=vocab, CODES=GROUPS, PADDED=_padded(vocab),
         HALF=_is_half(weights.heads),
@@ -111,7 +110,7 @@ def step_talker(weights: Weights, slots: Slots, window: int, plan: Plan) -> None
     project(plan, states, weights.first_head, logits, decoder.norm, decoder.eps, normed=state.hidden)
     draws = slots.settings.talker
     launch(
-        draw_first, (lines,), plan, DRAW_WARPS, logits=logits, line_keys=state.keys, steps=state.steps,
+        draw_first, (lines,), plan, plan.draw_warps, logits=logits, line_keys=state.keys, steps=state.steps,
         positions=state.positions, temperatures=draws.temperatures, places=draws.places, shares=draws.shares,
         scales=draws.scales, penalties=slots.settings.penalties, seen=state.seen, suppressed=slots.suppressed,
         is_eos=slots.is_eos, line_tokens=state.tokens, report=state.report, V=vocab, CODES=GROUPS,

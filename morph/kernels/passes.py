@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import triton
 
 from ..layers import Angles, Decoder, Layer
 from ..static_cache import StaticCache
-from .attention import attend, attend_project, combine, combine_project
+from .attention import attend, combine
+from .attention_line import attend_line, attend_project, join_project
 from .plan import Plan, launch
 from .project import project_few
 from .project_many import project_many
@@ -176,56 +178,80 @@ def _attention(
     """Attention and its projection: added to many states, or given in parts ``[parts, R, H]`` for one line."""
     rows = len(qkv)
     lines = rows // place.length
-    if lines > 1 or rows > plan.few:
-        mean, sums = _attend(
-            decoder, index, plan, qkv, place, plan.split(lines, decoder.kv_heads, place.window)
-        )
-        if sums is not None:
-            mean = _combine(decoder, plan, mean, sums)
-        project(plan, Inputs(mean.view(rows, -1)), layer.out, states.wide, residual=states)
-        return None
-    short = place.positions is None and place.window <= SHORT_CONTEXT
-    parts = decoder.kv_heads
-    if not short:
-        parts = plan.product_parts(decoder.heads, decoder.kv_heads, decoder.head_dim)
-    partials = layer.out.new_empty(parts, rows, len(layer.out))
-    width = layer.out.shape[1] // parts
-    tile = plan.tile(len(layer.out), width, layer.out.element_size(), grids=parts, warps=plan.gated_warps)
-    grid = (parts, -(-len(layer.out) // tile.outputs))
-    product: dict[str, Any] = {
-        "weight": layer.out, "out": partials, "HEADS": decoder.heads, "D": decoder.head_dim, "N": len(layer.out),
-        "WARPS": tile.warps, "ROWS": tile.rows, "CHUNKS": tile.chunks, "CHUNK": tile.chunk, "EVICT": plan.evict,
-    }  # fmt: skip
-    if short:
-        context = _context(decoder, index, qkv, place, place.window)
-        launch(attend_project, grid, plan, tile.warps, **context, **product)
-    else:
-        splits = max(2, plan.split(1, decoder.kv_heads, place.window))
-        mean, sums = _attend(decoder, index, plan, qkv, place, splits)
-        launch(
-            combine_project,
-            grid,
-            plan,
-            tile.warps,
-            parts=mean,
-            log_sums=sums,
-            SPLITS=splits,
-            PARTS=parts,
-            **product,
-        )
+    if lines == 1 and rows <= plan.few:
+        if place.positions is None and place.window <= SHORT_CONTEXT:
+            return _attend_short(decoder, layer, index, plan, qkv, place)
+        split = None if place.positions is None else plan.split_line(place.window)
+        if split is not None:
+            return _attend_line(decoder, layer, index, plan, qkv, place, *split)
+    mean, sums = _attend(decoder, index, plan, qkv, place, plan.split(lines, decoder.kv_heads, place.window))
+    if sums is not None:
+        mean = _combine(decoder, plan, mean, sums)
+    project(plan, Inputs(mean.view(rows, -1)), layer.out, states.wide, residual=states)
+    return None
+
+
+def _attend_short(
+    decoder: Decoder, layer: Layer, index: int, plan: Plan, qkv: torch.Tensor, place: Place
+) -> torch.Tensor:
+    """One line's attention over a frame's positions, projected: ``[kv_heads, R, H]``."""
+    partials = layer.out.new_empty(decoder.kv_heads, len(qkv), len(layer.out))
+    grid, product = _product(decoder, layer, plan, partials)
+    block = max(16, 2 * product["WARPS"], triton.next_power_of_2(place.window))
+    launch(
+        attend_project, grid, plan, product["WARPS"], T=place.length, BLOCK=block, KV_HEADS=decoder.kv_heads,
+        start=place.start, **_source(decoder, index, qkv, place), **product,
+    )  # fmt: skip
     return partials
 
 
-def _context(decoder: Decoder, index: int, qkv: torch.Tensor, place: Place, block: int) -> dict[str, Any]:
-    """What all kernels of attention are given; ``block`` positions are read at once."""
+def _attend_line(
+    decoder: Decoder,
+    layer: Layer,
+    index: int,
+    plan: Plan,
+    qkv: torch.Tensor,
+    place: Place,
+    splits: int,
+    warps: int,
+) -> torch.Tensor:
+    """One line's attention over a long context, projected: ``[parts, 1, H]``."""
+    means = qkv.new_empty(splits, decoder.heads, decoder.head_dim)
+    sums = qkv.new_empty(splits, decoder.heads)
+    launch(
+        attend_line, (decoder.kv_heads, splits), plan, warps, positions=place.positions, window=place.window,
+        means=means, log_sums=sums, HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim,
+        SPLITS=splits, WARPS=warps, ROWS=plan.line_rows, **_source(decoder, index, qkv, place),
+    )  # fmt: skip
+    parts = plan.product_parts(decoder.heads, decoder.head_dim)
+    partials = layer.out.new_empty(parts, 1, len(layer.out))
+    grid, product = _product(decoder, layer, plan, partials)
+    launch(
+        join_project, grid, plan, product["WARPS"], means=means, log_sums=sums, SPLITS=splits, PARTS=parts,
+        **product,
+    )  # fmt: skip
+    return partials
+
+
+def _product(
+    decoder: Decoder, layer: Layer, plan: Plan, partials: torch.Tensor
+) -> tuple[tuple[int, int], dict[str, Any]]:
+    """Grid and arguments of a projection that leaves its product in ``partials`` ``[parts, R, H]``."""
+    parts, outputs = len(partials), len(layer.out)
+    width = layer.out.shape[1] // parts
+    tile = plan.tile(outputs, width, layer.out.element_size(), grids=parts, warps=plan.product_warps)
+    return (parts, -(-outputs // tile.outputs)), {
+        "weight": layer.out, "out": partials, "HEADS": decoder.heads, "D": decoder.head_dim, "N": outputs,
+        "WARPS": tile.warps, "ROWS": tile.rows, "CHUNKS": tile.chunks, "CHUNK": tile.chunk, "EVICT": plan.evict,
+    }  # fmt: skip
+
+
+def _source(decoder: Decoder, index: int, qkv: torch.Tensor, place: Place) -> dict[str, Any]:
+    """What a layer's attention reads."""
     keys, values = place.cache.keys[index], place.cache.values[index]
-    dot = uses_dot(decoder.norm.dtype)
-    queries = place.length * decoder.heads // decoder.kv_heads
     return {
         "qkv": qkv, "gains": decoder.qk_norms[index], "eps": decoder.eps, "cos": place.angles.cos,
         "sin": place.angles.sin, "cache_keys": keys, "cache_values": values, "head_stride": keys.stride(1),
-        "start": place.start, "KV_HEADS": decoder.kv_heads, "T": place.length, "DOT": dot,
-        "QUERIES": max(queries, DOT_QUERIES) if dot else queries, "BLOCK": max(16, 1 << (block - 1).bit_length()),
     }  # fmt: skip
 
 
@@ -242,11 +268,15 @@ def _attend(
     shape = (splits, rows, decoder.heads, decoder.head_dim)
     mean = like.new_empty(shape, dtype=torch.float32 if splits > 1 else like.dtype)
     sums = like.new_empty(shape[:3], dtype=torch.float32) if splits > 1 else None
-    context = _context(decoder, index, qkv, place, min(plan.split_block, place.window))
+    dot = uses_dot(like.dtype)
+    queries = place.length * decoder.heads // decoder.kv_heads
+    block = max(16, triton.next_power_of_2(min(plan.split_block, place.window)))
     launch(
-        attend, (lines, decoder.kv_heads, splits), plan, ATTEND_WARPS, positions=place.positions,
+        attend, (lines, decoder.kv_heads, splits), plan, ATTEND_WARPS, positions=place.positions, start=place.start,
         window=place.window, line_stride=place.cache.keys.stride(1), out=mean, log_sums=sums, SPLITS=splits,
-        EARLY=place.early, HEADS=decoder.heads, D=decoder.head_dim, **context,
+        EARLY=place.early, HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim, T=place.length,
+        QUERIES=max(queries, DOT_QUERIES) if dot else queries, BLOCK=block, DOT=dot,
+        **_source(decoder, index, qkv, place),
     )  # fmt: skip
     return mean, sums
 

@@ -13,6 +13,8 @@ LANES = 32
 WARP_BYTES = 512  # what a warp reads at once
 LONGEST_SEGMENT = 1024  # columns of a state that a program holds at a time
 FEWEST_PROGRAMS = 128  # about a program for each multiprocessor of a large GPU
+LINE_WARPS = 8
+MOST_LINE_SPLITS = 32  # parts that a thread joins
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,11 @@ class Plan:
         register_bytes: weights that a warp of ``project_few`` holds in registers: 8192 are 64 a thread.
         warps: of ``project_few``; gated_warps: where it reads the parts of the last product, a program each.
         split_block: positions that a program of split attention reads at once; splits: at most so many programs a
-            key head; parts: in how many the projection of one long line leaves its product.
+            key head.
+        line_rows: positions of one line that a warp of its split attention takes; line_splits: programs a key head
+            as long as they need no more than LINE_WARPS warps each for the window.
+        parts: in how many the projection of one long line leaves its product; product_warps: of its kernel.
+        draw_warps: of a draw.
         wide_columns: outputs a program of ``project_many``; wide_bytes: its weights that wait in registers.
         evict: eviction policy of ``project_few``'s weights: "evict_first", "evict_last" or "".
         registers: at most so many a thread in ``project_few``; None leaves it to the compiler.
@@ -64,7 +70,11 @@ class Plan:
     gated_warps: int = 8
     split_block: int = 32
     splits: int = 16
-    parts: int = 4
+    line_rows: int = 16
+    line_splits: int = 16
+    parts: int = 8
+    product_warps: int = 8
+    draw_warps: int = 8
     wide_columns: int = 32
     wide_bytes: int = 16384
     evict: str = "evict_first"
@@ -101,9 +111,16 @@ class Plan:
         early = max(1, min(self.wide_bytes // tile_bytes, width // segment))
         return WideTile(padded, columns, segment, early if width >= segment else 0, 8 if padded > 32 else 4)
 
-    def product_parts(self, heads: int, kv_heads: int, head_dim: int) -> int:
+    def product_parts(self, heads: int, head_dim: int) -> int:
         """Parts of a long line's projection: a part's columns fit into a segment."""
-        return max(min(self.parts, kv_heads), heads * head_dim // LONGEST_SEGMENT)
+        return max(min(self.parts, heads), heads * head_dim // LONGEST_SEGMENT)
+
+    def split_line(self, window: int) -> tuple[int, int] | None:
+        """Programs a key head, and warps each, for one line's ``window`` positions; None for too many positions."""
+        warps = triton.next_power_of_2(-(-window // (self.line_splits * self.line_rows)))
+        warps = min(warps, LINE_WARPS)
+        splits = triton.next_power_of_2(-(-window // (warps * self.line_rows)))
+        return None if splits > MOST_LINE_SPLITS else (splits, warps)
 
     def split(self, lines: int, kv_heads: int, window: int) -> int:
         """Programs that share the attention of a key head over ``window`` positions: a power of two."""
