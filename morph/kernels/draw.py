@@ -97,18 +97,30 @@ def best_token(ranks, keys, tokens, kept, chances, share, likeliest):
 
 
 @triton.jit
+def divide(values, divisor):
+    """``values / divisor``, rounded as IEEE says (Markstein's theorem), without a division for each.
+
+    But for the smallest of numbers: where the remainder underflows, the last bit may differ.
+    """
+    inverse = tl.div_rn(tl.full(values.shape, 1.0, tl.float32), divisor + tl.zeros_like(values))
+    near = values * inverse
+    exact = tl.fma(tl.fma(-near, divisor + tl.zeros_like(values), values), inverse, near)
+    return tl.where(tl.abs(near) < float("inf"), exact, near)
+
+
+@triton.jit
 def draw_token(scores, noise, tokens, V: tl.constexpr, temperature, place, share, scale):
     """One draw from float32 scores ``[padded V]``; arguments as of ``draw_static``, for one line."""
     real = tokens < V
-    scores = tl.div_rn(scores, temperature + tl.zeros_like(scores))
+    scores = divide(scores, temperature)
     keys = tl.where(real, sort_keys(scores), LOWEST)
     kept = V - place.to(tl.int32)
     chances = tl.zeros_like(scores)
-    likeliest = tl.zeros_like(kept)
+    likeliest = kept * 0
     if share >= 0:
         chances, likeliest = kept_chances(scores, keys, tokens, real, kept, V)
     ranks = tl.where(real, sort_keys(scores + noise * scale), LOWEST)
-    token, key, stays = best_token(ranks, keys, tokens, kept, chances, share, likeliest)
+    token, key, stays = kept * 0 - 1, kept * 0 + LOWEST, kept * 0
     while stays == 0:
         # What comes before a token that goes, goes with it: a few rounds whatever the scores are.
         ranks = tl.where((keys > key) | ((keys == key) & (tokens > token)), ranks, LOWEST)
@@ -147,9 +159,11 @@ def draw_codes(
     noise = gumbel(random_words(line_keys + line * 2, counter, tokens))
     temperature, place = tl.load(temperatures + line), tl.load(places + line)
     share, scale = tl.load(shares + line), tl.load(scales + line)
+    # The largest is asked for, or the compiler would leave the noise for behind the wait. It is finite.
+    inside = tokens < tl.where(tl.max(noise, axis=0) < float("inf"), V, 0)
     wait_for_inputs(PDL)
     launch_dependents(PDL)  # not before: see wait.py
-    scores = tl.load(logits + (line * tl.num_programs(1) + group) * V + tokens, mask=tokens < V, other=0.0)
+    scores = tl.load(logits + (line * tl.num_programs(1) + group) * V + tokens, mask=inside, other=0.0)
     token = draw_token(scores, noise, tokens, V, temperature, place, share, scale)
     tl.store(report + line * (CODES + 1) + first + group, token.to(tl.int64))
     if HALF:
@@ -177,7 +191,7 @@ def draw_first(
     # What only a frame's end changes is read before the wait.
     step = tl.load(steps + line) + 1
     noise = gumbel(random_words(line_keys + line * 2, step * CODES, tokens))
-    penalty = tl.load(penalties + line) + tl.zeros_like(noise)
+    penalty = tl.load(penalties + line)
     was_seen = tl.load(seen + line * V + tokens, mask=real, other=0) != 0
     barred = tl.load(suppressed + tokens, mask=real, other=0) != 0
     barred = barred | ((tl.load(is_eos + tokens, mask=real, other=0) != 0) & (step < MIN_STEPS))
@@ -189,7 +203,7 @@ def draw_first(
     scores = tl.load(logits + line * V + tokens, mask=real, other=0.0)
     if HALF:
         note_overflow(scores, real, report + line * (CODES + 1), CODES)
-    penalized = tl.where(scores < 0, scores * penalty, tl.div_rn(scores, penalty))
+    penalized = tl.where(scores < 0, scores * penalty, divide(scores, penalty))
     scores = tl.where(was_seen, penalized, scores)
     scores = tl.where(barred, float("-inf"), scores)
     token = draw_token(scores, noise, tokens, V, temperature, place, share, scale)

@@ -7,6 +7,7 @@ the cache are of the model's dtype.
 from __future__ import annotations
 
 import torch
+import triton
 from torch.nn import functional
 
 from ..eager import MIN_NEW_TOKENS
@@ -33,8 +34,7 @@ def decode_frame(
 def predict(weights: Weights, slots: Slots, seq_groups: int, plan: Plan) -> None:
     """Draw groups 1-15 into the report: ``seq_groups`` passes of the predictor, the crossbar for the rest."""
     state, decoder = slots.state, weights.predictor
-    first = functional.embedding(state.tokens, weights.first_table)
-    inputs = Inputs(torch.stack((state.hidden, first), dim=1).flatten(0, 1))
+    inputs = Inputs(weights.first_table, state.tokens, before=state.hidden)
     for group in range(seq_groups):
         if group > 0:
             inputs = Inputs(weights.tables[group - 1], state.report[:, group])
@@ -83,10 +83,11 @@ def _draw(weights: Weights, slots: Slots, plan: Plan, logits: torch.Tensor, firs
     """Draw groups ``first + 1 .. end`` from logits, float32 ``[B, (end - first) V]``."""
     state, groups, vocab = slots.state, end - first, slots.codebook
     draws = slots.settings.subtalker
+    padded = triton.next_power_of_2(vocab)
     launch(
-        draw_codes, (len(logits), groups), plan, plan.draw_warps, logits=logits, line_keys=state.keys, steps=state.steps,
-        temperatures=draws.temperatures, places=draws.places, shares=draws.shares, scales=draws.scales,
-        report=state.report, first=first + 1, V=vocab, CODES=GROUPS, PADDED=_padded(vocab),
+        draw_codes, (len(logits), groups), plan, plan.draw_warps(padded), logits=logits, line_keys=state.keys,
+        steps=state.steps, temperatures=draws.temperatures, places=draws.places, shares=draws.shares,
+        scales=draws.scales, report=state.report, first=first + 1, V=vocab, CODES=GROUPS, PADDED=padded,
         HALF=_is_half(weights.heads),
     )  # fmt: skip
 
@@ -108,18 +109,14 @@ def step_talker(weights: Weights, slots: Slots, window: int, plan: Plan) -> None
     vocab = len(weights.first_head)
     logits = wide.new_empty(lines, vocab)
     project(plan, states, weights.first_head, logits, decoder.norm, decoder.eps, normed=state.hidden)
-    draws = slots.settings.talker
+    draws, padded = slots.settings.talker, triton.next_power_of_2(vocab)
     launch(
-        draw_first, (lines,), plan, plan.draw_warps, logits=logits, line_keys=state.keys, steps=state.steps,
+        draw_first, (lines,), plan, plan.draw_warps(padded), logits=logits, line_keys=state.keys, steps=state.steps,
         positions=state.positions, temperatures=draws.temperatures, places=draws.places, shares=draws.shares,
         scales=draws.scales, penalties=slots.settings.penalties, seen=state.seen, suppressed=slots.suppressed,
         is_eos=slots.is_eos, line_tokens=state.tokens, report=state.report, V=vocab, CODES=GROUPS,
-        MIN_STEPS=MIN_NEW_TOKENS, PADDED=_padded(vocab), HALF=_is_half(weights.first_head),
+        MIN_STEPS=MIN_NEW_TOKENS, PADDED=padded, HALF=_is_half(weights.first_head),
     )  # fmt: skip
-
-
-def _padded(vocab: int) -> int:
-    return 1 << (vocab - 1).bit_length()
 
 
 def _is_half(weight: torch.Tensor) -> bool:

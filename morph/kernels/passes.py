@@ -26,16 +26,19 @@ STAGES = 3  # of the compiler's pipeline
 class Inputs:
     """What a pass starts from, in the model's dtype: states ``[R, H]``, or rows of a table named by tokens.
 
-    ``tokens`` is int64 ``[R]``, possibly a strided view.
+    ``tokens`` is int64 ``[B]``, possibly a strided view. ``before`` ``[B, H]`` are states that stand one before each
+    token's: those of a frame's first pass.
     """
 
     states: torch.Tensor
     tokens: torch.Tensor | None = None
+    before: torch.Tensor | None = None
 
     @property
     def rows(self) -> int:
         """How many states there are."""
-        return len(self.states) if self.tokens is None else len(self.tokens)
+        rows = len(self.states) if self.tokens is None else len(self.tokens)
+        return rows if self.before is None else 2 * rows
 
     def source(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """For few states: rows, and which of them."""
@@ -43,7 +46,8 @@ class Inputs:
 
     def operand(self) -> torch.Tensor:
         """For the tensor cores: ``[R, H]`` in the model's dtype."""
-        return self.states if self.tokens is None else self.states[self.tokens]
+        states = self.states if self.tokens is None else self.states[self.tokens]
+        return states if self.before is None else torch.stack((self.before, states), dim=1).flatten(0, 1)
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,10 @@ def project(
     sums_parts = partials is not None and residual is None
     tile = plan.tile(outputs, width, itemsize, 2 if gated else 1, warps=plan.gated_warps if sums_parts else 0)
     x, tokens = inputs.source()
+    before = inputs.before if isinstance(inputs, Inputs) else None
     launch(
-        project_few, (-(-outputs // tile.outputs),), plan, tile.warps, plan.registers, x=x, tokens=tokens,
+        project_few, (-(-outputs // tile.outputs),), plan, tile.warps, plan.registers, before is None, x=x,
+        before=before, tokens=tokens,
         token_stride=0 if tokens is None else tokens.stride(0), partials=partials, kept=kept, STATES=rows,
         PARTS=0 if partials is None else len(partials), WARPS=tile.warps, ROWS=tile.rows, CHUNKS=tile.chunks,
         CHUNK=tile.chunk, EVICT=plan.evict, **common,

@@ -57,7 +57,7 @@ class Plan:
         line_rows: positions of one line that a warp of its split attention takes; line_splits: programs a key head
             as long as they need no more than LINE_WARPS warps each for the window.
         parts: in how many the projection of one long line leaves its product; product_warps: of its kernel.
-        draw_warps: of a draw.
+        draw_values: scores that a thread of a draw holds.
         wide_columns: outputs a program of ``project_many``; wide_bytes: its weights that wait in registers.
         evict: eviction policy of ``project_few``'s weights: "evict_first", "evict_last" or "".
         registers: at most so many a thread in ``project_few``; None leaves it to the compiler.
@@ -70,11 +70,11 @@ class Plan:
     gated_warps: int = 8
     split_block: int = 32
     splits: int = 16
-    line_rows: int = 16
+    line_rows: int = 8
     line_splits: int = 16
     parts: int = 8
     product_warps: int = 8
-    draw_warps: int = 8
+    draw_values: int = 8
     wide_columns: int = 32
     wide_bytes: int = 16384
     evict: str = "evict_first"
@@ -115,6 +115,10 @@ class Plan:
         """Parts of a long line's projection: a part's columns fit into a segment."""
         return max(min(self.parts, heads), heads * head_dim // LONGEST_SEGMENT)
 
+    def draw_warps(self, padded: int) -> int:
+        """Warps of a draw from so many scores, a power of two."""
+        return min(16, max(1, padded // (LANES * self.draw_values)))
+
     def split_line(self, window: int) -> tuple[int, int] | None:
         """Programs a key head, and warps each, for one line's ``window`` positions; None for too many positions."""
         warps = triton.next_power_of_2(-(-window // (self.line_splits * self.line_rows)))
@@ -137,10 +141,16 @@ def has_dependent_launch(device: torch.device) -> bool:
 
 
 def launch(
-    kernel: Any, grid: tuple[int, ...], plan: Plan, warps: int, registers: int | None = None, **arguments: Any
+    kernel: Any,
+    grid: tuple[int, ...],
+    plan: Plan,
+    warps: int,
+    registers: int | None = None,
+    dependent: bool = True,
+    **arguments: Any,
 ) -> None:
-    """Launch a kernel, as a dependent of the one before it where the plan says so."""
-    extra: dict[str, Any] = {"launch_pdl": True} if plan.pdl else {}
+    """Launch a kernel, as a dependent of the one before it where the plan says so; a frame's first is none."""
+    extra: dict[str, Any] = {"launch_pdl": True} if plan.pdl and dependent else {}
     if registers is not None:
         extra["maxnreg"] = registers
     kernel[grid](**arguments, PDL=plan.pdl, num_warps=warps, **extra)
