@@ -5,7 +5,8 @@
 Full-size random weights made in place, no checkpoint. "check" compares predictor passes and a talker step with
 float32, beside torch's own bf16; in float32 the codes of whole frames with those of the torch operations; and replays
 with and without dependent launch. What fails is measured all the same, and the command's status says so.
-"kernel" replays one kernel over all layers from a CUDA graph: us each, and the bytes of its weights over that time.
+"kernel" replays one kernel over all layers from a CUDA graph: us each, and the bytes of its weights over that time;
+for one line also what leaving a kernel out of its chain saves, us a launch.
 "pass" and "frame" replay one; "plan" does so with one size of the plan changed.
 Every figure is the median of the repeats, ms unless said otherwise. Without CUDA it runs in Triton's interpreter
 (TRITON_INTERPRET=1, --shape tiny): a trial of the command, no measurement.
@@ -44,6 +45,7 @@ from qwen3_tts_morph.morph.options import Draw, Sampling  # noqa: E402
 from qwen3_tts_morph.morph.slots import Slots  # noqa: E402
 from qwen3_tts_morph.morph.static_cache import Span, StaticCache, Step  # noqa: E402
 
+from .line_kernels import line_table  # noqa: E402
 from .random_weights import SHAPES, random_slots, random_weights  # noqa: E402
 
 SAMPLING = Sampling(Draw(), Draw(), 1.05)
@@ -54,13 +56,26 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "4 KB a warp": {"register_bytes": 4096},
     "16 KB a warp": {"register_bytes": 16384},
     "8 warps": {"warps": 8},
+    "2 warps": {"warps": 2},
+    "8 warps, 4 KB a warp": {"warps": 8, "register_bytes": 4096},
     "4 warps where parts are summed": {"gated_warps": 4},
+    "4 warps in o-proj": {"product_warps": 4},
+    "16 warps in o-proj": {"product_warps": 16},
     "104 registers": {"registers": 104},
     "no eviction hint": {"evict": ""},
-    "tensor cores at one line": {"few": 0},
-    "attention in blocks of 16": {"split_block": 16},
-    "o-proj in 8 parts": {"parts": 8},
-    "o-proj in 2 parts": {"parts": 2},
+    "o-proj in 4 parts": {"parts": 4},
+    "o-proj in 16 parts": {"parts": 16},
+    "4 positions a warp": {"line_rows": 4},
+    "16 positions a warp": {"line_rows": 16},
+    "8 splits": {"line_splits": 8},
+    "8 splits, 16 positions a warp": {"line_splits": 8, "line_rows": 16},
+    "4 splits, 16 positions a warp": {"line_splits": 4, "line_rows": 16},
+    "32 splits": {"line_splits": 32},
+    "o-proj in 16 parts, 8 splits": {"parts": 16, "line_splits": 8},
+    "o-proj in 4 parts, 8 splits, 16 positions a warp": {"parts": 4, "line_splits": 8, "line_rows": 16},
+    "draws of 4 scores a thread": {"draw_values": 4},
+    "draws of 16 scores a thread": {"draw_values": 16},
+    "attention of batches": {"line_splits": 0},
 }
 WIDE_VARIANTS: dict[str, dict[str, Any]] = {
     "no dependent launch": {"pdl": False},
@@ -335,6 +350,7 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
     if bench.plan.pdl:
         kernel_table(bench, replace(bench.plan, pdl=False), "no dependent launch")
     contexts = (200, 2000) if on_cuda else (40,)
+    line_table(bench, bench.plan, contexts, 15 if on_cuda else 2)
     largest = max(options.batch)
     pass_table(bench, bench.plan, "plan as it is", contexts=contexts)
     if largest > 2:

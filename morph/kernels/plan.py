@@ -55,7 +55,7 @@ class Plan:
         split_block: positions that a program of split attention reads at once; splits: at most so many programs a
             key head.
         line_rows: positions of one line that a warp of its split attention takes; line_splits: programs a key head
-            as long as they need no more than LINE_WARPS warps each for the window.
+            as long as they need no more than LINE_WARPS warps each for the window (0: as batches do it).
         parts: in how many the projection of one long line leaves its product; product_warps: of its kernel.
         draw_values: scores that a thread of a draw holds.
         wide_columns: outputs a program of ``project_many``; wide_bytes: its weights that wait in registers.
@@ -121,6 +121,8 @@ class Plan:
 
     def split_line(self, window: int) -> tuple[int, int] | None:
         """Programs a key head, and warps each, for one line's ``window`` positions; None for too many positions."""
+        if not self.line_splits:
+            return None
         warps = triton.next_power_of_2(-(-window // (self.line_splits * self.line_rows)))
         warps = min(warps, LINE_WARPS)
         splits = triton.next_power_of_2(-(-window // (warps * self.line_rows)))
