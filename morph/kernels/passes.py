@@ -220,6 +220,7 @@ def _attend_line(
     place: Place,
     splits: int,
     warps: int,
+    positions: int,
 ) -> torch.Tensor:
     """One line's attention over a long context, projected: ``[parts, 1, H]``."""
     means = qkv.new_empty(splits, decoder.heads, decoder.head_dim)
@@ -227,7 +228,7 @@ def _attend_line(
     launch(
         attend_line, (decoder.kv_heads, splits), plan, warps, positions=place.positions, window=place.window,
         means=means, log_sums=sums, HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim,
-        SPLITS=splits, WARPS=warps, ROWS=plan.line_rows, **_source(decoder, index, qkv, place),
+        SPLITS=splits, WARPS=warps, ROWS=positions, **_source(decoder, index, qkv, place),
     )  # fmt: skip
     parts = plan.product_parts(decoder.heads, decoder.head_dim)
     partials = layer.out.new_empty(parts, 1, len(layer.out))

@@ -112,15 +112,17 @@ def test_one_long_line_in_parts(device, position, plan, dtype):
 
 
 def test_how_one_line_is_split():
-    """Warps first, then programs; beyond what a thread can join, as batches are."""
+    """Warps first, then programs, then positions a warp; beyond what a thread can join, as batches are."""
     plan = Plan(line_splits=16, line_rows=8)
-    assert [plan.split_line(window) for window in (64, 256, 1024, 2048)] == [
-        (8, 1),
-        (16, 2),
-        (16, 8),
-        (32, 8),
-    ]
-    assert plan.split_line(4096) is None
+    splits = {
+        64: (8, 1, 8),
+        256: (16, 2, 8),
+        1024: (16, 8, 8),
+        2048: (32, 8, 8),
+        8192: (32, 8, 32),
+        16384: None,
+    }
+    assert {window: plan.split_line(window) for window in splits} == splits
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
