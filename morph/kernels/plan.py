@@ -54,8 +54,8 @@ class Plan:
         warps: of ``project_few``; gated_warps: where it reads the parts of the last product, a program each.
         split_block: positions that a program of split attention reads at once; splits: at most so many programs a
             key head.
-        line_rows: positions of one line that a warp of its split attention takes at the least; line_splits: programs a key head
-            as long as they need no more than LINE_WARPS warps each for the window (0: as batches do it).
+        line_rows: positions of one line that a warp of its split attention takes at the least; line_splits: programs
+            a key head, as long as LINE_WARPS warps each are enough for the window (0: as batches do it).
         parts: in how many the projection of one long line leaves its product; product_warps: of its kernel.
         draw_values: scores that a thread of a draw holds.
         wide_columns: outputs a program of ``project_many``; wide_bytes: its weights that wait in registers.
@@ -120,7 +120,7 @@ class Plan:
         return min(16, max(1, padded // (LANES * self.draw_values)))
 
     def split_line(self, window: int) -> tuple[int, int, int] | None:
-        """Programs a key head, their warps and those's positions for one line; None for too long a ``window``."""
+        """Programs a key head, their warps, and positions a warp, for one line; None for too long a ``window``."""
         if not self.line_splits:
             return None
         for rows in (self.line_rows, 2 * self.line_rows, 4 * self.line_rows):
@@ -129,6 +129,12 @@ class Plan:
             if splits <= MOST_LINE_SPLITS:
                 return splits, warps, rows
         return None
+
+    def split(self, lines: int, kv_heads: int, window: int) -> int:
+        """Programs that share the attention of a key head over ``window`` positions: a power of two."""
+        blocks = -(-window // self.split_block)
+        wanted = max(1, FEWEST_PROGRAMS // (lines * kv_heads))
+        return min(1 << (blocks - 1).bit_length(), self.splits, triton.next_power_of_2(wanted))
 
 
 def has_dependent_launch(device: torch.device) -> bool:
