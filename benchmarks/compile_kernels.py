@@ -57,6 +57,7 @@ def launches(
         plan: Plan,
         warps: int,
         registers: int | None = None,
+        dependent: bool = True,
         **arguments: Any,
     ) -> None:
         arguments["PDL"] = plan.pdl

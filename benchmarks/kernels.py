@@ -5,7 +5,8 @@
 Full-size random weights made in place, no checkpoint. "check" compares predictor passes and a talker step with
 float32, beside torch's own bf16; in float32 the codes of whole frames with those of the torch operations; and replays
 with and without dependent launch. What fails is measured all the same, and the command's status says so.
-"kernel" replays one kernel over all layers from a CUDA graph: us each, and the bytes of its weights over that time.
+"kernel" replays one kernel over all layers from a CUDA graph: us each, and the bytes of its weights over that time;
+for one line also what leaving a kernel out of its chain saves, us a launch.
 "pass" and "frame" replay one; "plan" does so with one size of the plan changed, after all tables (``--plans`` asks for
 one of them and no table).
 Every figure is the median of the repeats, ms unless said otherwise. Without CUDA it runs in Triton's interpreter
@@ -37,8 +38,7 @@ pack.load()
 from qwen3_tts_morph.morph.frame import Weights  # noqa: E402  (after pack.load)
 from qwen3_tts_morph.morph.frame import decode_frame as torch_frame  # noqa: E402
 from qwen3_tts_morph.morph.kernels import frame as fused  # noqa: E402
-from qwen3_tts_morph.morph.kernels import passes  # noqa: E402
-from qwen3_tts_morph.morph.kernels.passes import Inputs, Place, States, look_up, project, run_layers  # noqa: E402
+from qwen3_tts_morph.morph.kernels.passes import Inputs, Place, States, look_up, run_layers  # noqa: E402
 from qwen3_tts_morph.morph.kernels.plan import Plan  # noqa: E402
 from qwen3_tts_morph.morph.layers import Decoder  # noqa: E402
 from qwen3_tts_morph.morph.layers import run_layers as torch_layers  # noqa: E402
@@ -46,7 +46,9 @@ from qwen3_tts_morph.morph.options import Draw, Sampling  # noqa: E402
 from qwen3_tts_morph.morph.slots import Slots  # noqa: E402
 from qwen3_tts_morph.morph.static_cache import Span, StaticCache, Step  # noqa: E402
 
+from .batch_kernels import many_table  # noqa: E402
 from .kernel_plans import VARIANTS, WIDE_VARIANTS  # noqa: E402
+from .line_kernels import kernel_table, line_table  # noqa: E402
 from .random_weights import SHAPES, random_slots, random_weights  # noqa: E402
 
 SAMPLING = Sampling(Draw(), Draw(), 1.05)
@@ -206,134 +208,6 @@ def check_replays(bench: Bench, batch: int, seq_groups: int, frames: int = 30) -
     bench.require(equal == frames, f"{what}: they differ")
 
 
-def kernel_table(bench: Bench, plan: Plan, label: str) -> None:
-    """Each kernel of the talker's layers alone, over all of them in turn (more weights than the cache holds)."""
-    decoder = bench.weights.talker
-    first = decoder.layers[0]
-    like, width = first.input_norm, len(first.input_norm)
-    states = States(torch.randn(1, width, device=bench.device), None)
-    active = torch.randn(1, first.down.shape[1], device=bench.device).to(like.dtype)
-    qkv = torch.empty(1, len(first.qkv), device=bench.device)
-    partials = torch.randn(decoder.kv_heads, 1, width, device=bench.device).to(like.dtype)
-
-    def gate_up(layer: Any) -> None:
-        project(
-            plan, states, layer.gate_up, active, layer.post_norm, decoder.eps, gated=True, partials=partials
-        )
-
-    kinds: dict[str, tuple[Callable[[Any], None], int]] = {
-        "norm + qkv": (
-            lambda layer: project(plan, states, layer.qkv, qkv, layer.input_norm, decoder.eps),
-            first.qkv.nbytes,
-        ),
-        "parts + norm + gate_up + swiglu": (gate_up, first.gate_up.nbytes),
-        "down + residual": (
-            lambda layer: project(
-                plan,
-                Inputs(active),
-                layer.down,
-                torch.empty_like(states.wide),
-                residual=states,
-                partials=partials,
-            ),
-            first.down.nbytes,
-        ),
-    }
-    for what, (action, size) in kinds.items():
-        ms, _ = bench.measure(lambda action=action: [action(layer) for layer in decoder.layers])
-        us = 1000 * ms / len(decoder.layers)
-        bench.note("kernel", f"{what}, {label}", us=us, mb=size / 1e6, gb_s=size / us / 1000)
-    heads = bench.weights.heads
-    logits = torch.empty(1, heads.shape[1], device=bench.device)
-    state = States(torch.randn(1, heads.shape[2], device=bench.device), None)
-    norm = bench.weights.predictor.norm
-    ms, _ = bench.measure(lambda: [project(plan, state, head, logits, norm, 1e-6) for head in heads])
-    us = 1000 * ms / len(heads)
-    bench.note(
-        "kernel", f"norm + head, {label}", us=us, mb=heads[0].nbytes / 1e6, gb_s=heads[0].nbytes / us / 1000
-    )
-
-
-def kernels_of_many(bench: Bench, plan: Plan, batch: int) -> dict[str, tuple[Callable[[Any, int], Any], int]]:
-    """The kernels of the talker's layers for a batch, and the predictor's attention: calls of (layer, index), bytes."""
-    decoder, slots = bench.weights.talker, bench.slots(batch, 200, 256)
-    first, width = decoder.layers[0], len(decoder.norm)
-    inputs = Inputs(bench.weights.first_table, slots.state.tokens)
-    states = look_up(plan, inputs, first.input_norm)
-    qkv = torch.randn(batch, len(first.qkv), device=bench.device)
-    heads = torch.randn(batch, first.out.shape[1], device=bench.device).to(decoder.norm.dtype)
-    active = torch.randn(batch, first.down.shape[1], device=bench.device).to(decoder.norm.dtype)
-    left = States.empty(plan, batch, decoder.norm)
-    talker = Place(slots.cache, slots.angles, 1, 256, positions=slots.state.positions)
-    frame = Place(slots.frame_cache, slots.frame_angles, 1, PREDICTOR_START + 1, PREDICTOR_START)
-    row = 2 * decoder.kv_heads * decoder.head_dim * decoder.norm.itemsize  # a position's keys and values
-
-    def attend(which: Decoder, place: Place, index: int) -> Any:
-        return passes._attend_lines(which, index % len(which.layers), plan, qkv, place)
-
-    def add(inputs: Any, weight: Any, norm: Any) -> None:
-        project(plan, inputs, weight, left.wide, residual=left, next_norm=norm)
-
-    def gate_up(layer: Any, _: int) -> None:
-        project(plan, states, layer.gate_up, active, layer.post_norm, decoder.eps, gated=True)
-
-    return {
-        "look up": (lambda layer, _: look_up(plan, inputs, layer.input_norm), batch * width * 2),
-        "norm + qkv": (
-            lambda layer, _: project(plan, states, layer.qkv, qkv, layer.input_norm, decoder.eps),
-            first.qkv.nbytes,
-        ),
-        "attention at 200": (lambda _, index: attend(decoder, talker, index), batch * 201 * row),
-        "predictor's attention": (
-            lambda _, index: attend(bench.weights.predictor, frame, index),
-            batch * (PREDICTOR_START + 1) * row,
-        ),
-        "o-proj + residual": (
-            lambda layer, _: add(Inputs(heads), layer.out, layer.post_norm),
-            first.out.nbytes,
-        ),
-        "norm + gate_up + swiglu": (gate_up, first.gate_up.nbytes),
-        "down + residual": (
-            lambda layer, _: add(Inputs(active), layer.down, layer.input_norm),
-            first.down.nbytes,
-        ),
-    }
-
-
-def many_table(bench: Bench, plan: Plan, label: str, batch: int) -> None:
-    """Each kernel of a batch alone, over all layers in turn; torch's products of the same shapes beside them."""
-    layers = bench.weights.talker.layers
-
-    def note(what: str, action: Callable[[], Any], times: int, size: int) -> None:
-        us = 1000 * bench.measure(action)[0] / times
-        bench.note("kernel", f"{what}, batch {batch}, {label}", us=us, mb=size / 1e6, gb_s=size / us / 1000)
-
-    for what, (call, size) in kernels_of_many(bench, plan, batch).items():
-        note(what, lambda call=call: [call(one, i) for i, one in enumerate(layers)], len(layers), size)
-    heads, predictor = bench.weights.heads, bench.weights.predictor
-    slots = bench.slots(batch, 200, 256)
-    narrow = bench.weights.tables[0][:, : len(predictor.norm)].contiguous()
-    state = look_up(plan, Inputs(narrow, slots.state.report[:, 1]), predictor.norm)
-    logits = torch.randn(batch, heads.shape[1], device=bench.device)
-
-    def draw() -> None:
-        for group in range(len(heads)):
-            fused._draw(bench.weights, slots, plan, logits, group, group + 1)
-
-    note(
-        "norm + head",
-        lambda: [project(plan, state, head, logits, predictor.norm, 1e-6) for head in heads],
-        len(heads),
-        heads[0].nbytes,
-    )
-    note("draw", draw, len(heads), logits.nbytes)
-    for name in ("qkv", "out", "gate_up", "down"):
-        weights = [getattr(layer, name) for layer in layers]
-        x = torch.randn(batch, weights[0].shape[1], device=bench.device).to(weights[0].dtype)
-        what = f"torch's product alone, {name}"
-        note(what, lambda x=x, all=weights: [x @ one.T for one in all], len(layers), weights[0].nbytes)
-
-
 def pass_table(
     bench: Bench, plan: Plan, label: str, batch: int = 1, contexts: tuple[int, ...] = (200, 2000)
 ) -> None:
@@ -401,6 +275,7 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
     if bench.plan.pdl:
         kernel_table(bench, replace(bench.plan, pdl=False), "no dependent launch")
     contexts = (200, 2000) if on_cuda else (40,)
+    line_table(bench, bench.plan, contexts, 15 if on_cuda else 2)
     largest = max(options.batch)
     pass_table(bench, bench.plan, "plan as it is", contexts=contexts)
     if largest > 2:

@@ -13,11 +13,10 @@ What was counted before the design was chosen (0.6B, bf16, one line; an H200 rea
 
 103 layers a frame make 0.75 ms, but the chain of dependent kernels costs 2 to 3 us each however small they are, more
 than their bytes. So: few kernels (4 a layer of the predictor, 5 of the talker), each with its weights in registers
-before it waits for its input, and short from there: no barrier but where threads must share.
+before it waits for its input, and short from there: few instructions (a warp takes some two cycles for each), few
+loads one behind the other, no barrier but where threads must share.
 
-Predicted from that, to be compared with ``python -m benchmarks.kernels``: a layer 10 us (the talker's 12), a head and
-its draw 6 us, a predictor pass 56 us, a talker step 0.35 ms; a frame at S=15 1.2 ms, at S=5 0.65 ms (1.7B: 1.7 and
-1.1 ms, most of it bytes).
+What they cost says ``python -m benchmarks.kernels``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Attention of new positions over the static cache: norms of queries and keys, RoPE, the cache's write, softmax.
 
 A program takes one line, one key head and the query heads that share it. ``attend`` splits the context over programs
-and leaves each part's mean of the values with its log-sum-exp; ``combine`` joins them. For one line the output
-projection follows in the same kernel, split over the heads: ``attend_project`` computes a short context anew in
-every program (a frame's 16 positions: less than a launch), ``combine_project`` joins the parts of a long one. Both
-leave the product in parts, a key head or a few each; who reads it adds them up (see ``project.load_state``).
+and leaves each part's mean of the values with its log-sum-exp; ``combine`` joins them. One line alone has kernels of
+its own: ``attention_line.py``.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .project import add_products, load_tiles, share
 from .project_many import dot
 from .wait import launch_dependents, wait_for_inputs
 
@@ -209,83 +206,3 @@ def combine(
     mean = joined_parts(parts, log_sums, row, heads, tl.num_programs(0), HEADS, D, SPLITS)
     pointers = out + (row * HEADS + heads)[:, None] * D + tl.arange(0, D)[None, :]
     tl.store(pointers, mean.to(out.dtype.element_ty))
-
-
-@triton.jit
-def store_product(
-    mean, tiles, rows, row_mask, out, step, T, head, N, GROUP: tl.constexpr, D: tl.constexpr,
-    CHUNKS: tl.constexpr, CHUNK: tl.constexpr,
-):  # fmt: skip
-    """Multiply one position's ``[GROUP D]`` with a key head's columns of the output projection."""
-    flat = tl.arange(0, GROUP * D)
-    values = share(mean, flat, CHUNKS, CHUNK)
-    result = tl.sum(add_products(tiles[0], values), axis=2)
-    tl.store(out + (head * T + step) * N + rows, result.to(out.dtype.element_ty), mask=row_mask)
-
-
-@triton.jit(do_not_specialize=["start"])
-def attend_project(
-    qkv, gains, eps, cos, sin, cache_keys, cache_values, head_stride, start, weight, out,
-    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, T: tl.constexpr, QUERIES: tl.constexpr,
-    BLOCK: tl.constexpr, DOT: tl.constexpr, N: tl.constexpr, WARPS: tl.constexpr, ROWS: tl.constexpr,
-    CHUNKS: tl.constexpr, CHUNK: tl.constexpr, EVICT: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """One line's attention over at most BLOCK positions and its output projection; program ``(key head, rows)``.
-
-    Args:
-        qkv, gains, cos, sin, cache_keys, cache_values, start: as of ``attend``, for one line.
-        weight: ``[N, HEADS D]``.
-        out: ``[KV_HEADS, T, N]``, the product's parts.
-    """
-    launch_dependents(PDL)
-    GROUP: tl.constexpr = HEADS // KV_HEADS
-    QKV: tl.constexpr = (HEADS + 2 * KV_HEADS) * D
-    head = tl.program_id(0)
-    rows = tl.program_id(1) * WARPS * ROWS + tl.arange(0, WARPS)[:, None] * ROWS + tl.arange(0, ROWS)[None, :]
-    row_mask = rows < N
-    tiles = load_tiles(
-        weight + head * GROUP * D, rows, row_mask, HEADS * D, GROUP * D, WARPS, CHUNKS, CHUNK, EVICT
-    )
-    wait_for_inputs(PDL)
-    cache_keys += head * head_stride
-    cache_values += head * head_stride
-    places = tl.arange(0, BLOCK)
-    keys, values = load_block(cache_keys, cache_values, places, start, D)
-    queries = new_queries(qkv, 0, head, gains, eps, cos, sin, start, QKV, QUERIES, GROUP, T, D)
-    keys, values = put_new(
-        keys, values, qkv, 0, head, gains, eps, cos, sin, start, places, cache_keys, cache_values,
-        tl.program_id(1) == 0, QKV, HEADS, KV_HEADS, T, D,
-    )  # fmt: skip
-    index = tl.arange(0, QUERIES)
-    visible = places[None, :] <= (start + index // GROUP)[:, None]
-    best = tl.full((QUERIES,), float("-inf"), tl.float32)
-    empty = tl.zeros((QUERIES, D), tl.float32)
-    best, total, mean = attend_block(
-        queries, keys, values, visible, best, tl.zeros((QUERIES,), tl.float32), empty, DOT
-    )
-    mean = tl.reshape(mean / total[:, None], (QUERIES // GROUP, GROUP * D))
-    for step in tl.static_range(T):
-        own = tl.sum(tl.where((tl.arange(0, QUERIES // GROUP) == step)[:, None], mean, 0.0), axis=0)
-        store_product(own, tiles, rows, row_mask, out, step, T, head, N, GROUP, D, CHUNKS, CHUNK)
-
-
-@triton.jit
-def combine_project(
-    parts, log_sums, weight, out,
-    HEADS: tl.constexpr, PARTS: tl.constexpr, D: tl.constexpr, SPLITS: tl.constexpr,
-    N: tl.constexpr, WARPS: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr,
-    EVICT: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """Join one row's attention and project it, some heads a program: ``(part, rows)``. ``out`` is ``[PARTS, 1, N]``."""
-    launch_dependents(PDL)
-    GROUP: tl.constexpr = HEADS // PARTS
-    head = tl.program_id(0)
-    rows = tl.program_id(1) * WARPS * ROWS + tl.arange(0, WARPS)[:, None] * ROWS + tl.arange(0, ROWS)[None, :]
-    row_mask = rows < N
-    tiles = load_tiles(
-        weight + head * GROUP * D, rows, row_mask, HEADS * D, GROUP * D, WARPS, CHUNKS, CHUNK, EVICT
-    )
-    wait_for_inputs(PDL)
-    mean = joined_parts(parts, log_sums, 0, head * GROUP + tl.arange(0, GROUP), 1, HEADS, D, SPLITS)
-    mean = tl.reshape(mean, (GROUP * D,))
-    store_product(mean, tiles, rows, row_mask, out, 0, 1, head, N, GROUP, D, CHUNKS, CHUNK)

@@ -1,8 +1,9 @@
 """Draw codes from logits on the device, as ``static_sampling.draw_static`` does, with ``noise.py``'s noise.
 
-One program draws one token. It does not sort: which tokens top-k and top-p keep follows from thresholds, which are
-found by bisection over the scores' bits, counting (or adding up chances) instead of ordering. Equal scores are
-ordered by token, as a stable sort leaves them.
+One program draws one token. It does not sort: the likeliest token with its noise is the draw, if top-k keeps it, and
+that is known by counting the tokens above it. If not, no token that is likelier gone is asked again. Only top-p needs
+the chances of all that top-k keeps, for which its threshold is found by bisection over the scores' bits. Equal scores
+are ordered by token, as a stable sort leaves them.
 """
 
 from __future__ import annotations
@@ -45,28 +46,21 @@ def gumbel(words):
 
 @triton.jit
 def sort_keys(scores):
-    """Integers in the order of float32 scores; the two zeros are equal."""
+    """Integers above LOWEST in the order of float32 scores; the two zeros are equal."""
     bits = (scores + 0.0).to(tl.int32, bitcast=True)
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    return tl.maximum(bits ^ ((bits >> 31) & 0x7FFFFFFF), LOWEST + 1)
 
 
 @triton.jit
-def _middle(low, high):
-    """Half-way between two integers, rounded down, without overflow."""
-    return (low & high) + ((low ^ high) >> 1)
-
-
-@triton.jit
-def kth_largest(keys, lowest, highest, place, V):
-    """A threshold that all but ``place`` of V keys reach, or as few more as equal keys make necessary.
+def kth_largest(keys, lowest, highest, kept, V: tl.constexpr):
+    """A threshold that ``kept`` of V keys reach, or as few more as equal keys make necessary.
 
     ``lowest`` and ``highest`` are the smallest and the largest key.
     """
-    kept = V - place
-    count = kept + place
+    count = kept * 0 + V
     reached, missed = lowest, highest + 1  # thresholds that at least, and less than, so many reach
     while (reached + 1 < missed) & (count > kept):
-        middle = _middle(reached, missed)
+        middle = (reached & missed) + ((reached ^ missed) >> 1)  # half-way, rounded down, without overflow
         found = tl.sum((keys >= middle).to(tl.int32), axis=0)
         enough = found >= kept
         reached = tl.where(enough, middle, reached)
@@ -76,39 +70,63 @@ def kth_largest(keys, lowest, highest, place, V):
 
 
 @triton.jit
-def keep_top_p(keys, lowest, highest, chances, share, tokens):
-    """Which tokens stay when those that make up the unlikeliest ``share`` go; the likeliest (of equals: last) stays."""
-    gone, stays = tl.maximum(lowest, LOWEST + 1) - 1, highest  # keys up to `gone` go altogether
-    while gone + 1 < stays:
-        middle = _middle(gone, stays)
-        below = tl.sum(tl.where(keys <= middle, chances, 0.0), axis=0)
-        goes = below <= share
-        gone = tl.where(goes, middle, gone)
-        stays = tl.where(goes, stays, middle)
-    below = tl.sum(tl.where(keys < stays, chances, 0.0), axis=0)
-    equal = keys == stays
-    upto = below + tl.cumsum(tl.where(equal, chances, 0.0), axis=0)
-    last = tl.max(tl.where(keys == highest, tokens, -1), axis=0)
-    return (keys > stays) | (equal & (upto > share)) | (tokens == last)
+def kept_chances(scores, keys, tokens, real, kept, V: tl.constexpr):
+    """The chances of what top-k keeps, zeros elsewhere; and the likeliest token (of equals the last)."""
+    highest = tl.max(keys, axis=0)
+    lowest = tl.min(tl.where(real, keys, highest), axis=0)
+    best = tl.max(tl.where(real, scores, float("-inf")), axis=0)
+    stays = real & (keys >= kth_largest(keys, lowest, highest, kept, V))
+    chances = tl.where(stays, tl.exp(scores - best), 0.0)
+    return chances / tl.sum(chances, axis=0), tl.max(tl.where(keys == highest, tokens, -1), axis=0)
+
+
+@triton.jit
+def best_token(ranks, keys, tokens, kept, chances, share, likeliest):
+    """The token of the highest rank (of equals the first), its key, and whether top-k and top-p keep it (1 or 0).
+
+    Top-k does when fewer than ``kept`` keys are above its own; top-p when it and what comes before it in the order of
+    (key, token) have more than ``share`` of the chances, or none comes behind it.
+    """
+    token = tl.min(tl.where(ranks == tl.max(ranks, axis=0), tokens, tokens.shape[0]), axis=0)
+    key = tl.max(tl.where(tokens == token, keys, LOWEST), axis=0)
+    stays = (tl.sum((keys > key).to(tl.int32), axis=0) < kept).to(tl.int32)
+    if share >= 0:
+        upto = tl.where((keys < key) | ((keys == key) & (tokens <= token)), chances, 0.0)
+        stays = stays * ((tl.sum(upto, axis=0) > share) | (token == likeliest)).to(tl.int32)
+    return token, key, stays
+
+
+@triton.jit
+def divide(values, divisor):
+    """``values / divisor``, rounded as IEEE says (Markstein's theorem), without a division for each.
+
+    But for the smallest of numbers: where the remainder underflows, the last bit may differ.
+    """
+    inverse = tl.div_rn(tl.full(values.shape, 1.0, tl.float32), divisor + tl.zeros_like(values))
+    near = values * inverse
+    exact = tl.fma(tl.fma(-near, divisor + tl.zeros_like(values), values), inverse, near)
+    return tl.where(tl.abs(near) < float("inf"), exact, near)
 
 
 @triton.jit
 def draw_token(scores, noise, tokens, V: tl.constexpr, temperature, place, share, scale):
     """One draw from float32 scores ``[padded V]``; arguments as of ``draw_static``, for one line."""
     real = tokens < V
-    scores = tl.div_rn(scores, temperature + tl.zeros_like(scores))
+    scores = divide(scores, temperature)
     keys = tl.where(real, sort_keys(scores), LOWEST)
-    highest = tl.max(keys, axis=0)
-    lowest = tl.min(tl.where(real, keys, highest), axis=0)
-    kept = real & (keys >= kth_largest(keys, lowest, highest, place.to(tl.int32), V))
+    kept = V - place.to(tl.int32)
+    chances = tl.zeros_like(scores)
+    likeliest = kept * 0
     if share >= 0:
-        best = tl.max(tl.where(real, scores, float("-inf")), axis=0)
-        chances = tl.where(kept, tl.exp(scores - best), 0.0)
-        chances /= tl.sum(chances, axis=0)
-        kept &= keep_top_p(tl.where(kept, keys, LOWEST), lowest, highest, chances, share, tokens)
-    chances = tl.where(kept, scores + noise * scale, float("-inf"))
+        chances, likeliest = kept_chances(scores, keys, tokens, real, kept, V)
+    ranks = tl.where(real, sort_keys(scores + noise * scale), LOWEST)
+    token, key, stays = kept * 0 - 1, kept * 0 + LOWEST, kept * 0
+    while stays == 0:
+        # What comes before a token that goes, goes with it: a few rounds whatever the scores are.
+        ranks = tl.where((keys > key) | ((keys == key) & (tokens > token)), ranks, LOWEST)
+        token, key, stays = best_token(ranks, keys, tokens, kept, chances, share, likeliest)
     # Within the vocabulary whatever the scores are: NaN must not become an address.
-    return tl.minimum(tl.argmax(chances, axis=0, tie_break_left=True), V - 1)
+    return tl.minimum(token, V - 1)
 
 
 @triton.jit
@@ -134,7 +152,6 @@ def draw_codes(
         temperatures, places, shares, scales: of ``DrawTensors``, ``[B]``.
         report: int64 ``[B, CODES + 1]``, the frame's codes and the overflow mark.
     """
-    launch_dependents(PDL)
     line, group = tl.program_id(0), tl.program_id(1)
     tokens = tl.arange(0, PADDED)
     # What only a frame's end changes is read before the wait.
@@ -142,8 +159,11 @@ def draw_codes(
     noise = gumbel(random_words(line_keys + line * 2, counter, tokens))
     temperature, place = tl.load(temperatures + line), tl.load(places + line)
     share, scale = tl.load(shares + line), tl.load(scales + line)
+    # The largest is asked for, or the compiler would leave the noise for behind the wait. It is finite.
+    inside = tokens < tl.where(tl.max(noise, axis=0) < float("inf"), V, 0)
     wait_for_inputs(PDL)
-    scores = tl.load(logits + (line * tl.num_programs(1) + group) * V + tokens, mask=tokens < V, other=0.0)
+    launch_dependents(PDL)  # not before: see wait.py
+    scores = tl.load(logits + (line * tl.num_programs(1) + group) * V + tokens, mask=inside, other=0.0)
     token = draw_token(scores, noise, tokens, V, temperature, place, share, scale)
     tl.store(report + line * (CODES + 1) + first + group, token.to(tl.int64))
     if HALF:
@@ -165,29 +185,30 @@ def draw_first(
         suppressed, is_eos: bool ``[V]``.
         MIN_STEPS: frames before which a line may not end.
     """
-    launch_dependents(PDL)
-    wait_for_inputs(PDL)
     line = tl.program_id(0)
     tokens = tl.arange(0, PADDED)
     real = tokens < V
+    # What only a frame's end changes is read before the wait.
     step = tl.load(steps + line) + 1
     noise = gumbel(random_words(line_keys + line * 2, step * CODES, tokens))
+    penalty = tl.load(penalties + line)
+    was_seen = tl.load(seen + line * V + tokens, mask=real, other=0) != 0
+    barred = tl.load(suppressed + tokens, mask=real, other=0) != 0
+    barred = barred | ((tl.load(is_eos + tokens, mask=real, other=0) != 0) & (step < MIN_STEPS))
+    temperature, place = tl.load(temperatures + line), tl.load(places + line)
+    share, scale = tl.load(shares + line), tl.load(scales + line)
+    drawn_before, position = tl.load(line_tokens + line), tl.load(positions + line)
+    wait_for_inputs(PDL)
+    launch_dependents(PDL)  # not before: see wait.py
     scores = tl.load(logits + line * V + tokens, mask=real, other=0.0)
     if HALF:
         note_overflow(scores, real, report + line * (CODES + 1), CODES)
-    penalty = tl.load(penalties + line) + tl.zeros_like(scores)
-    penalized = tl.where(scores < 0, scores * penalty, tl.div_rn(scores, penalty))
-    was_seen = tl.load(seen + line * V + tokens, mask=real, other=0) != 0
+    penalized = tl.where(scores < 0, scores * penalty, divide(scores, penalty))
     scores = tl.where(was_seen, penalized, scores)
-    barred = tl.load(suppressed + tokens, mask=real, other=0) != 0
-    eos = tl.load(is_eos + tokens, mask=real, other=0) != 0
-    scores = tl.where(barred | (eos & (step < MIN_STEPS)), float("-inf"), scores)
-    token = draw_token(
-        scores, noise, tokens, V, tl.load(temperatures + line), tl.load(places + line), tl.load(shares + line),
-        tl.load(scales + line),
-    )  # fmt: skip
-    tl.store(report + line * (CODES + 1), tl.load(line_tokens + line))
+    scores = tl.where(barred, float("-inf"), scores)
+    token = draw_token(scores, noise, tokens, V, temperature, place, share, scale)
+    tl.store(report + line * (CODES + 1), drawn_before)
     tl.store(line_tokens + line, token.to(tl.int64))
     tl.store(seen + line * V + token, 1)
     tl.store(steps + line, step)
-    tl.store(positions + line, tl.load(positions + line) + 1)
+    tl.store(positions + line, position + 1)

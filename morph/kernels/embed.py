@@ -45,13 +45,14 @@ def embed_frame(
 
 @triton.jit(do_not_specialize=["token_stride"])
 def look_up_states(
-    x, tokens, token_stride, out, gain, operand, squares,
+    x, before, tokens, token_stride, out, gain, operand, squares,
     H: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Begin a pass of many states; program ``(row, block of the width)``.
 
     Args:
         x: the states ``[R, H]``, or with ``tokens`` a table whose rows ``tokens[i * token_stride]`` are the states.
+        before: None, or ``[R / 2, H]``: states that stand one before each token's.
         out: float32 ``[R, H]``.
         gain, operand, squares: as of ``store_operand``.
     """
@@ -59,9 +60,18 @@ def look_up_states(
     row = tl.program_id(0)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     wait_for_inputs(PDL)
-    source = row.to(tl.int64) if tokens is None else tl.load(tokens + row * token_stride)
-    values = tl.load(x + source * H + columns, mask=columns < H, other=0.0).to(tl.float32)
-    tl.store(out + row * H + columns, values, mask=columns < H)
+    mask = columns < H
+    if before is not None:
+        line = row // 2
+        is_before = row % 2 == 0
+        first = tl.load(before + line * H + columns, mask=mask & is_before, other=0.0)
+        source = tl.load(tokens + line * token_stride)
+        second = tl.load(x + source * H + columns, mask=mask & (row % 2 == 1), other=0.0)
+        values = tl.where(is_before, first, second).to(tl.float32)
+    else:
+        source = row.to(tl.int64) if tokens is None else tl.load(tokens + row * token_stride)
+        values = tl.load(x + source * H + columns, mask=mask, other=0.0).to(tl.float32)
+    tl.store(out + row * H + columns, values, mask=mask)
     store_operand(
         values[None, :], gain, operand, squares, row + tl.arange(0, 1), columns, tl.num_programs(0), H
     )

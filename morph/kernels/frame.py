@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+import triton
 from torch.nn import functional
 
 from ..eager import MIN_NEW_TOKENS
@@ -19,8 +20,6 @@ from .draw import draw_codes, draw_first
 from .embed import embed_frame
 from .passes import EMBED_BLOCK, Inputs, Place, States, project, run_layers
 from .plan import Plan, launch
-
-DRAW_WARPS = 8
 
 
 def decode_frame(
@@ -35,11 +34,7 @@ def decode_frame(
 def predict(weights: Weights, slots: Slots, seq_groups: int, plan: Plan) -> None:
     """Draw groups 1-15 into the report: ``seq_groups`` passes of the predictor, the crossbar for the rest."""
     state, decoder = slots.state, weights.predictor
-    lines, width = state.hidden.shape
-    begin = plan.empty("begin", (lines, 2, width), state.hidden)
-    begin[:, 0].copy_(state.hidden)
-    torch.index_select(weights.first_table, 0, state.tokens, out=begin[:, 1])
-    inputs = Inputs(begin.flatten(0, 1))
+    inputs = Inputs(weights.first_table, state.tokens, before=state.hidden)
     for group in range(seq_groups):
         if group > 0:
             inputs = Inputs(weights.tables[group - 1], state.report[:, group])
@@ -88,10 +83,11 @@ def _draw(weights: Weights, slots: Slots, plan: Plan, logits: torch.Tensor, firs
     """Draw groups ``first + 1 .. end`` from logits, float32 ``[B, (end - first) V]``."""
     state, groups, vocab = slots.state, end - first, slots.codebook
     draws = slots.settings.subtalker
+    padded = triton.next_power_of_2(vocab)
     launch(
-        draw_codes, (len(logits), groups), plan, DRAW_WARPS, logits=logits, line_keys=state.keys, steps=state.steps,
-        temperatures=draws.temperatures, places=draws.places, shares=draws.shares, scales=draws.scales,
-        report=state.report, first=first + 1, V=vocab, CODES=GROUPS, PADDED=_padded(vocab),
+        draw_codes, (len(logits), groups), plan, plan.draw_warps(padded), logits=logits, line_keys=state.keys,
+        steps=state.steps, temperatures=draws.temperatures, places=draws.places, shares=draws.shares,
+        scales=draws.scales, report=state.report, first=first + 1, V=vocab, CODES=GROUPS, PADDED=padded,
         HALF=_is_half(weights.heads),
     )  # fmt: skip
 
@@ -112,18 +108,14 @@ def step_talker(weights: Weights, slots: Slots, window: int, plan: Plan) -> None
     vocab = len(weights.first_head)
     logits = plan.empty("logits", (lines, vocab), states.wide)
     project(plan, states, weights.first_head, logits, decoder.norm, decoder.eps, normed=state.hidden)
-    draws = slots.settings.talker
+    draws, padded = slots.settings.talker, triton.next_power_of_2(vocab)
     launch(
-        draw_first, (lines,), plan, DRAW_WARPS, logits=logits, line_keys=state.keys, steps=state.steps,
+        draw_first, (lines,), plan, plan.draw_warps(padded), logits=logits, line_keys=state.keys, steps=state.steps,
         positions=state.positions, temperatures=draws.temperatures, places=draws.places, shares=draws.shares,
         scales=draws.scales, penalties=slots.settings.penalties, seen=state.seen, suppressed=slots.suppressed,
         is_eos=slots.is_eos, line_tokens=state.tokens, report=state.report, V=vocab, CODES=GROUPS,
-        MIN_STEPS=MIN_NEW_TOKENS, PADDED=_padded(vocab), HALF=_is_half(weights.first_head),
+        MIN_STEPS=MIN_NEW_TOKENS, PADDED=padded, HALF=_is_half(weights.first_head),
     )  # fmt: skip
-
-
-def _padded(vocab: int) -> int:
-    return 1 << (vocab - 1).bit_length()
 
 
 def _is_half(weight: torch.Tensor) -> bool:

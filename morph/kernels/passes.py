@@ -10,7 +10,8 @@ import triton
 
 from ..layers import Angles, Decoder, Layer
 from ..static_cache import StaticCache
-from .attention import attend, attend_project, combine, combine_project
+from .attention import attend, combine
+from .attention_line import attend_line, attend_project, join_project
 from .attention_many import attend_many
 from .embed import look_up_states
 from .plan import Plan, launch
@@ -27,16 +28,19 @@ EMBED_BLOCK = 128
 class Inputs:
     """What a pass starts from, in the model's dtype: states ``[R, H]``, or rows of a table named by tokens.
 
-    ``tokens`` is int64 ``[R]``, possibly a strided view.
+    ``tokens`` is int64 ``[B]``, possibly a strided view. ``before`` ``[B, H]`` are states that stand one before each
+    token's: those of a frame's first pass.
     """
 
     states: torch.Tensor
     tokens: torch.Tensor | None = None
+    before: torch.Tensor | None = None
 
     @property
     def rows(self) -> int:
         """How many states there are."""
-        return len(self.states) if self.tokens is None else len(self.tokens)
+        rows = len(self.states) if self.tokens is None else len(self.tokens)
+        return rows if self.before is None else 2 * rows
 
     def source(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """For few states: rows, and which of them."""
@@ -47,7 +51,12 @@ class Inputs:
         if self.tokens is None:
             return self.states
         out = plan.empty("operand", (self.rows, self.states.shape[1]), self.states)
-        return torch.index_select(self.states, 0, self.tokens, out=out)
+        if self.before is None:
+            return torch.index_select(self.states, 0, self.tokens, out=out)
+        pairs = out.unflatten(0, (-1, 2))
+        pairs[:, 0].copy_(self.before)
+        torch.index_select(self.states, 0, self.tokens, out=pairs[:, 1])
+        return out
 
 
 @dataclass(frozen=True)
@@ -108,6 +117,8 @@ class States:
 
         def chosen(name: str, states: torch.Tensor) -> torch.Tensor:
             rows = states[length - 1 :: length]
+            if rows.is_contiguous():  # of one line
+                return rows
             return plan.empty(name, rows.shape, rows).copy_(rows)
 
         wide = chosen("last wide", self.wide)
@@ -123,9 +134,10 @@ def look_up(plan: Plan, inputs: Inputs, gain: torch.Tensor) -> States:
     states = States.empty(plan, inputs.rows, gain)
     x, tokens = inputs.source()
     launch(
-        look_up_states, (inputs.rows, -(-len(gain) // EMBED_BLOCK)), plan, 4, x=x, tokens=tokens,
-        token_stride=0 if tokens is None else tokens.stride(0), out=states.wide, gain=gain,
-        operand=states.operand(plan), squares=states.squares, H=len(gain), BLOCK=EMBED_BLOCK,
+        look_up_states, (inputs.rows, -(-len(gain) // EMBED_BLOCK)), plan, 4, dependent=inputs.before is None, x=x,
+        before=inputs.before, tokens=tokens, token_stride=0 if tokens is None else tokens.stride(0),
+        out=states.wide, gain=gain, operand=states.operand(plan), squares=states.squares, H=len(gain),
+        BLOCK=EMBED_BLOCK,
     )  # fmt: skip
     return states
 
@@ -171,11 +183,12 @@ def project(
     sums_parts = partials is not None and residual is None
     tile = plan.tile(outputs, width, itemsize, 2 if gated else 1, warps=plan.gated_warps if sums_parts else 0)
     x, tokens = inputs.source()
+    before = inputs.before if isinstance(inputs, Inputs) else None
     launch(
-        project_few, (-(-outputs // tile.outputs),), plan, tile.warps, plan.registers, x=x, tokens=tokens,
-        token_stride=0 if tokens is None else tokens.stride(0), partials=partials, kept=kept, STATES=rows,
-        PARTS=0 if partials is None else len(partials), WARPS=tile.warps, ROWS=tile.rows, CHUNKS=tile.chunks,
-        CHUNK=tile.chunk, EVICT=plan.evict, **common,
+        project_few, (-(-outputs // tile.outputs),), plan, tile.warps, plan.registers, before is None, x=x,
+        before=before, tokens=tokens, token_stride=0 if tokens is None else tokens.stride(0), partials=partials,
+        kept=kept, STATES=rows, PARTS=0 if partials is None else len(partials), WARPS=tile.warps, ROWS=tile.rows,
+        CHUNKS=tile.chunks, CHUNK=tile.chunk, EVICT=plan.evict, **common,
     )  # fmt: skip
 
 
@@ -253,53 +266,79 @@ def _attention(
     """Attention and its projection: added to many states, or given in parts ``[parts, R, H]`` for one line."""
     rows = len(qkv)
     lines = rows // place.length
-    if lines > 1 or rows > plan.few:
-        mean = _attend_lines(decoder, index, plan, qkv, place)
-        inputs = Inputs(mean.view(rows, -1))
-        project(plan, inputs, layer.out, states.wide, residual=states, next_norm=layer.post_norm)
-        return None
-    short = place.positions is None and place.window <= SHORT_CONTEXT
-    parts = decoder.kv_heads
-    if not short:
-        parts = plan.product_parts(decoder.heads, decoder.kv_heads, decoder.head_dim)
-    partials = plan.empty("partials", (parts, rows, len(layer.out)), layer.out)
-    width = layer.out.shape[1] // parts
-    tile = plan.tile(len(layer.out), width, layer.out.element_size(), grids=parts, warps=plan.gated_warps)
-    grid = (parts, -(-len(layer.out) // tile.outputs))
-    product: dict[str, Any] = {
-        "weight": layer.out, "out": partials, "HEADS": decoder.heads, "D": decoder.head_dim, "N": len(layer.out),
-        "WARPS": tile.warps, "ROWS": tile.rows, "CHUNKS": tile.chunks, "CHUNK": tile.chunk, "EVICT": plan.evict,
-    }  # fmt: skip
-    if short:
-        context = _context(decoder, index, qkv, place, place.window)
-        launch(attend_project, grid, plan, tile.warps, **context, **product)
-    else:
-        splits = max(2, plan.split(1, decoder.kv_heads, place.window))
-        mean, sums = _attend(decoder, index, plan, qkv, place, splits)
-        launch(
-            combine_project,
-            grid,
-            plan,
-            tile.warps,
-            parts=mean,
-            log_sums=sums,
-            SPLITS=splits,
-            PARTS=parts,
-            **product,
-        )
+    if lines == 1 and rows <= plan.few:
+        if place.positions is None and place.window <= SHORT_CONTEXT:
+            return _attend_short(decoder, layer, index, plan, qkv, place)
+        split = None if place.positions is None else plan.split_line(place.window)
+        if split is not None:
+            return _attend_line(decoder, layer, index, plan, qkv, place, *split)
+    mean = Inputs(_attend_lines(decoder, index, plan, qkv, place).view(rows, -1))
+    project(plan, mean, layer.out, states.wide, residual=states, next_norm=layer.post_norm)
+    return None
+
+
+def _attend_short(
+    decoder: Decoder, layer: Layer, index: int, plan: Plan, qkv: torch.Tensor, place: Place
+) -> torch.Tensor:
+    """One line's attention over a frame's positions, projected: ``[kv_heads, R, H]``."""
+    partials = plan.empty("partials", (decoder.kv_heads, len(qkv), len(layer.out)), decoder.norm)
+    grid, product = _product(decoder, layer, plan, partials)
+    block = max(16, 2 * product["WARPS"], triton.next_power_of_2(place.window))
+    launch(
+        attend_project, grid, plan, product["WARPS"], T=place.length, BLOCK=block, KV_HEADS=decoder.kv_heads,
+        start=place.start, **_source(decoder, index, qkv, place), **product,
+    )  # fmt: skip
     return partials
 
 
-def _context(decoder: Decoder, index: int, qkv: torch.Tensor, place: Place, block: int) -> dict[str, Any]:
-    """What all kernels of attention are given; ``block`` positions are read at once."""
+def _attend_line(
+    decoder: Decoder,
+    layer: Layer,
+    index: int,
+    plan: Plan,
+    qkv: torch.Tensor,
+    place: Place,
+    splits: int,
+    warps: int,
+    positions: int,
+) -> torch.Tensor:
+    """One line's attention over a long context, projected: ``[parts, 1, H]``."""
+    means = plan.empty("means", (splits, decoder.heads, decoder.head_dim), qkv)
+    sums = plan.empty("log sums", (splits, decoder.heads), qkv)
+    launch(
+        attend_line, (decoder.kv_heads, splits), plan, warps, positions=place.positions, window=place.window,
+        means=means, log_sums=sums, HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim,
+        SPLITS=splits, WARPS=warps, ROWS=positions, **_source(decoder, index, qkv, place),
+    )  # fmt: skip
+    parts = plan.product_parts(decoder.heads, decoder.head_dim)
+    partials = plan.empty("partials", (parts, 1, len(layer.out)), decoder.norm)
+    grid, product = _product(decoder, layer, plan, partials)
+    launch(
+        join_project, grid, plan, product["WARPS"], means=means, log_sums=sums, SPLITS=splits, PARTS=parts,
+        **product,
+    )  # fmt: skip
+    return partials
+
+
+def _product(
+    decoder: Decoder, layer: Layer, plan: Plan, partials: torch.Tensor
+) -> tuple[tuple[int, int], dict[str, Any]]:
+    """Grid and arguments of a projection that leaves its product in ``partials`` ``[parts, R, H]``."""
+    parts, outputs = len(partials), len(layer.out)
+    width = layer.out.shape[1] // parts
+    tile = plan.tile(outputs, width, layer.out.element_size(), grids=parts, warps=plan.product_warps)
+    return (parts, -(-outputs // tile.outputs)), {
+        "weight": layer.out, "out": partials, "HEADS": decoder.heads, "D": decoder.head_dim, "N": outputs,
+        "WARPS": tile.warps, "ROWS": tile.rows, "CHUNKS": tile.chunks, "CHUNK": tile.chunk, "EVICT": plan.evict,
+    }  # fmt: skip
+
+
+def _source(decoder: Decoder, index: int, qkv: torch.Tensor, place: Place) -> dict[str, Any]:
+    """What a layer's attention reads."""
     keys, values = place.cache.keys[index], place.cache.values[index]
-    dot = uses_dot(decoder.norm.dtype)
-    queries = place.length * decoder.heads // decoder.kv_heads
     return {
         "qkv": qkv, "gains": decoder.qk_norms[index], "eps": decoder.eps, "cos": place.angles.cos,
         "sin": place.angles.sin, "cache_keys": keys, "cache_values": values, "head_stride": keys.stride(1),
-        "start": place.start, "KV_HEADS": decoder.kv_heads, "T": place.length, "DOT": dot,
-        "QUERIES": max(queries, DOT_QUERIES) if dot else queries, "BLOCK": max(16, 1 << (block - 1).bit_length()),
     }  # fmt: skip
 
 
@@ -316,11 +355,15 @@ def _attend(
     shape = (splits, rows, decoder.heads, decoder.head_dim)
     mean = plan.empty("mean", shape, like, torch.float32 if splits > 1 else like.dtype)
     sums = plan.empty("log sums", shape[:3], like, torch.float32) if splits > 1 else None
-    context = _context(decoder, index, qkv, place, min(plan.split_block, place.window))
+    dot = uses_dot(like.dtype)
+    queries = place.length * decoder.heads // decoder.kv_heads
+    block = max(16, triton.next_power_of_2(min(plan.split_block, place.window)))
     launch(
-        attend, (lines, decoder.kv_heads, splits), plan, ATTEND_WARPS, positions=place.positions,
+        attend, (lines, decoder.kv_heads, splits), plan, ATTEND_WARPS, positions=place.positions, start=place.start,
         window=place.window, line_stride=place.cache.keys.stride(1), out=mean, log_sums=sums, SPLITS=splits,
-        EARLY=place.early, HEADS=decoder.heads, D=decoder.head_dim, **context,
+        EARLY=place.early, HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim, T=place.length,
+        QUERIES=max(queries, DOT_QUERIES) if dot else queries, BLOCK=block, DOT=dot,
+        **_source(decoder, index, qkv, place),
     )  # fmt: skip
     return mean, sums
 
@@ -337,15 +380,13 @@ def _attend_lines(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, p
 
 def _attend_many(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, place: Place) -> torch.Tensor:
     """The same for one position in each of lines enough."""
-    keys, values = place.cache.keys[index], place.cache.values[index]
     out = plan.empty("mean", (len(qkv), decoder.heads, decoder.head_dim), decoder.norm)
-    block = min(plan.attend_block, max(16, 1 << (place.window - 1).bit_length()))
+    block = min(plan.attend_block, max(16, triton.next_power_of_2(place.window)))
     launch(
-        attend_many, (len(qkv), decoder.kv_heads), plan, plan.attend_warps, qkv=qkv, gains=decoder.qk_norms[index],
-        eps=decoder.eps, cos=place.angles.cos, sin=place.angles.sin, cache_keys=keys, cache_values=values,
-        line_stride=keys.stride(0), head_stride=keys.stride(1), positions=place.positions, start=place.start,
-        window=place.window, out=out, HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim,
-        BLOCK=block, STAGES=plan.attend_stages,
+        attend_many, (len(qkv), decoder.kv_heads), plan, plan.attend_warps, positions=place.positions,
+        start=place.start, window=place.window, line_stride=place.cache.keys.stride(1), out=out,
+        HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim, BLOCK=block, STAGES=plan.attend_stages,
+        **_source(decoder, index, qkv, place),
     )  # fmt: skip
     return out
 

@@ -23,6 +23,8 @@ SHORTEST_SEGMENT = 64  # of project_many, to which segments are cut until FEWEST
 FEWEST_STAGES = 4
 HELD_SHARED = 220 * 1024  # bytes of shared memory that project_held shares out
 FEWEST_PROGRAMS = 128  # about a program for each multiprocessor of a large GPU
+LINE_WARPS = 8
+MOST_LINE_SPLITS = 32  # parts that a thread joins
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,11 @@ class Plan:
         register_bytes: weights that a warp of ``project_few`` holds in registers: 8192 are 64 a thread.
         warps: of ``project_few``; gated_warps: where it reads the parts of the last product, a program each.
         split_block: positions that a program of split attention reads at once; splits: at most so many programs a
-            key head; parts: in how many the projection of one long line leaves its product.
+            key head.
+        line_rows: positions of one line that a warp of its split attention takes at the least; line_splits: programs
+            a key head, as long as LINE_WARPS warps each are enough for the window (0: as batches do it).
+        parts: in how many the projection of one long line leaves its product; product_warps: of its kernel.
+        draw_values: scores that a thread of a draw holds.
         attend_many: whether lines enough to fill the GPU attend in ``attend_many``, attend_block positions at once,
             attend_stages such blocks on their way together; attend_warps: of its programs.
         wide_columns: outputs a program of ``project_many`` at the most, fewer until there are wide_programs of them
@@ -84,7 +90,11 @@ class Plan:
     gated_warps: int = 8
     split_block: int = 32
     splits: int = 16
-    parts: int = 4
+    line_rows: int = 8
+    line_splits: int = 16
+    parts: int = 8
+    product_warps: int = 8
+    draw_values: int = 8
     attend_many: bool = True
     attend_block: int = 32
     attend_stages: int = 3
@@ -170,9 +180,24 @@ class Plan:
         whole = outputs % tile.columns == 0 and tile.columns <= LANES * tile.warps
         return self.pdl and self.wide_prefetch and whole and row_bytes % 16 == 0
 
-    def product_parts(self, heads: int, kv_heads: int, head_dim: int) -> int:
+    def product_parts(self, heads: int, head_dim: int) -> int:
         """Parts of a long line's projection: a part's columns fit into a segment."""
-        return max(min(self.parts, kv_heads), heads * head_dim // LONGEST_SEGMENT)
+        return max(min(self.parts, heads), heads * head_dim // LONGEST_SEGMENT)
+
+    def draw_warps(self, padded: int) -> int:
+        """Warps of a draw from so many scores, a power of two."""
+        return min(16, max(1, padded // (LANES * self.draw_values)))
+
+    def split_line(self, window: int) -> tuple[int, int, int] | None:
+        """Programs a key head, their warps, and positions a warp, for one line; None for too long a ``window``."""
+        if not self.line_splits:
+            return None
+        for rows in (self.line_rows, 2 * self.line_rows, 4 * self.line_rows):
+            warps = min(triton.next_power_of_2(-(-window // (self.line_splits * rows))), LINE_WARPS)
+            splits = triton.next_power_of_2(-(-window // (warps * rows)))
+            if splits <= MOST_LINE_SPLITS:
+                return splits, warps, rows
+        return None
 
     def split(self, lines: int, kv_heads: int, window: int) -> int:
         """Programs that share the attention of a key head over ``window`` positions: a power of two."""
@@ -189,10 +214,16 @@ def has_dependent_launch(device: torch.device) -> bool:
 
 
 def launch(
-    kernel: Any, grid: tuple[int, ...], plan: Plan, warps: int, registers: int | None = None, **arguments: Any
+    kernel: Any,
+    grid: tuple[int, ...],
+    plan: Plan,
+    warps: int,
+    registers: int | None = None,
+    dependent: bool = True,
+    **arguments: Any,
 ) -> None:
-    """Launch a kernel, as a dependent of the one before it where the plan says so."""
-    extra: dict[str, Any] = {"launch_pdl": True} if plan.pdl else {}
+    """Launch a kernel, as a dependent of the one before it where the plan says so; a frame's first is none."""
+    extra: dict[str, Any] = {"launch_pdl": True} if plan.pdl and dependent else {}
     if registers is not None:
         extra["maxnreg"] = registers
     kernel[grid](**arguments, PDL=plan.pdl, num_warps=warps, **extra)

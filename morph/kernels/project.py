@@ -83,6 +83,7 @@ def silu(x):
 @triton.jit(do_not_specialize=["token_stride"])
 def project_few(
     x,
+    before,
     tokens,
     token_stride,
     partials,
@@ -110,6 +111,7 @@ def project_few(
 
     Args (None for what does not take part):
         x: ``[STATES, K]``, or with ``tokens`` a table whose rows ``tokens[i * token_stride]`` are the states.
+        before: ``[1, K]``, the first of two states; x gives the second.
         partials: ``[PARTS, STATES, K]``, added to x; where there is a residual, ``[PARTS, STATES, N]`` added to it.
         gain: RMSNorm's weight ``[K]``.
         weight: ``[N, K]``; when GATED ``[2 N, K]``, gates before ups, and ``out = silu(gate) up``.
@@ -135,13 +137,22 @@ def project_few(
             gains = gains + (tl.load(gain + start + columns, mask=start + columns < K, other=0.0),)
     wait_for_inputs(PDL)
     for state in tl.static_range(STATES):
-        source = tl.load(tokens + state * token_stride) if tokens is not None else state
+        if before is not None and state == 0:
+            rows_of, source = before, 0
+        elif before is not None:
+            rows_of, source = x, tl.load(tokens)
+        elif tokens is not None:
+            rows_of, source = x, tl.load(tokens + state * token_stride)
+        else:
+            rows_of, source = x, state
         sums = tl.zeros((WARPS, ROWS, CHUNK), tl.float32)
         up_sums = tl.zeros((WARPS, ROWS, CHUNK), tl.float32)
         squares = 0.0
         for start in tl.static_range(0, K, SEGMENT):
             place, inside = start + columns, start + columns < K
-            values = load_state(x, partials, source, state, place, inside, K, STATES, PARTS if SHARED else 0)
+            values = load_state(
+                rows_of, partials, source, state, place, inside, K, STATES, PARTS if SHARED else 0
+            )
             if kept is not None and tl.program_id(0) == 0:
                 tl.store(kept + state * K + place, values, mask=inside)
             if gain is not None:
@@ -163,7 +174,7 @@ def project_few(
             for start in tl.static_range(0, K, SEGMENT):
                 place, inside = start + columns, start + columns < K
                 again = load_state(
-                    x, partials, source, state, place, inside, K, STATES, PARTS if SHARED else 0
+                    rows_of, partials, source, state, place, inside, K, STATES, PARTS if SHARED else 0
                 )
                 again *= gains[start // SEGMENT].to(tl.float32) * wide
                 tl.store(normed + state * K + place, again.to(normed.dtype.element_ty), mask=inside)

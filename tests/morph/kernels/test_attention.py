@@ -96,12 +96,34 @@ def test_a_frames_positions(device, start, length, lines, dtype):
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
-@pytest.mark.parametrize("splits, block", [(1, 16), (4, 16), (16, 16), (2, 64)])
-@pytest.mark.parametrize("position", [0, 15, 16, 63, 64, 100, 127])
-def test_one_long_line_in_parts(device, position, splits, block, dtype):
-    check(
-        Case(device, dtype, 1, 1, [position], 144), Plan(splits=splits, split_block=block), 128, per_line=True
-    )
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(),
+        Plan(line_splits=1, line_rows=16, parts=1),
+        Plan(line_splits=4, line_rows=4, parts=4),
+        Plan(line_splits=0, splits=4, split_block=16),
+        Plan(line_splits=0, splits=1, split_block=64),
+    ],
+    ids=["as it is", "8 warps", "4 splits", "4 splits of batches", "no split"],
+)
+@pytest.mark.parametrize("position", [0, 15, 16, 63, 100, 127])
+def test_one_long_line_in_parts(device, position, plan, dtype):
+    check(Case(device, dtype, 1, 1, [position], 144), plan, 128, per_line=True)
+
+
+def test_how_one_line_is_split():
+    """Warps first, then programs, then positions a warp; beyond what a thread can join, as batches are."""
+    plan = Plan(line_splits=16, line_rows=8)
+    splits = {
+        64: (8, 1, 8),
+        256: (16, 2, 8),
+        1024: (16, 8, 8),
+        2048: (32, 8, 8),
+        8192: (32, 8, 32),
+        16384: None,
+    }
+    assert {window: plan.split_line(window) for window in splits} == splits
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])

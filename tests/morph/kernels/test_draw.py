@@ -9,7 +9,7 @@ pytest.importorskip("triton", reason="the kernels need triton")
 
 import triton
 import triton.language as tl
-from qwen3_tts_morph.morph.kernels.draw import draw_codes, draw_first, gumbel, random_words
+from qwen3_tts_morph.morph.kernels.draw import divide, draw_codes, draw_first, gumbel, random_words
 from qwen3_tts_morph.morph.noise import GROUPS, gumbel_noise, line_keys
 from qwen3_tts_morph.morph.noise import random_words as torch_words
 from qwen3_tts_morph.morph.options import Draw
@@ -47,6 +47,26 @@ def test_noise_is_that_of_torch(device, seed):
         write_noise[(1,)](keys, counter, words, noise, WIDTH=256)
         assert torch.equal(words, torch_words(keys, counter, 256)[0, 0])
         assert torch.allclose(noise, gumbel_noise(keys, counter, 256)[0, 0], rtol=1e-5, atol=1e-6)
+
+
+@triton.jit
+def write_quotients(values, divisor, out, WIDTH: tl.constexpr):
+    places = tl.arange(0, WIDTH)
+    tl.store(out + places, divide(tl.load(values + places), tl.load(divisor)))
+
+
+@pytest.mark.parametrize("divisor", [0.9, 1.0, 0.05, 1.7, 1e-3])
+def test_quotients_are_those_of_a_division(device, divisor):
+    """To the bit where the GPU multiplies and adds in one step; the interpreter rounds in between."""
+    values = logits("plain", 1024).to(device)
+    values[:4] = torch.tensor([torch.inf, -torch.inf, 0.0, 3e38], device=device)
+    out = torch.zeros_like(values)
+    divisors = torch.tensor([divisor], device=device)
+    write_quotients[(1,)](values, divisors, out, WIDTH=1024)
+    wanted = values / divisors
+    if device.type == "cuda":
+        assert torch.equal(out, wanted)
+    assert torch.allclose(out, wanted, rtol=2e-7, atol=0.0)
 
 
 def tensors(draws: list[Draw], vocab: int, device) -> DrawTensors:

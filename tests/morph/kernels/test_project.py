@@ -113,6 +113,20 @@ def test_many_states_are_looked_up(device, dtype):
     check_operand(last, gain)
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
+@pytest.mark.parametrize("lines", [2, 3])
+def test_states_that_stand_before_the_tokens(device, dtype, lines):
+    table, before = random(device, 50, 100, dtype=dtype), random(device, lines, 100, dtype=dtype, seed=1)
+    gain = 1 + random(device, 100, dtype=dtype)
+    tokens = torch.tensor([7, 49, 0, 3, 11, 12], device=device)[: 2 * lines : 2]
+    inputs = Inputs(table, tokens, before)
+    wanted = torch.stack((before, table[tokens]), dim=1).flatten(0, 1)
+    assert torch.equal(inputs.operand(Plan()), wanted)
+    states = look_up(Plan(), inputs, gain)
+    assert torch.equal(states.wide, wanted.float())
+    check_operand(states, gain)
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_rows_of_a_table_and_a_bias(device, rows):
     table, weight = random(device, 50, 64), random(device, 20, 64)
@@ -198,6 +212,8 @@ def test_held_weights_give_what_others_give(device, width, outputs, rows, pdl):
     check(active, torch.nn.functional.silu(gate) * up, dtype)
     left = states_of(random(device, rows, outputs), next_gain)
     wanted = left.wide.double() + states.operand(Plan()).double() @ weight[:outputs].double().T
-    project(plan, Inputs(states.operand(Plan())), weight[:outputs], left.wide, residual=left, next_norm=next_gain)
+    project(
+        plan, Inputs(states.operand(Plan())), weight[:outputs], left.wide, residual=left, next_norm=next_gain
+    )
     check(left.wide, wanted, dtype)
     check_operand(left, next_gain)
