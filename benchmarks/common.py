@@ -25,7 +25,6 @@ pack.load()
 
 from qwen3_tts_morph.morph.eager import Decoded  # noqa: E402  (after pack.load)
 from qwen3_tts_morph.morph.engine import Engine  # noqa: E402
-from qwen3_tts_morph.morph.fused import INT8  # noqa: E402
 from qwen3_tts_morph.morph.guard import Guard  # noqa: E402
 from qwen3_tts_morph.morph.kernels import available  # noqa: E402
 from qwen3_tts_morph.morph.load import choose_dtype, load_model  # noqa: E402
@@ -59,9 +58,7 @@ class Measured(Engine):
 
 def usable_engines(names: Sequence[str], model: Model) -> list[str]:
     """The engines that can run a model where it is; says in a line why kernels cannot."""
-    why = None
-    if "kernels" in names:
-        why = INT8 if model.weights == "int8" else available(model.device)
+    why = available(model.device) if "kernels" in names else None
     if why is not None:
         print(f"kernels are not measured: {why}", flush=True)
     return [name for name in names if name != "kernels" or why is None]

@@ -31,7 +31,7 @@ from qwen3_tts_morph.morph.kernels import frame, passes  # noqa: E402  (after pa
 from qwen3_tts_morph.morph.kernels.plan import Plan  # noqa: E402
 from qwen3_tts_morph.morph.options import Draw, Sampling  # noqa: E402
 
-from .random_weights import SHAPES, random_slots, random_weights  # noqa: E402
+from .random_weights import SHAPES, quantize_weights, random_slots, random_weights  # noqa: E402
 
 TYPES = {
     torch.float32: "fp32",
@@ -39,6 +39,7 @@ TYPES = {
     torch.float16: "fp16",
     torch.int64: "i64",
     torch.int32: "i32",
+    torch.int8: "i8",
     torch.bool: "i1",
 }
 SAMPLING = Sampling(Draw(), Draw(), 1.05)
@@ -46,7 +47,7 @@ TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
 def launches(
-    shape: str, dtype: torch.dtype, batch: int, seq_groups: int, plan: Plan, window: int
+    shape: str, dtype: torch.dtype, batch: int, seq_groups: int, plan: Plan, window: int, int8: bool = False
 ) -> list[Any]:
     """``(kernel, warps, arguments)`` of a frame's distinct launches, in order."""
     seen: dict[str, Any] = {}
@@ -67,6 +68,8 @@ def launches(
 
     meta = torch.device("meta")
     weights = random_weights(SHAPES[shape], meta, dtype)
+    if int8:
+        weights = quantize_weights(weights)
     slots = random_slots(SHAPES[shape], weights, batch, window, [window // 2] * batch, SAMPLING)
     with mock.patch.object(passes, "launch", record), mock.patch.object(frame, "launch", record):
         frame.decode_frame(weights, slots, seq_groups, window, plan)
@@ -141,6 +144,7 @@ def main() -> int:
     parser.add_argument("--window", nargs="+", type=int, default=[256, 2048])
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
     parser.add_argument("--capability", type=int, default=90)
+    parser.add_argument("--int8", action="store_true", help="with INT8 weights")
     parser.add_argument("--held", action="store_true", help="with Plan.wide_held")
     options = parser.parse_args()
     plan = Plan(pdl=options.capability >= 90, wide_held=options.held)
@@ -149,7 +153,13 @@ def main() -> int:
             for window in options.window:
                 print(f"\n{shape}, batch {batch}, window {window}, {options.dtype}")
                 found = launches(
-                    shape, getattr(torch, options.dtype), batch, options.seq_groups, plan, window
+                    shape,
+                    getattr(torch, options.dtype),
+                    batch,
+                    options.seq_groups,
+                    plan,
+                    window,
+                    options.int8,
                 )
                 for line in compile_all(found, options.capability):
                     print(line)

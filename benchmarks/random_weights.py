@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.frame import Weights
+from qwen3_tts_morph.morph.int8 import Int8Weight, quantize
 from qwen3_tts_morph.morph.layers import Decoder, Layer
 from qwen3_tts_morph.morph.noise import line_keys
 from qwen3_tts_morph.morph.options import Sampling
@@ -110,6 +111,19 @@ def config_of(shape: FrameShape) -> Any:
         code_predictor_config=predictor,
         **rope,
     )
+
+
+def quantize_weights(weights: Weights) -> Weights:
+    """The same weights in INT8, as far as a model's are."""
+
+    def decoder(one: Decoder) -> Decoder:
+        return replace(one, layers=tuple(replace(layer, **quantize_all(layer)) for layer in one.layers))
+
+    def quantize_all(layer: Layer) -> dict[str, Int8Weight]:
+        return {name: quantize(getattr(layer, name)) for name in ("qkv", "out", "gate_up", "down")}
+
+    talker, predictor = decoder(weights.talker), decoder(weights.predictor)
+    return replace(weights, talker=talker, predictor=predictor, heads=quantize(weights.heads))
 
 
 def random_slots(

@@ -14,11 +14,10 @@ import torch
 from torch.nn import functional
 
 from .eager import MIN_NEW_TOKENS
-from .int8 import Int8Weight
 from .layers import Decoder, run_layers
 from .model import Model
 from .noise import GROUPS, gumbel_noise
-from .products import AnyWeight, multiply, tensors_of
+from .products import Weight, multiply, tensors_of
 from .slots import Arrivals, LineState, Settings, Slots
 from .static_cache import Fill, Span, Step
 from .static_sampling import draw_static
@@ -40,7 +39,7 @@ class Weights:
     first_table: torch.Tensor
     first_head: torch.Tensor
     tables: torch.Tensor
-    heads: AnyWeight
+    heads: Weight
     projection: tuple[torch.Tensor, torch.Tensor] | None
     tails: Mapping[int, Mapping[str, torch.Tensor]] = field(default_factory=dict)
 
@@ -64,11 +63,6 @@ class Weights:
             projection=_view_projection(predictor.small_to_mtp_projection),
             tails={seq_groups: one.parts for seq_groups, one in model.tails(tail).items()},
         )
-
-    @property
-    def int8(self) -> bool:
-        """Whether projections and heads are INT8."""
-        return isinstance(self.heads, Int8Weight)
 
     def tail_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """As ``Predictor.tail_logits``."""

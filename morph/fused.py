@@ -19,7 +19,6 @@ COMPILING = (
     "making ready the Triton kernels: up to half a minute the first time on this machine, a second or two later; "
     "a cancel waits for it"
 )
-INT8 = "the Triton kernels do not read int8 weights yet"
 
 
 class Frames:
@@ -44,7 +43,7 @@ class Frames:
         if self._failed or not self.kernels:
             return
         before = self.why_torch
-        self._decode, self.why_torch = (torch_frame, INT8) if weights.int8 else choose_frame(weights)
+        self._decode, self.why_torch = choose_frame(weights)
         if self.why_torch is not None and self.why_torch != before:
             log.info("frames run in torch operations: %s", self.why_torch)
 

@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend
 
-from .products import AnyWeight, multiply
+from .products import Weight, multiply
 from .rope import RopeTable
 from .static_cache import Fill, Span, Step
 from .weights import join, view_weight
@@ -30,11 +30,11 @@ class Layer:
     """One layer's weights: ``qkv`` is ``[(heads + 2 kv_heads) head_dim, H]``, ``gate_up`` ``[2 I, H]``."""
 
     input_norm: torch.Tensor
-    qkv: AnyWeight
-    out: AnyWeight
+    qkv: Weight
+    out: Weight
     post_norm: torch.Tensor
-    gate_up: AnyWeight
-    down: AnyWeight
+    gate_up: Weight
+    down: Weight
 
 
 @dataclass(frozen=True)

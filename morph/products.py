@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch.nn import functional
@@ -10,9 +10,6 @@ from torch.nn import functional
 from .int8 import Int8Weight
 
 Weight: TypeAlias = "torch.Tensor | Int8Weight"
-AnyWeight: TypeAlias = (
-    Any  # a ``Weight`` too: of what the kernels read, whose functions are never given INT8 yet
-)
 
 
 def multiply(states: torch.Tensor, weight: Weight) -> torch.Tensor:
@@ -33,6 +30,11 @@ def crossbar(heads: Weight, states: torch.Tensor) -> torch.Tensor:
     if alone:
         return heads.flatten(0, 1).multiply(states).unflatten(-1, heads.shape[:2])
     return torch.stack([heads[group].multiply(states[:, group]) for group in range(len(heads))], dim=1)
+
+
+def split_scales(weight: Weight) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Numbers and, of INT8, their scales: for the kernels."""
+    return (weight.values, weight.scale) if isinstance(weight, Int8Weight) else (weight, None)
 
 
 def tensors_of(weight: Weight) -> tuple[torch.Tensor, ...]:

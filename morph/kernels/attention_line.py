@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .project import add_products, load_tiles, share
+from .project import add_products, load_scales, load_tiles, share
 from .wait import launch_dependents, wait_for_inputs
 
 LOG2_E = tl.constexpr(1.4426950408889634)
@@ -182,17 +182,17 @@ def product_rows(WARPS: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def store_product(
-    mean, tiles, rows, row_mask, out, WIDTH: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr
+    mean, tiles, scales, rows, row_mask, out, WIDTH: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr
 ):
     """Multiply one position's ``[WIDTH]`` with some heads' columns of the output projection."""
     values = share(mean, tl.arange(0, WIDTH), CHUNKS, CHUNK)
-    result = tl.sum(add_products(tiles[0], values), axis=2)
+    result = tl.sum(add_products(tiles[0], values), axis=2) * scales
     tl.store(out + rows, result.to(out.dtype.element_ty), mask=row_mask)
 
 
 @triton.jit
 def join_project(
-    means, log_sums, weight, out,
+    means, log_sums, weight, scales, out,
     HEADS: tl.constexpr, PARTS: tl.constexpr, D: tl.constexpr, SPLITS: tl.constexpr,
     N: tl.constexpr, WARPS: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr,
     EVICT: tl.constexpr, PDL: tl.constexpr,
@@ -207,10 +207,11 @@ def join_project(
     rows = product_rows(WARPS, ROWS)
     row_mask = rows < N
     tiles = load_tiles(weight + part * WIDTH, rows, row_mask, HEADS * D, WIDTH, WARPS, CHUNKS, CHUNK, EVICT)
+    row_scales = load_scales(scales, rows, row_mask)
     columns = part * WIDTH + tl.arange(0, WIDTH)
     wait_for_inputs(PDL)
     mean = joined(means, log_sums, columns // D, columns, HEADS, D, SPLITS)
-    store_product(mean, tiles, rows, row_mask, out + part * N, WIDTH, CHUNKS, CHUNK)
+    store_product(mean, tiles, row_scales, rows, row_mask, out + part * N, WIDTH, CHUNKS, CHUNK)
 
 
 @triton.jit
@@ -232,7 +233,7 @@ def spread(weights, GROUP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit(do_not_specialize=["start"])
 def attend_project(
-    qkv, gains, eps, cos, sin, cache_keys, cache_values, head_stride, start, weight, out,
+    qkv, gains, eps, cos, sin, cache_keys, cache_values, head_stride, start, weight, scales, out,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, T: tl.constexpr, BLOCK: tl.constexpr,
     N: tl.constexpr, WARPS: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr,
     EVICT: tl.constexpr, PDL: tl.constexpr,
@@ -257,6 +258,7 @@ def attend_project(
     tiles = load_tiles(
         weight + head * GROUP * D, rows, row_mask, HEADS * D, GROUP * D, WARPS, CHUNKS, CHUNK, EVICT
     )
+    row_scales = load_scales(scales, rows, row_mask)
     cache_keys += head * head_stride
     cache_values += head * head_stride
     columns = head_columns(WARPS, D)
@@ -292,4 +294,4 @@ def attend_project(
         weights = spread(weights, GROUP, D, BLOCK)
         mean, total = tl.reduce((weights * values.to(tl.float32), weights), 1, _add_pairs)
         parts = out + (head * T + step) * N
-        store_product(mean / total, tiles, rows, row_mask, parts, GROUP * D, CHUNKS, CHUNK)
+        store_product(mean / total, tiles, row_scales, rows, row_mask, parts, GROUP * D, CHUNKS, CHUNK)

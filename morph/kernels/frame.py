@@ -15,6 +15,7 @@ from torch.nn import functional
 from ..eager import MIN_NEW_TOKENS
 from ..frame import Weights
 from ..noise import GROUPS
+from ..products import Weight
 from ..slots import Slots
 from .draw import draw_codes, draw_first
 from .embed import embed_frame
@@ -118,5 +119,5 @@ def step_talker(weights: Weights, slots: Slots, window: int, plan: Plan) -> None
     )  # fmt: skip
 
 
-def _is_half(weight: torch.Tensor) -> bool:
+def _is_half(weight: Weight) -> bool:
     return weight.dtype == torch.float16

@@ -9,6 +9,7 @@ import torch
 import triton
 
 from ..layers import Angles, Decoder, Layer
+from ..products import Weight, split_scales
 from ..static_cache import StaticCache
 from .attention import attend, combine
 from .attention_line import attend_line, attend_project, join_project
@@ -63,8 +64,8 @@ class Inputs:
 class Place:
     """Where a pass stands: lines' new positions are ``start ..`` for all, or ``positions`` (int64 ``[B]``) each.
 
-    ``length`` is how many new positions a line has; ``window`` bounds the cache that is looked at. ``early`` says
-    that what the cache holds was there before the frame began.
+    ``length`` is how many new positions a line has; ``window`` bounds the cache that is looked at. With
+    ``positions``, what the cache holds was there before the frame began.
     """
 
     cache: StaticCache
@@ -73,10 +74,6 @@ class Place:
     window: int
     start: int = 0
     positions: torch.Tensor | None = None
-
-    @property
-    def early(self) -> bool:
-        return self.positions is not None
 
 
 @dataclass(frozen=True)
@@ -145,7 +142,7 @@ def look_up(plan: Plan, inputs: Inputs, gain: torch.Tensor) -> States:
 def project(
     plan: Plan,
     inputs: States | Inputs,
-    weight: torch.Tensor,
+    weight: Weight,
     out: torch.Tensor,
     norm: torch.Tensor | None = None,
     eps: float = 0.0,
@@ -164,10 +161,11 @@ def project(
     leaves in ``residual``, or without one in ``result``, are to be.
     """
     rows, outputs = out.shape
-    width, itemsize = weight.shape[1], weight.element_size()
+    values, scales = split_scales(weight)
+    width = values.shape[1]
     common: dict[str, Any] = {
-        "gain": norm, "eps": eps, "weight": weight, "bias": bias, "out": out, "normed": normed, "K": width,
-        "N": outputs, "GATED": gated, "residual": None if residual is None else residual.wide,
+        "gain": norm, "eps": eps, "weight": values, "scales": scales, "bias": bias, "out": out, "normed": normed,
+        "K": width, "N": outputs, "GATED": gated, "residual": None if residual is None else residual.wide,
     }  # fmt: skip
     if rows > plan.few:
         left = residual or result
@@ -178,10 +176,11 @@ def project(
             "next_squares": None if left is None else left.squares,
             "wide": None if normed is None else inputs.source()[0],
         }  # fmt: skip
-        _project_many(plan, common, itemsize)
+        _project_many(plan, common)
         return
     sums_parts = partials is not None and residual is None
-    tile = plan.tile(outputs, width, itemsize, 2 if gated else 1, warps=plan.gated_warps if sums_parts else 0)
+    warps = plan.gated_warps if sums_parts else 0
+    tile = plan.tile(outputs, width, values.element_size(), 2 if gated else 1, warps=warps)
     x, tokens = inputs.source()
     before = inputs.before if isinstance(inputs, Inputs) else None
     launch(
@@ -192,10 +191,12 @@ def project(
     )  # fmt: skip
 
 
-def _project_many(plan: Plan, arguments: dict[str, Any], itemsize: int) -> None:
+def _project_many(plan: Plan, arguments: dict[str, Any]) -> None:
     """Launch ``project_many`` or ``project_held``, whose arguments up to the sizes of the tile these are."""
     rows, outputs, width = arguments["states"], arguments["N"], arguments["K"]
-    wide = plan.wide_tile(rows, outputs, width, itemsize, arguments["GATED"], arguments["normed"] is None)
+    itemsize = arguments["x"].element_size()  # INT8 weights are multiplied as wide as the states
+    holds = arguments["normed"] is None and arguments["scales"] is None
+    wide = plan.wide_tile(rows, outputs, width, itemsize, arguments["GATED"], holds)
     grid = (-(-outputs // wide.columns), -(-rows // wide.padded))
     sizes: dict[str, Any] = {
         "PADDED": wide.padded, "COLUMNS": wide.columns, "SEGMENT": wide.segment, "STAGES": wide.stages,
@@ -204,10 +205,11 @@ def _project_many(plan: Plan, arguments: dict[str, Any], itemsize: int) -> None:
     if wide.held:
         from .project_held import project_held  # Gluon, which not every Triton has
 
-        arguments = {key: value for key, value in arguments.items() if key not in ("gain", "normed", "wide")}
+        unused = ("gain", "normed", "wide", "scales")
+        arguments = {key: value for key, value in arguments.items() if key not in unused}
         launch(project_held, grid, plan, wide.warps, **arguments, **sizes)
         return
-    sizes["PREFETCH"] = plan.prefetches(wide, outputs, width * itemsize)
+    sizes["PREFETCH"] = plan.prefetches(wide, outputs, width * arguments["weight"].element_size())
     sizes["NORMED"] = max(16, triton.next_power_of_2(-(-width // grid[0])))
     launch(project_many, grid, plan, wide.warps, **arguments, **sizes)
 
@@ -244,11 +246,10 @@ def run_layer(
     partials = _attention(decoder, layer, index, plan, states, qkv, place)
     active = plan.empty("active", (rows, layer.down.shape[1]), like)
     project(plan, states, layer.gate_up, active, layer.post_norm, decoder.eps, gated=True, partials=partials)
-    activations = Inputs(active)
+    after = _norm_after(decoder, index)
     project(
-        plan, activations, layer.down, states.wide, partials=partials, residual=states,
-        next_norm=_norm_after(decoder, index),
-    )  # fmt: skip
+        plan, Inputs(active), layer.down, states.wide, partials=partials, residual=states, next_norm=after
+    )
 
 
 def _begin(decoder: Decoder, plan: Plan, inputs: Inputs | States) -> tuple[States, Inputs | None]:
@@ -271,7 +272,7 @@ def _attention(
             return _attend_short(decoder, layer, index, plan, qkv, place)
         split = None if place.positions is None else plan.split_line(place.window)
         if split is not None:
-            return _attend_line(decoder, layer, index, plan, qkv, place, *split)
+            return _attend_line(decoder, layer, index, plan, qkv, place, split)
     mean = Inputs(_attend_lines(decoder, index, plan, qkv, place).view(rows, -1))
     project(plan, mean, layer.out, states.wide, residual=states, next_norm=layer.post_norm)
     return None
@@ -298,11 +299,10 @@ def _attend_line(
     plan: Plan,
     qkv: torch.Tensor,
     place: Place,
-    splits: int,
-    warps: int,
-    positions: int,
+    split: tuple[int, int, int],
 ) -> torch.Tensor:
-    """One line's attention over a long context, projected: ``[parts, 1, H]``."""
+    """One line's attention over a long context, split as ``Plan.split_line`` says, projected: ``[parts, 1, H]``."""
+    splits, warps, positions = split
     means = plan.empty("means", (splits, decoder.heads, decoder.head_dim), qkv)
     sums = plan.empty("log sums", (splits, decoder.heads), qkv)
     launch(
@@ -325,11 +325,13 @@ def _product(
 ) -> tuple[tuple[int, int], dict[str, Any]]:
     """Grid and arguments of a projection that leaves its product in ``partials`` ``[parts, R, H]``."""
     parts, outputs = len(partials), len(layer.out)
-    width = layer.out.shape[1] // parts
-    tile = plan.tile(outputs, width, layer.out.element_size(), grids=parts, warps=plan.product_warps)
+    values, scales = split_scales(layer.out)
+    width = values.shape[1] // parts
+    tile = plan.tile(outputs, width, values.element_size(), grids=parts, warps=plan.product_warps)
     return (parts, -(-outputs // tile.outputs)), {
-        "weight": layer.out, "out": partials, "HEADS": decoder.heads, "D": decoder.head_dim, "N": outputs,
-        "WARPS": tile.warps, "ROWS": tile.rows, "CHUNKS": tile.chunks, "CHUNK": tile.chunk, "EVICT": plan.evict,
+        "weight": values, "scales": scales, "out": partials, "HEADS": decoder.heads, "D": decoder.head_dim,
+        "N": outputs, "WARPS": tile.warps, "ROWS": tile.rows, "CHUNKS": tile.chunks, "CHUNK": tile.chunk,
+        "EVICT": plan.evict,
     }  # fmt: skip
 
 
@@ -342,11 +344,6 @@ def _source(decoder: Decoder, index: int, qkv: torch.Tensor, place: Place) -> di
     }  # fmt: skip
 
 
-def uses_dot(dtype: torch.dtype) -> bool:
-    """Whether attention multiplies on the tensor cores: not in float32, whose digits they would cut."""
-    return dtype != torch.float32
-
-
 def _attend(
     decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, place: Place, splits: int
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -355,14 +352,14 @@ def _attend(
     shape = (splits, rows, decoder.heads, decoder.head_dim)
     mean = plan.empty("mean", shape, like, torch.float32 if splits > 1 else like.dtype)
     sums = plan.empty("log sums", shape[:3], like, torch.float32) if splits > 1 else None
-    dot = uses_dot(like.dtype)
+    dot = like.dtype != torch.float32  # whose digits the tensor cores would cut
     queries = place.length * decoder.heads // decoder.kv_heads
     block = max(16, triton.next_power_of_2(min(plan.split_block, place.window)))
     launch(
         attend, (lines, decoder.kv_heads, splits), plan, ATTEND_WARPS, positions=place.positions, start=place.start,
         window=place.window, line_stride=place.cache.keys.stride(1), out=mean, log_sums=sums, SPLITS=splits,
-        EARLY=place.early, HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim, T=place.length,
-        QUERIES=max(queries, DOT_QUERIES) if dot else queries, BLOCK=block, DOT=dot,
+        EARLY=place.positions is not None, HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim,
+        T=place.length, QUERIES=max(queries, DOT_QUERIES) if dot else queries, BLOCK=block, DOT=dot,
         **_source(decoder, index, qkv, place),
     )  # fmt: skip
     return mean, sums

@@ -131,6 +131,7 @@ class Plan:
     ) -> Tile:
         """A tile for ``outputs`` of ``width`` columns of so many weights; so many such grids run side by side."""
         warps = warps or self.warps
+        itemsize = max(itemsize, 2)  # wider chunks of INT8 would take twice the sums
         chunk = min(WARP_BYTES // itemsize, triton.next_power_of_2(width))
         chunks = min(triton.next_power_of_2(-(-width // chunk)), max(1, LONGEST_SEGMENT // chunk))
         rows = max(1, self.register_bytes // (weights * width * itemsize))

@@ -50,6 +50,16 @@ def load_tiles(
 
 
 @triton.jit
+def load_scales(scales, rows, row_mask):
+    """The scales of some rows of INT8 weights; ones of full weights, which have none."""
+    if scales is None:
+        row_scales = tl.full(rows.shape, 1.0, tl.float32)
+    else:
+        row_scales = tl.load(scales + rows, mask=row_mask, other=0.0).to(tl.float32)
+    return row_scales
+
+
+@triton.jit
 def add_products(tile, values):
     """A tile's products with a segment, added up as far as no thread needs another's: ``[WARPS, ROWS, CHUNK]``."""
     return tl.sum(tile.to(tl.float32) * values, axis=2)
@@ -90,6 +100,7 @@ def project_few(
     gain,
     eps,
     weight,
+    scales,
     bias,
     residual,
     out,
@@ -115,6 +126,7 @@ def project_few(
         partials: ``[PARTS, STATES, K]``, added to x; where there is a residual, ``[PARTS, STATES, N]`` added to it.
         gain: RMSNorm's weight ``[K]``.
         weight: ``[N, K]``; when GATED ``[2 N, K]``, gates before ups, and ``out = silu(gate) up``.
+        scales: of INT8 weights, ``[N]`` or ``[2 N]``.
         bias: ``[N]``.
         residual: ``[STATES, N]``, added to the result.
         out: ``[STATES, N]``.
@@ -127,8 +139,10 @@ def project_few(
     rows = first + tl.arange(0, WARPS)[:, None] * ROWS + tl.arange(0, ROWS)[None, :]
     row_mask = rows < N
     tiles = load_tiles(weight, rows, row_mask, K, K, WARPS, CHUNKS, CHUNK, EVICT)
+    row_scales = load_scales(scales, rows, row_mask)
     if GATED:
         up_tiles = load_tiles(weight, rows + N, row_mask, K, K, WARPS, CHUNKS, CHUNK, EVICT)
+        up_scales = load_scales(scales, rows + N, row_mask)
     flat = tl.arange(0, SEGMENT)
     columns = flat if SHARED else tile_columns(WARPS, CHUNKS, CHUNK)
     gains = ()
@@ -164,7 +178,7 @@ def project_few(
             sums += add_products(tiles[start // SEGMENT], values)
             if GATED:
                 up_sums += add_products(up_tiles[start // SEGMENT], values)
-        result = tl.sum(sums, axis=2)
+        result = tl.sum(sums, axis=2) * row_scales
         if gain is not None:
             scale = tl.rsqrt(squares / K + eps)
             result *= scale
@@ -179,7 +193,7 @@ def project_few(
                 again *= gains[start // SEGMENT].to(tl.float32) * wide
                 tl.store(normed + state * K + place, again.to(normed.dtype.element_ty), mask=inside)
         if GATED:
-            up = tl.sum(up_sums, axis=2)
+            up = tl.sum(up_sums, axis=2) * up_scales
             result = silu(result) * (up * scale)
         if bias is not None:
             result += tl.load(bias + rows, mask=row_mask, other=0.0).to(tl.float32)

@@ -16,7 +16,7 @@ import os
 import triton
 import triton.language as tl
 
-from .project import silu
+from .project import load_scales, silu
 from .wait import launch_dependents, wait_for_inputs
 
 INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
@@ -25,10 +25,11 @@ SHARE = tl.constexpr(16)  # columns of a state whose squares are summed up toget
 
 @triton.jit
 def dot(left, right, sums):
-    """``sums + left right``, in float32 where the operands are.
+    """``sums + left right``, in float32 where the left is; an INT8 right is widened.
 
     Triton's interpreter takes bf16 operands for the integers that it keeps them in, so they are widened there.
     """
+    right = right.to(left.dtype)
     if INTERPRETED:
         left, right = left.to(tl.float32), right.to(tl.float32)
     return tl.dot(left, right, sums, input_precision="ieee")
@@ -106,17 +107,18 @@ def store_operand(values, gain, operand, squares, rows, columns, states, N: tl.c
 
 @triton.jit
 def project_many(
-    x, squares, eps, weight, bias, residual, out, next_gain, next_operand, next_squares, wide, gain, normed, states,
-    K: tl.constexpr, N: tl.constexpr, GATED: tl.constexpr, PADDED: tl.constexpr, COLUMNS: tl.constexpr,
+    x, squares, eps, weight, scales, bias, residual, out, next_gain, next_operand, next_squares, wide, gain, normed,
+    states, K: tl.constexpr, N: tl.constexpr, GATED: tl.constexpr, PADDED: tl.constexpr, COLUMNS: tl.constexpr,
     SEGMENT: tl.constexpr, STAGES: tl.constexpr, PREFETCH: tl.constexpr, SHARES: tl.constexpr,
     NORMED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """``out = W norm(x)`` for ``states`` rows of x; program ``(outputs, rows)``.
 
     Args (None for what does not take part):
-        x: ``[states, K]`` in the weights' dtype; before a norm, times its weight, and
+        x: ``[states, K]`` in the model's dtype; before a norm, times its weight, and
         squares: float32 ``[K / SHARE, states]``, the sums of the states' squares.
         weight: ``[N, K]``; when GATED ``[2 N, K]``, gates before ups, and ``out = silu(gate) up``.
+        scales: of INT8 weights, ``[N]`` or ``[2 N]``.
         bias: ``[N]``.
         residual: float32 ``[states, N]``, added to the result.
         out: ``[states, N]``.
@@ -145,6 +147,9 @@ def project_many(
         if GATED:
             up_tile = _load_weights(weight + N * K, first, start, N, K, COLUMNS, SEGMENT)
             up_sums = dot(values, up_tile, up_sums)
+    sums *= load_scales(scales, columns, columns < N)[None, :]
+    if GATED:
+        up_sums *= load_scales(scales, columns + N, columns < N)[None, :]
     if squares is not None:
         scale = tl.rsqrt(tl.sum(shares, axis=0) / K + eps)[:, None]
         sums *= scale

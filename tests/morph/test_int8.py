@@ -10,7 +10,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph import graph
 from qwen3_tts_morph.morph.frame import Weights
-from qwen3_tts_morph.morph.fused import INT8, Frames
+from qwen3_tts_morph.morph.fused import Frames
 from qwen3_tts_morph.morph.graph import GraphEngine
 from qwen3_tts_morph.morph.int8 import Int8Linear, Int8Weight, quantize
 from qwen3_tts_morph.morph.load import load_model
@@ -343,10 +343,10 @@ def test_the_report_says_int8_wherever_it_says_exact(load_int8):
     assert said[5, "lossless"].count("int8 weights, which are approximate at 15 too)") == 1
 
 
-def test_int8_frames_run_in_torch_operations_and_the_engine_says_so(load_int8, load):
-    frames = Frames()
-    frames.choose(Weights.of(load_int8("tiny")))
-    assert frames.describe(torch.device("cuda")) == f"torch operations: {INT8}"
-    full = Frames()
-    full.choose(Weights.of(load("tiny", "custom_voice")))
-    assert full.why_torch != INT8
+def test_whether_kernels_run_does_not_depend_on_int8(load_int8, load):
+    said = []
+    for model in (load_int8("tiny"), load("tiny", "custom_voice")):
+        frames = Frames()
+        frames.choose(Weights.of(model))
+        said.append(frames.why_torch)
+    assert said[0] == said[1]

@@ -1,0 +1,61 @@
+"""INT8 weights in the kernels, beside the same frame in torch operations."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="the kernels need triton")
+
+from qwen3_tts_morph.benchmarks.random_weights import SHAPES, quantize_weights, random_slots, random_weights
+from qwen3_tts_morph.morph.frame import decode_frame as torch_frame
+from qwen3_tts_morph.morph.int8 import quantize
+from qwen3_tts_morph.morph.kernels.frame import decode_frame
+from qwen3_tts_morph.morph.kernels.passes import project
+from qwen3_tts_morph.morph.kernels.plan import Plan
+
+from .test_frame import FILTERED, POSITIONS, tensors
+from .test_project import states_of
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 17])
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("width, outputs", [(64, 96), (100, 37), (1500, 40)])
+def test_a_product_is_that_of_the_weight_that_it_stands_for(device, width, outputs, gated, rows):
+    torch.manual_seed(0)
+    scales = torch.logspace(-2, 1, (1 + gated) * outputs, device=device)[:, None]
+    weight = quantize(torch.randn((1 + gated) * outputs, width, device=device) * scales / width**0.5)
+    x = torch.randn(rows, width, device=device)
+    out = torch.full((rows, outputs), torch.nan, device=device)
+    gain = torch.ones_like(x[0])
+    project(Plan(), states_of(x, gain), weight, out, gain, 1e-6, gated=gated)
+    normed = torch.nn.functional.rms_norm(x.double(), (width,), None, 1e-6)
+    wanted = normed @ (weight.values.double() * weight.scale.double()[:, None]).T
+    if gated:
+        gate, up = wanted.chunk(2, dim=-1)
+        wanted = torch.nn.functional.silu(gate) * up
+    assert ((out.double() - wanted).norm(dim=0) / wanted.norm(dim=0)).max() < 1e-4
+    assert (out.double() - wanted).norm() / wanted.norm() < 2e-6
+
+
+@pytest.mark.parametrize(
+    "shape, batch, seq_groups", [("tiny", 1, 3), ("tiny-1.7B", 1, 2), ("tiny-1.7B", 4, 2)]
+)
+@torch.inference_mode()
+def test_frames_are_those_of_torch(device, shape, batch, seq_groups):
+    torch.manual_seed(batch)
+    weights = quantize_weights(random_weights(SHAPES[shape], device, torch.float32))
+    slots = random_slots(SHAPES[shape], weights, batch, 64, POSITIONS[:batch], FILTERED)
+    other = copy.deepcopy(slots)
+    for _ in range(2):
+        torch_frame(weights, slots, seq_groups, 64)
+        decode_frame(weights, other, seq_groups, 64, Plan())
+        for (name, wanted), value in zip(tensors(slots).items(), tensors(other).values(), strict=True):
+            same = (
+                torch.allclose(value, wanted, atol=3e-5)
+                if wanted.is_floating_point()
+                else value.equal(wanted)
+            )
+            assert same, name
