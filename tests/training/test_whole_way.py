@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -56,11 +57,21 @@ def test_a_command_whose_log_stands_still_is_ended_with_its_children(
     )
     with pytest.raises(subprocess.CalledProcessError):
         whole.watch([sys.executable, "-c", hang], growing)
-    state = Path(f"/proc/{child.read_text()}/stat")
-    assert not state.exists() or state.read_text().split()[2] == "Z"  # ended, perhaps not yet collected
+    until = time.monotonic() + 30
+    while not has_ended(int(child.read_text())):
+        assert time.monotonic() < until, "the command's child runs on"
+        time.sleep(0.05)
     busy = f"import time\nfor _ in range(30): open({str(growing)!r}, 'a').write('step'); time.sleep(0.1)"
     whole.watch([sys.executable, "-c", busy], growing)
     assert growing.read_text() == 30 * "step"
+
+
+def has_ended(process: int) -> bool:
+    """Whether a process is gone, or waits to be collected by whom it was left to."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").split()[2] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_what_fails_is_tried_again_carefully(tmp_path: Path) -> None:
