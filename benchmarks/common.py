@@ -29,7 +29,7 @@ from qwen3_tts_morph.morph.guard import Guard  # noqa: E402
 from qwen3_tts_morph.morph.kernels import available  # noqa: E402
 from qwen3_tts_morph.morph.load import choose_dtype, load_model  # noqa: E402
 from qwen3_tts_morph.morph.model import Model  # noqa: E402
-from qwen3_tts_morph.morph.options import PRECISIONS, WEIGHTS, LoadOptions, Sampling  # noqa: E402
+from qwen3_tts_morph.morph.options import PRECISIONS, WEIGHTS, Draw, LoadOptions, Sampling  # noqa: E402
 from qwen3_tts_morph.morph.prompt import Prompt, build_prompt  # noqa: E402
 from qwen3_tts_morph.morph.voice import preset_voice  # noqa: E402
 from qwen3_tts_morph.training.random_checkpoint import SHAPES, write_checkpoint  # noqa: E402
@@ -145,6 +145,11 @@ def frame_ms(run: Callable[[Sampling], torch.Tensor], sampling: Sampling, device
     whole, codes = timed_ms(lambda: run(sampling), device)
     short, one = timed_ms(lambda: run(replace(sampling, max_new_tokens=2)), device)
     return (whole - short) / (len(codes) - len(one))
+
+
+def greedy(sampling: Sampling) -> Sampling:
+    """The same without chance, in talker and predictor."""
+    return replace(sampling, talker=Draw(do_sample=False), subtalker=Draw(do_sample=False))
 
 
 def precision_of(model: Model) -> str:

@@ -5,11 +5,11 @@
 One line, the same weights, prompt and sampling for all. The engine "kernels" is the graph engine with its frames in
 Triton kernels, "graph" the same in torch operations. Peers are those of ``peers.py``, each in a process of its own when
 our rows are kept; one that does not run is said in a line. A frame is 80 ms of audio. Neither prefill nor codec is in
-these figures. Every figure is the median over
-``--repeats`` runs of ``--frames`` frames each, after a warm-up (in which the graph engine captures); the systems take
-turns within a repeat, so that a slow spell of the host hits all of them. ``fit_a_ms`` and ``fit_b_ms`` are the straight
-line a + b S through an engine's rows; ``predictor_ms`` is the part of a frame that predicts groups 1-15, where it runs
-by itself. With ``--weights int8`` our engines alone are timed: upstream and peers have no INT8.
+these figures. Every figure is the median over ``--repeats`` runs of ``--frames`` frames each, after a warm-up (in which
+the graph engine captures); the systems take turns within a repeat, so that a slow spell of the host hits all of them.
+``fit_a_ms`` and ``fit_b_ms`` are the straight line a + b S through an engine's rows; ``predictor_ms`` is the part of a
+frame that predicts groups 1-15, where it runs by itself. With ``--weights int8`` our engines alone are timed: upstream
+and peers have no INT8.
 
 Before timing, codes at SEQ_GROUPS=15 are compared with upstream's: the eager engine's to the bit, and with
 ``--precision fp32`` all engines' greedy ones. The command fails when they differ. ``--check`` stops there.
@@ -33,6 +33,7 @@ from .common import (
     Prompt,
     Sampling,
     frame_ms,
+    greedy,
     keep,
     load_random,
     make_prompt,
@@ -45,7 +46,7 @@ from .peers import measure_peers
 from .results import Row
 
 from qwen3_tts_morph.morph.eager import decode_lines  # isort: skip  (common has loaded the pack)
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw  # isort: skip
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS  # isort: skip
 from qwen3_tts_morph.morph.predictor import Predictor  # isort: skip
 
 SEQ_GROUPS = (15, 7, 5, 3, 1)
@@ -60,8 +61,12 @@ class Bench:
         self.device = model.device
         self.prompt: Prompt = make_prompt(model)
         self.engines = {name: Measured(name) for name in usable_engines(ENGINES[:2], model)}
-        self.alone = model.weights == "int8"  # upstream's own loop would run, on INT8 layers that are ours
         self.sampling = replace(model.sampling, max_new_tokens=frames + 1)
+
+    @property
+    def has_rivals(self) -> bool:
+        """Whether upstream and peers are timed: on INT8 layers, which are ours, upstream's own loop would run too."""
+        return self.model.weights == "full"
 
     def eager(self, seq_groups: int, sampling: Sampling | None = None) -> torch.Tensor:
         """Codes ``[T, 16]`` of the eager engine, upstream's seed and stream."""
@@ -138,11 +143,11 @@ def check_exact(bench: Bench) -> bool:
     """Compare our codes at 15 groups with upstream's, and say in a line each whether they are the same."""
     same = [same_frames("eager engine", bench.eager(PREDICTED_GROUPS), bench.upstream())]
     if bench.model.dtype == torch.float32:
-        greedy = replace(bench.sampling, talker=Draw(do_sample=False), subtalker=Draw(do_sample=False))
-        exact = bench.upstream(greedy)
-        same.append(same_frames("eager engine (greedy)", bench.eager(PREDICTED_GROUPS, greedy), exact))
+        likeliest = greedy(bench.sampling)
+        exact = bench.upstream(likeliest)
+        same.append(same_frames("eager engine (greedy)", bench.eager(PREDICTED_GROUPS, likeliest), exact))
         for name in bench.engines:
-            ours = bench.replayed(name, PREDICTED_GROUPS, greedy)
+            ours = bench.replayed(name, PREDICTED_GROUPS, likeliest)
             same.append(same_frames(f"{name} engine (greedy)", ours, exact))
     return all(same)
 
@@ -169,7 +174,7 @@ def fit_line(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
 def measure(bench: Bench, options: argparse.Namespace) -> list[Row]:
     """Time upstream and our engines at every SEQ_GROUPS in turns."""
     runs: dict[tuple[str, int | None], Callable[[Sampling], torch.Tensor]] = {}
-    if not bench.alone:
+    if bench.has_rivals:
         runs[UPSTREAM, None] = bench.upstream
     for groups in SEQ_GROUPS:
         runs["eager", groups] = lambda sampling, g=groups: bench.eager(g, sampling)
@@ -222,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     rows = measure(bench, options)
     keep(rows, options, model)
-    if not bench.alone and (peers := measure_peers(options)):
+    if bench.has_rivals and (peers := measure_peers(options)):
         keep(rows + peers, options, model)
 
 

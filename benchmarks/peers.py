@@ -31,10 +31,10 @@ import torch
 
 import pack
 
-from .common import Model, Prompt, Sampling, frame_ms, load_random, make_prompt, make_row, parser
+from .common import Model, Prompt, Sampling, frame_ms, greedy, load_random, make_prompt, make_row, parser
 from .results import Row
 
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw  # isort: skip  (common has loaded the pack)
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS  # isort: skip  (common has loaded the pack)
 
 SECONDS = 300  # that a peer may take
 ERROR = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt)\b.*", re.MULTILINE)
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model = load_random(options)
     prompt, sampling = make_prompt(model), replace(model.sampling, max_new_tokens=options.frames + 1)
     if options.greedy:
-        sampling = replace(sampling, talker=Draw(do_sample=False), subtalker=Draw(do_sample=False))
+        sampling = greedy(sampling)
     peer = FasterPeer(model, sampling)
 
     def run(sampling: Sampling) -> torch.Tensor:
