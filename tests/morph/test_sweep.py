@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph import sweep as module
-from qwen3_tts_morph.morph.options import Draw, GenerateOptions, Sampling
+from qwen3_tts_morph.morph.load import load_model
+from qwen3_tts_morph.morph.options import Draw, GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.plot import plot_sweep
 from qwen3_tts_morph.morph.render import Line, render_lines
 from qwen3_tts_morph.morph.sweep import Sweep, SweepRow, measure_distances, parse_groups, sweep, table
@@ -172,6 +173,12 @@ def test_the_table_has_a_row_a_setting():
         "| 15 | 50 | 4.00 | 100.0 | 1.250 | 0.000 |",
     ]
     assert {line.count("|") for line in lines} == {7}
+
+
+def test_the_table_says_what_exact_is_of_int8_weights(checkpoint):
+    model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa", weights="int8"))
+    result = sweep(model, Line("Hello.", preset_voice(model, "ryan")), [15], OPTIONS)
+    assert table(result).endswith("Exact is the int8 model's own SEQ_GROUPS 15, which is approximate itself.")
 
 
 def test_the_picture_is_rgb_and_shows_the_rows():

@@ -162,6 +162,38 @@ def test_training_goes_on_where_it_stopped(trained: Trained, tmp_path: Path) -> 
     assert any(value.abs().max() > 0 for value in momentum)
 
 
+def test_a_new_training_begins_with_the_weights_of_another(tmp_path: Path) -> None:
+    write_codes(tmp_path / "codes")
+    write_config(tmp_path / "talker.json")
+    first = run_training(tmp_path, steps=30)
+    again = dataclasses.replace(
+        tiny_run(tmp_path, steps=1), start=tmp_path / "talker", out=tmp_path / "second"
+    )
+    (tmp_path / "talker" / "state.safetensors").unlink()  # weights and tokenizer are all that travels
+    second = train(World(torch.device("cpu")), again)
+    assert second.step == 1
+    wanted, found = (trainer.average.values for trainer in (first, second))
+    name = "network.first_head.weight"
+    moved = (found[name].cpu() - wanted[name].cpu()).norm() / wanted[name].norm()
+    assert moved < 0.02, "bf16 and one step away"
+    with pytest.raises(ValueError, match="give one of them"):
+        dataclasses.replace(again, resume=True)
+
+
+def test_weights_of_another_shape_are_no_beginning(tmp_path: Path) -> None:
+    write_codes(tmp_path / "codes")
+    path = write_config(tmp_path / "talker.json")
+    run_training(tmp_path, steps=1)
+    values = json.loads(path.read_text(encoding="utf-8"))
+    values["shape"]["talker"]["inner"] *= 2
+    path.write_text(json.dumps(values), encoding="utf-8")
+    other = dataclasses.replace(
+        tiny_run(tmp_path, steps=1), start=tmp_path / "talker", out=tmp_path / "second"
+    )
+    with pytest.raises(ValueError, match="another shape"):
+        train(World(torch.device("cpu")), other)
+
+
 def test_one_directory_is_both_kinds_to_upstream(trained: Trained) -> None:
     from qwen_tts import Qwen3TTSModel
 

@@ -3,11 +3,13 @@
     python -m training.talker.train --codes work/codes --out work/talker --minutes 12
     python -m training.talker.train --codes work/codes --out work/talker --minutes 12 --resume
     python -m training.talker.train --codes work/codes --out work/talker --minutes 8 --processes 4
+    python -m training.talker.train --codes work/codes --out work/talker2 --minutes 12 --start work/talker
 
 ``--minutes`` is the whole training; the learning rate ends with it. ``--slice`` ends this command earlier, with the
 state saved, and ``--resume`` goes on. ``--out`` gets ``weights/`` (averaged, bf16, small files: what export takes),
 ``state.safetensors`` (to go on from), ``tokenizer/`` and ``log.jsonl``. ``--processes`` trains on so many GPUs at once,
-each on its own batches of the config's size, and ``--workers`` counts for each.
+each on its own batches of the config's size, and ``--workers`` counts for each. ``--start`` begins with the weights and
+the tokenizer of an earlier training on codes of the same codec, of which no more needs to be there.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import dataclasses
 import json
 import logging
 import math
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +28,14 @@ import torch
 
 from ..parallel import World, launch
 from .batches import Corpus, Lines, batches_of
+from .checkpoint import load_weights
 from .codes import Codes, load_codes
 from .config import DEFAULT, Config, load_config
 from .layout import Ids
 from .loop import STATE, Trainer
 from .network import Network
 from .objective import Learner
+from .published import adopt
 from .speaker import build_encoder
 from .tokenizer import TextTokens, train_tokenizer
 
@@ -51,15 +56,20 @@ class Run:
     captured: bool = True
     workers: int = 6
     most_steps: int = 0
+    start: Path | None = None
 
     def __post_init__(self) -> None:
         if self.minutes <= 0 or self.slice_minutes <= 0 or self.workers < 0:
             raise ValueError("minutes and slice must be above 0, workers 0 or more")
+        if self.start and self.resume:
+            raise ValueError("--start begins anew with other weights, --resume goes on: give one of them")
 
 
 def prepare(run: Run, config: Config, codes: Codes, world: World) -> tuple[Config, Corpus]:
     """Train the tokenizer where there is none yet, and fill the shape's open numbers in."""
     folder = run.out / "tokenizer"
+    if world.first and run.start:
+        shutil.copytree(run.start / "tokenizer", folder, dirs_exist_ok=True)
     if world.first and not (folder / "vocab.json").is_file():
         texts = sorted({codes.texts[row] for row in codes.rows("train")})
         train_tokenizer(texts, config.text_vocab, folder)
@@ -87,9 +97,20 @@ def build_learner(config: Config, codes: Codes) -> Learner:
     return Learner(network, encoder, codes.phone_count, len(codes.names), options.encoder_share)
 
 
+def take_weights(learner: Learner, start: Path) -> None:
+    """Begin with an earlier training's weights; ValueError when they are of another shape."""
+    weights, _, shape = load_weights(start / "weights")
+    if shape != learner.network.shape:
+        raise ValueError(f"{start} holds a talker of another shape or codebook: {shape}")
+    adopt(learner.network, learner.encoder, weights)
+    log.info("beginning with the weights in %s", start)
+
+
 def build_trainer(run: Run, config: Config, codes: Codes, world: World) -> Trainer:
     """A trainer at the start or at the saved state, with the same weights in all processes."""
     learner = build_learner(config, codes).to(world.device)
+    if run.start:
+        take_weights(learner, run.start)
     captured = run.captured and world.device.type == "cuda"
     trainer = Trainer(config, learner, codes, run.out, run.minutes, world, captured)
     if run.resume:
@@ -140,6 +161,7 @@ def main() -> None:
     parser.add_argument("--slice", type=float, default=math.inf, help="minutes of this command")
     parser.add_argument("--config", type=Path, default=DEFAULT)
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--start", type=Path, help="folder of another training to begin with")
     parser.add_argument("--no-compile", action="store_true", help="run the layers as they are")
     parser.add_argument(
         "--no-capture", action="store_true", help="launch every kernel of an update by itself"
@@ -156,6 +178,7 @@ def main() -> None:
         config=given.config,
         slice_minutes=given.slice,
         resume=given.resume,
+        start=given.start,
         compiled=not given.no_compile,
         captured=not given.no_capture,
         workers=given.workers,

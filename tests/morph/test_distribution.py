@@ -1,0 +1,90 @@
+"""What the graph engine draws in bf16, against what upstream's own layers draw: the same distribution.
+
+The eager engine stands for upstream, whose bits it gives (``test_parity.py``). Codes of one prompt under thousands of
+seeds are compared by chi squared: each group's, and two groups' together. SEQ_GROUPS=1 is the control: the same
+comparison must tell it from exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from qwen3_tts_morph.morph import eager
+from qwen3_tts_morph.morph.graph import GraphEngine
+from qwen3_tts_morph.morph.guard import Guard
+from qwen3_tts_morph.morph.load import load_model
+from qwen3_tts_morph.morph.options import Draw, LoadOptions, Sampling
+
+from .decoding import prompts_of
+
+DEVICES = [
+    "cpu",
+    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")),
+]
+LINES, ROWS, FRAMES = 2048, 128, 2
+GROUPS = (0, 1, 5, 14, 15)
+PAIRS = ((0, 1), (1, 2), (2, 15))
+FOLDED = 12  # kinds that each group of a pair is folded to
+FEWEST = 10  # draws of a kind in both samples together, below which kinds are put together
+# Sharp enough that a draw depends much on those before it.
+SAMPLING = Sampling(Draw(temperature=0.5), Draw(temperature=0.4))
+
+
+def upstream_codes(model, prompt) -> torch.Tensor:
+    torch.manual_seed(0)
+
+    def decode(_: range) -> list:
+        guards = [Guard(FRAMES, detect_loops=False) for _ in range(ROWS)]
+        return eager.decode_lines(model, [prompt] * ROWS, guards, 15, SAMPLING, None)
+
+    return in_batches(decode)
+
+
+def graph_codes(model, prompt, seq_groups: int) -> torch.Tensor:
+    engine = GraphEngine(ROWS)
+
+    def decode(seeds: range) -> list:
+        guards = [Guard(FRAMES, detect_loops=False) for _ in range(ROWS)]
+        return engine.decode(model, [prompt] * ROWS, guards, seq_groups, SAMPLING, list(seeds))
+
+    return in_batches(decode)
+
+
+def in_batches(decode: Callable[[range], list]) -> torch.Tensor:
+    """The last frame's codes of LINES lines, ``[LINES, 16]``; of lines that end before it, nothing."""
+    lines = [line for first in range(0, LINES, ROWS) for line in decode(range(first, first + ROWS))]
+    return torch.stack([line.codes[FRAMES - 1] for line in lines if len(line.codes) == FRAMES])
+
+
+def distance(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    """Two samples of kinds: chi squared, in standard deviations above what one distribution gives."""
+    kinds = int(max(ours.max(), theirs.max())) + 1
+    counts = torch.stack([one.bincount(minlength=kinds) for one in (ours, theirs)]).double()
+    often = counts.sum(0) >= FEWEST
+    counts = torch.cat([counts[:, often], counts[:, ~often].sum(1, keepdim=True)], dim=1)
+    counts = counts[:, counts.sum(0) > 0]
+    wanted = counts.sum(1, keepdim=True) * counts.sum(0) / counts.sum()
+    free = max(1, counts.shape[1] - 1)
+    return float(((counts - wanted) ** 2 / wanted).sum() - free) / (2 * free) ** 0.5
+
+
+def distances(ours: torch.Tensor, theirs: torch.Tensor) -> dict[str, float]:
+    found = {f"group {group}": distance(ours[:, group], theirs[:, group]) for group in GROUPS}
+    for one, other in PAIRS:
+        folded = [codes[:, one] % FOLDED * FOLDED + codes[:, other] % FOLDED for codes in (ours, theirs)]
+        found[f"groups {one} and {other}"] = distance(*folded)
+    return found
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_bf16_draws_are_distributed_as_upstreams_and_the_crossbars_are_not(checkpoint, device):
+    model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("bf16", "sdpa"), device)
+    prompt = prompts_of(model, rows=(0,))[0]
+    wanted = upstream_codes(model, prompt)
+    assert len(wanted) > LINES / 2
+    found = distances(graph_codes(model, prompt, 15), wanted)
+    assert max(found.values()) < 6, found
+    control = distances(graph_codes(model, prompt, 1), wanted)
+    assert max(control.values()) > 15, control
