@@ -281,8 +281,9 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
     if largest > 2:
         pass_table(bench, bench.plan, "plan as it is", largest, contexts[:1])
         many_table(bench, bench.plan, "plan as it is", largest)
-        if bench.plan.pdl:
-            many_table(bench, replace(bench.plan, wide_held=True), "held", largest)
+        many_table(bench, replace(bench.plan, wide_parts=1), "one part", largest)
+        if bench.plan.wide_held:
+            many_table(bench, replace(bench.plan, wide_held=False), "not held", largest)
 
 
 @torch.inference_mode()

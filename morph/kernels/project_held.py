@@ -32,11 +32,13 @@ def _wait_for_inputs(PDL: gl.constexpr):
 
 
 @gluon.jit
-def _copy(target, x, rows, start, K: gl.constexpr, SEGMENT: gl.constexpr, COPY: gl.constexpr):
-    """Start to copy columns ``start ..`` of some rows of x ``[.., K]``: ``[len(rows), SEGMENT]``."""
+def _copy(
+    target, x, rows, start, K: gl.constexpr, END: gl.constexpr, SEGMENT: gl.constexpr, COPY: gl.constexpr
+):
+    """Start to copy columns ``start ..`` before END of some rows of x ``[.., K]``: ``[len(rows), SEGMENT]``."""
     places = start + gl.arange(0, SEGMENT, layout=gl.SliceLayout(0, COPY))
     pointers = x + rows[:, None].to(gl.int64) * K + places[None, :]
-    async_copy.async_copy_global_to_shared(target, pointers, mask=(places < K)[None, :])
+    async_copy.async_copy_global_to_shared(target, pointers, mask=(places < END)[None, :])
 
 
 @gluon.jit
@@ -75,12 +77,13 @@ def _store_squares(values, squares, first, column, states, PADDED: gl.constexpr,
 def project_held(
     x, squares, eps, weight, bias, residual, out, next_gain, next_operand, next_squares, states,
     K: gl.constexpr, N: gl.constexpr, GATED: gl.constexpr, PADDED: gl.constexpr, COLUMNS: gl.constexpr,
-    SEGMENT: gl.constexpr, STAGES: gl.constexpr, SHARES: gl.constexpr, PDL: gl.constexpr,
+    SEGMENT: gl.constexpr, STAGES: gl.constexpr, PARTS: gl.constexpr, SHARES: gl.constexpr, PDL: gl.constexpr,
 ):  # fmt: skip
-    """``project_many``, whose arguments these are, for whole tiles: K and N are multiples of SEGMENT and COLUMNS."""
+    """``project_many``, whose arguments these are, for whole tiles: N is a multiple of COLUMNS, K / PARTS of SEGMENT."""
     _launch_dependents(PDL)
     DTYPE: gl.constexpr = weight.dtype.element_ty
-    PIECES: gl.constexpr = K // SEGMENT
+    PART: gl.constexpr = K // PARTS
+    PIECES: gl.constexpr = PART // SEGMENT
     WIDTH: gl.constexpr = 2 * COLUMNS if GATED else COLUMNS
     ACROSS: gl.constexpr = gl.num_warps() // 4  # wgmma takes four warps down the rows
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, ACROSS], [16, WIDTH // ACROSS, 16])
@@ -94,14 +97,17 @@ def project_held(
         sources = gl.program_id(0) * COLUMNS + sources // 2 + sources % 2 * N
     else:
         sources = gl.program_id(0) * COLUMNS + sources
+    x += gl.program_id(2) * PART
+    weight += gl.program_id(2) * PART
+    out += gl.program_id(2) * states * N
     tiles = gl.allocate_shared_memory(DTYPE, [PIECES, WIDTH, SEGMENT], TILE)
     for index in range(PIECES):
-        _copy(tiles.index(index), weight, sources, index * SEGMENT, K, SEGMENT, COPY)
+        _copy(tiles.index(index), weight, sources, index * SEGMENT, K, PART, SEGMENT, COPY)
     _wait_for_inputs(PDL)
     ring = gl.allocate_shared_memory(DTYPE, [STAGES, PADDED, SEGMENT], RING)
     lines = gl.minimum(first + gl.arange(0, PADDED, layout=gl.SliceLayout(1, COPY)), states - 1)
     for index in gl.static_range(STAGES - 1):  # the first group of copies has the weights too
-        _copy(ring.index(index), x, lines, index * SEGMENT, K, SEGMENT, COPY)
+        _copy(ring.index(index), x, lines, index * SEGMENT, K, PART, SEGMENT, COPY)
         async_copy.commit_group()
     result = gl.zeros((PADDED, WIDTH), gl.float32, ACC)
     for index in range(PIECES):
@@ -111,7 +117,7 @@ def project_held(
         tile = tiles.index(index).permute((1, 0))
         sums = hopper.warpgroup_mma(ring.index(index % STAGES), tile, result, is_async=True)
         ahead = index + STAGES - 1
-        _copy(ring.index(ahead % STAGES), x, lines, ahead * SEGMENT, K, SEGMENT, COPY)
+        _copy(ring.index(ahead % STAGES), x, lines, ahead * SEGMENT, K, PART, SEGMENT, COPY)
         async_copy.commit_group()
         result = hopper.warpgroup_mma_wait(0, deps=(sums,))
     if squares is not None:
