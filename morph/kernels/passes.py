@@ -201,7 +201,7 @@ def project(
 
 
 def _project_many(plan: Plan, arguments: dict[str, Any]) -> None:
-    """A product of many states, ``project_many``'s arguments up to the sizes of the tile: in one launch, or in parts."""
+    """A product of many states, ``project_many``'s arguments up to the tile's sizes: in one launch, or in parts."""
     rows, outputs = arguments["states"], arguments["N"]
     itemsize = arguments["x"].element_size()  # INT8 weights are multiplied as wide as the states
     split = arguments["normed"] is None

@@ -176,7 +176,7 @@ class Plan:
         segment = min(self.wide_segment, max(16, triton.next_power_of_2(width)))
         if itemsize == 4:
             segment = min(segment, 32)  # float32 products run on the plain units, fully unrolled
-        if held and self.wide_held and padded > 32 and itemsize == 2 and width % segment == 0:
+        if held and self.wide_held and padded > 32 and itemsize == 2:
             tile = self._held_tile(padded, columns, segment, outputs, width, 2 if gated else 1, parts)
             if tile is not None:
                 return tile
@@ -216,12 +216,14 @@ class Plan:
 
         A ring of a buffer more than there are segments has them all on their way at once.
         """
+        while width % segment and segment > SHORTEST_SEGMENT:
+            segment //= 2
         stage, row_bytes = 2 * padded * segment, 2 * weights * width
         while columns > FEWEST_COLUMNS and HELD_SHARED - columns * row_bytes < 3 * stage:
             columns //= 2
         room = (HELD_SHARED - columns * row_bytes) // stage
         stages = min(self.wide_stages, room, width // segment + 1)
-        if stages < 2 or outputs % columns:
+        if stages < 2 or outputs % columns or width % segment:
             return None
         return WideTile(padded, columns, segment, stages, self.wide_warps, held=True, parts=parts)
 

@@ -37,7 +37,7 @@ def dot(left, right, sums):
 
 @triton.jit
 def prefetch_rows(weight, first, stride, ROWS: tl.constexpr, BYTES: tl.constexpr):
-    """Bring BYTES of each of ROWS rows into the L2 cache (compute capability 9.0): a thread a row, ROWS threads in all."""
+    """Bring BYTES of each of ROWS rows into the L2 cache (compute capability 9.0), a thread a row."""
     rows = first + tl.arange(0, ROWS)
     pointers = weight + rows.to(tl.int64) * stride
     tl.inline_asm_elementwise(
