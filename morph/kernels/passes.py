@@ -24,14 +24,8 @@ SHORT_CONTEXT = 32  # positions up to which one block of attention holds all
 ATTEND_WARPS = 4
 EMBED_BLOCK = 128
 JOIN_BLOCK = 128  # an output a thread: the loads of all parts stay on their way together
-BEHIND = (
-    "bias",
-    "residual",
-    "out",
-    "next_gain",
-    "next_operand",
-    "next_squares",
-)  # what a product is added to, left in
+# Arguments of project_many that say what is done to a product: for one in parts they are join_parts'.
+BEHIND = ("bias", "residual", "out", "next_gain", "next_operand", "next_squares")
 
 
 @dataclass(frozen=True)

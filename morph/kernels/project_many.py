@@ -222,8 +222,8 @@ def join_parts(
     loaded = ()  # all on their way before the first is added
     for part in tl.static_range(PARTS):
         loaded = loaded + (tl.load(parts + (part * states + row) * N + columns, mask=mask, other=0.0),)
-    result = loaded[0]
-    for part in tl.static_range(1, PARTS):
+    result = tl.zeros((COLUMNS,), tl.float32)
+    for part in tl.static_range(PARTS):
         result += loaded[part]
     if bias is not None:
         result += tl.load(bias + columns, mask=mask, other=0.0).to(tl.float32)
