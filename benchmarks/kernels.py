@@ -270,6 +270,8 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
     if bench.plan.pdl:
         check_replays(bench, 1, 15)
         check_replays(bench, 16, 5)
+        if max(options.batch) > 32:
+            check_replays(bench, max(options.batch), 2)  # products in parts, held weights
     frame_table(bench, options.seq_groups, options.batch)
     kernel_table(bench, bench.plan, "plan as it is")
     if bench.plan.pdl:
