@@ -1,6 +1,7 @@
 """Compile every kernel that a frame launches, without a GPU, and say what each takes of a multiprocessor.
 
     python -m benchmarks.compile_kernels --shape 0.6B --batch 1 2 16 64
+    python -m benchmarks.compile_kernels --batch 64 --plan "not held"
 
 The launches are those of a frame over tensors without numbers (the meta device), so the shapes are the real ones.
 Fails when a kernel does not compile, or spills registers. Needs Triton with its assembler, as its wheels have it.
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -28,9 +30,10 @@ import pack
 pack.load()
 
 from qwen3_tts_morph.morph.kernels import frame, passes  # noqa: E402  (after pack.load)
-from qwen3_tts_morph.morph.kernels.plan import Plan  # noqa: E402
+from qwen3_tts_morph.morph.kernels.plan import Plan, has_gluon  # noqa: E402
 from qwen3_tts_morph.morph.options import Draw, Sampling  # noqa: E402
 
+from .kernel_plans import VARIANTS, WIDE_VARIANTS  # noqa: E402
 from .random_weights import SHAPES, quantize_weights, random_slots, random_weights  # noqa: E402
 
 TYPES = {
@@ -43,6 +46,7 @@ TYPES = {
     torch.bool: "i1",
 }
 SAMPLING = Sampling(Draw(), Draw(), 1.05)
+PLANS = VARIANTS | WIDE_VARIANTS
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
@@ -145,9 +149,12 @@ def main() -> int:
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
     parser.add_argument("--capability", type=int, default=90)
     parser.add_argument("--int8", action="store_true", help="with INT8 weights")
-    parser.add_argument("--held", action="store_true", help="with Plan.wide_held")
+    parser.add_argument(
+        "--plan", choices=sorted(PLANS), help="another plan than the default, of kernel_plans.py"
+    )
     options = parser.parse_args()
-    plan = Plan(pdl=options.capability >= 90, wide_held=options.held)
+    plan = Plan(pdl=options.capability >= 90, wide_held=options.capability == 90 and has_gluon())
+    plan = replace(plan, **PLANS.get(options.plan, {}))
     for shape in options.shape:
         for batch in options.batch:
             for window in options.window:

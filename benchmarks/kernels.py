@@ -270,6 +270,8 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
     if bench.plan.pdl:
         check_replays(bench, 1, 15)
         check_replays(bench, 16, 5)
+        if max(options.batch) > 32:
+            check_replays(bench, max(options.batch), 2)  # products in parts, held weights
     frame_table(bench, options.seq_groups, options.batch)
     kernel_table(bench, bench.plan, "plan as it is")
     if bench.plan.pdl:
@@ -281,8 +283,9 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
     if largest > 2:
         pass_table(bench, bench.plan, "plan as it is", largest, contexts[:1])
         many_table(bench, bench.plan, "plan as it is", largest)
-        if bench.plan.pdl:
-            many_table(bench, replace(bench.plan, wide_held=True), "held", largest)
+        many_table(bench, replace(bench.plan, wide_parts=1), "one part", largest)
+        if bench.plan.wide_held:
+            many_table(bench, replace(bench.plan, wide_held=False), "not held", largest)
 
 
 @torch.inference_mode()

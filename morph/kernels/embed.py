@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .project_many import store_operand
+from .project_many import load_gains, store_operand
 from .wait import launch_dependents, wait_for_inputs
 
 
@@ -26,8 +26,10 @@ def embed_frame(
     """
     launch_dependents(PDL)
     line = tl.program_id(0)
-    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    first = tl.program_id(1) * BLOCK
+    columns = first + tl.arange(0, BLOCK)
     mask = columns < H
+    gains = load_gains(gain, first, H, BLOCK)
     wait_for_inputs(PDL)
     row = line.to(tl.int64) * text_length + tl.minimum(tl.load(steps + line), text_length - 1)
     total = tl.load(text + row * H + columns, mask=mask, other=0.0).to(tl.float32)
@@ -40,7 +42,7 @@ def embed_frame(
     tl.store(out + line * H + columns, total, mask=mask)
     if operand is not None:
         rows = line + tl.arange(0, 1)
-        store_operand(total[None, :], gain, operand, squares, rows, columns, tl.num_programs(0), H)
+        store_operand(total[None, :], gains, operand, squares, rows, first, tl.num_programs(0), H)
 
 
 @triton.jit(do_not_specialize=["token_stride"])
@@ -58,7 +60,9 @@ def look_up_states(
     """
     launch_dependents(PDL)
     row = tl.program_id(0)
-    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    begin = tl.program_id(1) * BLOCK
+    columns = begin + tl.arange(0, BLOCK)
+    gains = load_gains(gain, begin, H, BLOCK)
     wait_for_inputs(PDL)
     mask = columns < H
     if before is not None:
@@ -73,5 +77,5 @@ def look_up_states(
         values = tl.load(x + source * H + columns, mask=mask, other=0.0).to(tl.float32)
     tl.store(out + row * H + columns, values, mask=mask)
     store_operand(
-        values[None, :], gain, operand, squares, row + tl.arange(0, 1), columns, tl.num_programs(0), H
+        values[None, :], gains, operand, squares, row + tl.arange(0, 1), begin, tl.num_programs(0), H
     )

@@ -15,14 +15,17 @@ from .attention import attend, combine
 from .attention_line import attend_line, attend_project, join_project
 from .attention_many import attend_many
 from .embed import look_up_states
-from .plan import Plan, launch
+from .plan import Plan, WideTile, launch
 from .project import project_few
-from .project_many import SHARE, project_many
+from .project_many import SHARE, join_parts, project_many
 
 DOT_QUERIES = 16  # rows that the tensor cores multiply at the least
 SHORT_CONTEXT = 32  # positions up to which one block of attention holds all
 ATTEND_WARPS = 4
 EMBED_BLOCK = 128
+JOIN_BLOCK = 128  # an output a thread: the loads of all parts stay on their way together
+# Arguments of project_many that say what is done to a product: for one in parts they are join_parts'.
+BEHIND = ("bias", "residual", "out", "next_gain", "next_operand", "next_squares")
 
 
 @dataclass(frozen=True)
@@ -192,15 +195,30 @@ def project(
 
 
 def _project_many(plan: Plan, arguments: dict[str, Any]) -> None:
-    """Launch ``project_many`` or ``project_held``, whose arguments up to the sizes of the tile these are."""
-    rows, outputs, width = arguments["states"], arguments["N"], arguments["K"]
+    """A product of many states, ``project_many``'s arguments up to the tile's sizes: in one launch, or in parts."""
+    rows, outputs = arguments["states"], arguments["N"]
     itemsize = arguments["x"].element_size()  # INT8 weights are multiplied as wide as the states
-    holds = arguments["normed"] is None and arguments["scales"] is None
-    wide = plan.wide_tile(rows, outputs, width, itemsize, arguments["GATED"], holds)
-    grid = (-(-outputs // wide.columns), -(-rows // wide.padded))
+    split = arguments["normed"] is None
+    holds = split and arguments["scales"] is None
+    wide = plan.wide_tile(rows, outputs, arguments["K"], itemsize, arguments["GATED"], holds, split)
+    if wide.parts == 1:
+        _multiply(plan, wide, arguments)
+        return
+    parts = plan.empty("product parts", (wide.parts, rows, outputs), arguments["x"], torch.float32)
+    _multiply(plan, wide, arguments | dict.fromkeys(BEHIND) | {"out": parts})
+    launch(
+        join_parts, (rows, -(-outputs // JOIN_BLOCK)), plan, 4, parts=parts, states=rows, N=outputs,
+        PARTS=wide.parts, COLUMNS=JOIN_BLOCK, **{name: arguments[name] for name in BEHIND},
+    )  # fmt: skip
+
+
+def _multiply(plan: Plan, wide: WideTile, arguments: dict[str, Any]) -> None:
+    """Launch ``project_many`` or ``project_held``."""
+    rows, outputs, width = arguments["states"], arguments["N"], arguments["K"]
+    grid = (-(-outputs // wide.columns), -(-rows // wide.padded), wide.parts)
     sizes: dict[str, Any] = {
         "PADDED": wide.padded, "COLUMNS": wide.columns, "SEGMENT": wide.segment, "STAGES": wide.stages,
-        "SHARES": triton.next_power_of_2(-(-width // int(SHARE))),
+        "PARTS": wide.parts, "SHARES": triton.next_power_of_2(-(-width // int(SHARE))),
     }  # fmt: skip
     if wide.held:
         from .project_held import project_held  # Gluon, which not every Triton has
@@ -209,7 +227,8 @@ def _project_many(plan: Plan, arguments: dict[str, Any]) -> None:
         arguments = {key: value for key, value in arguments.items() if key not in unused}
         launch(project_held, grid, plan, wide.warps, **arguments, **sizes)
         return
-    sizes["PREFETCH"] = plan.prefetches(wide, outputs, width * arguments["weight"].element_size())
+    row_bytes = width // wide.parts * arguments["weight"].element_size()
+    sizes["PREFETCH"] = plan.prefetches(wide, outputs, row_bytes)
     sizes["NORMED"] = max(16, triton.next_power_of_2(-(-width // grid[0])))
     launch(project_many, grid, plan, wide.warps, **arguments, **sizes)
 

@@ -5,6 +5,7 @@ Beside them it says where intermediate results lie.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ FEWEST_COLUMNS = 16  # outputs a program of project_many at the least
 SHORTEST_SEGMENT = 64  # of project_many, to which segments are cut until FEWEST_STAGES fit
 FEWEST_STAGES = 4
 HELD_SHARED = 220 * 1024  # bytes of shared memory that project_held shares out
+PART_MULTIPLE = 16  # columns of a part of a product: a multiple of so many
 FEWEST_PROGRAMS = 128  # about a program for each multiprocessor of a large GPU
 LINE_WARPS = 8
 MOST_LINE_SPLITS = 32  # parts that a thread joins
@@ -44,7 +46,10 @@ class Tile:
 
 @dataclass(frozen=True)
 class WideTile:
-    """A program's share of ``project_many``, or where ``held`` of ``project_held``; see there."""
+    """A program's share of ``project_many``, or where ``held`` of ``project_held``; see there.
+
+    With ``parts`` above 1 it multiplies that share of the columns, and ``join_parts`` adds the parts up.
+    """
 
     padded: int
     columns: int
@@ -52,6 +57,7 @@ class WideTile:
     stages: int
     warps: int
     held: bool = False
+    parts: int = 1
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,11 @@ class Plan:
             at the most are on their way together, and no more than wide_shared bytes of shared memory hold (two such
             programs fit on a multiprocessor of compute capability 9.0, one on any from 8.0); wide_prefetch: whether
             weights are brought into the L2 cache before the wait (with pdl).
-        wide_held: more than 32 states of two bytes a number multiply in ``project_held`` (compute capability 9.0).
+        wide_held: more than 32 states of two bytes a number multiply in ``project_held`` (compute capability 9.0 and a
+            Triton that has Gluon).
+        wide_parts: more than 32 states multiply with a weight of wide_parts_width columns or more in so many parts at
+            the most, where wide_parts_columns outputs a program leave room for four: as many as wide_parts_programs
+            programs make. 1: in none.
         evict: eviction policy of ``project_few``'s weights: "evict_first", "evict_last" or "".
         registers: at most so many a thread in ``project_few``; None leaves it to the compiler.
         workspace: where intermediate results lie, so that they can be captured; None makes them anew each time.
@@ -90,24 +100,28 @@ class Plan:
     gated_warps: int = 8
     split_block: int = 32
     splits: int = 16
-    line_rows: int = 8
+    line_rows: int = 16
     line_splits: int = 16
-    parts: int = 8
-    product_warps: int = 8
+    parts: int = 4
+    product_warps: int = 4
     draw_values: int = 8
-    attend_many: bool = True
+    attend_many: bool = False
     attend_block: int = 32
     attend_stages: int = 3
     attend_warps: int = 4
-    wide_columns: int = 64
+    wide_columns: int = 32
     wide_programs: int = 64
     wide_rows: int = 64
-    wide_warps: int = 8
+    wide_warps: int = 4
     wide_segment: int = 128
     wide_stages: int = 8
     wide_shared: int = 98304
     wide_prefetch: bool = True
     wide_held: bool = False
+    wide_parts: int = 8
+    wide_parts_columns: int = 64
+    wide_parts_width: int = 2048
+    wide_parts_programs: int = FEWEST_PROGRAMS
     evict: str = "evict_first"
     registers: int | None = None
     workspace: Workspace | None = field(default=None, compare=False, repr=False)
@@ -115,7 +129,7 @@ class Plan:
     @classmethod
     def of(cls, device: torch.device) -> Plan:
         """The plan for a device."""
-        return cls(pdl=has_dependent_launch(device))
+        return cls(pdl=has_dependent_launch(device), wide_held=has_held_products(device))
 
     def empty(
         self, name: str, shape: Sequence[int], like: torch.Tensor, dtype: torch.dtype | None = None
@@ -141,40 +155,77 @@ class Plan:
         return Tile(warps, rows, chunks, chunk)
 
     def wide_tile(
-        self, states: int, outputs: int, width: int, itemsize: int, gated: bool, held: bool = True
+        self,
+        states: int,
+        outputs: int,
+        width: int,
+        itemsize: int,
+        gated: bool,
+        held: bool = True,
+        split: bool = True,
     ) -> WideTile:
-        """A tile of ``project_many`` for so many states and outputs, or where it may be of ``project_held``."""
+        """A tile of ``project_many`` for so many states and outputs, or where it may be of ``project_held``.
+
+        ``split`` says whether it may be one of several parts.
+        """
         padded = min(self.wide_rows, max(16, triton.next_power_of_2(states)))
-        columns = self.wide_columns
-        # Few states are cheap to read again.
-        programs = self.wide_programs if padded > 32 else FEWEST_PROGRAMS
-        while columns > FEWEST_COLUMNS and -(-outputs // columns) * -(-states // padded) < programs:
-            columns //= 2
+        across = -(-states // padded)
+        parts = self._wide_parts(across, outputs, width) if split and padded > 32 and not gated else 1
+        width //= parts
+        columns = self._wide_columns(padded, across, outputs) if parts == 1 else self.wide_parts_columns
         segment = min(self.wide_segment, max(16, triton.next_power_of_2(width)))
         if itemsize == 4:
             segment = min(segment, 32)  # float32 products run on the plain units, fully unrolled
-        warps = self.wide_warps if padded > 32 else 4
-        if held and self.wide_held and padded > 32 and itemsize == 2 and width % segment == 0:
-            tile = self._held_tile(padded, columns, segment, outputs, width * (4 if gated else 2))
+        if held and self.wide_held and padded > 32 and itemsize == 2:
+            tile = self._held_tile(padded, columns, segment, outputs, width, 2 if gated else 1, parts)
             if tile is not None:
                 return tile
         column_bytes = (padded + columns * (2 if gated else 1)) * itemsize
         while segment > SHORTEST_SEGMENT and self.wide_shared // (segment * column_bytes) < FEWEST_STAGES:
             segment //= 2
         stages = max(1, min(self.wide_stages, self.wide_shared // (segment * column_bytes)))
-        return WideTile(padded, columns, segment, stages, warps)
+        warps = self.wide_warps if padded > 32 else 4
+        return WideTile(padded, columns, segment, stages, warps, parts=parts)
+
+    def _wide_columns(self, padded: int, across: int, outputs: int) -> int:
+        """Outputs of a program that multiplies all columns, ``across`` such programs side by side."""
+        columns = self.wide_columns
+        # Few states are cheap to read again.
+        programs = self.wide_programs if padded > 32 else FEWEST_PROGRAMS
+        while columns > FEWEST_COLUMNS and -(-outputs // columns) * across < programs:
+            columns //= 2
+        return columns
+
+    def _wide_parts(self, across: int, outputs: int, width: int) -> int:
+        """In how many parts a product is made, ``across`` programs side by side for its states: a power of two."""
+        programs = across * -(-outputs // self.wide_parts_columns)
+        if width < self.wide_parts_width or 4 * programs > self.wide_parts_programs:
+            return 1
+        parts = 1
+        while 2 * parts <= self.wide_parts and width % (2 * parts * PART_MULTIPLE) == 0:
+            part_bytes = 2 * self.wide_parts_columns * width // parts
+            if 2 * parts * programs > self.wide_parts_programs and 2 * part_bytes <= HELD_SHARED:
+                break
+            parts *= 2
+        return parts
 
     def _held_tile(
-        self, padded: int, columns: int, segment: int, outputs: int, row_bytes: int
+        self, padded: int, columns: int, segment: int, outputs: int, width: int, weights: int, parts: int
     ) -> WideTile | None:
-        """A tile of ``project_held``, with columns whose weights leave room for a ring; None if they leave none."""
-        stage = 2 * padded * segment
+        """A tile of ``project_held``, with columns whose weights leave room for a ring; None if they leave none.
+
+        A ring of a buffer more than there are segments has them all on their way at once.
+        """
+        while width % segment and segment > SHORTEST_SEGMENT:
+            segment //= 2
+        stage, row_bytes = 2 * padded * segment, 2 * weights * width
         while columns > FEWEST_COLUMNS and HELD_SHARED - columns * row_bytes < 3 * stage:
             columns //= 2
-        stages = min(self.wide_stages, (HELD_SHARED - columns * row_bytes) // stage)
-        if stages < 2 or outputs % columns:
+        room = (HELD_SHARED - columns * row_bytes) // stage
+        stages = min(self.wide_stages, room, width // segment + 1)
+        if stages < 2 or outputs % columns or width % segment:
             return None
-        return WideTile(padded, columns, segment, stages, self.wide_warps, held=True)
+        return WideTile(padded, columns, segment, stages, self.wide_warps, held=True, parts=parts)
 
     def prefetches(self, tile: WideTile, outputs: int, row_bytes: int) -> bool:
         """Whether a program of ``project_many`` can ask for its weights: a thread for each of its rows."""
@@ -212,6 +263,22 @@ def has_dependent_launch(device: torch.device) -> bool:
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
         return False
     return hasattr(tl.extra.cuda, "gdc_wait")
+
+
+def has_held_products(device: torch.device) -> bool:
+    """Whether ``project_held`` runs on a device: it has compute capability 9.0, no other, and Triton has Gluon."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) != (9, 0):
+        return False
+    return has_gluon()
+
+
+def has_gluon() -> bool:
+    """Whether this Triton has what ``project_held`` imports; where it has not, ``project_many`` runs instead."""
+    try:
+        importlib.import_module(".project_held", __package__)
+    except ImportError:
+        return False
+    return True
 
 
 def launch(

@@ -2,15 +2,25 @@
 
 Triton's pipeline starts both operands behind the wait. Here the weights' copies start before it, so that behind it
 only the states come from the L2 cache, through a ring of STAGES buffers. Gluon, in which copies and barriers are
-written out, has no interpreter: this kernel runs on a GPU or not at all.
+written out, has no interpreter: this kernel runs on a GPU or not at all. What some Tritons' Gluon lacks is imported by
+name (3.5 has no num_warps), so that the import tells whether this one will do: ``plan.has_gluon``.
 """
 
 from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia import hopper
-from triton.experimental.gluon.language.nvidia.ampere import async_copy
+from triton.experimental.gluon.language import num_warps, thread_barrier
+from triton.experimental.gluon.language.nvidia.ampere.async_copy import (
+    async_copy_global_to_shared,
+    commit_group,
+    wait_group,
+)
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
 
 SHARE = gl.constexpr(16)  # as of project_many
 
@@ -32,11 +42,13 @@ def _wait_for_inputs(PDL: gl.constexpr):
 
 
 @gluon.jit
-def _copy(target, x, rows, start, K: gl.constexpr, SEGMENT: gl.constexpr, COPY: gl.constexpr):
-    """Start to copy columns ``start ..`` of some rows of x ``[.., K]``: ``[len(rows), SEGMENT]``."""
+def _copy(
+    target, x, rows, start, K: gl.constexpr, END: gl.constexpr, SEGMENT: gl.constexpr, COPY: gl.constexpr
+):
+    """Start to copy columns ``start ..`` before END of some rows of x ``[.., K]``: ``[len(rows), SEGMENT]``."""
     places = start + gl.arange(0, SEGMENT, layout=gl.SliceLayout(0, COPY))
     pointers = x + rows[:, None].to(gl.int64) * K + places[None, :]
-    async_copy.async_copy_global_to_shared(target, pointers, mask=(places < K)[None, :])
+    async_copy_global_to_shared(target, pointers, mask=(places < END)[None, :])
 
 
 @gluon.jit
@@ -51,7 +63,7 @@ def _scale(
     ACC: gl.constexpr,
 ):
     """RMSNorm's scale of each state, ``[PADDED]``, from its sums of squares."""
-    WIDE: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
+    WIDE: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [num_warps(), 1], [1, 0])
     rows = first + gl.arange(0, PADDED, layout=gl.SliceLayout(0, WIDE))
     shares = gl.arange(0, SHARES, layout=gl.SliceLayout(1, WIDE))
     mask = (shares < K // SHARE)[:, None] & (rows < states)[None, :]
@@ -63,7 +75,7 @@ def _scale(
 def _store_squares(values, squares, first, column, states, PADDED: gl.constexpr, COLUMNS: gl.constexpr):
     """As of ``store_operand``: ``[COLUMNS / SHARE, states]``."""
     GROUPS: gl.constexpr = COLUMNS // SHARE
-    NARROW: gl.constexpr = gl.BlockedLayout([1, 1], [32, 1], [gl.num_warps(), 1], [0, 1])
+    NARROW: gl.constexpr = gl.BlockedLayout([1, 1], [32, 1], [num_warps(), 1], [0, 1])
     sums = gl.sum(gl.reshape(values * values, (PADDED, GROUPS, SHARE)), axis=2)
     sums = gl.convert_layout(sums, NARROW)
     rows = first + gl.arange(0, PADDED, layout=gl.SliceLayout(1, NARROW))
@@ -75,17 +87,18 @@ def _store_squares(values, squares, first, column, states, PADDED: gl.constexpr,
 def project_held(
     x, squares, eps, weight, bias, residual, out, next_gain, next_operand, next_squares, states,
     K: gl.constexpr, N: gl.constexpr, GATED: gl.constexpr, PADDED: gl.constexpr, COLUMNS: gl.constexpr,
-    SEGMENT: gl.constexpr, STAGES: gl.constexpr, SHARES: gl.constexpr, PDL: gl.constexpr,
+    SEGMENT: gl.constexpr, STAGES: gl.constexpr, PARTS: gl.constexpr, SHARES: gl.constexpr, PDL: gl.constexpr,
 ):  # fmt: skip
-    """``project_many``, whose arguments these are, for whole tiles: K and N are multiples of SEGMENT and COLUMNS."""
+    """``project_many``, whose arguments these are, for whole tiles: of COLUMNS outputs, of SEGMENT columns."""
     _launch_dependents(PDL)
     DTYPE: gl.constexpr = weight.dtype.element_ty
-    PIECES: gl.constexpr = K // SEGMENT
+    PART: gl.constexpr = K // PARTS
+    PIECES: gl.constexpr = PART // SEGMENT
     WIDTH: gl.constexpr = 2 * COLUMNS if GATED else COLUMNS
-    ACROSS: gl.constexpr = gl.num_warps() // 4  # wgmma takes four warps down the rows
+    ACROSS: gl.constexpr = num_warps() // 4  # wgmma takes four warps down the rows
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, ACROSS], [16, WIDTH // ACROSS, 16])
-    COPY: gl.constexpr = gl.BlockedLayout([1, 8], [256 // SEGMENT, SEGMENT // 8], [gl.num_warps(), 1], [1, 0])
-    OUT: gl.constexpr = gl.BlockedLayout([1, 4], [128 // COLUMNS, COLUMNS // 4], [gl.num_warps(), 1], [1, 0])
+    COPY: gl.constexpr = gl.BlockedLayout([1, 8], [256 // SEGMENT, SEGMENT // 8], [num_warps(), 1], [1, 0])
+    OUT: gl.constexpr = gl.BlockedLayout([1, 4], [128 // COLUMNS, COLUMNS // 4], [num_warps(), 1], [1, 0])
     TILE: gl.constexpr = gl.NVMMASharedLayout.get_default_for([WIDTH, SEGMENT], DTYPE)
     RING: gl.constexpr = gl.NVMMASharedLayout.get_default_for([PADDED, SEGMENT], DTYPE)
     first = gl.program_id(1) * PADDED
@@ -94,26 +107,30 @@ def project_held(
         sources = gl.program_id(0) * COLUMNS + sources // 2 + sources % 2 * N
     else:
         sources = gl.program_id(0) * COLUMNS + sources
+    x += gl.program_id(2) * PART
+    weight += gl.program_id(2) * PART
+    out += gl.program_id(2) * states * N
     tiles = gl.allocate_shared_memory(DTYPE, [PIECES, WIDTH, SEGMENT], TILE)
     for index in range(PIECES):
-        _copy(tiles.index(index), weight, sources, index * SEGMENT, K, SEGMENT, COPY)
+        _copy(tiles.index(index), weight, sources, index * SEGMENT, K, PART, SEGMENT, COPY)
     _wait_for_inputs(PDL)
     ring = gl.allocate_shared_memory(DTYPE, [STAGES, PADDED, SEGMENT], RING)
     lines = gl.minimum(first + gl.arange(0, PADDED, layout=gl.SliceLayout(1, COPY)), states - 1)
     for index in gl.static_range(STAGES - 1):  # the first group of copies has the weights too
-        _copy(ring.index(index), x, lines, index * SEGMENT, K, SEGMENT, COPY)
-        async_copy.commit_group()
+        _copy(ring.index(index), x, lines, index * SEGMENT, K, PART, SEGMENT, COPY)
+        commit_group()
     result = gl.zeros((PADDED, WIDTH), gl.float32, ACC)
     for index in range(PIECES):
-        async_copy.wait_group(STAGES - 2)
-        hopper.fence_async_shared()
-        gl.thread_barrier()  # this piece is there for all, and none still reads the one before it
+        wait_group(STAGES - 2)
+        fence_async_shared()
+        thread_barrier()  # this piece is there for all, and none still reads the one before it
         tile = tiles.index(index).permute((1, 0))
-        sums = hopper.warpgroup_mma(ring.index(index % STAGES), tile, result, is_async=True)
+        sums = warpgroup_mma(ring.index(index % STAGES), tile, result, is_async=True)
         ahead = index + STAGES - 1
-        _copy(ring.index(ahead % STAGES), x, lines, ahead * SEGMENT, K, SEGMENT, COPY)
-        async_copy.commit_group()
-        result = hopper.warpgroup_mma_wait(0, deps=(sums,))
+        _copy(ring.index(ahead % STAGES), x, lines, ahead * SEGMENT, K, PART, SEGMENT, COPY)
+        commit_group()
+        result = warpgroup_mma_wait(0, deps=(sums,))
+    wait_group(0)  # a copy of nothing writes zeros: where the ring was, results are rearranged now
     if squares is not None:
         result *= _scale(squares, eps, first, states, K, SHARES, PADDED, ACC)[:, None]
     if GATED:

@@ -36,10 +36,10 @@ def dot(left, right, sums):
 
 
 @triton.jit
-def prefetch_rows(weight, first, ROWS: tl.constexpr, BYTES: tl.constexpr):
-    """Bring ROWS rows of BYTES each into the L2 cache (compute capability 9.0): a thread a row, ROWS threads in all."""
+def prefetch_rows(weight, first, stride, ROWS: tl.constexpr, BYTES: tl.constexpr):
+    """Bring BYTES of each of ROWS rows into the L2 cache (compute capability 9.0), a thread a row."""
     rows = first + tl.arange(0, ROWS)
-    pointers = weight + rows.to(tl.int64) * (BYTES // (weight.dtype.element_ty.primitive_bitwidth // 8))
+    pointers = weight + rows.to(tl.int64) * stride
     tl.inline_asm_elementwise(
         "{ .reg .pred p; .reg .b32 t; mov.u32 t, %tid.x; setp.lt.u32 p, t, $2; "
         "@p cp.async.bulk.prefetch.L2.global [$1], $3; mov.u32 $0, 0; }",
@@ -53,24 +53,31 @@ def prefetch_rows(weight, first, ROWS: tl.constexpr, BYTES: tl.constexpr):
 
 @triton.jit
 def _load_weights(
-    weight, first, start, N: tl.constexpr, K: tl.constexpr, COLUMNS: tl.constexpr, SEGMENT: tl.constexpr
+    weight,
+    first,
+    start,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    END: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    SEGMENT: tl.constexpr,
 ):
-    """A segment of the weights of outputs ``first ..``, ``[SEGMENT, COLUMNS]``."""
+    """A segment before column END of the weights of outputs ``first ..``, ``[SEGMENT, COLUMNS]``."""
     columns = first + tl.arange(0, COLUMNS)
     places = start + tl.arange(0, SEGMENT)
     pointers = weight + columns[None, :].to(tl.int64) * K + places[:, None]
-    if K % SEGMENT == 0 and N % COLUMNS == 0:
+    if END % SEGMENT == 0 and N % COLUMNS == 0:
         return tl.load(pointers)
-    return tl.load(pointers, mask=(columns < N)[None, :] & (places < K)[:, None], other=0.0)
+    return tl.load(pointers, mask=(columns < N)[None, :] & (places < END)[:, None], other=0.0)
 
 
 @triton.jit
-def _load_states(x, rows, states, start, K: tl.constexpr, SEGMENT: tl.constexpr):
-    """A segment of the states, ``[PADDED, SEGMENT]``."""
+def _load_states(x, rows, states, start, K: tl.constexpr, END: tl.constexpr, SEGMENT: tl.constexpr):
+    """A segment before column END of the states, ``[PADDED, SEGMENT]``."""
     places = start + tl.arange(0, SEGMENT)
     mask = (rows < states)[:, None]
-    if K % SEGMENT != 0:
-        mask = mask & (places < K)[None, :]
+    if END % SEGMENT != 0:
+        mask = mask & (places < END)[None, :]
     return tl.load(x + rows[:, None] * K + places[None, :], mask=mask, other=0.0)
 
 
@@ -83,24 +90,34 @@ def _load_squares(squares, rows, states, K: tl.constexpr, SHARES: tl.constexpr):
 
 
 @triton.jit
-def store_operand(values, gain, operand, squares, rows, columns, states, N: tl.constexpr):
-    """Leave float32 states ``[R, C]``, zeros from column N on, for the next product.
+def load_gains(gain, first, N: tl.constexpr, COLUMNS: tl.constexpr):
+    """The next norm's weight ``[N]`` for ``store_operand``: COLUMNS of it from ``first`` on; None of none."""
+    gains = None
+    if gain is not None:
+        columns = first + tl.arange(0, COLUMNS)
+        gains = tl.load(gain + columns, mask=columns < N, other=0.0)
+    return gains
+
+
+@triton.jit
+def store_operand(values, gains, operand, squares, rows, first, states, N: tl.constexpr):
+    """Leave columns ``first ..`` of float32 states, ``[R, C]``, zeros from column N on, for the next product.
 
     Args:
-        gain: the next norm's weight ``[N]``.
+        gains: the next norm's weight of these columns ``[C]``.
         operand: ``[states, N]`` in the model's dtype, the states times gain.
         squares: float32 ``[N / SHARE, states]``.
     """
+    columns = first + tl.arange(0, values.shape[1])
     mask = (rows < states)[:, None] & (columns < N)[None, :]
-    gains = tl.load(gain + columns, mask=columns < N, other=0.0)[None, :].to(tl.float32)
     tl.store(
         operand + rows[:, None] * N + columns[None, :],
-        (values * gains).to(operand.dtype.element_ty),
+        (values * gains[None, :].to(tl.float32)).to(operand.dtype.element_ty),
         mask=mask,
     )
     GROUPS: tl.constexpr = values.shape[1] // SHARE
     sums = tl.sum(tl.reshape(values * values, (values.shape[0], GROUPS, SHARE)), axis=2)
-    shares = tl.min(columns, axis=0) // SHARE + tl.arange(0, GROUPS)
+    shares = first // SHARE + tl.arange(0, GROUPS)
     mask = (rows < states)[:, None] & (shares < (N + SHARE - 1) // SHARE)[None, :]
     tl.store(squares + shares[None, :] * states + rows[:, None], sums, mask=mask)
 
@@ -109,10 +126,13 @@ def store_operand(values, gain, operand, squares, rows, columns, states, N: tl.c
 def project_many(
     x, squares, eps, weight, scales, bias, residual, out, next_gain, next_operand, next_squares, wide, gain, normed,
     states, K: tl.constexpr, N: tl.constexpr, GATED: tl.constexpr, PADDED: tl.constexpr, COLUMNS: tl.constexpr,
-    SEGMENT: tl.constexpr, STAGES: tl.constexpr, PREFETCH: tl.constexpr, SHARES: tl.constexpr,
-    NORMED: tl.constexpr, PDL: tl.constexpr,
+    SEGMENT: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr, PREFETCH: tl.constexpr,
+    SHARES: tl.constexpr, NORMED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """``out = W norm(x)`` for ``states`` rows of x; program ``(outputs, rows)``.
+    """``out = W norm(x)`` for ``states`` rows of x; program ``(outputs, rows, part)``.
+
+    With PARTS > 1, not GATED, each part multiplies K / PARTS columns, and out is float32 ``[PARTS, states, N]``:
+    ``join_parts`` adds them up, and does what is done to their sum.
 
     Args (None for what does not take part):
         x: ``[states, K]`` in the model's dtype; before a norm, times its weight, and
@@ -129,23 +149,27 @@ def project_many(
     launch_dependents(PDL)
     first = tl.program_id(0) * COLUMNS
     columns = first + tl.arange(0, COLUMNS)
+    PART: tl.constexpr = K // PARTS
+    x += tl.program_id(2) * PART
+    weight += tl.program_id(2) * PART
+    out += tl.program_id(2) * states * N
     if PREFETCH:
-        WIDTH: tl.constexpr = K * weight.dtype.element_ty.primitive_bitwidth // 8
-        prefetch_rows(weight, first, COLUMNS, WIDTH)
+        WIDTH: tl.constexpr = PART * weight.dtype.element_ty.primitive_bitwidth // 8
+        prefetch_rows(weight, first, K, COLUMNS, WIDTH)
         if GATED:
-            prefetch_rows(weight, N + first, COLUMNS, WIDTH)
+            prefetch_rows(weight, N + first, K, COLUMNS, WIDTH)
     wait_for_inputs(PDL)
     rows = tl.program_id(1) * PADDED + tl.arange(0, PADDED)
     if squares is not None:
         shares = _load_squares(squares, rows, states, K, SHARES)
     sums = tl.zeros((PADDED, COLUMNS), tl.float32)
     up_sums = tl.zeros((PADDED, COLUMNS), tl.float32)
-    for start in tl.range(0, K, SEGMENT, num_stages=STAGES):
-        values = _load_states(x, rows, states, start, K, SEGMENT)
-        tile = _load_weights(weight, first, start, N, K, COLUMNS, SEGMENT)
+    for start in tl.range(0, PART, SEGMENT, num_stages=STAGES):
+        values = _load_states(x, rows, states, start, K, PART, SEGMENT)
+        tile = _load_weights(weight, first, start, N, K, PART, COLUMNS, SEGMENT)
         sums = dot(values, tile, sums)
         if GATED:
-            up_tile = _load_weights(weight + N * K, first, start, N, K, COLUMNS, SEGMENT)
+            up_tile = _load_weights(weight + N * K, first, start, N, K, PART, COLUMNS, SEGMENT)
             up_sums = dot(values, up_tile, up_sums)
     sums *= load_scales(scales, columns, columns < N)[None, :]
     if GATED:
@@ -165,7 +189,8 @@ def project_many(
         result += tl.load(residual + places, mask=mask, other=0.0)
     tl.store(out + places, result.to(out.dtype.element_ty), mask=mask)
     if next_operand is not None:
-        store_operand(result, next_gain, next_operand, next_squares, rows, columns, states, N)
+        gains = load_gains(next_gain, first, N, COLUMNS)
+        store_operand(result, gains, next_operand, next_squares, rows, first, states, N)
 
 
 @triton.jit
@@ -176,3 +201,35 @@ def _store_normed(wide, gain, scale, rows, states, normed, K: tl.constexpr, NORM
     gains = tl.load(gain + places, mask=places < K, other=0.0)[None, :].to(tl.float32)
     values = tl.load(wide + pointers, mask=mask, other=0.0) * gains * scale
     tl.store(normed + pointers, values.to(normed.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def join_parts(
+    parts, bias, residual, out, next_gain, next_operand, next_squares, states,
+    N: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """Add up a product's parts, float32 ``[PARTS, states, N]``, in their order; program ``(row, outputs)``.
+
+    The other arguments are those of ``project_many``.
+    """
+    launch_dependents(PDL)
+    row = tl.program_id(0)
+    first = tl.program_id(1) * COLUMNS
+    columns = first + tl.arange(0, COLUMNS)
+    mask = columns < N
+    gains = load_gains(next_gain, first, N, COLUMNS)
+    wait_for_inputs(PDL)
+    loaded = ()  # all on their way before the first is added
+    for part in tl.static_range(PARTS):
+        loaded = loaded + (tl.load(parts + (part * states + row) * N + columns, mask=mask, other=0.0),)
+    result = tl.zeros((COLUMNS,), tl.float32)
+    for part in tl.static_range(PARTS):
+        result += loaded[part]
+    if bias is not None:
+        result += tl.load(bias + columns, mask=mask, other=0.0).to(tl.float32)
+    if residual is not None:
+        result += tl.load(residual + row * N + columns, mask=mask, other=0.0)
+    tl.store(out + row * N + columns, result.to(out.dtype.element_ty), mask=mask)
+    if next_operand is not None:
+        rows = row + tl.arange(0, 1)
+        store_operand(result[None, :], gains, next_operand, next_squares, rows, first, states, N)

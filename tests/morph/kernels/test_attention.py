@@ -130,9 +130,9 @@ def test_how_one_line_is_split():
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(splits=1),
-        Plan(splits=1, attend_block=16, attend_stages=1),
-        Plan(splits=1, split_block=16, attend_many=False),
+        Plan(splits=1, attend_many=True),
+        Plan(splits=1, attend_many=True, attend_block=16, attend_stages=1),
+        Plan(splits=1, split_block=16),
         Plan(splits=4, split_block=16),
     ],
     ids=["many", "many in blocks of 16", "as of few", "split"],
@@ -141,11 +141,12 @@ def test_lines_at_positions_of_their_own(device, plan, dtype):
     check(Case(device, dtype, 5, 1, [0, 127, 15, 16, 33], 128), plan, 128, per_line=True)
 
 
-def test_many_lines_beyond_the_window_write_to_its_last_position(device):
+@pytest.mark.parametrize("attend_many", [False, True])
+def test_many_lines_beyond_the_window_write_to_its_last_position(device, attend_many):
     case = Case(device, torch.float32, 3, 1, [31, 5, 31], 64)
     wanted, keys, _ = case.wanted()
     case.starts[::2] += 100
-    result = case.run(Plan(splits=1), 32, per_line=True)
+    result = case.run(Plan(splits=1, attend_many=attend_many), 32, per_line=True)
     assert torch.allclose(result.double(), wanted, atol=1e-5)
     assert torch.allclose(case.cache.keys.double(), keys, atol=1e-5)
 

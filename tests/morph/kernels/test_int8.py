@@ -13,7 +13,7 @@ from qwen3_tts_morph.benchmarks.random_weights import SHAPES, quantize_weights, 
 from qwen3_tts_morph.morph.frame import decode_frame as torch_frame
 from qwen3_tts_morph.morph.int8 import quantize
 from qwen3_tts_morph.morph.kernels.frame import decode_frame
-from qwen3_tts_morph.morph.kernels.passes import project
+from qwen3_tts_morph.morph.kernels.passes import Inputs, project
 from qwen3_tts_morph.morph.kernels.plan import Plan
 
 from .test_frame import FILTERED, POSITIONS, tensors
@@ -38,6 +38,21 @@ def test_a_product_is_that_of_the_weight_that_it_stands_for(device, width, outpu
         wanted = torch.nn.functional.silu(gate) * up
     assert ((out.double() - wanted).norm(dim=0) / wanted.norm(dim=0)).max() < 1e-4
     assert (out.double() - wanted).norm() / wanted.norm() < 2e-6
+
+
+@pytest.mark.parametrize("parts", [2, 8])
+@pytest.mark.parametrize("width, outputs, rows", [(512, 96, 64), (1536, 37, 70)])
+def test_parts_of_a_product_are_scaled_alike(device, width, outputs, rows, parts):
+    torch.manual_seed(0)
+    scales = torch.logspace(-2, 1, outputs, device=device)[:, None]
+    weight = quantize(torch.randn(outputs, width, device=device) * scales / width**0.5)
+    x, gain = torch.randn(rows, width, device=device), torch.ones(outputs, device=device)
+    states = states_of(torch.randn(rows, outputs, device=device), gain)
+    before = states.wide.double()
+    plan = Plan(wide_parts=parts, wide_parts_columns=32, wide_parts_width=64, wide_held=True)
+    project(plan, Inputs(x), weight, states.wide, residual=states, next_norm=gain)
+    wanted = before + x.double() @ (weight.values.double() * weight.scale.double()[:, None]).T
+    assert ((states.wide.double() - wanted).norm(dim=0) / wanted.norm(dim=0)).max() < 1e-5
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
 pytest.importorskip("triton", reason="the kernels need triton")
 
 from qwen3_tts_morph.morph.kernels.passes import Inputs, States, look_up, project
-from qwen3_tts_morph.morph.kernels.plan import Plan
+from qwen3_tts_morph.morph.kernels.plan import PART_MULTIPLE, Plan, has_gluon
 from qwen3_tts_morph.morph.kernels.project_many import SHARE
 
 SIZES = [(64, 96), (100, 37), (1500, 40), (2048, 9)]
@@ -188,16 +190,117 @@ def test_a_state_gives_the_same_in_any_row(device):
     assert torch.equal(outs[0], outs[1].flip(0))
 
 
+def in_parts(parts: int, columns: int = 32) -> Plan:
+    """A plan that splits small products too."""
+    return Plan(wide_parts=parts, wide_parts_columns=columns, wide_parts_width=64)
+
+
+# Whole parts of segments, parts that are none, outputs that are no multiple of anything, more rows than a program's.
+PART_CASES = [(512, 64, 64), (448, 37, 33), (1536, 96, 65), (96, 200, 70)]
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
+@pytest.mark.parametrize("parts", [2, 8])
+@pytest.mark.parametrize("width, outputs, rows", PART_CASES)
+def test_a_product_in_parts_begins_or_adds_to_states(device, width, outputs, rows, parts, dtype):
+    inputs, residual = random(device, rows, width, dtype=dtype), random(device, rows, outputs, seed=2)
+    weight = random(device, outputs, width, dtype=dtype, seed=1) / width**0.5
+    bias, gain = (
+        random(device, outputs, dtype=dtype, seed=3),
+        1 + random(device, outputs, dtype=dtype, seed=4),
+    )
+    plan = in_parts(parts)
+    divisible = (width & -width) // PART_MULTIPLE
+    assert plan.wide_tile(rows, outputs, width, dtype.itemsize, False).parts == min(parts, divisible)
+    wanted = inputs.double() @ weight.double().T
+    states = states_of(residual, gain)
+    before, runs = states.wide.clone(), []
+    for _ in range(2):
+        states.wide.copy_(before)
+        project(plan, Inputs(inputs), weight, states.wide, residual=states, next_norm=gain)
+        check_operand(states, gain)
+        runs.append([value.clone() for value in (states.wide, states.narrow, states.squares)])
+    check(states.wide, before.double() + wanted, dtype)
+    assert all(torch.equal(one, other) for one, other in zip(*runs, strict=True))
+    begun = States.empty(plan, rows, gain)
+    project(plan, Inputs(inputs), weight, begun.wide, bias=bias, result=begun, next_norm=gain)
+    check(begun.wide, wanted + bias.double(), dtype)
+    check_operand(begun, gain)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
+def test_parts_give_what_one_program_gives_behind_a_norm(device, dtype):
+    gain, weight = 1 + random(device, 512, dtype=dtype), random(device, 72, 512, dtype=dtype)
+    states = states_of(random(device, 64, 512), gain)
+    outs = []
+    for plan in (Plan(), in_parts(4), in_parts(8, columns=16)):
+        outs.append(torch.full((64, 72), torch.nan, device=device))
+        project(plan, states, weight, outs[-1], gain, 1e-6)
+    check(outs[0], rms_norm(states.wide.double(), gain) @ weight.double().T, dtype)
+    for out in outs[1:]:
+        assert (out - outs[0]).norm() / outs[0].norm() < 1e-6
+
+
+def test_a_normed_state_is_left_by_a_product_in_one_part(device):
+    gain, weight = 1 + random(device, 512), random(device, 72, 512)
+    states = states_of(random(device, 64, 512), gain)
+    out, normed = torch.full((64, 72), torch.nan, device=device), torch.full_like(states.wide, torch.nan)
+    project(in_parts(8), states, weight, out, gain, 1e-6, normed=normed)
+    wanted = rms_norm(states.wide.double(), gain)
+    check(normed, wanted, torch.float32)
+    check(out, wanted @ weight.double().T, torch.float32)
+
+
+def test_which_products_are_made_in_parts():
+    """Of the 0.6B model's at batch 64 those with few outputs of many columns; as many parts as fill a large GPU."""
+
+    def parts(plan: Plan, states: int, outputs: int, width: int, gated: bool = False) -> tuple[int, int]:
+        tile = plan.wide_tile(states, outputs, width, 2, gated)
+        return tile.columns, tile.parts
+
+    for plan in (Plan(), Plan(wide_held=True)):
+        assert parts(plan, 64, 1024, 2048) == parts(plan, 33, 1024, 3072) == (64, 8)
+        assert parts(plan, 128, 1024, 3072) == (64, 4)  # the predictor's first pass: two positions a line
+        assert parts(plan, 64, 4096, 1024)[1] == parts(plan, 64, 2048, 1024)[1] == 1
+        assert parts(plan, 64, 4096, 2048)[1] == 1
+        assert parts(plan, 64, 1024, 3072, gated=True)[1] == 1
+        assert parts(plan, 32, 1024, 3072)[1] == 1  # few states are cheap to read again
+    assert parts(Plan(wide_parts=1), 64, 1024, 3072)[1] == 1
+    assert parts(Plan(), 64, 2048, 6144) == (
+        64,
+        8,
+    )  # the 1.7B model's: a fourth of its weights would fill a program
+    held = Plan(wide_held=True).wide_tile(64, 1024, 3072, 2, False)
+    assert held.held and held.segment * (held.stages - 1) == 3072 // 8  # all of a part is on its way at once
+    assert not Plan(wide_held=True).wide_tile(64, 1000, 3072, 2, False).held
+
+
+def test_a_cpu_has_no_held_products():
+    assert not Plan.of(torch.device("cpu")).wide_held
+
+
+def test_a_triton_without_gluon_holds_nothing(monkeypatch):
+    held = "qwen3_tts_morph.morph.kernels.project_held"
+    monkeypatch.delitem(sys.modules, held, raising=False)
+    monkeypatch.setitem(sys.modules, "triton.experimental.gluon", None)
+    assert not has_gluon()
+    assert held not in sys.modules
+
+
 @pytest.mark.skipif(
-    not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9,
+    not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0),
     reason="project_held runs on compute capability 9.0 only, and in no interpreter",
 )
 @pytest.mark.parametrize("pdl", [False, True])
+@pytest.mark.parametrize("parts", [1, 4, 8, 16])
 @pytest.mark.parametrize("rows", [33, 64, 65, 70, 128])
 @pytest.mark.parametrize("width, outputs", [(1024, 4096), (2048, 1024), (3072, 1024)])
-def test_held_weights_give_what_others_give(device, width, outputs, rows, pdl):
+def test_held_weights_give_what_others_give(device, width, outputs, rows, parts, pdl):
     """The three kinds of a layer's products; on a GPU alone, for the interpreter has no Gluon."""
-    dtype, plan = torch.bfloat16, Plan(wide_held=True, pdl=pdl)
+    dtype, plan = torch.bfloat16, Plan(wide_held=True, pdl=pdl, wide_parts=parts, wide_parts_programs=256)
+    tile = plan.wide_tile(rows, outputs, width, 2, False)
+    across = -(-rows // 64)
+    assert tile.parts == (1 if width == 1024 else min(parts, 16 // across))
     assert plan.wide_tile(rows, outputs, width, 2, False).held
     gain, next_gain = (1 + random(device, size, dtype=dtype) for size in (width, outputs))
     states = states_of(random(device, rows, width), gain)
