@@ -131,11 +131,11 @@ def test_how_one_line_is_split():
     "plan",
     [
         Plan(splits=1),
-        Plan(splits=1, attend_block=16, attend_stages=1),
+        Plan(splits=1, attend_warps=2, attend_rows=16),
         Plan(splits=1, split_block=16, attend_many=False),
         Plan(splits=4, split_block=16),
     ],
-    ids=["many", "many in blocks of 16", "as of few", "split"],
+    ids=["many", "many in 2 warps", "as of few", "split"],
 )
 def test_lines_at_positions_of_their_own(device, plan, dtype):
     check(Case(device, dtype, 5, 1, [0, 127, 15, 16, 33], 128), plan, 128, per_line=True)
