@@ -31,22 +31,45 @@ from .wait import launch_dependents, wait_for_inputs
 
 
 @triton.jit
-def _load_before(keys, values, places, columns, start, D: tl.constexpr):
-    """Keys and values at ``places`` before ``start``; zeros from it on."""
-    pointers, mask = places * D + columns, places < start
-    return tl.load(keys + pointers, mask=mask, other=0.0), tl.load(values + pointers, mask=mask, other=0.0)
+def _words(cache):
+    """A cache as 32-bit words, its pairs of numbers: pairs stay together on their way from one turn to the next."""
+    if cache.dtype.element_ty.primitive_bitwidth == 16:
+        cache = cache.to(tl.pointer_type(tl.int32), bitcast=True)
+    return cache
+
+
+@triton.jit
+def _numbers(words, dtype: tl.constexpr):
+    """Words as float32, ``[.., D]``: what they are pairs of, or themselves."""
+    if dtype.primitive_bitwidth == 32:
+        return words
+    if dtype == tl.bfloat16:
+        low = (words << 16).to(tl.float32, bitcast=True)
+        high = (words & -65536).to(tl.float32, bitcast=True)
+    else:
+        low = words.to(tl.int16).to(dtype, bitcast=True).to(tl.float32)
+        high = (words >> 16).to(tl.int16).to(dtype, bitcast=True).to(tl.float32)
+    shape: tl.constexpr = words.shape
+    return tl.reshape(tl.join(low, high), (shape[0], shape[1], shape[2], shape[3], 2 * shape[4]))
+
+
+@triton.jit
+def _load_before(keys, values, places, columns, start, WIDTH: tl.constexpr):
+    """Words of keys and values at ``places`` before ``start``, WIDTH a position; zeros from it on."""
+    pointers, mask = places * WIDTH + columns, places < start
+    return tl.load(keys + pointers, mask=mask, other=0), tl.load(values + pointers, mask=mask, other=0)
 
 
 @triton.jit
 def _take(queries, keys, values, visible, best, total, mean):
     """Take positions into running softmaxes; ``attention_line.head_columns`` gives the shapes."""
-    scores = tl.sum(queries * keys.to(tl.float32), axis=4, keep_dims=True)
+    scores = tl.sum(queries * keys, axis=4, keep_dims=True)
     scores = tl.where(visible, scores, float("-inf"))
     higher = tl.maximum(best, tl.max(scores, axis=2, keep_dims=True))
     weights = tl.exp2(scores - higher)
     old = tl.exp2(best - higher)
     total = total * old + tl.sum(weights, axis=2, keep_dims=True)
-    mean = mean * old + tl.sum(weights * values.to(tl.float32), axis=2, keep_dims=True)
+    mean = mean * old + tl.sum(weights * values, axis=2, keep_dims=True)
     return higher, total, mean
 
 
@@ -71,14 +94,18 @@ def attend_many(
     cache_values += offset
     columns = head_columns(WARPS, D, COPIES)
     places = positions_of(WARPS, ROWS // COPIES, COPIES)
-    keys, values = _load_before(cache_keys, cache_values, places, columns, start, D)
+    dtype: tl.constexpr = cache_keys.dtype.element_ty
+    WIDTH: tl.constexpr = D * dtype.primitive_bitwidth // 32
+    words = head_columns(WARPS, WIDTH, COPIES)
+    old_keys, old_values = _words(cache_keys), _words(cache_values)
+    keys, values = _load_before(old_keys, old_values, places, words, start, WIDTH)
     grouped = group_columns(columns, GROUP)
     query_turn = load_turn(gains, cos, sin, start, grouped, LOG2_E * D**-0.5, D)
     key_turn = load_turn(gains + D, cos, sin, start, columns, 1.0, D)
     wait_for_inputs(PDL)
     qkv += line * (HEADS + 2 * KV_HEADS) * D
-    key = turned(qkv + (HEADS + head) * D, key_turn, columns, eps, D).to(keys.dtype)
-    value = tl.load(qkv + (HEADS + KV_HEADS + head) * D + columns).to(values.dtype)
+    key = turned(qkv + (HEADS + head) * D, key_turn, columns, eps, D).to(dtype)
+    value = tl.load(qkv + (HEADS + KV_HEADS + head) * D + columns).to(dtype)
     queries = turned(query_heads(qkv + head * GROUP * D, GROUP, D), query_turn, grouped, eps, D)
     first_copy = once(columns, WARPS, D, COPIES)
     tl.store(cache_keys + start * D + columns, key, mask=first_copy)
@@ -91,8 +118,9 @@ def attend_many(
         0, start.handle.data.item() if INTERPRETED else start, WARPS * ROWS, num_stages=1
     ):
         ahead = first + WARPS * ROWS + places
-        next_keys, next_values = _load_before(cache_keys, cache_values, ahead, columns, start, D)
-        best, total, mean = _take(queries, keys, values, first + places < start, best, total, mean)
+        next_keys, next_values = _load_before(old_keys, old_values, ahead, words, start, WIDTH)
+        wide_keys, wide_values = _numbers(keys, dtype), _numbers(values, dtype)
+        best, total, mean = _take(queries, wide_keys, wide_values, first + places < start, best, total, mean)
         keys, values = next_keys, next_values
     share = tl.exp2(best - highest(best))
     mean = sum_positions(mean * share) / sum_positions(total * share)
