@@ -117,8 +117,10 @@ def attend_many(
     for first in tl.range(
         0, start.handle.data.item() if INTERPRETED else start, WARPS * ROWS, num_stages=1
     ):
-        ahead = first + WARPS * ROWS + places
-        next_keys, next_values = _load_before(old_keys, old_values, ahead, words, start, WIDTH)
+        next_keys, next_values = keys, values
+        if first + WARPS * ROWS < start:
+            ahead = first + WARPS * ROWS + places
+            next_keys, next_values = _load_before(old_keys, old_values, ahead, words, start, WIDTH)
         wide_keys, wide_values = _numbers(keys, dtype), _numbers(values, dtype)
         best, total, mean = _take(queries, wide_keys, wide_values, first + places < start, best, total, mean)
         keys, values = next_keys, next_values
