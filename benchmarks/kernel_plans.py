@@ -57,9 +57,9 @@ WIDE_VARIANTS: dict[str, dict[str, Any]] = {
     "held, segments of 256": {"wide_held": True, "wide_segment": 256},
     "held, no dependent launch": {"wide_held": True, "pdl": False},
     "attention as of few lines": {"attend_many": False},
-    "attention in blocks of 16": {"attend_block": 16},
-    "attention in blocks of 64": {"attend_block": 64},
     "attention with 2 warps": {"attend_warps": 2},
-    "attention in 2 stages": {"attend_stages": 2},
-    "attention in 5 stages": {"attend_stages": 5},
+    "attention with 8 warps": {"attend_warps": 8},
+    "attention, 4 positions a warp": {"attend_rows": 4},
+    "attention, 16 positions a warp": {"attend_rows": 16},
+    "attention with 2 warps, 16 positions a warp": {"attend_warps": 2, "attend_rows": 16},
 }

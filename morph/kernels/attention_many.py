@@ -41,16 +41,19 @@ def _words(cache):
 @triton.jit
 def _numbers(words, dtype: tl.constexpr):
     """Words as float32, ``[.., D]``: what they are pairs of, or themselves."""
-    if dtype.primitive_bitwidth == 32:
-        return words
-    if dtype == tl.bfloat16:
-        low = (words << 16).to(tl.float32, bitcast=True)
-        high = (words & -65536).to(tl.float32, bitcast=True)
-    else:
-        low = words.to(tl.int16).to(dtype, bitcast=True).to(tl.float32)
-        high = (words >> 16).to(tl.int16).to(dtype, bitcast=True).to(tl.float32)
     shape: tl.constexpr = words.shape
-    return tl.reshape(tl.join(low, high), (shape[0], shape[1], shape[2], shape[3], 2 * shape[4]))
+    if dtype.primitive_bitwidth == 32:
+        numbers = words
+    else:
+        if dtype == tl.bfloat16:
+            low = (words << 16).to(tl.float32, bitcast=True)
+            high = (words & -65536).to(tl.float32, bitcast=True)
+        else:
+            low = words.to(tl.int16).to(dtype, bitcast=True).to(tl.float32)
+            high = (words >> 16).to(tl.int16).to(dtype, bitcast=True).to(tl.float32)
+        pairs = tl.join(low, high)
+        numbers = tl.reshape(pairs, (shape[0], shape[1], shape[2], shape[3], 2 * shape[4]))
+    return numbers
 
 
 @triton.jit
@@ -114,13 +117,11 @@ def attend_many(
     total = tl.where(positions_of(WARPS, 1, COPIES) == 0, 1.0, tl.zeros_like(best))
     mean = total * value.to(tl.float32)
     # The interpreter's loops want a number.
-    for first in tl.range(
-        0, start.handle.data.item() if INTERPRETED else start, WARPS * ROWS, num_stages=1
-    ):
-        next_keys, next_values = keys, values
+    for first in tl.range(0, start.handle.data.item() if INTERPRETED else start, WARPS * ROWS, num_stages=1):
+        next_keys, next_values = tl.zeros_like(keys), tl.zeros_like(values)
         if first + WARPS * ROWS < start:
-            ahead = first + WARPS * ROWS + places
-            next_keys, next_values = _load_before(old_keys, old_values, ahead, words, start, WIDTH)
+            ahead = tl.minimum(first + WARPS * ROWS + places, start - 1) * WIDTH + words
+            next_keys, next_values = tl.load(old_keys + ahead), tl.load(old_values + ahead)
         wide_keys, wide_values = _numbers(keys, dtype), _numbers(values, dtype)
         best, total, mean = _take(queries, wide_keys, wide_values, first + places < start, best, total, mean)
         keys, values = next_keys, next_values
