@@ -57,6 +57,7 @@ WIDE_VARIANTS: dict[str, dict[str, Any]] = {
     "held, segments of 256": {"wide_held": True, "wide_segment": 256},
     "held, no dependent launch": {"wide_held": True, "pdl": False},
     "attention as of few lines": {"attend_many": False},
+    "attention with 1 warp": {"attend_warps": 1},
     "attention with 2 warps": {"attend_warps": 2},
     "attention with 8 warps": {"attend_warps": 8},
     "attention, 4 positions a warp": {"attend_rows": 4},
