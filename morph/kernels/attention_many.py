@@ -120,6 +120,7 @@ def attend_many(
     for first in tl.range(0, start.handle.data.item() if INTERPRETED else start, WARPS * ROWS, num_stages=1):
         next_keys, next_values = tl.zeros_like(keys), tl.zeros_like(values)
         if first + WARPS * ROWS < start:
+            # In a branch, or the assembler would load last what is needed last; so near that all is there to read.
             ahead = tl.minimum(first + WARPS * ROWS + places, start - 1) * WIDTH + words
             next_keys, next_values = tl.load(old_keys + ahead), tl.load(old_values + ahead)
         wide_keys, wide_values = _numbers(keys, dtype), _numbers(values, dtype)
