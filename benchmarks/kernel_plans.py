@@ -51,6 +51,11 @@ WIDE_VARIANTS: dict[str, dict[str, Any]] = {
     "programs as many as fit": {"wide_programs": 128},
     "128 rows": {"wide_rows": 128},
     "4 stages": {"wide_stages": 4},
-    "attention of many": {"attend_many": True},
-    "attention of many, blocks of 64": {"attend_many": True, "attend_block": 64},
+    "attention as of few lines": {"attend_many": False},
+    "attention with 1 warp": {"attend_warps": 1},
+    "attention with 2 warps": {"attend_warps": 2},
+    "attention with 8 warps": {"attend_warps": 8},
+    "attention, 4 positions a warp": {"attend_rows": 4},
+    "attention, 16 positions a warp": {"attend_rows": 16},
+    "attention with 2 warps, 16 positions a warp": {"attend_warps": 2, "attend_rows": 16},
 }

@@ -22,21 +22,21 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def head_columns(WARPS: tl.constexpr, D: tl.constexpr):
-    """A head's columns as ``[2, WARPS, 1, 1, D]``: every warp has all of them twice.
+def head_columns(WARPS: tl.constexpr, D: tl.constexpr, COPIES: tl.constexpr = 2):
+    """A head's columns as ``[COPIES, WARPS, 1, 1, D]``: every warp has all of them, here twice.
 
-    Positions are ``[2, WARPS, H, 1, 1]`` and query heads ``[1, 1, 1, GROUP, 1]`` beside them: half a warp reads a
-    position of 128 columns at once, and H of them, and all queries, lie in each thread.
+    Positions are ``[COPIES, WARPS, H, 1, 1]`` and query heads ``[1, 1, 1, GROUP, 1]`` beside them: half a warp reads
+    a position of 128 columns at once, and H of them, and all queries, lie in each thread.
     """
-    copies = tl.arange(0, 2)[:, None] + tl.arange(0, WARPS)[None, :]
+    copies = tl.arange(0, COPIES)[:, None] + tl.arange(0, WARPS)[None, :]
     return tl.arange(0, D)[None, None, None, None, :] + copies[:, :, None, None, None] * 0
 
 
 @triton.jit
-def positions_of(WARPS: tl.constexpr, H: tl.constexpr):
-    """``2 WARPS H`` positions from 0 on, as of ``head_columns``."""
+def positions_of(WARPS: tl.constexpr, H: tl.constexpr, COPIES: tl.constexpr = 2):
+    """``COPIES WARPS H`` positions from 0 on, as of ``head_columns``."""
     warps = tl.arange(0, WARPS)[None, :, None, None, None] * H + tl.arange(0, H)[None, None, :, None, None]
-    return warps * 2 + tl.arange(0, 2)[:, None, None, None, None]
+    return warps * COPIES + tl.arange(0, COPIES)[:, None, None, None, None]
 
 
 @triton.jit
@@ -79,9 +79,9 @@ def query_heads(vectors, GROUP: tl.constexpr, D: tl.constexpr):
 
 
 @triton.jit
-def once(columns, WARPS: tl.constexpr, D: tl.constexpr):
+def once(columns, WARPS: tl.constexpr, D: tl.constexpr, COPIES: tl.constexpr = 2):
     """A mask for ``columns`` that has each of them in one copy only."""
-    copies = tl.arange(0, 2)[:, None] + tl.arange(0, WARPS)[None, :]
+    copies = tl.arange(0, COPIES)[:, None] + tl.arange(0, WARPS)[None, :]
     return columns < tl.where(copies == 0, D, 0)[:, :, None, None, None]
 
 
@@ -128,8 +128,8 @@ def attend_line(
     scores = tl.where(places <= start, scores, float("-inf"))
     best = highest(scores)
     weights = tl.exp2(scores - tl.where(best == float("-inf"), 0.0, best))  # nothing may be visible
-    total = _sum_positions(weights)
-    mean = _sum_positions(weights * values) * (1.0 / tl.where(total == 0, 1.0, total))
+    total = sum_positions(weights)
+    mean = sum_positions(weights * values) * (1.0 / tl.where(total == 0, 1.0, total))
     row = split * HEADS + head * GROUP
     column = tl.arange(0, GROUP * D)
     tl.store(means + row * D + column, tl.reshape(mean, (GROUP * D,)))
@@ -144,7 +144,7 @@ def highest(scores):
 
 
 @triton.jit
-def _sum_positions(values):
+def sum_positions(values):
     """The sum over all positions, as of ``highest``."""
     values = tl.sum(tl.sum(values, axis=2, keep_dims=True), axis=0, keep_dims=True)
     return tl.sum(values, axis=1, keep_dims=True)

@@ -396,13 +396,13 @@ def _attend_lines(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, p
 
 def _attend_many(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, place: Place) -> torch.Tensor:
     """The same for one position in each of lines enough."""
+    keys = place.cache.keys
     out = plan.empty("mean", (len(qkv), decoder.heads, decoder.head_dim), decoder.norm)
-    block = min(plan.attend_block, max(16, triton.next_power_of_2(place.window)))
+    warps, rows, copies = plan.share_line(place.window, decoder.head_dim * keys.element_size())
     launch(
-        attend_many, (len(qkv), decoder.kv_heads), plan, plan.attend_warps, positions=place.positions,
-        start=place.start, window=place.window, line_stride=place.cache.keys.stride(1), out=out,
-        HEADS=decoder.heads, KV_HEADS=decoder.kv_heads, D=decoder.head_dim, BLOCK=block, STAGES=plan.attend_stages,
-        **_source(decoder, index, qkv, place),
+        attend_many, (len(qkv), decoder.kv_heads), plan, warps, positions=place.positions, start=place.start,
+        window=place.window, line_stride=keys.stride(1), out=out, HEADS=decoder.heads, KV_HEADS=decoder.kv_heads,
+        D=decoder.head_dim, WARPS=warps, ROWS=rows, COPIES=copies, **_source(decoder, index, qkv, place),
     )  # fmt: skip
     return out
 

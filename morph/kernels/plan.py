@@ -75,8 +75,8 @@ class Plan:
             a key head, as long as LINE_WARPS warps each are enough for the window (0: as batches do it).
         parts: in how many the projection of one long line leaves its product; product_warps: of its kernel.
         draw_values: scores that a thread of a draw holds.
-        attend_many: whether lines enough to fill the GPU attend in ``attend_many``, attend_block positions at once,
-            attend_stages such blocks on their way together; attend_warps: of its programs.
+        attend_many: whether lines enough to fill the GPU attend in ``attend_many``; attend_warps: of its programs, or
+            as many as the window needs; attend_rows: positions that each of them loads at once.
         wide_columns: outputs a program of ``project_many`` at the most, fewer until there are wide_programs of them
             (for few states FEWEST_PROGRAMS); wide_rows: its states at the most; wide_warps: where they exceed 32.
         wide_segment: columns of states and weights that it multiplies at once, or less; wide_stages: so many segments
@@ -105,10 +105,9 @@ class Plan:
     parts: int = 4
     product_warps: int = 4
     draw_values: int = 8
-    attend_many: bool = False
-    attend_block: int = 32
-    attend_stages: int = 3
+    attend_many: bool = True
     attend_warps: int = 4
+    attend_rows: int = 8
     wide_columns: int = 32
     wide_programs: int = 64
     wide_rows: int = 64
@@ -250,6 +249,12 @@ class Plan:
             if splits <= MOST_LINE_SPLITS:
                 return splits, warps, rows
         return None
+
+    def share_line(self, window: int, row_bytes: int) -> tuple[int, int, int]:
+        """Warps of a program of ``attend_many``, positions that each loads at once, and with one instruction."""
+        copies = max(1, WARP_BYTES // row_bytes)
+        rows = max(self.attend_rows, copies)
+        return min(self.attend_warps, triton.next_power_of_2(-(-window // rows))), rows, copies
 
     def split(self, lines: int, kv_heads: int, window: int) -> int:
         """Programs that share the attention of a key head over ``window`` positions: a power of two."""

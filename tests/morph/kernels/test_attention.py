@@ -13,29 +13,40 @@ from qwen3_tts_morph.morph.layers import Angles, Decoder, Layer
 from qwen3_tts_morph.morph.static_cache import StaticCache
 
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 6e-3 if torch.cuda.is_available() else 2e-2}
-HEADS, KV_HEADS, D, WIDTH = 4, 2, 16, 72
+HEADS = (4, 2, 16)  # query heads, key heads, columns of each
+WIDTH = 72
 
 
 class Case:
     """One layer with a cache that is filled up to each line's position."""
 
-    def __init__(self, device, dtype, lines: int, length: int, starts: list[int], room: int):
+    def __init__(
+        self,
+        device,
+        dtype,
+        lines: int,
+        length: int,
+        starts: list[int],
+        room: int,
+        heads: tuple[int, int, int] = HEADS,
+    ):
         def random(*shape: int) -> torch.Tensor:
             return torch.randn(*shape, generator=generator).to(device)
 
         generator = torch.Generator().manual_seed(len(starts) + sum(starts))
         self.dtype, self.lines, self.length = dtype, lines, length
+        self.heads, self.kv_heads, self.d = heads
         self.starts = torch.tensor(starts, device=device)
-        out = (random(WIDTH, HEADS * D) / 8).to(dtype)
+        out = (random(WIDTH, self.heads * self.d) / 8).to(dtype)
         unused = random(1).to(dtype)
-        norms = (1 + 0.3 * random(1, 2, D)).to(dtype)
+        norms = (1 + 0.3 * random(1, 2, self.d)).to(dtype)
         post_norm = torch.ones(WIDTH, dtype=dtype, device=device)
         self.layer = Layer(unused, unused, out, post_norm, unused, unused)
-        self.decoder = Decoder((self.layer,), norms, unused, HEADS, KV_HEADS, D, 1e-6)
-        self.cache = StaticCache(*random(2, 1, lines, KV_HEADS, room, D).to(dtype).unbind(0))
-        angles = random(2, room, D)
+        self.decoder = Decoder((self.layer,), norms, unused, *heads, 1e-6)
+        self.cache = StaticCache(*random(2, 1, lines, self.kv_heads, room, self.d).to(dtype).unbind(0))
+        angles = random(2, room, self.d)
         self.angles = Angles(angles[0], angles[1])
-        self.qkv = random(lines * length, (HEADS + 2 * KV_HEADS) * D)
+        self.qkv = random(lines * length, (self.heads + 2 * self.kv_heads) * self.d)
         self.residual = random(lines * length, WIDTH)
 
     def run(self, plan: Plan, window: int, per_line: bool) -> torch.Tensor:
@@ -55,33 +66,36 @@ class Case:
 
     def wanted(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The same in float64, and the cache as it must be afterwards."""
+        heads, kv_heads = self.heads, self.kv_heads
         keys, values = self.cache.keys.double().clone(), self.cache.values.double().clone()
-        vectors = self.qkv.double().view(self.lines, self.length, -1, D)
+        vectors = self.qkv.double().view(self.lines, self.length, -1, self.d)
         result = self.residual.double().clone().view(self.lines, self.length, WIDTH)
         for line, start in enumerate(self.starts.tolist()):
             for step in range(self.length):
-                turned = self._turned(vectors[line, step, : HEADS + KV_HEADS], start + step)
-                keys[0, line, :, start + step] = turned[HEADS:].to(self.dtype)
-                values[0, line, :, start + step] = vectors[line, step, HEADS + KV_HEADS :].to(self.dtype)
-                seen_keys = keys[0, line, :, : start + step + 1].repeat_interleave(HEADS // KV_HEADS, 0)
-                seen_values = values[0, line, :, : start + step + 1].repeat_interleave(HEADS // KV_HEADS, 0)
-                weights = torch.softmax(torch.einsum("hd,hnd->hn", turned[:HEADS], seen_keys) * D**-0.5, -1)
+                turned = self._turned(vectors[line, step, : heads + kv_heads], start + step)
+                keys[0, line, :, start + step] = turned[heads:].to(self.dtype)
+                values[0, line, :, start + step] = vectors[line, step, heads + kv_heads :].to(self.dtype)
+                seen_keys = keys[0, line, :, : start + step + 1].repeat_interleave(heads // kv_heads, 0)
+                seen_values = values[0, line, :, : start + step + 1].repeat_interleave(heads // kv_heads, 0)
+                weights = torch.softmax(
+                    torch.einsum("hd,hnd->hn", turned[:heads], seen_keys) * self.d**-0.5, -1
+                )
                 mean = torch.einsum("hn,hnd->hd", weights, seen_values).flatten()
                 result[line, step] += self.layer.out.double() @ mean
         return result.flatten(0, 1), keys, values
 
     def _turned(self, heads: torch.Tensor, position: int) -> torch.Tensor:
         gains = self.decoder.qk_norms[0].double()
-        gains = torch.cat((gains[:1].expand(HEADS, -1), gains[1:].expand(KV_HEADS, -1)))
+        gains = torch.cat((gains[:1].expand(self.heads, -1), gains[1:].expand(self.kv_heads, -1)))
         normed = heads * (heads.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * gains
         cos, sin = self.angles.cos[position].double(), self.angles.sin[position].double()
-        return normed * cos + normed.roll(D // 2, dims=-1) * sin
+        return normed * cos + normed.roll(self.d // 2, dims=-1) * sin
 
 
 def check(case: Case, plan: Plan, window: int, per_line: bool) -> None:
     wanted, keys, values = case.wanted()
     result = case.run(plan, window, per_line)
-    tolerance = TOLERANCE[case.dtype]
+    tolerance = TOLERANCE.get(case.dtype, TOLERANCE[torch.bfloat16])
     assert (result.double() - wanted).norm() / (wanted - case.residual.double()).norm() < tolerance
     assert (case.cache.keys.double() - keys).norm() / keys.norm() < tolerance
     assert (case.cache.values.double() - values).norm() / values.norm() < tolerance
@@ -130,15 +144,45 @@ def test_how_one_line_is_split():
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(splits=1, attend_many=True),
-        Plan(splits=1, attend_many=True, attend_block=16, attend_stages=1),
-        Plan(splits=1, split_block=16),
+        Plan(splits=1),
+        Plan(splits=1, attend_warps=2, attend_rows=16),
+        Plan(splits=1, split_block=16, attend_many=False),
         Plan(splits=4, split_block=16),
     ],
-    ids=["many", "many in blocks of 16", "as of few", "split"],
+    ids=["many", "many in 2 warps", "as of few", "split"],
 )
 def test_lines_at_positions_of_their_own(device, plan, dtype):
     check(Case(device, dtype, 5, 1, [0, 127, 15, 16, 33], 128), plan, 128, per_line=True)
+
+
+@pytest.mark.parametrize("dtype", [*TOLERANCE, torch.float16], ids=["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("heads", [(2, 2, 128), (4, 2, 128), (4, 1, 64), (2, 1, 32)], ids=str)
+@pytest.mark.parametrize("per_line", [True, False], ids=["long", "short"])
+def test_heads_of_many_lines(device, heads, per_line, dtype):
+    """As many lines as fill the GPU: of positions of their own, or of a frame's few."""
+    starts = [0, 31, 32, 64, 70] if per_line else [8] * 3
+    case = Case(device, dtype, len(starts), 1, starts, 80, heads)
+    check(case, Plan(splits=1), 72 if per_line else 9, per_line)
+
+
+def test_what_lies_behind_a_lines_end_does_not_matter(device):
+    """A cache that was never written may hold anything."""
+    case = Case(device, torch.bfloat16, 3, 1, [0, 21, 40], 64, (4, 2, 128))
+    for line, start in enumerate(case.starts.tolist()):
+        case.cache.keys[0, line, :, start:] = float("nan")
+        case.cache.values[0, line, :, start:] = float("nan")
+    wanted, _, _ = case.wanted()
+    result = case.run(Plan(splits=1), 64, per_line=True)
+    assert (result.double() - wanted).norm() / wanted.norm() < TOLERANCE[torch.bfloat16]
+
+
+def test_how_many_lines_are_shared_out():
+    """Fewer warps for a short context; at least as many positions a warp as it reads with an instruction."""
+    plan = Plan(attend_warps=4, attend_rows=8)
+    assert plan.share_line(256, 256) == (4, 8, 2)
+    assert plan.share_line(9, 256) == (2, 8, 2)
+    assert plan.share_line(256, 512) == (4, 8, 1)
+    assert plan.share_line(256, 32) == (4, 16, 16)
 
 
 @pytest.mark.parametrize("attend_many", [False, True])
