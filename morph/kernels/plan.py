@@ -96,7 +96,7 @@ class Plan:
     pdl: bool = False
     few: int = 2
     register_bytes: int = 8192
-    warps: int = 4
+    warps: int = 8
     gated_warps: int = 8
     split_block: int = 32
     splits: int = 16
@@ -106,8 +106,8 @@ class Plan:
     product_warps: int = 4
     draw_values: int = 8
     attend_many: bool = True
-    attend_warps: int = 4
-    attend_rows: int = 8
+    attend_warps: int = 2
+    attend_rows: int = 16
     wide_columns: int = 32
     wide_programs: int = 64
     wide_rows: int = 64
@@ -117,7 +117,7 @@ class Plan:
     wide_shared: int = 98304
     wide_prefetch: bool = True
     wide_held: bool = False
-    wide_parts: int = 8
+    wide_parts: int = 4
     wide_parts_columns: int = 64
     wide_parts_width: int = 2048
     wide_parts_programs: int = FEWEST_PROGRAMS
