@@ -73,9 +73,9 @@ class LoadModel(io.ComfyNode):
                     default=LoadOptions.weights,
                     optional=True,
                     tooltip=(
-                        "int8 keeps the layers' weights as 8-bit whole numbers: a smaller model, and perhaps "
-                        "faster for single lines on a GPU, but approximate: the speech differs from full's at "
-                        "SEQ_GROUPS 15 too. full: all digits of the precision above. Default: full."
+                        "int8 keeps the layers' weights as 8-bit whole numbers: a smaller model, not a "
+                        "faster one, and approximate: the speech differs from full's at SEQ_GROUPS 15 too. full: "
+                        "all digits of the precision above. Default: full."
                     ),
                 ),
             ],
