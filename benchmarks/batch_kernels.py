@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from qwen3_tts_morph.morph.kernels import frame as fused
 from qwen3_tts_morph.morph.kernels import passes
-from qwen3_tts_morph.morph.kernels.passes import Inputs, Place, States, look_up, project
+from qwen3_tts_morph.morph.kernels.passes import look_up, project
 from qwen3_tts_morph.morph.kernels.plan import Plan
+from qwen3_tts_morph.morph.kernels.states import Inputs, Place, States
 from qwen3_tts_morph.morph.layers import Decoder
 
 if TYPE_CHECKING:

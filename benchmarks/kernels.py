@@ -38,8 +38,9 @@ pack.load()
 from qwen3_tts_morph.morph.frame import Weights  # noqa: E402  (after pack.load)
 from qwen3_tts_morph.morph.frame import decode_frame as torch_frame  # noqa: E402
 from qwen3_tts_morph.morph.kernels import frame as fused  # noqa: E402
-from qwen3_tts_morph.morph.kernels.passes import Inputs, Place, States, look_up, run_layers  # noqa: E402
+from qwen3_tts_morph.morph.kernels.passes import look_up, run_layers  # noqa: E402
 from qwen3_tts_morph.morph.kernels.plan import Plan  # noqa: E402
+from qwen3_tts_morph.morph.kernels.states import Inputs, Place, States  # noqa: E402
 from qwen3_tts_morph.morph.layers import Decoder  # noqa: E402
 from qwen3_tts_morph.morph.layers import run_layers as torch_layers  # noqa: E402
 from qwen3_tts_morph.morph.options import Draw, Sampling  # noqa: E402

@@ -12,9 +12,10 @@ from qwen3_tts_morph.morph.kernels import passes
 from qwen3_tts_morph.morph.kernels.attention_line import attend_line, attend_project, join_project
 from qwen3_tts_morph.morph.kernels.draw import draw_codes, draw_first
 from qwen3_tts_morph.morph.kernels.embed import embed_frame
-from qwen3_tts_morph.morph.kernels.passes import Inputs, States, project
+from qwen3_tts_morph.morph.kernels.passes import project
 from qwen3_tts_morph.morph.kernels.plan import Plan, launch
 from qwen3_tts_morph.morph.kernels.project import project_few
+from qwen3_tts_morph.morph.kernels.states import Inputs, States
 
 if TYPE_CHECKING:
     from .kernels import Bench

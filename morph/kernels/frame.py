@@ -19,8 +19,9 @@ from ..products import Weight
 from ..slots import Slots
 from .draw import draw_codes, draw_first
 from .embed import embed_frame
-from .passes import EMBED_BLOCK, Inputs, Place, States, project, run_layers
+from .passes import EMBED_BLOCK, project, run_layers
 from .plan import Plan, launch
+from .states import Inputs, Place, States
 
 
 def decode_frame(

@@ -7,8 +7,9 @@ import torch
 
 pytest.importorskip("triton", reason="the kernels need triton")
 
-from qwen3_tts_morph.morph.kernels.passes import Place, States, _attention
+from qwen3_tts_morph.morph.kernels.passes import _attention
 from qwen3_tts_morph.morph.kernels.plan import Plan
+from qwen3_tts_morph.morph.kernels.states import Place, States
 from qwen3_tts_morph.morph.layers import Angles, Decoder, Layer
 from qwen3_tts_morph.morph.static_cache import StaticCache
 

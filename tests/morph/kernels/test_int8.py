@@ -13,8 +13,9 @@ from qwen3_tts_morph.benchmarks.random_weights import SHAPES, quantize_weights, 
 from qwen3_tts_morph.morph.frame import decode_frame as torch_frame
 from qwen3_tts_morph.morph.int8 import quantize
 from qwen3_tts_morph.morph.kernels.frame import decode_frame
-from qwen3_tts_morph.morph.kernels.passes import Inputs, project
+from qwen3_tts_morph.morph.kernels.passes import project
 from qwen3_tts_morph.morph.kernels.plan import Plan
+from qwen3_tts_morph.morph.kernels.states import Inputs
 
 from .test_frame import FILTERED, POSITIONS, tensors
 from .test_project import states_of

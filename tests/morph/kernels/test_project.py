@@ -9,9 +9,10 @@ import torch
 
 pytest.importorskip("triton", reason="the kernels need triton")
 
-from qwen3_tts_morph.morph.kernels.passes import Inputs, States, look_up, project
+from qwen3_tts_morph.morph.kernels.passes import look_up, project
 from qwen3_tts_morph.morph.kernels.plan import PART_MULTIPLE, Plan, has_gluon
 from qwen3_tts_morph.morph.kernels.project_many import SHARE
+from qwen3_tts_morph.morph.kernels.states import Inputs, States
 
 SIZES = [(64, 96), (100, 37), (1500, 40), (2048, 9)]
 # Many states: all sizes with few rows, one with more than a program's.
