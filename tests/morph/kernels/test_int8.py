@@ -57,7 +57,7 @@ def test_parts_of_a_product_are_scaled_alike(device, width, outputs, rows, parts
 
 
 @pytest.mark.parametrize(
-    "shape, batch, seq_groups", [("tiny", 1, 3), ("tiny-1.7B", 1, 2), ("tiny-1.7B", 4, 2)]
+    "shape, batch, seq_groups", [("tiny", 1, 2), ("tiny-1.7B", 1, 2), ("tiny-1.7B", 4, 2)]
 )
 @torch.inference_mode()
 def test_frames_are_those_of_torch(device, shape, batch, seq_groups):
@@ -65,7 +65,7 @@ def test_frames_are_those_of_torch(device, shape, batch, seq_groups):
     weights = quantize_weights(random_weights(SHAPES[shape], device, torch.float32))
     slots = random_slots(SHAPES[shape], weights, batch, 64, POSITIONS[:batch], FILTERED)
     other = copy.deepcopy(slots)
-    for _ in range(2):
+    for _ in range(2 if device.type == "cuda" else 1):  # the interpreter takes half a minute for a frame
         torch_frame(weights, slots, seq_groups, 64)
         decode_frame(weights, other, seq_groups, 64, Plan())
         for (name, wanted), value in zip(tensors(slots).items(), tensors(other).values(), strict=True):
