@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -259,19 +260,19 @@ def test_which_products_are_made_in_parts():
         tile = plan.wide_tile(states, outputs, width, 2, gated)
         return tile.columns, tile.parts
 
-    for plan in (Plan(), Plan(wide_held=True)):
+    eight = Plan(wide_parts=8)
+    for plan in (eight, replace(eight, wide_held=True)):
         assert parts(plan, 64, 1024, 2048) == parts(plan, 33, 1024, 3072) == (64, 8)
         assert parts(plan, 128, 1024, 3072) == (64, 4)  # the predictor's first pass: two positions a line
         assert parts(plan, 64, 4096, 1024)[1] == parts(plan, 64, 2048, 1024)[1] == 1
         assert parts(plan, 64, 4096, 2048)[1] == 1
         assert parts(plan, 64, 1024, 3072, gated=True)[1] == 1
         assert parts(plan, 32, 1024, 3072)[1] == 1  # few states are cheap to read again
+    assert parts(Plan(), 64, 1024, 3072) == (64, 4)
     assert parts(Plan(wide_parts=1), 64, 1024, 3072)[1] == 1
-    assert parts(Plan(), 64, 2048, 6144) == (
-        64,
-        8,
-    )  # the 1.7B model's: a fourth of its weights would fill a program
-    held = Plan(wide_held=True).wide_tile(64, 1024, 3072, 2, False)
+    # The 1.7B model's: a fourth of its weights would fill a program.
+    assert parts(eight, 64, 2048, 6144) == (64, 8)
+    held = plan.wide_tile(64, 1024, 3072, 2, False)
     assert held.held and held.segment * (held.stages - 1) == 3072 // 8  # all of a part is on its way at once
     assert not Plan(wide_held=True).wide_tile(64, 1000, 3072, 2, False).held
 
