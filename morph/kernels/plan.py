@@ -95,9 +95,9 @@ class Plan:
             ``project_folded`` (compute capability 9.0 and a Triton that has Gluon).
         wide_folds: folds of ``project_folded`` at the most, 0: it is not used; of those that fit, the fewest that make
             FEWEST_PROGRAMS programs.
-        wide_parts: more than 32 states, or any in ``project_held``, multiply with a weight of wide_parts_width columns or more in so many parts at
-            the most, where wide_parts_columns outputs a program leave room for four: as many as wide_parts_programs
-            programs make. 1: in none.
+        wide_parts: more than 32 states, and any of ``project_held``, multiply with a weight of wide_parts_width columns
+            or more in so many parts at the most, where wide_parts_columns outputs a program leave room for four: as
+            many as wide_parts_programs programs make. 1: in none.
         evict: eviction policy of ``project_few``'s weights: "evict_first", "evict_last" or "".
         registers: at most so many a thread in ``project_few``; None leaves it to the compiler.
         workspace: where intermediate results lie, so that they can be captured; None makes them anew each time.
@@ -196,9 +196,7 @@ class Plan:
         warps = self.wide_warps if padded > 32 else 4
         return WideTile(padded, columns, segment, stages, warps, parts=parts)
 
-    def _wide_share(
-        self, padded: int, states: int, outputs: int, width: int, split: bool
-    ) -> tuple[int, int]:
+    def _wide_share(self, padded: int, states: int, outputs: int, width: int, split: bool) -> tuple[int, int]:
         """Outputs of a program, and in how many parts the product is made."""
         across = -(-states // padded)
         parts = self._wide_parts(across, outputs, width) if split else 1
@@ -227,7 +225,7 @@ class Plan:
         return parts
 
     def _folded_tile(self, states: int, outputs: int, width: int, gated: bool) -> WideTile | None:
-        """A tile of ``project_folded``; None where there are too many states, or they and a program's weights too large.
+        """A tile of ``project_folded``; None where there are too many states, or no room for them and the weights.
 
         Its pieces are all on their way at once: it has no stages.
         """
@@ -241,6 +239,9 @@ class Plan:
                 continue
             if outputs % columns or width % (folds * segment):
                 continue
+            resident = FEWEST_PROGRAMS * (HELD_SHARED // shared)
+            if chosen is not None and outputs // columns > resident:
+                break  # the last would begin to read their weights when the first are done
             chosen = WideTile(padded, columns, segment, 0, FOLDED_WARPS, held=True, folds=folds)
             if outputs // columns >= FEWEST_PROGRAMS:
                 break
@@ -253,9 +254,7 @@ class Plan:
             segment //= 2
         return segment
 
-    def _held_tile(
-        self, states: int, outputs: int, width: int, gated: bool, split: bool
-    ) -> WideTile | None:
+    def _held_tile(self, states: int, outputs: int, width: int, gated: bool, split: bool) -> WideTile | None:
         """A tile of ``project_held``, with columns whose weights leave room for a ring; None if they leave none.
 
         A ring of a buffer more than there are segments has them all on their way at once.
@@ -329,7 +328,7 @@ def has_held_products(device: torch.device) -> bool:
 
 
 def has_gluon() -> bool:
-    """Whether this Triton has what ``project_held`` and ``project_folded`` import; where it has not, ``project_many`` runs instead."""
+    """Whether this Triton has what ``project_held`` and ``project_folded`` import; without it ``project_many`` runs."""
     try:
         importlib.import_module(".project_held", __package__)
     except ImportError:

@@ -58,8 +58,9 @@ def project_folded(
     EACH: gl.constexpr = ROWS // FOLDS
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, FOLDS * PADDED, 16])
     COPY: gl.constexpr = gl.BlockedLayout([1, 8], [256 // SEGMENT, SEGMENT // 8], [num_warps(), 1], [1, 0])
-    PAIRS: gl.constexpr = gl.BlockedLayout([1, 4], [128 // EACH, EACH // 4], [num_warps(), 1], [1, 0])
-    OUT: gl.constexpr = gl.BlockedLayout([1, 2], [64 // COLUMNS, COLUMNS // 2], [num_warps(), 1], [1, 0])
+    THREADS: gl.constexpr = [64 // COLUMNS, COLUMNS // 2]
+    PAIRS: gl.constexpr = gl.BlockedLayout([1, 4 if GATED else 2], THREADS, [num_warps(), 1], [1, 0])
+    OUT: gl.constexpr = gl.BlockedLayout([1, 2], THREADS, [num_warps(), 1], [1, 0])  # of pairs, a half
     TILE: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, SEGMENT], DTYPE)
     RING: gl.constexpr = gl.NVMMASharedLayout.get_default_for([FOLDS * PADDED, SEGMENT], DTYPE)
     first = gl.program_id(0) * COLUMNS
