@@ -307,7 +307,8 @@ def run_plans(bench: Bench, options: argparse.Namespace) -> None:
     kinds += [(WIDE_VARIANTS, batch) for batch in batches[-1:] if batch > MOST_FOLDED]
     for variants, batch in kinds:
         chosen = {label: one for label, one in variants.items() if options.plans in (None, label)}
-        try_plans(bench, chosen, batch, contexts)
+        long = (2000,) if variants is FEW_VARIANTS and bench.device.type == "cuda" else ()
+        try_plans(bench, chosen, batch, contexts + long)
 
 
 def try_plans(

@@ -31,6 +31,7 @@ FOLDS = (1, 2, 4)
 PART_MULTIPLE = 16  # columns of a part of a product: a multiple of so many
 FEWEST_PROGRAMS = 128  # about a program for each multiprocessor of a large GPU
 LINE_WARPS = 8
+ATTEND_BYTES = 256  # of a position's key or value; of longer ones attend_many holds fewer
 MOST_LINE_SPLITS = 32  # parts that a thread joins
 
 
@@ -299,7 +300,7 @@ class Plan:
     def share_line(self, programs: int, window: int, row_bytes: int) -> tuple[int, int, int]:
         """Of ``attend_many`` in so many programs: warps of each, positions a warp loads at once, and an instruction."""
         copies = max(1, WARP_BYTES // row_bytes)
-        rows = max(self.attend_rows, copies)
+        rows = max(self.attend_rows * ATTEND_BYTES // max(row_bytes, ATTEND_BYTES), copies)
         filling = FEWEST_PROGRAMS * LINE_WARPS // triton.next_power_of_2(programs)
         warps = max(self.attend_warps, min(LINE_WARPS, filling))
         return min(warps, triton.next_power_of_2(-(-window // rows))), rows, copies

@@ -183,7 +183,7 @@ def test_how_many_lines_are_shared_out():
     plan = Plan(attend_warps=4, attend_rows=8)
     assert plan.share_line(512, 256, 256) == (4, 8, 2)
     assert plan.share_line(512, 9, 256) == (2, 8, 2)
-    assert plan.share_line(512, 256, 512) == (4, 8, 1)
+    assert plan.share_line(512, 256, 512) == (4, 4, 1)
     assert plan.share_line(512, 256, 32) == (4, 16, 16)
 
 
