@@ -339,7 +339,7 @@ def test_held_weights_give_what_others_give(device, width, outputs, rows, parts,
 @ON_HOPPER
 @pytest.mark.parametrize("pdl", [False, True])
 @pytest.mark.parametrize("folds", [0, 1, 2, 4])
-@pytest.mark.parametrize("rows", [3, 4, 8, 9, 16, 17, 32])
+@pytest.mark.parametrize("rows", [3, 8, 9, 16, 17, 32])
 @pytest.mark.parametrize("width, outputs", [(1024, 4096), (1024, 1024), (2048, 1024), (3072, 1024)])
 def test_folded_weights_give_what_others_give(device, width, outputs, rows, folds, pdl):
     """Few states, in as many folds as fit; where none do, as many states' kernel, most of whose rows are none."""
