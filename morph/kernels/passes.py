@@ -111,20 +111,27 @@ def _project_many(plan: Plan, arguments: dict[str, Any]) -> None:
 
 
 def _multiply(plan: Plan, wide: WideTile, arguments: dict[str, Any]) -> None:
-    """Launch ``project_many`` or ``project_held``."""
+    """Launch ``project_many``, ``project_held`` or ``project_folded``."""
     rows, outputs, width = arguments["states"], arguments["N"], arguments["K"]
     grid = (-(-outputs // wide.columns), -(-rows // wide.padded), wide.parts)
     sizes: dict[str, Any] = {
-        "PADDED": wide.padded, "COLUMNS": wide.columns, "SEGMENT": wide.segment, "STAGES": wide.stages,
-        "PARTS": wide.parts, "SHARES": triton.next_power_of_2(-(-width // int(SHARE))),
+        "PADDED": wide.padded, "COLUMNS": wide.columns, "SEGMENT": wide.segment,
+        "SHARES": triton.next_power_of_2(-(-width // int(SHARE))),
     }  # fmt: skip
-    if wide.held:
-        from .project_held import project_held  # Gluon, which not every Triton has
-
+    if wide.held:  # in Gluon, which not every Triton has
         unused = ("gain", "normed", "wide", "scales")
         arguments = {key: value for key, value in arguments.items() if key not in unused}
+        if wide.folds:
+            from .project_folded import project_folded
+
+            launch(project_folded, grid, plan, wide.warps, FOLDS=wide.folds, **arguments, **sizes)
+            return
+        from .project_held import project_held
+
+        sizes |= {"STAGES": wide.stages, "PARTS": wide.parts}
         launch(project_held, grid, plan, wide.warps, **arguments, **sizes)
         return
+    sizes |= {"STAGES": wide.stages, "PARTS": wide.parts}
     row_bytes = width // wide.parts * arguments["weight"].element_size()
     sizes["PREFETCH"] = plan.prefetches(wide, outputs, row_bytes)
     sizes["NORMED"] = max(16, triton.next_power_of_2(-(-width // grid[0])))
@@ -293,10 +300,11 @@ def _attend_lines(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, p
 
 
 def _attend_many(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, place: Place) -> torch.Tensor:
-    """The same for one position in each of lines enough."""
+    """The same for one position a line, whose context is not split."""
     keys = place.cache.keys
     out = plan.empty("mean", (len(qkv), decoder.heads, decoder.head_dim), decoder.norm)
-    warps, rows, copies = plan.share_line(place.window, decoder.head_dim * keys.element_size())
+    programs = len(qkv) * decoder.kv_heads
+    warps, rows, copies = plan.share_line(programs, place.window, decoder.head_dim * keys.element_size())
     launch(
         attend_many, (len(qkv), decoder.kv_heads), plan, warps, positions=place.positions, start=place.start,
         window=place.window, line_stride=keys.stride(1), out=out, HEADS=decoder.heads, KV_HEADS=decoder.kv_heads,
