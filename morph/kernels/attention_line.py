@@ -208,7 +208,9 @@ def join_project(
     part = tl.program_id(0)
     rows = product_rows(WARPS, ROWS)
     row_mask = rows < N
-    tiles = load_tiles(weight + part * (WIDTH // PACK), rows, row_mask, HEADS * D, WIDTH, WARPS, CHUNKS, CHUNK, EVICT)
+    tiles = load_tiles(
+        weight + part * (WIDTH // PACK), rows, row_mask, HEADS * D, WIDTH, WARPS, CHUNKS, CHUNK, EVICT
+    )
     row_scales = load_scales(scales, rows, row_mask)
     columns = part * WIDTH + tl.arange(0, WIDTH)
     wait_for_inputs(PDL)

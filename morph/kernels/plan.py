@@ -146,12 +146,15 @@ class Plan:
         """A tile for ``outputs`` of ``width`` columns of so many weights; so many such grids run side by side."""
         warps = warps or self.warps
         whole = triton.next_power_of_2(width)
-        if itemsize == 1:  # INT8 is read as words: a chunk's columns are as many, and four chunks lie in each other
+        if (
+            itemsize == 1
+        ):  # INT8, read as words: a chunk has a column of each, so four chunks lie in each other
             chunk = min(WARP_BYTES // WORD, max(whole // WORD, WORD))
         else:
             chunk = min(WARP_BYTES // itemsize, whole)
         chunks = min(triton.next_power_of_2(-(-width // chunk)), max(1, LONGEST_SEGMENT // chunk))
-        rows = max(1, self.register_bytes // (weights * width * itemsize))
+        # As many INT8 weights as of bf16: they become floats, and smaller programs are more on a multiprocessor.
+        rows = max(1, self.register_bytes // (weights * width * max(itemsize, 2)))
         rows = 1 << (rows.bit_length() - 1)
         while rows > 1 and grids * -(-outputs // (warps * rows)) < FEWEST_PROGRAMS:
             rows //= 2

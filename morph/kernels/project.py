@@ -9,8 +9,8 @@ residual. RMSNorm's scale is applied behind the product, so that its sum runs be
 A warp owns whole rows: a tile is ``[WARPS, ROWS, CHUNKS, CHUNK]`` with CHUNK what one warp reads at once (512 bytes),
 so that sums stay in a thread but for one butterfly over the lanes at the end.
 
-INT8 weights are read as words of four, so a lane reads sixteen columns at once: more than it can of a state. The state's
-columns are put in an order in which it reads four at once, and all that meet are one thread's: ``order_columns``.
+INT8 weights are read as words of four, so a lane reads sixteen columns at once, more than it can of a state. So the
+state's columns are put in an order in which it reads four at once and all that meet are its own: ``order_columns``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import triton
 import triton.language as tl
 
 from .wait import launch_dependents, wait_for_inputs
-
 
 WORD = tl.constexpr(4)  # INT8 weights a word
 UNPACKED = tl.constexpr(2.0**-23)  # 2^149 times it is still a float
@@ -36,7 +35,7 @@ def unpack(words):
     words = words ^ -0x7F7F7F80  # the highest bit of each byte: 128 more
     first = _from_tiny(words & 0xFF, 0)
     second = _from_tiny(words & 0xFF00, 8)
-    third = _from_tiny(words & 0xFF0000, 16)  # into the exponent's last bit, up to which floats are as far apart
+    third = _from_tiny(words & 0xFF0000, 16)  # with the exponent's last bit, below which steps are the same
     fourth = _from_tiny((words >> 24) & 0xFF, 0)
     return first, second, third, fourth
 
@@ -222,10 +221,8 @@ def project_few(
         up_tiles = load_tiles(weight, rows + N, row_mask, K, K, WARPS, CHUNKS, CHUNK, EVICT)
         up_scales = load_scales(scales, rows + N, row_mask)
     flat = order_columns(tl.arange(0, SEGMENT), CHUNK, PACK)
-    if SHARED:
-        columns = tl.arange(0, SEGMENT)
-    else:
-        columns = order_columns(tile_columns(WARPS, CHUNKS, CHUNK), CHUNK, PACK)
+    places = tl.arange(0, SEGMENT) if SHARED else tile_columns(WARPS, CHUNKS, CHUNK)
+    columns = places if SHARED else order_columns(places, CHUNK, PACK)
     gains = ()
     if gain is not None:
         for start in tl.static_range(0, K, SEGMENT):
