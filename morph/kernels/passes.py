@@ -27,6 +27,11 @@ JOIN_BLOCK = 128  # an output a thread: the loads of all parts stay on their way
 BEHIND = ("bias", "residual", "out", "next_gain", "next_operand", "next_squares")
 
 
+def as_words(values: torch.Tensor) -> torch.Tensor:
+    """A weight as the kernels of few states read it: INT8 as words of four."""
+    return values.view(torch.int32) if values.dtype == torch.int8 else values
+
+
 def look_up(plan: Plan, inputs: Inputs, gain: torch.Tensor) -> States:
     """Many states from where they are, for a first product behind the norm of weight ``gain``."""
     states = States.empty(plan, inputs.rows, gain)
@@ -88,7 +93,7 @@ def project(
         project_few, (-(-outputs // tile.outputs),), plan, tile.warps, plan.registers, before is None, x=x,
         before=before, tokens=tokens, token_stride=0 if tokens is None else tokens.stride(0), partials=partials,
         kept=kept, STATES=rows, PARTS=0 if partials is None else len(partials), WARPS=tile.warps, ROWS=tile.rows,
-        CHUNKS=tile.chunks, CHUNK=tile.chunk, EVICT=plan.evict, **common,
+        CHUNKS=tile.chunks, CHUNK=tile.chunk, EVICT=plan.evict, **common | {"weight": as_words(values)},
     )  # fmt: skip
 
 
@@ -253,7 +258,7 @@ def _product(
     width = values.shape[1] // parts
     tile = plan.tile(outputs, width, values.element_size(), grids=parts, warps=plan.product_warps)
     return (parts, -(-outputs // tile.outputs)), {
-        "weight": values, "scales": scales, "out": partials, "HEADS": decoder.heads, "D": decoder.head_dim,
+        "weight": as_words(values), "scales": scales, "out": partials, "HEADS": decoder.heads, "D": decoder.head_dim,
         "N": outputs, "WARPS": tile.warps, "ROWS": tile.rows, "CHUNKS": tile.chunks, "CHUNK": tile.chunk,
         "EVICT": plan.evict,
     }  # fmt: skip

@@ -18,6 +18,7 @@ from ..workspace import Workspace
 
 LANES = 32
 WARP_BYTES = 512  # what a warp reads at once
+WORD = 4  # INT8 weights a word
 LONGEST_SEGMENT = 1024  # columns of a state that a program holds at a time
 FEWEST_COLUMNS = 16  # outputs a program of project_many at the least
 SHORTEST_SEGMENT = 64  # of project_many, to which segments are cut until FEWEST_STAGES fit
@@ -157,10 +158,16 @@ class Plan:
     ) -> Tile:
         """A tile for ``outputs`` of ``width`` columns of so many weights; so many such grids run side by side."""
         warps = warps or self.warps
-        itemsize = max(itemsize, 2)  # wider chunks of INT8 would take twice the sums
-        chunk = min(WARP_BYTES // itemsize, triton.next_power_of_2(width))
+        whole = triton.next_power_of_2(width)
+        if (
+            itemsize == 1
+        ):  # INT8, read as words: a chunk has a column of each, so four chunks lie in each other
+            chunk = min(WARP_BYTES // WORD, max(whole // WORD, WORD))
+        else:
+            chunk = min(WARP_BYTES // itemsize, whole)
         chunks = min(triton.next_power_of_2(-(-width // chunk)), max(1, LONGEST_SEGMENT // chunk))
-        rows = max(1, self.register_bytes // (weights * width * itemsize))
+        # As many INT8 weights as of bf16: they become floats, and smaller programs are more on a multiprocessor.
+        rows = max(1, self.register_bytes // (weights * width * max(itemsize, 2)))
         rows = 1 << (rows.bit_length() - 1)
         while rows > 1 and grids * -(-outputs // (warps * rows)) < FEWEST_PROGRAMS:
             rows //= 2
