@@ -49,7 +49,7 @@ def additive() -> configs.Config:
     """Only losses that are plain means over crops: others have normalisers of their own in each process."""
     config = tiny(clip=1e9)
     losses = dataclasses.replace(config.losses, magnitude=0.0, commitment=0.0, scale=0.0, phones=0.0)
-    adversarial = dataclasses.replace(config.adversarial, shares=(1.0, 1.0, 1e-9))
+    adversarial = dataclasses.replace(config.adversarial, shares=(1.0, 1.0, 1e-9, 1e-9))
     return dataclasses.replace(config, losses=losses, adversarial=adversarial)
 
 

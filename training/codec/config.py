@@ -116,7 +116,8 @@ class Adversarial:
     Args:
         judged: share of the crops that the discriminators hear.
         segment: samples that they hear of each, from a random place on; a shorter crop is heard whole.
-        shares: of the gradient at the waveform: of the spectral losses, of fooling, and of matching features.
+        shares: of the gradient at the waveform: of the spectral losses, of fooling, of matching features, and of
+            matching the voice (``listener.py``; 0 leaves it out).
     """
 
     enabled: bool
@@ -124,7 +125,7 @@ class Adversarial:
     judged: float
     segment: int
     learning_rate: float
-    shares: tuple[float, float, float]
+    shares: tuple[float, float, float, float]
     periods: tuple[int, ...]
     period_channels: tuple[int, ...]
     stft_sizes: tuple[int, ...]
@@ -135,6 +136,13 @@ class Adversarial:
             raise ValueError(
                 f"segment={self.segment}: not one window of {max(self.stft_sizes)} samples; raise it"
             )
+        if len(self.shares) != 4:
+            raise ValueError(f"shares={self.shares}: spectral losses, fooling, features and voice")
+
+    @property
+    def listens(self) -> bool:
+        """Whether decoded voices are held against recorded ones."""
+        return self.enabled and self.shares[3] > 0
 
 
 @dataclass(frozen=True)

@@ -44,18 +44,24 @@ class Line(Protocol):
 
 @dataclass(frozen=True)
 class Speech:
-    """``audio`` int16 ``[N]`` and ``phones`` int16 ``[N / 240]``, places in ``symbols`` or -1."""
+    """``audio`` int16 ``[N]``, ``phones`` int16 ``[N / 240]``, places in ``symbols`` or -1, and ``voices`` likewise.
+
+    A voice is its place among those that occur, ``voice_count`` of them.
+    """
 
     audio: torch.Tensor
     phones: torch.Tensor
+    voices: torch.Tensor
     symbols: tuple[str, ...]
+    voice_count: int
 
     @property
     def seconds(self) -> float:
         return len(self.audio) / 24000
 
     def to(self, device: torch.device | str) -> Speech:
-        return Speech(self.audio.to(device), self.phones.to(device), self.symbols)
+        tensors = (tensor.to(device) for tensor in (self.audio, self.phones, self.voices))
+        return Speech(*tensors, self.symbols, self.voice_count)
 
 
 @dataclass(frozen=True)
@@ -65,18 +71,20 @@ class Batch:
     Args:
         wave: float32 ``[B, T]``.
         phones: labels ``[B, frames, 2, 4]``.
+        voices: ``[B]``, who speaks in the middle.
         groups: ``[B]``, how many to decode with.
         segments: float32 ``[B]``, where the discriminators listen: 0 at the beginning, towards 1 at the end.
     """
 
     wave: torch.Tensor
     phones: torch.Tensor
+    voices: torch.Tensor
     groups: torch.Tensor
     segments: torch.Tensor
 
-    def tensors(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    def tensors(self) -> tuple[torch.Tensor, ...]:
         """In the order of the fields."""
-        return self.wave, self.phones, self.groups, self.segments
+        return self.wave, self.phones, self.voices, self.groups, self.segments
 
 
 def pack_lines(lines: Iterable[Line], symbols: Sequence[str] | None = None) -> Speech:
@@ -92,7 +100,12 @@ def pack_lines(lines: Iterable[Line], symbols: Sequence[str] | None = None) -> S
     audio = np.concatenate([line.audio for line in ordered])
     centres = np.arange(len(audio) // CELL) * CELL + CELL // 2
     phones = np.array(ids, np.int16)[np.searchsorted(ends, centres, side="right")]
-    return Speech(torch.from_numpy(audio), torch.from_numpy(phones), tuple(symbols))
+    names = {name: number for number, name in enumerate(dict.fromkeys(line.speaker for line in ordered))}
+    who = np.array([names[line.speaker] for line in ordered], np.int16)
+    line_ends = np.cumsum([len(line.audio) for line in ordered], dtype=np.int64)
+    voices = who[np.searchsorted(line_ends, centres, side="right")]
+    tensors = map(torch.from_numpy, (audio, phones, voices))
+    return Speech(*tensors, tuple(symbols), len(names))
 
 
 def load_speech(folder: Path, split: str, symbols: Sequence[str] | None = None, limit: int = 0) -> Speech:
@@ -106,13 +119,14 @@ def load_speech(folder: Path, split: str, symbols: Sequence[str] | None = None, 
     return speech
 
 
-def take(speech: Speech, cells: torch.Tensor, frames: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Crops of ``frames`` frames from cells ``[B]`` on: waves ``[B, T]`` and phones ``[B, frames, 2, 4]``."""
+def take(speech: Speech, cells: torch.Tensor, frames: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Crops of ``frames`` frames from cells ``[B]`` on: waves ``[B, T]``, phones as in ``Batch``, voices."""
     cells = send(cells, speech.audio.device)
     samples = torch.arange(frames * SAMPLES_PER_FRAME, device=cells.device)
     wave = speech.audio[cells[:, None] * CELL + samples].float() / 32768
     labels = speech.phones[cells[:, None] + torch.arange(frames * CELLS, device=cells.device)]
-    return wave, labels.long().view(len(cells), frames, 2, CELLS // 2)
+    voices = speech.voices[cells + frames * CELLS // 2].long()
+    return wave, labels.long().view(len(cells), frames, 2, CELLS // 2), voices
 
 
 def send(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -136,7 +150,7 @@ def draw(speech: Speech, options: Training, dropout: float, step: int, rank: int
         generator.manual_seed(seed + rank * RANK_SEED)
     count = options.batch_frames // frames
     starts = torch.randint(_starts(speech, frames), (count,), generator=generator)
-    wave, phones = take(speech, starts, frames)
+    wave, phones, voices = take(speech, starts, frames)
     low, high = options.gain_db
     gain = 10 ** ((low + (high - low) * torch.rand(count, 1, generator=generator)) / 20)
     wave = (wave * send(gain, wave.device)).clamp(-1, 1)
@@ -147,7 +161,7 @@ def draw(speech: Speech, options: Training, dropout: float, step: int, rank: int
     dropped = torch.rand(count, generator=generator) < dropout
     groups = torch.where(dropped, some, torch.full_like(some, GROUPS))
     segments = torch.rand(count, generator=generator)
-    return Batch(wave, phones, send(groups, wave.device), send(segments, wave.device))
+    return Batch(wave, phones, voices, send(groups, wave.device), send(segments, wave.device))
 
 
 def segments_of(wave: torch.Tensor, places: torch.Tensor, length: int) -> torch.Tensor:
@@ -177,6 +191,6 @@ def _silence(wave: torch.Tensor, phones: torch.Tensor, frames: torch.Tensor, edg
 def held_out(speech: Speech, frames: int, count: int) -> Batch:
     """Evenly spaced crops at their own level, with all groups."""
     starts = torch.linspace(0, _starts(speech, frames) - 1, count).long()
-    wave, phones = take(speech, starts, frames)
+    wave, phones, voices = take(speech, starts, frames)
     groups = torch.full((count,), GROUPS, device=wave.device)
-    return Batch(wave, phones, groups, torch.zeros(count, device=wave.device))
+    return Batch(wave, phones, voices, groups, torch.zeros(count, device=wave.device))

@@ -26,6 +26,13 @@ def mel_filters(n_fft: int, bins: int) -> torch.Tensor:
     return torch.from_numpy(filters).float()
 
 
+def magnitude(wave: torch.Tensor, n_fft: int, window: torch.Tensor) -> torch.Tensor:
+    """``[B, T]`` to ``[B, frames, bins]``, 1 for a full-scale sine."""
+    spectrum = torch.stft(wave, n_fft, n_fft // 4, window=window, return_complex=True)
+    power = torch.view_as_real(spectrum).square().sum(-1)
+    return (power + 1e-10).sqrt().transpose(1, 2) * (2 / window.sum())
+
+
 class SpectralLoss(nn.Module):
     """Distances of magnitudes, log magnitudes and log mels, each a mean over resolutions."""
 
@@ -36,21 +43,15 @@ class SpectralLoss(nn.Module):
             self.register_buffer(f"window_{n_fft}", torch.hann_window(n_fft), persistent=False)
             self.register_buffer(f"mel_{n_fft}", mel_filters(n_fft, bins), persistent=False)
 
-    def magnitude(self, wave: torch.Tensor, n_fft: int) -> torch.Tensor:
-        """``[B, T]`` to ``[B, frames, bins]``, 1 for a full-scale sine."""
-        window = getattr(self, f"window_{n_fft}")
-        spectrum = torch.stft(wave, n_fft, n_fft // 4, window=window, return_complex=True)
-        power = torch.view_as_real(spectrum).square().sum(-1)
-        return (power + 1e-10).sqrt().transpose(1, 2) * (2 / window.sum())
-
     def forward(self, made: torch.Tensor, wanted: torch.Tensor) -> dict[str, torch.Tensor]:
         """Distances of two float32 batches ``[B, T]``: the first two in nepers, the last relative to ``wanted``."""
         parts: dict[str, list[torch.Tensor]] = {"mel": [], "log_magnitude": [], "magnitude": []}
         with torch.autocast(made.device.type, enabled=False):
             for n_fft, _ in self.resolutions:
-                ours = self.magnitude(made, n_fft)
+                window = getattr(self, f"window_{n_fft}")
+                ours = magnitude(made, n_fft, window)
                 with torch.no_grad():
-                    theirs = self.magnitude(wanted, n_fft)
+                    theirs = magnitude(wanted, n_fft, window)
                 filters = getattr(self, f"mel_{n_fft}") * (SAMPLE_RATE / n_fft)
                 parts["mel"].append((log(ours @ filters) - log(theirs @ filters)).abs().mean())
                 parts["log_magnitude"].append((log(ours) - log(theirs)).abs().mean())

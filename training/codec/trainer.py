@@ -17,6 +17,7 @@ from .checkpoint import Weights, put_weights
 from .config import Config
 from .data import Batch, Speech, draw
 from .discriminators import Discriminators
+from .listener import Listener, voice_loss
 from .model import Codec
 from .quantizer import ResidualQuantiser
 from .update import Updater
@@ -26,7 +27,7 @@ RESTART_WARMUP = 100
 
 
 class Trainer:
-    """Codec, discriminators, their updates, the average of the weights, and the step reached.
+    """Codec, discriminators, listener, their updates, the average of the weights, and the step reached.
 
     Args:
         config: of the training.
@@ -49,8 +50,9 @@ class Trainer:
         torch.manual_seed(config.training.seed)
         self.codec = Codec(config, len(speech.symbols), fast).to(self.device).train()
         self.discriminators = Discriminators(config.adversarial).to(self.device)
+        self.listener = Listener(speech.voice_count).to(self.device) if config.adversarial.listens else None
         self.codec.quantiser.world = world
-        self.updater = Updater(config, self.codec, self.discriminators, world)
+        self.updater = Updater(config, self.codec, self.discriminators, self.listener, world)
         self.replayer = Replayer() if capture else None
         self.average = Average(self.codec.averaged(), config.training.average)
         self.step = 0
@@ -143,6 +145,8 @@ class Trainer:
         with self.average.in_place():
             coded = self.codec(batch.wave, None, quantise)
             found = {name: float(value) for name, value in self.updater.losses(coded, batch).items()}
+            if self.listener is not None:
+                found["voice"] = float(voice_loss(self.listener(coded.wave), self.listener(batch.wave)))
             for count in (1, 4, 8) if quantise else ():
                 groups = torch.full((len(batch.wave),), count, device=self.device)
                 made = self.codec(batch.wave, groups).wave
@@ -152,14 +156,23 @@ class Trainer:
 
     def share(self) -> None:
         """Give process 0's weights to all, before the first step."""
-        parts = (self.codec.state_dict(), self.discriminators.state_dict(), self.average.values)
+        parts = (
+            self.codec.state_dict(),
+            self.discriminators.state_dict(),
+            self._heard(),
+            self.average.values,
+        )
         self.world.broadcast([value for part in parts for value in part.values()])
 
     def require_same(self) -> None:
         """Compare the processes' weights; RuntimeError names one that differs. Waits for the device."""
         codebooks = {"codes": self.codec.quantiser.vectors}
-        weights = {**self.codec.trained(), **self.discriminators.state_dict(), **codebooks}
+        weights = {**self.codec.trained(), **self.discriminators.state_dict(), **self._heard(), **codebooks}
         self.world.require_same(weights)
+
+    def _heard(self) -> dict[str, torch.Tensor]:
+        """The listener's weights, if there is one."""
+        return {} if self.listener is None else self.listener.state_dict(prefix="listener.")
 
     def save(self, path: Path) -> None:
         """Write everything that ``resume`` needs."""
@@ -167,6 +180,7 @@ class Trainer:
             "codec": self.codec.state_dict(),
             "average": self.average.values,
             "discriminators": self.discriminators.state_dict(),
+            "listener": {} if self.listener is None else self.listener.state_dict(),
             "optimizer": optimizer_tensors(self.updater.optimizer),
             "opponent": optimizer_tensors(self.updater.opponent),
             "balance": self.updater.balancer.sizes,
@@ -186,6 +200,8 @@ class Trainer:
         self.codec.load_state_dict(groups["codec"])
         self.average.load(groups["average"])
         self.discriminators.load_state_dict(groups["discriminators"])
+        if self.listener is not None:
+            self.listener.load_state_dict(groups["listener"])
         load_optimizer(self.updater.optimizer, groups["optimizer"])
         load_optimizer(self.updater.opponent, groups.get("opponent", {}))
         self.updater.balancer.sizes = {
@@ -195,7 +211,7 @@ class Trainer:
         self.time_share = json.loads(about["time_share"])
 
     def weights(self) -> Weights:
-        """The averaged weights and the discriminators, to be carried."""
+        """The averaged weights and the discriminators, to be carried; a listener learns anew in some hundred steps."""
         opponents = {
             f"discriminators.{name}": value for name, value in self.discriminators.state_dict().items()
         }

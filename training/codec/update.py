@@ -13,6 +13,7 @@ from .balance import Balancer
 from .config import Config
 from .data import Batch, segments_of
 from .discriminators import Discriminators
+from .listener import Listener, telling_loss, voice_loss
 from .losses import SpectralLoss, discriminator_loss, feature_loss, generator_loss, phone_accuracy, phone_loss
 from .model import Codec, Coded
 
@@ -29,23 +30,34 @@ class Updater:
 
     Args:
         config: of the training.
-        codec, discriminators: on one device.
+        codec, discriminators, listener: on one device; without a listener voices are not compared.
         world: the processes whose batches make an update together. Gradients, sizes of gradients and the codebooks'
             rows are averaged; losses' own normalisers (energies of a batch) are each process's.
     """
 
-    def __init__(self, config: Config, codec: Codec, discriminators: Discriminators, world: World = ALONE):
+    def __init__(
+        self,
+        config: Config,
+        codec: Codec,
+        discriminators: Discriminators,
+        listener: Listener | None = None,
+        world: World = ALONE,
+    ):
         self.config, self.codec, self.discriminators, self.world = config, codec, discriminators, world
+        self.listener = listener
         self.device = next(codec.parameters()).device
         self.spectral = SpectralLoss(config.losses).to(self.device)
-        shares = dict(zip(("spectral", "fooling", "features"), config.adversarial.shares, strict=True))
+        names = ("spectral", "fooling", "features", "voice")
+        shares = dict(zip(names, config.adversarial.shares, strict=True))
+        if listener is None:
+            del shares["voice"]
         self.balancer = Balancer(shares, "spectral", world=world)
         output = codec.output_layer()
         others = [value for value in codec.trained().values() if all(value is not last for last in output)]
         # The log of a spectrum is steep in the few small weights that scale it all: they move less, clipped apart.
         self.parts = (others, output)
         self.optimizer = self._adam(self.parts, (1.0, OUTPUT_RATE))
-        self.opponents = list(discriminators.parameters())
+        self.opponents = [*discriminators.parameters(), *(listener.parameters() if listener else ())]
         self.opponent = self._adam((self.opponents,), (1.0,))
 
     def _adam(self, parts: Sequence[list[torch.nn.Parameter]], shares: Sequence[float]) -> torch.optim.AdamW:
@@ -81,6 +93,9 @@ class Updater:
         if adversarial:
             losses |= self._oppose(coded.wave, batch)
             heard |= {name: losses[name] for name in ("fooling", "features")}
+        if self.listener is not None:
+            losses |= self._listen(self.listener, coded.wave if adversarial else None, batch)
+            heard |= {"voice": losses["voice"]} if adversarial else {}
         back = self.balancer.gradient(heard, coded.wave)
         if self.config.training.decoder_only:
             coded.wave.backward(back)
@@ -91,7 +106,7 @@ class Updater:
         norms = [torch.nn.utils.clip_grad_norm_(part, self.config.training.clip) for part in self.parts]
         losses["gradient"] = norms[0]
         self.optimizer.step()
-        if adversarial:
+        if adversarial or self.listener is not None:
             self.opponent.step()
         return {name: value.detach() for name, value in losses.items()}
 
@@ -123,12 +138,29 @@ class Updater:
         with self.autocast(), parametrize.cached():  # weights normed once for both
             real, fake = self.discriminators(wanted), self.discriminators(made)
         told = discriminator_loss(real.scores, fake.scores)
-        found = torch.autograd.grad(told, self.opponents, retain_graph=True)
-        for parameter, gradient in zip(self.opponents, found, strict=True):
-            # Laid out as the parameter is, as backward() would: the fused optimizer takes nothing else.
-            parameter.grad = torch.empty_like(parameter).copy_(gradient)
+        _give_gradients(told, list(self.discriminators.parameters()))
         return {
             "telling": told,
             "fooling": generator_loss(fake.scores),
             "features": feature_loss(real.features, fake.features),
         }
+
+    def _listen(self, listener: Listener, made: torch.Tensor | None, batch: Batch) -> Losses:
+        """Give the listener its gradients on recordings, and how far the voices that were made are from those."""
+        with self.autocast():
+            wanted = listener(batch.wave)
+        told = telling_loss(wanted, batch.voices)
+        _give_gradients(told, list(listener.parameters()))
+        losses = {"telling voices": told}
+        if made is not None:
+            with self.autocast():
+                losses["voice"] = voice_loss(listener(made), wanted)
+        return losses
+
+
+def _give_gradients(loss: torch.Tensor, parameters: Sequence[torch.nn.Parameter]) -> None:
+    """Set the parameters' gradients of a loss whose graph others still need."""
+    found = torch.autograd.grad(loss, parameters, retain_graph=True)
+    for parameter, gradient in zip(parameters, found, strict=True):
+        # Laid out as the parameter is, as backward() would: the fused optimizer takes nothing else.
+        parameter.grad = torch.empty_like(parameter).copy_(gradient)
