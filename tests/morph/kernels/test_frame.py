@@ -42,14 +42,16 @@ def tensors(slots) -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize(
-    "shape, batch, seq_groups",
-    [("tiny", 1, 15), ("tiny", 1, 3), ("tiny-1.7B", 1, 2), ("tiny-1.7B", 4, 2), ("tiny", 2, 1)],
-)
+# The interpreter takes half a minute for one line's frame of three passes.
+FRAMES = [("tiny", 1, 3), ("tiny-1.7B", 1, 2), ("tiny-1.7B", 4, 2), ("tiny", 2, 1)]
+FRAMES += [("tiny", 1, 15)] if torch.cuda.is_available() else []
+
+
+@pytest.mark.parametrize("shape, batch, seq_groups", FRAMES)
 @torch.inference_mode()
 def test_frames_are_those_of_torch(device, shape, batch, seq_groups):
     weights, slots, other = both(device, shape, batch)
-    for _ in range(1 if seq_groups == 15 else 2):
+    for _ in range(2 if batch > 1 or device.type == "cuda" else 1):
         torch_frame(weights, slots, seq_groups, 64)
         decode_frame(weights, other, seq_groups, 64, Plan())
         for (name, wanted), value in zip(tensors(slots).items(), tensors(other).values(), strict=True):
@@ -128,7 +130,7 @@ def storages(value) -> Iterator[tuple[int, int]]:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="looks into Triton's interpreter")
 @pytest.mark.parametrize(
     "shape, batch, seq_groups, tail",
-    [("tiny", 1, 2, False), ("tiny", 2, 1, True), ("tiny-1.7B", 1, 1, False), ("tiny-1.7B", 4, 2, False)],
+    [("tiny", 1, 1, False), ("tiny", 2, 1, True), ("tiny-1.7B", 4, 2, False)],
 )
 @torch.inference_mode()
 def test_kernels_see_no_memory_that_was_not_there_before_the_frame(
