@@ -70,8 +70,7 @@ def many_table(bench: Bench, plan: Plan, label: str, batch: int) -> None:
     layers = bench.weights.talker.layers
 
     def note(what: str, action: Callable[[], Any], times: int, size: int) -> None:
-        us = 1000 * bench.measure(action)[0] / times
-        bench.note("kernel", f"{what}, batch {batch}, {label}", us=us, mb=size / 1e6, gb_s=size / us / 1000)
+        bench.note_kernel(f"{what}, batch {batch}, {label}", action, times, size)
 
     for what, (call, size) in kernels_of_many(bench, plan, batch).items():
         note(what, lambda call=call: [call(one, i) for i, one in enumerate(layers)], len(layers), size)

@@ -83,6 +83,11 @@ class Bench:
         )
         print(f"{table:7} {self.name:5} {what:44} {shown}", flush=True)
 
+    def note_kernel(self, what: str, action: Callable[[], Any], times: int, size: int) -> None:
+        """Keep a row for a kernel that an action launches so often: us each, and its bytes over that time."""
+        us = 1000 * self.measure(action)[0] / times
+        self.note("kernel", what, us=us, mb=size / 1e6, gb_s=size / us / 1000)
+
     def slots(self, batch: int, position: int, window: int, weights: Weights | None = None) -> Slots:
         """Lines in the midst of their work."""
         weights = weights or self.weights

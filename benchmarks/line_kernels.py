@@ -58,17 +58,21 @@ def kernel_table(bench: Bench, plan: Plan, label: str) -> None:
         ),
     }
     for what, (action, size) in kinds.items():
-        ms, _ = bench.measure(lambda action=action: [action(layer) for layer in decoder.layers])
-        us = 1000 * ms / len(decoder.layers)
-        bench.note("kernel", f"{what}, {label}", us=us, mb=size / 1e6, gb_s=size / us / 1000)
+        bench.note_kernel(
+            f"{what}, {label}",
+            lambda action=action: [action(layer) for layer in decoder.layers],
+            len(decoder.layers),
+            size,
+        )
     heads = bench.weights.heads
     logits = torch.empty(1, heads.shape[1], device=bench.device)
     state = States(torch.randn(1, heads.shape[2], device=bench.device), None)
     norm = bench.weights.predictor.norm
-    ms, _ = bench.measure(lambda: [project(plan, state, head, logits, norm, 1e-6) for head in heads])
-    us = 1000 * ms / len(heads)
-    bench.note(
-        "kernel", f"norm + head, {label}", us=us, mb=heads[0].nbytes / 1e6, gb_s=heads[0].nbytes / us / 1000
+    bench.note_kernel(
+        f"norm + head, {label}",
+        lambda: [project(plan, state, head, logits, norm, 1e-6) for head in heads],
+        len(heads),
+        heads[0].nbytes,
     )
 
 

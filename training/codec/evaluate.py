@@ -89,9 +89,7 @@ def log_mel(wave: np.ndarray) -> torch.Tensor:
     """``[frames, 80]``, natural logarithm."""
     window = torch.hann_window(N_FFT)
     spectrum = torch.stft(torch.from_numpy(wave), N_FFT, N_FFT // 4, window=window, return_complex=True)
-    return log_floor(
-        (spectrum.abs().T * (2 / window.sum())) @ mel_filters(N_FFT, MELS) * (SAMPLE_RATE / N_FFT)
-    )
+    return log_floor((spectrum.abs().T * (2 / window.sum())) @ mel_filters(N_FFT, MELS))
 
 
 def mel_distance(made: np.ndarray, wanted: np.ndarray) -> float:

@@ -39,7 +39,7 @@ class Listener(nn.Module):
     def __init__(self, voices: int):
         super().__init__()
         self.register_buffer("window", torch.hann_window(N_FFT), persistent=False)
-        self.register_buffer("filters", mel_filters(N_FFT, BINS) * (24000 / N_FFT), persistent=False)
+        self.register_buffer("filters", mel_filters(N_FFT, BINS), persistent=False)
         self.first = nn.Conv1d(BINS, WIDTH, 5, padding=2)
         self.blocks = nn.ModuleList(
             nn.Conv1d(WIDTH, WIDTH, 3, padding=dilation, dilation=dilation) for dilation in DILATIONS

@@ -13,7 +13,7 @@ FLOOR = 1e-5  # of magnitudes and mels before the logarithm: about the noise of 
 
 
 def mel_filters(n_fft: int, bins: int) -> torch.Tensor:
-    """Slaney's mel filters ``[n_fft // 2 + 1, bins]``, each of unit area in Hz."""
+    """Slaney's mel filters ``[n_fft // 2 + 1, bins]``, each of unit sum: means of the magnitudes that they see."""
     filters = mel_filter_bank(
         num_frequency_bins=n_fft // 2 + 1,
         num_mel_filters=bins,
@@ -23,7 +23,7 @@ def mel_filters(n_fft: int, bins: int) -> torch.Tensor:
         norm="slaney",
         mel_scale="slaney",
     )
-    return torch.from_numpy(filters).float()
+    return torch.from_numpy(filters).float() * (SAMPLE_RATE / n_fft)
 
 
 def magnitude(wave: torch.Tensor, n_fft: int, window: torch.Tensor) -> torch.Tensor:
@@ -52,7 +52,7 @@ class SpectralLoss(nn.Module):
                 ours = magnitude(made, n_fft, window)
                 with torch.no_grad():
                     theirs = magnitude(wanted, n_fft, window)
-                filters = getattr(self, f"mel_{n_fft}") * (SAMPLE_RATE / n_fft)
+                filters = getattr(self, f"mel_{n_fft}")
                 parts["mel"].append((log(ours @ filters) - log(theirs @ filters)).abs().mean())
                 parts["log_magnitude"].append((log(ours) - log(theirs)).abs().mean())
                 parts["magnitude"].append((ours - theirs).abs().sum() / theirs.sum().clamp(min=FLOOR))

@@ -13,16 +13,14 @@ pytest.importorskip("triton", reason="the kernels need triton")
 import triton
 import triton.language as tl
 from qwen3_tts_morph.benchmarks.random_weights import SHAPES, quantize_weights, random_slots, random_weights
-from qwen3_tts_morph.morph.frame import decode_frame as torch_frame
 from qwen3_tts_morph.morph.int8 import quantize
 from qwen3_tts_morph.morph.kernels import unsupported
-from qwen3_tts_morph.morph.kernels.frame import decode_frame
 from qwen3_tts_morph.morph.kernels.passes import project
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.project import UNPACKED, unpack
 from qwen3_tts_morph.morph.kernels.states import Inputs
 
-from .test_frame import FILTERED, POSITIONS, tensors
+from .test_frame import FILTERED, POSITIONS, check_frames
 from .test_project import states_of
 
 
@@ -88,17 +86,8 @@ def test_frames_are_those_of_torch(device, shape, batch, seq_groups):
     torch.manual_seed(batch)
     weights = quantize_weights(random_weights(SHAPES[shape], device, torch.float32))
     slots = random_slots(SHAPES[shape], weights, batch, 64, POSITIONS[:batch], FILTERED)
-    other = copy.deepcopy(slots)
-    for _ in range(2 if device.type == "cuda" else 1):  # the interpreter takes half a minute for a frame
-        torch_frame(weights, slots, seq_groups, 64)
-        decode_frame(weights, other, seq_groups, 64, Plan())
-        for (name, wanted), value in zip(tensors(slots).items(), tensors(other).values(), strict=True):
-            same = (
-                torch.allclose(value, wanted, atol=3e-5)
-                if wanted.is_floating_point()
-                else value.equal(wanted)
-            )
-            assert same, name
+    frames = 2 if device.type == "cuda" else 1  # the interpreter takes half a minute for one
+    check_frames(weights, slots, copy.deepcopy(slots), seq_groups, frames)
 
 
 def test_rows_that_are_no_words_are_refused():
