@@ -32,7 +32,7 @@ class Trainer:
     Args:
         config: of the training.
         speech: on the device to train on.
-        fast: fuse SnakeBeta, run the convolutions with channels innermost (CUDA).
+        fast: fuse SnakeBeta, run the convolutions with channels innermost, and losses side by side (CUDA).
         world: the processes that train together.
         capture: replay captured updates (CUDA).
     """
@@ -52,7 +52,8 @@ class Trainer:
         self.discriminators = Discriminators(config.adversarial).to(self.device)
         self.listener = Listener(speech.voice_count).to(self.device) if config.adversarial.listens else None
         self.codec.quantiser.world = world
-        self.updater = Updater(config, self.codec, self.discriminators, self.listener, world)
+        streams = len(self.discriminators.members) if fast else 0
+        self.updater = Updater(config, self.codec, self.discriminators, self.listener, world, streams)
         self.replayer = Replayer() if capture else None
         self.average = Average(self.codec.averaged(), config.training.average)
         self.step = 0
