@@ -18,7 +18,6 @@ from .losses import Opinion, discriminator_loss, feature_loss, generator_loss
 SLOPE = 0.1
 ALIGNED = 8  # bf16 channels that a GPU's products take at once
 
-
 Judged = tuple[torch.Tensor, list[torch.Tensor]]  # scores, and the inner maps behind them
 
 

@@ -303,7 +303,7 @@ def test_held_weights_give_what_others_give(device, width, outputs, rows, parts,
     tile = plan.wide_tile(rows, outputs, width, 2, False)
     across = -(-rows // 64)
     assert tile.parts == (1 if width == 1024 else min(parts, 16 // across))
-    assert plan.wide_tile(rows, outputs, width, 2, False).held
+    assert tile.held
     gain, next_gain = (1 + random(device, size, dtype=dtype) for size in (width, outputs))
     states = states_of(random(device, rows, width), gain)
     weight = random(device, 2 * outputs, width, dtype=dtype) / width**0.5
