@@ -88,7 +88,10 @@ class Updater:
     def update(self, batch: Batch, quantise: bool, adversarial: bool) -> Losses:
         """Learn from a batch; give its losses, unweighted."""
         with self.autocast():
-            coded = self.codec(batch.wave, batch.groups, quantise)
+            if batch.codes is None:
+                coded = self.codec(batch.wave, batch.groups, quantise)
+            else:
+                coded = self.codec.decode_codes(batch.codes, batch.groups)
         losses = self.losses(coded, batch)
         heard = {"spectral": self._weighted(losses, HEARD)}
         for optimizer in (self.optimizer, self.opponent):

@@ -25,7 +25,7 @@ import pack
 
 from ..corpus import shards
 from ..parallel import ALONE, World, launch
-from .codes import MEL_BINS, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel
+from .codes import FIRST_LEAD, MEL_BINS, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel
 from .config import GROUPS
 from .speaker import MEL_HOP, SAMPLE_RATE, speaker_mels
 
@@ -48,7 +48,7 @@ class EncodeOptions:
         corpus, codec, out: folders.
         splits: of the corpus; every line of the others than "train" is encoded once.
         takes: of each training line.
-        lead_ms: least and most silence before a line; a first take has the middle.
+        lead_ms: least and most silence before a later take; a first one has ``FIRST_LEAD`` frames.
         gain_db: the most that a later take is louder or softer.
         batch_seconds: of padded audio at once.
     """
@@ -123,11 +123,10 @@ class Take:
 
 def draw_take(line: shards.Utterance, number: int, rng: np.random.Generator, options: EncodeOptions) -> Take:
     """A line's ``number``-th take; the first is the same whatever the seed."""
-    least, most = options.lead_ms
-    lead_ms, gain_db = (least + most) / 2, 0.0
-    if number:
-        lead_ms = rng.uniform(least, most)
-        gain_db = rng.uniform(-options.gain_db, options.gain_db)
+    if not number:
+        return Take(line, FIRST_LEAD * FRAME, 1.0)
+    lead_ms = rng.uniform(*options.lead_ms)
+    gain_db = rng.uniform(-options.gain_db, options.gain_db)
     return Take(line, round(lead_ms * SAMPLE_RATE / 1000), float(10 ** (gain_db / 20)))
 
 
