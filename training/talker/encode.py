@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ import pack
 
 from ..corpus import shards
 from ..parallel import ALONE, World, launch
+from .batches import cut_by_length
 from .codes import FIRST_LEAD, MEL_BINS, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel
 from .config import GROUPS
 from .speaker import MEL_HOP, SAMPLE_RATE, speaker_mels
@@ -96,18 +97,6 @@ def phone_labels(line: shards.Utterance, symbols: Mapping[str, int], lead: int, 
     return torch.from_numpy(found.astype(np.int16))
 
 
-def batches(lines: Sequence[shards.Utterance], seconds: float) -> Iterator[list[shards.Utterance]]:
-    """Lines of about equal lengths whose padded audio fills so many seconds."""
-    batch: list[shards.Utterance] = []
-    for line in sorted(lines, key=lambda one: len(one.audio)):
-        if batch and len(line.audio) * (len(batch) + 1) > seconds * SAMPLE_RATE:
-            yield batch
-            batch = []
-        batch.append(line)
-    if batch:
-        yield batch
-
-
 @dataclass(frozen=True)
 class Take:
     """A line as it is encoded: with ``lead`` samples of silence in front, ``gain`` times as loud."""
@@ -176,8 +165,9 @@ class Encoder:
         places = range(world.rank, len(corpus), world.size)
         for start in range(0, len(places), POOL):
             pool = [corpus[place] for place in places[start : start + POOL]]
-            for lines in batches(pool, self.options.batch_seconds):
-                takes = [draw_take(line, number, rng, self.options) for line in lines]
+            lengths = [len(line.audio) for line in pool]
+            for batch in cut_by_length(lengths, self.options.batch_seconds * SAMPLE_RATE):
+                takes = [draw_take(pool[place], number, rng, self.options) for place in batch]
                 frames += self._encode_batch(takes, split, with_mels=number == 0)
         seconds = time.monotonic() - began
         log.info("%s, take %d: %.2f h in %.0f s", split, number, frames / 12.5 / 3600, seconds)

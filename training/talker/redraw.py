@@ -24,7 +24,7 @@ from torch.nn import functional
 import pack
 
 from ..parallel import World, launch
-from .batches import Corpus
+from .batches import Corpus, cut_by_length
 from .checkpoint import load_weights
 from .codes import MEL_BINS, CodeWriter, Utterance, load_codes
 from .config import DEFAULT, PREDICTED, load_config
@@ -63,18 +63,6 @@ def load_talker(folder: Path, device: torch.device) -> Talker:
     tokens = TextTokens(folder / "tokenizer")
     voices = weights["voices"].float().to(device)
     return Talker(network.to(device).eval(), Ids.of(shape, tokens), tokens, voices, tuple(about["voices"]))
-
-
-def batches(layouts: Sequence[Layout], positions: int) -> Iterator[list[int]]:
-    """Places of layouts of about equal lengths, whose padded positions fill a budget."""
-    batch: list[int] = []
-    for place in sorted(range(len(layouts)), key=lambda one: len(layouts[one].text)):
-        if batch and len(layouts[place].text) * (len(batch) + 1) > positions:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
 
 
 def hidden_of(talker: Talker, layouts: Sequence[Layout], voices: torch.Tensor) -> torch.Tensor:
@@ -135,7 +123,7 @@ class Redrawer:
         """Rows with their frames ``[F, 16]`` on the CPU, in another order."""
         cuda = self.voices.device.type == "cuda"
         layouts = [self._lay_out(int(row)) for row in rows]
-        for batch in batches(layouts, POSITIONS):
+        for batch in cut_by_length([len(one.text) for one in layouts], POSITIONS):
             chosen = [layouts[place] for place in batch]
             who = torch.from_numpy(self.corpus.codes.speakers[rows[batch]])
             first = np.concatenate([self.corpus.codes.utterance_codes(rows[place])[:, 0] for place in batch])
