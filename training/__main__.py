@@ -4,7 +4,8 @@
 
 Corpus, codec and talker use all GPUs that there are. Every step is a command of its own (see the modules); what is
 there already is not made again, so that the same command goes on after an interruption. Everything lies under --root:
-``shards/`` (the corpus), ``codec/``, ``speech_tokenizer/``, ``codes/``, ``talker/`` and ``voice/``, and ``log.txt``.
+``shards/`` (the corpus), ``codec/``, ``speech_tokenizer/``, ``codes/``, ``talker/``, ``drawn/`` (what the talker makes
+of the codes), ``tuned/`` and ``tuned_tokenizer/`` (the codec whose decoder is used to that), ``voice/``, ``log.txt``.
 """
 
 from __future__ import annotations
@@ -53,9 +54,8 @@ class Step:
 def steps(options: argparse.Namespace) -> list[Step]:
     """The whole way."""
     root, device = options.root, ("--device", options.device)
-    shards, codes, talker = root / "shards", root / "codes", root / "talker"
-    tokenizer, voice = root / "speech_tokenizer", root / "voice"
-    minutes = str(options.codec_minutes)
+    shards, codes, talker, drawn = root / "shards", root / "codes", root / "talker", root / "drawn"
+    tokenizer, tuned, voice = root / "speech_tokenizer", root / "tuned_tokenizer", root / "voice"
     fast = ("--fast",) if options.device == "cuda" else ()
     speak = ("corpus", "--root", str(root), "speak", *device)
     return [
@@ -68,25 +68,8 @@ def steps(options: argparse.Namespace) -> list[Step]:
             ),
             root / "train.done",
         ),
-        Step(
-            (
-                *("codec.train", "--corpus", str(shards), "--out", str(root / "codec"), *device),
-                *("--minutes", minutes, "--whole-minutes", minutes, "--config", str(options.codec_config)),
-                *("--processes", "0"),
-                *fast,
-            ),
-            root / "codec.done",
-            careful=("--no-capture",) if fast else (),
-            log=root / "codec" / "train.log"
-            if fast
-            else None,  # on a CPU it may take minutes between two lines
-            state=root / "codec" / "state.safetensors",
-            minutes=options.codec_minutes,
-        ),
-        Step(
-            ("codec.export", "--checkpoint", str(root / "codec" / "weights"), "--out", str(tokenizer)),
-            tokenizer / "config.json",
-        ),
+        _codec_step(options, "codec", options.codec_minutes, options.codec_config),
+        _export_step(root / "codec", tokenizer),
         Step(
             (
                 *("talker.encode", "--corpus", str(shards), "--codec", str(tokenizer), "--out", str(codes)),
@@ -107,12 +90,53 @@ def steps(options: argparse.Namespace) -> list[Step]:
         ),
         Step(
             (
-                *("export", "--talker", str(talker), "--codec", str(tokenizer), "--out", str(voice)),
+                *("talker.redraw", "--codes", str(codes), "--talker", str(talker), "--out", str(drawn)),
+                *("--config", str(options.talker_config), "--processes", "0", *device),
+            ),
+            root / "drawn.done",
+        ),
+        _codec_step(
+            options,
+            "tuned",
+            options.tune_minutes,
+            options.tune_config,
+            *("--start", str(root / "codec" / "weights"), "--codes", str(codes), "--drawn", str(drawn)),
+        ),
+        _export_step(root / "tuned", tuned),
+        Step(
+            (
+                *("export", "--talker", str(talker), "--codec", str(tuned), "--out", str(voice)),
                 *("--config", str(options.talker_config)),
             ),
             root / "voice.done",
         ),
     ]
+
+
+def _codec_step(options: argparse.Namespace, name: str, minutes: float, config: Path, *more: str) -> Step:
+    """Train a codec into the root's folder ``name``."""
+    root, cuda = options.root, options.device == "cuda"
+    return Step(
+        (
+            *("codec.train", "--corpus", str(root / "shards"), "--out", str(root / name)),
+            *("--minutes", str(minutes), "--whole-minutes", str(minutes), "--config", str(config)),
+            *("--device", options.device, "--processes", "0"),
+            *(("--fast",) if cuda else ()),
+            *more,
+        ),
+        root / f"{name}.done",
+        careful=("--no-capture",) if cuda else (),
+        log=root / name / "train.log" if cuda else None,  # on a CPU it may take minutes between two lines
+        state=root / name / "state.safetensors",
+        minutes=minutes,
+    )
+
+
+def _export_step(training: Path, out: Path) -> Step:
+    """Make a speech tokenizer of what a codec's training left."""
+    return Step(
+        ("codec.export", "--checkpoint", str(training / "weights"), "--out", str(out)), out / "config.json"
+    )
 
 
 def run(todo: Sequence[Step]) -> None:
@@ -187,8 +211,10 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--processes", type=int, default=16, help="teachers at once")
     parser.add_argument("--codec-minutes", type=float, default=25.0)
     parser.add_argument("--talker-minutes", type=float, default=9.0)
+    parser.add_argument("--tune-minutes", type=float, default=6.0, help="of the decoder, on drawn codes")
     parser.add_argument("--takes", type=int, default=3, help="encodings of each training line")
     parser.add_argument("--codec-config", type=Path, default=configs / "codec.json")
+    parser.add_argument("--tune-config", type=Path, default=configs / "codec_drawn.json")
     parser.add_argument("--talker-config", type=Path, default=configs / "talker.json")
     parser.add_argument("--device", default="cuda")
     return parser.parse_args(arguments)

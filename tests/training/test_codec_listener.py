@@ -12,7 +12,7 @@ from qwen3_tts_morph.training.codec.data import Speech, draw, pack_lines
 from qwen3_tts_morph.training.codec.listener import Listener, telling_loss, voice_loss
 from qwen3_tts_morph.training.codec.trainer import Trainer
 
-from tests.training.tiny_codec import line, tiny
+from .tiny_codec import line, tiny
 
 PITCHES = {"a": 200.0, "b": 310.0, "c": 470.0}
 

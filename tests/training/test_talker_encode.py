@@ -16,7 +16,7 @@ from qwen3_tts_morph.training.talker.encode import EncodeOptions, encode, load_c
 from qwen3_tts_morph.training.talker.speaker import speaker_mels
 
 ROOT = Path(__file__).resolve().parents[2]
-LEAD_MS, LEAD = 160.0, 3840
+LEAD = 3840  # two frames
 
 
 def spoken(number: int, samples: int) -> Utterance:
@@ -38,9 +38,7 @@ def codes(codec_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Codes
     root = tmp_path_factory.mktemp("corpus")
     write_shard(root / "train-00-000.safetensors", LINES[:2], 24000)
     write_shard(root / "dev-00-000.safetensors", LINES[2:], 24000)
-    encode(
-        EncodeOptions(root, codec_folder, root / "codes", lead_ms=(100.0, 2 * LEAD_MS - 100.0), device="cpu")
-    )
+    encode(EncodeOptions(root, codec_folder, root / "codes", device="cpu"))
     with pytest.raises(ValueError, match="already"):
         encode(EncodeOptions(root, codec_folder, root / "codes", device="cpu"))
     return load_codes(root / "codes")

@@ -19,14 +19,19 @@ def steps(root: Path, *more: str) -> list[whole.Step]:
 def test_each_step_takes_what_an_earlier_one_made(tmp_path: Path) -> None:
     todo = steps(tmp_path)
     assert [step.arguments[0] for step in todo] == [
-        *("corpus", "corpus", "codec.train", "codec.export", "talker.encode", "talker.train", "export")
+        *("corpus", "corpus", "codec.train", "codec.export", "talker.encode", "talker.train"),
+        *("talker.redraw", "codec.train", "codec.export", "export"),
     ]
-    taken = {
-        flag: step.arguments[place + 1] for step in todo for place, flag in enumerate(step.arguments[:-1])
-    }
-    assert taken["--checkpoint"] == str(tmp_path / "codec" / "weights")
-    assert taken["--codec"] == str(tmp_path / "speech_tokenizer")
-    assert taken["--codes"] == str(tmp_path / "codes")
+    first, tokenizer, encode, talker, redraw, tuned, tuned_tokenizer, voice = (
+        dict(zip(step.arguments, step.arguments[1:], strict=False)) for step in todo[2:]
+    )
+    assert tokenizer["--checkpoint"] == str(Path(first["--out"], "weights")) == tuned["--start"]
+    assert encode["--codec"] == tokenizer["--out"]
+    assert talker["--codes"] == redraw["--codes"] == tuned["--codes"] == encode["--out"]
+    assert redraw["--talker"] == voice["--talker"] == talker["--out"]
+    assert tuned["--drawn"] == redraw["--out"] and Path(tuned["--config"]).name == "codec_drawn.json"
+    assert tuned_tokenizer["--checkpoint"] == str(Path(tuned["--out"], "weights"))
+    assert voice["--codec"] == tuned_tokenizer["--out"] != tokenizer["--out"]
     codec = codec_arguments(list(todo[2].arguments[1:]))
     assert codec.processes == 0 and codec.fast and codec.minutes == codec.whole_minutes == 25.0
     assert not codec_arguments(list(steps(tmp_path, "--device", "cpu")[2].arguments[1:])).fast

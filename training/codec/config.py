@@ -156,6 +156,7 @@ class Training:
         decoder_only: leave encoder and codebooks, and with them the codes, as they are.
         silent_start: share of crops that begin with up to 4 frames of digital silence, as a padded line does.
         average: of the moving average of the weights, which is what is exported.
+        drawn: where codes are given (``given.py``), the share of crops decoded from those that a talker drew.
     """
 
     seed: int
@@ -174,6 +175,7 @@ class Training:
     log_every: int
     validate_every: int
     save_minutes: float
+    drawn: float = 0.0
 
     def __post_init__(self) -> None:
         if any(self.batch_frames < frames for frames, _ in self.crops):

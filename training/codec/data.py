@@ -46,7 +46,8 @@ class Line(Protocol):
 class Speech:
     """``audio`` int16 ``[N]``, ``phones`` int16 ``[N / 240]``, places in ``symbols`` or -1, and ``voices`` likewise.
 
-    A voice is its place among those that occur, ``voice_count`` of them.
+    A voice is its place among those that occur, ``voice_count`` of them. ``codes`` int16 ``[N / 1920, 2, 16]``, where
+    they are given: as recorded and as drawn (``given.py``).
     """
 
     audio: torch.Tensor
@@ -54,6 +55,7 @@ class Speech:
     voices: torch.Tensor
     symbols: tuple[str, ...]
     voice_count: int
+    codes: torch.Tensor | None = None
 
     @property
     def seconds(self) -> float:
@@ -61,7 +63,8 @@ class Speech:
 
     def to(self, device: torch.device | str) -> Speech:
         tensors = (tensor.to(device) for tensor in (self.audio, self.phones, self.voices))
-        return Speech(*tensors, self.symbols, self.voice_count)
+        codes = None if self.codes is None else self.codes.to(device)
+        return Speech(*tensors, self.symbols, self.voice_count, codes)
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Batch:
         voices: ``[B]``, who speaks in the middle.
         groups: ``[B]``, how many to decode with.
         segments: float32 ``[B]``, where the discriminators listen: 0 at the beginning, towards 1 at the end.
+        codes: ``[B, frames, 16]`` to decode instead of the wave's own.
     """
 
     wave: torch.Tensor
@@ -81,10 +85,12 @@ class Batch:
     voices: torch.Tensor
     groups: torch.Tensor
     segments: torch.Tensor
+    codes: torch.Tensor | None = None
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """In the order of the fields."""
-        return self.wave, self.phones, self.voices, self.groups, self.segments
+        codes = () if self.codes is None else (self.codes,)
+        return self.wave, self.phones, self.voices, self.groups, self.segments, *codes
 
 
 def pack_lines(lines: Iterable[Line], symbols: Sequence[str] | None = None) -> Speech:
@@ -150,6 +156,8 @@ def draw(speech: Speech, options: Training, dropout: float, step: int, rank: int
         generator.manual_seed(seed + rank * RANK_SEED)
     count = options.batch_frames // frames
     starts = torch.randint(_starts(speech, frames), (count,), generator=generator)
+    if speech.codes is not None:
+        starts -= starts % CELLS
     wave, phones, voices = take(speech, starts, frames)
     low, high = options.gain_db
     gain = 10 ** ((low + (high - low) * torch.rand(count, 1, generator=generator)) / 20)
@@ -161,7 +169,18 @@ def draw(speech: Speech, options: Training, dropout: float, step: int, rank: int
     dropped = torch.rand(count, generator=generator) < dropout
     groups = torch.where(dropped, some, torch.full_like(some, GROUPS))
     segments = torch.rand(count, generator=generator)
-    return Batch(wave, phones, voices, send(groups, wave.device), send(segments, wave.device))
+    codes = None
+    if speech.codes is not None:
+        drawn = torch.rand(count, generator=generator) < options.drawn
+        codes = take_codes(speech.codes, starts // CELLS, drawn.long(), frames)
+    return Batch(wave, phones, voices, send(groups, wave.device), send(segments, wave.device), codes)
+
+
+def take_codes(codes: torch.Tensor, starts: torch.Tensor, kinds: torch.Tensor, frames: int) -> torch.Tensor:
+    """``[B, frames, 16]`` from frames ``[B]`` on, of the recorded (0) or the drawn (1) of ``Speech.codes``."""
+    starts, kinds = send(starts, codes.device), send(kinds, codes.device)
+    places = starts[:, None] + torch.arange(frames, device=codes.device)
+    return codes[places, kinds[:, None]].long()
 
 
 def segments_of(wave: torch.Tensor, places: torch.Tensor, length: int) -> torch.Tensor:

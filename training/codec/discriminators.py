@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils import parametrize
 from torch.nn.utils.parametrizations import weight_norm
 
+from ..branches import Branches
 from .config import Adversarial
+from .losses import Opinion, discriminator_loss, feature_loss, generator_loss
 
 SLOPE = 0.1
 ALIGNED = 8  # bf16 channels that a GPU's products take at once
 
-
-@dataclass
-class Judged:
-    """The scores of all discriminators and their inner maps."""
-
-    scores: list[torch.Tensor] = field(default_factory=list)
-    features: list[torch.Tensor] = field(default_factory=list)
+Judged = tuple[torch.Tensor, list[torch.Tensor]]  # scores, and the inner maps behind them
 
 
 def _stack(layers: list[nn.Module], last: nn.Module) -> tuple[nn.ModuleList, nn.Module]:
@@ -51,10 +48,10 @@ class PeriodDiscriminator(nn.Module):
         ]
         self.layers, self.last = _stack(layers, nn.Conv2d(channels[-1], 1, (3, 1), padding=(1, 0)))
 
-    def forward(self, wave: torch.Tensor, into: Judged) -> None:
+    def forward(self, wave: torch.Tensor) -> Judged:
         """Judge ``[B, T]``."""
         wave = wave[:, : wave.shape[-1] // self.period * self.period]
-        _judge(wave.unflatten(1, (-1, self.period)).unsqueeze(1), self.layers, self.last, into)
+        return _judge(wave.unflatten(1, (-1, self.period)).unsqueeze(1), self.layers, self.last)
 
 
 class SpectrumDiscriminator(nn.Module):
@@ -73,7 +70,7 @@ class SpectrumDiscriminator(nn.Module):
             )
         self.layers, self.last = _stack(layers, nn.Conv2d(channels, 1, (3, 3), padding=(1, 1)))
 
-    def forward(self, wave: torch.Tensor, into: Judged) -> None:
+    def forward(self, wave: torch.Tensor) -> Judged:
         """Judge ``[B, T]``."""
         with torch.autocast(wave.device.type, enabled=False):
             spectrum = torch.stft(
@@ -82,16 +79,17 @@ class SpectrumDiscriminator(nn.Module):
             planes = torch.view_as_real(spectrum).permute(0, 3, 2, 1)  # [B, 2, frames, bins]
             # Power 0.3 of the magnitude: quiet high frequencies count too.
             planes = planes * (planes.square().sum(1, keepdim=True) + 1e-6).pow(-0.35)
-        _judge(planes, self.layers, self.last, into)
+        return _judge(planes, self.layers, self.last)
 
 
-def _judge(x: torch.Tensor, layers: nn.ModuleList, last: nn.Module, into: Judged) -> None:
+def _judge(x: torch.Tensor, layers: nn.ModuleList, last: nn.Module) -> Judged:
     # Channels innermost: a GPU's products of few channels are several times faster so.
     x = x.contiguous(memory_format=torch.channels_last)
+    features = []
     for layer in layers:
         x = functional.leaky_relu(layer(x), SLOPE)
-        into.features.append(x)
-    into.scores.append(last(x))
+        features.append(x)
+    return last(x), features
 
 
 class Discriminators(nn.Module):
@@ -103,9 +101,13 @@ class Discriminators(nn.Module):
         spectra = [SpectrumDiscriminator(size, options.stft_channels) for size in options.stft_sizes]
         self.members = nn.ModuleList([*periods, *spectra])
 
-    def forward(self, wave: torch.Tensor) -> Judged:
-        """Judge ``[B, T]``."""
-        judged = Judged()
-        for member in self.members:
-            member(wave, judged)
-        return judged
+    def forward(self, wanted: torch.Tensor, made: torch.Tensor, branches: Branches) -> Opinion:
+        """Compare recordings and decoded speech ``[B, T]``: the members' mean losses."""
+        with parametrize.cached():  # weights normed once for both
+            each = branches.run([partial(_compare, member, wanted, made) for member in self.members])
+        return Opinion(*(torch.stack(losses).mean() for losses in zip(*each, strict=True)))
+
+
+def _compare(member: nn.Module, wanted: torch.Tensor, made: torch.Tensor) -> Opinion:
+    (real, real_maps), (fake, fake_maps) = member(wanted), member(made)
+    return Opinion(discriminator_loss(real, fake), generator_loss(fake), feature_loss(real_maps, fake_maps))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import NamedTuple
+
 import torch
 from torch import nn
 from torch.nn import functional
 from transformers.audio_utils import mel_filter_bank
 
+from ..branches import IN_ORDER, Branches
 from .config import SAMPLE_RATE, Losses
 
 FLOOR = 1e-5  # of magnitudes and mels before the logarithm: about the noise of 16 bits
@@ -43,20 +47,28 @@ class SpectralLoss(nn.Module):
             self.register_buffer(f"window_{n_fft}", torch.hann_window(n_fft), persistent=False)
             self.register_buffer(f"mel_{n_fft}", mel_filters(n_fft, bins), persistent=False)
 
-    def forward(self, made: torch.Tensor, wanted: torch.Tensor) -> dict[str, torch.Tensor]:
+    def forward(
+        self, made: torch.Tensor, wanted: torch.Tensor, branches: Branches = IN_ORDER
+    ) -> dict[str, torch.Tensor]:
         """Distances of two float32 batches ``[B, T]``: the first two in nepers, the last relative to ``wanted``."""
-        parts: dict[str, list[torch.Tensor]] = {"mel": [], "log_magnitude": [], "magnitude": []}
         with torch.autocast(made.device.type, enabled=False):
-            for n_fft, _ in self.resolutions:
-                window = getattr(self, f"window_{n_fft}")
-                ours = magnitude(made, n_fft, window)
-                with torch.no_grad():
-                    theirs = magnitude(wanted, n_fft, window)
-                filters = getattr(self, f"mel_{n_fft}")
-                parts["mel"].append((log(ours @ filters) - log(theirs @ filters)).abs().mean())
-                parts["log_magnitude"].append((log(ours) - log(theirs)).abs().mean())
-                parts["magnitude"].append((ours - theirs).abs().sum() / theirs.sum().clamp(min=FLOOR))
-        return {name: torch.stack(values).mean() for name, values in parts.items()}
+            each = branches.run(
+                [partial(self._compare, n_fft, made, wanted) for n_fft, _ in self.resolutions]
+            )
+        names = ("mel", "log_magnitude", "magnitude")
+        return {name: torch.stack(values).mean() for name, *values in zip(names, *each, strict=True)}
+
+    def _compare(self, n_fft: int, made: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The three distances at one resolution."""
+        window, filters = getattr(self, f"window_{n_fft}"), getattr(self, f"mel_{n_fft}")
+        ours = magnitude(made, n_fft, window)
+        with torch.no_grad():
+            theirs = magnitude(wanted, n_fft, window)
+        return (
+            (log(ours @ filters) - log(theirs @ filters)).abs().mean(),
+            (log(ours) - log(theirs)).abs().mean(),
+            (ours - theirs).abs().sum() / theirs.sum().clamp(min=FLOOR),
+        )
 
 
 def log(magnitude: torch.Tensor) -> torch.Tensor:
@@ -77,21 +89,26 @@ def phone_accuracy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return ((logits.argmax(-1, keepdim=True) == labels) & known).sum() / known.sum().clamp(min=1)
 
 
-def discriminator_loss(real: list[torch.Tensor], fake: list[torch.Tensor]) -> torch.Tensor:
-    """Least squares: 1 for recordings, 0 for decoded speech."""
-    terms = [
-        (1 - r.float()).square().mean() + f.float().square().mean() for r, f in zip(real, fake, strict=True)
-    ]
-    return torch.stack(terms).mean()
+class Opinion(NamedTuple):
+    """A discriminator's losses: its own, and the codec's by its scores and by its inner maps."""
+
+    telling: torch.Tensor
+    fooling: torch.Tensor
+    features: torch.Tensor
 
 
-def generator_loss(fake: list[torch.Tensor]) -> torch.Tensor:
+def discriminator_loss(real: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
+    """Least squares: scores of 1 for recordings, of 0 for decoded speech."""
+    return (1 - real.float()).square().mean() + fake.float().square().mean()
+
+
+def generator_loss(fake: torch.Tensor) -> torch.Tensor:
     """Least squares: decoded speech should be taken for a recording."""
-    return torch.stack([(1 - f.float()).square().mean() for f in fake]).mean()
+    return (1 - fake.float()).square().mean()
 
 
 def feature_loss(real: list[torch.Tensor], fake: list[torch.Tensor]) -> torch.Tensor:
-    """Mean distance of the discriminators' inner maps from those of recordings, each relative to its size there."""
+    """Mean distance of a discriminator's inner maps from those of recordings, each relative to its size there."""
     terms = []
     for r, f in zip(real, fake, strict=True):
         wanted = r.detach().float()

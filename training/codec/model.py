@@ -120,6 +120,14 @@ class Codec(nn.Module):
         """Code and decode crops ``[B, T]`` of whole frames; ``groups`` ``[B]`` says how many of the 16 are decoded."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.config.training.decoder_only):
             quantised = self.quantise(wave, groups) if quantise else self.quantiser.skip(*self.embed(wave))
+        return self.decode_quantised(quantised)
+
+    def decode_codes(self, codes: torch.Tensor, groups: torch.Tensor) -> Coded:
+        """Decode given codes ``[B, frames, 16]``; the encoder has no part in it."""
+        return self.decode_quantised(self.quantiser.look_up(codes, groups))
+
+    def decode_quantised(self, quantised: Quantised) -> Coded:
+        """The waveform, and what group 0 says of the phones."""
         logits = self.phone_head(quantised.first.transpose(1, 2))
         return Coded(
             wave=self.decode(self.damp(quantised.first), quantised.rest),

@@ -106,6 +106,19 @@ class ResidualQuantiser(nn.Module):
             scale=scale_loss(first, rest),
         )
 
+    def look_up(self, codes: torch.Tensor, groups: torch.Tensor) -> Quantised:
+        """What codes ``[B, frames, groups]`` stand for, decoded with the first ``groups`` ``[B]``; nothing learns."""
+        places = torch.arange(len(self.vectors), device=codes.device)
+        chosen = self.vectors[places, codes] * (groups[:, None] > places)[:, None, :, None]
+        none = chosen.new_zeros(())
+        return Quantised(
+            first=chosen[:, :, 0].transpose(1, 2),
+            rest=chosen[:, :, 1:].sum(2).transpose(1, 2),
+            codes=codes.transpose(1, 2),
+            commitment=none,
+            scale=none,
+        )
+
     @torch.no_grad()
     def _search(
         self, rows: torch.Tensor, active: torch.Tensor

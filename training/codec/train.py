@@ -1,12 +1,15 @@
 """Train the codec for some minutes; call it again with ``--resume`` to go on.
 
     python -m training.codec.train --corpus DIR --out DIR --minutes N [--resume] [--fast --processes 0]
+    python -m training.codec.train --corpus DIR --out DIR --minutes N --start WEIGHTS --codes DIR --drawn DIR \
+        --config training/configs/codec_drawn.json
     python -m training.codec.train --corpus DIR --out DIR --time
 
 ``out/state.safetensors`` is the whole state, for this machine; ``out/weights/`` holds the averaged weights in files
 of at most 15 MiB, enough to export from and to go on with elsewhere (the optimisers then start anew).
 ``out/train.log`` and ``out/curve.jsonl`` keep the figures (losses are process 0's). ``--time`` trains nothing: it
 prints what a step costs, by crop and stage. ``--processes 0`` trains on all GPUs, each with batches of its own.
+``--codes`` and ``--drawn`` tune the decoder on what a talker draws (``given.py``).
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from .checkpoint import ABOUT, WEIGHTS, read_weights
 from .config import DEFAULT, SAMPLE_RATE, SAMPLES_PER_FRAME, Config, load_config
 from .cost import estimate, time_steps
 from .data import load_speech
+from .given import load_given
 from .report import STATE, Reporter
 from .trainer import Trainer
 
@@ -49,6 +53,7 @@ class Slice:
     limit: int = 0
     whole_minutes: float = math.inf
     start: Path | None = None
+    given: tuple[Path, Path] | None = None  # folders of recorded and of drawn codes
 
 
 def prepare(config: Config, options: Slice, world: World) -> Trainer:
@@ -59,7 +64,11 @@ def prepare(config: Config, options: Slice, world: World) -> Trainer:
     """
     start = read_weights(options.start) if options.start else None
     symbols = start.symbols if start else None
-    speech = load_speech(options.corpus, "train", symbols, options.limit).to(world.device)
+    if options.given:
+        speech = load_given(options.corpus, *options.given, config.training, symbols)
+    else:
+        speech = load_speech(options.corpus, "train", symbols, options.limit)
+    speech = speech.to(world.device)
     trainer = Trainer(config, speech, options.fast, world, options.capture)
     state = (options.out / STATE).is_file()
     carried = (options.out / WEIGHTS / ABOUT).is_file()
@@ -135,6 +144,8 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--start", type=Path, help="weights folder of another training to begin with")
+    parser.add_argument("--codes", type=Path, help="recorded codes, to tune the decoder on --drawn ones")
+    parser.add_argument("--drawn", type=Path, help="what training.talker.redraw drew for them")
     parser.add_argument("--config", type=Path, default=DEFAULT)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--fast", action="store_true", help="fuse and capture (CUDA; a minute at the start)")
@@ -144,7 +155,10 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=1, help="one a GPU (0: on all GPUs)")
     parser.add_argument("--limit", type=int, default=0, help="of lines, to try it (0: all)")
     parser.add_argument("--time", action="store_true", help="only time the steps")
-    return parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
+    if bool(given.codes) != bool(given.drawn):
+        parser.error("--codes and --drawn go together")
+    return given
 
 
 def work(world: World, given: argparse.Namespace) -> None:
@@ -163,6 +177,7 @@ def work(world: World, given: argparse.Namespace) -> None:
         limit=given.limit,
         whole_minutes=given.whole_minutes,
         start=given.start,
+        given=(given.codes, given.drawn) if given.codes else None,
     )
     run(load_config(given.config), options, world, given.time)
 

@@ -32,7 +32,7 @@ class Trainer:
     Args:
         config: of the training.
         speech: on the device to train on.
-        fast: fuse SnakeBeta, run the convolutions with channels innermost (CUDA).
+        fast: fuse SnakeBeta, run the convolutions with channels innermost, and losses side by side (CUDA).
         world: the processes that train together.
         capture: replay captured updates (CUDA).
     """
@@ -52,7 +52,8 @@ class Trainer:
         self.discriminators = Discriminators(config.adversarial).to(self.device)
         self.listener = Listener(speech.voice_count).to(self.device) if config.adversarial.listens else None
         self.codec.quantiser.world = world
-        self.updater = Updater(config, self.codec, self.discriminators, self.listener, world)
+        streams = len(self.discriminators.members) if fast else 0
+        self.updater = Updater(config, self.codec, self.discriminators, self.listener, world, streams)
         self.replayer = Replayer() if capture else None
         self.average = Average(self.codec.averaged(), config.training.average)
         self.step = 0
@@ -159,7 +160,7 @@ class Trainer:
         parts = (
             self.codec.state_dict(),
             self.discriminators.state_dict(),
-            self._heard(),
+            self._listener_state(),
             self.average.values,
         )
         self.world.broadcast([value for part in parts for value in part.values()])
@@ -167,12 +168,13 @@ class Trainer:
     def require_same(self) -> None:
         """Compare the processes' weights; RuntimeError names one that differs. Waits for the device."""
         codebooks = {"codes": self.codec.quantiser.vectors}
-        weights = {**self.codec.trained(), **self.discriminators.state_dict(), **self._heard(), **codebooks}
+        listener = {f"listener.{name}": value for name, value in self._listener_state().items()}
+        weights = {**self.codec.trained(), **self.discriminators.state_dict(), **listener, **codebooks}
         self.world.require_same(weights)
 
-    def _heard(self) -> dict[str, torch.Tensor]:
+    def _listener_state(self) -> dict[str, torch.Tensor]:
         """The listener's weights, if there is one."""
-        return {} if self.listener is None else self.listener.state_dict(prefix="listener.")
+        return {} if self.listener is None else self.listener.state_dict()
 
     def save(self, path: Path) -> None:
         """Write everything that ``resume`` needs."""
@@ -180,7 +182,7 @@ class Trainer:
             "codec": self.codec.state_dict(),
             "average": self.average.values,
             "discriminators": self.discriminators.state_dict(),
-            "listener": {} if self.listener is None else self.listener.state_dict(),
+            "listener": self._listener_state(),
             "optimizer": optimizer_tensors(self.updater.optimizer),
             "opponent": optimizer_tensors(self.updater.opponent),
             "balance": self.updater.balancer.sizes,

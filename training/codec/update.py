@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch.nn.utils import parametrize
 
+from ..branches import Branches
 from ..parallel import ALONE, World
 from .balance import Balancer
 from .config import Config
 from .data import Batch, segments_of
 from .discriminators import Discriminators
 from .listener import Listener, telling_loss, voice_loss
-from .losses import SpectralLoss, discriminator_loss, feature_loss, generator_loss, phone_accuracy, phone_loss
+from .losses import SpectralLoss, phone_accuracy, phone_loss
 from .model import Codec, Coded
 
 BETAS = (0.8, 0.99)
@@ -33,6 +33,7 @@ class Updater:
         codec, discriminators, listener: on one device; without a listener voices are not compared.
         world: the processes whose batches make an update together. Gradients, sizes of gradients and the codebooks'
             rows are averaged; losses' own normalisers (energies of a batch) are each process's.
+        streams: on which discriminators, and spectra of several resolutions, lie side by side (CUDA).
     """
 
     def __init__(
@@ -42,10 +43,12 @@ class Updater:
         discriminators: Discriminators,
         listener: Listener | None = None,
         world: World = ALONE,
+        streams: int = 0,
     ):
         self.config, self.codec, self.discriminators, self.world = config, codec, discriminators, world
         self.listener = listener
         self.device = next(codec.parameters()).device
+        self.branches = Branches(self.device, streams)
         self.spectral = SpectralLoss(config.losses).to(self.device)
         names = ("spectral", "fooling", "features", "voice")
         shares = dict(zip(names, config.adversarial.shares, strict=True))
@@ -85,7 +88,10 @@ class Updater:
     def update(self, batch: Batch, quantise: bool, adversarial: bool) -> Losses:
         """Learn from a batch; give its losses, unweighted."""
         with self.autocast():
-            coded = self.codec(batch.wave, batch.groups, quantise)
+            if batch.codes is None:
+                coded = self.codec(batch.wave, batch.groups, quantise)
+            else:
+                coded = self.codec.decode_codes(batch.codes, batch.groups)
         losses = self.losses(coded, batch)
         heard = {"spectral": self._weighted(losses, HEARD)}
         for optimizer in (self.optimizer, self.opponent):
@@ -113,7 +119,7 @@ class Updater:
     def losses(self, coded: Coded, batch: Batch) -> Losses:
         """Every loss without its weight, and the phones' accuracy."""
         return {
-            **self.spectral(coded.wave, batch.wave),
+            **self.spectral(coded.wave, batch.wave, self.branches),
             "commitment": coded.quantised.commitment,
             "scale": coded.quantised.scale,
             "phones": phone_loss(coded.phones, batch.phones),
@@ -135,15 +141,10 @@ class Updater:
         wanted, made = (
             segments_of(wave[:count], batch.segments[:count], options.segment) for wave in (batch.wave, made)
         )
-        with self.autocast(), parametrize.cached():  # weights normed once for both
-            real, fake = self.discriminators(wanted), self.discriminators(made)
-        told = discriminator_loss(real.scores, fake.scores)
-        _give_gradients(told, list(self.discriminators.parameters()))
-        return {
-            "telling": told,
-            "fooling": generator_loss(fake.scores),
-            "features": feature_loss(real.features, fake.features),
-        }
+        with self.autocast():
+            opinion = self.discriminators(wanted, made, self.branches)
+        _give_gradients(opinion.telling, list(self.discriminators.parameters()))
+        return opinion._asdict()
 
     def _listen(self, listener: Listener, made: torch.Tensor | None, batch: Batch) -> Losses:
         """Give the listener its gradients on recordings, and how far the voices that were made are from those."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -134,8 +135,11 @@ class Lines(IterableDataset):
         if self.endless:
             yield from self._drawn(rng)
         else:
-            for laid in self._cut(self._plain(rng))[: self.limit or None]:
-                yield self._collate(rng, laid, _rounded(max(len(one.text) for _, one in laid)))
+            laid = self._plain(rng)
+            lengths = [len(layout.text) for _, layout in laid]
+            cut = cut_by_length(lengths, self.corpus.mix.positions, ROUND)
+            for places in islice(cut, self.limit or None):
+                yield self._collate(rng, [laid[place] for place in places], _rounded(lengths[places[-1]]))
 
     def _drawn(self, rng: np.random.Generator) -> Iterator[Batch]:
         """Full batches of the mix's lengths; a line longer than all of them is left out."""
@@ -159,17 +163,6 @@ class Lines(IterableDataset):
     def _plain(self, rng: np.random.Generator) -> list[Laid]:
         lines = [Line((row,), (), bool(place % 2), False) for place, row in enumerate(self.rows.tolist())]
         return [(line, self.corpus.lay_out(rng, line, plain=True)) for line in lines]
-
-    def _cut(self, laid: list[Laid]) -> list[list[Laid]]:
-        """Batches of about equal lengths whose padded positions fill the budget."""
-        batches: list[list[Laid]] = []
-        current: list[Laid] = []
-        for line, layout in sorted(laid, key=lambda one: len(one[1].text)):
-            if current and _rounded(len(layout.text)) * (len(current) + 1) > self.corpus.mix.positions:
-                batches.append(current)
-                current = []
-            current.append((line, layout))
-        return [*batches, current] if current else batches
 
     def _collate(self, rng: np.random.Generator, laid: Sequence[Laid], length: int) -> Batch:
         corpus, count = self.corpus, len(laid)
@@ -219,12 +212,30 @@ class Lines(IterableDataset):
         return np.stack((begins, sizes), axis=1)
 
 
+def cut_by_length(lengths: Sequence[int], budget: float, unit: int = 1) -> Iterator[list[int]]:
+    """Batches of places of about equal lengths, the shortest first, whose padded lengths fill a budget.
+
+    Args:
+        lengths: of what is to be batched.
+        budget: a batch's items times its longest one's length, at most.
+        unit: lengths are padded to a multiple of it.
+    """
+    batch: list[int] = []
+    for place in np.argsort(lengths, kind="stable").tolist():
+        if batch and _rounded(lengths[place], unit) * (len(batch) + 1) > budget:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
 def _as_it_is(batch: Batch) -> Batch:
     return batch
 
 
-def _rounded(length: int) -> int:
-    return -(-length // ROUND) * ROUND
+def _rounded(length: int, unit: int = ROUND) -> int:
+    return -(-length // unit) * unit
 
 
 def batches_of(lines: Lines, workers: int, pin: bool) -> Iterator[Batch]:

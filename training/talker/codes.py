@@ -24,6 +24,7 @@ MEL_FLOOR = -11.52  # just below log(1e-5), where upstream's mel is clipped
 MEL_STEP = 0.06  # of the 8-bit mels: up to 3.78
 SHARD_BYTES = 15 << 20
 UNKNOWN_PHONE = -1
+FIRST_LEAD = 2  # frames of silence before a line's first take
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,11 @@ class Codes:
     def rows(self, split: str) -> np.ndarray:
         """Indexes of one split's utterances."""
         return np.array([row for row, name in enumerate(self.splits) if name == split], dtype=np.int64)
+
+    def first_takes(self, split: str) -> np.ndarray:
+        """Those of them that have mels: a line's first takes."""
+        rows = self.rows(split)
+        return rows[np.diff(self.mel_starts)[rows] > 0]
 
     def utterance_codes(self, row: int) -> np.ndarray:
         """int16 ``[F, 16]``."""

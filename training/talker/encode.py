@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ import pack
 
 from ..corpus import shards
 from ..parallel import ALONE, World, launch
-from .codes import MEL_BINS, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel
+from .batches import cut_by_length
+from .codes import FIRST_LEAD, MEL_BINS, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel
 from .config import GROUPS
 from .speaker import MEL_HOP, SAMPLE_RATE, speaker_mels
 
@@ -48,7 +49,7 @@ class EncodeOptions:
         corpus, codec, out: folders.
         splits: of the corpus; every line of the others than "train" is encoded once.
         takes: of each training line.
-        lead_ms: least and most silence before a line; a first take has the middle.
+        lead_ms: least and most silence before a later take; a first one has ``FIRST_LEAD`` frames.
         gain_db: the most that a later take is louder or softer.
         batch_seconds: of padded audio at once.
     """
@@ -96,18 +97,6 @@ def phone_labels(line: shards.Utterance, symbols: Mapping[str, int], lead: int, 
     return torch.from_numpy(found.astype(np.int16))
 
 
-def batches(lines: Sequence[shards.Utterance], seconds: float) -> Iterator[list[shards.Utterance]]:
-    """Lines of about equal lengths whose padded audio fills so many seconds."""
-    batch: list[shards.Utterance] = []
-    for line in sorted(lines, key=lambda one: len(one.audio)):
-        if batch and len(line.audio) * (len(batch) + 1) > seconds * SAMPLE_RATE:
-            yield batch
-            batch = []
-        batch.append(line)
-    if batch:
-        yield batch
-
-
 @dataclass(frozen=True)
 class Take:
     """A line as it is encoded: with ``lead`` samples of silence in front, ``gain`` times as loud."""
@@ -123,11 +112,10 @@ class Take:
 
 def draw_take(line: shards.Utterance, number: int, rng: np.random.Generator, options: EncodeOptions) -> Take:
     """A line's ``number``-th take; the first is the same whatever the seed."""
-    least, most = options.lead_ms
-    lead_ms, gain_db = (least + most) / 2, 0.0
-    if number:
-        lead_ms = rng.uniform(least, most)
-        gain_db = rng.uniform(-options.gain_db, options.gain_db)
+    if not number:
+        return Take(line, FIRST_LEAD * FRAME, 1.0)
+    lead_ms = rng.uniform(*options.lead_ms)
+    gain_db = rng.uniform(-options.gain_db, options.gain_db)
     return Take(line, round(lead_ms * SAMPLE_RATE / 1000), float(10 ** (gain_db / 20)))
 
 
@@ -177,8 +165,9 @@ class Encoder:
         places = range(world.rank, len(corpus), world.size)
         for start in range(0, len(places), POOL):
             pool = [corpus[place] for place in places[start : start + POOL]]
-            for lines in batches(pool, self.options.batch_seconds):
-                takes = [draw_take(line, number, rng, self.options) for line in lines]
+            lengths = [len(line.audio) for line in pool]
+            for batch in cut_by_length(lengths, self.options.batch_seconds * SAMPLE_RATE):
+                takes = [draw_take(pool[place], number, rng, self.options) for place in batch]
                 frames += self._encode_batch(takes, split, with_mels=number == 0)
         seconds = time.monotonic() - began
         log.info("%s, take %d: %.2f h in %.0f s", split, number, frames / 12.5 / 3600, seconds)

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from ..average import Average
@@ -213,8 +212,7 @@ class Trainer:
     @torch.no_grad()
     def voice_means(self) -> torch.Tensor:
         """Every voice's mean speaker embedding ``[S, H]`` over training utterances: what presets are made of."""
-        rows, starts = self.codes.rows("train"), self.codes.mel_starts
-        rows = rows[np.diff(starts)[rows] > 0]
+        rows, starts = self.codes.first_takes("train"), self.codes.mel_starts
         means = []
         for voice in range(len(self.codes.names)):
             own = rows[self.codes.speakers[rows] == voice][:VOICE_UTTERANCES]

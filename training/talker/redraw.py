@@ -1,0 +1,181 @@
+"""Let a trained talker draw groups 1-15 of the training lines anew, for the codec's decoder to get used to.
+
+    python -m training.talker.redraw --codes work/codes --talker work/talker --out work/drawn [--processes 0]
+
+The talker reads the recorded frames and the recorded group 0 stays; only what the predictor makes of both is drawn, so
+that a frame still sounds like the recording's. First takes alone are drawn: their silence is whole frames, so that a
+frame of codes is a frame of audio. ``--processes 0`` draws on all GPUs, each its share of the lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+import pack
+
+from ..parallel import World, launch
+from .batches import Corpus, cut_by_length
+from .checkpoint import load_weights
+from .codes import MEL_BINS, CodeWriter, Utterance, load_codes
+from .config import DEFAULT, PREDICTED, load_config
+from .layout import NOTHING, Ids, Layout, lay_out
+from .network import Network
+from .published import adopt
+from .speaker import build_encoder
+from .tokenizer import TextTokens
+
+pack.load()
+
+from qwen3_tts_morph.morph.options import Draw  # noqa: E402  (after pack.load)
+from qwen3_tts_morph.morph.sampling import draw_tokens  # noqa: E402
+
+log = logging.getLogger(__name__)
+
+POSITIONS = 24_576  # of a batch, padding included
+
+
+@dataclass(frozen=True)
+class Talker:
+    """A trained talker, ready to draw: ``voices`` ``[S, H]`` are the mean embeddings of ``names``."""
+
+    network: Network
+    ids: Ids
+    tokens: TextTokens
+    voices: torch.Tensor
+    names: tuple[str, ...]
+
+
+def load_talker(folder: Path, device: torch.device) -> Talker:
+    """The talker that ``training.talker.train`` left in a folder, float32."""
+    weights, about, shape = load_weights(folder / "weights")
+    network = Network(shape)
+    adopt(network, build_encoder(shape), weights)
+    tokens = TextTokens(folder / "tokenizer")
+    voices = weights["voices"].float().to(device)
+    return Talker(network.to(device).eval(), Ids.of(shape, tokens), tokens, voices, tuple(about["voices"]))
+
+
+def hidden_of(talker: Talker, layouts: Sequence[Layout], voices: torch.Tensor) -> torch.Tensor:
+    """The talker's states before each frame of all layouts, one after another ``[N, H]``."""
+    longest = max(len(one.text) for one in layouts)
+    text = np.zeros((len(layouts), longest), np.int64)
+    codes = np.full((*text.shape, layouts[0].codes.shape[1]), NOTHING, np.int64)
+    for place, one in enumerate(layouts):
+        text[place, : len(one.text)] = one.text
+        codes[place, : len(one.text)] = one.codes
+    device = voices.device
+    speaker_at = torch.tensor([one.speaker_at for one in layouts], device=device)
+    network = talker.network
+    inputs = network.embed(
+        torch.from_numpy(text).to(device), torch.from_numpy(codes).to(device), speaker_at, voices
+    )
+    states, _ = network.talker(inputs)
+    return torch.cat(
+        [row[one.first : one.first + one.frames] for row, one in zip(states, layouts, strict=True)]
+    )
+
+
+def draw_rest(network: Network, hidden: torch.Tensor, first: torch.Tensor, draw: Draw) -> torch.Tensor:
+    """Draw groups 1-15 of N frames, one after another.
+
+    Args:
+        network: the talker's and predictor's.
+        hidden: the talker's states before each frame ``[N, H]``.
+        first: group 0 ``[N]``.
+        draw: how.
+
+    Returns:
+        ``[N, 15]``.
+    """
+    states = torch.stack((hidden, functional.embedding(first, network.first_table).to(hidden)), dim=1)
+    states = network.narrow(states)
+    drawn: list[torch.Tensor] = []
+    for group in range(PREDICTED):
+        last = network.predictor(states)[0][:, -1]
+        drawn.append(draw_tokens(last @ network.heads[group].to(last).T, draw, None))
+        read = network.narrow(functional.embedding(drawn[-1], network.tables[group]).to(hidden))
+        states = torch.cat((states, read[:, None]), dim=1)
+    return torch.stack(drawn, dim=1)
+
+
+class Redrawer:
+    """Draws its share of the first takes, every ``size``-th, in one of the processes of a ``World``."""
+
+    def __init__(self, talker: Talker, corpus: Corpus, draw: Draw):
+        codes = corpus.codes
+        if missing := sorted(set(codes.names) - set(talker.names)):
+            raise ValueError(f"the talker does not know voice {missing[0]}: take the codes it was trained on")
+        self.talker, self.corpus, self.draw = talker, corpus, draw
+        self.voices = talker.voices[[talker.names.index(name) for name in codes.names]]
+
+    @torch.inference_mode()
+    def draw_rows(self, rows: np.ndarray) -> Iterator[tuple[int, torch.Tensor]]:
+        """Rows with their frames ``[F, 16]`` on the CPU, in another order."""
+        cuda = self.voices.device.type == "cuda"
+        layouts = [self._lay_out(int(row)) for row in rows]
+        for batch in cut_by_length([len(one.text) for one in layouts], POSITIONS):
+            chosen = [layouts[place] for place in batch]
+            who = torch.from_numpy(self.corpus.codes.speakers[rows[batch]])
+            first = np.concatenate([self.corpus.codes.utterance_codes(rows[place])[:, 0] for place in batch])
+            group0 = torch.from_numpy(first).long().to(self.voices.device)
+            with torch.autocast(self.voices.device.type, torch.bfloat16, enabled=cuda):
+                hidden = hidden_of(self.talker, chosen, self.voices[who.to(self.voices.device)])
+                rest = draw_rest(self.talker.network, hidden, group0, self.draw)
+            frames = torch.cat((group0[:, None], rest), dim=1).short().cpu()
+            yield from zip(rows[batch].tolist(), frames.split([one.frames for one in chosen]), strict=True)
+
+    def _lay_out(self, row: int) -> Layout:
+        """As a clone's line is: its text streamed, its language not named."""
+        frames = self.corpus.codes.utterance_codes(row)
+        text = self.corpus.tokens[0][row]
+        return lay_out(self.corpus.ids, text, frames, len(frames), whole=False, tag=False)
+
+
+def redraw(world: World, given: argparse.Namespace) -> None:
+    """One process's part of the command."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    torch.set_float32_matmul_precision("high")
+    config, codes = load_config(given.config), load_codes(given.codes)
+    talker = load_talker(given.talker, world.device)
+    mix = dataclasses.replace(config.mix, tokenizations=1)
+    redrawer = Redrawer(
+        talker,
+        Corpus(codes, talker.tokens, talker.ids, mix),
+        Draw.from_config(config.sampling, "subtalker_", "subtalker_dosample"),
+    )
+    torch.manual_seed(config.seed + world.rank)
+    rows = codes.first_takes("train")[world.rank :: world.size]
+    writer = CodeWriter(given.out, codes.codebook, f"{world.rank:02d}-" if world.size > 1 else "")
+    began, none = time.monotonic(), torch.zeros(0, MEL_BINS, dtype=torch.uint8)
+    for row, frames in redrawer.draw_rows(rows):
+        phones = torch.from_numpy(codes.utterance_phones(row))
+        voice = codes.names[codes.speakers[row]]
+        writer.add(Utterance(codes.texts[row], voice, "train", frames, none, phones))
+    writer.flush()
+    log.info("%d lines drawn in %.0f s", len(rows), time.monotonic() - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--codes", type=Path, required=True, help="folder of code shards")
+    parser.add_argument("--talker", type=Path, required=True, help="what training.talker.train left")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--config", type=Path, default=DEFAULT, help="whose sampling the draws have")
+    parser.add_argument("--processes", type=int, default=1, help="GPUs to draw on (0: all)")
+    parser.add_argument("--device", default="cuda")
+    given = parser.parse_args()
+    launch(redraw, given.processes, given.device, given)
+
+
+if __name__ == "__main__":
+    main()
