@@ -169,6 +169,12 @@ def test_options_that_would_change_what_was_encoded_are_refused(spoken: Path) ->
     assert speech.codes is not None and len(speech.audio) == len(speech.codes) * SAMPLES_PER_FRAME
 
 
+def test_drawn_codes_must_be_given(spoken: Path, tmp_path: Path) -> None:
+    slice_ = codec_command.Slice(spoken, tmp_path, 5, False, start=spoken / "weights")
+    with pytest.raises(ValueError, match="--drawn"):
+        codec_command.prepare(tiny(**TUNING), slice_, ALONE)
+
+
 def test_codes_of_another_corpus_are_refused(spoken: Path, tmp_path: Path) -> None:
     shorter = [dataclasses.replace(line("a", 200.0, tokens=9000), text="One.")]
     write_shard(tmp_path / "train-00-000.safetensors", shorter, 24000)
