@@ -16,7 +16,7 @@ from qwen3_tts_morph.training.codec.config import SAMPLES_PER_FRAME, load_config
 from qwen3_tts_morph.training.codec.data import draw, pack_lines
 from qwen3_tts_morph.training.codec.given import Aligned, load_given, pack_given
 from qwen3_tts_morph.training.codec.trainer import Trainer
-from qwen3_tts_morph.training.corpus.shards import write_shard
+from qwen3_tts_morph.training.corpus import shards
 from qwen3_tts_morph.training.parallel import ALONE
 from qwen3_tts_morph.training.talker.codes import FIRST_LEAD, Codes, CodeWriter, Utterance, load_codes
 from qwen3_tts_morph.training.talker.layout import lay_out
@@ -96,7 +96,8 @@ def test_a_crops_codes_are_those_of_its_frames() -> None:
         audio = np.repeat(frames * 100, SAMPLES_PER_FRAME).astype(np.int16)
         codes = np.broadcast_to(frames[:, None, None], (20, 2, 16)) + np.array([0, 500])[:, None]
         durations = np.array([len(audio) // 2, len(audio) // 4, len(audio) // 4])
-        lines.append(Aligned(speaker, "a", audio, durations, codes.astype(np.int16)))
+        whole = shards.Utterance("text", "a", speaker, audio, durations)
+        lines.append(Aligned(whole, codes.astype(np.int16)))
     options = tiny(**TUNING).training
     batch = draw(pack_given(lines), options, 0.0, 3)
     heard = (batch.wave.view(len(batch.wave), -1, SAMPLES_PER_FRAME)[..., 0] * 32768 / 100).round().long()
@@ -128,7 +129,7 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
         dataclasses.replace(line("b", 300.0), text="Two."),
     ]
     for split in ("train", "dev"):
-        write_shard(root / f"{split}-00-000.safetensors", lines, 24000)
+        shards.write_shard(root / f"{split}-00-000.safetensors", lines, 24000)
     trainer = Trainer(tiny(), pack_lines(lines))
     trainer.fill_codebooks()
     (root / "weights").mkdir()
@@ -169,8 +170,14 @@ def test_options_that_would_change_what_was_encoded_are_refused(spoken: Path) ->
     assert speech.codes is not None and len(speech.audio) == len(speech.codes) * SAMPLES_PER_FRAME
 
 
+def test_drawn_codes_must_be_given(spoken: Path, tmp_path: Path) -> None:
+    slice_ = codec_command.Slice(spoken, tmp_path, 5, False, start=spoken / "weights")
+    with pytest.raises(ValueError, match="--drawn"):
+        codec_command.prepare(tiny(**TUNING), slice_, ALONE)
+
+
 def test_codes_of_another_corpus_are_refused(spoken: Path, tmp_path: Path) -> None:
     shorter = [dataclasses.replace(line("a", 200.0, tokens=9000), text="One.")]
-    write_shard(tmp_path / "train-00-000.safetensors", shorter, 24000)
+    shards.write_shard(tmp_path / "train-00-000.safetensors", shorter, 24000)
     with pytest.raises(ValueError, match=r"'One\.' by a"):
         load_given(tmp_path, spoken / "codes", spoken / "drawn", tiny(**TUNING).training)

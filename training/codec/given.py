@@ -8,13 +8,13 @@ vocoders do (HiFi-GAN, section 4.4). The codes stay, and with them the talker.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from ..corpus.shards import Corpus
+from ..corpus.shards import Corpus, Utterance
 from ..talker.codes import FIRST_LEAD, Codes, load_codes
 from .config import SAMPLES_PER_FRAME, Training
 from .data import Speech, pack_lines
@@ -22,12 +22,9 @@ from .data import Speech, pack_lines
 
 @dataclass(frozen=True)
 class Aligned:
-    """A line of whole frames with its codes int16 ``[frames, 2, 16]``; the other fields as ``data.Line``'s."""
+    """A line of whole frames and its codes int16 ``[frames, 2, 16]``: as recorded and as drawn."""
 
-    speaker: str
-    phonemes: str
-    audio: np.ndarray
-    durations: np.ndarray
+    line: Utterance
     codes: np.ndarray
 
 
@@ -44,7 +41,7 @@ def align(lines: Corpus, recorded: Codes, drawn: Codes) -> Iterator[Aligned]:
         key = (line.speaker, line.text)
         if key not in first or key not in second:
             continue
-        codes = [first_codes(recorded, first[key]), first_codes(drawn, second[key])]
+        codes = [_without_lead(recorded, first[key]), _without_lead(drawn, second[key])]
         padding = len(codes[0]) * SAMPLES_PER_FRAME - len(line.audio)
         if len(codes[0]) != len(codes[1]) or not 0 <= padding < SAMPLES_PER_FRAME:
             raise ValueError(
@@ -54,24 +51,23 @@ def align(lines: Corpus, recorded: Codes, drawn: Codes) -> Iterator[Aligned]:
         durations = line.durations.copy()
         durations[-1] += padding
         audio = np.pad(line.audio, (0, padding))
-        yield Aligned(line.speaker, line.phonemes, audio, durations, np.stack(codes, axis=1))
+        yield Aligned(replace(line, audio=audio, durations=durations), np.stack(codes, axis=1))
 
 
 def _places(codes: Codes, rows: np.ndarray) -> dict[tuple[str, str], int]:
     return {(codes.names[codes.speakers[row]], codes.texts[row]): int(row) for row in rows}
 
 
-def first_codes(codes: Codes, row: int) -> np.ndarray:
-    """A first take's without its silence: int16 ``[F, 16]``."""
+def _without_lead(codes: Codes, row: int) -> np.ndarray:
+    """A first take's codes without its silence's: int16 ``[F, 16]``."""
     return codes.utterance_codes(row)[FIRST_LEAD:]
 
 
 def pack_given(lines: Sequence[Aligned], symbols: Sequence[str] | None = None) -> Speech:
     """``data.pack_lines`` with codes."""
-    ordered = sorted(lines, key=lambda line: line.speaker)  # as pack_lines lays them on end
-    speech = pack_lines(ordered, symbols)
-    codes = torch.from_numpy(np.concatenate([line.codes for line in ordered]))
-    return Speech(speech.audio, speech.phones, speech.voices, speech.symbols, speech.voice_count, codes)
+    ordered = sorted(lines, key=lambda one: one.line.speaker)  # as pack_lines lays them on end
+    speech = pack_lines([one.line for one in ordered], symbols)
+    return replace(speech, codes=torch.from_numpy(np.concatenate([one.codes for one in ordered])))
 
 
 def load_given(

@@ -60,10 +60,13 @@ def prepare(config: Config, options: Slice, world: World) -> Trainer:
     """The trainer on its device, resumed when that is asked for, the same in all processes.
 
     Raises:
-        ValueError: ``out`` holds a training and ``resume`` was not given, or the other way round.
+        ValueError: ``out`` holds a training and ``resume`` was not given, or the other way round; or drawn codes are
+            to be learnt from, and none are given.
     """
     start = read_weights(options.start) if options.start else None
     symbols = start.symbols if start else None
+    if config.training.drawn and not options.given:
+        raise ValueError(f"drawn is {config.training.drawn}, and no drawn codes: give --codes and --drawn")
     if options.given:
         speech = load_given(options.corpus, *options.given, config.training, symbols)
     else:

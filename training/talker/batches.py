@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from .batch import Batch, pack
 from .codes import UNKNOWN_PHONE, Codes
 from .config import GROUPS, Mix
-from .layout import NOTHING, Ids, Layout, lay_out
+from .layout import NOTHING, Ids, Layout, lay_out, pad_layouts
 from .tokenizer import TextTokens
 
 ROUND = 16  # held-out batches' lengths are multiples of this
@@ -126,8 +126,8 @@ class Lines(IterableDataset):
             raise ValueError(f"no utterances in split {split!r}: it has {sorted(set(corpus.codes.splits))}")
         speakers = corpus.codes.speakers[self.rows]
         self.peers = {int(one): self.rows[speakers == one] for one in np.unique(speakers)}
-        heard = np.diff(corpus.codes.mel_starts) > 0
-        self.references = {one: rows[heard[rows]] for one, rows in self.peers.items()}
+        heard = corpus.codes.first_takes(split)
+        self.references = {one: heard[corpus.codes.speakers[heard] == one] for one in self.peers}
 
     def __iter__(self) -> Iterator[Batch]:
         worker = get_worker_info()
@@ -166,13 +166,10 @@ class Lines(IterableDataset):
 
     def _collate(self, rng: np.random.Generator, laid: Sequence[Laid], length: int) -> Batch:
         corpus, count = self.corpus, len(laid)
-        text = np.zeros((count, length), np.int32)
-        codes = np.full((count, length, GROUPS), NOTHING, np.int32)
+        text, codes = pad_layouts([one for _, one in laid], length)
         targets = np.full_like(codes, NOTHING)
         phones = np.full((count, length, 2), UNKNOWN_PHONE, np.int32)
         for place, (line, one) in enumerate(laid):
-            text[place, : len(one.text)] = one.text
-            codes[place, : len(one.text)] = one.codes
             ahead = slice(one.first, one.first + one.frames)
             targets[place, ahead] = corpus.codes_of(line.rows)
             targets[place, ahead.stop, 0] = corpus.ids.eos

@@ -17,6 +17,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from ..parallel import ALONE, World
 from .config import GROUPS
 
 MEL_BINS = 128
@@ -108,11 +109,15 @@ def unpack_mel(mel: torch.Tensor) -> torch.Tensor:
 
 
 class CodeWriter:
-    """Collects utterances and writes a pair of files whenever a shard's codes or mels are full."""
+    """Collects utterances and writes a pair of files whenever a shard's codes or mels are full.
 
-    def __init__(self, folder: Path, codebook: int, prefix: str = ""):
+    Processes that work together each write files of their own into one folder.
+    """
+
+    def __init__(self, folder: Path, codebook: int, world: World = ALONE):
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.codebook, self.prefix = folder, codebook, prefix
+        self.folder, self.codebook = folder, codebook
+        self.prefix = f"{world.rank:02d}-" if world.size > 1 else ""
         self.shard = 0
         self.waiting: list[Utterance] = []
         self.size = 0

@@ -154,8 +154,7 @@ class Encoder:
             raise ValueError(f"codec {options.codec} gives {groups} groups, the talker takes {GROUPS}")
         self.corpora = {split: shards.Corpus(options.corpus, split) for split in options.splits}
         self.symbols = phone_places(self.corpora.values())
-        prefix = f"{world.rank:02d}-" if world.size > 1 else ""
-        self.writer = CodeWriter(options.out, int(self.codec.config.decoder_config.codebook_size), prefix)
+        self.writer = CodeWriter(options.out, int(self.codec.config.decoder_config.codebook_size), world)
 
     def encode_split(self, split: str, number: int) -> None:
         """Encode a split's ``number``-th takes."""

@@ -97,3 +97,13 @@ def lay_out(
     laid[: len(first), 0] = first
     laid[len(first) :] = codes
     return Layout(np.array(words, dtype=np.int16), laid, speaker_at, len(words) - frames - 1, frames)
+
+
+def pad_layouts(layouts: Sequence[Layout], length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Texts int32 ``[B, length]`` and codes int32 ``[B, length, 16]``; what pads adds nothing, and lies behind all."""
+    text = np.zeros((len(layouts), length), np.int32)
+    codes = np.full((*text.shape, GROUPS), NOTHING, np.int32)
+    for place, one in enumerate(layouts):
+        text[place, : len(one.text)] = one.text
+        codes[place, : len(one.text)] = one.codes
+    return text, codes

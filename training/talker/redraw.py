@@ -10,7 +10,6 @@ frame of codes is a frame of audio. ``--processes 0`` draws on all GPUs, each it
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -24,11 +23,11 @@ from torch.nn import functional
 import pack
 
 from ..parallel import World, launch
-from .batches import Corpus, cut_by_length
+from .batches import cut_by_length
 from .checkpoint import load_weights
-from .codes import MEL_BINS, CodeWriter, Utterance, load_codes
+from .codes import MEL_BINS, Codes, CodeWriter, Utterance, load_codes
 from .config import DEFAULT, PREDICTED, load_config
-from .layout import NOTHING, Ids, Layout, lay_out
+from .layout import Ids, Layout, lay_out, pad_layouts
 from .network import Network
 from .published import adopt
 from .speaker import build_encoder
@@ -36,7 +35,7 @@ from .tokenizer import TextTokens
 
 pack.load()
 
-from qwen3_tts_morph.morph.options import Draw  # noqa: E402  (after pack.load)
+from qwen3_tts_morph.morph.options import Draw, Sampling  # noqa: E402  (after pack.load)
 from qwen3_tts_morph.morph.sampling import draw_tokens  # noqa: E402
 
 log = logging.getLogger(__name__)
@@ -67,19 +66,11 @@ def load_talker(folder: Path, device: torch.device) -> Talker:
 
 def hidden_of(talker: Talker, layouts: Sequence[Layout], voices: torch.Tensor) -> torch.Tensor:
     """The talker's states before each frame of all layouts, one after another ``[N, H]``."""
-    longest = max(len(one.text) for one in layouts)
-    text = np.zeros((len(layouts), longest), np.int64)
-    codes = np.full((*text.shape, layouts[0].codes.shape[1]), NOTHING, np.int64)
-    for place, one in enumerate(layouts):
-        text[place, : len(one.text)] = one.text
-        codes[place, : len(one.text)] = one.codes
     device = voices.device
+    padded = pad_layouts(layouts, max(len(one.text) for one in layouts))
+    text, codes = (torch.from_numpy(one).long().to(device) for one in padded)
     speaker_at = torch.tensor([one.speaker_at for one in layouts], device=device)
-    network = talker.network
-    inputs = network.embed(
-        torch.from_numpy(text).to(device), torch.from_numpy(codes).to(device), speaker_at, voices
-    )
-    states, _ = network.talker(inputs)
+    states, _ = talker.network.talker(talker.network.embed(text, codes, speaker_at, voices))
     return torch.cat(
         [row[one.first : one.first + one.frames] for row, one in zip(states, layouts, strict=True)]
     )
@@ -109,36 +100,35 @@ def draw_rest(network: Network, hidden: torch.Tensor, first: torch.Tensor, draw:
 
 
 class Redrawer:
-    """Draws its share of the first takes, every ``size``-th, in one of the processes of a ``World``."""
+    """Draws lines of recorded codes in the voices of a talker that was trained on them."""
 
-    def __init__(self, talker: Talker, corpus: Corpus, draw: Draw):
-        codes = corpus.codes
+    def __init__(self, talker: Talker, codes: Codes, draw: Draw):
         if missing := sorted(set(codes.names) - set(talker.names)):
             raise ValueError(f"the talker does not know voice {missing[0]}: take the codes it was trained on")
-        self.talker, self.corpus, self.draw = talker, corpus, draw
+        self.talker, self.codes, self.draw = talker, codes, draw
         self.voices = talker.voices[[talker.names.index(name) for name in codes.names]]
 
     @torch.inference_mode()
     def draw_rows(self, rows: np.ndarray) -> Iterator[tuple[int, torch.Tensor]]:
         """Rows with their frames ``[F, 16]`` on the CPU, in another order."""
-        cuda = self.voices.device.type == "cuda"
-        layouts = [self._lay_out(int(row)) for row in rows]
+        device = self.voices.device
+        texts = self.talker.tokens.encode([self.codes.texts[row] for row in rows])
+        layouts = [self._lay_out(row, text) for row, text in zip(rows, texts, strict=True)]
         for batch in cut_by_length([len(one.text) for one in layouts], POSITIONS):
             chosen = [layouts[place] for place in batch]
-            who = torch.from_numpy(self.corpus.codes.speakers[rows[batch]])
-            first = np.concatenate([self.corpus.codes.utterance_codes(rows[place])[:, 0] for place in batch])
-            group0 = torch.from_numpy(first).long().to(self.voices.device)
-            with torch.autocast(self.voices.device.type, torch.bfloat16, enabled=cuda):
-                hidden = hidden_of(self.talker, chosen, self.voices[who.to(self.voices.device)])
+            who = torch.from_numpy(self.codes.speakers[rows[batch]]).to(device)
+            first = np.concatenate([self.codes.utterance_codes(row)[:, 0] for row in rows[batch]])
+            group0 = torch.from_numpy(first).long().to(device)
+            with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+                hidden = hidden_of(self.talker, chosen, self.voices[who])
                 rest = draw_rest(self.talker.network, hidden, group0, self.draw)
             frames = torch.cat((group0[:, None], rest), dim=1).short().cpu()
             yield from zip(rows[batch].tolist(), frames.split([one.frames for one in chosen]), strict=True)
 
-    def _lay_out(self, row: int) -> Layout:
+    def _lay_out(self, row: int, text: Sequence[int]) -> Layout:
         """As a clone's line is: its text streamed, its language not named."""
-        frames = self.corpus.codes.utterance_codes(row)
-        text = self.corpus.tokens[0][row]
-        return lay_out(self.corpus.ids, text, frames, len(frames), whole=False, tag=False)
+        frames = self.codes.utterance_codes(row)
+        return lay_out(self.talker.ids, text, frames, len(frames), whole=False, tag=False)
 
 
 def redraw(world: World, given: argparse.Namespace) -> None:
@@ -147,15 +137,10 @@ def redraw(world: World, given: argparse.Namespace) -> None:
     torch.set_float32_matmul_precision("high")
     config, codes = load_config(given.config), load_codes(given.codes)
     talker = load_talker(given.talker, world.device)
-    mix = dataclasses.replace(config.mix, tokenizations=1)
-    redrawer = Redrawer(
-        talker,
-        Corpus(codes, talker.tokens, talker.ids, mix),
-        Draw.from_config(config.sampling, "subtalker_", "subtalker_dosample"),
-    )
+    redrawer = Redrawer(talker, codes, Sampling.from_config(config.sampling).subtalker)
     torch.manual_seed(config.seed + world.rank)
     rows = codes.first_takes("train")[world.rank :: world.size]
-    writer = CodeWriter(given.out, codes.codebook, f"{world.rank:02d}-" if world.size > 1 else "")
+    writer = CodeWriter(given.out, codes.codebook, world)
     began, none = time.monotonic(), torch.zeros(0, MEL_BINS, dtype=torch.uint8)
     for row, frames in redrawer.draw_rows(rows):
         phones = torch.from_numpy(codes.utterance_phones(row))
