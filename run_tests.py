@@ -37,6 +37,9 @@ GROUPS = ("lint", "unit", "tf5", "comfy")
 LEAST_COVERAGE = 90
 COVERED = ("morph", "postprocess")
 TOOLS = ("pytest==9.2.0", "pytest-cov==7.1.0", "playwright==1.65.2", "ruff==0.17.5", "mypy==2.4.1")
+# What the ComfyUI tests hear with; those of the second file are installed without what they ask for.
+JUDGES = ROOT / "tests" / "requirements.txt"
+JUDGES_ALONE = ROOT / "tests" / "requirements-no-deps.txt"
 TRITON = (
     "triton==3.6.0; sys_platform == 'linux' and platform_machine == 'x86_64'"  # elsewhere there are no wheels
 )
@@ -89,20 +92,29 @@ def find_python_311() -> str | None:
     return None
 
 
-def add_packages(python: Path, *requirements: str) -> None:
-    """Install requirements.txt and these, unless the last run did, then the qwen_tts that fits."""
-    wanted = "\n".join([*requirements, (ROOT / "requirements.txt").read_text(encoding="utf-8")])
+def add_packages(
+    python: Path, *requirements: str, files: Sequence[Path] = (), alone: Sequence[Path] = ()
+) -> None:
+    """Install these, requirements.txt and the ``files``, unless the last run did, then the qwen_tts that fits.
+
+    The packages of the files ``alone`` are installed without what they ask for.
+    """
+    files = [ROOT / "requirements.txt", *files]
+    texts = [file.read_text(encoding="utf-8") for file in (*files, *alone)]
+    wanted = "\n".join([*requirements, *texts])
     stamp = python.parents[1] / "installed.txt"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
-        install.pip_install(python, *requirements, "-r", str(ROOT / "requirements.txt"))
+        install.pip_install(python, *requirements, *(f"--requirement={file}" for file in files))
+        for file in alone:
+            install.pip_install(python, "--no-deps", f"--requirement={file}")
         stamp.write_text(wanted, encoding="utf-8")
     subprocess.run([python, ROOT / "install.py"], check=True)
 
 
 def make_comfy() -> None:
-    """ComfyUI with transformers 4, our requirements and the tools that run the tests."""
+    """ComfyUI with transformers 4, our requirements, the tools that run the tests and the judges of speech."""
     subprocess.run([sys.executable, ROOT / "tests" / "comfy" / "install.py", COMFY], check=True)
-    add_packages(COMFY_PYTHON, *TOOLS, TRITON)
+    add_packages(COMFY_PYTHON, *TOOLS, TRITON, files=[JUDGES], alone=[JUDGES_ALONE])
 
 
 def make_transformers_5() -> None:

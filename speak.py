@@ -3,8 +3,8 @@
     python speak.py "Hello, this is the hybrid crossbar decoder speaking."
 
 Needs Python 3.10 or later and nothing else: the first run makes an environment in ``.envs/speak`` and installs
-torch, transformers and this pack's requirements into it. Without ``--checkpoint`` a small random checkpoint is made,
-and what it speaks is noise: give the folder of a real one to hear words.
+torch, transformers and this pack's requirements into it. Without ``--checkpoint`` the demo voice in the pack speaks:
+small, English only. It has four speakers (``--speaker michael``), and clones (``--reference recording.wav``).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import install
@@ -20,21 +21,17 @@ import install
 ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".envs" / "speak"
 TORCH = ("torch==2.13.0", "transformers==4.57.3")  # what the tests run; ComfyUI users keep their own
-NOISE = (
-    "No checkpoint was given: a small RANDOM one speaks, so what you will hear is NOISE, for a while that chance sets. "
-    "Give --checkpoint FOLDER to hear words."
-)
 
 
-def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line, or these arguments."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("text")
+    parser.add_argument("--checkpoint", type=Path, help="a Qwen3-TTS folder; none: the demo voice")
+    parser.add_argument("--speaker", help="a preset speaker; none: the checkpoint's first")
     parser.add_argument(
-        "--checkpoint", type=Path, help="a Qwen3-TTS folder; none: a small random one (noise)"
+        "--reference", type=Path, help="a recording of 1-30 s to clone (the demo voice, Base checkpoints)"
     )
-    parser.add_argument("--speaker", help="a preset speaker (CustomVoice); none: the checkpoint's first")
-    parser.add_argument("--reference", type=Path, help="a recording of 1-30 s to clone (Base checkpoints)")
     parser.add_argument("--transcript", help="what the recording says: clones its manner too (ICL)")
     parser.add_argument("--describe", help="the voice in words (VoiceDesign checkpoints)")
     parser.add_argument("--language", default="auto")
@@ -44,7 +41,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("speech.wav"))
     parser.add_argument("--here", action="store_true", help="use this Python as it is; install nothing")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def run_in_environment() -> int:
@@ -70,18 +67,13 @@ def speak(options: argparse.Namespace) -> None:
     pack.load()
     import soundfile
     import torch
+    from qwen3_tts_morph.morph.checkpoint import demo_voice
     from qwen3_tts_morph.morph.load import load_model
     from qwen3_tts_morph.morph.options import GenerateOptions
     from qwen3_tts_morph.morph.render import Line, render_lines
     from qwen3_tts_morph.morph.report import describe
-    from qwen3_tts_morph.training.random_checkpoint import write_checkpoint
 
-    path = options.checkpoint
-    if path is None:
-        print(NOISE)
-        path = ROOT / ".envs" / "random-checkpoint"
-        if not path.is_dir():
-            write_checkpoint(path, "tiny", "custom_voice")
+    path = options.checkpoint or demo_voice()
     model = load_model(path, device="cuda" if torch.cuda.is_available() else "cpu")
     line = Line(options.text, make_voice(model, options), options.language, options.seed)
     settings = GenerateOptions(seq_groups=options.seq_groups)

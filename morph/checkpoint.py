@@ -22,7 +22,11 @@ NEEDED_FILES = (
     "speech_tokenizer/config.json",
     "speech_tokenizer/preprocessor_config.json",
 )
+# The small checkpoint that the pack itself brings. Other labels hold a slash: none can be taken for this one.
+DEMO_VOICE = "demo voice (in the pack)"
+DEMO_VOICE_PATH = Path(__file__).resolve().parents[1] / "demo_voice"
 MODEL_TYPE = "qwen3_tts"
+GIT_LFS_POINTER = b"version https://git-lfs"  # what git puts in a file's place without git-lfs
 DEPTH = 2  # a checkpoint lies in a model folder, or one folder deeper (tts/Qwen3TTS/<name>)
 
 
@@ -73,9 +77,18 @@ def missing_files(path: Path) -> list[str]:
     missing = [name for name in NEEDED_FILES if not (path / name).is_file()]
     if not (path / "tokenizer.json").is_file():
         missing += [name for name in ("vocab.json", "merges.txt") if not (path / name).is_file()]
-    for folder in (path, path / "speech_tokenizer"):
-        missing += [name.relative_to(path).as_posix() for name in _weight_files(folder) if not name.is_file()]
+    for file in (*_weight_files(path), *_weight_files(path / "speech_tokenizer")):
+        name = file.relative_to(path).as_posix()
+        if not file.is_file():
+            missing.append(name)
+        elif _is_pointer(file):
+            missing.append(f"{name} (only its Git LFS pointer is there)")
     return missing
+
+
+def _is_pointer(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return opened.read(len(GIT_LFS_POINTER)) == GIT_LFS_POINTER
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -100,8 +113,32 @@ def check_complete(path: Path) -> Path:
     return path
 
 
+def demo_voice() -> Path:
+    """Give the folder of the checkpoint that the pack brings; raise ValueError naming what the pack lacks of it."""
+    missing = missing_files(DEMO_VOICE_PATH)
+    if missing:
+        raise ValueError(
+            f"the pack's {DEMO_VOICE_PATH.name} folder lacks {', '.join(missing)}: install the pack again, whole, "
+            "or choose another checkpoint"
+        )
+    return DEMO_VOICE_PATH
+
+
 def resolve_checkpoint(name: str, roots: Sequence[Path]) -> Path | None:
-    """Find a checkpoint by its label, or a published id by its last part; None when it is not on this machine."""
+    """Find a checkpoint on this machine.
+
+    Args:
+        name: DEMO_VOICE, a label of ``list_checkpoints``, or a published id, which is found by its last part.
+        roots: the model folders; the demo voice needs none.
+
+    Returns:
+        Its folder, or None for a published one that is not on this machine.
+
+    Raises:
+        ValueError: for an unknown name, or a pack whose demo voice is not whole.
+    """
+    if name == DEMO_VOICE:
+        return demo_voice()
     found = list_checkpoints(roots)
     if name in found:
         return found[name]

@@ -69,9 +69,12 @@ def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None
         )
     needed = {"x_vector": "base", "icl": "base", "design": "voice_design"}.get(voice.kind)
     if needed and model.type != needed:
+        kind = KIND_NAMES[needed]
+        # VoiceDesign comes in one size, and a description is bound to none.
+        wanted = f"{kind} checkpoint" if voice.kind == "design" else f"{kind} checkpoint of the same size"
         raise ValueError(
-            f"voice {voice.name!r} ({voice.kind}) needs a {KIND_NAMES[needed]} checkpoint and {model.name} is "
-            f"{KIND_NAMES.get(model.type, model.type)}: load a {KIND_NAMES[needed]} checkpoint of the same size"
+            f"voice {voice.name!r} ({voice.kind}) needs a {kind} checkpoint and {model.name} is "
+            f"{KIND_NAMES.get(model.type, model.type)}: load a {wanted}"
         )
     if voice.kind == "preset":
         check_speaker(model, voice.speaker or "")
@@ -98,7 +101,7 @@ def check_speaker(model: Model, speaker: str) -> str:
 
 
 def preset_voice(model: Model, speaker: str, instruct: str = "") -> Voice:
-    """A speaker of the checkpoint (CustomVoice, or fine-tuned), with an instruction where it follows one."""
+    """A speaker whom the checkpoint names, whatever its type, with an instruction where it follows one."""
     name = check_speaker(model, speaker)
     voice = Voice("preset", model.size, name=name, speaker=name, instruct=instruct.strip() or None)
     check_voice(model, voice)
@@ -139,7 +142,7 @@ def clone_voice(
     """
     if mode not in MODES:
         raise ValueError(f"mode is {mode!r}: choose one of {', '.join(MODES)}")
-    if not model.can_clone or model.type != "base":
+    if not model.can_clone:
         kind = KIND_NAMES.get(model.type, model.type)
         raise ValueError(
             f"{model.name} is a {kind} checkpoint and cannot clone voices: load a Base checkpoint"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from comfy_api.latest import io
 
-from ..morph.checkpoint import PUBLISHED, list_checkpoints, resolve_checkpoint
+from ..morph.checkpoint import DEMO_VOICE, PUBLISHED, list_checkpoints, resolve_checkpoint
 from ..morph.fetch import fetch_checkpoint
 from ..morph.options import ATTENTIONS, ENGINES, PRECISIONS, WEIGHTS, LoadOptions
 from . import inputs
@@ -24,19 +24,22 @@ class LoadModel(io.ComfyNode):
             display_name="Load Qwen3-TTS Model",
             category=CATEGORY,
             description=(
-                "Loads a Qwen3-TTS checkpoint from ComfyUI's model folders. A published one that is not on "
-                "this machine is downloaded to models/qwen-tts when the graph runs. Base clones voices, "
-                "CustomVoice has preset speakers, VoiceDesign makes a voice from words."
+                "Loads a Qwen3-TTS checkpoint: the demo voice that comes with the pack (small, English "
+                "only), one from ComfyUI's model folders, or a published one, which is downloaded to "
+                "models/qwen-tts when the graph runs and it is not on this machine. Base clones voices, "
+                "CustomVoice has preset speakers, VoiceDesign makes a voice from words; the demo voice does "
+                "the first two."
             ),
             inputs=[
                 io.Combo.Input(
                     "checkpoint",
-                    options=[*PUBLISHED, *list_checkpoints(checkpoint_roots())],
-                    default=PUBLISHED[0],
+                    options=[DEMO_VOICE, *PUBLISHED, *list_checkpoints(checkpoint_roots())],
+                    default=DEMO_VOICE,
                     tooltip=(
-                        "A published checkpoint (taken from your model folders or the Hugging Face cache "
-                        "when it is there, else downloaded, 2 to 5 GB), or a folder found under models/. "
-                        f"Default: {PUBLISHED[0]}."
+                        "The demo voice (small, English only; needs no download), a published checkpoint "
+                        "(taken from your model folders or the Hugging Face cache when it is there, else "
+                        "downloaded, 2 to 5 GB), or a folder found under models/. "
+                        f"Default: {DEMO_VOICE}."
                     ),
                 ),
                 io.Combo.Input(

@@ -15,8 +15,19 @@ if TYPE_CHECKING:
     from ..morph.voice import Voice
 
 MODES = {"x-vector": "x_vector", "ICL": "icl"}
-# Of the published CustomVoice checkpoints; the engine lists a checkpoint's own when one is unknown to it.
-SPEAKERS = ("vivian", "serena", "uncle_fu", "dylan", "eric", "ryan", "aiden", "ono_anna", "sohee")
+# The engine lists a checkpoint's own speakers when one is unknown to it.
+DEMO_SPEAKERS = ("heart", "emma", "michael", "george")
+PUBLISHED_SPEAKERS = (
+    "vivian",
+    "serena",
+    "uncle_fu",
+    "dylan",
+    "eric",
+    "ryan",
+    "aiden",
+    "ono_anna",
+    "sohee",
+)
 
 
 def voice_output(tooltip: str) -> io.Output:
@@ -30,7 +41,9 @@ class CloneVoice(io.ComfyNode):
             node_id="MorphTTSCloneVoice",
             display_name="Clone Voice (Qwen3-TTS)",
             category=CATEGORY,
-            description="Makes a voice from a recording of 1 to 30 seconds. Needs a Base checkpoint.",
+            description=(
+                "Makes a voice from a recording of 1 to 30 seconds. Needs the demo voice or a Base checkpoint."
+            ),
             inputs=[
                 inputs.model(),
                 io.Audio.Input(
@@ -97,16 +110,19 @@ class PresetVoice(io.ComfyNode):
             display_name="Preset Voice (Qwen3-TTS)",
             category=CATEGORY,
             description=(
-                "A speaker that the checkpoint knows by name, with an instruction how to speak. Needs a "
-                "CustomVoice checkpoint, or one with fine-tuned speakers."
+                "A speaker that the checkpoint knows by name, with an instruction how to speak. Needs the "
+                "demo voice, a CustomVoice checkpoint, or one with fine-tuned speakers."
             ),
             inputs=[
                 inputs.model(),
                 io.Combo.Input(
                     "speaker",
-                    options=list(SPEAKERS),
-                    default="vivian",
-                    tooltip="A speaker of the published CustomVoice checkpoints. Default: vivian.",
+                    options=[*DEMO_SPEAKERS, *PUBLISHED_SPEAKERS],
+                    default=DEMO_SPEAKERS[0],
+                    tooltip=(
+                        "A speaker of the demo voice (heart, emma, michael, george) or of the published "
+                        f"CustomVoice checkpoints (the others). Default: {DEMO_SPEAKERS[0]}."
+                    ),
                 ),
                 io.String.Input(
                     "instruct",

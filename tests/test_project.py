@@ -71,6 +71,18 @@ def test_every_python_file_can_be_read_in_one_sitting() -> None:
     assert [str(path.relative_to(pack.ROOT)) for path, lines in lengths.items() if lines > LONGEST] == []
 
 
+def packages(folder: str) -> set[str]:
+    """The pinned packages that a folder's requirement files name."""
+    paths = (pack.ROOT / folder).glob("requirements*.txt")
+    lines = [line.split("#")[0].strip() for path in paths for line in path.read_text("utf-8").splitlines()]
+    return {line for line in lines if line}
+
+
+def test_the_tests_hear_with_the_judges_that_training_measures_with() -> None:
+    assert "faster-whisper==1.2.1" in packages("tests")
+    assert packages("tests") <= packages("training")
+
+
 def test_the_registry_and_the_manager_install_the_same() -> None:
     tomllib = pytest.importorskip("tomllib", reason="not run: Python 3.10 has no tomllib")
     project = tomllib.loads((pack.ROOT / "pyproject.toml").read_text(encoding="utf-8"))

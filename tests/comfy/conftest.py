@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:  # aiohttp and playwright may be absent where these tests are skipped
+    from tests.comfy.graphs import Graph
     from tests.comfy.page import ComfyBrowser, ComfyPage
     from tests.comfy.server import ComfyServer
 
@@ -121,6 +122,13 @@ def new_page(browser: ComfyBrowser) -> Iterator[Callable[..., ComfyPage]]:
     """Open a page: ``new_page(server)``, ``new_page(todays_server, nodes_2=True)``; closed after the test."""
     with ExitStack() as pages:
         yield lambda server, **options: pages.enter_context(browser.open(server, **options))
+
+
+@pytest.fixture(scope="module")
+def convert(browser: ComfyBrowser, server: ComfyServer) -> Iterator[Callable[[dict[str, Any]], Graph]]:
+    """Have the page turn a workflow into what its Run button queues."""
+    with browser.open(server) as page:
+        yield lambda workflow: page.load(workflow)["api"]
 
 
 @pytest.fixture(scope="session")

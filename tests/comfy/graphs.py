@@ -27,6 +27,7 @@ CHECKPOINTS = {
     "1.7B-CustomVoice": ("tiny-1.7B", "custom_voice"),
     "1.7B-VoiceDesign": ("tiny-1.7B", "voice_design"),
 }
+DEMO_VOICE = "demo voice (in the pack)"
 TWO_FRAMES = 0.16  # seconds; a line never ends before its third frame, so the cap makes it exactly two
 SAMPLES_PER_FRAME = 1920
 

@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from tests.comfy import graphs
-from tests.comfy.graphs import Graph, cloned_voice, load_model, node, speech
+from tests.comfy.graphs import DEMO_VOICE, Graph, cloned_voice, load_model, node, speech
 
 if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer
@@ -64,6 +64,12 @@ def changed(graph: Graph, node_id: str, **inputs: Any) -> Graph:
 
 def recorded(name: str) -> Graph:
     return changed(speech(), "recording", audio=name)
+
+
+def with_demo_voice(**inputs: Any) -> Graph:
+    """The demo voice's first speaker, or another (``speaker``), speaking; other inputs are the speech's."""
+    voice = node("MorphTTSPresetVoice", model=["model", 0], speaker=inputs.pop("speaker", "heart"))
+    return changed(speech(**inputs) | {"voice": voice}, "model", checkpoint=DEMO_VOICE)
 
 
 def scripted(**inputs: Any) -> Graph:
@@ -159,6 +165,14 @@ FAILING = {
         changed(speech() | {"voice": PRESET}, "voice", custom_speaker="Nobody")
         | {"model": load_model("0.6B-CustomVoice")},
         "speaker 'Nobody' is unknown to Qwen3-TTS-12Hz-0.6B-CustomVoice: choose one of aiden, dylan, eric",
+    ),
+    "a published speaker with the demo voice": (
+        with_demo_voice(speaker="vivian"),
+        "speaker 'vivian' is unknown to demo_voice: choose one of emma, george, heart, michael",
+    ),
+    "German with the demo voice": (
+        with_demo_voice(language="german"),
+        "language 'german' is unknown to demo_voice: choose one of auto, english",
     ),
     "design with Base": (speech() | {"voice": DESIGN}, "load a VoiceDesign checkpoint"),
     "another size": (

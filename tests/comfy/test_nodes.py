@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,8 @@ import pytest
 import soundfile
 
 from tests.comfy import graphs
-from tests.comfy.graphs import SAMPLES_PER_FRAME, node, samples, shown, speech
+from tests.comfy.conftest import ROOT
+from tests.comfy.graphs import DEMO_VOICE, SAMPLES_PER_FRAME, node, samples, shown, speech
 
 if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer
@@ -207,6 +209,48 @@ def test_voices_without_a_recording_speak(
     result = server.run(graph)
     assert result.ok, result.error
     assert len(samples(result)[0]) == 2 * SAMPLES_PER_FRAME
+
+
+def defaults(info: dict[str, Any]) -> dict[str, Any]:
+    """What a node's required widgets hold when it is new."""
+    return {
+        key: options["default"]
+        for key, (_, options) in info["input"]["required"].items()
+        if "default" in options
+    }
+
+
+def test_new_nodes_speak_as_they_are_with_the_demo_voice(server: ComfyServer) -> None:
+    info = server.object_info()
+    model, preset, generate = (
+        defaults(info[name])
+        for name in ("MorphTTSLoadModel", "MorphTTSPresetVoice", "MorphTTSGenerateSpeech")
+    )
+    graph = {
+        "model": node("MorphTTSLoadModel", **model),
+        "voice": node("MorphTTSPresetVoice", model=["model", 0], **preset),
+        "sampling": graphs.sampling(),
+        "speech": node(
+            "MorphTTSGenerateSpeech",
+            model=["model", 0],
+            voice=["voice", 0],
+            sampling=["sampling", 0],
+            **generate,
+        ),
+        "file": node("SaveAudio", audio=["speech", 0], filename_prefix="demo"),
+    }
+    result = server.run(graph)
+    assert result.ok, result.error
+    assert len(samples(result)[0]) == 2 * SAMPLES_PER_FRAME
+
+
+def test_the_demo_voice_and_its_speakers_come_first(server: ComfyServer) -> None:
+    info = server.object_info()
+    checkpoints = info["MorphTTSLoadModel"]["input"]["required"]["checkpoint"][1]
+    assert checkpoints["options"][0] == checkpoints["default"] == DEMO_VOICE
+    config = json.loads((ROOT / "demo_voice" / "config.json").read_text(encoding="utf-8"))
+    named = list(config["talker_config"]["spk_id"])
+    assert info["MorphTTSPresetVoice"]["input"]["required"]["speaker"][1]["options"][:4] == named
 
 
 def test_the_sweep_gives_a_plot_a_line_for_each_setting_and_a_table(server: ComfyServer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,13 +64,6 @@ def opened(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Op
         if nodes_2:
             page.page.evaluate(FOCUS)
         yield Opened(request.param, page, server)
-
-
-@pytest.fixture(scope="module")
-def convert(browser: ComfyBrowser, server: ComfyServer) -> Iterator[Callable[[dict[str, Any]], Graph]]:
-    """Have the page turn a workflow into what its Run button queues."""
-    with browser.open(server) as page:
-        yield lambda workflow: page.load(workflow)["api"]
 
 
 def saved_values(node: dict[str, Any], info: dict[str, Any]) -> dict[str, Any]:
@@ -250,11 +242,9 @@ def test_a_cloned_voice_speaks_from_the_page(
 
 
 def test_a_dialogue_is_rendered_from_todays_page(
-    todays_server: ComfyServer, new_page: Callable[..., ComfyPage], model_folders: Path, screenshots: Path
+    todays_server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
 ) -> None:
-    checkpoint = "Qwen3-TTS-12Hz-0.6B-CustomVoice"
-    folder = todays_server.base_dir / "models" / "qwen-tts" / checkpoint
-    shutil.copytree(model_folders / checkpoint, folder, dirs_exist_ok=True)
+    """That server has no models: the demo voice needs none."""
     page = new_page(todays_server, nodes_2=True)
     graph = page.load(read_workflow(DIALOGUE))["api"]
     set_widget(page, "MorphTTSRenderScript", "seed", 12345)

@@ -7,7 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from qwen3_tts_morph.morph import checkpoint as checkpoint_module
 from qwen3_tts_morph.morph.checkpoint import (
+    DEMO_VOICE,
+    DEMO_VOICE_PATH,
     NEEDED_FILES,
     PUBLISHED,
     check_complete,
@@ -131,6 +134,33 @@ def test_each_missing_file_is_named(tmp_path, name):
     assert missing_files(path) == [name]
     with pytest.raises(ValueError, match=f"checkpoint mine lacks {name}: download it again"):
         check_complete(path)
+
+
+def test_a_git_lfs_pointer_is_no_weight_file(tmp_path):
+    path = put(tmp_path / "mine")
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 9\n"
+    (path / "speech_tokenizer" / "model.safetensors").write_text(pointer, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"speech_tokenizer/model.safetensors \(only its Git LFS pointer"):
+        check_complete(path)
+
+
+def test_the_demo_voice_is_found_whatever_the_model_folders(tmp_path):
+    put(tmp_path / "tts" / DEMO_VOICE)
+    for roots in ([], [tmp_path / "absent"], [tmp_path / "tts"]):
+        assert resolve_checkpoint(DEMO_VOICE, roots) == DEMO_VOICE_PATH
+    assert check_complete(DEMO_VOICE_PATH).parent == Path(checkpoint_module.__file__).resolve().parents[1]
+
+
+def test_a_pack_whose_demo_voice_is_not_whole_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        checkpoint_module, "DEMO_VOICE_PATH", put(tmp_path / "demo_voice", without=("model.safetensors",))
+    )
+    with pytest.raises(
+        ValueError, match=r"demo_voice folder lacks model\.safetensors: install the pack again, whole"
+    ):
+        resolve_checkpoint(DEMO_VOICE, [])
+    other = put(tmp_path / "tts" / "mine")
+    assert resolve_checkpoint("tts/mine", [tmp_path / "tts"]) == other
 
 
 def test_a_fast_tokenizer_serves_for_vocabulary_and_merges(tmp_path):

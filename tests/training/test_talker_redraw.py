@@ -14,9 +14,10 @@ from qwen3_tts_morph.training.codec import train as codec_command
 from qwen3_tts_morph.training.codec.checkpoint import read_weights, write_weights
 from qwen3_tts_morph.training.codec.config import SAMPLES_PER_FRAME, load_config
 from qwen3_tts_morph.training.codec.data import draw, pack_lines
-from qwen3_tts_morph.training.codec.given import Aligned, load_given, pack_given
+from qwen3_tts_morph.training.codec.given import Aligned, align, load_given, pack_given
 from qwen3_tts_morph.training.codec.trainer import Trainer
 from qwen3_tts_morph.training.corpus import shards
+from qwen3_tts_morph.training.corpus.shards import Corpus
 from qwen3_tts_morph.training.parallel import ALONE
 from qwen3_tts_morph.training.talker.codes import FIRST_LEAD, Codes, CodeWriter, Utterance, load_codes
 from qwen3_tts_morph.training.talker.layout import lay_out
@@ -122,10 +123,12 @@ def test_given_codes_sound_as_they_do_when_the_encoder_finds_them() -> None:
 
 @pytest.fixture(scope="module")
 def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus of two lines with recorded and drawn codes, and a codec's weights."""
+    """A corpus with recorded codes, drawn ones in another order, and a codec's weights; "Twice." has two lengths."""
     root = tmp_path_factory.mktemp("spoken")
     lines = [
         dataclasses.replace(line("a", 200.0), text="One."),
+        dataclasses.replace(line("a", 200.0, tokens=9000), text="Twice."),
+        dataclasses.replace(line("a", 200.0), text="Twice."),
         dataclasses.replace(line("b", 300.0), text="Two."),
     ]
     for split in ("train", "dev"):
@@ -135,9 +138,9 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "weights").mkdir()
     write_weights(root / "weights", trainer.weights())
     generator = torch.Generator().manual_seed(2)
-    for name, mels in (("codes", 5), ("drawn", 0)):
+    for name, mels, order in (("codes", 5, lines), ("drawn", 0, lines[::-1])):
         writer = CodeWriter(root / name, 32)
-        for one in lines:
+        for one in order:
             frames = -(-len(one.audio) // SAMPLES_PER_FRAME) + FIRST_LEAD
             codes = torch.randint(32, (frames, 16), generator=generator)
             mel = torch.zeros(mels, 128, dtype=torch.uint8)
@@ -168,6 +171,11 @@ def test_options_that_would_change_what_was_encoded_are_refused(spoken: Path) ->
     shipped = load_config(Path(codec_command.DEFAULT).with_name("codec_drawn.json")).training
     speech = load_given(spoken, spoken / "codes", spoken / "drawn", shipped)
     assert speech.codes is not None and len(speech.audio) == len(speech.codes) * SAMPLES_PER_FRAME
+
+
+def test_lines_that_a_voice_speaks_twice_are_left_out(spoken: Path) -> None:
+    lines = align(Corpus(spoken, "train"), load_codes(spoken / "codes"), load_codes(spoken / "drawn"))
+    assert [one.line.text for one in lines] == ["One.", "Two."]
 
 
 def test_drawn_codes_must_be_given(spoken: Path, tmp_path: Path) -> None:

