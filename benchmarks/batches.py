@@ -24,7 +24,7 @@ from .common import (
     Model,
     decode_fixed,
     keep,
-    load_random,
+    load_muted,
     make_row,
     parser,
     timed_ms,
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_argument("--seq-groups", type=int, nargs="+", default=SEQ_GROUPS)
     table.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES[:2])
     options = table.parse_args(arguments)
-    model = load_random(options)
+    model = load_muted(options)
     names = usable_engines(options.engines, model)
     for refill, batches in ((False, options.batches), (True, options.refill)):
         rows = [

@@ -1,7 +1,7 @@
-"""What all tables share: the command line, a model with random weights, timing, and lines of a fixed length.
+"""What all tables share: the command line, a model that never ends, timing, and lines of a fixed length.
 
-Full-size random weights have the shapes and kernels of the published checkpoints; what they speak is noise. Their EOS
-is muted, so that every run has the same number of frames.
+Full-size random weights have the shapes and kernels of the published checkpoints; what they speak is noise. The shape
+"demo" is the voice in the pack, with its own weights. EOS is muted, so that every run has the same number of frames.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from .results import Row, markdown, save_rows
 
 pack.load()
 
-from qwen3_tts_morph.morph.eager import Decoded  # noqa: E402  (after pack.load)
+from qwen3_tts_morph.morph.checkpoint import demo_voice  # noqa: E402  (after pack.load)
+from qwen3_tts_morph.morph.eager import Decoded  # noqa: E402
 from qwen3_tts_morph.morph.engine import Engine  # noqa: E402
 from qwen3_tts_morph.morph.guard import Guard  # noqa: E402
 from qwen3_tts_morph.morph.kernels import available  # noqa: E402
@@ -35,6 +36,7 @@ from qwen3_tts_morph.morph.voice import preset_voice  # noqa: E402
 from qwen3_tts_morph.training.random_checkpoint import SHAPES, write_checkpoint  # noqa: E402
 
 ENGINES = ("kernels", "graph", "eager")
+DEMO = "demo"
 TEXT = "The quick brown fox jumps over the lazy dog, and then it thinks better of it."
 FRAME_S = 0.08
 
@@ -67,7 +69,7 @@ def usable_engines(names: Sequence[str], model: Model) -> list[str]:
 def parser(doc: str | None, frames: int, repeats: int) -> argparse.ArgumentParser:
     """The options of every table, with the table's own defaults."""
     made = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
-    made.add_argument("--shape", choices=sorted(SHAPES), default="0.6B")
+    made.add_argument("--shape", choices=[*sorted(SHAPES), DEMO], default="0.6B")
     made.add_argument("--frames", type=int, default=frames)
     made.add_argument("--repeats", type=int, default=repeats)
     made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -81,22 +83,37 @@ def parser(doc: str | None, frames: int, repeats: int) -> argparse.ArgumentParse
     return made
 
 
-def load_random(options: argparse.Namespace) -> Model:
+def load_muted(options: argparse.Namespace) -> Model:
     """A model of ``options.shape`` that never ends by itself."""
+    if options.shape == DEMO:
+        model = load(demo_voice(), options)
+        # A token that no training line ever had: its logit is far below all that are drawn.
+        _mute_end(model, model.talker.codec_head.weight.data[model.config.talker_config.codec_pad_id])
+        return model
     with tempfile.TemporaryDirectory() as folder:
         path = (options.checkpoints or Path(folder)) / options.shape
         if not path.is_dir():
             unfinished = path.with_name(f"{path.name}.{os.getpid()}")
             write_checkpoint(unfinished, options.shape, "custom_voice", dtype=torch.bfloat16).rename(path)
-        loading = LoadOptions(options.precision, options.attention, weights=options.weights)
-        model = load_model(path, loading, torch.device(options.device))
-    model.talker.codec_head.weight.data[model.config.talker_config.codec_eos_token_id] = 0
+        model = load(path, options)
+    _mute_end(model, torch.zeros(()))
     return model
+
+
+def load(path: Path, options: argparse.Namespace) -> Model:
+    """A checkpoint as the command line asks for it."""
+    loading = LoadOptions(options.precision, options.attention, weights=options.weights)
+    return load_model(path, loading, torch.device(options.device))
+
+
+def _mute_end(model: Model, row: torch.Tensor) -> None:
+    model.talker.codec_head.weight.data[model.config.talker_config.codec_eos_token_id] = row
 
 
 def make_prompt(model: Model) -> Prompt:
     """The one text that all lines speak."""
-    return build_prompt(model, TEXT, preset_voice(model, "ryan"), "english")
+    name = "ryan" if "ryan" in model.speakers else model.speakers[0]
+    return build_prompt(model, TEXT, preset_voice(model, name), "english")
 
 
 def decode_fixed(

@@ -35,7 +35,7 @@ from .common import (
     frame_ms,
     greedy,
     keep,
-    load_random,
+    load_muted,
     make_prompt,
     make_row,
     parser,
@@ -219,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made = parser(__doc__, frames=60, repeats=3)
     made.add_argument("--check", action="store_true", help="compare codes with upstream's, and time nothing")
     options = made.parse_args(arguments)
-    model = load_random(options)
+    model = load_muted(options)
     bench = Bench(model, options.frames)
     if not check_exact(bench):
         sys.exit("the codes above are not upstream's: nothing is measured")

@@ -22,7 +22,7 @@ from .common import (
     Model,
     decode_fixed,
     keep,
-    load_random,
+    load_muted,
     make_row,
     parser,
     timed_ms,
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_argument("--seq-groups", type=int, default=15)
     table.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
     options = table.parse_args(arguments)
-    model = load_random(options)
+    model = load_muted(options)
     names = usable_engines(options.engines, model)
     rows = [measure(model, options, name, batch) for name in names for batch in options.batches]
     keep(rows, options, model)

@@ -31,7 +31,7 @@ import torch
 
 import pack
 
-from .common import Model, Prompt, Sampling, frame_ms, greedy, load_random, make_prompt, make_row, parser
+from .common import Model, Prompt, Sampling, frame_ms, greedy, load_muted, make_prompt, make_row, parser
 from .results import Row
 
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS  # isort: skip  (common has loaded the pack)
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made.add_argument("--answer", type=Path, required=True, help="the file to write the row to")
     made.add_argument("--greedy", action="store_true", help="without sampling")
     options = made.parse_args(arguments)
-    model = load_random(options)
+    model = load_muted(options)
     prompt, sampling = make_prompt(model), replace(model.sampling, max_new_tokens=options.frames + 1)
     if options.greedy:
         sampling = greedy(sampling)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from qwen3_tts_morph.benchmarks import batches, codec, frames, line, memory
-from qwen3_tts_morph.benchmarks.common import Measured, decode_fixed, load_random, parser
+from qwen3_tts_morph.benchmarks.common import Measured, decode_fixed, load_muted, parser
 from qwen3_tts_morph.benchmarks.frames import fit_line
 from qwen3_tts_morph.benchmarks.results import Row, markdown
 
@@ -157,11 +157,30 @@ def test_a_straight_line_is_found() -> None:
 
 
 def test_a_line_that_ends_early_is_no_measurement() -> None:
-    model = load_random(parser("x", 1, 1).parse_args(["--shape", "tiny", "--device", "cpu"]))
+    model = load_muted(parser("x", 1, 1).parse_args(["--shape", "tiny", "--device", "cpu"]))
     fifth = decode_fixed(Measured("graph"), model, [9], 1)[0].codes[4, 0]
     model.config.talker_config.codec_eos_token_id = int(fifth)
     with pytest.raises(RuntimeError, match="frames were asked for"):
         decode_fixed(Measured("graph"), model, [9], 1)
+
+
+def test_the_demo_voice_is_measured_like_any_shape(tmp_path: Path) -> None:
+    options = [
+        "--shape",
+        "demo",
+        "--device",
+        "cpu",
+        "--frames",
+        "120",
+        "--repeats",
+        "1",
+        "--out",
+        str(tmp_path),
+    ]
+    line.main([*options, "--engines", "eager", "--seq-groups", "15"])  # its text is over after some 60 frames
+    [path] = tmp_path.glob("*.json")
+    [row] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert (row["model"], row["engine"], row["precision"]) == ("demo", "eager", "float32")
 
 
 def test_the_table_shows_details_and_how_much_faster_a_row_is() -> None:
