@@ -85,29 +85,25 @@ def parser(doc: str | None, frames: int, repeats: int) -> argparse.ArgumentParse
 
 def load_muted(options: argparse.Namespace) -> Model:
     """A model of ``options.shape`` that never ends by itself."""
-    if options.shape == DEMO:
-        model = load(demo_voice(), options)
-        # A token that no training line ever had: its logit is far below all that are drawn.
-        _mute_end(model, model.talker.codec_head.weight.data[model.config.talker_config.codec_pad_id])
-        return model
+    model = _load(demo_voice(), options) if options.shape == DEMO else _load_random(options)
+    config, rows = model.config.talker_config, model.talker.codec_head.weight.data
+    # Trained weights keep a token that no line ever had far below all that are drawn.
+    rows[config.codec_eos_token_id] = rows[config.codec_pad_id] if options.shape == DEMO else 0
+    return model
+
+
+def _load_random(options: argparse.Namespace) -> Model:
     with tempfile.TemporaryDirectory() as folder:
         path = (options.checkpoints or Path(folder)) / options.shape
         if not path.is_dir():
             unfinished = path.with_name(f"{path.name}.{os.getpid()}")
             write_checkpoint(unfinished, options.shape, "custom_voice", dtype=torch.bfloat16).rename(path)
-        model = load(path, options)
-    _mute_end(model, torch.zeros(()))
-    return model
+        return _load(path, options)
 
 
-def load(path: Path, options: argparse.Namespace) -> Model:
-    """A checkpoint as the command line asks for it."""
+def _load(path: Path, options: argparse.Namespace) -> Model:
     loading = LoadOptions(options.precision, options.attention, weights=options.weights)
     return load_model(path, loading, torch.device(options.device))
-
-
-def _mute_end(model: Model, row: torch.Tensor) -> None:
-    model.talker.codec_head.weight.data[model.config.talker_config.codec_eos_token_id] = row
 
 
 def make_prompt(model: Model) -> Prompt:

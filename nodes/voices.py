@@ -120,7 +120,7 @@ class PresetVoice(io.ComfyNode):
                     options=[*DEMO_SPEAKERS, *PUBLISHED_SPEAKERS],
                     default=DEMO_SPEAKERS[0],
                     tooltip=(
-                        "A speaker of the demo voice (heart, emma, michael, george) or of the published "
+                        f"A speaker of the demo voice ({', '.join(DEMO_SPEAKERS)}) or of the published "
                         f"CustomVoice checkpoints (the others). Default: {DEMO_SPEAKERS[0]}."
                     ),
                 ),

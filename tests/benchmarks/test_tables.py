@@ -165,19 +165,8 @@ def test_a_line_that_ends_early_is_no_measurement() -> None:
 
 
 def test_the_demo_voice_is_measured_like_any_shape(tmp_path: Path) -> None:
-    options = [
-        "--shape",
-        "demo",
-        "--device",
-        "cpu",
-        "--frames",
-        "120",
-        "--repeats",
-        "1",
-        "--out",
-        str(tmp_path),
-    ]
-    line.main([*options, "--engines", "eager", "--seq-groups", "15"])  # its text is over after some 60 frames
+    options = "--shape demo --device cpu --frames 120 --repeats 1 --engines eager --seq-groups 15"
+    line.main([*options.split(), "--out", str(tmp_path)])  # its text is over after some 60 frames
     [path] = tmp_path.glob("*.json")
     [row] = json.loads(path.read_text(encoding="utf-8"))["rows"]
     assert (row["model"], row["engine"], row["precision"]) == ("demo", "eager", "float32")

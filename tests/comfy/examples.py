@@ -79,10 +79,22 @@ def after(graph: Graph, source: str, output: int, kind: str) -> str:
     return found
 
 
+def of_kind(graph: Graph, kind: str) -> list[str]:
+    """The ids of all nodes of a kind."""
+    return [key for key, node in graph.items() if node["class_type"] == kind]
+
+
 def only(graph: Graph, kind: str) -> str:
     """The id of the one node of a kind."""
-    [found] = [key for key, node in graph.items() if node["class_type"] == kind]
+    [found] = of_kind(graph, kind)
     return found
+
+
+def run(server: ComfyServer, graph: Graph, timeout: float = 300) -> Result:
+    """Run a graph to its end, which has to be a good one."""
+    result = server.run(graph, timeout=timeout)
+    assert result.ok, result.error
+    return result
 
 
 def fetch_result(server: ComfyServer, prompt_id: str) -> Result:

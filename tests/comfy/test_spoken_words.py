@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.comfy.conftest import ROOT
-from tests.comfy.examples import after, read_workflow
+from tests.comfy.examples import after, of_kind, only, read_workflow, run
 from tests.comfy.graphs import Graph
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer, Result
 
 EXACT = 15
+TIMEOUT = 600  # seconds a graph
 MOST_WORD_ERRORS = 0.2  # of all words asked for
 # What the two speakers of the workflow say, a run each.
 TALKS = (
@@ -53,21 +54,11 @@ def speaker_encoder() -> SpeakerEncoder:
     return SpeakerEncoder()
 
 
-def speak(server: ComfyServer, graph: Graph) -> Result:
-    result = server.run(graph, timeout=600)
-    assert result.ok, result.error
-    return result
-
-
 def hear(result: Result, saver: str) -> list[np.ndarray]:
     """The files of a Save Audio node, as the judges hear them."""
     from qwen3_tts_morph.training.judges.clips import load_clip
 
     return [load_clip(file.path) for file in result.files if file.node_id == saver]
-
-
-def of_kind(graph: Graph, kind: str) -> list[str]:
-    return [key for key, node in graph.items() if node["class_type"] == kind]
 
 
 def test_the_words_asked_for_are_the_words_spoken(
@@ -79,7 +70,7 @@ def test_the_words_asked_for_are_the_words_spoken(
     for texts in TALKS:
         for speaker, text in zip(speakers, texts, strict=True):
             graph[speaker]["inputs"] |= {"text": text, "seq_groups": EXACT}
-        result = speak(server, graph)
+        result = run(server, graph, TIMEOUT)
         for speaker, text in zip(speakers, texts, strict=True):
             [spoken] = hear(result, after(graph, speaker, 0, "SaveAudio"))
             heard.append(recogniser.judge(spoken, text))
@@ -107,8 +98,8 @@ def test_a_dialogues_characters_are_told_apart(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], speaker_encoder: SpeakerEncoder
 ) -> None:
     graph = convert(read_workflow("Dialogue to files, track and subtitles"))
-    [script] = of_kind(graph, "MorphTTSRenderScript")
+    script = only(graph, "MorphTTSRenderScript")
     graph[script]["inputs"] |= {"script": SCRIPT, "seq_groups": EXACT}
-    lines = hear(speak(server, graph), after(graph, script, 0, "SaveAudio"))
+    lines = hear(run(server, graph, TIMEOUT), after(graph, script, 0, "SaveAudio"))
     names = [line.partition(":")[0] for line in SCRIPT.splitlines()]
     assert strangers(names, [speaker_encoder.embed(line) for line in lines]) == []

@@ -18,9 +18,11 @@ from tests.comfy.examples import (
     PICTURE_SETTINGS,
     after,
     fetch_result,
+    of_kind,
     only,
     place_own_recordings,
     read_workflow,
+    run,
     set_widget,
     take_picture,
 )
@@ -102,12 +104,6 @@ def test_it_opens_whole_and_with_its_values(opened: Opened, name: str, screensho
             assert set(inputs) == set(values) | linked
 
 
-def run(server: ComfyServer, graph: Graph) -> Result:
-    result = server.run(graph, timeout=300)
-    assert result.ok, result.error
-    return result
-
-
 def check_speech(graph: Graph, result: Result, frames_per_file: list[int], saver: str) -> list[np.ndarray]:
     waveforms = samples(result, saver)  # which checks the rate
     assert [waveform.shape for waveform in waveforms] == [(n * SAMPLES_PER_FRAME, 1) for n in frames_per_file]
@@ -125,7 +121,7 @@ def test_speech_is_as_long_as_its_report_says(
 ) -> None:
     graph = convert(read_workflow(name))
     result = run(server, graph)
-    speakers = [key for key, node in graph.items() if node["class_type"] == "MorphTTSGenerateSpeech"]
+    speakers = of_kind(graph, "MorphTTSGenerateSpeech")
     assert speakers
     for speaker in speakers:
         frames = frames_of(shown(result, after(graph, speaker, 1, "PreviewAny")))
@@ -148,9 +144,7 @@ def test_saved_voices_are_loaded_by_the_group_that_waits_for_them(
         node["mode"] = 0  # as Ctrl+M does
     graph = convert(workflow)
     live = after(graph, only(graph, "MorphTTSLoadVoice"), 0, "MorphTTSGenerateSpeech")
-    [blended] = [
-        key for key, node in graph.items() if node["class_type"] == "MorphTTSGenerateSpeech" and key != live
-    ]
+    [blended] = [key for key in of_kind(graph, "MorphTTSGenerateSpeech") if key != live]
     graph[live]["inputs"]["text"] = graph[blended]["inputs"]["text"]
     second = run(server, graph)
     [spoken] = samples(first, after(graph, blended, 0, "SaveAudio"))
