@@ -19,10 +19,12 @@ from qwen3_tts_morph.training.codec.trainer import Trainer
 from qwen3_tts_morph.training.corpus import shards
 from qwen3_tts_morph.training.corpus.shards import Corpus
 from qwen3_tts_morph.training.parallel import ALONE
+from qwen3_tts_morph.training.talker.checkpoint import load_weights
 from qwen3_tts_morph.training.talker.codes import FIRST_LEAD, Codes, CodeWriter, Utterance, load_codes
 from qwen3_tts_morph.training.talker.layout import lay_out
 from qwen3_tts_morph.training.talker.redraw import draw_rest, hidden_of, load_talker, redraw
 from qwen3_tts_morph.training.talker.train import train
+from qwen3_tts_morph.training.talker.voices import embed_voices
 
 from .tiny_codec import line, tiny
 from .tiny_talker import CODEBOOK, tiny_run, write_codes, write_config
@@ -73,8 +75,20 @@ def test_greedy_draws_are_what_the_predictor_says_of_them(root: Path) -> None:
     assert rest.tolist() == said.argmax(-1).tolist()
 
 
+def test_voices_sound_to_it_as_they_did_in_training(root: Path) -> None:
+    talker, codes = load_talker(root / "talker", CPU), load_codes(root / "codes")
+    weights, about, _ = load_weights(root / "talker" / "weights")
+    heard = embed_voices(codes, codes.mels, talker.embed)
+    assert about["voices"] == codes.names
+    assert torch.allclose(
+        heard, weights["voices"].float(), atol=0.02 * heard.abs().max()
+    )  # its weights travelled as bf16
+    assert not torch.allclose(heard[0], heard[1], rtol=1e-3)
+
+
 def test_a_line_is_heard_the_same_beside_a_longer_one(root: Path) -> None:
     talker, codes = load_talker(root / "talker", CPU), load_codes(root / "codes")
+    voices = embed_voices(codes, codes.mels, talker.embed)
     layouts = []
     for row in (0, 3):
         frames = codes.utterance_codes(row)
@@ -84,8 +98,8 @@ def test_a_line_is_heard_the_same_beside_a_longer_one(root: Path) -> None:
             )
         )
     with torch.inference_mode():
-        both = hidden_of(talker, layouts, talker.voices[[0, 1]])
-        alone = hidden_of(talker, layouts[:1], talker.voices[:1])
+        both = hidden_of(talker, layouts, voices[:2])
+        alone = hidden_of(talker, layouts[:1], voices[:1])
     assert torch.allclose(both[: layouts[0].frames], alone, atol=1e-5)
     assert len(both) == sum(one.frames for one in layouts)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .voices import Voice
 
 # What a voice group says of the training hours: presets must sound like themselves, mixes make cloning general.
-SHARES = {"preset": 0.2, "original": 0.25, "mix": 0.55}
+SHARES = {"preset": 0.15, "original": 0.15, "mix": 0.7}
 # Short lines and numbers are few; each comes this often for one time of a long sentence.
 REPEATS = {"wordnet": 1, "everyday": 6, "number": 2}
 REFERENCES = 4  # lines of each held-out voice to clone from, and to know it by

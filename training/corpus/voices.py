@@ -32,7 +32,7 @@ class CastOptions:
     """How many mixes. ``clearance`` is the least distance of a training mix to a held-out one, as a share of the least
     distance between two held-out ones."""
 
-    mixes: int = 200
+    mixes: int = 2000
     held_out_mixes: int = 20
     clearance: float = 0.4
     seed: int = 0

@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,11 +22,10 @@ from .codes import Codes
 from .config import Config
 from .objective import Learner
 from .update import Losses, Updater
+from .voices import embed_voices
 
 log = logging.getLogger(__name__)
 
-VOICE_FRAMES = 320  # mel frames of each utterance that a voice's mean embedding is made of
-VOICE_UTTERANCES = 32
 STATE = "state.safetensors"
 FIRST_STEPS = 20  # before the first log line, so that a wrong start shows at once
 AGREE_EVERY = 10  # steps between two looks at the clock
@@ -209,22 +209,6 @@ class Trainer:
         with (self.out / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps({**row, "accuracy": right}) + "\n")
 
-    @torch.no_grad()
-    def voice_means(self) -> torch.Tensor:
-        """Every voice's mean speaker embedding ``[S, H]`` over training utterances: what presets are made of."""
-        rows, starts = self.codes.first_takes("train"), self.codes.mel_starts
-        means = []
-        for voice in range(len(self.codes.names)):
-            own = rows[self.codes.speakers[rows] == voice][:VOICE_UTTERANCES]
-            if not len(own):
-                means.append(torch.zeros(self.config.shape.talker.hidden, device=self.device))
-                continue
-            places = torch.arange(VOICE_FRAMES)[None]
-            begins, ends = torch.as_tensor(starts[own]), torch.as_tensor(starts[own + 1])
-            index = begins[:, None] + places % (ends - begins).clamp(min=1)[:, None]
-            means.append(self.learner.embed_speakers(self.mels[index.to(self.device)], noise=False).mean(0))
-        return torch.stack(means)
-
     def save(self) -> None:
         """Write the averaged weights, and the state to go on from; the first process does."""
         if not self.world.first:
@@ -236,7 +220,8 @@ class Trainer:
                 "minutes": round(self.seconds / 60, 2),
                 "codebook": self.codes.codebook,
             }
-            save_weights(self.out / "weights", self.learner, self.voice_means(), self.codes.names, meta)
+            voices = embed_voices(self.codes, self.mels, partial(self.learner.embed_speakers, noise=False))
+            save_weights(self.out / "weights", self.learner, voices, self.codes.names, meta)
         self.learner.train()
         groups = {
             "learner": self.learner.state_dict(),

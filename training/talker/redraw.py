@@ -4,7 +4,8 @@
 
 The talker reads the recorded frames and the recorded group 0 stays; only what the predictor makes of both is drawn, so
 that a frame still sounds like the recording's. First takes alone are drawn: their silence is whole frames, so that a
-frame of codes is a frame of audio. ``--processes 0`` draws on all GPUs, each its share of the lines.
+frame of codes is a frame of audio. The talker hears the voices in the corpus, as in cloning: it need not have been
+trained on them. ``--processes 0`` draws on all GPUs, each its share of the lines.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ import pack
 from ..parallel import World, launch
 from .batches import cut_by_length
 from .checkpoint import load_weights
-from .codes import MEL_BINS, Codes, CodeWriter, Utterance, load_codes
+from .codes import MEL_BINS, Codes, CodeWriter, Utterance, load_codes, unpack_mel
 from .config import DEFAULT, PREDICTED, load_config
 from .layout import Ids, Layout, lay_out, pad_layouts
 from .network import Network
 from .published import adopt
 from .speaker import build_encoder
 from .tokenizer import TextTokens
+from .voices import embed_voices
 
 pack.load()
 
@@ -45,23 +47,26 @@ POSITIONS = 24_576  # of a batch, padding included
 
 @dataclass(frozen=True)
 class Talker:
-    """A trained talker, ready to draw: ``voices`` ``[S, H]`` are the mean embeddings of ``names``."""
+    """A trained talker, ready to draw."""
 
     network: Network
+    encoder: torch.nn.Module
     ids: Ids
     tokens: TextTokens
-    voices: torch.Tensor
-    names: tuple[str, ...]
+
+    def embed(self, mels: torch.Tensor) -> torch.Tensor:
+        """Packed mels uint8 ``[B, M, 128]`` to speaker embeddings ``[B, H]``, float32, on the talker's device."""
+        embedding: torch.Tensor = self.encoder(unpack_mel(mels.to(self.network.first_table.device)))
+        return embedding
 
 
 def load_talker(folder: Path, device: torch.device) -> Talker:
     """The talker that ``training.talker.train`` left in a folder, float32."""
-    weights, about, shape = load_weights(folder / "weights")
-    network = Network(shape)
-    adopt(network, build_encoder(shape), weights)
+    weights, _, shape = load_weights(folder / "weights")
+    network, encoder = Network(shape), build_encoder(shape)
+    adopt(network, encoder, weights)
     tokens = TextTokens(folder / "tokenizer")
-    voices = weights["voices"].float().to(device)
-    return Talker(network.to(device).eval(), Ids.of(shape, tokens), tokens, voices, tuple(about["voices"]))
+    return Talker(network.to(device).eval(), encoder.to(device).eval(), Ids.of(shape, tokens), tokens)
 
 
 def hidden_of(talker: Talker, layouts: Sequence[Layout], voices: torch.Tensor) -> torch.Tensor:
@@ -100,13 +105,11 @@ def draw_rest(network: Network, hidden: torch.Tensor, first: torch.Tensor, draw:
 
 
 class Redrawer:
-    """Draws lines of recorded codes in the voices of a talker that was trained on them."""
+    """Draws lines of recorded codes in their voices, as the talker's encoder hears them."""
 
     def __init__(self, talker: Talker, codes: Codes, draw: Draw):
-        if missing := sorted(set(codes.names) - set(talker.names)):
-            raise ValueError(f"the talker does not know voice {missing[0]}: take the codes it was trained on")
         self.talker, self.codes, self.draw = talker, codes, draw
-        self.voices = talker.voices[[talker.names.index(name) for name in codes.names]]
+        self.voices = embed_voices(codes, codes.mels, talker.embed)
 
     @torch.inference_mode()
     def draw_rows(self, rows: np.ndarray) -> Iterator[tuple[int, torch.Tensor]]:

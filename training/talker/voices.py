@@ -1,0 +1,40 @@
+"""A voice as the speaker encoder hears it in a corpus: the mean over some of its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from .codes import Codes
+
+FRAMES = 320  # mel frames of each line
+LINES = 32  # at most, of a voice
+
+
+@torch.no_grad()
+def embed_voices(
+    codes: Codes, mels: torch.Tensor, embed: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
+    """Every voice's mean speaker embedding ``[S, H]`` over training lines: what presets are made of.
+
+    Args:
+        codes: whose voices, in the order of ``codes.names``; one without training lines gets zeros.
+        mels: ``codes.mels``, on the encoder's device.
+        embed: packed mels uint8 ``[B, M, 128]`` to embeddings ``[B, H]``.
+
+    Raises:
+        ValueError: when there is no training line at all.
+    """
+    rows, starts = codes.first_takes("train"), codes.mel_starts
+    if not len(rows):
+        raise ValueError("no training line with mels among these codes: encode the corpus's train split")
+    means: dict[int, torch.Tensor] = {}
+    for voice in range(len(codes.names)):
+        own = rows[codes.speakers[rows] == voice][:LINES]
+        if len(own):
+            begins, ends = torch.as_tensor(starts[own]), torch.as_tensor(starts[own + 1])
+            index = begins[:, None] + torch.arange(FRAMES) % (ends - begins).clamp(min=1)[:, None]
+            means[voice] = embed(mels[index.to(mels.device)]).mean(0)
+    nobody = torch.zeros_like(next(iter(means.values())))
+    return torch.stack([means.get(voice, nobody) for voice in range(len(codes.names))])
