@@ -33,7 +33,7 @@ from qwen3_tts_morph.morph.kernels import frame, passes  # noqa: E402  (after pa
 from qwen3_tts_morph.morph.kernels.plan import Plan, has_gluon  # noqa: E402
 from qwen3_tts_morph.morph.options import Draw, Sampling  # noqa: E402
 
-from .kernel_plans import VARIANTS, WIDE_VARIANTS  # noqa: E402
+from .kernel_plans import FEW_VARIANTS, VARIANTS, WIDE_VARIANTS  # noqa: E402
 from .random_weights import SHAPES, quantize_weights, random_slots, random_weights  # noqa: E402
 
 TYPES = {
@@ -46,7 +46,7 @@ TYPES = {
     torch.bool: "i1",
 }
 SAMPLING = Sampling(Draw(), Draw(), 1.05)
-PLANS = VARIANTS | WIDE_VARIANTS
+PLANS = VARIANTS | FEW_VARIANTS | WIDE_VARIANTS
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 

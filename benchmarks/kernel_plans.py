@@ -26,7 +26,19 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "o-proj in 8 parts of 8 warps, 8 positions a warp": {"parts": 8, "product_warps": 8, "line_rows": 8},
     "draws of 4 scores a thread": {"draw_values": 4},
     "draws of 16 scores a thread": {"draw_values": 16},
-    "attention of batches": {"line_splits": 0},
+    "attention of batches": {"line_splits": 0, "unsplit": 0},
+}
+FEW_VARIANTS: dict[str, dict[str, Any]] = {
+    "few, no dependent launch": {"pdl": False},
+    "few, not held": {"wide_held": False},
+    "not folded": {"wide_folds": 0},
+    "one fold": {"wide_folds": 1},
+    "2 folds": {"wide_folds": 2},
+    "folds, segments of 64": {"wide_segment": 64},
+    "folds, segments of 256": {"wide_segment": 256},
+    "attention split in short windows too": {"unsplit": 0},
+    "attention never split": {"unsplit": 1 << 20},
+    "few, attention, 8 positions a warp": {"attend_rows": 8},
 }
 WIDE_VARIANTS: dict[str, dict[str, Any]] = {
     "many, no dependent launch": {"pdl": False},

@@ -39,7 +39,7 @@ from qwen3_tts_morph.morph.frame import Weights  # noqa: E402  (after pack.load)
 from qwen3_tts_morph.morph.frame import decode_frame as torch_frame  # noqa: E402
 from qwen3_tts_morph.morph.kernels import frame as fused  # noqa: E402
 from qwen3_tts_morph.morph.kernels.passes import look_up, run_layers  # noqa: E402
-from qwen3_tts_morph.morph.kernels.plan import Plan  # noqa: E402
+from qwen3_tts_morph.morph.kernels.plan import MOST_FOLDED, Plan  # noqa: E402
 from qwen3_tts_morph.morph.kernels.states import Inputs, Place, States  # noqa: E402
 from qwen3_tts_morph.morph.layers import Decoder  # noqa: E402
 from qwen3_tts_morph.morph.layers import run_layers as torch_layers  # noqa: E402
@@ -48,7 +48,7 @@ from qwen3_tts_morph.morph.slots import Slots  # noqa: E402
 from qwen3_tts_morph.morph.static_cache import Span, StaticCache, Step  # noqa: E402
 
 from .batch_kernels import many_table  # noqa: E402
-from .kernel_plans import VARIANTS, WIDE_VARIANTS  # noqa: E402
+from .kernel_plans import FEW_VARIANTS, VARIANTS, WIDE_VARIANTS  # noqa: E402
 from .line_kernels import kernel_table, line_table  # noqa: E402
 from .random_weights import SHAPES, random_slots, random_weights  # noqa: E402
 
@@ -275,34 +275,46 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
         check_codes(bench, batch, 3 if on_cuda else 1, seq_groups)
     if bench.plan.pdl:
         check_replays(bench, 1, 15)
-        check_replays(bench, 16, 5)
-        if max(options.batch) > 32:
-            check_replays(bench, max(options.batch), 2)  # products in parts, held weights
+        for batch in sorted({16, *options.batch}):
+            if batch > 1:  # folds, products in parts, held weights
+                check_replays(bench, batch, 5 if batch <= 32 else 2)
     frame_table(bench, options.seq_groups, options.batch)
     kernel_table(bench, bench.plan, "plan as it is")
     if bench.plan.pdl:
         kernel_table(bench, replace(bench.plan, pdl=False), "no dependent launch")
     contexts = (200, 2000) if on_cuda else (40,)
     line_table(bench, bench.plan, contexts, 15 if on_cuda else 2)
-    largest = max(options.batch)
     pass_table(bench, bench.plan, "plan as it is", contexts=contexts)
-    if largest > 2:
-        pass_table(bench, bench.plan, "plan as it is", largest, contexts[:1])
-        many_table(bench, bench.plan, "plan as it is", largest)
-        many_table(bench, replace(bench.plan, wide_parts=1), "one part", largest)
-        if bench.plan.wide_held:
-            many_table(bench, replace(bench.plan, wide_held=False), "not held", largest)
+    for batch in options.batch:
+        if batch > bench.plan.few:
+            batch_tables(bench, batch, contexts)
+
+
+def batch_tables(bench: Bench, batch: int, contexts: tuple[int, ...]) -> None:
+    """The passes of a batch and each of its kernels, with the kinds of products that it could have."""
+    plan = bench.plan
+    pass_table(bench, plan, "plan as it is", batch, contexts if batch <= MOST_FOLDED else contexts[:1])
+    many_table(bench, plan, "plan as it is", batch)
+    if batch > MOST_FOLDED:
+        many_table(bench, replace(plan, wide_parts=1), "one part", batch)
+    elif plan.wide_held:
+        many_table(bench, replace(plan, wide_folds=0), "not folded", batch)
+    if plan.wide_held:
+        many_table(bench, replace(plan, wide_held=False), "not held", batch)
 
 
 @torch.inference_mode()
 def run_plans(bench: Bench, options: argparse.Namespace) -> None:
     """Other plans, of which one may end the process: after all tables."""
     contexts = (200,) if bench.device.type == "cuda" else (40,)
-    largest = max(options.batch)
-    for variants, batch in ((VARIANTS, 1), (WIDE_VARIANTS, largest)):
+    kinds: list[tuple[dict[str, dict[str, Any]], int]] = [(VARIANTS, 1)]
+    batches = [batch for batch in sorted(options.batch) if batch > bench.plan.few]
+    kinds += [(FEW_VARIANTS, batch) for batch in batches if batch <= MOST_FOLDED]
+    kinds += [(WIDE_VARIANTS, batch) for batch in batches[-1:] if batch > MOST_FOLDED]
+    for variants, batch in kinds:
         chosen = {label: one for label, one in variants.items() if options.plans in (None, label)}
-        if batch == 1 or largest > 2:
-            try_plans(bench, chosen, batch, contexts)
+        long = (2000,) if variants is FEW_VARIANTS and bench.device.type == "cuda" else ()
+        try_plans(bench, chosen, batch, contexts + long)
 
 
 def try_plans(
@@ -329,12 +341,14 @@ def main() -> int:
     parser.add_argument("--shape", nargs="+", default=["0.6B", "1.7B"], choices=sorted(SHAPES))
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 4, 16, 64])
     parser.add_argument("--seq-groups", nargs="+", type=int, default=[15, 5, 7, 3, 1])
-    parser.add_argument("--check-batches", nargs="+", type=int, default=[1, 2, 4, 64])
+    parser.add_argument("--check-batches", nargs="+", type=int, default=[1, 2, 4, 16, 64])
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument(
         "--variants", nargs="*", default=["0.6B"], help="shapes for which other plans are tried"
     )
-    parser.add_argument("--plans", choices=[*VARIANTS, *WIDE_VARIANTS], help="this other plan and no table")
+    parser.add_argument(
+        "--plans", choices=[*VARIANTS, *FEW_VARIANTS, *WIDE_VARIANTS], help="this other plan and no table"
+    )
     parser.add_argument("--out", type=Path, help="where to write the rows as JSON")
     options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

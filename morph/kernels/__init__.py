@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
+from ..int8 import Int8Weight
+
 if TYPE_CHECKING:
     from ..frame import Weights
     from ..slots import Slots
@@ -64,6 +66,12 @@ def unsupported(weights: Weights) -> str | None:
                 f"the Triton kernels compute heads of a power of two from 16 on, a power of two of them sharing a "
                 f"key head, not {decoder.heads} heads of {decoder.head_dim} over {decoder.kv_heads}"
             )
+        for layer in decoder.layers:
+            for weight in (layer.qkv, layer.out, layer.gate_up, layer.down):
+                if isinstance(weight, Int8Weight) and weight.shape[1] % 4:
+                    return (
+                        f"the Triton kernels read four INT8 weights at once, and a row has {weight.shape[1]}"
+                    )
     return None
 
 

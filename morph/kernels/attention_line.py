@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .project import add_products, load_scales, load_tiles, share
+from .project import WORD, add_products, load_scales, load_tiles, order_columns, share
 from .wait import launch_dependents, wait_for_inputs
 
 LOG2_E = tl.constexpr(1.4426950408889634)
@@ -182,10 +182,11 @@ def product_rows(WARPS: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def store_product(
-    mean, tiles, scales, rows, row_mask, out, WIDTH: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr
-):
+    mean, tiles, scales, rows, row_mask, out, WIDTH: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr,
+    PACK: tl.constexpr,
+):  # fmt: skip
     """Multiply one position's ``[WIDTH]`` with some heads' columns of the output projection."""
-    values = share(mean, tl.arange(0, WIDTH), CHUNKS, CHUNK)
+    values = share(mean, order_columns(tl.arange(0, WIDTH), CHUNK, PACK), CHUNKS, CHUNK)
     result = tl.sum(add_products(tiles[0], values), axis=2) * scales
     tl.store(out + rows, result.to(out.dtype.element_ty), mask=row_mask)
 
@@ -199,19 +200,22 @@ def join_project(
 ):  # fmt: skip
     """Join what ``attend_line`` left and project it, some heads a program: ``(part, rows)``.
 
-    ``weight`` is ``[N, HEADS D]``, ``out`` ``[PARTS, 1, N]``.
+    ``weight`` is ``[N, HEADS D]`` (INT8 as words ``[N, HEADS D / 4]``), ``out`` ``[PARTS, 1, N]``.
     """
     launch_dependents(PDL)
     WIDTH: tl.constexpr = HEADS // PARTS * D
+    PACK: tl.constexpr = WORD if weight.dtype.element_ty == tl.int32 else 1
     part = tl.program_id(0)
     rows = product_rows(WARPS, ROWS)
     row_mask = rows < N
-    tiles = load_tiles(weight + part * WIDTH, rows, row_mask, HEADS * D, WIDTH, WARPS, CHUNKS, CHUNK, EVICT)
+    tiles = load_tiles(
+        weight + part * (WIDTH // PACK), rows, row_mask, HEADS * D, WIDTH, WARPS, CHUNKS, CHUNK, EVICT
+    )
     row_scales = load_scales(scales, rows, row_mask)
     columns = part * WIDTH + tl.arange(0, WIDTH)
     wait_for_inputs(PDL)
     mean = joined(means, log_sums, columns // D, columns, HEADS, D, SPLITS)
-    store_product(mean, tiles, row_scales, rows, row_mask, out + part * N, WIDTH, CHUNKS, CHUNK)
+    store_product(mean, tiles, row_scales, rows, row_mask, out + part * N, WIDTH, CHUNKS, CHUNK, PACK)
 
 
 @triton.jit
@@ -246,17 +250,18 @@ def attend_project(
         qkv, gains, cos, sin: as of ``attend_line``, for T new positions ``start ..``.
         cache_keys, cache_values: one layer's ``[KV_HEADS, >= BLOCK, D]``; what is there was written before the last
             draw (see ``wait.py``).
-        weight: ``[N, HEADS D]``.
+        weight: ``[N, HEADS D]``, INT8 as words ``[N, HEADS D / 4]``.
         out: ``[KV_HEADS, T, N]``, the product's parts.
     """
     launch_dependents(PDL)
     GROUP: tl.constexpr = HEADS // KV_HEADS
     QKV: tl.constexpr = (HEADS + 2 * KV_HEADS) * D
+    PACK: tl.constexpr = WORD if weight.dtype.element_ty == tl.int32 else 1
     head = tl.program_id(0)
     rows = product_rows(WARPS, ROWS)
     row_mask = rows < N
     tiles = load_tiles(
-        weight + head * GROUP * D, rows, row_mask, HEADS * D, GROUP * D, WARPS, CHUNKS, CHUNK, EVICT
+        weight + head * (GROUP * D // PACK), rows, row_mask, HEADS * D, GROUP * D, WARPS, CHUNKS, CHUNK, EVICT
     )
     row_scales = load_scales(scales, rows, row_mask)
     cache_keys += head * head_stride
@@ -294,4 +299,4 @@ def attend_project(
         weights = spread(weights, GROUP, D, BLOCK)
         mean, total = tl.reduce((weights * values.to(tl.float32), weights), 1, _add_pairs)
         parts = out + (head * T + step) * N
-        store_product(mean / total, tiles, row_scales, rows, row_mask, parts, GROUP * D, CHUNKS, CHUNK)
+        store_product(mean / total, tiles, row_scales, rows, row_mask, parts, GROUP * D, CHUNKS, CHUNK, PACK)

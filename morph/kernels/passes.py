@@ -27,6 +27,11 @@ JOIN_BLOCK = 128  # an output a thread: the loads of all parts stay on their way
 BEHIND = ("bias", "residual", "out", "next_gain", "next_operand", "next_squares")
 
 
+def as_words(values: torch.Tensor) -> torch.Tensor:
+    """A weight as the kernels of few states read it: INT8 as words of four."""
+    return values.view(torch.int32) if values.dtype == torch.int8 else values
+
+
 def look_up(plan: Plan, inputs: Inputs, gain: torch.Tensor) -> States:
     """Many states from where they are, for a first product behind the norm of weight ``gain``."""
     states = States.empty(plan, inputs.rows, gain)
@@ -88,7 +93,7 @@ def project(
         project_few, (-(-outputs // tile.outputs),), plan, tile.warps, plan.registers, before is None, x=x,
         before=before, tokens=tokens, token_stride=0 if tokens is None else tokens.stride(0), partials=partials,
         kept=kept, STATES=rows, PARTS=0 if partials is None else len(partials), WARPS=tile.warps, ROWS=tile.rows,
-        CHUNKS=tile.chunks, CHUNK=tile.chunk, EVICT=plan.evict, **common,
+        CHUNKS=tile.chunks, CHUNK=tile.chunk, EVICT=plan.evict, **common | {"weight": as_words(values)},
     )  # fmt: skip
 
 
@@ -111,20 +116,27 @@ def _project_many(plan: Plan, arguments: dict[str, Any]) -> None:
 
 
 def _multiply(plan: Plan, wide: WideTile, arguments: dict[str, Any]) -> None:
-    """Launch ``project_many`` or ``project_held``."""
+    """Launch ``project_many``, ``project_held`` or ``project_folded``."""
     rows, outputs, width = arguments["states"], arguments["N"], arguments["K"]
     grid = (-(-outputs // wide.columns), -(-rows // wide.padded), wide.parts)
     sizes: dict[str, Any] = {
-        "PADDED": wide.padded, "COLUMNS": wide.columns, "SEGMENT": wide.segment, "STAGES": wide.stages,
-        "PARTS": wide.parts, "SHARES": triton.next_power_of_2(-(-width // int(SHARE))),
+        "PADDED": wide.padded, "COLUMNS": wide.columns, "SEGMENT": wide.segment,
+        "SHARES": triton.next_power_of_2(-(-width // int(SHARE))),
     }  # fmt: skip
-    if wide.held:
-        from .project_held import project_held  # Gluon, which not every Triton has
-
+    if wide.held:  # in Gluon, which not every Triton has
         unused = ("gain", "normed", "wide", "scales")
         arguments = {key: value for key, value in arguments.items() if key not in unused}
+        if wide.folds:
+            from .project_folded import project_folded
+
+            launch(project_folded, grid, plan, wide.warps, FOLDS=wide.folds, **arguments, **sizes)
+            return
+        from .project_held import project_held
+
+        sizes |= {"STAGES": wide.stages, "PARTS": wide.parts}
         launch(project_held, grid, plan, wide.warps, **arguments, **sizes)
         return
+    sizes |= {"STAGES": wide.stages, "PARTS": wide.parts}
     row_bytes = width // wide.parts * arguments["weight"].element_size()
     sizes["PREFETCH"] = plan.prefetches(wide, outputs, row_bytes)
     sizes["NORMED"] = max(16, triton.next_power_of_2(-(-width // grid[0])))
@@ -246,7 +258,7 @@ def _product(
     width = values.shape[1] // parts
     tile = plan.tile(outputs, width, values.element_size(), grids=parts, warps=plan.product_warps)
     return (parts, -(-outputs // tile.outputs)), {
-        "weight": values, "scales": scales, "out": partials, "HEADS": decoder.heads, "D": decoder.head_dim,
+        "weight": as_words(values), "scales": scales, "out": partials, "HEADS": decoder.heads, "D": decoder.head_dim,
         "N": outputs, "WARPS": tile.warps, "ROWS": tile.rows, "CHUNKS": tile.chunks, "CHUNK": tile.chunk,
         "EVICT": plan.evict,
     }  # fmt: skip
@@ -293,10 +305,11 @@ def _attend_lines(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, p
 
 
 def _attend_many(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, place: Place) -> torch.Tensor:
-    """The same for one position in each of lines enough."""
+    """The same for one position a line, whose context is not split."""
     keys = place.cache.keys
     out = plan.empty("mean", (len(qkv), decoder.heads, decoder.head_dim), decoder.norm)
-    warps, rows, copies = plan.share_line(place.window, decoder.head_dim * keys.element_size())
+    programs = len(qkv) * decoder.kv_heads
+    warps, rows, copies = plan.share_line(programs, place.window, decoder.head_dim * keys.element_size())
     launch(
         attend_many, (len(qkv), decoder.kv_heads), plan, warps, positions=place.positions, start=place.start,
         window=place.window, line_stride=keys.stride(1), out=out, HEADS=decoder.heads, KV_HEADS=decoder.kv_heads,

@@ -18,14 +18,21 @@ from ..workspace import Workspace
 
 LANES = 32
 WARP_BYTES = 512  # what a warp reads at once
+WORD = 4  # INT8 weights a word
 LONGEST_SEGMENT = 1024  # columns of a state that a program holds at a time
 FEWEST_COLUMNS = 16  # outputs a program of project_many at the least
 SHORTEST_SEGMENT = 64  # of project_many, to which segments are cut until FEWEST_STAGES fit
 FEWEST_STAGES = 4
 HELD_SHARED = 220 * 1024  # bytes of shared memory that project_held shares out
+HELD_ROWS = 64  # states that a program of project_held multiplies at the least
+FOLDED_ROWS = 64  # of weights in a program of project_folded
+FOLDED_WARPS = 4
+MOST_FOLDED = 32  # states that it multiplies
+FOLDS = (1, 2, 4)
 PART_MULTIPLE = 16  # columns of a part of a product: a multiple of so many
 FEWEST_PROGRAMS = 128  # about a program for each multiprocessor of a large GPU
 LINE_WARPS = 8
+ATTEND_BYTES = 256  # of a position's key or value; of longer ones attend_many holds fewer
 MOST_LINE_SPLITS = 32  # parts that a thread joins
 
 
@@ -48,7 +55,8 @@ class Tile:
 class WideTile:
     """A program's share of ``project_many``, or where ``held`` of ``project_held``; see there.
 
-    With ``parts`` above 1 it multiplies that share of the columns, and ``join_parts`` adds the parts up.
+    With ``parts`` above 1 it multiplies that share of the columns, and ``join_parts`` adds the parts up. With
+    ``folds`` above 0 it is ``project_folded``'s.
     """
 
     padded: int
@@ -58,6 +66,7 @@ class WideTile:
     warps: int
     held: bool = False
     parts: int = 1
+    folds: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,24 +79,27 @@ class Plan:
         register_bytes: weights that a warp of ``project_few`` holds in registers: 8192 are 64 a thread.
         warps: of ``project_few``; gated_warps: where it reads the parts of the last product, a program each.
         split_block: positions that a program of split attention reads at once; splits: at most so many programs a
-            key head.
+            key head, unsplit: windows up to which one is enough for any batch (with attend_many).
         line_rows: positions of one line that a warp of its split attention takes at the least; line_splits: programs
             a key head, as long as LINE_WARPS warps each are enough for the window (0: as batches do it).
         parts: in how many the projection of one long line leaves its product; product_warps: of its kernel.
         draw_values: scores that a thread of a draw holds.
-        attend_many: whether lines enough to fill the GPU attend in ``attend_many``; attend_warps: of its programs, or
-            as many as the window needs; attend_rows: positions that each of them loads at once.
+        attend_many: whether attention that is not split is ``attend_many``'s; attend_warps: of its programs at the
+            least, more for few lines, or as many as the window needs; attend_rows: positions that each of them loads at
+            once.
         wide_columns: outputs a program of ``project_many`` at the most, fewer until there are wide_programs of them
             (for few states FEWEST_PROGRAMS); wide_rows: its states at the most; wide_warps: where they exceed 32.
         wide_segment: columns of states and weights that it multiplies at once, or less; wide_stages: so many segments
             at the most are on their way together, and no more than wide_shared bytes of shared memory hold (two such
             programs fit on a multiprocessor of compute capability 9.0, one on any from 8.0); wide_prefetch: whether
             weights are brought into the L2 cache before the wait (with pdl).
-        wide_held: more than 32 states of two bytes a number multiply in ``project_held`` (compute capability 9.0 and a
-            Triton that has Gluon).
-        wide_parts: more than 32 states multiply with a weight of wide_parts_width columns or more in so many parts at
-            the most, where wide_parts_columns outputs a program leave room for four: as many as wide_parts_programs
-            programs make. 1: in none.
+        wide_held: states of two bytes a number multiply in ``project_held``, or up to 32 of them in
+            ``project_folded`` (compute capability 9.0 and a Triton that has Gluon).
+        wide_folds: folds of ``project_folded`` at the most, 0: it is not used; of those that fit, the fewest that make
+            FEWEST_PROGRAMS programs.
+        wide_parts: more than 32 states, and any of ``project_held``, multiply with a weight of wide_parts_width columns
+            or more in so many parts at the most, where wide_parts_columns outputs a program leave room for four: as
+            many as wide_parts_programs programs make. 1: in none.
         evict: eviction policy of ``project_few``'s weights: "evict_first", "evict_last" or "".
         registers: at most so many a thread in ``project_few``; None leaves it to the compiler.
         workspace: where intermediate results lie, so that they can be captured; None makes them anew each time.
@@ -100,6 +112,7 @@ class Plan:
     gated_warps: int = 8
     split_block: int = 32
     splits: int = 16
+    unsplit: int = 512
     line_rows: int = 16
     line_splits: int = 16
     parts: int = 4
@@ -117,6 +130,7 @@ class Plan:
     wide_shared: int = 98304
     wide_prefetch: bool = True
     wide_held: bool = False
+    wide_folds: int = 4
     wide_parts: int = 4
     wide_parts_columns: int = 64
     wide_parts_width: int = 2048
@@ -144,10 +158,16 @@ class Plan:
     ) -> Tile:
         """A tile for ``outputs`` of ``width`` columns of so many weights; so many such grids run side by side."""
         warps = warps or self.warps
-        itemsize = max(itemsize, 2)  # wider chunks of INT8 would take twice the sums
-        chunk = min(WARP_BYTES // itemsize, triton.next_power_of_2(width))
+        whole = triton.next_power_of_2(width)
+        if (
+            itemsize == 1
+        ):  # INT8, read as words: a chunk has a column of each, so four chunks lie in each other
+            chunk = min(WARP_BYTES // WORD, max(whole // WORD, WORD))
+        else:
+            chunk = min(WARP_BYTES // itemsize, whole)
         chunks = min(triton.next_power_of_2(-(-width // chunk)), max(1, LONGEST_SEGMENT // chunk))
-        rows = max(1, self.register_bytes // (weights * width * itemsize))
+        # As many INT8 weights as of bf16: they become floats, and smaller programs are more on a multiprocessor.
+        rows = max(1, self.register_bytes // (weights * width * max(itemsize, 2)))
         rows = 1 << (rows.bit_length() - 1)
         while rows > 1 and grids * -(-outputs // (warps * rows)) < FEWEST_PROGRAMS:
             rows //= 2
@@ -163,28 +183,32 @@ class Plan:
         held: bool = True,
         split: bool = True,
     ) -> WideTile:
-        """A tile of ``project_many`` for so many states and outputs, or where it may be of ``project_held``.
+        """A tile of ``project_many`` for so many states and outputs, or where it may be of one that holds its weights.
 
         ``split`` says whether it may be one of several parts.
         """
-        padded = min(self.wide_rows, max(16, triton.next_power_of_2(states)))
-        across = -(-states // padded)
-        parts = self._wide_parts(across, outputs, width) if split and padded > 32 and not gated else 1
-        width //= parts
-        columns = self._wide_columns(padded, across, outputs) if parts == 1 else self.wide_parts_columns
-        segment = min(self.wide_segment, max(16, triton.next_power_of_2(width)))
-        if itemsize == 4:
-            segment = min(segment, 32)  # float32 products run on the plain units, fully unrolled
-        if held and self.wide_held and padded > 32 and itemsize == 2:
-            tile = self._held_tile(padded, columns, segment, outputs, width, 2 if gated else 1, parts)
+        if held and self.wide_held and itemsize == 2:
+            tile = self._folded_tile(states, outputs, width, gated)
+            tile = tile or self._held_tile(states, outputs, width, gated, split)
             if tile is not None:
                 return tile
+        padded = min(self.wide_rows, max(16, triton.next_power_of_2(states)))
+        columns, parts = self._wide_share(padded, states, outputs, width, split and padded > 32 and not gated)
+        segment = min(self.wide_segment, max(16, triton.next_power_of_2(width // parts)))
+        if itemsize == 4:
+            segment = min(segment, 32)  # float32 products run on the plain units, fully unrolled
         column_bytes = (padded + columns * (2 if gated else 1)) * itemsize
         while segment > SHORTEST_SEGMENT and self.wide_shared // (segment * column_bytes) < FEWEST_STAGES:
             segment //= 2
         stages = max(1, min(self.wide_stages, self.wide_shared // (segment * column_bytes)))
         warps = self.wide_warps if padded > 32 else 4
         return WideTile(padded, columns, segment, stages, warps, parts=parts)
+
+    def _wide_share(self, padded: int, states: int, outputs: int, width: int, split: bool) -> tuple[int, int]:
+        """Outputs of a program, and in how many parts the product is made."""
+        across = -(-states // padded)
+        parts = self._wide_parts(across, outputs, width) if split else 1
+        return self._wide_columns(padded, across, outputs) if parts == 1 else self.wide_parts_columns, parts
 
     def _wide_columns(self, padded: int, across: int, outputs: int) -> int:
         """Outputs of a program that multiplies all columns, ``across`` such programs side by side."""
@@ -208,21 +232,51 @@ class Plan:
             parts *= 2
         return parts
 
-    def _held_tile(
-        self, padded: int, columns: int, segment: int, outputs: int, width: int, weights: int, parts: int
-    ) -> WideTile | None:
+    def _folded_tile(self, states: int, outputs: int, width: int, gated: bool) -> WideTile | None:
+        """A tile of ``project_folded``; None where there are too many states, or no room for them and the weights.
+
+        Its pieces are all on their way at once: it has no stages.
+        """
+        padded = max(8, triton.next_power_of_2(states))
+        chosen = None
+        for folds in FOLDS:
+            columns = FOLDED_ROWS // folds // (2 if gated else 1)
+            segment = self._held_segment(width // folds)
+            shared = 2 * width * (FOLDED_ROWS // folds + padded)
+            if padded > MOST_FOLDED or folds > self.wide_folds or shared > HELD_SHARED:
+                continue
+            if outputs % columns or width % (folds * segment):
+                continue
+            resident = FEWEST_PROGRAMS * (HELD_SHARED // shared)
+            if chosen is not None and outputs // columns > resident:
+                break  # the last would begin to read their weights when the first are done
+            chosen = WideTile(padded, columns, segment, 0, FOLDED_WARPS, held=True, folds=folds)
+            if outputs // columns >= FEWEST_PROGRAMS:
+                break
+        return chosen
+
+    def _held_segment(self, width: int) -> int:
+        """Columns that a program multiplies at once, of ``width`` in all: a divisor, or too few to be one."""
+        segment = min(self.wide_segment, max(16, triton.next_power_of_2(width)))
+        while width % segment and segment > SHORTEST_SEGMENT:
+            segment //= 2
+        return segment
+
+    def _held_tile(self, states: int, outputs: int, width: int, gated: bool, split: bool) -> WideTile | None:
         """A tile of ``project_held``, with columns whose weights leave room for a ring; None if they leave none.
 
         A ring of a buffer more than there are segments has them all on their way at once.
         """
-        while width % segment and segment > SHORTEST_SEGMENT:
-            segment //= 2
-        stage, row_bytes = 2 * padded * segment, 2 * weights * width
+        padded = min(self.wide_rows, max(HELD_ROWS, triton.next_power_of_2(states)))
+        columns, parts = self._wide_share(padded, states, outputs, width, split and not gated)
+        width //= parts
+        segment = self._held_segment(width)
+        stage, row_bytes = 2 * padded * segment, 2 * (2 if gated else 1) * width
         while columns > FEWEST_COLUMNS and HELD_SHARED - columns * row_bytes < 3 * stage:
             columns //= 2
         room = (HELD_SHARED - columns * row_bytes) // stage
         stages = min(self.wide_stages, room, width // segment + 1)
-        if stages < 2 or outputs % columns or width % segment:
+        if padded < HELD_ROWS or stages < 2 or outputs % columns or width % segment:
             return None
         return WideTile(padded, columns, segment, stages, self.wide_warps, held=True, parts=parts)
 
@@ -250,14 +304,18 @@ class Plan:
                 return splits, warps, rows
         return None
 
-    def share_line(self, window: int, row_bytes: int) -> tuple[int, int, int]:
-        """Warps of a program of ``attend_many``, positions that each loads at once, and with one instruction."""
+    def share_line(self, programs: int, window: int, row_bytes: int) -> tuple[int, int, int]:
+        """Of ``attend_many`` in so many programs: warps of each, positions a warp loads at once, and an instruction."""
         copies = max(1, WARP_BYTES // row_bytes)
-        rows = max(self.attend_rows, copies)
-        return min(self.attend_warps, triton.next_power_of_2(-(-window // rows))), rows, copies
+        rows = max(self.attend_rows * ATTEND_BYTES // max(row_bytes, ATTEND_BYTES), copies)
+        filling = FEWEST_PROGRAMS * LINE_WARPS // triton.next_power_of_2(programs)
+        warps = max(self.attend_warps, min(LINE_WARPS, filling))
+        return min(warps, triton.next_power_of_2(-(-window // rows))), rows, copies
 
     def split(self, lines: int, kv_heads: int, window: int) -> int:
         """Programs that share the attention of a key head over ``window`` positions: a power of two."""
+        if self.attend_many and window <= self.unsplit:
+            return 1
         blocks = -(-window // self.split_block)
         wanted = max(1, FEWEST_PROGRAMS // (lines * kv_heads))
         return min(1 << (blocks - 1).bit_length(), self.splits, triton.next_power_of_2(wanted))
@@ -278,7 +336,7 @@ def has_held_products(device: torch.device) -> bool:
 
 
 def has_gluon() -> bool:
-    """Whether this Triton has what ``project_held`` imports; where it has not, ``project_many`` runs instead."""
+    """Whether this Triton has what ``project_held`` and ``project_folded`` import; without it ``project_many`` runs."""
     try:
         importlib.import_module(".project_held", __package__)
     except ImportError:

@@ -8,6 +8,9 @@ residual. RMSNorm's scale is applied behind the product, so that its sum runs be
 
 A warp owns whole rows: a tile is ``[WARPS, ROWS, CHUNKS, CHUNK]`` with CHUNK what one warp reads at once (512 bytes),
 so that sums stay in a thread but for one butterfly over the lanes at the end.
+
+INT8 weights are read as words of four, so a lane reads sixteen columns at once, more than it can of a state. So the
+state's columns are put in an order in which it reads four at once and all that meet are its own: ``order_columns``.
 """
 
 from __future__ import annotations
@@ -16,6 +19,55 @@ import triton
 import triton.language as tl
 
 from .wait import launch_dependents, wait_for_inputs
+
+WORD = tl.constexpr(4)  # INT8 weights a word
+UNPACKED = tl.constexpr(2.0**-23)  # 2^149 times it is still a float
+
+
+@triton.jit
+def unpack(words):
+    """The INT8 numbers of words times UNPACKED, float32, the lowest byte first: four tensors.
+
+    A byte that stands alone in a word is a float already, far below the normal ones: 2^-149 times what the word is.
+    One multiplication and addition, exact and at full speed, makes it a usual one, and takes off the 128 by which it
+    was moved up before, to have no sign. An instruction that converts a byte is many times slower.
+    """
+    words = words ^ -0x7F7F7F80  # the highest bit of each byte: 128 more
+    first = _from_tiny(words & 0xFF, 0)
+    second = _from_tiny(words & 0xFF00, 8)
+    third = _from_tiny(words & 0xFF0000, 16)  # with the exponent's last bit, below which steps are the same
+    fourth = _from_tiny((words >> 24) & 0xFF, 0)
+    return first, second, third, fourth
+
+
+@triton.jit
+def _from_tiny(bits, PLACE: tl.constexpr):
+    """Less 128 the byte at bit PLACE of words without other bits, times UNPACKED."""
+    return bits.to(tl.float32, bitcast=True) * (UNPACKED * 2.0 ** (149 - PLACE)) - UNPACKED * 128.0
+
+
+@triton.jit
+def order_columns(places, CHUNK: tl.constexpr, PACK: tl.constexpr):
+    """Which column of a segment stands at a place of the state's tile ``[CHUNKS, CHUNK]``, places counted by rows.
+
+    Of words, a chunk is CHUNK of them in memory, four side by side for a lane: the first of each lane's go with the
+    tile's first row, the second ones with its second. Full weights go with the columns as they are.
+    """
+    if PACK == 1:
+        return places
+    row, place = places // CHUNK, places % CHUNK
+    word = (row // WORD * CHUNK) + place // WORD * WORD + row % WORD
+    return word * WORD + place % WORD
+
+
+@triton.jit
+def interleave(words, WARPS: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr):
+    """Words as they are in memory, ``[WARPS, ROWS, CHUNKS / 4, CHUNK]``, as ``order_columns`` says.
+
+    ``[WARPS, ROWS, CHUNKS, CHUNK / 4]``; no word changes its thread.
+    """
+    words = tl.reshape(words, (WARPS, ROWS, CHUNKS // WORD, CHUNK // WORD, WORD))
+    return tl.reshape(tl.trans(words, (0, 1, 2, 4, 3)), (WARPS, ROWS, CHUNKS, CHUNK // WORD))
 
 
 @triton.jit
@@ -37,15 +89,24 @@ def load_tiles(
     CHUNK: tl.constexpr,
     EVICT: tl.constexpr,
 ):
-    """Columns ``0 .. K`` of a weight's ``rows`` ``[WARPS, ROWS]``: a tuple of tiles, one a segment of columns."""
-    columns = tile_columns(WARPS, CHUNKS, CHUNK)
-    pointers = weight + rows[:, :, None, None].to(tl.int64) * stride + columns
+    """Columns ``0 .. K`` of a weight's ``rows`` ``[WARPS, ROWS]``: a tuple of tiles, one a segment of columns.
+
+    K, stride and the tiles' size count weights; ``weight`` points to them, or to words of four.
+    """
+    PACK: tl.constexpr = WORD if weight.dtype.element_ty == tl.int32 else 1
+    SEGMENT: tl.constexpr = CHUNKS * CHUNK // PACK
+    WIDTH: tl.constexpr = K // PACK
+    columns = tile_columns(WARPS, CHUNKS // PACK, CHUNK)
+    pointers = weight + rows[:, :, None, None].to(tl.int64) * (stride // PACK) + columns
     tiles = ()
-    for start in tl.static_range(0, K, CHUNKS * CHUNK):
+    for start in tl.static_range(0, WIDTH, SEGMENT):
         mask = row_mask[:, :, None, None]
-        if start + CHUNKS * CHUNK > K:
-            mask = mask & (start + columns < K)
-        tiles = tiles + (tl.load(pointers + start, mask=mask, other=0.0, eviction_policy=EVICT),)
+        if start + SEGMENT > WIDTH:
+            mask = mask & (start + columns < WIDTH)
+        tile = tl.load(pointers + start, mask=mask, other=0, eviction_policy=EVICT)
+        if PACK > 1:
+            tile = interleave(tile, WARPS, rows.shape[1], CHUNKS, CHUNK)
+        tiles = tiles + (tile,)
     return tiles
 
 
@@ -61,8 +122,21 @@ def load_scales(scales, rows, row_mask):
 
 @triton.jit
 def add_products(tile, values):
-    """A tile's products with a segment, added up as far as no thread needs another's: ``[WARPS, ROWS, CHUNK]``."""
-    return tl.sum(tile.to(tl.float32) * values, axis=2)
+    """A tile's products with a segment, added up as far as no thread needs another's: ``[WARPS, ROWS, CHUNK]``.
+
+    Of words ``[WARPS, ROWS, CHUNK / 4]``.
+    """
+    if tile.dtype == tl.int32:
+        first, second, third, fourth = unpack(tile)
+        quads = tl.reshape(values, (values.shape[0], 1, tile.shape[2], tile.shape[3], 2, 2))
+        even, odd = tl.split(quads)
+        one, three = tl.split(even)
+        two, four = tl.split(odd)
+        products = first * one + second * two + third * three + fourth * four
+        sums = tl.sum(products, axis=2) * (1.0 / UNPACKED)
+    else:
+        sums = tl.sum(tile.to(tl.float32) * values, axis=2)
+    return sums
 
 
 @triton.jit
@@ -79,7 +153,8 @@ def load_state(x, partials, source, state, columns, mask, WIDTH: tl.constexpr, S
 def share(values, flat, CHUNKS: tl.constexpr, CHUNK: tl.constexpr):
     """Give all threads what each has made a part of, through shared memory: ``[n]`` to ``[1, 1, CHUNKS, CHUNK]``.
 
-    A gather, because the compiler chooses its layout by who reads it; a plain reshape would move the weights.
+    ``flat`` is the order in which they are to stand. A gather, because the compiler chooses its layout by who reads it;
+    a plain reshape would move the weights.
     """
     return tl.reshape(tl.gather(values, flat, axis=0), (1, 1, CHUNKS, CHUNK))
 
@@ -125,7 +200,8 @@ def project_few(
         before: ``[1, K]``, the first of two states; x gives the second.
         partials: ``[PARTS, STATES, K]``, added to x; where there is a residual, ``[PARTS, STATES, N]`` added to it.
         gain: RMSNorm's weight ``[K]``.
-        weight: ``[N, K]``; when GATED ``[2 N, K]``, gates before ups, and ``out = silu(gate) up``.
+        weight: ``[N, K]``, INT8 as words ``[N, K / 4]``; when GATED of 2 N rows, gates before ups, and
+            ``out = silu(gate) up``.
         scales: of INT8 weights, ``[N]`` or ``[2 N]``.
         bias: ``[N]``.
         residual: ``[STATES, N]``, added to the result.
@@ -135,6 +211,7 @@ def project_few(
     launch_dependents(PDL)
     SEGMENT: tl.constexpr = CHUNKS * CHUNK
     SHARED: tl.constexpr = PARTS > 0 and residual is None
+    PACK: tl.constexpr = WORD if weight.dtype.element_ty == tl.int32 else 1
     first = tl.program_id(0) * WARPS * ROWS
     rows = first + tl.arange(0, WARPS)[:, None] * ROWS + tl.arange(0, ROWS)[None, :]
     row_mask = rows < N
@@ -143,8 +220,9 @@ def project_few(
     if GATED:
         up_tiles = load_tiles(weight, rows + N, row_mask, K, K, WARPS, CHUNKS, CHUNK, EVICT)
         up_scales = load_scales(scales, rows + N, row_mask)
-    flat = tl.arange(0, SEGMENT)
-    columns = flat if SHARED else tile_columns(WARPS, CHUNKS, CHUNK)
+    flat = order_columns(tl.arange(0, SEGMENT), CHUNK, PACK)
+    places = tl.arange(0, SEGMENT) if SHARED else tile_columns(WARPS, CHUNKS, CHUNK)
+    columns = places if SHARED else order_columns(places, CHUNK, PACK)
     gains = ()
     if gain is not None:
         for start in tl.static_range(0, K, SEGMENT):
@@ -159,8 +237,8 @@ def project_few(
             rows_of, source = x, tl.load(tokens + state * token_stride)
         else:
             rows_of, source = x, state
-        sums = tl.zeros((WARPS, ROWS, CHUNK), tl.float32)
-        up_sums = tl.zeros((WARPS, ROWS, CHUNK), tl.float32)
+        sums = tl.zeros((WARPS, ROWS, CHUNK // PACK), tl.float32)
+        up_sums = tl.zeros((WARPS, ROWS, CHUNK // PACK), tl.float32)
         squares = 0.0
         for start in tl.static_range(0, K, SEGMENT):
             place, inside = start + columns, start + columns < K

@@ -26,7 +26,7 @@ SHARE = gl.constexpr(16)  # as of project_many
 
 
 @gluon.jit
-def _launch_dependents(PDL: gl.constexpr):
+def start_dependents(PDL: gl.constexpr):
     if PDL:
         gl.inline_asm_elementwise(
             "griddepcontrol.launch_dependents; // dummy $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
@@ -34,7 +34,7 @@ def _launch_dependents(PDL: gl.constexpr):
 
 
 @gluon.jit
-def _wait_for_inputs(PDL: gl.constexpr):
+def await_inputs(PDL: gl.constexpr):
     if PDL:
         gl.inline_asm_elementwise(
             "griddepcontrol.wait; // dummy $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
@@ -42,7 +42,7 @@ def _wait_for_inputs(PDL: gl.constexpr):
 
 
 @gluon.jit
-def _copy(
+def copy_rows(
     target, x, rows, start, K: gl.constexpr, END: gl.constexpr, SEGMENT: gl.constexpr, COPY: gl.constexpr
 ):
     """Start to copy columns ``start ..`` before END of some rows of x ``[.., K]``: ``[len(rows), SEGMENT]``."""
@@ -52,7 +52,7 @@ def _copy(
 
 
 @gluon.jit
-def _scale(
+def scales_of(
     squares,
     eps,
     first,
@@ -60,19 +60,20 @@ def _scale(
     K: gl.constexpr,
     SHARES: gl.constexpr,
     PADDED: gl.constexpr,
-    ACC: gl.constexpr,
+    LAYOUT: gl.constexpr,
 ):
-    """RMSNorm's scale of each state, ``[PADDED]``, from its sums of squares."""
-    WIDE: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [num_warps(), 1], [1, 0])
+    """RMSNorm's scale of each state, ``[PADDED]`` for the rows of LAYOUT, from its sums of squares."""
+    ACROSS: gl.constexpr = 32 if PADDED > 32 else PADDED
+    WIDE: gl.constexpr = gl.BlockedLayout([1, 1], [32 // ACROSS, ACROSS], [num_warps(), 1], [1, 0])
     rows = first + gl.arange(0, PADDED, layout=gl.SliceLayout(0, WIDE))
     shares = gl.arange(0, SHARES, layout=gl.SliceLayout(1, WIDE))
     mask = (shares < K // SHARE)[:, None] & (rows < states)[None, :]
     sums = gl.load(squares + shares[:, None] * states + rows[None, :], mask=mask, other=0.0)
-    return gl.convert_layout(gl.rsqrt(gl.sum(sums, axis=0) / K + eps), gl.SliceLayout(1, ACC))
+    return gl.convert_layout(gl.rsqrt(gl.sum(sums, axis=0) / K + eps), gl.SliceLayout(1, LAYOUT))
 
 
 @gluon.jit
-def _store_squares(values, squares, first, column, states, PADDED: gl.constexpr, COLUMNS: gl.constexpr):
+def store_squares(values, squares, first, column, states, PADDED: gl.constexpr, COLUMNS: gl.constexpr):
     """As of ``store_operand``: ``[COLUMNS / SHARE, states]``."""
     GROUPS: gl.constexpr = COLUMNS // SHARE
     NARROW: gl.constexpr = gl.BlockedLayout([1, 1], [32, 1], [num_warps(), 1], [0, 1])
@@ -90,7 +91,7 @@ def project_held(
     SEGMENT: gl.constexpr, STAGES: gl.constexpr, PARTS: gl.constexpr, SHARES: gl.constexpr, PDL: gl.constexpr,
 ):  # fmt: skip
     """``project_many``, whose arguments these are, for whole tiles: of COLUMNS outputs, of SEGMENT columns."""
-    _launch_dependents(PDL)
+    start_dependents(PDL)
     DTYPE: gl.constexpr = weight.dtype.element_ty
     PART: gl.constexpr = K // PARTS
     PIECES: gl.constexpr = PART // SEGMENT
@@ -112,12 +113,12 @@ def project_held(
     out += gl.program_id(2) * states * N
     tiles = gl.allocate_shared_memory(DTYPE, [PIECES, WIDTH, SEGMENT], TILE)
     for index in range(PIECES):
-        _copy(tiles.index(index), weight, sources, index * SEGMENT, K, PART, SEGMENT, COPY)
-    _wait_for_inputs(PDL)
+        copy_rows(tiles.index(index), weight, sources, index * SEGMENT, K, PART, SEGMENT, COPY)
+    await_inputs(PDL)
     ring = gl.allocate_shared_memory(DTYPE, [STAGES, PADDED, SEGMENT], RING)
     lines = gl.minimum(first + gl.arange(0, PADDED, layout=gl.SliceLayout(1, COPY)), states - 1)
     for index in gl.static_range(STAGES - 1):  # the first group of copies has the weights too
-        _copy(ring.index(index), x, lines, index * SEGMENT, K, PART, SEGMENT, COPY)
+        copy_rows(ring.index(index), x, lines, index * SEGMENT, K, PART, SEGMENT, COPY)
         commit_group()
     result = gl.zeros((PADDED, WIDTH), gl.float32, ACC)
     for index in range(PIECES):
@@ -127,12 +128,12 @@ def project_held(
         tile = tiles.index(index).permute((1, 0))
         sums = warpgroup_mma(ring.index(index % STAGES), tile, result, is_async=True)
         ahead = index + STAGES - 1
-        _copy(ring.index(ahead % STAGES), x, lines, ahead * SEGMENT, K, PART, SEGMENT, COPY)
+        copy_rows(ring.index(ahead % STAGES), x, lines, ahead * SEGMENT, K, PART, SEGMENT, COPY)
         commit_group()
         result = warpgroup_mma_wait(0, deps=(sums,))
     wait_group(0)  # a copy of nothing writes zeros: where the ring was, results are rearranged now
     if squares is not None:
-        result *= _scale(squares, eps, first, states, K, SHARES, PADDED, ACC)[:, None]
+        result *= scales_of(squares, eps, first, states, K, SHARES, PADDED, ACC)[:, None]
     if GATED:
         gate, up = gl.split(gl.reshape(result, (PADDED, COLUMNS, 2)))
         result = gate / (1.0 + gl.exp(-gate)) * up
@@ -150,4 +151,4 @@ def project_held(
     if next_operand is not None:
         narrow = result * gl.load(next_gain + columns)[None, :].to(gl.float32)
         gl.store(next_operand + places, narrow.to(DTYPE), mask=mask)
-        _store_squares(result, next_squares, first, column, states, PADDED, COLUMNS)
+        store_squares(result, next_squares, first, column, states, PADDED, COLUMNS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -117,8 +119,8 @@ def test_a_frames_positions(device, start, length, lines, dtype):
         Plan(),
         Plan(line_splits=1, line_rows=16, parts=1),
         Plan(line_splits=4, line_rows=4, parts=4),
-        Plan(line_splits=0, splits=4, split_block=16),
-        Plan(line_splits=0, splits=1, split_block=64),
+        Plan(line_splits=0, splits=4, split_block=16, unsplit=0),
+        Plan(line_splits=0, splits=1, split_block=64, attend_many=False),
     ],
     ids=["as it is", "8 warps", "4 splits", "4 splits of batches", "no split"],
 )
@@ -146,11 +148,11 @@ def test_how_one_line_is_split():
     "plan",
     [
         Plan(splits=1),
-        Plan(splits=1, attend_warps=2, attend_rows=16),
+        Plan(splits=1, attend_rows=2),
         Plan(splits=1, split_block=16, attend_many=False),
-        Plan(splits=4, split_block=16),
+        Plan(splits=4, split_block=16, unsplit=0),
     ],
-    ids=["many", "many in 2 warps", "as of few", "split"],
+    ids=["many", "many in 2 positions a warp", "as of few", "split"],
 )
 def test_lines_at_positions_of_their_own(device, plan, dtype):
     check(Case(device, dtype, 5, 1, [0, 127, 15, 16, 33], 128), plan, 128, per_line=True)
@@ -180,10 +182,21 @@ def test_what_lies_behind_a_lines_end_does_not_matter(device):
 def test_how_many_lines_are_shared_out():
     """Fewer warps for a short context; at least as many positions a warp as it reads with an instruction."""
     plan = Plan(attend_warps=4, attend_rows=8)
-    assert plan.share_line(256, 256) == (4, 8, 2)
-    assert plan.share_line(9, 256) == (2, 8, 2)
-    assert plan.share_line(256, 512) == (4, 8, 1)
-    assert plan.share_line(256, 32) == (4, 16, 16)
+    assert plan.share_line(512, 256, 256) == (4, 8, 2)
+    assert plan.share_line(512, 9, 256) == (2, 8, 2)
+    assert plan.share_line(512, 256, 512) == (4, 4, 1)
+    assert plan.share_line(512, 256, 32) == (4, 16, 16)
+
+
+def test_few_lines_have_more_warps_each_and_are_split_where_their_context_is_long():
+    """Of 8 key heads: the warps of lines enough are those that were measured."""
+    plan = Plan()
+    warps = {lines: plan.share_line(8 * lines, 256, 256)[0] for lines in (3, 4, 16, 17, 32, 33, 64, 100)}
+    assert warps == {3: 8, 4: 8, 16: 8, 17: 4, 32: 4, 33: 2, 64: 2, 100: 2}
+    assert plan.share_line(32, 16, 256)[0] == 1
+    assert plan.split(3, 8, 256) == plan.split(4, 8, 512) == plan.split(16, 8, 2048) == 1
+    assert plan.split(4, 8, 2048) == 4
+    assert replace(plan, attend_many=False).split(4, 8, 256) == 4
 
 
 @pytest.mark.parametrize("attend_many", [False, True])

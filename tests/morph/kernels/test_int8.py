@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
 
 pytest.importorskip("triton", reason="the kernels need triton")
 
+import triton
+import triton.language as tl
 from qwen3_tts_morph.benchmarks.random_weights import SHAPES, quantize_weights, random_slots, random_weights
 from qwen3_tts_morph.morph.int8 import quantize
+from qwen3_tts_morph.morph.kernels import unsupported
 from qwen3_tts_morph.morph.kernels.passes import project
 from qwen3_tts_morph.morph.kernels.plan import Plan
+from qwen3_tts_morph.morph.kernels.project import UNPACKED, unpack
 from qwen3_tts_morph.morph.kernels.states import Inputs
 
 from .test_frame import FILTERED, POSITIONS, check_frames
 from .test_project import states_of
+
+
+@triton.jit
+def unpack_all(words, out, COUNT: tl.constexpr):
+    places = tl.arange(0, COUNT)
+    first, second, third, fourth = unpack(tl.load(words + places))
+    tl.store(out + 4 * places, first)
+    tl.store(out + 4 * places + 1, second)
+    tl.store(out + 4 * places + 2, third)
+    tl.store(out + 4 * places + 3, fourth)
+
+
+def test_words_are_unpacked_exactly(device):
+    """Every byte in every place; floats too small to be normal must not be cut off on the way."""
+    every = torch.arange(-128, 128).to(torch.int8)
+    values = torch.stack([every.roll(shift) for shift in (0, 1, 85, 170)], dim=1).contiguous().to(device)
+    out = torch.full(values.shape, torch.nan, device=device)
+    unpack_all[(1,)](values.view(torch.int32), out, 256)
+    assert torch.equal(out / float(UNPACKED.value), values.float())
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 17])
@@ -64,3 +88,11 @@ def test_frames_are_those_of_torch(device, shape, batch, seq_groups):
     slots = random_slots(SHAPES[shape], weights, batch, 64, POSITIONS[:batch], FILTERED)
     frames = 2 if device.type == "cuda" else 1  # the interpreter takes half a minute for one
     check_frames(weights, slots, copy.deepcopy(slots), seq_groups, frames)
+
+
+def test_rows_that_are_no_words_are_refused():
+    weights = quantize_weights(random_weights(SHAPES["tiny"], torch.device("cpu"), torch.float32))
+    assert unsupported(weights) is None
+    odd = replace(weights.talker.layers[0], down=quantize(torch.randn(4, 6)))
+    weights = replace(weights, talker=replace(weights.talker, layers=(odd,)))
+    assert "a row has 6" in (unsupported(weights) or "")

@@ -40,7 +40,7 @@ def rms_norm(x: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
 
 def check(out: torch.Tensor, wanted: torch.Tensor, dtype: torch.dtype) -> None:
     error = (out.double() - wanted).norm() / wanted.norm()
-    assert error < TOLERANCE[dtype], float(error)
+    assert error < TOLERANCE[torch.bfloat16 if dtype == torch.float16 else dtype], float(error)
 
 
 def check_operand(states: States, gain: torch.Tensor) -> None:
@@ -267,7 +267,8 @@ def test_which_products_are_made_in_parts():
         assert parts(plan, 64, 4096, 1024)[1] == parts(plan, 64, 2048, 1024)[1] == 1
         assert parts(plan, 64, 4096, 2048)[1] == 1
         assert parts(plan, 64, 1024, 3072, gated=True)[1] == 1
-        assert parts(plan, 32, 1024, 3072)[1] == 1  # few states are cheap to read again
+    assert parts(eight, 32, 1024, 3072)[1] == 1  # few states are cheap to read again
+    assert parts(plan, 32, 1024, 3072) == (64, 8)  # not in project_held, whose programs have 64
     assert parts(Plan(), 64, 1024, 3072) == (64, 4)
     assert parts(Plan(wide_parts=1), 64, 1024, 3072)[1] == 1
     # The 1.7B model's: a fourth of its weights would fill a program.
@@ -275,6 +276,33 @@ def test_which_products_are_made_in_parts():
     held = plan.wide_tile(64, 1024, 3072, 2, False)
     assert held.held and held.segment * (held.stages - 1) == 3072 // 8  # all of a part is on its way at once
     assert not Plan(wide_held=True).wide_tile(64, 1000, 3072, 2, False).held
+
+
+def test_which_products_are_folded():
+    """Few states': in folds until there are programs enough, or more than are there at once; as long as all fits."""
+    plan = Plan(wide_held=True)
+
+    def folded(states: int, outputs: int, width: int, gated: bool = False) -> tuple[int, int, int]:
+        tile = plan.wide_tile(states, outputs, width, 2, gated)
+        assert tile.held and tile.parts == 1
+        return tile.padded, tile.columns, tile.folds
+
+    for states, padded in ((3, 8), (8, 8), (9, 16), (16, 16), (17, 32), (32, 32)):
+        assert folded(states, 4096, 1024) == (padded, 32, 2)
+        assert folded(states, 1024, 2048) == (padded, 16, 4)
+        assert folded(states, 3072, 1024, gated=True) == ((padded, 16, 2) if states < 17 else (padded, 32, 1))
+        assert folded(states, 20480, 1024) == (padded, 64, 1)
+    assert folded(16, 1024, 3072) == (16, 16, 4)
+    assert plan.wide_tile(17, 1024, 3072, 2, False) == plan.wide_tile(64, 1024, 3072, 2, False)
+    assert folded(16, 6144, 2048, gated=True) == (16, 16, 2)  # the 1.7B model's
+    assert not plan.wide_tile(16, 2048, 6144, 2, False).folds
+    assert not plan.wide_tile(33, 4096, 1024, 2, False).folds
+    assert not plan.wide_tile(16, 1000, 1024, 2, False).folds
+    assert not replace(plan, wide_folds=0).wide_tile(16, 4096, 1024, 2, False).folds
+    for other in (Plan(), replace(plan, wide_held=False)):
+        assert not other.wide_tile(16, 4096, 1024, 2, False).held
+    assert not plan.wide_tile(16, 4096, 1024, 4, False).held
+    assert not plan.wide_tile(16, 4096, 1024, 2, False, held=False).held  # INT8
 
 
 def test_a_cpu_has_no_held_products():
@@ -289,21 +317,69 @@ def test_a_triton_without_gluon_holds_nothing(monkeypatch):
     assert held not in sys.modules
 
 
-@pytest.mark.skipif(
+ON_HOPPER = pytest.mark.skipif(
     not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0),
-    reason="project_held runs on compute capability 9.0 only, and in no interpreter",
+    reason="Gluon's kernels run on compute capability 9.0 only, and in no interpreter",
 )
+
+
+@ON_HOPPER
 @pytest.mark.parametrize("pdl", [False, True])
 @pytest.mark.parametrize("parts", [1, 4, 8, 16])
 @pytest.mark.parametrize("rows", [33, 64, 65, 70, 128])
 @pytest.mark.parametrize("width, outputs", [(1024, 4096), (2048, 1024), (3072, 1024)])
 def test_held_weights_give_what_others_give(device, width, outputs, rows, parts, pdl):
     """The three kinds of a layer's products; on a GPU alone, for the interpreter has no Gluon."""
-    dtype, plan = torch.bfloat16, Plan(wide_held=True, pdl=pdl, wide_parts=parts, wide_parts_programs=256)
+    plan = Plan(wide_held=True, pdl=pdl, wide_parts=parts, wide_parts_programs=256)
     tile = plan.wide_tile(rows, outputs, width, 2, False)
     across = -(-rows // 64)
-    assert tile.parts == (1 if width == 1024 else min(parts, 16 // across))
-    assert tile.held
+    assert tile.held and tile.parts == (1 if width == 1024 else min(parts, 16 // across))
+    check_kinds(device, plan, width, outputs, rows, torch.bfloat16)
+
+
+@ON_HOPPER
+@pytest.mark.parametrize("pdl", [False, True])
+@pytest.mark.parametrize("folds", [0, 1, 2, 4])
+@pytest.mark.parametrize("rows", [3, 8, 9, 16, 17, 32])
+@pytest.mark.parametrize("width, outputs", [(1024, 4096), (1024, 1024), (2048, 1024), (3072, 1024)])
+def test_folded_weights_give_what_others_give(device, width, outputs, rows, folds, pdl):
+    """Few states, in as many folds as fit; where none do, as many states' kernel, most of whose rows are none."""
+    plan = Plan(wide_held=True, pdl=pdl, wide_folds=folds)
+    tile = plan.wide_tile(rows, outputs, width, 2, False)
+    assert tile.held and tile.folds <= folds
+    if width == 1024:
+        assert tile.folds == min(folds, 2 if outputs == 4096 else 4)
+    check_kinds(device, plan, width, outputs, rows, torch.bfloat16)
+
+
+@ON_HOPPER
+@pytest.mark.parametrize("rows", [4, 16])
+def test_folded_weights_of_other_numbers(device, rows):
+    check_kinds(device, Plan(wide_held=True, pdl=True), 2048, 1024, rows, torch.float16)
+
+
+@ON_HOPPER
+@pytest.mark.parametrize("rows", [4, 16, 32])
+@pytest.mark.parametrize("width", [2048, 3072])
+def test_a_folded_product_of_a_bias_begins_states_and_is_the_same_again(device, width, rows):
+    """Whatever lies behind the states' last row."""
+    plan, dtype = Plan(wide_held=True, pdl=True), torch.bfloat16
+    x = random(device, 64, width, dtype=dtype)
+    weight = random(device, 1024, width, dtype=dtype) / width**0.5
+    bias, gain = random(device, 1024, dtype=dtype), 1 + random(device, 1024, dtype=dtype)
+    runs = []
+    for behind in (0.0, float("nan")):
+        x[rows:] = behind
+        begun = States.empty(plan, rows, gain)
+        project(plan, Inputs(x[:rows]), weight, begun.wide, bias=bias, result=begun, next_norm=gain)
+        runs.append(begun)
+        check(begun.wide, x[:rows].double() @ weight.double().T + bias.double(), dtype)
+        check_operand(begun, gain)
+    assert torch.equal(runs[0].wide, runs[1].wide)
+
+
+def check_kinds(device, plan: Plan, width: int, outputs: int, rows: int, dtype: torch.dtype) -> None:
+    """A product behind a norm, a gated one, and one that is added to states."""
     gain, next_gain = (1 + random(device, size, dtype=dtype) for size in (width, outputs))
     states = states_of(random(device, rows, width), gain)
     weight = random(device, 2 * outputs, width, dtype=dtype) / width**0.5
