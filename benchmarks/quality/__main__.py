@@ -7,9 +7,10 @@
 Speaks the same lines with the same voices and seeds at each SEQ_GROUPS and with each strategy, lets programs judge
 them (words, speaker, opinion scores), measures distances from the exact distributions and milliseconds a frame, and
 writes ``quality.md``, ``quality.html`` with players, ``quality.svg`` and the rows as JSON into ``--out``. Exact speech
-(crossbar at 15) and two controls are always among them. What is in the folder already is not made again, so the same
-command goes on after an interruption, and steps can be run apart: ``--steps codes times distances`` on a GPU, then
-``--steps wavs judge report`` at home on the folder that it wrote.
+(crossbar at 15) and two controls are always among them. Where passes of the predictor vary from frame to frame
+(lossless, lossless-trained, adaptive) they are counted, and batches of 16 lines are timed too. What is in the folder
+already is not made again, so the same command goes on after an interruption, and steps can be run apart:
+``--steps codes times distances`` on a GPU, then ``--steps wavs judge report`` at home on the folder that it wrote.
 
 Voices: a folder of recordings (a sound file or a subfolder each; needs a Base checkpoint), the training corpus's
 held-out ones (``--corpus``), or the checkpoint's own. Judges are optional packages (training/requirements.txt).
@@ -31,6 +32,7 @@ from qwen3_tts_morph.morph.model import Model
 from qwen3_tts_morph.morph.options import ENGINES, PRECISIONS, LoadOptions
 
 from ..results import FOLDER
+from .calibrating import make_ready
 from .distance import measure_distances
 from .figures import read_rows
 from .folder import REFERENCES, About, RunFolder, hash_weights, write_wav
@@ -133,6 +135,8 @@ def make(
     speaker: Speaker, folder: RunFolder, conditions: Sequence[Condition], options: argparse.Namespace
 ) -> None:
     """The steps that need the model."""
+    if {"codes", "times"} & set(options.steps):
+        conditions = make_ready(speaker, folder, conditions)
     if "codes" in options.steps:
         for condition in conditions:
             if condition.strategy.spoil is None:

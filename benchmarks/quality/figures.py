@@ -53,8 +53,20 @@ Pairs: TypeAlias = "list[tuple[float, float]] | None"
 
 
 @dataclass(frozen=True)
+class Batch:
+    """What batches of lines took, with intervals over batches: eager milliseconds a frame of the whole batch, and
+    passes of the predictor a frame where they are counted."""
+
+    ms: Figure
+    passes: Figure | None
+
+
+@dataclass(frozen=True)
 class Row:
-    """One condition's figures; a metric that was not judged is None."""
+    """One condition's figures; a metric that was not judged is None.
+
+    ``passes`` of the predictor a frame, at batch 1, are counted where they vary: else None, as ``batch`` is.
+    """
 
     condition: Condition
     figures: dict[str, Figure | None]
@@ -62,6 +74,8 @@ class Row:
     ms: dict[str, Figure] = field(default_factory=dict)
     distance: Figure | None = None
     group_distances: list[float] | None = None
+    passes: Figure | None = None
+    batch: Batch | None = None
 
     @property
     def ms_per_frame(self) -> Figure | None:
@@ -96,7 +110,23 @@ def _read_row(
     }
     times = read_json(folder.root / TIMES / f"{condition.key}.json")
     ms = {engine: median(values) for engine, values in (times["ms"] if times else {}).items()}
-    return Row(condition, figures, changes, ms, *_read_distances(folder, condition))
+    return Row(
+        condition, figures, changes, ms, *_read_distances(folder, condition), *_read_passes(times or {})
+    )
+
+
+def _read_passes(times: dict[str, Any]) -> tuple[Figure | None, Batch | None]:
+    """Passes at batch 1, and what batches took; None for what was not measured, as in runs of old."""
+    batch = times.get("batch")
+    return (
+        _mean_passes(times.get("passes")),
+        Batch(median(batch["ms"]), _mean_passes(batch["passes"])) if batch else None,
+    )
+
+
+def _mean_passes(pairs: list[tuple[int, int]] | None) -> Figure | None:
+    """A frame's mean passes from (passes, frames) of each line or batch."""
+    return ratio(*_columns(pairs)) if pairs else None
 
 
 def _figure(metric: Metric, pairs: Pairs) -> Figure | None:

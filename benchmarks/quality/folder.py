@@ -5,8 +5,9 @@
     codes/CONDITION/0000.json      a line's codes and how it ended
     wavs/CONDITION/0000.wav        its sound
     judged/CONDITION/0000.json     what the judges said of it
-    times/CONDITION.json           milliseconds a frame
+    times/CONDITION.json           milliseconds a frame, and passes of the predictor where they vary
     distances/CONDITION.json       distances from the exact distributions
+    calibration.json               of the strategy adaptive
 
 A strategy whose code has changed is measured again when its folders and files are deleted. Files appear whole or not
 at all. Codes are enough to go on from: a run can decode on one machine and be sounded and
@@ -29,6 +30,7 @@ from .lines import Task
 CODES, WAVS, JUDGED, TIMES, DISTANCES, REFERENCES = (
     "codes", "wavs", "judged", "times", "distances", "references",
 )  # fmt: skip
+CALIBRATION = "calibration.json"
 
 
 @dataclass(frozen=True)

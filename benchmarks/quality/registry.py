@@ -14,7 +14,9 @@ from .strategies import (
     Strategy,
     by_predictor,
     crossbar_distributions,
+    lossless_trained,
     no_decoding,
+    not_calibrated,
     own_predictor,
     random_tail,
     trained_distributions,
@@ -38,6 +40,20 @@ OURS = (
         heads="trained",
         distributions=trained_distributions,
         product=True,
+    ),
+    Strategy(
+        "lossless-trained",
+        "lossless, drafted by the checkpoint's trained tail for as many exact groups, by stock heads where it has none",
+        by_predictor(lossless_trained),
+        heads="trained",
+        counts_passes=True,
+    ),
+    Strategy(
+        "adaptive",
+        "each frame takes the passes that its crossbar seems to need, SEQ_GROUPS in the mean of exact lines",
+        not_calibrated,
+        counts_passes=True,
+        calibrated=True,
     ),
     Strategy(
         "tail-zeroed",
@@ -67,7 +83,12 @@ OURS = (
     ),
 )
 WAYS = tuple(
-    Strategy(name, about, by_predictor(lambda model, _, make=make: make(model.talker.code_predictor)))
+    Strategy(
+        name,
+        about,
+        by_predictor(lambda model, _, make=make: make(model.talker.code_predictor)),
+        counts_passes=name == "lossless",
+    )
     for name, (about, make) in TAILS.items()
 )
 CONTROLS = ("tail-zeroed", "tail-random")

@@ -19,6 +19,7 @@ from ..results import installed_versions
 from .figures import METRICS, Metric, Row, find_power
 from .folder import TIMES, WAVS, About, RunFolder, read_json, write_json
 from .registry import CONTROLS
+from .timing import BATCH, BATCHES
 
 PLAYED_LINES = 3
 STYLE = (
@@ -28,6 +29,7 @@ STYLE = (
 )
 DISTANCE = Metric("distance", "distance", False, 1, 3)
 TIME = Metric("ms", "ms/frame", False, 1, 1)
+PASSES = Metric("passes", "passes", False, 1, 2)
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,36 @@ def distances_table(rows: Sequence[Row]) -> Table:
     return Table(titles, cells)
 
 
+def passes_table(rows: Sequence[Row]) -> Table:
+    """Rows whose passes vary, and exact decoding beside them; without such rows it is empty."""
+    titles = ["strategy", "SEQ_GROUPS"]
+    for batch in ("batch 1", f"batch {BATCH}"):
+        titles += [f"passes, {batch}", f"eager ms/frame, {batch}"]
+    cells = [
+        [
+            *_name(row),
+            show(row.passes, PASSES),
+            show(row.ms.get("eager"), TIME),
+            show(row.batch.passes, PASSES) if row.batch else "",
+            show(row.batch.ms, TIME) if row.batch else "",
+        ]
+        for row in rows
+        if row.passes or row.batch
+    ]
+    return Table(titles, cells)
+
+
+def _passes_blocks(rows: Sequence[Row]) -> list[str | Table]:
+    """The part about passes, where any were counted."""
+    table = passes_table(rows)
+    explained = (
+        "Exact decoding (crossbar at 15) takes 15. A batch takes the passes of its neediest line, ended ones that ride "
+        f"along included; its ms/frame is a frame of all {BATCH} lines, its intervals are over {BATCHES} batches. "
+        "Lines of a run that has too few are repeated there with other seeds."
+    )
+    return ["## Passes of the predictor a frame, where they vary", table, explained] if table.cells else []
+
+
 def describe_power(power: dict[str, dict[str, bool]]) -> list[str]:
     """What the controls say of each metric, a sentence each."""
     if not power:
@@ -154,6 +186,7 @@ def blocks(about: About, rows: Sequence[Row], machine: str) -> list[str | Table]
         + "\n".join(describe_power(find_power(rows, CONTROLS))),
         "## Distance by group",
         distances_table(rows),
+        *_passes_blocks(rows),
         "## What the rows are",
         "\n".join(dict.fromkeys(explained)),
     ]
@@ -270,6 +303,9 @@ def _json_row(row: Row) -> dict[str, Any]:
         "ms_per_frame": triple(row.ms_per_frame),
         "engine": row.engine,
         "eager_ms_per_frame": triple(row.ms.get("eager")),
+        "passes": triple(row.passes),
+        "passes_batch16": triple(row.batch.passes if row.batch else None),
+        "ms_per_frame_batch16": triple(row.batch.ms if row.batch else None),
         "distance": triple(row.distance),
         "group_distances": row.group_distances and [round(value, 5) for value in row.group_distances],
         "against_exact": {name: triple(change) for name, change in row.changes.items()},

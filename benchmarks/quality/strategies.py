@@ -19,6 +19,7 @@ from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw, Sampling, chec
 from qwen3_tts_morph.morph.predictor import Predictor, crossbar
 from qwen3_tts_morph.morph.prompt import Prompt
 from qwen3_tts_morph.morph.sampling import Randomness, line_streams
+from qwen3_tts_morph.morph.speculative import SpeculativePredictor
 from qwen3_tts_morph.morph.sweep import sampled_distribution
 from qwen3_tts_morph.morph.weights import view_heads
 
@@ -51,6 +52,8 @@ class Strategy:
         spoil: makes it a control: nothing is decoded, but the exact line's codes ``[T, 16]`` are changed; is given
             them, the size of the codebook and the line's seed.
         product: whether the product's own engine decodes in this way, and is timed for it.
+        counts_passes: whether its passes vary from frame to frame, and its predictor has a ``tally`` of them.
+        calibrated: whether ``calibrating.py`` must give it a ``start`` of the run before it can decode.
     """
 
     name: str
@@ -62,6 +65,8 @@ class Strategy:
     finish: Callable[[np.ndarray, int], np.ndarray] | None = None
     spoil: Callable[[torch.Tensor, int, int], torch.Tensor] | None = None
     product: bool = False
+    counts_passes: bool = False
+    calibrated: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,27 +87,39 @@ class Condition:
         return self.strategy.name == "crossbar" and self.seq_groups == PREDICTED_GROUPS
 
 
-def by_predictor(make: Callable[[Model, int], Predictor]) -> Callable[[Model, int], Decode]:
+@dataclass(frozen=True)
+class PredictorDecode:
+    """A ``Decode`` by the eager engine's loop with one predictor, which can be asked for its passes afterwards."""
+
+    model: Model
+    seq_groups: int
+    predictor: Predictor
+
+    def __call__(
+        self,
+        prompts: Sequence[Prompt],
+        guards: Sequence[Guard],
+        sampling: Sampling,
+        seeds: Sequence[int],
+        on_frame: OnFrame,
+    ) -> list[Decoded]:
+        """See ``Decode``."""
+        streams = line_streams(seeds, self.model.device)
+        return decode_lines(
+            self.model,
+            prompts,
+            guards,
+            self.seq_groups,
+            sampling,
+            streams,
+            on_frame,
+            predictor=self.predictor,
+        )
+
+
+def by_predictor(make: Callable[[Model, int], Predictor]) -> Callable[[Model, int], PredictorDecode]:
     """Decode with the eager engine's loop and a predictor that ``make`` makes for a model and SEQ_GROUPS."""
-
-    def start(model: Model, seq_groups: int) -> Decode:
-        predictor = make(model, seq_groups)
-
-        def decode(
-            prompts: Sequence[Prompt],
-            guards: Sequence[Guard],
-            sampling: Sampling,
-            seeds: Sequence[int],
-            on_frame: OnFrame,
-        ) -> list[Decoded]:
-            streams = line_streams(seeds, model.device)
-            return decode_lines(
-                model, prompts, guards, seq_groups, sampling, streams, on_frame, predictor=predictor
-            )
-
-        return decode
-
-    return start
+    return lambda model, seq_groups: PredictorDecode(model, seq_groups, make(model, seq_groups))
 
 
 def own_predictor(model: Model, seq_groups: int) -> Predictor:
@@ -123,6 +140,21 @@ def trained_predictor(model: Model, seq_groups: int) -> Predictor:
             f"{sorted(tails) or 'none'}): leave the strategy out, or run python -m training.crossbar"
         )
     return Predictor(model.talker.code_predictor, tails)
+
+
+def lossless_trained(model: Model, seq_groups: int) -> SpeculativePredictor:
+    """The product's lossless predictor, whose drafts come from whichever trained tail fits a line's exact groups.
+
+    Raises:
+        ValueError: the checkpoint has no trained tail.
+    """
+    tails = model.tails()
+    if not tails:
+        raise ValueError(
+            "the checkpoint has no trained tail to draft by: leave lossless-trained out, or run "
+            "python -m training.crossbar"
+        )
+    return SpeculativePredictor(model.talker.code_predictor, tails=tails)
 
 
 def from_states(model: Model, states: torch.Tensor, sources: Sequence[int], draw: Draw) -> torch.Tensor:
@@ -199,6 +231,11 @@ class SpoiledTail(Predictor):
         for share, stream in zip(shares, streams, strict=True):
             share.copy_(torch.randint(codebook, share.shape, generator=stream, device=tail.device))
         return codes
+
+
+def not_calibrated(model: Model, seq_groups: int) -> Decode:
+    """A strategy that the run has not been asked to calibrate cannot decode."""
+    raise ValueError("this strategy is calibrated on exact lines first: see calibrating.py")
 
 
 def no_decoding(model: Model, seq_groups: int) -> Decode:

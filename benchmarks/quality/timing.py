@@ -1,13 +1,17 @@
-"""Milliseconds a frame of every condition: whole lines at batch 1, prompt included, codec not."""
+"""Milliseconds a frame of every condition, prompt included, codec not: whole lines at batch 1.
+
+Where passes of the predictor vary from frame to frame, they are counted, and batches are timed too.
+"""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from functools import partial
+from typing import Any, TypeAlias
 
 from qwen3_tts_morph.morph.eager import Decoded
 from qwen3_tts_morph.morph.model import Model
+from qwen3_tts_morph.morph.speculative import Tally
 from tqdm import tqdm
 
 from ..common import synchronize, timed_ms
@@ -17,6 +21,37 @@ from .speak import Speaker
 from .strategies import Condition
 
 WARM_UPS = 2  # lines: kernels met for the first time, captures, compilation
+BATCH = 16
+BATCHES = 3  # timed, after one to warm up
+
+DecodeLines: TypeAlias = Callable[[Sequence[int], Sequence[int]], list[Decoded]]
+"""Decodes one batch: numbers of lines, and a seed for each."""
+
+
+class Timed:
+    """One condition in one engine: what its batches took.
+
+    ``ms`` has the milliseconds of a frame of each whole batch, ``passes`` ``[passes, frames]`` of each, as the batch
+    takes them: a frame's passes are those of its neediest line. ``tally`` is the predictor's, where it has one.
+    """
+
+    def __init__(self, decode: DecodeLines, tally: Tally | None = None):
+        self.decode, self.tally = decode, tally
+        self.ms: list[float] = []
+        self.passes: list[tuple[int, int]] = []
+
+    def take(self, speaker: Speaker, places: Sequence[int], keep: bool) -> None:
+        """Time a batch of places; those beyond the run's lines repeat them with other seeds."""
+        lines = [place % len(speaker.tasks) for place in places]
+        again = [place // len(speaker.tasks) * len(speaker.tasks) for place in places]
+        seeds = [seed + more for seed, more in zip(speaker.seeds(lines), again, strict=True)]
+        passes, frames = (self.tally.passes, self.tally.frames) if self.tally else (0, 0)
+        ms, decoded = timed_ms(lambda: self.decode(lines, seeds), speaker.model.device)
+        if not keep:
+            return
+        self.ms.append(ms * len(lines) / max(1, sum(len(one.codes) for one in decoded)))
+        if self.tally:
+            self.passes.append((self.tally.passes - passes, self.tally.frames - frames))
 
 
 def measure_times(speaker: Speaker, folder: RunFolder, conditions: Sequence[Condition], lines: int) -> None:
@@ -32,56 +67,86 @@ def measure_times(speaker: Speaker, folder: RunFolder, conditions: Sequence[Cond
     if not wanted or _are_timed(folder, timed, machine, wanted):
         return
     session = datetime.datetime.now(datetime.timezone.utc).isoformat()
-    runs = {
-        (condition.key, engine): decode
-        for condition in timed
-        for engine, decode in _engines(speaker, condition).items()
-    }
-    times: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
+    alone = {condition.key: _engines(speaker, condition) for condition in timed}
+    batches = {condition.key: _eager(speaker, condition) for condition in _batched(timed)}
     for place in tqdm(range(-WARM_UPS, wanted), desc="times", unit="line"):
-        for key, decode in runs.items():
-            ms, decoded = timed_ms(partial(decode, max(0, place)), speaker.model.device)
-            if place >= 0:
-                times[key].append(ms / max(1, len(decoded.codes)))
-    for condition in timed:
-        own = {engine: values for (key, engine), values in times.items() if key == condition.key}
-        write_json(
-            folder.root / TIMES / f"{condition.key}.json", {"machine": machine, "session": session, "ms": own}
-        )
+        for engines in alone.values():
+            for run in engines.values():
+                run.take(speaker, [max(0, place)], place >= 0)
+    for number in tqdm(range(-1, BATCHES) if batches else [], desc="times of batches", unit="batch"):
+        first = BATCH * max(0, number)
+        for run in batches.values():
+            run.take(speaker, range(first, first + BATCH), number >= 0)
+    for key, engines in alone.items():
+        value = {"machine": machine, "session": session, **_to_json(engines, batches.get(key))}
+        write_json(folder.root / TIMES / f"{key}.json", value)
     speaker.model.engine.free()
     synchronize(speaker.model.device)
 
 
-def _are_timed(folder: RunFolder, conditions: Sequence[Condition], machine: str, lines: int) -> bool:
-    """Whether one session on this machine has timed all of them, on so many lines."""
-    kept = [read_json(folder.root / TIMES / f"{condition.key}.json") for condition in conditions]
-    sessions = {
-        one["session"] if one and one["machine"] == machine and len(one["ms"]["eager"]) >= lines else None
-        for one in kept
+def _to_json(engines: dict[str, Timed], batch: Timed | None) -> dict[str, Any]:
+    """What ``figures.py`` reads; "passes" is empty where none are counted, "batch" null where none were timed."""
+    return {
+        "ms": {engine: run.ms for engine, run in engines.items()},
+        "passes": engines["eager"].passes,
+        "batch": batch and {"lines": BATCH, "ms": batch.ms, "passes": batch.passes},
     }
-    return len(sessions) == 1 and None not in sessions
 
 
-def _engines(speaker: Speaker, condition: Condition) -> dict[str, Callable[[int], Decoded]]:
-    """By engine, what decodes one line of this condition."""
+def _batched(conditions: Sequence[Condition]) -> list[Condition]:
+    """Those that are timed in batches: where passes vary, and exact decoding to compare them with."""
+    if not any(condition.strategy.counts_passes for condition in conditions):
+        return []
+    return [condition for condition in conditions if condition.strategy.counts_passes or condition.is_exact]
+
+
+def _are_timed(folder: RunFolder, conditions: Sequence[Condition], machine: str, lines: int) -> bool:
+    """Whether one session on this machine has timed all of them, on so many lines, and in batches where wanted."""
+    batched = {condition.key for condition in _batched(conditions)}
+    sessions = set()
+    for condition in conditions:
+        one = read_json(folder.root / TIMES / f"{condition.key}.json")
+        if not one or one["machine"] != machine or len(one["ms"]["eager"]) < lines:
+            return False
+        if condition.key in batched and not one.get("batch"):
+            return False
+        sessions.add(one["session"])
+    return len(sessions) == 1
+
+
+def _eager(speaker: Speaker, condition: Condition) -> Timed:
+    """The condition as the laboratory decodes it."""
     decode = condition.strategy.start(speaker.model, condition.seq_groups)
 
-    def eager(line: int) -> Decoded:
-        guards, seeds = speaker.guards([line]), speaker.seeds([line])
-        return decode([speaker.prompts[line]], guards, speaker.sampling, seeds, None)[0]
+    def run(lines: Sequence[int], seeds: Sequence[int]) -> list[Decoded]:
+        prompts = [speaker.prompts[line] for line in lines]
+        return decode(prompts, speaker.guards(lines), speaker.sampling, seeds, None)
 
-    def graph(line: int) -> Decoded:
-        guards, seeds = speaker.guards([line]), speaker.seeds([line])
-        model, prompts = speaker.model, [speaker.prompts[line]]
-        tail = "stock" if condition.strategy.heads == "stock" else "auto"
+    return Timed(run, decode.predictor.tally if condition.strategy.counts_passes else None)
+
+
+def _engines(speaker: Speaker, condition: Condition) -> dict[str, Timed]:
+    """By engine, what decodes lines of this condition."""
+    model = speaker.model
+    tail = "stock" if condition.strategy.heads == "stock" else "auto"
+
+    def graph(lines: Sequence[int], seeds: Sequence[int]) -> list[Decoded]:
+        prompts = [speaker.prompts[line] for line in lines]
         return model.engine.decode_lines(
-            model, prompts, guards, condition.seq_groups, speaker.sampling, seeds, tail=tail
-        )[0]
+            model,
+            prompts,
+            speaker.guards(lines),
+            condition.seq_groups,
+            speaker.sampling,
+            seeds,
+            len(lines),
+            tail=tail,
+        )
 
-    runs: dict[str, Callable[[int], Decoded]] = {"eager": eager}
-    if condition.strategy.product and _has_graph(speaker.model):
-        runs["graph"] = graph
-    return runs
+    engines = {"eager": _eager(speaker, condition)}
+    if condition.strategy.product and _has_graph(model):
+        engines["graph"] = Timed(graph)
+    return engines
 
 
 def _has_graph(model: Model) -> bool:

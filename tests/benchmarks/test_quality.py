@@ -156,6 +156,42 @@ def test_steps_can_be_run_apart_and_the_last_ones_need_no_checkpoint(
     assert row["mos"] is not None and row["ms_per_frame"] is None and row["distance"] is None
 
 
+def test_passes_that_vary_reach_the_rows(world: Callable[..., int], tmp_path: Path) -> None:
+    """A run of old, that counted none, is timed anew where there are some to count; else nothing is."""
+    steps = ("--steps", "codes", "times", "report", "--strategies")
+    run = tmp_path / "run"
+
+    def times() -> dict[str, int]:
+        return {name: made for name, made in files(run).items() if name.startswith("times/")}
+
+    def rows() -> dict[str, dict[str, Any]]:
+        [path] = run.glob("quality_*.json")
+        return {row["strategy"]: row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
+
+    assert world(*steps, "crossbar:5") == 0
+    counted = ("passes", "passes_batch16", "ms_per_frame_batch16")
+    assert not any(row[name] for row in rows().values() for name in counted)
+    assert "Passes of the predictor" not in (run / "quality.md").read_text(encoding="utf-8")
+    assert world(*steps, "crossbar:5", "lossless:5", "adaptive:5") == 0
+    made = rows()
+    for name in ("lossless", "adaptive"):
+        for figure in counted:
+            value, low, high = made[name][figure]
+            assert 0 < low <= value <= high
+        assert made[name]["passes"][0] < made[name]["passes_batch16"][0] <= 15, "the neediest line's"
+    assert made["lossless"]["passes"][0] > 5
+    assert [made["crossbar"][name] is None for name in counted] == [True, True, False], "exact speech, last"
+    assert "## Passes of the predictor" in (run / "quality.md").read_text(encoding="utf-8")
+    assert "passes, batch 16" in (run / "quality.html").read_text(encoding="utf-8")
+    before = times()
+    assert world(*steps, "crossbar:5", "lossless:5", "adaptive:5") == 0 and times() == before
+    old = run / "times" / "lossless-05.json"
+    kept = json.loads(old.read_text(encoding="utf-8"))
+    old.write_text(json.dumps({name: kept[name] for name in ("machine", "session", "ms")}), encoding="utf-8")
+    assert world(*steps, "lossless:5") == 0
+    assert json.loads(old.read_text(encoding="utf-8"))["batch"]["lines"] == 16
+
+
 def test_a_folder_of_another_run_is_refused(
     world: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

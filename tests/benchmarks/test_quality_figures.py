@@ -7,10 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qwen3_tts_morph.benchmarks.quality.figures import METRICS, Row, find_power, read_rows
-from qwen3_tts_morph.benchmarks.quality.folder import CODES, JUDGED, REFERENCES, RunFolder, write_json
+from qwen3_tts_morph.benchmarks.quality.folder import CODES, JUDGED, REFERENCES, TIMES, RunFolder, write_json
 from qwen3_tts_morph.benchmarks.quality.lines import Task
 from qwen3_tts_morph.benchmarks.quality.registry import CONTROLS, STRATEGIES
-from qwen3_tts_morph.benchmarks.quality.report import describe_power, figures_table, plot_rows, show
+from qwen3_tts_morph.benchmarks.quality.report import (
+    describe_power,
+    figures_table,
+    passes_table,
+    plot_rows,
+    show,
+)
 from qwen3_tts_morph.benchmarks.quality.strategies import Condition
 from qwen3_tts_morph.training.judges.stats import Figure, difference, median
 
@@ -187,3 +193,27 @@ def test_times_of_two_engines_are_not_mixed_up() -> None:
     assert table.cells[1][-3] == table.cells[1][-1] == "85.0 [80.0, 90.0]"
     legend = plot_rows([both, eager], "title").legends[0]
     assert [text.get_text() for text in legend.get_texts()] == ["crossbar, graph", "refined, eager"]
+
+
+def test_passes_are_of_frames_and_shown_where_they_vary(tmp_path: Path) -> None:
+    """Lines weigh by their frames; a run of old has none, and exact speech has batches to compare with alone."""
+    lossless, adaptive = (Condition(STRATEGIES[name], 5) for name in ("lossless", "adaptive"))
+    batch = {"lines": 16, "ms": [30.0, 40.0, 50.0]}
+    for condition, more in (
+        (EXACT, {"passes": [], "batch": {**batch, "passes": []}}),
+        (lossless, {"passes": [[80, 10], [40, 10]], "batch": {**batch, "passes": [[90, 10]] * 3}}),
+        (adaptive, {}),
+    ):
+        times = {"machine": "m", "session": "s", "ms": {"eager": [9.0, 11.0]}, **more}
+        write_json(tmp_path / TIMES / f"{condition.key}.json", times)
+    rows = read_rows(RunFolder(tmp_path), [EXACT, lossless, adaptive], EXACT, TASKS)
+    exact, counted, old = rows
+    assert (counted.passes.value, counted.passes.low, counted.passes.high) == (6, 4, 8)
+    assert counted.batch.passes.value == 9 and counted.batch.ms.value == 40
+    assert exact.passes is None and exact.batch.passes is None and exact.batch.ms.value == 40
+    assert old.passes is None and old.batch is None and old.ms_per_frame.value == 10
+    assert [cells[2:] for cells in passes_table(rows).cells] == [
+        ["", "10.0 [9.0, 11.0]", "", "40.0 [30.0, 50.0]"],
+        ["6.00 [4.00, 8.00]", "10.0 [9.0, 11.0]", "9.00 [9.00, 9.00]", "40.0 [30.0, 50.0]"],
+    ]
+    assert not passes_table([old]).cells

@@ -6,12 +6,9 @@ import pytest
 import torch
 from qwen3_tts_morph.benchmarks.quality.tails import (
     TAILS,
-    AdaptivePredictor,
     SecondPass,
     TailPredictor,
     TwoHalves,
-    calibrate,
-    choose_target,
     cooler,
     greedy,
 )
@@ -95,53 +92,3 @@ def test_a_second_pass(model, frame, seq_groups):
     states = states_of(model, frame, draft)
     wanted = torch.einsum("gvh,bgh->bgv", Predictor(module).heads, states).argmax(-1)
     assert torch.equal(codes, wanted) and torch.equal(codes[:, :seq_groups], draft[:, :seq_groups])
-
-
-@torch.inference_mode()
-def test_an_adaptive_frame_stops_where_its_target_is_met(model, frame):
-    module, (hidden, tokens, _) = model.talker.code_predictor, frame
-    exact = decode(model, frame, Predictor(module), 15)
-    codes = torch.cat((tokens, exact), dim=1)
-    calibration, shares = calibrate(model, hidden, codes, SAMPLED)
-    for target, groups in ((0.0, 1), (1.0, 15)):
-        adaptive = AdaptivePredictor(module, calibration, target)
-        assert torch.equal(
-            decode(model, frame, adaptive, 1), decode(model, frame, Predictor(module), groups)
-        ) and adaptive.passes == [groups]
-    middle = AdaptivePredictor(module, calibration, choose_target(shares, 6))
-    taken = decode(model, frame, middle, 1)
-    [groups] = middle.passes
-    assert 1 < groups < 15 and torch.equal(taken, decode(model, frame, Predictor(module), groups))
-    with pytest.raises(ValueError, match="choose 0 to 1"):
-        AdaptivePredictor(module, calibration, 1.5)
-
-
-def test_the_target_is_where_frames_take_so_many_passes():
-    shares = torch.linspace(0.05, 0.95, 14).expand(3, -1)
-    for groups in (1, 4, 9, 15):
-        target = choose_target(shares, groups)
-        assert int((shares[0] < target).sum()) + 1 == groups
-
-
-@torch.inference_mode()
-def test_a_calibration_expects_on_average_what_the_frames_would_accept(model, frame):
-    """Acceptance is 1 minus the total variation distance; least squares keep its mean."""
-    hidden, tokens, _ = frame
-    module = model.talker.code_predictor
-    codes = torch.cat((tokens, decode(model, frame, Predictor(module), 15)), dim=1)
-    calibration, shares = calibrate(model, hidden, codes, SAMPLED)
-    states, heads = states_of(model, frame, codes[:, 1:]), Predictor(module).heads
-    for seq_groups in (1, 7, 14):
-        accepted = torch.full((BATCH,), float(seq_groups))
-        for group in range(seq_groups, 15):
-            pair = [heads[group] @ states[:, at].T for at in (seq_groups - 1, group)]
-            drafted, exact = (top20(logits.T) for logits in pair)
-            accepted += torch.minimum(drafted, exact).sum(-1)
-        assert shares[:, seq_groups - 1].mean() == pytest.approx(accepted.mean().item() / 15, abs=0.01)
-    assert calibration.slope.shape == (15, 15)
-
-
-def top20(logits: torch.Tensor) -> torch.Tensor:
-    """The distribution that SAMPLED draws from."""
-    scaled = logits / 0.8
-    return scaled.masked_fill(scaled < scaled.topk(20).values[:, -1:], -torch.inf).softmax(-1)

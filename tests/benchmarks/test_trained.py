@@ -1,4 +1,4 @@
-"""The laboratory's row for trained tails, on a checkpoint whose tail is the stock heads once more."""
+"""The laboratory's rows for trained tails, on a checkpoint whose tail is the stock heads once more."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from qwen3_tts_morph.benchmarks.quality.registry import STRATEGIES
 from qwen3_tts_morph.benchmarks.quality.strategies import Condition
 from qwen3_tts_morph.morph.load import load_model
 from qwen3_tts_morph.morph.model import Model
+from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.predictor import Predictor
 from qwen3_tts_morph.morph.tail import About, Tail
 from qwen3_tts_morph.morph.weights import stack
 
@@ -55,3 +57,35 @@ def test_the_distance_is_the_tails_own(model: Model, trace: Trace) -> None:
 def test_without_a_tail_the_row_says_so(model: Model) -> None:
     with pytest.raises(ValueError, match="no trained tail for SEQ_GROUPS 4"):
         STRATEGIES["trained"].start(model, 4)
+
+
+@torch.inference_mode()
+def test_lossless_trained_drafts_by_the_tail(model: Model, trace: Trace) -> None:
+    """A tail that knows the frame's groups has them accepted in one pass; the stock heads do not."""
+    module, greedy = model.talker.code_predictor, Draw(do_sample=False)
+    hidden, embedding = trace.hidden[:1], model.talker.get_input_embeddings()(trace.codes[:1, :1])
+
+    def decode(name: str) -> int:
+        """Passes of the frame, whose codes are exact."""
+        predictor = STRATEGIES[name].start(model, SEQ_GROUPS).predictor
+        codes = predictor.decode_frame(hidden, embedding, SEQ_GROUPS, greedy, None)
+        assert torch.equal(codes, exact)
+        return predictor.tally.passes
+
+    exact = Predictor(module).decode_frame(hidden, embedding, 15, greedy, None)
+    stock = decode("lossless")
+    assert decode("lossless-trained") == stock > SEQ_GROUPS + 1, "the tail is the stock heads"
+    inputs = torch.cat((embedding, model.code_tables()[torch.arange(14), exact[:, :-1]]), dim=1)
+    state = Predictor(module).teacher_force(hidden, inputs)[0, SEQ_GROUPS - 1]
+    tail = model.tails()[SEQ_GROUPS]
+    kept = tail.heads.data.clone()
+    tail.heads.data.zero_()
+    tail.heads.data[torch.arange(15 - SEQ_GROUPS), exact[0, SEQ_GROUPS:]] = state
+    passes = decode("lossless-trained"), decode("lossless")
+    tail.heads.data.copy_(kept)
+    assert passes == (SEQ_GROUPS + 1, stock)
+
+
+def test_without_any_tail_lossless_trained_says_so(tiny: Path) -> None:
+    with pytest.raises(ValueError, match="no trained tail to draft by"):
+        STRATEGIES["lossless-trained"].start(load_model(tiny), SEQ_GROUPS)
