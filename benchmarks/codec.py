@@ -188,7 +188,7 @@ def variants() -> list[Variant]:
         Variant("units-plain", half, engine(triton_ops, capture=False)),
         Variant("units", half, engine(triton_ops)),
         Variant("units-search", half, within(search, engine(triton_ops)), on_request=True),
-        Variant("units-slab-24", half, engine(triton_ops, slab=24), on_request=True),
+        Variant("units-slab-12", half, engine(triton_ops, slab=12), on_request=True),
         Variant("units-slab-72", half, engine(triton_ops, slab=72), on_request=True),
         Variant("convs", half, engine(convs)),
         Variant("convs-short-rows", half, engine(convs, largest=504), on_request=True),

@@ -42,6 +42,7 @@ class FrameShape:
 SHAPES = {
     "0.6B": FrameShape(Stack(1024, 3072, 28, 16, 8, 128), Stack(1024, 3072, 5, 16, 8, 128), 3072, 2048),
     "1.7B": FrameShape(Stack(2048, 6144, 28, 16, 8, 128), Stack(1024, 3072, 5, 16, 8, 128), 3072, 2048),
+    "demo": FrameShape(Stack(384, 640, 6, 6, 3, 64), Stack(256, 704, 5, 4, 2, 64), 1536, 512),
     "tiny": FrameShape(Stack(64, 96, 2, 4, 2, 16), Stack(64, 96, 2, 4, 2, 16), 1152, 128),
     "tiny-1.7B": FrameShape(Stack(96, 128, 2, 4, 2, 16), Stack(64, 96, 2, 4, 2, 16), 1152, 128),
 }

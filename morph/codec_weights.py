@@ -22,7 +22,7 @@ from .packing import CHUNK_FRAMES, CONTEXT_FRAMES
 from .weights import join
 
 EPSILON = 1e-9  # SnakeBeta's
-LATE = 2  # the blocks from this one on have the largest activations and see the least of the past
+LATE = 1  # the blocks from this one on have the largest activations and see the least of the past
 
 
 @dataclass(frozen=True)

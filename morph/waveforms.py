@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 LARGEST_ROW = 1152  # frames: 92 s of audio
 LONG_ROW = 288  # frames; to longer rows it is the device's occupation that matters, to shorter ones memory
-SLAB, SHORT_SLAB = 288, 12  # frames that the late blocks take at a time
+SLAB, SHORT_SLAB = 288, 24  # frames that the late blocks take at a time
 
 
 class CodecEngine:

@@ -286,8 +286,12 @@ class Plan:
         return self.pdl and self.wide_prefetch and whole and row_bytes % 16 == 0
 
     def product_parts(self, heads: int, head_dim: int) -> int:
-        """Parts of a long line's projection: a part's columns fit into a segment."""
-        return max(min(self.parts, heads), heads * head_dim // LONGEST_SEGMENT)
+        """Parts of a long line's projection: as many heads in each, a power of two, whose columns fit into a segment."""
+        wanted = max(min(self.parts, heads), heads * head_dim // LONGEST_SEGMENT)
+        each = heads & -heads  # the largest power of two that divides them
+        while each > 1 and heads // each < wanted:
+            each //= 2
+        return heads // each
 
     def draw_warps(self, padded: int) -> int:
         """Warps of a draw from so many scores, a power of two."""

@@ -129,6 +129,18 @@ def test_one_long_line_in_parts(device, position, plan, dtype):
     check(Case(device, dtype, 1, 1, [position], 144), plan, 128, per_line=True)
 
 
+@pytest.mark.parametrize("heads", [(6, 3, 16), (12, 6, 16), (3, 3, 32)], ids=str)
+def test_heads_that_are_no_power_of_two_in_number(device, heads):
+    """The demo voice's talker has six."""
+    check(Case(device, torch.float32, 1, 1, [100], 144, heads), Plan(), 128, per_line=True)
+
+
+def test_a_part_of_a_long_lines_projection_has_a_power_of_two_of_heads():
+    plan = Plan(parts=4)
+    parts = {heads: plan.product_parts(heads, 64) for heads in (1, 2, 3, 6, 8, 12, 16, 24)}
+    assert parts == {1: 1, 2: 2, 3: 3, 6: 6, 8: 4, 12: 6, 16: 4, 24: 6}
+
+
 def test_how_one_line_is_split():
     """Warps first, then programs, then positions a warp; beyond what a thread can join, as batches are."""
     plan = Plan(line_splits=16, line_rows=8)
