@@ -286,7 +286,7 @@ class Plan:
         return self.pdl and self.wide_prefetch and whole and row_bytes % 16 == 0
 
     def product_parts(self, heads: int, head_dim: int) -> int:
-        """Parts of a long line's projection: as many heads in each, a power of two, whose columns fit into a segment."""
+        """Parts of a long line's projection: a power of two of heads in each, whose columns fit into a segment."""
         wanted = max(min(self.parts, heads), heads * head_dim // LONGEST_SEGMENT)
         each = heads & -heads  # the largest power of two that divides them
         while each > 1 and heads // each < wanted:
