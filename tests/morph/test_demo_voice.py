@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,8 @@ from qwen3_tts_morph.morph.load import load_model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.prompt import build_prompt
 from qwen3_tts_morph.morph.render import Line, render_lines
+from qwen3_tts_morph.morph.sweep import sweep
+from qwen3_tts_morph.morph.tail import FILE as TAILS
 from qwen3_tts_morph.morph.upstream import default_rope_registered, import_qwen_tts
 from qwen3_tts_morph.morph.voice import check_voice, clone_voice, preset_voice
 
@@ -26,8 +30,10 @@ def demo():
 
 
 def test_it_is_small_enough_for_the_repository():
-    sizes = [path.stat().st_size for path in demo_voice().rglob("*") if path.is_file()]
-    assert sum(sizes) <= MOST_MEGABYTES * 1e6
+    sizes = {path.name: path.stat().st_size for path in demo_voice().iterdir() if path.is_file()}
+    tails = sizes.pop(TAILS)
+    codec = sum(path.stat().st_size for path in (demo_voice() / "speech_tokenizer").iterdir())
+    assert codec + sum(sizes.values()) <= MOST_MEGABYTES * 1e6 and tails < 10e6
 
 
 def test_it_is_of_the_published_format(demo):
@@ -36,6 +42,17 @@ def test_it_is_of_the_published_format(demo):
     assert len(demo.talker.code_predictor.model.layers) == 5
     assert demo.languages == ["auto", "english"]
     assert "(0.02B Base," in demo.summary()
+
+
+def test_its_trained_tails_are_nearer_to_exact_than_the_stock_crossbar(demo):
+    assert sorted(demo.tails()) == [1, 3, 5, 7]
+    line = Line("A kettle sang in the kitchen.", preset_voice(demo, "emma"))
+    options = GenerateOptions(tail="auto")
+    trained, stock = (
+        {row.seq_groups: row.distance for row in sweep(demo, line, (1, 3, 5, 7), one).rows}
+        for one in (options, dataclasses.replace(options, tail="stock"))
+    )
+    assert all(trained[groups] < 0.95 * stock[groups] for groups in trained)
 
 
 def test_it_names_four_speakers_and_each_is_another(demo):
