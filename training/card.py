@@ -19,6 +19,12 @@ from typing import Any
 
 from safetensors import safe_open
 
+import pack
+
+pack.load()
+
+from qwen3_tts_morph.morph.tail import FILE as TAILS  # noqa: E402  (after pack.load)
+
 TEMPLATE = Path(__file__).parent / "card.md"
 # figure of judged.json: the table's heading, factor, digits
 COLUMNS: dict[str, tuple[str, float, int]] = {
@@ -88,11 +94,17 @@ def count_parameters(voice: Path) -> Counter[str]:
 
 
 def describe_parts(voice: Path) -> str:
-    """A markdown list of the parts with millions of numbers, and the folder's size."""
+    """A markdown list of the parts with millions of numbers, the checkpoint's size, and that of its trained tails."""
     counts = count_parameters(voice)
-    size = sum(path.stat().st_size for path in voice.rglob("*") if path.is_file() and path.suffix != ".md")
+    files = [path for path in voice.rglob("*") if path.is_file() and path.suffix != ".md"]
+    size = sum(path.stat().st_size for path in files if path.name != TAILS)
     lines = [f"- {part}: {count / 1e6:.1f} M" for part, count in counts.most_common()]
-    return "\n".join([*lines, f"- in all {sum(counts.values()) / 1e6:.1f} M numbers, {size / 1e6:.1f} MB"])
+    lines.append(f"- in all {sum(counts.values()) / 1e6:.1f} M numbers, {size / 1e6:.1f} MB")
+    tails = voice / TAILS
+    if tails.is_file():
+        about = f"{tails.stat().st_size / 1e6:.1f} MB: no part of the published format, upstream does not read them"
+        lines.append(f"- and trained tails of the crossbar (`{TAILS}`), {about}")
+    return "\n".join(lines)
 
 
 def describe_shapes(voice: Path) -> dict[str, Any]:
