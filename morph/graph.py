@@ -143,8 +143,12 @@ class GraphEngine:
 
     def _prefill(self, rows: Sequence[int], prompts: Sequence[Prompt], seeds: Sequence[int]) -> None:
         weights, slots, replays = self._ready
-        length = pad_length(max(len(prompt.embeds) for prompt in prompts))
-        key, small = (len(rows), length), len(rows) * length <= LARGEST_CAPTURED_PREFILL
+        longest = max(len(prompt.embeds) for prompt in prompts)
+        length = pad_length(longest)
+        small = len(rows) * length <= LARGEST_CAPTURED_PREFILL
+        if not small:  # nothing is captured, so there may be as many lengths as there are
+            length = longest
+        key = (len(rows), length)
         arrivals = self._arrivals.get(key) or Arrivals.allocate(*key, slots.state.hidden)
         arrivals.put(rows, prompts, seeds)
 

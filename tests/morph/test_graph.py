@@ -249,6 +249,19 @@ def test_prefills_are_cut_into_powers_of_two_that_are_not_too_large():
     assert parts([LARGEST_PREFILL + 1, 5, 5]) == [1, 2]
 
 
+def test_a_prefill_too_large_to_be_captured_is_as_long_as_its_longest_prompt(load, monkeypatch):
+    model, lengths = load("tiny", "custom_voice"), []
+    prompts, whole = prompts_of(model), graph.prefill
+    wanted = graph_lines(model, prompts, 5, Sampling(), SEEDS)
+    monkeypatch.setattr(graph, "LARGEST_CAPTURED_PREFILL", 0)
+    monkeypatch.setattr(
+        graph, "prefill", lambda *given: lengths.append(given[2].embeds.shape[1]) or whole(*given)
+    )
+    assert_equal(graph_lines(model, prompts, 5, Sampling(), SEEDS), wanted)
+    parts = split_prefill([len(prompt.embeds) for prompt in prompts])
+    assert lengths == [max(len(prompt.embeds) for prompt in prompts[part]) for part in parts]
+
+
 def test_room_is_made_for_what_a_line_is_likely_to_need(load):
     assert [choose_window(positions) for positions in (1, 256, 257, 5000)] == [256, 256, 512, 8192]
     prompt = prompts_of(load("tiny", "custom_voice"))[0]
