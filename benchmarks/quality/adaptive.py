@@ -16,6 +16,7 @@ from qwen3_tts_morph.morph.options import Draw
 from qwen3_tts_morph.morph.predictor import Predictor, crossbar
 from qwen3_tts_morph.morph.sampling import Randomness, distribution, draw_tokens
 from qwen3_tts_morph.morph.speculative import Tally
+from qwen3_tts_morph.morph.sweep import embed_inputs
 
 
 def concentration(probabilities: torch.Tensor) -> torch.Tensor:
@@ -59,11 +60,9 @@ def calibrate(
     Returns:
         The calibration, and what it expects of these frames at each SEQ_GROUPS 1..14, ``[N, 14]``.
     """
-    predictor, tables = Predictor(model.talker.code_predictor), model.code_tables()
+    predictor = Predictor(model.talker.code_predictor)
     heads, groups = predictor.heads, len(predictor.heads)
-    first = model.talker.get_input_embeddings()(codes[:, :1])
-    inputs = torch.cat((first, tables[torch.arange(groups - 1), codes[:, 1:-1]]), dim=1)
-    states = predictor.teacher_force(hidden, inputs)
+    states = predictor.teacher_force(hidden, embed_inputs(model, codes))
     exact = distribution(crossbar(heads, states), draw)
     offset, slope = torch.zeros(2, groups, groups, device=codes.device)
     calibration, shares = Calibration(offset, slope), []

@@ -46,7 +46,7 @@ class Timed:
         lines = [place % len(speaker.tasks) for place in places]
         again = [place // len(speaker.tasks) * len(speaker.tasks) for place in places]
         seeds = [seed + more for seed, more in zip(speaker.seeds(lines), again, strict=True)]
-        for _ in range(self.before):
+        for _ in range(self.before if keep else 0):
             self.decode(lines, seeds)
         passes, frames = (self.tally.passes, self.tally.frames) if self.tally else (0, 0)
         ms, decoded = timed_ms(lambda: self.decode(lines, seeds), speaker.model.device)

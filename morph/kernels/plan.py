@@ -159,9 +159,8 @@ class Plan:
         """A tile for ``outputs`` of ``width`` columns of so many weights; so many such grids run side by side."""
         warps = warps or self.warps
         whole = triton.next_power_of_2(width)
-        if (
-            itemsize == 1
-        ):  # INT8, read as words: a chunk has a column of each, so four chunks lie in each other
+        if itemsize == 1:
+            # INT8, read as words: a chunk has a column of each, so four chunks lie in each other.
             chunk = min(WARP_BYTES // WORD, max(whole // WORD, WORD))
         else:
             chunk = min(WARP_BYTES // itemsize, whole)
@@ -238,12 +237,14 @@ class Plan:
         Its pieces are all on their way at once: it has no stages.
         """
         padded = max(8, triton.next_power_of_2(states))
+        if padded > MOST_FOLDED:
+            return None
         chosen = None
         for folds in FOLDS:
             columns = FOLDED_ROWS // folds // (2 if gated else 1)
             segment = self._held_segment(width // folds)
             shared = 2 * width * (FOLDED_ROWS // folds + padded)
-            if padded > MOST_FOLDED or folds > self.wide_folds or shared > HELD_SHARED:
+            if folds > self.wide_folds or shared > HELD_SHARED:
                 continue
             if outputs % columns or width % (folds * segment):
                 continue

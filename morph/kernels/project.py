@@ -18,9 +18,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from . import plan
 from .wait import launch_dependents, wait_for_inputs
 
-WORD = tl.constexpr(4)  # INT8 weights a word
+WORD = tl.constexpr(plan.WORD)
 UNPACKED = tl.constexpr(2.0**-23)  # 2^149 times it is still a float
 
 

@@ -26,9 +26,10 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from .plan import FOLDED_ROWS
 from .project_held import await_inputs, scales_of, start_dependents, store_squares
 
-ROWS = gl.constexpr(64)  # that the tensor cores multiply at once
+ROWS = gl.constexpr(FOLDED_ROWS)  # that the tensor cores multiply at once
 
 
 @gluon.jit
