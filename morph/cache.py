@@ -33,3 +33,8 @@ class KeyValueCache:
         """Forget all positions from ``length`` on."""
         self.keys = [None if keys is None else keys[:, :, :length] for keys in self.keys]
         self.values = [None if values is None else values[:, :, :length] for values in self.values]
+
+    def take(self, rows: torch.Tensor) -> None:
+        """Go on with these rows (int64 ``[N]``) of the batch, each as often as it is named."""
+        self.keys = [None if keys is None else keys[rows] for keys in self.keys]
+        self.values = [None if values is None else values[rows] for values in self.values]

@@ -130,8 +130,7 @@ class GraphEngine:
         longest = max(len(prompt.embeds) for prompt in prompts)
         trailing = max(len(prompt.trailing) for prompt in prompts)
         self._make_room(max(pad_length(longest), trailing + 1))
-        for row, prompt in zip(rows, prompts, strict=True):
-            self._ready[1].put_text(row, prompt)
+        self._ready[1].put_texts(rows, prompts)
         places = list(range(len(rows)))
         for part in split_prefill([len(prompt.embeds) for prompt in prompts]):
             chosen = places[part]

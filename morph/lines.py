@@ -29,7 +29,9 @@ class Lines:
         self.eos = eos
         self.rows: list[int | None] = [None] * rows
         self._reached = list(lengths)
-        self._codes: list[list[list[int]]] = [[] for _ in guards]
+        self._reports: list[torch.Tensor] = []
+        self._starts = [(0, 0)] * len(guards)  # a line's row, and the number of its first report
+        self._made = [0] * len(guards)
         self._ends: list[str | None] = [None] * len(guards)
         self._waiting = deque(range(len(guards)))
         self._sent: deque[list[int | None]] = deque()
@@ -61,33 +63,41 @@ class Lines:
             if line is not None:
                 self._reached[line] += 1
 
-    def receive(self, report: list[list[int]]) -> int:
-        """Take the oldest report on its way, ``[B][17]``; give the number of lines that have made this frame.
+    def receive(self, report: torch.Tensor) -> int:
+        """Take the oldest report on its way, ``[B, 17]``; give the number of lines that have made this frame.
 
         Raises:
             ValueError: when a line's numbers have overflowed.
         """
-        made = 0
-        for row, (line, (*codes, overflown)) in enumerate(zip(self._sent.popleft(), report, strict=True)):
+        made, first, overflown = 0, report[:, 0].tolist(), report[:, GROUPS].tolist()
+        for row, line in enumerate(self._sent.popleft()):
             if line is None or self._ends[line] is not None:
                 continue
-            if overflown:
+            if overflown[row]:
                 raise ValueError(
                     "the model's numbers overflow in fp16: load it with precision auto, fp32 or bf16"
                 )
-            if codes[0] == self.eos:
+            if first[row] == self.eos:
                 self._ends[line] = "eos"
             else:
+                self._keep(line, row)
                 made += 1
-                self._codes[line].append(codes)
-                self._ends[line] = self.guards[line].add(codes[0])
+                self._ends[line] = self.guards[line].add(first[row])
             if self._ends[line] is not None:
                 self.rows[row] = None
+        self._reports.append(report[:, :GROUPS])
         return made
+
+    def _keep(self, line: int, row: int) -> None:
+        """The report at hand has a frame of a line. Its frames are in one row, report after report."""
+        if self._made[line] == 0:
+            self._starts[line] = row, len(self._reports)
+        self._made[line] += 1
 
     def collect(self) -> list[Decoded]:
         """Every line's codes and its end."""
+        codes = torch.stack(self._reports) if self._reports else torch.zeros(0, 1, GROUPS, dtype=torch.int64)
         return [
-            Decoded(torch.tensor(codes, dtype=torch.int64).view(-1, GROUPS), str(end))
-            for codes, end in zip(self._codes, self._ends, strict=True)
+            Decoded(codes[start : start + made, row].clone(), str(end))
+            for (row, start), made, end in zip(self._starts, self._made, self._ends, strict=True)
         ]

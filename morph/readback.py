@@ -41,13 +41,12 @@ class Readback:
             self._events[place].record()
         self._pushed += 1
 
-    def pop(self) -> list[list[int]]:
-        """The oldest report; waits for it. RuntimeError when there is none."""
+    def pop(self) -> torch.Tensor:
+        """The oldest report, a tensor of its own on the CPU; waits for it. RuntimeError when there is none."""
         if not self.waiting:
             raise RuntimeError("no report waits to be read")
         place = self._popped % (LAG + 1)
         if self._events:
             self._events[place].synchronize()
         self._popped += 1
-        numbers: list[list[int]] = self._copies[place].tolist()
-        return numbers
+        return self._copies[place].clone()

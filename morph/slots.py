@@ -106,15 +106,26 @@ class Arrivals:
 
     def put(self, rows: Sequence[int], prompts: Sequence[Prompt], seeds: Sequence[int]) -> None:
         """Fill in N lines. The host waits for nothing."""
-        for embeds, prompt in zip(self.embeds, prompts, strict=True):
-            length = len(prompt.embeds)
-            embeds[:length] = prompt.embeds
-            embeds[length:] = 0
+        self.embeds.zero_()
+        put_sequences(self.embeds, range(len(prompts)), [prompt.embeds for prompt in prompts])
         places = [[row, len(prompt.embeds)] for row, prompt in zip(rows, prompts, strict=True)]
         numbers = torch.cat((torch.tensor(places), line_keys(seeds)), dim=1)
-        if self.numbers.is_cuda:
-            numbers = numbers.pin_memory()
-        self.numbers.copy_(numbers, non_blocking=True)
+        self.numbers.copy_(_sendable(numbers, self.numbers), non_blocking=True)
+
+
+def put_sequences(buffer: torch.Tensor, rows: Sequence[int], sequences: Sequence[torch.Tensor]) -> None:
+    """Write sequences ``[T_i, H]`` to the beginnings of rows of ``[B, T, H]``; as many launches for many as for one."""
+    length = buffer.shape[1]
+    places = torch.cat(
+        [torch.arange(len(one)) + row * length for row, one in zip(rows, sequences, strict=True)]
+    )
+    places = _sendable(places, buffer).to(buffer.device, non_blocking=True)
+    buffer.view(-1, buffer.shape[2]).index_copy_(0, places, torch.cat(list(sequences)).to(buffer.dtype))
+
+
+def _sendable(numbers: torch.Tensor, destination: torch.Tensor) -> torch.Tensor:
+    """Numbers of the host as a copy to the destination's device can take them without being waited for."""
+    return numbers.pin_memory() if destination.is_cuda else numbers
 
 
 @dataclass(frozen=True)
@@ -179,19 +190,21 @@ class Slots:
         """Let all lines draw so."""
         self.settings.put(sampling, len(self.is_eos), self.codebook)
 
-    def put_text(self, row: int, prompt: Prompt) -> None:
-        """Let the line in this row be another: what its prefill does not set.
+    def put_texts(self, rows: Sequence[int], prompts: Sequence[Prompt]) -> None:
+        """Let the lines in these rows be others: what their prefill does not set.
 
         Raises:
-            ValueError: when its trailing text does not fit into the context.
+            ValueError: when a trailing text does not fit into the context.
         """
-        length = len(prompt.trailing)
-        if length >= self.context:
-            raise ValueError(f"a line has {length} text tokens to follow and {self.context} positions")
-        self.text[row, :length] = prompt.trailing
-        self.text[row, length:] = prompt.pad
+        longest = max(len(prompt.trailing) for prompt in prompts)
+        if longest >= self.context:
+            raise ValueError(f"a line has {longest} text tokens to follow and {self.context} positions")
+        index = _sendable(torch.tensor(rows), self.text).to(self.text.device, non_blocking=True)
+        pads = torch.stack([prompt.pad.view(-1) for prompt in prompts]).to(self.text.dtype)
+        self.text.index_copy_(0, index, pads[:, None].expand(-1, self.context, -1))
+        put_sequences(self.text, rows, [prompt.trailing for prompt in prompts])
         if self.cache.keys.dtype == torch.float16:  # no other overflows
-            self.cache.clear(row)
+            self.cache.clear(index)
 
 
 def _allocate_cache(decoder: Decoder, batch: int, length: int) -> StaticCache:

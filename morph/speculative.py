@@ -1,10 +1,9 @@
 """Lossless decoding of groups 1-15: the crossbar drafts, one causal pass verifies, a rule accepts or corrects.
 
-Speculative sampling (Leviathan, Kalman and Matias 2023, section 2.3; Chen et al. 2023): a drafted token x is kept
-with probability min(1, p(x) / q(x)), where q is what it was drawn from and p what exact decoding draws from; at the
-first refusal the token is drawn anew from max(p - q, 0), normalised. What comes out is distributed as SEQ_GROUPS=15,
-whatever the draft is worth; a poor draft only takes more passes. p and q are both filtered (temperature, top-k,
-top-p). Greedy is the case where each has one token.
+The rule (``verdict.py``) is that of speculative sampling: what comes out is distributed as SEQ_GROUPS=15, whatever the
+draft is worth; a poor draft only takes more passes. The first group that a pass verifies has several candidates; each
+rides in a row of its own through the pass, the groups behind it drafted alike, so that whichever is kept has its
+states computed.
 
 The pass that refuses a group has computed the exact state of that group too, and from it the next draft is made: so
 every pass finishes one group at least, and a frame takes at most the 15 passes of exact decoding. That also holds for
@@ -29,7 +28,10 @@ from .predictor import Predictor
 from .products import Weight, crossbar
 from .sampling import Randomness, distribution
 from .tail import Tail
+from .verdict import Noise, drafting, propose, settle
 from .weights import stack
+
+CANDIDATES = 4  # for a pass's first group: two passes a frame less than one has; more save little more
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class SpeculativePredictor(Predictor):
         code_predictor: upstream's.
         draft: what drafts; None is the crossbar with the tails, and the checkpoint's own heads where there is none.
         tails: as ``Predictor``'s.
+        candidates: tried for the first group of every pass, each in a row of its own.
 
     ``tally`` counts passes and accepted tokens.
     """
@@ -135,10 +138,12 @@ class SpeculativePredictor(Predictor):
         code_predictor: Any,
         draft: Drafter | None = None,
         tails: Mapping[int, Tail] | None = None,
+        candidates: int = CANDIDATES,
     ):
         super().__init__(code_predictor, tails)
         self.tables = stack(code_predictor.model.codec_embedding)  # [G, V, H_talker]
         self.draft = draft or tails_drafter(self.heads, self.tails)
+        self.candidates = min(candidates, self.heads.shape[1])
         self.tally = Tally()
 
     def decode_frame(
@@ -171,32 +176,43 @@ class SpeculativePredictor(Predictor):
         codes = torch.nn.functional.pad(first, (0, groups - seq_groups))
         done, passes = [seq_groups] * len(codes), seq_groups
         self.tally.begin(groups, len(codes), seq_groups)
+        lines = torch.arange(len(codes), device=codes.device)
         while (start := min(done)) < groups:
-            noise = Noise.make(randomness, [length < groups for length in done], self.heads, draw).of(start)
             known = torch.tensor(done, device=codes.device)
             last = codes.gather(1, known[:, None] - 1)[:, 0]
-            drafted = distribution(self.draft(Reached(start, known, states, last)), draw)
+            drafted = drafting(self.draft(Reached(start, known, states, last)), draw)
+            going = [length < groups for length in done]
+            noise = Noise.make(randomness, going, self.heads, self.candidates, draw).of(start)
             is_known = torch.arange(start, groups, device=codes.device) < known[:, None]
-            codes[:, start:] = torch.where(is_known, codes[:, start:], pick(drafted, noise.tokens))
+            tries = propose(codes[:, start:], drafted, is_known, noise)
             if passes == max_passes:
+                codes[:, start:] = tries[:, 0]
                 break
-            passed = self._pass(codes, start, cache)
+            passed = self._pass(codes[:, start - 1], tries, start, cache)
             exact = distribution(crossbar(self.heads[start:], passed), draw)
-            codes[:, start:], kept = settle(exact, drafted, codes[:, start:], is_known, noise)
-            states = passed[torch.arange(len(codes), device=codes.device), kept.clamp(max=groups - start - 1)]
-            lengths = (start + kept).tolist()
+            chosen = settle(exact.unflatten(0, (len(codes), -1)), drafted, tries, is_known, noise)
+            codes[:, start:], rows = chosen.tokens, lines * tries.shape[1] + chosen.row
+            cache.take(rows)
+            states = passed[rows, chosen.kept.clamp(max=groups - start - 1)]
+            lengths = (start + chosen.kept).tolist()
             self.tally.add(done, lengths)
             done, passes = [min(length + 1, groups) for length in lengths], passes + 1
         return codes
 
-    def _pass(self, codes: torch.Tensor, start: int, cache: KeyValueCache) -> torch.Tensor:
-        """The states ``[B, G - start, H]`` that groups ``start + 1`` .. G are exactly drawn from, given ``codes``.
+    def _pass(
+        self, last: torch.Tensor, tries: torch.Tensor, start: int, cache: KeyValueCache
+    ) -> torch.Tensor:
+        """The states ``[B K, G, H]`` that the groups of ``tries`` ``[B, K, G]`` are exactly drawn from.
 
-        All lines run the same positions; one that is further along computes some of its exact groups again.
+        ``last`` ``[B]`` is the group before them. All lines run the same positions; one that is further along
+        computes some of its exact groups again.
         """
+        lines, rows, length = tries.shape
         cache.crop(start + 1)  # the pair of the prefill, and all tokens but the last of those done
-        groups = torch.arange(start - 1, len(self.heads) - 1, device=codes.device)
-        return self._run(self.tables[groups, codes[:, start - 1 : -1]], start + 1, cache)
+        cache.take(torch.arange(lines, device=tries.device).repeat_interleave(rows))
+        inputs = torch.cat((last[:, None, None].expand(-1, rows, 1), tries[..., :-1]), dim=2)
+        groups = torch.arange(start - 1, start - 1 + length, device=tries.device)
+        return self._run(self.tables[groups, inputs.flatten(0, 1)], start + 1, cache)
 
 
 class BoundedPredictor(SpeculativePredictor):
@@ -217,84 +233,3 @@ class BoundedPredictor(SpeculativePredictor):
     ) -> torch.Tensor:
         """Predict a frame's groups in ``seq_groups`` passes; see ``Predictor.decode_frame``."""
         return self._decode(hidden, embedding, 1, seq_groups, draw, randomness)
-
-
-@dataclass(frozen=True)
-class Noise:
-    """What one pass draws with: ``tokens`` ``[B, G, V]`` and ``correction`` ``[B, V]`` are exponential, ``verdicts``
-    ``[B, G]`` uniform. As many for every pass, so that a line's stream runs alike in every batch.
-    """
-
-    tokens: torch.Tensor
-    correction: torch.Tensor
-    verdicts: torch.Tensor
-
-    @classmethod
-    def make(cls, randomness: Randomness, going: Sequence[bool], heads: Weight, draw: Draw) -> Noise:
-        """Draw for the lines that are ``going``; a line that is done draws nothing from its stream, nor does greedy."""
-        groups, vocabulary = heads.shape[:2]
-        exponential = torch.ones(len(going), groups + 1, vocabulary, device=heads.device)
-        uniform = torch.zeros(len(going), groups, device=heads.device)
-        if not draw.do_sample:
-            pass
-        elif isinstance(randomness, Sequence):
-            for row, stream in enumerate(randomness):
-                if going[row]:
-                    exponential[row].exponential_(generator=stream)
-                    uniform[row].uniform_(generator=stream)
-        else:
-            exponential.exponential_(generator=randomness)
-            uniform.uniform_(generator=randomness)
-        return cls(exponential[:, 1:], exponential[:, 0], uniform)
-
-    def of(self, start: int) -> Noise:
-        """The noise of the groups behind ``start``."""
-        return Noise(self.tokens[:, start:], self.correction, self.verdicts[:, start:])
-
-
-def settle(
-    exact: torch.Tensor, drafted: torch.Tensor, tokens: torch.Tensor, known: torch.Tensor, noise: Noise
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Keep drafted tokens up to the first refusal, and correct that one.
-
-    Args:
-        exact: ``[B, G, V]``, what exact decoding draws from after the tokens before each group.
-        drafted: ``[B, G, V]``, what ``tokens`` were drawn from.
-        tokens: ``[B, G]``.
-        known: ``[B, G]``, tokens that are exact already and not to be judged.
-        noise: of these groups.
-
-    Returns:
-        The tokens with the correction in its place, and how many were kept, ``[B]``: those behind it are void.
-    """
-    rows, groups = torch.arange(len(tokens), device=tokens.device), tokens.shape[1]
-    kept = (known | accept(exact, drafted, tokens, noise.verdicts)).long().cumprod(dim=1).sum(dim=1)
-    place = kept.clamp(max=groups - 1)
-    corrected = pick(residual(exact[rows, place], drafted[rows, place]), noise.correction)
-    tokens = tokens.clone()
-    tokens[rows, place] = torch.where(kept < groups, corrected, tokens[rows, place])
-    return tokens, kept
-
-
-def accept(
-    exact: torch.Tensor, drafted: torch.Tensor, tokens: torch.Tensor, verdicts: torch.Tensor
-) -> torch.Tensor:
-    """Bool ``[B, G]``: true with probability min(1, exact / drafted) of each token; ``verdicts`` are uniform."""
-    wanted, offered = (of.gather(-1, tokens[..., None])[..., 0] for of in (exact, drafted))
-    return verdicts * offered < wanted
-
-
-def residual(exact: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
-    """What a refused token is drawn from anew, up to its scale: ``max(exact - drafted, 0)`` ``[B, V]``.
-
-    Where the two are equal nothing is refused; should rounding do it, exact itself is right.
-    """
-    rest = (exact - drafted).clamp(min=0)
-    return torch.where(rest.sum(dim=-1, keepdim=True) > 0, rest, exact)
-
-
-def pick(weights: torch.Tensor, exponential: torch.Tensor) -> torch.Tensor:
-    """Draw one token ``[...]`` with probabilities in proportion to ``weights`` ``[..., V]``: the race that
-    ``torch.multinomial`` runs, with noise from outside. Never one of weight 0.
-    """
-    return (weights / exponential).argmax(dim=-1)

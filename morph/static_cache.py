@@ -39,10 +39,10 @@ class StaticCache:
         """The first ``length`` positions, in place."""
         return StaticCache(self.keys[:, :, :, :length], self.values[:, :, :, :length])
 
-    def clear(self, row: int) -> None:
-        """Zeros in a line's row: one that overflowed may have left numbers that no mask can hide."""
-        self.keys[:, row].zero_()
-        self.values[:, row].zero_()
+    def clear(self, rows: torch.Tensor) -> None:
+        """Zeros in lines' rows (int64 ``[N]``): one that overflowed may have left numbers that no mask can hide."""
+        self.keys.index_fill_(1, rows, 0)
+        self.values.index_fill_(1, rows, 0)
 
     def copy_from(self, other: StaticCache) -> None:
         """Take over a shorter cache of the same lines."""

@@ -41,8 +41,7 @@ def started(model, sampling: Sampling, rows=range(3), batch: int | None = None, 
 
 def arrive(weights, slots, prompts, rows, seeds) -> None:
     """Prefill lines into these rows."""
-    for row, prompt in zip(rows, prompts, strict=True):
-        slots.put_text(row, prompt)
+    slots.put_texts(list(rows), prompts)
     longest = max(len(prompt.embeds) for prompt in prompts)
     arrivals = Arrivals.allocate(len(prompts), longest, slots.state.hidden)
     arrivals.put(list(rows), prompts, list(seeds))

@@ -16,8 +16,8 @@ def lines_of(count: int, rows: int, frames: int = 100) -> Lines:
     )
 
 
-def report(*codes: int, overflown: int = 0) -> list[list[int]]:
-    return [[code] * 16 + [overflown] for code in codes]
+def report(*codes: int, overflown: int = 0) -> torch.Tensor:
+    return torch.tensor([[code] * 16 + [overflown] for code in codes])
 
 
 def test_rows_take_lines_in_order_and_a_freed_row_takes_the_next():
@@ -89,7 +89,7 @@ def test_an_overflow_counts_for_lines_that_go_on_alone():
     lines.admit()
     lines.send(), lines.send()
     lines.receive(report(EOS, 4))
-    lines.receive([report(1, overflown=1)[0], report(4)[0]])
+    lines.receive(torch.cat((report(1, overflown=1), report(4))))
     lines.send()
     with pytest.raises(ValueError, match="overflow in fp16"):
-        lines.receive([report(1)[0], report(4, overflown=1)[0]])
+        lines.receive(torch.cat((report(1), report(4, overflown=1))))

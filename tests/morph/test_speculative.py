@@ -5,23 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 from qwen3_tts_morph.morph import predictor as predictor_module
-from qwen3_tts_morph.morph import speculative
+from qwen3_tts_morph.morph import speculative, verdict
 from qwen3_tts_morph.morph.eager import decode_lines
 from qwen3_tts_morph.morph.options import Draw, Sampling
 from qwen3_tts_morph.morph.predictor import Predictor
 from qwen3_tts_morph.morph.sampling import line_streams
 from qwen3_tts_morph.morph.speculative import (
     BoundedPredictor,
-    Noise,
     Reached,
     SpeculativePredictor,
     Tally,
     crossbar_drafter,
-    pick,
-    residual,
-    settle,
     tails_drafter,
 )
+from qwen3_tts_morph.morph.verdict import Noise, pick, residual, settle, try_candidates
 
 from .decoding import GREEDY, SEEDS, assert_equal, eager_lines, guards_of, prompts_of
 from .small_predictor import Small, exact_joint, make_small, number_of
@@ -34,10 +31,12 @@ DRAWS = pytest.mark.parametrize("draw", [PLAIN, FILTERED], ids=["plain", "filter
 class Ways:
     """Every way through a decoding, one a ``run``: where it would draw, the next untried choice is taken.
 
-    ``weight`` is the probability of the present way. Put in the place of the functions that draw.
+    ``weight`` is the probability of the present way. Put in the place of the functions that draw. Of one line: what
+    settles its first group is ``rank`` and the verdicts of candidates, so ``pick`` and ``accept`` leave it out.
     """
 
     def __init__(self) -> None:
+        self.found = False  # the present pass has kept a candidate
         self.choices: list[tuple[int, int]] = []  # taken, of how many
         self.depth, self.weight = 0, 1.0
 
@@ -61,36 +60,53 @@ class Ways:
         return True
 
     def pick(self, weights: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
-        rows = weights.double().reshape(-1, weights.shape[-1]).tolist()
-        return torch.tensor([self.choose(row) for row in rows]).reshape(weights.shape[:-1])
+        if weights.dim() == 2:
+            return torch.tensor([self.choose(weights[0].double().tolist())])
+        return torch.tensor([[0] + [self.choose(row) for row in weights[0, 1:].double().tolist()]])
 
     def draw_tokens(self, logits: torch.Tensor, draw: Draw, _: object) -> torch.Tensor:
         return self.pick(speculative.distribution(logits, draw), logits)
 
+    def rank(self, weights: torch.Tensor, _: torch.Tensor, count: int) -> torch.Tensor:
+        """Different tokens one after another; where none is left to draw, any stands for none."""
+        [left], ranked = weights.double().tolist(), []
+        for _ in range(count):
+            ranked.append(self.choose(left) if any(left) else 0)
+            left[ranked[-1]] = 0.0
+        self.found = False
+        return torch.tensor([ranked])
+
     def accept(self, exact, drafted, tokens, _) -> torch.Tensor:
-        verdicts, refused = [], False
-        for group, token in enumerate(tokens[0].tolist()):
-            chance = min(1.0, float(exact[0, group, token].double() / drafted[0, group, token].double()))
-            refused = refused or self.choose([1 - chance, chance]) == 0
-            verdicts.append(not refused)
+        if tokens.dim() == 1:  # a candidate
+            kept = not self.found and self.judge(exact[0], drafted[0], tokens[0])
+            self.found = self.found or kept
+            return torch.tensor([kept])
+        verdicts = [self.found]
+        for group in range(1, tokens.shape[1]):
+            kept = verdicts[-1] and self.judge(exact[0, group], drafted[0, group], tokens[0, group])
+            verdicts.append(kept)
         return torch.tensor([verdicts])
 
-    def residual(self, exact: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
-        return residual(exact, drafted)
+    def judge(self, exact: torch.Tensor, drafted: torch.Tensor, token: torch.Tensor) -> bool:
+        wanted, offered = float(exact[token].double()), float(drafted[token].double())
+        chance = min(1.0, wanted / offered) if offered else 0.0
+        return self.choose([1 - chance, chance]) == 1
 
 
 @torch.inference_mode()
-def count_all(small: Small, draw: Draw, seq_groups: int, monkeypatch, wrong: bool = False) -> torch.Tensor:
+def count_all(
+    small: Small, draw: Draw, seq_groups: int, candidates: int, monkeypatch, wrong: bool = False
+) -> torch.Tensor:
     """The probability of every frame of the speculative decoder, by going all its ways."""
-    decoder, ways = SpeculativePredictor(small.module), Ways()
+    decoder, ways = SpeculativePredictor(small.module, candidates=candidates), Ways()
     groups, codes = decoder.heads.shape[:2]
     joint = torch.zeros(codes**groups, dtype=torch.float64)
     with monkeypatch.context() as patch:
         patch.setattr(predictor_module, "draw_tokens", ways.draw_tokens)
-        patch.setattr(speculative, "pick", ways.pick)
-        patch.setattr(speculative, "accept", ways.accept)
+        for name in ("pick", "rank", "accept"):
+            patch.setattr(verdict, name, getattr(ways, name))
         if wrong:
-            patch.setattr(speculative, "residual", lambda exact, drafted: exact)
+            patch.setattr(verdict, "residual", lambda exact, drafted: exact)
         while True:
             frame = decoder.decode_frame(small.hidden, small.embedding, seq_groups, draw, None)
             joint[number_of(frame, codes)] += ways.weight
@@ -100,18 +116,23 @@ def count_all(small: Small, draw: Draw, seq_groups: int, monkeypatch, wrong: boo
 
 @DRAWS
 @pytest.mark.parametrize("seq_groups", [1, 2])
-@pytest.mark.parametrize(("groups", "codes"), [(3, 4), (5, 2)])
-def test_all_ways_together_give_the_exact_distribution(monkeypatch, groups, codes, seq_groups, draw):
+@pytest.mark.parametrize(
+    ("groups", "codes", "candidates"), [(3, 4, 1), (5, 2, 1), (3, 3, 2), (2, 4, 3), (4, 2, 2)]
+)
+def test_all_ways_together_give_the_exact_distribution(
+    monkeypatch, groups, codes, candidates, seq_groups, draw
+):
     small = make_small(groups, codes)
-    joint, exact = count_all(small, draw, seq_groups, monkeypatch), exact_joint(small, draw)
+    joint, exact = count_all(small, draw, seq_groups, candidates, monkeypatch), exact_joint(small, draw)
     assert torch.allclose(joint, exact, rtol=0, atol=1e-5)
     assert exact.max() < 0.9 and (exact > 1e-3).sum() > 5, "too sharp to tell anything"
 
 
-def test_counting_all_ways_notices_a_wrong_correction(monkeypatch):
+@pytest.mark.parametrize("candidates", [1, 2])
+def test_counting_all_ways_notices_a_wrong_correction(monkeypatch, candidates):
     """The tests' own power: the refused token drawn from p instead of what p has above q."""
     small = make_small(3, 3)
-    joint = count_all(small, PLAIN, 1, monkeypatch, wrong=True)
+    joint = count_all(small, PLAIN, 1, candidates, monkeypatch, wrong=True)
     assert joint.sum() == pytest.approx(1)
     assert 0.5 * (joint - exact_joint(small, PLAIN)).abs().sum() > 0.01
 
@@ -128,7 +149,9 @@ def chi_square(counts: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 @torch.inference_mode()
-def draw_two_kinds(lines: int, draw: Draw, seq_groups: int, per_line: bool, seed: int = 0) -> list[float]:
+def draw_two_kinds(
+    lines: int, draw: Draw, seq_groups: int, per_line: bool, seed: int = 0, candidates: int = 2
+) -> list[float]:
     """p-values of the frames of two inputs that take turns in one batch."""
     small = make_small(4, 3)
     other = Small(small.module, small.hidden.flip(-1), -small.embedding)
@@ -137,7 +160,8 @@ def draw_two_kinds(lines: int, draw: Draw, seq_groups: int, per_line: bool, seed
     embedding = torch.cat((small.embedding, other.embedding)).repeat(turns)
     seeds = range(seed * lines, (seed + 1) * lines)
     streams = line_streams(seeds, hidden.device) if per_line else torch.Generator().manual_seed(seed)
-    frames = SpeculativePredictor(small.module).decode_frame(hidden, embedding, seq_groups, draw, streams)
+    decoder = SpeculativePredictor(small.module, candidates=candidates)
+    frames = decoder.decode_frame(hidden, embedding, seq_groups, draw, streams)
     result = []
     for kind, inputs in enumerate((small, other)):
         counts = torch.bincount(number_of(frames[kind::2], 3), minlength=81).double()
@@ -148,18 +172,26 @@ def draw_two_kinds(lines: int, draw: Draw, seq_groups: int, per_line: bool, seed
 @DRAWS
 @pytest.mark.parametrize("seq_groups", [1, 3])
 @pytest.mark.parametrize(("lines", "per_line"), [(40000, False), (4000, True)])
-def test_many_lines_of_two_kinds_in_one_batch_are_each_distributed_exactly(lines, per_line, seq_groups, draw):
-    assert min(draw_two_kinds(lines, draw, seq_groups, per_line)) > 0.001
+@pytest.mark.parametrize("candidates", [1, 2, 3])
+def test_many_lines_of_two_kinds_in_one_batch_are_each_distributed_exactly(
+    lines, per_line, seq_groups, candidates, draw
+):
+    assert min(draw_two_kinds(lines, draw, seq_groups, per_line, candidates=candidates)) > 0.001
 
 
-@pytest.mark.parametrize("wrong", ["correction", "always accept", "draft again"])
+@pytest.mark.parametrize("wrong", ["correction", "always accept", "draft again", "with replacement"])
 def test_the_draws_notice_wrong_rules(monkeypatch, wrong):
     if wrong == "correction":
-        monkeypatch.setattr(speculative, "residual", lambda exact, drafted: exact)
+        monkeypatch.setattr(verdict, "residual", lambda exact, drafted: exact)
     elif wrong == "always accept":
-        monkeypatch.setattr(speculative, "accept", lambda *given: torch.ones_like(given[2], dtype=torch.bool))
-    else:
-        monkeypatch.setattr(speculative, "residual", lambda exact, drafted: drafted)
+        monkeypatch.setattr(verdict, "accept", lambda *given: torch.ones_like(given[2], dtype=torch.bool))
+    elif wrong == "draft again":
+        monkeypatch.setattr(verdict, "residual", lambda exact, drafted: drafted)
+    else:  # the candidates are drawn without: the rule that forgets it takes the second for a first
+        rule = verdict.try_candidates
+        monkeypatch.setattr(
+            verdict, "try_candidates", lambda *given: rule(given[0], given[1], given[2].flip(1), given[3])
+        )
     assert max(draw_two_kinds(40000, PLAIN, 1, False)) < 1e-6
 
 
@@ -169,20 +201,42 @@ def test_the_rule_keeps_up_to_the_first_refusal_and_corrects_it_alone():
     tokens = torch.tensor([[0, 1, 0]] * 3)
     known = torch.tensor([[False] * 3, [False] * 3, [True, False, False]])
     verdicts = torch.tensor([[0.4, 0.1, 0.5], [0.4, 0.3, 0.5], [0.9, 0.3, 0.9]])
-    noise = Noise(torch.ones(3, 3, 3), torch.ones(3, 3), verdicts)
-    settled, kept = settle(exact, drafted, tokens, known, noise)
-    assert kept.tolist() == [3, 1, 1]
-    assert settled.tolist() == [[0, 1, 0], [0, 2, 0], [0, 2, 0]]
+    first = known.sum(1)
+    noise = Noise(torch.ones(3, 3, 3), torch.ones(3, 3), verdicts.gather(1, first[:, None]), verdicts)
+    settled = settle(exact[:, None], drafted, tokens[:, None], known, noise)
+    assert settled.kept.tolist() == [3, 1, 1] and settled.row.tolist() == [0, 0, 0]
+    assert settled.tokens.tolist() == [[0, 1, 0], [0, 2, 0], [0, 2, 0]]
 
 
 def test_what_the_filter_removed_is_never_drawn_nor_kept():
     exact, drafted = torch.tensor([[[0.0, 1.0]]]), torch.tensor([[[1.0, 0.0]]])
-    noise = Noise(torch.ones(1, 1, 2), torch.tensor([[1e-30, 1e30]]), torch.zeros(1, 1))
-    settled, kept = settle(
-        exact, drafted, torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, 1).bool(), noise
-    )
-    assert kept.tolist() == [0] and settled.tolist() == [[1]]
+    noise = Noise(torch.ones(1, 1, 2), torch.tensor([[1e-30, 1e30]]), torch.zeros(1, 1), torch.zeros(1, 1))
+    tokens = torch.zeros(1, 1, 1, dtype=torch.long)
+    settled = settle(exact[:, None], drafted, tokens, torch.zeros(1, 1).bool(), noise)
+    assert settled.kept.tolist() == [0] and settled.tokens.tolist() == [[1]]
     assert pick(torch.tensor([0.0, 1e-20]), torch.tensor([1e-30, 1e10])) == 1
+
+
+def test_a_candidate_is_tried_against_what_those_before_it_have_left():
+    """p is 0.2, 0.5, 0.3 and q 0.6, 0.3, 0.1: refused, code 0 leaves 0, 0.5, 0.5 of p and of q 0, 0.75, 0.25."""
+    exact, drafted = torch.tensor([[0.2, 0.5, 0.3]] * 4), torch.tensor([[0.6, 0.3, 0.1]] * 4)
+    candidates = torch.tensor([[0, 1]] * 4)
+    verdicts = torch.tensor([[0.3, 0.0], [0.4, 0.6], [0.4, 0.7], [0.99, 0.99]])
+    row, found, left = try_candidates(exact, drafted, candidates, verdicts)
+    assert row.tolist() == [0, 1, 0, 0] and found.tolist() == [True, True, False, False]
+    assert torch.allclose(left[2], torch.tensor([0.0, 0.0, 1.0]))
+
+
+def test_the_row_of_the_candidate_that_is_kept_goes_on():
+    """Each row's later groups were computed behind its own candidate."""
+    exact = torch.zeros(1, 2, 2, 3)
+    exact[0, :, 0], exact[0, 0, 1, 1], exact[0, 1, 1, 2] = torch.tensor([0.0, 1.0, 0.0]), 1, 1
+    drafted = torch.tensor([[[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]])
+    tries = torch.tensor([[[0, 2], [1, 2]]])
+    noise = Noise(torch.ones(1, 2, 3), torch.ones(1, 3), torch.full((1, 2), 0.5), torch.full((1, 2), 0.5))
+    settled = settle(exact, drafted, tries, torch.zeros(1, 2).bool(), noise)
+    assert settled.row.tolist() == [1] and settled.kept.tolist() == [2]
+    assert settled.tokens.tolist() == [[1, 2]]
 
 
 def test_equal_distributions_leave_a_token_to_draw_should_rounding_refuse_one():
@@ -220,13 +274,33 @@ def test_a_perfect_draft_takes_one_pass_and_a_useless_one_at_most_15(load):
 
     def draft(shift: int):
         wanted = torch.nn.functional.one_hot((exact + shift) % vocabulary, vocabulary).float()
-        return lambda reached: wanted[:, reached.start :]
+        return lambda reached: 100 * wanted[:, reached.start :]
 
     for shift, passes in ((0, 2), (1, 15)):
-        decoder = SpeculativePredictor(module, draft(shift))
+        decoder = SpeculativePredictor(module, draft(shift), candidates=1)
         assert torch.equal(decoder.decode_frame(hidden, embedding, 1, greedy, None), exact)
         assert decoder.tally.passes == passes and decoder.tally.line_passes == 3 * passes
         assert sum(decoder.tally.accepted) == (3 * 14 if shift == 0 else 0)
+
+
+@torch.inference_mode()
+def test_a_candidate_that_comes_second_saves_the_pass(load):
+    """The exact code is every draft's second choice: one candidate is refused 14 times, two never are."""
+    model = load("tiny")
+    generator = torch.Generator().manual_seed(3)
+    hidden = torch.randn(3, 1, model.width, generator=generator)
+    embedding = model.talker.get_input_embeddings()(torch.randint(64, (3, 1), generator=generator))
+    greedy, module = Draw(do_sample=False), model.talker.code_predictor
+    exact = Predictor(module).decode_frame(hidden, embedding, 15, greedy, None)
+    vocabulary = SpeculativePredictor(module).heads.shape[1]
+    code = torch.nn.functional.one_hot
+    wanted = (3.0 * code(exact, vocabulary) + 4.0 * code((exact + 1) % vocabulary, vocabulary)).float()
+    taken = {}
+    for candidates in (1, 2):
+        decoder = SpeculativePredictor(module, lambda reached: wanted[:, reached.start :], None, candidates)
+        assert torch.equal(decoder.decode_frame(hidden, embedding, 1, greedy, None), exact)
+        taken[candidates] = decoder.tally.passes
+    assert taken == {1: 15, 2: 8}
 
 
 @torch.inference_mode()

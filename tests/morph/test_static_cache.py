@@ -54,7 +54,7 @@ def test_a_window_is_a_part_of_the_same_memory_and_a_row_is_cleared_alone():
     part.keys.fill_(1)
     assert part.keys.shape == (2, 3, 2, 2, 4) and part.length == 2
     assert cache.keys[:, :, :, :2].all() and cache.keys.sum() == part.keys.numel()
-    cache.clear(1)
+    cache.clear(torch.tensor([1]))
     assert not cache.keys[:, 1].any() and cache.keys[:, [0, 2], :, :2].all()
 
 
