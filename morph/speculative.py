@@ -31,7 +31,8 @@ from .tail import Tail
 from .verdict import Noise, drafting, propose, settle
 from .weights import stack
 
-CANDIDATES = 4  # for a pass's first group: two passes a frame less than one has; more save little more
+# For a pass's first group. Passes a frame of the demo voice: 8.6 with one, 8.1 with two, 7.6 with four, 7.4 with eight.
+CANDIDATES = 8
 
 
 @dataclass(frozen=True)
