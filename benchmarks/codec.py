@@ -35,7 +35,7 @@ from .results import save_rows
 
 pack.load()
 
-from qwen3_tts_morph.morph.codec_forward import TorchOps  # noqa: E402  (after pack.load)
+from qwen3_tts_morph.morph.codec_forward import Slabs, TorchOps  # noqa: E402  (after pack.load)
 from qwen3_tts_morph.morph.waveforms import LARGEST_ROW, CodecEngine  # noqa: E402
 from qwen3_tts_morph.training.random_checkpoint import SHAPES, random_codec  # noqa: E402
 
@@ -188,12 +188,12 @@ def variants() -> list[Variant]:
         Variant("units-plain", half, engine(triton_ops, capture=False)),
         Variant("units", half, engine(triton_ops)),
         Variant("units-search", half, within(search, engine(triton_ops)), on_request=True),
-        Variant("units-slab-12", half, engine(triton_ops, slab=12), on_request=True),
-        Variant("units-slab-72", half, engine(triton_ops, slab=72), on_request=True),
+        Variant("units-slab-12", half, engine(triton_ops, slabs=Slabs(12, 1)), on_request=True),
+        Variant("units-slab-72", half, engine(triton_ops, slabs=Slabs(72, 2)), on_request=True),
         Variant("convs", half, engine(convs)),
         Variant("convs-short-rows", half, engine(convs, largest=504), on_request=True),
-        Variant("convs-slab-72", half, engine(convs, slab=72), on_request=True),
-        Variant("convs-one-slab", half, engine(convs, slab=LARGEST_ROW), on_request=True),
+        Variant("convs-slab-72", half, engine(convs, slabs=Slabs(72, 2)), on_request=True),
+        Variant("convs-one-slab", half, engine(convs, slabs=Slabs(LARGEST_ROW, 2)), on_request=True),
         Variant("convs-fp16", fp16, engine(convs)),
         Variant("snake-fp32", single, engine(snake)),
         Variant("snake-tf32", single, within(tf32, engine(snake))),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from .codec_weights import LATE, Attention, Block, CodecWeights, Snake, Transformer, Upsample
+from .codec_weights import Attention, Block, CodecWeights, Snake, Transformer, Upsample
 from .layers import Angles, norm, rotate
 
 
@@ -90,14 +90,22 @@ class Places:
         return bias[:, None]
 
 
+@dataclass(frozen=True)
+class Slabs:
+    """How a row's last blocks run, whose activations are the largest: those from ``first`` on, ``frames`` at a time."""
+
+    frames: int
+    first: int
+
+
 def synthesise(
-    weights: CodecWeights, plan: torch.Tensor, ops: TorchOps, slab: int, out: torch.Tensor
+    weights: CodecWeights, plan: torch.Tensor, ops: TorchOps, slabs: Slabs, out: torch.Tensor
 ) -> None:
     """Decode a row: ``packing.write_plan``'s ``[frames, groups + 1]`` to float32 samples ``out`` ``[frames * 1920]``.
 
     The same function as upstream's ``Qwen3TTSTokenizerV2Decoder.forward``, for each chunk of the row by itself; what
-    stands in gaps means nothing. The last blocks, whose activations are the largest, see less than a frame of the
-    past: they run over ``slab`` frames at a time, each behind a few that are computed again.
+    stands in gaps means nothing. The last blocks see a few frames of the past at the most: those are computed again for
+    every slab.
     """
     places = Places.of(plan[:, -1])
     latent = silence(dequantise(weights, plan[:, :-1]), places.keep)
@@ -107,13 +115,13 @@ def synthesise(
         x = upsample(stage, x, places.keep)
     x = causal_conv(silence(x, places.keep), weights.start)
     x = ops.activate(x, weights.enter, places.keep, x)
-    for block in weights.blocks[:LATE]:
+    for block in weights.blocks[: slabs.first]:
         x = ops.residuals(spread(block, x), block, places.keep)
     frames, rate, samples = len(plan), len(x) // len(plan), weights.samples_per_frame
-    for begin in range(0, frames, slab):
-        first, end = max(0, begin - weights.reach), min(begin + slab, frames)
+    for begin in range(0, frames, slabs.frames):
+        first, end = max(0, begin - weights.reaches[slabs.first]), min(begin + slabs.frames, frames)
         part, keep = x[first * rate : end * rate], places.keep[first:end]
-        for block in weights.blocks[LATE:]:
+        for block in weights.blocks[slabs.first :]:
             part = ops.residuals(spread(block, part), block, keep)
         wave = ops.finish(part, *weights.finish)
         out[begin * samples : end * samples] = wave[(begin - first) * samples :]

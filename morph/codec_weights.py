@@ -22,7 +22,6 @@ from .packing import CHUNK_FRAMES, CONTEXT_FRAMES
 from .weights import join
 
 EPSILON = 1e-9  # SnakeBeta's
-LATE = 1  # the blocks from this one on have the largest activations and see the least of the past
 
 
 @dataclass(frozen=True)
@@ -111,8 +110,8 @@ class CodecWeights:
     """All that turns codes into samples.
 
     ``codebooks`` is ``[groups V, D]``; ``quantised`` ``[2 D, 2 D]`` joins the projections of both halves;
-    ``gap`` is how many frames of zeros stand for the padding of every convolution, ``reach`` how many frames of the
-    past the late blocks and the last convolution see together.
+    ``gap`` is how many frames of zeros stand for the padding of every convolution, ``reaches`` how many frames of the
+    past each block, those behind it and the last convolution see together.
     """
 
     codebooks: torch.Tensor
@@ -128,7 +127,7 @@ class CodecWeights:
     finish: tuple[torch.Tensor, torch.Tensor]
     samples_per_frame: int
     gap: int
-    reach: int
+    reaches: tuple[int, ...]
 
     @classmethod
     def of(cls, decoder: Any, dtype: torch.dtype | None = None) -> CodecWeights:
@@ -160,7 +159,7 @@ class CodecWeights:
                 ),
                 samples_per_frame=int(decoder.total_upsample),
                 gap=widest_padding(decoder),
-                reach=late_reach(decoder),
+                reaches=reaches_of(decoder),
             )
 
 
@@ -198,15 +197,15 @@ def widest_padding(decoder: Any) -> int:
     return max(math.ceil(conv.padding / rate) for rate, conv in padded)
 
 
-def late_reach(decoder: Any) -> int:
-    """Frames of the past that reach the samples through the late blocks."""
-    rates, reach = _rates(decoder), Fraction(decoder.decoder[-1].padding, int(decoder.total_upsample))
-    for rate, block in list(zip(rates, decoder.decoder[1:-2], strict=True))[LATE:]:
-        reach += Fraction(sum(unit.conv1.padding for unit in block.block[2:]), rate)
-        reach += Fraction(
-            block.block[1].conv.stride[0], rate
-        )  # one position before the transposed convolution
-    return math.ceil(reach)
+def reaches_of(decoder: Any) -> tuple[int, ...]:
+    """Frames of the past that reach the samples through each block and those behind it."""
+    reach = Fraction(decoder.decoder[-1].padding, int(decoder.total_upsample))
+    reaches = []
+    for rate, block in reversed(list(zip(_rates(decoder), decoder.decoder[1:-2], strict=True))):
+        before = block.block[1].conv.stride[0]  # one position before the transposed convolution
+        reach += Fraction(sum(unit.conv1.padding for unit in block.block[2:]) + before, rate)
+        reaches.append(math.ceil(reach))
+    return tuple(reversed(reaches))
 
 
 def _rates(decoder: Any) -> list[int]:

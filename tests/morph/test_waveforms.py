@@ -7,7 +7,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph import waveforms
 from qwen3_tts_morph.morph.codec import decode_codes
-from qwen3_tts_morph.morph.codec_forward import TorchOps
+from qwen3_tts_morph.morph.codec_forward import Slabs, TorchOps
 from qwen3_tts_morph.morph.load import load_model
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.packing import choose_size, cut_chunks, pack_rows, row_sizes, write_plan
@@ -52,6 +52,13 @@ def test_lines_of_unlike_length_equal_upstreams(model):
         assert theirs.shape == (len(codes) * FRAME,)
         assert_near(wave, theirs)
     assert min(np.abs(wave).max() for wave in waves if len(wave)) > 0.01, "silence would prove nothing"
+
+
+@pytest.mark.parametrize("slabs", [Slabs(5, 0), Slabs(24, 1), Slabs(7, 3)], ids=str)
+def test_slabs_from_any_block_on_leave_no_seam(model, slabs):
+    codes = random_codes(model, 40)
+    [wave] = CodecEngine(model, slabs=slabs).decode_batch([codes])
+    assert_near(wave, decode_codes(model, codes))
 
 
 @pytest.mark.parametrize(("reference", "frames"), [(5, 12), (15, 7), (290, 20), (310, 0)])
