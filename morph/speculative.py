@@ -32,7 +32,8 @@ from .verdict import Noise, drafting, propose, settle
 from .weights import stack
 
 # For a pass's first group. Passes a frame of the demo voice: 8.6 with one, 8.1 with two, 7.6 with four, 7.4 with eight.
-CANDIDATES = 8
+# On a GPU a pass costs its launches, whatever its rows; on a CPU it costs its rows.
+CANDIDATES, CANDIDATES_ON_CPU = 8, 1
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class SpeculativePredictor(Predictor):
         code_predictor: upstream's.
         draft: what drafts; None is the crossbar with the tails, and the checkpoint's own heads where there is none.
         tails: as ``Predictor``'s.
-        candidates: tried for the first group of every pass, each in a row of its own.
+        candidates: tried for the first group of every pass, each in a row of its own; None chooses for the device.
 
     ``tally`` counts passes and accepted tokens.
     """
@@ -139,11 +140,13 @@ class SpeculativePredictor(Predictor):
         code_predictor: Any,
         draft: Drafter | None = None,
         tails: Mapping[int, Tail] | None = None,
-        candidates: int = CANDIDATES,
+        candidates: int | None = None,
     ):
         super().__init__(code_predictor, tails)
         self.tables = stack(code_predictor.model.codec_embedding)  # [G, V, H_talker]
         self.draft = draft or tails_drafter(self.heads, self.tails)
+        if candidates is None:
+            candidates = CANDIDATES_ON_CPU if self.heads.device.type == "cpu" else CANDIDATES
         self.candidates = min(candidates, self.heads.shape[1])
         self.tally = Tally()
 

@@ -33,7 +33,7 @@ def test_it_is_small_enough_for_the_repository():
     sizes = {path.name: path.stat().st_size for path in demo_voice().iterdir() if path.is_file()}
     tails = sizes.pop(TAILS)
     codec = sum(path.stat().st_size for path in (demo_voice() / "speech_tokenizer").iterdir())
-    assert codec + sum(sizes.values()) <= MOST_MEGABYTES * 1e6 and tails < 10e6
+    assert codec + sum(sizes.values()) <= MOST_MEGABYTES * 1e6 and tails < 25e6
 
 
 def test_it_is_of_the_published_format(demo):
@@ -45,7 +45,7 @@ def test_it_is_of_the_published_format(demo):
 
 
 def test_its_trained_tails_are_nearer_to_exact_than_the_stock_crossbar(demo):
-    assert sorted(demo.tails()) == [1, 3, 5, 7]
+    assert sorted(demo.tails()) == list(range(1, 15))
     line = Line("A kettle sang in the kitchen.", preset_voice(demo, "emma"))
     options = GenerateOptions(tail="auto")
     trained, stock = (

@@ -256,7 +256,8 @@ def test_greedy_frames_are_those_of_15_groups(load, seq_groups, shape, attention
     embedding = model.talker.get_input_embeddings()(torch.randint(64, (24, 1), generator=generator))
     greedy = Draw(do_sample=False)
     exact = Predictor(model.talker.code_predictor).decode_frame(hidden, embedding, 15, greedy, None)
-    decoder, before = SpeculativePredictor(model.talker.code_predictor), torch.get_rng_state()
+    decoder = SpeculativePredictor(model.talker.code_predictor, candidates=5)
+    before = torch.get_rng_state()
     assert torch.equal(decoder.decode_frame(hidden, embedding, seq_groups, greedy, None), exact)
     assert torch.equal(torch.get_rng_state(), before), "greedy draws nothing"
     assert seq_groups <= decoder.tally.passes <= 15
@@ -371,23 +372,24 @@ def test_a_bounded_frame_takes_its_passes_and_its_first_groups_are_exact(load, p
         assert bounded.tally.passes == 4 and not torch.equal(codes, exact)
 
 
-def speculative_lines(model, rows, sampling=None, seq_groups=1):
+def speculative_lines(model, rows, sampling=None, seq_groups=1, candidates=None):
     prompts = prompts_of(model, rows=rows)
     streams = line_streams([SEEDS[row] for row in rows], model.device)
-    decoder = SpeculativePredictor(model.talker.code_predictor)
+    decoder = SpeculativePredictor(model.talker.code_predictor, candidates=candidates)
     guards = guards_of(prompts, 20)
     return decode_lines(
         model, prompts, guards, seq_groups, sampling or Sampling(), streams, predictor=decoder
     )
 
 
-def test_a_line_is_the_same_alone_and_in_any_batch(load):
+@pytest.mark.parametrize("candidates", [1, 3])
+def test_a_line_is_the_same_alone_and_in_any_batch(load, candidates):
     """In fp32 on the CPU, where another batch size rounds the same for these shapes."""
     model = load("tiny", "custom_voice")
-    together = speculative_lines(model, [0, 1, 2])
+    together = speculative_lines(model, [0, 1, 2], candidates=candidates)
     for row in range(3):
-        assert_equal(speculative_lines(model, [row]), together[row : row + 1])
-    assert_equal(speculative_lines(model, [2, 0]), [together[2], together[0]])
+        assert_equal(speculative_lines(model, [row], candidates=candidates), together[row : row + 1])
+    assert_equal(speculative_lines(model, [2, 0], candidates=candidates), [together[2], together[0]])
 
 
 @pytest.mark.parametrize("seq_groups", [1, 5])
@@ -395,7 +397,7 @@ def test_greedy_lines_are_those_of_15_groups(load, monkeypatch, seq_groups):
     model = load("tiny", "custom_voice")
     prompts = prompts_of(model)
     exact = eager_lines(model, prompts, 15, GREEDY, SEEDS, monkeypatch, guards=guards_of(prompts, 20))
-    assert_equal(speculative_lines(model, [0, 1, 2], GREEDY, seq_groups), exact)
+    assert_equal(speculative_lines(model, [0, 1, 2], GREEDY, seq_groups, candidates=4), exact)
 
 
 def test_the_tally_counts_passes_and_verdicts():
