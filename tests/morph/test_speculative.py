@@ -194,6 +194,14 @@ def test_the_draws_notice_wrong_rules(monkeypatch, wrong):
     assert max(draw_two_kinds(40000, PLAIN, 1, False)) < 1e-6
 
 
+def random_inputs(model, lines: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """What frames of so many lines begin with: states and embedded codes of group 0, ``[lines, 1, H]`` each."""
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(lines, 1, model.width, generator=generator)
+    codes = torch.randint(64, (lines, 1), generator=generator)
+    return hidden, model.talker.get_input_embeddings()(codes)
+
+
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
 @pytest.mark.parametrize("seq_groups", [1, 4, 14, 15])
@@ -201,9 +209,7 @@ def test_the_draws_notice_wrong_rules(monkeypatch, wrong):
 def test_greedy_frames_are_those_of_15_groups(load, seq_groups, shape, attention):
     """In float32; lines whose drafts hold for unlike lengths share the batch."""
     model = load(shape, "base", "fp32", attention)
-    generator = torch.Generator().manual_seed(3)
-    hidden = torch.randn(24, 1, model.width, generator=generator)
-    embedding = model.talker.get_input_embeddings()(torch.randint(64, (24, 1), generator=generator))
+    hidden, embedding = random_inputs(model, 24, seed=3)
     greedy = Draw(do_sample=False)
     exact = Predictor(model.talker.code_predictor).decode_frame(hidden, embedding, 15, greedy, None)
     decoder = SpeculativePredictor(model.talker.code_predictor, candidates=5)
@@ -216,9 +222,7 @@ def test_greedy_frames_are_those_of_15_groups(load, seq_groups, shape, attention
 @torch.inference_mode()
 def test_a_perfect_draft_takes_one_pass_and_a_useless_one_at_most_15(load):
     model = load("tiny")
-    generator = torch.Generator().manual_seed(3)
-    hidden = torch.randn(3, 1, model.width, generator=generator)
-    embedding = model.talker.get_input_embeddings()(torch.randint(64, (3, 1), generator=generator))
+    hidden, embedding = random_inputs(model, 3, seed=3)
     greedy, module = Draw(do_sample=False), model.talker.code_predictor
     exact = Predictor(module).decode_frame(hidden, embedding, 15, greedy, None)
     vocabulary = SpeculativePredictor(module).heads.shape[1]
@@ -238,9 +242,7 @@ def test_a_perfect_draft_takes_one_pass_and_a_useless_one_at_most_15(load):
 def test_a_candidate_that_comes_second_saves_the_pass(load):
     """The exact code is every draft's second choice: one candidate is refused 14 times, two never are."""
     model = load("tiny")
-    generator = torch.Generator().manual_seed(3)
-    hidden = torch.randn(3, 1, model.width, generator=generator)
-    embedding = model.talker.get_input_embeddings()(torch.randint(64, (3, 1), generator=generator))
+    hidden, embedding = random_inputs(model, 3, seed=3)
     greedy, module = Draw(do_sample=False), model.talker.code_predictor
     exact = Predictor(module).decode_frame(hidden, embedding, 15, greedy, None)
     vocabulary = SpeculativePredictor(module).heads.shape[1]
@@ -258,9 +260,7 @@ def test_a_candidate_that_comes_second_saves_the_pass(load):
 def test_a_drafter_is_told_what_the_newest_exact_token_was_drawn_from(load):
     """The states and tokens are those of teacher forcing on the finished frame."""
     model = load("tiny")
-    generator = torch.Generator().manual_seed(4)
-    hidden = torch.randn(4, 1, model.width, generator=generator)
-    embedding = model.talker.get_input_embeddings()(torch.randint(64, (4, 1), generator=generator))
+    hidden, embedding = random_inputs(model, 4, seed=4)
     told, decoder = [], SpeculativePredictor(model.talker.code_predictor)
     stock = decoder.draft
 
@@ -308,9 +308,7 @@ def test_trained_tails_draft_where_they_were_trained_and_the_stock_crossbar_else
 @torch.inference_mode()
 def test_a_bounded_frame_takes_its_passes_and_its_first_groups_are_exact(load, passes):
     model = load("tiny")
-    generator = torch.Generator().manual_seed(3)
-    hidden = torch.randn(6, 1, model.width, generator=generator)
-    embedding = model.talker.get_input_embeddings()(torch.randint(64, (6, 1), generator=generator))
+    hidden, embedding = random_inputs(model, 6, seed=3)
     greedy, module = Draw(do_sample=False), model.talker.code_predictor
     bounded = BoundedPredictor(module)
     codes = bounded.decode_frame(hidden, embedding, passes, greedy, None)
