@@ -182,6 +182,7 @@ def test_every_wide_tile_gives_the_same(device, dtype, plan):
 
 
 def test_a_state_gives_the_same_in_any_row(device):
+    """To the bit on a GPU; the interpreter's products are NumPy's, whose sums may depend on the row."""
     gain, weight = random(device, 500), random(device, 300, 500)
     x = random(device, 70, 500)
     outs = []
@@ -189,7 +190,8 @@ def test_a_state_gives_the_same_in_any_row(device):
         out = torch.full((70, 300), torch.nan, device=device)
         project(Plan(), states_of(x[order], gain), weight, out, gain, 1e-6)
         outs.append(out)
-    assert torch.equal(outs[0], outs[1].flip(0))
+    check(outs[0], outs[1].flip(0).double(), torch.float32)
+    assert device.type == "cpu" or torch.equal(outs[0], outs[1].flip(0))
 
 
 def in_parts(parts: int, columns: int = 32) -> Plan:
