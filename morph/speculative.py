@@ -1,9 +1,9 @@
 """Lossless decoding of groups 1-15: the crossbar drafts, one causal pass verifies, a rule accepts or corrects.
 
 The rule (``verdict.py``) is that of speculative sampling: what comes out is distributed as SEQ_GROUPS=15, whatever the
-draft is worth; a poor draft only takes more passes. The first group that a pass verifies has several candidates; each
-rides in a row of its own through the pass, the groups behind it drafted alike, so that whichever is kept has its
-states computed.
+draft is worth; a poor draft only takes more passes. The first groups that a pass verifies have several candidates;
+every choice of them rides in a row of its own through the pass, the groups behind drafted alike, so that whichever is
+kept has its states computed.
 
 The pass that refuses a group has computed the exact state of that group too, and from it the next draft is made: so
 every pass finishes one group at least, and a frame takes at most the 15 passes of exact decoding. That also holds for
@@ -31,20 +31,20 @@ from .tail import Tail
 from .verdict import Noise, drafting, propose, settle
 from .weights import stack
 
-# For a pass's first group. Passes a frame of the demo voice: 8.6 with one, 8.1 with two, 7.6 with four, 7.4 with eight.
-# On a GPU a pass costs its launches, whatever its rows; on a CPU it costs its rows.
-CANDIDATES, CANDIDATES_ON_CPU = 8, 1
+# For a pass's first groups. Passes a frame of the demo voice: 8.6 with one, 7.5 with eight for the first group,
+# 7.4 with two for the second as well, 7.2 with four. On a GPU a pass costs its launches, on a CPU its rows.
+CANDIDATES, CANDIDATES_ON_CPU = (8, 2), (1,)
 
 
 @dataclass(frozen=True)
 class Reached:
-    """How far each line of a batch is within its frame: ``done`` ``[B]`` groups are exact, ``start`` at least.
+    """How far each line of a batch is within its frame: ``done`` groups are exact, ``start`` at least.
 
     ``states`` ``[B, H]`` are what the last of them was drawn from, ``tokens`` ``[B]`` what was drawn.
     """
 
     start: int
-    done: torch.Tensor
+    done: tuple[int, ...]
     states: torch.Tensor
     tokens: torch.Tensor
 
@@ -69,8 +69,8 @@ def tails_drafter(heads: Weight, tails: Mapping[int, Tail]) -> Drafter:
     def draft(reached: Reached) -> torch.Tensor:
         logits = stock(reached)
         for groups, tail in tails.items():
-            rows = (reached.done == groups).nonzero()[:, 0]
-            if len(rows):
+            rows = [row for row, done in enumerate(reached.done) if done == groups]
+            if rows:
                 trained = tail.logits(heads, reached.states[rows], reached.tokens[rows])
                 logits[rows, groups - reached.start :] = trained.to(logits.dtype)
         return logits
@@ -130,7 +130,7 @@ class SpeculativePredictor(Predictor):
         code_predictor: upstream's.
         draft: what drafts; None is the crossbar with the tails, and the checkpoint's own heads where there is none.
         tails: as ``Predictor``'s.
-        candidates: tried for the first group of every pass, each in a row of its own; None chooses for the device.
+        candidates: how many are tried for the first group of every pass, the second, ...; None chooses for the device.
 
     ``tally`` counts passes and accepted tokens.
     """
@@ -140,14 +140,14 @@ class SpeculativePredictor(Predictor):
         code_predictor: Any,
         draft: Drafter | None = None,
         tails: Mapping[int, Tail] | None = None,
-        candidates: int | None = None,
+        candidates: Sequence[int] | None = None,
     ):
         super().__init__(code_predictor, tails)
         self.tables = stack(code_predictor.model.codec_embedding)  # [G, V, H_talker]
         self.draft = draft or tails_drafter(self.heads, self.tails)
         if candidates is None:
             candidates = CANDIDATES_ON_CPU if self.heads.device.type == "cpu" else CANDIDATES
-        self.candidates = min(candidates, self.heads.shape[1])
+        self.candidates = [min(count, self.heads.shape[1]) for count in candidates]
         self.tally = Tally()
 
     def decode_frame(
@@ -182,12 +182,12 @@ class SpeculativePredictor(Predictor):
         self.tally.begin(groups, len(codes), seq_groups)
         lines = torch.arange(len(codes), device=codes.device)
         while (start := min(done)) < groups:
-            known = torch.tensor(done, device=codes.device)
-            last = codes.gather(1, known[:, None] - 1)[:, 0]
-            drafted = drafting(self.draft(Reached(start, known, states, last)), draw)
+            known = torch.tensor(done, device=codes.device)[:, None]
+            last = codes.gather(1, known - 1)[:, 0]
+            drafted = drafting(self.draft(Reached(start, tuple(done), states, last)), draw)
             going = [length < groups for length in done]
             noise = Noise.make(randomness, going, self.heads, self.candidates, draw).of(start)
-            is_known = torch.arange(start, groups, device=codes.device) < known[:, None]
+            is_known = torch.arange(start, groups, device=codes.device) < known
             tries = propose(codes[:, start:], drafted, is_known, noise)
             if passes == max_passes:
                 codes[:, start:] = tries[:, 0]

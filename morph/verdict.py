@@ -5,15 +5,18 @@ with probability min(1, p(x) / q(x)), where q is what it was drawn from and p wh
 first refusal the token is drawn anew from max(p - q, 0), normalised. p and q are both filtered (temperature, top-k,
 top-p); greedy, p has one token, and q only orders what is tried.
 
-The first group has K candidates, drawn from q without replacement and tried in turn, each against what its
-forerunners' refusals have left of p (recursive rejection sampling: Jeon et al. 2024, section 3.2). The drafts behind it
-are the same for all of them: they do not depend on it.
+The first groups that a line lacks have candidates, drawn from q without replacement and tried in turn, each against
+what its forerunners' refusals have left of p (recursive rejection sampling: Jeon et al. 2024, section 3.2). A row is
+one candidate for each of them and a draft behind; no draft depends on another group's, so that all rows share
+candidates and drafts.
 
-Shapes: B lines, K candidates, G groups from the first that some line lacks, V codes.
+Shapes: B lines, C candidates for one group, K rows, one for every choice of candidates, G groups from the first that
+some line lacks, V codes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,24 +29,27 @@ from .sampling import Randomness, distribution
 
 @dataclass(frozen=True)
 class Noise:
-    """What one pass draws with: ``tokens`` ``[B, G, V]`` and ``correction`` ``[B, V]`` are exponential, ``trials``
-    ``[B, K]`` and ``verdicts`` ``[B, G]`` uniform. As many for every pass, so that a line's stream runs alike in
-    every batch.
+    """What one pass draws with: ``tokens`` ``[B, G, V]`` and ``correction`` ``[B, V]`` are exponential, ``verdicts``
+    ``[B, G]`` and ``trials``, ``[B, C]`` for each group with C candidates, uniform. As many for every pass, so that a
+    line's stream runs alike in every batch.
     """
 
     tokens: torch.Tensor
     correction: torch.Tensor
-    trials: torch.Tensor
+    trials: tuple[torch.Tensor, ...]
     verdicts: torch.Tensor
 
     @classmethod
     def make(
-        cls, randomness: Randomness, going: Sequence[bool], heads: Weight, candidates: int, draw: Draw
+        cls, randomness: Randomness, going: Sequence[bool], heads: Weight, counts: Sequence[int], draw: Draw
     ) -> Noise:
-        """Draw for the lines that are ``going``; a line that is done draws nothing from its stream, nor does greedy."""
+        """Draw for the lines that are ``going``; a line that is done draws nothing from its stream, nor does greedy.
+
+        ``counts`` are those of the candidates, see ``propose``.
+        """
         groups, vocabulary = heads.shape[:2]
         exponential = torch.ones(len(going), groups + 1, vocabulary, device=heads.device)
-        uniform = torch.zeros(len(going), candidates + groups, device=heads.device)
+        uniform = torch.zeros(len(going), sum(counts) + groups, device=heads.device)
         if not draw.do_sample:
             pass
         elif isinstance(randomness, Sequence):
@@ -54,7 +60,8 @@ class Noise:
         else:
             exponential.exponential_(generator=randomness)
             uniform.uniform_(generator=randomness)
-        return cls(exponential[:, 1:], exponential[:, 0], uniform[:, :candidates], uniform[:, candidates:])
+        *trials, verdicts = uniform.split((*counts, groups), dim=1)
+        return cls(exponential[:, 1:], exponential[:, 0], tuple(trials), verdicts)
 
     def of(self, start: int) -> Noise:
         """The noise of the groups behind ``start``."""
@@ -67,21 +74,45 @@ def drafting(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
 
 
 def propose(codes: torch.Tensor, drafted: torch.Tensor, known: torch.Tensor, noise: Noise) -> torch.Tensor:
-    """Each line's tries ``[B, K, G]``: exact groups as they are, K candidates for the first that is not, one draft
-    for those behind it. Arguments are ``settle``'s.
+    """Each line's tries ``[B, K, G]``: exact groups as they are, candidates for the first that are not, as many as
+    ``noise`` has trials for, and one draft for those behind. Arguments are ``settle``'s.
     """
-    lines, first = torch.arange(len(codes), device=codes.device), first_unknown(known)
-    candidates = rank(drafted[lines, first], noise.tokens[lines, first], noise.trials.shape[1])
-    tokens = torch.where(known, codes, pick(drafted, noise.tokens))
-    tries = tokens[:, None].repeat(1, candidates.shape[1], 1)
-    is_done = known[lines, first][:, None]
-    tries[lines, :, first] = torch.where(is_done, tries[lines, :, first], candidates)
+    lines, tokens = torch.arange(len(codes), device=codes.device), pick(drafted, noise.tokens)
+    tokens = torch.where(known, codes, tokens)
+    tries = tokens[:, None].repeat(1, math.prod(trials.shape[1] for trials in noise.trials), 1)
+    rows = torch.arange(tries.shape[1], device=codes.device)
+    for level in levels(known, noise):
+        candidates = rank(drafted[lines, level.place], noise.tokens[lines, level.place], level.count)
+        of_rows = candidates[:, rows // level.stride % level.count]
+        as_drafted = tries[lines, :, level.place]
+        tries[lines, :, level.place] = torch.where(level.is_there[:, None], of_rows, as_drafted)
     return tries
 
 
-def first_unknown(known: torch.Tensor) -> torch.Tensor:
-    """The place ``[B]`` of a line's first group that is not known, the last of ``[B, G]`` where all are."""
-    return known.sum(dim=1).clamp(max=known.shape[1] - 1)
+@dataclass(frozen=True)
+class Level:
+    """A group with candidates: its ``place`` ``[B]`` and whether the line has it, ``is_there`` ``[B]``, the place being
+    the last where not; the candidates' ``count`` and ``trials``, and how many rows one after another share one.
+    """
+
+    place: torch.Tensor
+    is_there: torch.Tensor
+    trials: torch.Tensor
+    stride: int
+
+    @property
+    def count(self) -> int:
+        return self.trials.shape[1]
+
+
+def levels(known: torch.Tensor, noise: Noise) -> list[Level]:
+    """The groups with candidates: each line's first that are not ``known`` ``[B, G]``."""
+    first, end, found = known.sum(dim=1), known.shape[1], []
+    for depth, trials in enumerate(noise.trials):
+        place, behind = first + depth, noise.trials[depth + 1 :]
+        stride = math.prod(later.shape[1] for later in behind)
+        found.append(Level(place.clamp(max=end - 1), place < end, trials, stride))
+    return found
 
 
 @dataclass(frozen=True)
@@ -98,7 +129,7 @@ class Settled:
 def settle(
     exact: torch.Tensor, drafted: torch.Tensor, tries: torch.Tensor, known: torch.Tensor, noise: Noise
 ) -> Settled:
-    """Keep a candidate and the drafted tokens behind it up to the first refusal, and correct that one.
+    """Keep candidates and the drafted tokens behind them up to the first refusal, and correct that one.
 
     Args:
         exact: ``[B, K, G, V]``, what exact decoding draws from after the tokens before each group.
@@ -108,19 +139,26 @@ def settle(
         noise: of these groups.
     """
     lines, groups = torch.arange(len(tries), device=tries.device), tries.shape[2]
-    first = first_unknown(known)
-    row, found, left = try_candidates(
-        exact[lines, 0, first], drafted[lines, first], tries[lines, :, first], noise.trials
-    )
+    row, judged = torch.zeros_like(lines), []
+    for level in levels(known, noise):
+        place, rows = level.place, row[:, None] + level.stride * torch.arange(level.count, device=row.device)
+        candidates = tries[lines[:, None], rows, place[:, None]]
+        chosen, found, left = try_candidates(
+            exact[lines, row, place], drafted[lines, place], candidates, level.trials
+        )
+        row = row + level.stride * chosen
+        judged.append((level, found, left))
     exact, tokens = exact[lines, row], tries[lines, row]
     keeps = known | accept(exact, drafted, tokens, noise.verdicts)
-    keeps[lines, first] = known[lines, first] | found
+    for level, found, _ in judged:
+        keeps[lines, level.place] = torch.where(level.is_there, found, keeps[lines, level.place])
     kept = keeps.long().cumprod(dim=1).sum(dim=1)
-    place = kept.clamp(max=groups - 1)
-    rest = residual(exact[lines, place], drafted[lines, place])
-    rest = torch.where((place == first)[:, None], left, rest)
+    end = kept.clamp(max=groups - 1)
+    rest = residual(exact[lines, end], drafted[lines, end])
+    for level, _, left in judged:
+        rest = torch.where((level.is_there & (level.place == end))[:, None], left, rest)
     corrected = pick(rest, noise.correction)
-    tokens[lines, place] = torch.where(kept < groups, corrected, tokens[lines, place])
+    tokens[lines, end] = torch.where(kept < groups, corrected, tokens[lines, end])
     return Settled(tokens, kept, row)
 
 

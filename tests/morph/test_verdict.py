@@ -13,7 +13,7 @@ def test_the_rule_keeps_up_to_the_first_refusal_and_corrects_it_alone():
     known = torch.tensor([[False] * 3, [False] * 3, [True, False, False]])
     verdicts = torch.tensor([[0.4, 0.1, 0.5], [0.4, 0.3, 0.5], [0.9, 0.3, 0.9]])
     first = known.sum(1)
-    noise = Noise(torch.ones(3, 3, 3), torch.ones(3, 3), verdicts.gather(1, first[:, None]), verdicts)
+    noise = Noise(torch.ones(3, 3, 3), torch.ones(3, 3), (verdicts.gather(1, first[:, None]),), verdicts)
     settled = settle(exact[:, None], drafted, tokens[:, None], known, noise)
     assert settled.kept.tolist() == [3, 1, 1] and settled.row.tolist() == [0, 0, 0]
     assert settled.tokens.tolist() == [[0, 1, 0], [0, 2, 0], [0, 2, 0]]
@@ -21,7 +21,7 @@ def test_the_rule_keeps_up_to_the_first_refusal_and_corrects_it_alone():
 
 def test_what_the_filter_removed_is_never_drawn_nor_kept():
     exact, drafted = torch.tensor([[[0.0, 1.0]]]), torch.tensor([[[1.0, 0.0]]])
-    noise = Noise(torch.ones(1, 1, 2), torch.tensor([[1e-30, 1e30]]), torch.zeros(1, 1), torch.zeros(1, 1))
+    noise = Noise(torch.ones(1, 1, 2), torch.tensor([[1e-30, 1e30]]), (torch.zeros(1, 1),), torch.zeros(1, 1))
     tokens = torch.zeros(1, 1, 1, dtype=torch.long)
     settled = settle(exact[:, None], drafted, tokens, torch.zeros(1, 1).bool(), noise)
     assert settled.kept.tolist() == [0] and settled.tokens.tolist() == [[1]]
@@ -44,7 +44,7 @@ def test_the_row_of_the_candidate_that_is_kept_goes_on():
     exact[0, :, 0], exact[0, 0, 1, 1], exact[0, 1, 1, 2] = torch.tensor([0.0, 1.0, 0.0]), 1, 1
     drafted = torch.tensor([[[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]])
     tries = torch.tensor([[[0, 2], [1, 2]]])
-    noise = Noise(torch.ones(1, 2, 3), torch.ones(1, 3), torch.full((1, 2), 0.5), torch.full((1, 2), 0.5))
+    noise = Noise(torch.ones(1, 2, 3), torch.ones(1, 3), (torch.full((1, 2), 0.5),), torch.full((1, 2), 0.5))
     settled = settle(exact, drafted, tries, torch.zeros(1, 2).bool(), noise)
     assert settled.row.tolist() == [1] and settled.kept.tolist() == [2]
     assert settled.tokens.tolist() == [[1, 2]]
