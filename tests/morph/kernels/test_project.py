@@ -185,11 +185,9 @@ def test_a_state_gives_the_same_in_any_row(device):
     """To the bit on a GPU; the interpreter's products are NumPy's, whose sums may depend on the row."""
     gain, weight = random(device, 500), random(device, 300, 500)
     x = random(device, 70, 500)
-    outs = []
-    for order in (torch.arange(70), torch.arange(69, -1, -1)):
-        out = torch.full((70, 300), torch.nan, device=device)
+    outs = torch.full((2, 70, 300), torch.nan, device=device)
+    for out, order in zip(outs, (torch.arange(70), torch.arange(69, -1, -1)), strict=True):
         project(Plan(), states_of(x[order], gain), weight, out, gain, 1e-6)
-        outs.append(out)
     check(outs[0], outs[1].flip(0).double(), torch.float32)
     assert device.type == "cpu" or torch.equal(outs[0], outs[1].flip(0))
 
