@@ -102,6 +102,7 @@ class Level:
 
     @property
     def count(self) -> int:
+        """How many candidates the group has."""
         return self.trials.shape[1]
 
 
