@@ -15,6 +15,7 @@ from .layers import check_config
 from .model import Model
 from .options import PREDICTED_GROUPS, Sampling, check_decoding, check_engine
 from .prompt import Prompt
+from .replay import CaptureStream
 from .sampling import line_streams
 from .speculative import SpeculativePredictor
 from .waveforms import Waveforms, decode_one_by_one
@@ -39,8 +40,9 @@ class Engine:
 
     def __init__(self, choice: str = "auto", kernels: bool = KERNELS, fast_codec: bool = FAST_CODEC):
         self.choice = check_engine(choice)
-        self._graphs = GraphEngines(kernels)
-        self._waveforms = Waveforms(fast_codec)
+        captures = CaptureStream()  # codes and waveforms take turns
+        self._graphs = GraphEngines(kernels, captures)
+        self._waveforms = Waveforms(fast_codec, captures)
 
     def pick(self, model: Model, decoding: str = "crossbar") -> tuple[str, str]:
         """The engine that runs for this model now, "eager" or "graph", and why.

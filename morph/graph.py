@@ -26,7 +26,7 @@ from .model import Model
 from .options import PREDICTED_GROUPS, Sampling, check_seq_groups
 from .prompt import Prompt
 from .readback import LAG, Readback
-from .replay import Replays
+from .replay import CaptureStream, Replays
 from .slots import Arrivals, Slots
 
 SMALLEST_WINDOW = 256  # positions; windows double from here
@@ -58,17 +58,25 @@ class GraphEngine:
         batch: rows of all buffers; rows without a line are computed and not read.
         context: positions a line to begin with (prompt and frames); more are made room for when a line needs them.
         frames: what makes them, kernels or torch operations; None chooses for the device.
+        captures: the stream that graphs are captured on, to share it; None makes one.
 
     Holds caches, a few MB of buffers, and what the graphs' temporaries take; of the model it holds nothing between
     two decodings. A model that was moved meanwhile is noticed. Not for two threads at once.
     """
 
-    def __init__(self, batch: int = 1, context: int = 1, frames: Frames | None = None):
+    def __init__(
+        self,
+        batch: int = 1,
+        context: int = 1,
+        frames: Frames | None = None,
+        captures: CaptureStream | None = None,
+    ):
         if batch < 1:
             raise ValueError(f"batch is {batch}: choose 1 or more")
         self.batch = batch
         self.context = choose_window(context)
         self.frames = frames or Frames()
+        self._captures = captures or CaptureStream()
         self.seq_groups = PREDICTED_GROUPS
         self._weights: Weights | None = None
         self._addresses: tuple[int, ...] = ()
@@ -108,7 +116,7 @@ class GraphEngine:
         self._weights, self._addresses = weights, addresses
         self.frames.choose(weights)
         if self._replays is None or self._replays.device != model.device:
-            self._replays = Replays(model.device)
+            self._replays = Replays(model.device, self._captures)
         if self._slots is None:
             config = model.config.talker_config
             self._slots = Slots.allocate(config, weights.talker, weights.predictor, self.batch, self.context)
@@ -181,7 +189,7 @@ class GraphEngine:
             # It may be the kernels that cannot be captured: torch operations get a try of their own.
             self.frames.refuse(f"a graph of them could not be captured: {replays.refused}")
             replays.forget()
-            self._replays = Replays(replays.device)
+            self._replays = Replays(replays.device, self._captures)
 
     @property
     def report(self) -> torch.Tensor:
@@ -278,8 +286,9 @@ class GraphEngines:
     of then.
     """
 
-    def __init__(self, kernels: bool = True) -> None:
+    def __init__(self, kernels: bool = True, captures: CaptureStream | None = None) -> None:
         self.frames = Frames(kernels)
+        self._captures = captures or CaptureStream()
         self._engines: dict[bool, GraphEngine] = {}
 
     @property
@@ -318,7 +327,7 @@ class GraphEngines:
             if engine is not None:
                 engine.free()
             rows = min(1 << (wanted - 1).bit_length(), batch_size)
-            engine = GraphEngine(rows, ROOM_ALONE if single else 1, self.frames)
+            engine = GraphEngine(rows, ROOM_ALONE if single else 1, self.frames, self._captures)
             self._engines[single] = engine
         return engine
 

@@ -22,7 +22,7 @@ from .fused import first_line
 from .layers import KERNELS
 from .model import Model
 from .packing import Placed, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
-from .replay import Replays, graphs_keep_memory
+from .replay import CaptureStream, Replays, graphs_keep_memory
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ class CodecEngine:
         ops: what SnakeBeta and the residual units run on; None chooses for the device.
         capture: replay rows from CUDA graphs, after a plain one of the same length; not where a graph would keep
             what a row takes (see ``graphs_keep_memory``).
+        captures: the stream that graphs are captured on, to share it; None makes one.
         largest: frames of the longest row. While it is computed, a row takes about 0.15 MB a frame in bf16, and
             1.4 MB for each frame of a slab.
         slabs: how the last blocks run; None chooses by the row's length.
@@ -49,7 +50,8 @@ class CodecEngine:
 
     Memory: what the longest row so far took is kept until ``free``, which whoever moves the model away calls before.
     Not for two threads at once. It runs on the current stream: to decode beside the talker, which waits for memory
-    where this waits for tensor cores, call it from a thread of its own under a stream of its own.
+    where this waits for tensor cores, call it from a thread of its own under a stream of its own, with captures of its
+    own.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class CodecEngine:
         largest: int = LARGEST_ROW,
         slabs: Slabs | None = None,
         capture: bool = True,
+        captures: CaptureStream | None = None,
     ):
         # Not the model itself, which may hold this engine: it is to be freed when its last user lets go.
         self.codec = model.codec
@@ -68,7 +71,7 @@ class CodecEngine:
         self._ops, self._ops_here = ops, TorchOps()
         self.why_torch: str | None = None
         self._slabs = slabs
-        self._capture = capture
+        self._capture, self._captures = capture, captures or CaptureStream()
         self._replays: Replays | None = None
         self.sizes = row_sizes(model.codec.decoder.config.sliding_window, largest)
         self.free()
@@ -157,7 +160,7 @@ class CodecEngine:
 
         if self._capture and not graphs_keep_memory(device):
             if self._replays is None or self._replays.device != device:
-                self._replays = Replays(device)
+                self._replays = Replays(device, self._captures)
             self._replays.run(size, decode_row)
         else:
             decode_row()
@@ -197,10 +200,11 @@ class Waveforms:
 
     Args:
         fast: False keeps to upstream's decoder.
+        captures: the stream that graphs are captured on, to share it; None makes one.
     """
 
-    def __init__(self, fast: bool = True):
-        self.fast = fast
+    def __init__(self, fast: bool = True, captures: CaptureStream | None = None):
+        self.fast, self._captures = fast, captures
         self.why_upstream: str | None = None if fast else "the codec engine is off"
         self._engine: CodecEngine | None = None
 
@@ -233,7 +237,7 @@ class Waveforms:
     def _engine_of(self, model: Model) -> CodecEngine | None:
         if self.fast and (self._engine is None or self._engine.codec is not model.codec):
             try:
-                engine = CodecEngine(model)
+                engine = CodecEngine(model, captures=self._captures)
                 engine.look_up()
             except ValueError as error:
                 self.fast, self.why_upstream = False, str(error)

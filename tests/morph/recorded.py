@@ -41,7 +41,7 @@ class Recordings:
 
     made = 0
 
-    def __init__(self, device: torch.device):
+    def __init__(self, device: torch.device, _: object = None):
         self.device, self.refused = device, None
         self.recordings: dict[Hashable, Recording | None] = {}
 

@@ -122,8 +122,8 @@ def test_kernels_that_cannot_be_captured_make_way_for_torch_operations(model, wa
     class Captures(Replays):
         """Captures by calling: fails as CUDA would where a kernel is in the way."""
 
-        def __init__(self, device):
-            super().__init__(device)
+        def __init__(self, *given):
+            super().__init__(*given)
             self.refused = None
             self.captured: list[object] = []
             self._seen: set[object] = set()
