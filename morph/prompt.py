@@ -5,7 +5,9 @@ Bit-equal to upstream: tokens go through ``text_projection`` in the same groups,
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 
@@ -15,6 +17,8 @@ from .voice import Voice
 ROLE_TOKENS = 3  # <|im_start|>, assistant, newline
 END_TOKENS = 5  # <|im_end|>, newline, <|im_start|>, assistant, newline
 REFERENCE_END_TOKENS = 2  # <|im_end|>, newline
+
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True)
@@ -40,37 +44,101 @@ class _Specials:
     pad: torch.Tensor
 
 
-@torch.inference_mode()
 def build_prompt(
     model: Model, text: str, voice: Voice, language: str = "auto", instruct: str | None = None
 ) -> Prompt:
-    """Build a line's prompt.
+    """Build one line's prompt; see ``PromptBuilder.build``."""
+    return PromptBuilder(model).build(text, voice, language, instruct)
 
-    Preset and designed voices take the whole text in the prefill, clones take it one token a frame: upstream's own
-    defaults. ``instruct`` overrides the voice's own instruction.
 
-    Raises:
-        ValueError: unknown language, or a prompt beyond the talker's context.
+class PromptBuilder:
+    """Builds the prompts of one model's lines; what several have in common is computed once, and bit-equal.
+
+    That is the role, the special tokens, and of a voice its tags, its instruction and its reference. Holds all of it,
+    on the model's device, and the voices: for the lines of one rendering, not for longer.
     """
-    ids = model.tokenize(f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n")
-    specials = _specials(model)
-    codec = _codec_prefix(model, voice, language)
-    parts = _instruction(model, instruct if instruct is not None else voice.instruct)
-    parts.append(_project(model, ids[:, :ROLE_TOKENS]))
-    padding = specials.pad.expand(-1, codec.shape[1] - 2, -1)
-    parts.append(torch.cat((padding, specials.bos), dim=1) + codec[:, :-1])
-    if voice.kind == "icl":
-        body, trailing = _icl_body(model, ids, voice, specials)
-    elif voice.kind == "x_vector":
-        body = _project(model, ids[:, ROLE_TOKENS : ROLE_TOKENS + 1]) + codec[:, -1:]
-        rest = _project(model, ids[:, ROLE_TOKENS + 1 : -END_TOKENS])
-        trailing = torch.cat((rest, specials.eos), dim=1)
-    else:
-        body, trailing = _whole_text_body(model, ids, specials), specials.pad
-    embeds = torch.cat((*parts, body), dim=1)
-    _check_context(model, embeds.shape[1] + trailing.shape[1])
-    tokens = ids.shape[1] - ROLE_TOKENS - END_TOKENS
-    return Prompt(embeds[0], trailing[0], specials.pad[0], tokens)
+
+    def __init__(self, model: Model):
+        self.model = model
+        self._kept: dict[Hashable, Any] = {}
+        self._voices: dict[int, Voice] = {}  # named by their ids in what is kept, so that they must live on
+
+    @torch.inference_mode()
+    def build(self, text: str, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
+        """Build a line's prompt.
+
+        Preset and designed voices take the whole text in the prefill, clones take it one token a frame: upstream's
+        own defaults. ``instruct`` overrides the voice's own instruction.
+
+        Raises:
+            ValueError: unknown language, or a prompt beyond the talker's context.
+        """
+        model = self.model
+        self._voices[id(voice)] = voice
+        ids = model.tokenize(f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n")
+        specials = self._specials
+        codec = self._once(("codec", id(voice), language), lambda: _codec_prefix(model, voice, language))
+        parts = self._instruction(instruct if instruct is not None else voice.instruct)
+        parts.append(self._once("role", lambda: _project(model, ids[:, :ROLE_TOKENS])))
+        padding = specials.pad.expand(-1, codec.shape[1] - 2, -1)
+        parts.append(torch.cat((padding, specials.bos), dim=1) + codec[:, :-1])
+        if voice.kind == "icl":
+            body, trailing = self._icl_body(ids, voice)
+        elif voice.kind == "x_vector":
+            body = _project(model, ids[:, ROLE_TOKENS : ROLE_TOKENS + 1]) + codec[:, -1:]
+            rest = _project(model, ids[:, ROLE_TOKENS + 1 : -END_TOKENS])
+            trailing = torch.cat((rest, specials.eos), dim=1)
+        else:
+            body, trailing = self._whole_text_body(ids), specials.pad
+        embeds = torch.cat((*parts, body), dim=1)
+        _check_context(model, embeds.shape[1] + trailing.shape[1])
+        tokens = ids.shape[1] - ROLE_TOKENS - END_TOKENS
+        return Prompt(embeds[0], trailing[0], specials.pad[0], tokens)
+
+    def _once(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
+        if key not in self._kept:
+            self._kept[key] = make()
+        kept: Kept = self._kept[key]
+        return kept
+
+    @property
+    def _specials(self) -> _Specials:
+        return self._once("specials", lambda: _project_specials(self.model))
+
+    def _codec_token(self, name: str) -> torch.Tensor:
+        """Group 0's embedding of a special token of the config, ``[1, 1, H]``."""
+        token = int(getattr(self.model.config.talker_config, name))
+        return self._once(name, lambda: _codes(self.model, token))
+
+    def _instruction(self, instruct: str | None) -> list[torch.Tensor]:
+        if not instruct:
+            return []
+        text = f"<|im_start|>user\n{instruct}<|im_end|>\n"
+        return [self._once(("instruct", instruct), lambda: _project(self.model, self.model.tokenize(text)))]
+
+    def _whole_text_body(self, ids: torch.Tensor) -> torch.Tensor:
+        """The whole text over codec pads, then bos (upstream's ``non_streaming_mode``)."""
+        text = _project(self.model, ids[:, ROLE_TOKENS:-END_TOKENS])
+        over_pads = torch.cat((text, self._specials.eos), dim=1) + self._codec_token("codec_pad_id")
+        return torch.cat((over_pads, self._specials.pad + self._codec_token("codec_bos_id")), dim=1)
+
+    def _icl_body(self, ids: torch.Tensor, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
+        """Reference text and text over the reference's codes; what text is left over trails."""
+        model, specials = self.model, self._specials
+        spoken, codes = self._once(("reference", id(voice)), lambda: self._reference(voice))
+        text = _project(model, torch.cat((spoken, ids[:, ROLE_TOKENS:-END_TOKENS]), dim=-1))
+        text = torch.cat((text, specials.eos), dim=1)
+        short = codes.shape[1] - text.shape[1]
+        if short < 0:
+            return text[:, : codes.shape[1]] + codes, text[:, codes.shape[1] :]
+        text = torch.cat((text, *[specials.pad] * short), dim=1)
+        return text + codes, specials.pad
+
+    def _reference(self, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
+        """An ICL voice's text token ids ``[1, N]``, and bos and its codes' embeddings ``[1, 1 + T, H]``."""
+        ids = self.model.tokenize(f"<|im_start|>assistant\n{voice.transcript}<|im_end|>\n")
+        codes = torch.cat((self._codec_token("codec_bos_id"), _reference_codes(self.model, voice)), dim=1)
+        return ids[:, ROLE_TOKENS:-REFERENCE_END_TOKENS], codes
 
 
 def _project(model: Model, ids: torch.Tensor) -> torch.Tensor:
@@ -84,16 +152,10 @@ def _codes(model: Model, *ids: int) -> torch.Tensor:
     return model.talker.get_input_embeddings()(torch.tensor([ids], device=model.device))
 
 
-def _specials(model: Model) -> _Specials:
+def _project_specials(model: Model) -> _Specials:
     config = model.config
     ids = [[config.tts_bos_token_id, config.tts_eos_token_id, config.tts_pad_token_id]]
     return _Specials(*_project(model, torch.tensor(ids, device=model.device)).chunk(3, dim=1))
-
-
-def _instruction(model: Model, instruct: str | None) -> list[torch.Tensor]:
-    if not instruct:
-        return []
-    return [_project(model, model.tokenize(f"<|im_start|>user\n{instruct}<|im_end|>\n"))]
 
 
 def _codec_prefix(model: Model, voice: Voice, language: str) -> torch.Tensor:
@@ -133,32 +195,6 @@ def check_language(model: Model, language: str) -> str:
             f"language {language!r} is unknown to {model.name}: choose one of {', '.join(model.languages)}"
         )
     return name
-
-
-def _whole_text_body(model: Model, ids: torch.Tensor, specials: _Specials) -> torch.Tensor:
-    """The whole text over codec pads, then bos (upstream's ``non_streaming_mode``)."""
-    config = model.config.talker_config
-    text = torch.cat((_project(model, ids[:, ROLE_TOKENS:-END_TOKENS]), specials.eos), dim=1)
-    over_pads = text + _codes(model, *[config.codec_pad_id] * text.shape[1])
-    return torch.cat((over_pads, specials.pad + _codes(model, config.codec_bos_id)), dim=1)
-
-
-def _icl_body(
-    model: Model, ids: torch.Tensor, voice: Voice, specials: _Specials
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Reference text and text over the reference's codes; what text is left over trails."""
-    reference = model.tokenize(f"<|im_start|>assistant\n{voice.transcript}<|im_end|>\n")
-    spoken = reference[:, ROLE_TOKENS:-REFERENCE_END_TOKENS]
-    text = _project(model, torch.cat((spoken, ids[:, ROLE_TOKENS:-END_TOKENS]), dim=-1))
-    text = torch.cat((text, specials.eos), dim=1)
-    codes = torch.cat(
-        (_codes(model, model.config.talker_config.codec_bos_id), _reference_codes(model, voice)), dim=1
-    )
-    short = codes.shape[1] - text.shape[1]
-    if short < 0:
-        return text[:, : codes.shape[1]] + codes, text[:, codes.shape[1] :]
-    text = torch.cat((text, *[specials.pad] * short), dim=1)
-    return text + codes, specials.pad
 
 
 def _reference_codes(model: Model, voice: Voice) -> torch.Tensor:

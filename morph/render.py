@@ -13,7 +13,7 @@ from .eager import Decoded
 from .guard import Guard, text_cap
 from .model import Model
 from .options import GenerateOptions, Sampling
-from .prompt import Prompt, build_prompt, check_language
+from .prompt import Prompt, PromptBuilder, check_language
 from .text import split_text
 from .voice import Voice, check_voice
 
@@ -104,7 +104,8 @@ def render_lines(
     sampling = options.sampling or model.sampling
     model.engine.pick(model, options.decoding)  # refuses what it cannot do
     pieces = _split(model, lines, options)
-    prompts = [_prompt(model, lines[piece.line], piece) for piece in pieces]
+    builder = PromptBuilder(model)
+    prompts = [_prompt(builder, lines[piece.line], piece) for piece in pieces]
     progress = Progress([prompt.text_tokens for prompt in prompts], on_frame)
     decoded = _decode(model, pieces, prompts, options, sampling, progress)
     waves = model.engine.decode_waveforms(
@@ -131,8 +132,8 @@ def _split(model: Model, lines: Sequence[Line], options: GenerateOptions) -> lis
     return pieces
 
 
-def _prompt(model: Model, line: Line, piece: _Piece) -> Prompt:
-    return build_prompt(model, piece.text, line.voice, line.language, line.instruct)
+def _prompt(builder: PromptBuilder, line: Line, piece: _Piece) -> Prompt:
+    return builder.build(piece.text, line.voice, line.language, line.instruct)
 
 
 def _decode(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from qwen3_tts_morph.morph.options import Sampling
-from qwen3_tts_morph.morph.prompt import build_prompt, check_language
+from qwen3_tts_morph.morph.prompt import PromptBuilder, build_prompt, check_language
 from qwen3_tts_morph.morph.upstream import import_qwen_tts
 from qwen3_tts_morph.morph.voice import Voice, clone_voice, design_voice, preset_voice
 
@@ -100,6 +100,28 @@ def test_an_instruction_of_the_line_stands_before_the_voices_own(load, monkeypat
     assert_same_prompt(model, "Hi there.", voice, "auto", "shouting out loud", monkeypatch)
     bare = build_prompt(model, "Hi there.", preset_voice(model, "ryan"))
     assert torch.equal(build_prompt(model, "Hi there.", voice, "auto", "").embeds, bare.embeds)
+
+
+def test_lines_that_share_what_they_can_have_the_prompts_of_lines_alone(load, recording, monkeypatch):
+    model = load("tiny", "base")
+    builder = PromptBuilder(model)
+    projected = []
+    project = type(model.talker.text_projection).forward
+    monkeypatch.setattr(
+        type(model.talker.text_projection),
+        "forward",
+        lambda self, states: projected.append(states.shape[1]) or project(self, states),
+    )
+    for turn in range(2):
+        for mode, language in (("icl", "german"), ("x_vector", "german"), ("x_vector", "auto")):
+            for number in range(2):  # voices that nobody else holds: another may come to lie where one was
+                voice = clone_voice(model, recording * (1 - number / 2), 24000, mode, "a tone that rises")
+                projected.clear()
+                shared = builder.build(f"Hi there, {turn}.", voice, language)
+                assert len(projected) <= 2 or (not turn and not number)
+                alone = build_prompt(model, f"Hi there, {turn}.", voice, language)
+                for part in ("embeds", "trailing", "pad"):
+                    assert torch.equal(getattr(shared, part), getattr(alone, part))
 
 
 @pytest.mark.parametrize("language", ["auto", "german"])
