@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 from .eager import MIN_NEW_TOKENS
-from .layers import Decoder, run_layers
+from .layers import TORCH_OPS, Decoder, LayerOps, run_layers
 from .model import Model
 from .noise import GROUPS, gumbel_noise
 from .products import Weight, multiply, tensors_of
@@ -84,12 +84,12 @@ def _view_projection(module: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
     return module.weight.detach(), module.bias.detach()
 
 
-def prefill(weights: Weights, slots: Slots, arrivals: Arrivals) -> None:
+def prefill(weights: Weights, slots: Slots, arrivals: Arrivals, ops: LayerOps = TORCH_OPS) -> None:
     """Run the prompts of lines that arrive, and draw group 0 of their first frames; other lines are not touched."""
     lines, length = arrivals.embeds.shape[:2]
     rows, lengths, keys = arrivals.numbers[:, 0], arrivals.numbers[:, 1], arrivals.numbers[:, 2:]
     head_norms, angles = weights.talker.head_norms(), slots.angles.span(0, length)
-    states = run_layers(weights.talker, arrivals.embeds, angles, head_norms, Fill(slots.cache, rows))
+    states = run_layers(weights.talker, arrivals.embeds, angles, head_norms, Fill(slots.cache, rows), ops)
     last = (lengths - 1)[:, None, None].expand(-1, 1, states.shape[2])
     fresh = LineState.allocate(slots.config, lines, states)
     fresh.positions.copy_(lengths)

@@ -1,4 +1,5 @@
-"""A frame in Triton kernels where they run, in torch operations elsewhere: the choice, the reason, the way back."""
+"""Frames and prefills in Triton kernels where they run, in torch operations elsewhere: the choice, the reason, the way
+back."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ from collections.abc import Hashable
 
 import torch
 
-from .frame import Weights
+from .frame import Weights, prefill
 from .frame import decode_frame as torch_frame
 from .kernels import DecodeFrame, available, choose_frame
-from .slots import Slots
+from .layers import TORCH_OPS, LayerOps
+from .replay import graphs_keep_memory
+from .slots import Arrivals, Slots
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +25,7 @@ COMPILING = (
 
 
 class Frames:
-    """``frame.decode_frame``, in kernels as long as none of them fails.
+    """``frame.decode_frame`` and ``frame.prefill``, in kernels as long as none of them fails.
 
     A kernel can fail where nothing could be known before: it does not compile, or takes more shared memory than this
     GPU has. One warning says so then, the frame is made in torch operations, and so are all later ones.
@@ -36,6 +39,7 @@ class Frames:
         self.why_torch: str | None = None if kernels else NOT_ASKED
         self._failed = False
         self._decode: DecodeFrame = torch_frame
+        self._ops: LayerOps = TORCH_OPS
         self._tried: set[Hashable] = set()
 
     def choose(self, weights: Weights) -> None:
@@ -43,7 +47,7 @@ class Frames:
         if self._failed or not self.kernels:
             return
         before = self.why_torch
-        self._decode, self.why_torch = choose_frame(weights)
+        self._decode, self._ops, self.why_torch = choose_frame(weights)
         if self.why_torch is not None and self.why_torch != before:
             log.info("frames run in torch operations: %s", self.why_torch)
 
@@ -54,8 +58,26 @@ class Frames:
 
     def refuse(self, reason: str) -> None:
         """Keep to torch operations from here on."""
-        self._failed, self.why_torch, self._decode = True, reason, torch_frame
+        self._failed, self.why_torch = True, reason
+        self._decode, self._ops = torch_frame, TORCH_OPS
         log.warning("Triton kernels cannot run here (%s): frames run in torch operations, slower", reason)
+
+    def prefill(self, weights: Weights, slots: Slots, arrivals: Arrivals, captured: bool) -> None:
+        """Run the prompts of lines that arrive: see ``frame.prefill``, which can simply be called again.
+
+        ``captured`` says that a graph will be made of it: in one that keeps its temporaries torch's operations stay,
+        for Triton refuses such memory (``workspace.py``).
+        """
+        ops = TORCH_OPS if captured and graphs_keep_memory(slots.state.hidden.device) else self._ops
+        try:
+            prefill(weights, slots, arrivals, ops)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:  # no compiler, say: Triton's own types, by version
+            if ops is TORCH_OPS:
+                raise
+            self.refuse(first_line(error))
+            prefill(weights, slots, arrivals)
 
     def decode(self, weights: Weights, slots: Slots, seq_groups: int, window: int) -> None:
         """Make a frame: see ``frame.decode_frame``.

@@ -17,7 +17,7 @@ import torch
 from torch.nn.attention import sdpa_kernel
 
 from .eager import Decoded
-from .frame import Weights, prefill
+from .frame import Weights
 from .fused import Frames
 from .guard import Guard
 from .layers import KERNELS
@@ -31,7 +31,7 @@ from .slots import Arrivals, Slots
 
 SMALLEST_WINDOW = 256  # positions; windows double from here
 PROMPT_STEP = 64  # prompts are padded to a multiple of this, so that few prefills are captured
-LARGEST_CAPTURED_PREFILL = 1024  # positions of all its lines; above, launches are no longer what it costs
+LARGEST_CAPTURED_PREFILL = 2048  # positions of all its lines: a captured one keeps some 40 KB for each
 LARGEST_PREFILL = 8192  # positions of all its lines: what a pass over them takes stays below 300 MB in bf16
 ROOM_ALONE = 512  # positions that a single line's cache has at least: 40 s, 60 MB in bf16
 SPARE_ROWS = 4  # a batch of so many times the rows that are needed is kept: anything larger is made anew
@@ -161,7 +161,7 @@ class GraphEngine:
 
         def function() -> None:
             with sdpa_kernel(KERNELS):
-                prefill(weights, slots, arrivals)
+                self.frames.prefill(weights, slots, arrivals, small)
 
         if small:
             self._arrivals[key] = arrivals

@@ -156,36 +156,55 @@ def attend(
     return out.reshape(batch, heads, 1, head_dim)
 
 
+class LayerOps:
+    """What stands between a layer's products, in torch operations; ``kernels/between.py`` has a prompt's in Triton."""
+
+    def turn(self, heads: torch.Tensor, head_norms: torch.Tensor, angles: Angles, eps: float) -> torch.Tensor:
+        """Norm and RoPE of queries and keys ``[B, T, heads + kv_heads, D]``, float32 inside.
+
+        ``head_norms`` is ``[heads + kv_heads, D]``.
+        """
+        wide = norm(heads.float(), None, eps) * head_norms
+        return rotate(wide, angles).to(heads.dtype)
+
+    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+        """SwiGLU: ``[B, T, 2 I]`` to ``[B, T, I]``."""
+        gate, up = gate_up.chunk(2, dim=-1)
+        return functional.silu(gate) * up
+
+
+TORCH_OPS = LayerOps()
+
+
 def run_layers(
-    decoder: Decoder, states: torch.Tensor, angles: Angles, head_norms: torch.Tensor, view: View
+    decoder: Decoder,
+    states: torch.Tensor,
+    angles: Angles,
+    head_norms: torch.Tensor,
+    view: View,
+    ops: LayerOps = TORCH_OPS,
 ) -> torch.Tensor:
     """Run all layers and the last norm over ``states`` ``[B, T, H]``.
 
     ``head_norms`` is ``decoder.head_norms()``, made once a frame; ``view`` says where the keys go and what is seen.
     """
+    normed = decoder.heads + decoder.kv_heads
     for index, layer in enumerate(decoder.layers):
         inputs = norm(states, layer.input_norm, decoder.eps)
-        states = states + _self_attention(decoder, layer, index, inputs, angles, head_norms[index], view)
+        qkv = multiply(inputs, layer.qkv).unflatten(-1, (-1, decoder.head_dim))
+        turned = ops.turn(qkv[:, :, :normed], head_norms[index], angles, decoder.eps)
+        attended = _self_attention(decoder, index, turned, qkv[:, :, normed:], view)
+        states = states + multiply(attended, layer.out)
         inputs = norm(states, layer.post_norm, decoder.eps)
-        gate, up = multiply(inputs, layer.gate_up).chunk(2, dim=-1)
-        states = states + multiply(functional.silu(gate) * up, layer.down)
+        states = states + multiply(ops.gate(multiply(inputs, layer.gate_up)), layer.down)
     return norm(states, decoder.norm, decoder.eps)
 
 
 def _self_attention(
-    decoder: Decoder,
-    layer: Layer,
-    index: int,
-    inputs: torch.Tensor,
-    angles: Angles,
-    head_norms: torch.Tensor,
-    view: View,
+    decoder: Decoder, index: int, turned: torch.Tensor, values: torch.Tensor, view: View
 ) -> torch.Tensor:
-    normed = decoder.heads + decoder.kv_heads
-    qkv = multiply(inputs, layer.qkv).unflatten(-1, (-1, decoder.head_dim))
-    wide = norm(qkv[:, :, :normed].float(), None, decoder.eps) * head_norms
-    turned = rotate(wide, angles).to(inputs.dtype).transpose(1, 2)
+    """From queries and keys, ``turned`` ``[B, T, heads + kv_heads, D]``, and values: ``[B, T, heads * D]``."""
+    turned = turned.transpose(1, 2)
     queries, keys = turned[:, : decoder.heads], turned[:, decoder.heads :]
-    keys, values = view.update(index, keys, qkv[:, :, normed:].transpose(1, 2))
-    out = attend(queries, keys, values, view.mask)
-    return multiply(out.transpose(1, 2).flatten(2), layer.out)
+    keys, values = view.update(index, keys, values.transpose(1, 2))
+    return attend(queries, keys, values, view.mask).transpose(1, 2).flatten(2)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 
 from ..int8 import Int8Weight
+from ..layers import TORCH_OPS, LayerOps
 
 if TYPE_CHECKING:
     from ..frame import Weights
@@ -75,15 +76,16 @@ def unsupported(weights: Weights) -> str | None:
     return None
 
 
-def choose_frame(weights: Weights) -> tuple[DecodeFrame, str | None]:
-    """``decode_frame`` in kernels, or in torch operations and why."""
+def choose_frame(weights: Weights) -> tuple[DecodeFrame, LayerOps, str | None]:
+    """``decode_frame`` and a prefill's operations in kernels, or in torch operations and why."""
     from ..frame import decode_frame as torch_frame
 
     reason = available(weights.first_head.device) or unsupported(weights)
     if reason is not None:
-        return torch_frame, reason
+        return torch_frame, TORCH_OPS, reason
     try:
+        from .between import PromptOps
         from .frame import decode_frame
     except Exception as error:  # a Triton that lacks what the kernels use, or is broken
-        return torch_frame, f"the Triton kernels cannot be imported: {error}"
-    return decode_frame, None
+        return torch_frame, TORCH_OPS, f"the Triton kernels cannot be imported: {error}"
+    return decode_frame, PromptOps(), None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from qwen3_tts_morph.benchmarks import batches, codec, frames, line, memory
+from qwen3_tts_morph.benchmarks import batches, codec, frames, line, memory, prefill
 from qwen3_tts_morph.benchmarks.common import Measured, decode_fixed, load_muted, parser
 from qwen3_tts_morph.benchmarks.frames import fit_line
 from qwen3_tts_morph.benchmarks.results import Row, markdown
@@ -94,6 +94,17 @@ def test_line_is_a_whole_way(tmp_path: Path) -> None:
     ]  # fmt: skip
     for row in rows:
         assert row["ms_per_frame"] * 5 == pytest.approx(row["decode_ms"] + row["codec_ms"], rel=0.01)
+
+
+def test_prefill_is_until_the_host_and_until_the_device_is_done(tmp_path: Path) -> None:
+    given = ["--shape", "tiny", "--device", "cpu", "--frames", "5", "--repeats", "1", "--batches", "1", "3"]
+    prefill.main([*given, "--out", str(tmp_path)])
+    [path] = tmp_path.glob("*.json")
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert [(row["table"], row["engine"], row["batch"]) for row in rows] == [
+        ("prefill", "graph", 1), ("prefill", "graph", 3),
+    ]  # fmt: skip
+    assert all(row.keys() >= KEYS and 0 < row["host_ms"] <= row["ms"] for row in rows)
 
 
 def test_memory_knows_the_weights_and_leaves_empty_what_nobody_counts(tmp_path: Path) -> None:

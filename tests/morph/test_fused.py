@@ -10,6 +10,7 @@ from qwen3_tts_morph.morph import fused, graph
 from qwen3_tts_morph.morph.frame import decode_frame as torch_frame
 from qwen3_tts_morph.morph.fused import Frames
 from qwen3_tts_morph.morph.graph import GraphEngine
+from qwen3_tts_morph.morph.layers import TORCH_OPS, LayerOps
 from qwen3_tts_morph.morph.options import Sampling
 from qwen3_tts_morph.morph.replay import Replays
 
@@ -50,8 +51,8 @@ def wanted(model):
     return graph_lines(model, prompts_of(model), 5, Sampling(), SEEDS)
 
 
-def use(monkeypatch, kernels: Kernels) -> None:
-    monkeypatch.setattr(fused, "choose_frame", lambda weights: (kernels, None))
+def use(monkeypatch, kernels: Kernels, ops: LayerOps = TORCH_OPS) -> None:
+    monkeypatch.setattr(fused, "choose_frame", lambda weights: (kernels, ops, None))
 
 
 def test_a_kernel_that_fails_is_told_once_and_no_frame_is_lost(model, wanted, monkeypatch, caplog):
@@ -69,6 +70,55 @@ def test_a_kernel_that_fails_is_told_once_and_no_frame_is_lost(model, wanted, mo
     assert engine.frames.describe(model.device) == (
         "torch operations: OutOfResources: out of resource: shared memory"
     )
+
+
+class PromptKernels(LayerOps):
+    """Stands where a prefill's kernels do: counts what it is asked for, and fails behind ``good`` of it."""
+
+    def __init__(self, error: Exception, good: int = 0):
+        self.error, self.good, self.calls = error, good, 0
+
+    def gate(self, gate_up):
+        self.calls += 1
+        if self.calls > self.good:
+            raise self.error
+        return super().gate(gate_up)
+
+
+def test_a_prefill_whose_kernel_fails_is_made_again_in_torch_operations(model, wanted, monkeypatch, caplog):
+    kernels, ops = (
+        Kernels(OutOfResources("no"), good=10**6),
+        PromptKernels(OutOfResources("no ptxas"), good=1),
+    )
+    use(monkeypatch, kernels, ops)
+    engine = GraphEngine(4)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert_equal(decode(model, engine), wanted)
+    assert (ops.calls, kernels.calls) == (2, 0)
+    assert [record.message for record in caplog.records] == [
+        "Triton kernels cannot run here (OutOfResources: no ptxas): frames run in torch operations, slower"
+    ]
+
+
+@pytest.mark.parametrize("captured, used", [(True, False), (False, True)])
+def test_a_graph_that_keeps_its_temporaries_has_no_prefill_kernels(model, monkeypatch, captured, used):
+    """Triton refuses such memory; what is not captured may use them."""
+    monkeypatch.setattr(fused, "graphs_keep_memory", lambda device: True)
+    monkeypatch.setattr(graph, "LARGEST_CAPTURED_PREFILL", 10**6 if captured else 0)
+    ops = PromptKernels(OutOfResources("no"), good=10**6)
+    use(monkeypatch, Kernels(OutOfResources("no"), good=10**6), ops)
+    prompts = prompts_of(model)[:1]
+    GraphEngine(1).decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS[:1])
+    assert bool(ops.calls) is used
+
+
+def test_a_prefill_out_of_memory_is_no_reason_to_leave_the_kernels(model, monkeypatch):
+    use(monkeypatch, Kernels(OutOfResources("no")), PromptKernels(torch.cuda.OutOfMemoryError("full")))
+    engine = GraphEngine(4)
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        decode(model, engine)
+    assert engine.frames.why_torch is None
 
 
 def test_what_failed_is_remembered_when_the_engine_is_freed(model, monkeypatch):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from qwen3_tts_morph.morph import eager, graph
+from qwen3_tts_morph.morph import eager, fused, graph
 from qwen3_tts_morph.morph.graph import (
     LARGEST_PREFILL,
     GraphEngine,
@@ -251,11 +251,11 @@ def test_prefills_are_cut_into_powers_of_two_that_are_not_too_large():
 
 def test_a_prefill_too_large_to_be_captured_is_as_long_as_its_longest_prompt(load, monkeypatch):
     model, lengths = load("tiny", "custom_voice"), []
-    prompts, whole = prompts_of(model), graph.prefill
+    prompts, whole = prompts_of(model), fused.prefill
     wanted = graph_lines(model, prompts, 5, Sampling(), SEEDS)
     monkeypatch.setattr(graph, "LARGEST_CAPTURED_PREFILL", 0)
     monkeypatch.setattr(
-        graph, "prefill", lambda *given: lengths.append(given[2].embeds.shape[1]) or whole(*given)
+        fused, "prefill", lambda *given: lengths.append(given[2].embeds.shape[1]) or whole(*given)
     )
     assert_equal(graph_lines(model, prompts, 5, Sampling(), SEEDS), wanted)
     parts = split_prefill([len(prompt.embeds) for prompt in prompts])

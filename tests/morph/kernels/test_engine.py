@@ -12,6 +12,7 @@ from qwen3_tts_morph.morph.fused import Frames
 from qwen3_tts_morph.morph.graph import GraphEngine
 from qwen3_tts_morph.morph.guard import Guard
 from qwen3_tts_morph.morph.kernels import frame, unsupported
+from qwen3_tts_morph.morph.kernels.between import PromptOps
 from qwen3_tts_morph.morph.load import load_model
 from qwen3_tts_morph.morph.options import LoadOptions, Sampling
 
@@ -30,7 +31,8 @@ CASES, FRAMES = (ALL, 12) if torch.cuda.is_available() else ([("tiny-1.7B", (0,)
 def interpreted(monkeypatch, device):
     """Off CUDA, the kernels run in Triton's interpreter, which no user would want: choose them all the same."""
     if device.type != "cuda":
-        monkeypatch.setattr(fused, "choose_frame", lambda weights: (frame.decode_frame, unsupported(weights)))
+        chosen = frame.decode_frame, PromptOps()
+        monkeypatch.setattr(fused, "choose_frame", lambda weights: (*chosen, unsupported(weights)))
 
 
 @pytest.mark.usefixtures("interpreted")

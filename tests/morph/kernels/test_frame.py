@@ -17,6 +17,7 @@ from qwen3_tts_morph.morph.frame import decode_frame as torch_frame
 from qwen3_tts_morph.morph.kernels import available, choose_frame, unsupported
 from qwen3_tts_morph.morph.kernels.frame import decode_frame, step_talker
 from qwen3_tts_morph.morph.kernels.plan import Plan
+from qwen3_tts_morph.morph.layers import TORCH_OPS
 from qwen3_tts_morph.morph.options import Draw, Sampling
 from qwen3_tts_morph.morph.workspace import Workspace
 from triton.runtime.interpreter import GridExecutor
@@ -185,5 +186,5 @@ def test_why_kernels_cannot_run_is_said(device):
 
 def test_the_choice_says_why_kernels_cannot_run():
     weights = random_weights(SHAPES["tiny"], torch.device("cpu"), torch.float32)
-    chosen, why = choose_frame(weights)
-    assert chosen is torch_frame and "not on cpu" in (why or "")
+    chosen, ops, why = choose_frame(weights)
+    assert chosen is torch_frame and ops is TORCH_OPS and "not on cpu" in (why or "")
