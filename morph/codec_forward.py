@@ -9,6 +9,7 @@ can be captured in a CUDA graph.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +21,9 @@ from .layers import Angles, norm, rotate
 
 class TorchOps:
     """What kernels may take over, on torch's own operations; ``keep`` ``[frames]`` is false in gaps."""
+
+    def compile_ahead(self, row: Callable[[TorchOps], None]) -> None:
+        """Make ready for a row of a new length, which ``row`` decodes with the operations that it is given."""
 
     def activate(
         self, x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None

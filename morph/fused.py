@@ -10,7 +10,7 @@ import torch
 
 from .frame import Weights, prefill
 from .frame import decode_frame as torch_frame
-from .kernels import DecodeFrame, available, choose_frame
+from .kernels import DecodeFrame, available, choose_frame, compile_frame
 from .layers import TORCH_OPS, LayerOps
 from .replay import graphs_keep_memory
 from .slots import Arrivals, Slots
@@ -103,6 +103,8 @@ class Frames:
         """The first frame of its kind: where a kernel fails, the lines' state is put back and torch makes the frame."""
         before = {name: part.clone() for name, part in vars(slots.state).items()}
         try:
+            if available(slots.state.hidden.device) is None:
+                compile_frame(weights, slots, seq_groups, window)
             self._decode(weights, slots, seq_groups, window)
         except torch.cuda.OutOfMemoryError:
             raise

@@ -73,6 +73,7 @@ class CodecEngine:
         self._slabs = slabs
         self._capture, self._captures = capture, captures or CaptureStream()
         self._replays: Replays | None = None
+        self._met: set[int] = set()
         self.sizes = row_sizes(model.codec.decoder.config.sliding_window, largest)
         self.free()
 
@@ -154,8 +155,12 @@ class CodecEngine:
         ops = self._ops_here
         slabs = self._slabs or (SLABS if size > LONG_ROW else SHORT_SLABS)
 
+        is_first = size not in self._met
+
         def decode_row() -> None:
             with sdpa_kernel(KERNELS):
+                if is_first:
+                    ops.compile_ahead(lambda others: synthesise(weights, into, others, slabs, out))
                 synthesise(weights, into, ops, slabs, out)
 
         if self._capture and not graphs_keep_memory(device):
@@ -164,6 +169,7 @@ class CodecEngine:
             self._replays.run(size, decode_row)
         else:
             decode_row()
+        self._met.add(size)
         return _Arriving(out)
 
     def _choose_ops(self, weights: CodecWeights) -> TorchOps:

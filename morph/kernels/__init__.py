@@ -22,6 +22,7 @@ What they cost says ``python -m benchmarks.kernels``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -74,6 +75,16 @@ def unsupported(weights: Weights) -> str | None:
                         f"the Triton kernels read four INT8 weights at once, and a row has {weight.shape[1]}"
                     )
     return None
+
+
+def compile_frame(weights: Weights, slots: Slots, seq_groups: int, window: int) -> None:
+    """Compile what a frame launches, all kernels side by side; its codes are not made."""
+    from .ahead import compile_only, compile_side_by_side
+    from .frame import decode_frame
+    from .plan import Plan
+
+    plan = replace(Plan.of(weights.first_head.device), start=compile_only)
+    compile_side_by_side(lambda: decode_frame(weights, slots, seq_groups, window, plan))
 
 
 def choose_frame(weights: Weights) -> tuple[DecodeFrame, LayerOps, str | None]:

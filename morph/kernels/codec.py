@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from ..codec_forward import TorchOps, causal_conv
 from ..codec_weights import Block, Snake, Unit
+from .ahead import Launch, compile_only, compile_side_by_side, run
 from .convolve import Tile, conv_snake, last_conv, residual_unit, split_channels
 from .snake import activate
 
@@ -26,35 +29,49 @@ class TritonOps(TorchOps):
         units: run the units of up to 192 channels as one kernel each.
         convs: run the wider convolutions on Triton, with SnakeBeta behind them, instead of on cuDNN.
         tiles: by channels, in place of ``TILES``'s.
+        launch: what launches kernels, or ``compile_only``.
     """
 
-    def __init__(self, units: bool = True, convs: bool = False, tiles: dict[int, Tile] | None = None):
+    def __init__(
+        self,
+        units: bool = True,
+        convs: bool = False,
+        tiles: dict[int, Tile] | None = None,
+        launch: Launch = run,
+    ):
         self.units = units
         self.convs = convs
         self.tiles = {**TILES, **(tiles or {})}
+        self.launch = launch
+
+    def compile_ahead(self, row: Callable[[TorchOps], None]) -> None:
+        """As ``TorchOps.compile_ahead``."""
+        ops = TritonOps(self.units, self.convs, self.tiles, compile_only)
+        compile_side_by_side(lambda: row(ops))
 
     def activate(
         self, x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None
     ) -> torch.Tensor:
         """As ``TorchOps.activate``."""
-        return activate(x, snake, keep, out)
+        return activate(x, snake, keep, out, self.launch)
 
     def residuals(self, x: torch.Tensor, block: Block, keep: torch.Tensor) -> torch.Tensor:
         """As ``TorchOps.residuals``; a unit activates what the next one reads."""
         following = [unit.first for unit in block.units[1:]] + [block.after]
-        active = activate(x, block.units[0].first, keep)
+        active = self.activate(x, block.units[0].first, keep)
         for index, (unit, after) in enumerate(zip(block.units, following, strict=True)):
             if self._fits(x):
                 last = index == len(block.units) - 1
-                active = residual_unit(x, active, unit, after, keep, self.tiles[x.shape[1]], last)
+                tile = self.tiles[x.shape[1]]
+                active = residual_unit(x, active, unit, after, keep, tile, last, self.launch)
             else:
                 x.addmm_(self._convolve(active, unit, keep), unit.point.t())
-                active = activate(x, after, keep, active)
+                active = self.activate(x, after, keep, active)
         return active
 
     def finish(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         """As ``TorchOps.finish``, in float32 from the products on."""
-        return last_conv(x, weight, bias)
+        return last_conv(x, weight, bias, self.launch)
 
     def _fits(self, x: torch.Tensor) -> bool:
         """Whether the units of this width run as one kernel each."""
@@ -66,6 +83,6 @@ class TritonOps(TorchOps):
         """The unit's convolution and its second SnakeBeta."""
         tile = self.tiles.get(active.shape[1])
         if self.convs and tile is not None and active.element_size() == 2:
-            return conv_snake(active, unit, tile)
+            return conv_snake(active, unit, tile, self.launch)
         hidden = causal_conv(active, unit.conv, unit.dilation)
-        return activate(hidden, unit.second, keep, hidden)
+        return self.activate(hidden, unit.second, keep, hidden)

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from ..codec_weights import Snake, Unit
+from .ahead import Launch, run
 from .snake import snake
 
 # Compiled once for all: whatever the dilation, and wherever in a row's mask a slab begins.
@@ -232,6 +233,7 @@ def residual_unit(
     keep: torch.Tensor,
     tile: Tile,
     last: bool,
+    launch: Launch = run,
 ) -> torch.Tensor:
     """A whole residual unit over ``[T, C]``, channels innermost: give ``after``'s SnakeBeta of the new stream.
 
@@ -242,7 +244,9 @@ def residual_unit(
         raise ValueError(f"{x.shape[1]} channels are not 3 times a power of 2 from 16 on")
     length = len(x)
     out = torch.empty_like(active)
-    _residual_unit[(triton.cdiv(length, tile.rows),)](
+    launch(
+        _residual_unit,
+        (triton.cdiv(length, tile.rows),),
         x,
         active,
         unit.conv,
@@ -270,13 +274,15 @@ def residual_unit(
     return out
 
 
-def conv_snake(active: torch.Tensor, unit: Unit, tile: Tile) -> torch.Tensor:
+def conv_snake(active: torch.Tensor, unit: Unit, tile: Tile, launch: Launch = run) -> torch.Tensor:
     """A residual unit's convolution over ``[T, C]`` and its second SnakeBeta; C is a multiple of the tile's columns."""
     length, channels = active.shape
     if channels % tile.columns or channels % tile.step:
         raise ValueError(f"{channels} channels are no multiple of the tile's {tile.columns} and {tile.step}")
     out = torch.empty_like(active)
-    _conv_snake[(triton.cdiv(length, tile.rows) * (channels // tile.columns),)](
+    launch(
+        _conv_snake,
+        (triton.cdiv(length, tile.rows) * (channels // tile.columns),),
         active,
         unit.conv,
         unit.second.turns,
@@ -296,13 +302,17 @@ def conv_snake(active: torch.Tensor, unit: Unit, tile: Tile) -> torch.Tensor:
     return out
 
 
-def last_conv(active: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def last_conv(
+    active: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, launch: Launch = run
+) -> torch.Tensor:
     """``[T, C]`` to float32 samples ``[T]`` within -1..1; ``weight`` is float32 ``[taps, C]``."""
     length, channels = active.shape
     columns = triton.next_power_of_2(channels)
     rows = max(1, 4096 // columns)
     out = torch.empty(length, dtype=torch.float32, device=active.device)
-    _last_conv[(triton.cdiv(length, rows),)](
+    launch(
+        _last_conv,
+        (triton.cdiv(length, rows),),
         active,
         weight,
         bias,

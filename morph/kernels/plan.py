@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 from ..workspace import Workspace
+from .ahead import Launch, run
 
 LANES = 32
 WARP_BYTES = 512  # what a warp reads at once
@@ -103,6 +104,7 @@ class Plan:
         evict: eviction policy of ``project_few``'s weights: "evict_first", "evict_last" or "".
         registers: at most so many a thread in ``project_few``; None leaves it to the compiler.
         workspace: where intermediate results lie, so that they can be captured; None makes them anew each time.
+        start: what launches kernels, or ``compile_only``.
     """
 
     pdl: bool = False
@@ -138,6 +140,7 @@ class Plan:
     evict: str = "evict_first"
     registers: int | None = None
     workspace: Workspace | None = field(default=None, compare=False, repr=False)
+    start: Launch = run
 
     @classmethod
     def of(cls, device: torch.device) -> Plan:
@@ -362,4 +365,4 @@ def launch(
     extra: dict[str, Any] = {"launch_pdl": True} if plan.pdl and dependent else {}
     if registers is not None:
         extra["maxnreg"] = registers
-    kernel[grid](**arguments, PDL=plan.pdl, num_warps=warps, **extra)
+    plan.start(kernel, grid, **arguments, PDL=plan.pdl, num_warps=warps, **extra)

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from ..codec_weights import Snake
+from .ahead import Launch, run
 
 ELEMENTS = 4096  # of a program: 32 a thread
 COLUMNS = 256
@@ -69,7 +70,7 @@ def _activate(
 
 
 def activate(
-    x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None
+    x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None, launch: Launch = run
 ) -> torch.Tensor:
     """SnakeBeta of rows ``[T, C]``, zero in the frames that ``keep`` leaves out; ``out`` may be ``x``.
 
@@ -82,7 +83,9 @@ def activate(
         raise ValueError(f"rows with strides {x.stride()} and {out.stride()}: channels must be innermost")
     columns = min(COLUMNS, triton.next_power_of_2(channels))
     rows = ELEMENTS // columns
-    _activate[(triton.cdiv(length, rows), triton.cdiv(channels, columns))](
+    launch(
+        _activate,
+        (triton.cdiv(length, rows), triton.cdiv(channels, columns)),
         x,
         snake.turns,
         snake.scale,

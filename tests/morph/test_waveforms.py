@@ -143,6 +143,34 @@ def test_rows_are_not_captured_where_a_graph_would_keep_their_memory(model, monk
     assert np.array_equal(CodecEngine(model).decode_batch([random_codes(model, 20)])[0], wanted)
 
 
+class AheadOps(TorchOps):
+    """Goes through a row ahead of it with operations that spoil the samples."""
+
+    def __init__(self):
+        self.rows = 0
+
+    def compile_ahead(self, row):
+        self.rows += 1
+        row(ZeroOps())
+
+
+class ZeroOps(TorchOps):
+    def finish(self, x, weight, bias):
+        return torch.zeros(len(x), device=x.device)
+
+
+def test_kernels_are_compiled_ahead_once_a_length_and_no_sample_is_of_that(model):
+    lines = [[random_codes(model, 20)], [random_codes(model, 20, 1)], [random_codes(model, 300)]]
+    plain, ops = CodecEngine(model), AheadOps()
+    engine = CodecEngine(model, ops=ops)
+    for line, rows in zip(lines, (1, 1, 2), strict=True):
+        assert np.array_equal(engine.decode_batch(line)[0], plain.decode_batch(line)[0])
+        assert ops.rows == rows
+    engine.free()
+    engine.decode_batch(lines[0])
+    assert ops.rows == 2
+
+
 class FailingOps(TorchOps):
     """Kernels of which one does not run on this device."""
 
