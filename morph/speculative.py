@@ -67,6 +67,9 @@ def tails_drafter(heads: Weight, tails: Mapping[int, Tail]) -> Drafter:
     stock = crossbar_drafter(heads)
 
     def draft(reached: Reached) -> torch.Tensor:
+        if reached.start in tails and set(reached.done) == {reached.start}:  # always so for one line
+            trained = tails[reached.start].logits(heads, reached.states, reached.tokens)
+            return trained.to(reached.states.dtype)
         logits = stock(reached)
         for groups, tail in tails.items():
             rows = [row for row, done in enumerate(reached.done) if done == groups]
@@ -180,7 +183,7 @@ class SpeculativePredictor(Predictor):
         codes = torch.nn.functional.pad(first, (0, groups - seq_groups))
         done, passes = [seq_groups] * len(codes), seq_groups
         self.tally.begin(groups, len(codes), seq_groups)
-        lines = torch.arange(len(codes), device=codes.device)
+        rows = lines = torch.arange(len(codes), device=codes.device)
         while (start := min(done)) < groups:
             known = torch.tensor(done, device=codes.device)[:, None]
             last = codes.gather(1, known - 1)[:, 0]
@@ -192,11 +195,10 @@ class SpeculativePredictor(Predictor):
             if passes == max_passes:
                 codes[:, start:] = tries[:, 0]
                 break
-            passed = self._pass(codes[:, start - 1], tries, start, cache)
+            passed = self._pass(codes[:, start - 1], tries, start, cache, rows)
             exact = distribution(crossbar(self.heads[start:], passed), draw)
             chosen = settle(exact.unflatten(0, (len(codes), -1)), drafted, tries, is_known, noise)
             codes[:, start:], rows = chosen.tokens, lines * tries.shape[1] + chosen.row
-            cache.take(rows)
             states = passed[rows, chosen.kept.clamp(max=groups - start - 1)]
             lengths = (start + chosen.kept).tolist()
             self.tally.add(done, lengths)
@@ -204,17 +206,17 @@ class SpeculativePredictor(Predictor):
         return codes
 
     def _pass(
-        self, last: torch.Tensor, tries: torch.Tensor, start: int, cache: KeyValueCache
+        self, last: torch.Tensor, tries: torch.Tensor, start: int, cache: KeyValueCache, rows: torch.Tensor
     ) -> torch.Tensor:
         """The states ``[B K, G, H]`` that the groups of ``tries`` ``[B, K, G]`` are exactly drawn from.
 
-        ``last`` ``[B]`` is the group before them. All lines run the same positions; one that is further along
-        computes some of its exact groups again.
+        ``last`` ``[B]`` is the group before them; in ``rows`` ``[B]`` of the cache is what the lines have done. All
+        lines run the same positions; one that is further along computes some of its exact groups again.
         """
-        lines, rows, length = tries.shape
+        count, length = tries.shape[1:]
         cache.crop(start + 1)  # the pair of the prefill, and all tokens but the last of those done
-        cache.take(torch.arange(lines, device=tries.device).repeat_interleave(rows))
-        inputs = torch.cat((last[:, None, None].expand(-1, rows, 1), tries[..., :-1]), dim=2)
+        cache.take(rows.repeat_interleave(count))
+        inputs = torch.cat((last[:, None, None].expand(-1, count, 1), tries[..., :-1]), dim=2)
         groups = torch.arange(start - 1, start - 1 + length, device=tries.device)
         return self._run(self.tables[groups, inputs.flatten(0, 1)], start + 1, cache)
 

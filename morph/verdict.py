@@ -178,20 +178,29 @@ def try_candidates(
         Which candidate is kept ``[B]`` (0 where none is), whether one is, and from what a token is drawn where none is
         ``[B, V]``.
     """
-    row = torch.zeros_like(candidates[:, 0])
-    found = torch.zeros_like(row, dtype=torch.bool)
-    for place in range(candidates.shape[1]):
-        token = candidates[:, place]
-        keeps = accept(exact, drafted, token, verdicts[:, place])
-        row = torch.where(keeps & ~found, place, row)
-        found = found | keeps
-        exact = normalised(residual(exact, drafted))
-        drafted = normalised(drafted.scatter(1, token[:, None], 0.0))
-    return row, found, exact
+    proposals, wanted = without_earlier(drafted, candidates), []
+    for proposal in proposals.unbind(dim=1):
+        wanted.append(exact)
+        exact = residual(exact, proposal)
+    keeps = accept(torch.stack(wanted, dim=1), proposals, candidates, verdicts)
+    return keeps.long().argmax(dim=1), keeps.any(dim=1), exact
+
+
+def without_earlier(drafted: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    """What each candidate ``[B, K]`` is drawn from, ``[B, K, V]``: ``drafted`` ``[B, V]`` without those before it."""
+    count = candidates.shape[1]
+    if count == 1:
+        return drafted[:, None]
+    places = torch.arange(count - 1, device=drafted.device)
+    earlier = candidates[
+        :, torch.minimum(places, places[:, None])
+    ]  # [B, K - 1, K - 1], the last of them repeated
+    rest = drafted[:, None].repeat(1, count - 1, 1).scatter_(2, earlier, 0.0)
+    return torch.cat((drafted[:, None], normalised(rest)), dim=1)
 
 
 def normalised(weights: torch.Tensor) -> torch.Tensor:
-    """Probabilities ``[B, V]`` in proportion to weights; all zero where those are."""
+    """Probabilities ``[..., V]`` in proportion to weights; all zero where those are."""
     return weights / weights.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
 
 
@@ -207,12 +216,13 @@ def accept(
 
 
 def residual(exact: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
-    """What a refused token is drawn from anew, up to its scale: ``max(exact - drafted, 0)`` ``[B, V]``.
+    """What a refused token is drawn from anew: ``max(exact - drafted, 0)`` ``[B, V]``, normalised.
 
     Where the two are equal nothing is refused; should rounding do it, exact itself is right.
     """
-    rest = (exact - drafted).clamp(min=0)
-    return torch.where(rest.sum(dim=-1, keepdim=True) > 0, rest, exact)
+    rest = (exact - drafted).clamp_(min=0)
+    total = rest.sum(dim=-1, keepdim=True)
+    return torch.where(total > 0, rest / total, exact)
 
 
 def pick(weights: torch.Tensor, exponential: torch.Tensor) -> torch.Tensor:

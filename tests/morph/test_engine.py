@@ -219,7 +219,7 @@ def test_lossless_decoding_takes_the_eager_engine(model):
 
 
 def test_lossless_decoding_is_refused_by_a_chosen_graph_engine_before_any_work(graph_model, monkeypatch):
-    monkeypatch.setattr("qwen3_tts_morph.morph.render.build_prompt", pytest.fail)
+    monkeypatch.setattr("qwen3_tts_morph.morph.render.PromptBuilder", pytest.fail)
     with pytest.raises(ValueError, match="choose engine auto or eager in Load Model"):
         render_lines(graph_model, lines_of(graph_model), LOSSLESS)
 

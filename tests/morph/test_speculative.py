@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
-
 import pytest
 import torch
 from qwen3_tts_morph.morph import predictor as predictor_module
@@ -39,9 +37,7 @@ class Ways:
 
     def __init__(self, counts: tuple[int, ...]) -> None:
         self.counts = counts
-        self.found: list[
-            bool
-        ] = []  # for every candidate judged in the present pass, whether its group has one
+        self.found: list[bool] = []  # of the present pass, whether a group with candidates keeps one
         self.choices: list[tuple[int, int]] = []  # taken, of how many
         self.depth, self.weight = 0, 1.0
 
@@ -83,17 +79,19 @@ class Ways:
         return torch.tensor([ranked])
 
     def accept(self, exact, drafted, tokens, _) -> torch.Tensor:
-        if tokens.dim() == 1:  # a candidate
-            ends = list(accumulate(self.counts))
-            is_first = len(self.found) in (0, *ends)
-            found = not is_first and self.found[-1]
-            kept = not found and self.judge(exact[0], drafted[0], tokens[0])
-            self.found.append(found or kept)
+        if len(self.found) < len(self.counts):  # a group's candidates
+            kept: list[bool] = []
+            for place in range(tokens.shape[1]):
+                kept.append(
+                    not any(kept) and self.judge(exact[0, place], drafted[0, place], tokens[0, place])
+                )
+            self.found.append(any(kept))
             return torch.tensor([kept])
-        verdicts = [self.found[end - 1] for end in accumulate(self.counts)][: tokens.shape[1]]
+        verdicts = self.found[: tokens.shape[1]]
         for group in range(len(verdicts), tokens.shape[1]):
-            kept = all(verdicts) and self.judge(exact[0, group], drafted[0, group], tokens[0, group])
-            verdicts.append(kept)
+            verdicts.append(
+                all(verdicts) and self.judge(exact[0, group], drafted[0, group], tokens[0, group])
+            )
         return torch.tensor([verdicts])
 
     def judge(self, exact: torch.Tensor, drafted: torch.Tensor, token: torch.Tensor) -> bool:
