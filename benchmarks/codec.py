@@ -20,7 +20,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +31,7 @@ import torch
 import pack
 
 from .common import synchronize, timed_ms
-from .results import save_rows
+from .results import PartRow, save_rows
 
 pack.load()
 
@@ -48,15 +48,9 @@ Decode = Callable[[list[torch.Tensor]], list[np.ndarray]]
 
 
 @dataclass(frozen=True)
-class CodecRow:
+class CodecRow(PartRow):
     """One measurement; ``ms_per_frame`` is the whole time over the frames of all lines."""
 
-    table: str
-    system: str
-    model: str
-    engine: str
-    precision: str
-    batch: int
     case: str
     ms: float
     ms_per_frame: float
@@ -64,10 +58,6 @@ class CodecRow:
     rtf: float
     snr_db: float
     peak_mb: float
-
-    def flat(self) -> dict[str, Any]:
-        """As ``results.Row.flat``; the codec has no SEQ_GROUPS."""
-        return {**asdict(self), "seq_groups": None}
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,13 @@ class Measured(Engine):
 
     def check_ran(self) -> None:
         """Raise RuntimeError when it was to be kernels and torch operations ran."""
-        if self.name == "kernels" and self.why_torch is not None:
-            raise RuntimeError(f"kernels were to be measured and torch operations ran: {self.why_torch}")
+        check_kernels_ran(self.name, self.why_torch)
+
+
+def check_kernels_ran(name: str, why_torch: str | None) -> None:
+    """Raise RuntimeError when an engine of this name was to be kernels and torch operations ran."""
+    if name == "kernels" and why_torch is not None:
+        raise RuntimeError(f"kernels were to be measured and torch operations ran: {why_torch}")
 
 
 def usable_engines(names: Sequence[str], model: Model) -> list[str]:

@@ -12,44 +12,38 @@ import argparse
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 
-import pack
+from .common import (
+    ENGINES,
+    Model,
+    check_kernels_ran,
+    load_muted,
+    make_prompt,
+    parser,
+    precision_of,
+    timed_ms,
+    usable_engines,
+)
+from .results import PartRow, save_rows
 
-from .common import ENGINES, Model, load_muted, make_prompt, parser, precision_of, timed_ms, usable_engines
-from .results import save_rows
-
-pack.load()
-
-from qwen3_tts_morph.morph.fused import Frames  # noqa: E402  (after pack.load)
-from qwen3_tts_morph.morph.graph import GraphEngine, on_device  # noqa: E402
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS  # noqa: E402
+from qwen3_tts_morph.morph.fused import Frames  # isort: skip  (common has loaded the pack)
+from qwen3_tts_morph.morph.graph import GraphEngine, on_device  # isort: skip
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS  # isort: skip
 
 BATCHES = (1, 4, 16, 64)
 WARM_UPS = 2
 
 
 @dataclass(frozen=True)
-class PrefillRow:
+class PrefillRow(PartRow):
     """One measurement: ``batch`` prompts of ``positions`` each. There are no frames and no audio yet."""
 
-    table: str
-    system: str
-    model: str
-    engine: str
-    precision: str
-    batch: int
     positions: int
     ms: float
     host_ms: float
-
-    def flat(self) -> dict[str, Any]:
-        """As ``results.Row.flat``."""
-        frames = dict.fromkeys(("seq_groups", "ms_per_frame", "audio_seconds_per_second", "rtf"))
-        return {**asdict(self), **frames}
 
 
 @torch.inference_mode()
@@ -70,10 +64,8 @@ def measure(model: Model, options: argparse.Namespace, name: str, batch: int) ->
     with on_device(model.device):
         engine.start(model, PREDICTED_GROUPS, model.sampling, len(prompt.embeds) + options.frames)
         times = [timed_ms(put, model.device) for _ in range(WARM_UPS + options.repeats)]
-    why = engine.frames.why_torch
     engine.free()
-    if name == "kernels" and why is not None:
-        raise RuntimeError(f"kernels were to be measured and torch operations ran: {why}")
+    check_kernels_ran(name, engine.frames.why_torch)
     ms, host_ms = (round(statistics.median(column), 3) for column in zip(*times[WARM_UPS:], strict=True))
     return PrefillRow(
         "prefill", "morph", options.shape, name, precision_of(model), batch, len(prompt.embeds), ms, host_ms

@@ -7,7 +7,7 @@ import json
 import platform
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,6 +41,23 @@ class Row:
         """The row as one level of keys."""
         values = asdict(self)
         return {**values, **values.pop("details")}
+
+
+@dataclass(frozen=True)
+class PartRow:
+    """One measurement of a part of the way, by itself; a table adds its figures. What ``Row`` has more is null."""
+
+    table: str
+    system: str
+    model: str
+    engine: str
+    precision: str
+    batch: int
+
+    def flat(self) -> dict[str, Any]:
+        """As ``Row.flat``."""
+        names = [one.name for one in fields(Row) if one.name != "details"]
+        return {**dict.fromkeys(names), **asdict(self)}
 
 
 def machine_name(device: torch.device) -> str:

@@ -192,9 +192,8 @@ def without_earlier(drafted: torch.Tensor, candidates: torch.Tensor) -> torch.Te
     if count == 1:
         return drafted[:, None]
     places = torch.arange(count - 1, device=drafted.device)
-    earlier = candidates[
-        :, torch.minimum(places, places[:, None])
-    ]  # [B, K - 1, K - 1], the last of them repeated
+    # [B, K - 1, K - 1]: one row for each but the first, its forerunners, the last of them repeated
+    earlier = candidates[:, torch.minimum(places, places[:, None])]
     rest = drafted[:, None].repeat(1, count - 1, 1).scatter_(2, earlier, 0.0)
     return torch.cat((drafted[:, None], normalised(rest)), dim=1)
 
