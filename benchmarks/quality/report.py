@@ -44,12 +44,19 @@ def show(figure: Figure | None, metric: Metric, signed: bool = False) -> str:
     """A figure with its interval, or nothing."""
     if figure is None:
         return ""
-    sign = "+" if signed else ""
-    value, low, high = (
-        f"{number * metric.scale:{sign}.{metric.digits}f}"
-        for number in (figure.value, figure.low, figure.high)
-    )
+    numbers = [number * metric.scale for number in (figure.value, figure.low, figure.high)]
+    sign, digits = "+" if signed else "", needed_digits(*numbers[1:], metric.digits)
+    value, low, high = (f"{number:{sign}.{digits}f}" for number in numbers)
     return f"{value} [{low}, {high}]"
+
+
+def needed_digits(low: float, high: float, least: int) -> int:
+    """How many digits to print: ``least``, or more where an interval without 0 would otherwise seem to touch 0."""
+    nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
+    digits = least
+    while nearest > 0 and float(f"{nearest:.{digits}f}") == 0:
+        digits += 1
+    return digits
 
 
 def _name(row: Row) -> list[str]:
@@ -180,7 +187,8 @@ def blocks(about: About, rows: Sequence[Row], machine: str) -> list[str | Table]
         "## Against exact (crossbar at 15): paired differences",
         changes_table(rows),
         f"The bars: no worse than exact by more than {bars}. *within*: the whole interval is; *beyond*: none of it is; "
-        "*open*: more lines are needed.",
+        "*open*: more lines are needed. Every row is compared with the same exact speech, and one 95 % interval in 20 "
+        "leaves the truth out by chance: a row that stands alone between rows without a difference is no finding.",
         "## Controls",
         "A metric tells a control when the interval of its paired difference lies wholly on the worse side of 0.\n\n"
         + "\n".join(describe_power(find_power(rows, CONTROLS))),

@@ -13,6 +13,7 @@ from qwen3_tts_morph.benchmarks.quality.registry import CONTROLS, STRATEGIES
 from qwen3_tts_morph.benchmarks.quality.report import (
     describe_power,
     figures_table,
+    needed_digits,
     passes_table,
     plot_rows,
     show,
@@ -80,6 +81,16 @@ def test_figures_are_shown_with_their_intervals() -> None:
     assert show(Figure(0.1234, 0.1, 0.15, 9), BY_NAME["wer"]) == "12.34 [10.00, 15.00]"
     assert show(Figure(0.01, -0.01, 0.03, 9), BY_NAME["similarity"], signed=True) == "+0.010 [-0.010, +0.030]"
     assert show(None, BY_NAME["wer"]) == ""
+
+
+def test_an_interval_that_leaves_0_out_is_not_shown_as_touching_it() -> None:
+    shown = show(Figure(-0.12005, -0.24288, -0.00191, 50), BY_NAME["mos"], signed=True)
+    assert shown == "-0.120 [-0.243, -0.002]"
+    assert show(Figure(0.2, 0.00004, 0.4, 50), BY_NAME["mos"]) == "0.20000 [0.00004, 0.40000]"
+    for low, high in ((-0.24, 0.0), (0.0, 0.3), (-0.001, 0.004), (-0.00004, 0.2)):
+        assert show(Figure(0.0, low, high, 50), BY_NAME["mos"]).count(".") == 3
+        assert needed_digits(low, high, 2) == 2
+    assert needed_digits(float("nan"), 1.0, 2) == 2
 
 
 def test_paired_differences_are_of_the_same_lines() -> None:
