@@ -14,6 +14,7 @@ from .checkpoint import check_complete
 from .int8 import quantize_talker
 from .model import Model
 from .options import LoadOptions
+from .profile import read_profile
 from .rope import inverse_frequencies
 from .tail import FILE, describe_tails, load_tails
 from .upstream import default_rope_registered, import_qwen_tts
@@ -115,6 +116,7 @@ def load_model(
     dtype = choose_dtype(options.precision, device)
     attention = choose_attention(options.attention, device, dtype)
     check_frame_rate(path)
+    profile = read_profile(path)
     qwen_tts = import_qwen_tts()
     # Loading makes parameters, and inference tensors could not be moved between devices later.
     with torch.inference_mode(False), default_rope_registered():
@@ -127,6 +129,7 @@ def load_model(
                 f"checkpoint {path.name} has a damaged weight file ({error}): download it again"
             ) from error
         model = Model(upstream, path.name, options.engine)
+        model.profile = profile
         restore_frequencies(model.module)
         if options.weights == "int8":
             quantize_talker(model.talker)  # before the move: the device never holds the full weights

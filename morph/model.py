@@ -9,6 +9,7 @@ import torch
 
 from .int8 import Int8Linear
 from .options import Sampling, check_tail
+from .profile import TextProfile
 from .tail import Tail
 from .weights import stack
 
@@ -52,6 +53,7 @@ class Model:
         self.module = Qwen3TTS(self.upstream, self.codec)
         self.module.eval().requires_grad_(False)
         self.sampling = Sampling.from_config(self.upstream.generate_config)
+        self.profile = TextProfile()
         self.engine = Engine(engine)
 
     @property

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from ..morph.profile import FILE as PROFILE_FILE
 from .talker.checkpoint import load_weights
 from .talker.config import DEFAULT, GROUPS, Layers, Shape, load_config
 from .talker.published import ENCODER
@@ -31,6 +32,8 @@ KINDS = ("base", "custom_voice")
 SIZE = "0b02"  # upstream's tts_model_size: voices of the published sizes do not fit this one
 TOKENIZER_FILES = ("vocab.json", "merges.txt", "tokenizer_config.json")
 FIRST_TABLE = "talker.model.codec_embedding.weight"
+# What the pack should know about speaking with a voice of this size, see morph/profile.py.
+PROFILE = {"longest_piece": 100, "normalize": "en", "hold_end": True}
 MOST_MEGABYTES = 64
 
 
@@ -78,6 +81,7 @@ def export(
     config = checkpoint_config(shape, tokens, list(presets), kind)
     _write(out / "config.json", {**config, "dtype": str(dtype).removeprefix("torch.")})
     _write(out / "generation_config.json", dict(sampling))
+    _write(out / PROFILE_FILE, PROFILE)
     save_file(
         {name: tensor.to(dtype).contiguous() for name, tensor in weights.items()},
         out / "model.safetensors",

@@ -1,0 +1,43 @@
+"""Read small JSON files that others wrote: none may block, fill the memory or raise what nobody expects."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = 4 * 1024 * 1024  # an index of 1000 weights has 0.1 MB
+
+
+def read_json(path: Path) -> Any:
+    """Give a JSON file's value.
+
+    Raises:
+        OSError: when it cannot be read.
+        ValueError: when it is no regular file (opening a pipe would block), larger than MOST_BYTES, or not JSON;
+            NaN and Infinity are not. The message begins with the file's name.
+    """
+    if not path.is_file():
+        raise ValueError(f"{path.name} is not a file")
+    with path.open("rb") as opened:
+        raw = opened.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise ValueError(f"{path.name} is larger than {MOST_BYTES // 1024**2} MB")
+    try:
+        return json.loads(raw.decode("utf-8"), parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError(f"{path.name} is nested too deeply") from error
+    except ValueError as error:
+        raise ValueError(f"{path.name} is not JSON ({error})") from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Give a JSON file's object; raises as ``read_json``, and ValueError for any other value."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise ValueError(f"{path.name} holds a {type(value).__name__} where an object belongs")
+    return value
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not a number")
