@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
+
+import numpy as np
+
+from ..postprocess.checks import is_number, is_whole
 
 PREDICTED_GROUPS = 15
 DEFAULT_SEQ_GROUPS = 5
@@ -19,35 +22,46 @@ WEIGHTS = ("full", "int8")
 
 
 def check_seq_groups(seq_groups: int) -> int:
-    """Give ``seq_groups`` back when it is in 1..15, else raise ValueError."""
-    if (
-        not isinstance(seq_groups, int)
-        or isinstance(seq_groups, bool)
-        or not 1 <= seq_groups <= PREDICTED_GROUPS
-    ):
+    """Give ``seq_groups`` back, as Python's int, when it is in 1..15, else raise ValueError."""
+    if not is_whole(seq_groups, 1, PREDICTED_GROUPS):
         raise ValueError(f"SEQ_GROUPS is {seq_groups!r}: choose 1 to {PREDICTED_GROUPS} (15 is exact)")
-    return seq_groups
+    return int(seq_groups)
 
 
 def check_engine(engine: str) -> str:
     """Give ``engine`` back when it is one of ENGINES, else raise ValueError."""
-    if engine not in ENGINES:
-        raise ValueError(f"engine is {engine!r}: choose one of {', '.join(ENGINES)}")
-    return engine
+    return check_choice("engine", engine, ENGINES)
 
 
 def check_decoding(decoding: str) -> str:
     """Give ``decoding`` back when it is one of DECODINGS, else raise ValueError."""
-    if decoding not in DECODINGS:
-        raise ValueError(f"decoding is {decoding!r}: choose one of {', '.join(DECODINGS)}")
-    return decoding
+    return check_choice("decoding", decoding, DECODINGS)
 
 
 def check_tail(tail: str) -> str:
     """Give ``tail`` back when it is one of TAILS, else raise ValueError."""
-    if tail not in TAILS:
-        raise ValueError(f"tail is {tail!r}: choose one of {', '.join(TAILS)}")
-    return tail
+    return check_choice("tail", tail, TAILS)
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    """Give ``value`` back when it is one of ``choices``, else raise ValueError."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
+    return value
+
+
+def check_switch(name: str, value: bool) -> None:
+    """Raise ValueError unless ``value`` is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} is {value!r}: choose True or False")
+
+
+def _keep_plain(options: Any) -> None:
+    """Turn numpy's scalars in the fields of a frozen dataclass into Python's, so nothing later meets them."""
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if isinstance(value, np.generic):
+            object.__setattr__(options, field.name, value.item())
 
 
 @dataclass(frozen=True)
@@ -60,14 +74,16 @@ class Draw:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature > 0):
+        _keep_plain(self)
+        check_switch("do_sample", self.do_sample)
+        if not is_number(self.temperature) or self.temperature <= 0:
             raise ValueError(
-                f"temperature is {self.temperature}: choose above 0, or turn sampling off for greedy"
+                f"temperature is {self.temperature!r}: choose above 0, or turn sampling off for greedy"
             )
-        if self.top_k < 0:
-            raise ValueError(f"top_k is {self.top_k}: choose 0 (off) or more")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is {self.top_p}: choose above 0 and at most 1 (off)")
+        if not is_whole(self.top_k, 0):
+            raise ValueError(f"top_k is {self.top_k!r}: choose a whole number, 0 (off) or more")
+        if not is_number(self.top_p, 0, 1) or self.top_p == 0:
+            raise ValueError(f"top_p is {self.top_p!r}: choose above 0 and at most 1 (off)")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], prefix: str, do_sample: str) -> Draw:
@@ -94,12 +110,18 @@ class Sampling:
     max_new_tokens: int = 8192
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.repetition_penalty) and self.repetition_penalty > 0):
-            raise ValueError(f"repetition_penalty is {self.repetition_penalty}: choose above 0 (1 is off)")
-        if self.max_seconds is not None and not 0 < self.max_seconds <= 3600:
-            raise ValueError(f"max seconds is {self.max_seconds}: choose above 0 and at most 3600")
-        if self.max_new_tokens < 2:
-            raise ValueError(f"max_new_tokens is {self.max_new_tokens}: choose 2 or more")
+        _keep_plain(self)
+        for name in ("talker", "subtalker"):
+            if not isinstance(getattr(self, name), Draw):
+                raise ValueError(f"{name} is {getattr(self, name)!r}: choose how it draws with a Draw")
+        if not is_number(self.repetition_penalty) or self.repetition_penalty <= 0:
+            raise ValueError(f"repetition_penalty is {self.repetition_penalty!r}: choose above 0 (1 is off)")
+        if self.max_seconds is not None and (
+            not is_number(self.max_seconds, 0, 3600) or not self.max_seconds
+        ):
+            raise ValueError(f"max_seconds is {self.max_seconds!r}: choose above 0 and at most 3600")
+        if not is_whole(self.max_new_tokens, 2):
+            raise ValueError(f"max_new_tokens is {self.max_new_tokens!r}: choose a whole number, 2 or more")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Sampling:
@@ -147,15 +169,23 @@ class GenerateOptions:
     tail: str = "auto"
 
     def __post_init__(self) -> None:
+        _keep_plain(self)
         check_seq_groups(self.seq_groups)
         check_decoding(self.decoding)
         check_tail(self.tail)
-        if not 1 <= self.batch_size <= 256:
-            raise ValueError(f"batch size is {self.batch_size}: choose 1 to 256")
-        if self.split_chars != 0 and self.split_chars < 40:
-            raise ValueError(f"split_chars is {self.split_chars}: choose 0 (never split) or at least 40")
-        if not 0 <= self.crossfade_ms <= 1000:
-            raise ValueError(f"crossfade is {self.crossfade_ms} ms: choose 0 to 1000")
+        check_switch("guard", self.guard)
+        if self.sampling is not None and not isinstance(self.sampling, Sampling):
+            raise ValueError(
+                f"sampling is {self.sampling!r}: choose a Sampling, or None for the checkpoint's own"
+            )
+        if not is_whole(self.batch_size, 1, 256):
+            raise ValueError(f"batch_size is {self.batch_size!r}: choose a whole number from 1 to 256")
+        if not is_whole(self.split_chars, 0) or 0 < self.split_chars < 40:
+            raise ValueError(
+                f"split_chars is {self.split_chars!r}: choose 0 (never split) or a whole number from 40"
+            )
+        if not is_number(self.crossfade_ms, 0, 1000):
+            raise ValueError(f"crossfade_ms is {self.crossfade_ms!r}: choose 0 to 1000")
 
 
 @dataclass(frozen=True)
@@ -172,10 +202,7 @@ class LoadOptions:
     weights: str = "full"
 
     def __post_init__(self) -> None:
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"precision is {self.precision!r}: choose one of {', '.join(PRECISIONS)}")
-        if self.attention not in ATTENTIONS:
-            raise ValueError(f"attention is {self.attention!r}: choose one of {', '.join(ATTENTIONS)}")
+        check_choice("precision", self.precision, PRECISIONS)
+        check_choice("attention", self.attention, ATTENTIONS)
         check_engine(self.engine)
-        if self.weights not in WEIGHTS:
-            raise ValueError(f"weights is {self.weights!r}: choose one of {', '.join(WEIGHTS)}")
+        check_choice("weights", self.weights, WEIGHTS)

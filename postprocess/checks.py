@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from numbers import Integral, Real
 from typing import Any, TypeAlias
 
@@ -12,6 +13,19 @@ from numpy.typing import NDArray
 Waveform: TypeAlias = NDArray[np.floating[Any]]
 
 MAX_CHANNELS = 8  # 7.1 surround; more rows than this are samples, not channels
+LARGEST = sys.float_info.max
+
+
+def is_number(value: object, low: float = -LARGEST, high: float = LARGEST) -> bool:
+    """Whether ``value`` is a finite real number (numpy's count, booleans do not) in ``low``..``high``."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    return bool(low <= value <= high)  # NaN compares false
+
+
+def is_whole(value: object, low: float = -LARGEST, high: float = LARGEST) -> bool:
+    """Whether ``value`` is an integer (numpy's count; booleans and 2.0 do not) in ``low``..``high``."""
+    return isinstance(value, Integral) and is_number(value, low, high)
 
 
 def check_waveform(waveform: Waveform, name: str = "waveform") -> None:
@@ -34,8 +48,7 @@ def check_waveform(waveform: Waveform, name: str = "waveform") -> None:
 
 def check_sample_rate(sample_rate: int) -> None:
     """Raise ValueError unless ``sample_rate`` (samples a second) is a positive whole number."""
-    whole = isinstance(sample_rate, Integral) and not isinstance(sample_rate, bool)
-    if not whole or sample_rate <= 0:
+    if not is_whole(sample_rate, 1):
         raise ValueError(
             f"sample_rate is {sample_rate!r}: give samples a second as a whole number, e.g. 24000"
         )
@@ -43,8 +56,7 @@ def check_sample_rate(sample_rate: int) -> None:
 
 def check_range(name: str, value: float, low: float, high: float, unit: str = "") -> None:
     """Raise ValueError unless ``value`` is a number in ``low``..``high`` (both allowed)."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not low <= value <= high:  # NaN compares false, so it is refused too
+    if not is_number(value, low, high):
         raise ValueError(f"{name} is {value!r}: choose {low:g} to {high:g} {unit}".rstrip())
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 
 from scipy.signal import butter, sosfilt, sosfiltfilt
 
-from .checks import Waveform, check_range, check_sample_rate, check_waveform
+from .checks import Waveform, check_range, check_sample_rate, check_waveform, is_whole
 
 MAX_ORDER = 16
 
@@ -30,8 +29,7 @@ class LowPass:
     zero_phase: bool = False
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.order, Integral) and not isinstance(self.order, bool)
-        if not whole or not 1 <= self.order <= MAX_ORDER:
+        if not is_whole(self.order, 1, MAX_ORDER):
             raise ValueError(f"order is {self.order!r}: choose a whole number from 1 to {MAX_ORDER}")
         check_range("cutoff_hz", self.cutoff_hz, 1.0, 1e6, "Hz")
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 
+import numpy as np
 import pytest
 from qwen3_tts_morph.morph.options import Draw, GenerateOptions, LoadOptions, Sampling, check_seq_groups
 
@@ -21,18 +23,18 @@ NAN = math.nan
         (Draw, {"top_p": NAN}, "top_p is nan"),
         (Sampling, {"repetition_penalty": 0.0}, "repetition_penalty is 0.0"),
         (Sampling, {"repetition_penalty": NAN}, "repetition_penalty is nan"),
-        (Sampling, {"max_seconds": 0.0}, "max seconds is 0.0"),
-        (Sampling, {"max_seconds": 3601.0}, "max seconds is 3601"),
-        (Sampling, {"max_seconds": NAN}, "max seconds is nan"),
+        (Sampling, {"max_seconds": 0.0}, "max_seconds is 0.0"),
+        (Sampling, {"max_seconds": 3601.0}, "max_seconds is 3601"),
+        (Sampling, {"max_seconds": NAN}, "max_seconds is nan"),
         (Sampling, {"max_new_tokens": 1}, "max_new_tokens is 1"),
         (GenerateOptions, {"seq_groups": 0}, "SEQ_GROUPS is 0"),
         (GenerateOptions, {"seq_groups": 16}, "SEQ_GROUPS is 16"),
-        (GenerateOptions, {"batch_size": 0}, "batch size is 0"),
-        (GenerateOptions, {"batch_size": 257}, "batch size is 257"),
+        (GenerateOptions, {"batch_size": 0}, "batch_size is 0"),
+        (GenerateOptions, {"batch_size": 257}, "batch_size is 257"),
         (GenerateOptions, {"split_chars": 39}, "split_chars is 39"),
         (GenerateOptions, {"split_chars": -1}, "split_chars is -1"),
-        (GenerateOptions, {"crossfade_ms": -1.0}, "crossfade is -1.0"),
-        (GenerateOptions, {"crossfade_ms": NAN}, "crossfade is nan"),
+        (GenerateOptions, {"crossfade_ms": -1.0}, "crossfade_ms is -1.0"),
+        (GenerateOptions, {"crossfade_ms": NAN}, "crossfade_ms is nan"),
         (LoadOptions, {"precision": "int8"}, "precision is 'int8'"),
         (LoadOptions, {"attention": "flash"}, "attention is 'flash'"),
         (LoadOptions, {"weights": "int4"}, "weights is 'int4'"),
@@ -41,6 +43,57 @@ NAN = math.nan
 def test_a_bad_option_is_refused_by_name_with_what_to_choose(make, values, named):
     with pytest.raises(ValueError, match=rf"{named}.*choose"):
         make(**values)
+
+
+WRONG = ["5", None, True, 1.5, NAN, math.inf, 1, [1], np.arange(2)]
+
+
+def fits(make, field: str, value: object) -> bool:
+    """Whether one of WRONG is in fact a value of this field."""
+    default = getattr(make(), field)
+    if value is None:
+        return default is None
+    if isinstance(default, bool):
+        return value is True
+    if isinstance(default, int):
+        return type(value) is int and field not in ("split_chars", "max_new_tokens")
+    # max_seconds is a number or None; sampling, Draws and words are none of WRONG
+    is_number = type(value) in (int, float) and math.isfinite(value)
+    limit = 1 if field == "top_p" else 3600
+    return is_number and value <= limit and (isinstance(default, float) or field == "max_seconds")
+
+
+@pytest.mark.parametrize("value", WRONG, ids=repr)
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [(make, f.name) for make in (Draw, Sampling, GenerateOptions, LoadOptions) for f in fields(make)],
+)
+def test_a_value_of_the_wrong_kind_is_refused_by_name_never_by_a_type_error(make, field, value):
+    if fits(make, field, value):
+        make(**{field: value})
+        return
+    name = "SEQ_GROUPS" if field == "seq_groups" else field
+    with pytest.raises(ValueError, match=rf"(?s)^{name} is .*: choose "):
+        make(**{field: value})
+
+
+def test_numpys_numbers_are_numbers_and_kept_as_pythons():
+    draw = Draw(np.bool_(True), np.float32(0.5), np.int64(7), np.float64(0.25))
+    assert draw == Draw(True, 0.5, 7, 0.25)
+    options = GenerateOptions(seq_groups=np.int32(3), batch_size=np.uint8(4), crossfade_ms=np.float32(1.5))
+    kinds = [type(getattr(options, name)) for name in ("seq_groups", "batch_size", "crossfade_ms")]
+    assert kinds == [int, int, float] and [type(value) for value in vars(draw).values()] == [
+        bool,
+        float,
+        int,
+        float,
+    ]
+    assert Sampling(max_seconds=np.int16(3)).max_frames == 38
+
+
+def test_a_number_too_large_for_a_float_is_refused():
+    with pytest.raises(ValueError, match="temperature is 1000"):
+        Draw(temperature=10**400)
 
 
 @pytest.mark.parametrize(
