@@ -16,14 +16,13 @@ MAX_CHANNELS = 8  # 7.1 surround; more rows than this are samples, not channels
 LARGEST = sys.float_info.max
 
 
-def is_number(value: object, low: float = -LARGEST, high: float = LARGEST) -> bool:
+def is_number(value: Any, low: float = -LARGEST, high: float = LARGEST) -> bool:
     """Whether ``value`` is a finite real number (numpy's count, booleans do not) in ``low``..``high``."""
-    if not isinstance(value, Real) or isinstance(value, bool):
-        return False
-    return bool(low <= value <= high)  # NaN compares false
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    return real and bool(low <= value <= high)  # NaN compares false
 
 
-def is_whole(value: object, low: float = -LARGEST, high: float = LARGEST) -> bool:
+def is_whole(value: Any, low: float = -LARGEST, high: float = LARGEST) -> bool:
     """Whether ``value`` is an integer (numpy's count; booleans and 2.0 do not) in ``low``..``high``."""
     return isinstance(value, Integral) and is_number(value, low, high)
 
