@@ -7,23 +7,30 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors to ``path``, whose folder is made; what lies there stays when it fails."""
+    """Write tensors to ``path``, whose folder is made; a file of that name is replaced only when all is written.
+
+    The file gets the mode that the umask gives (safetensors' own ``save_file`` makes it 0600).
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".part")
-    whole = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    content = save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, dict(metadata))
     try:
-        save_file(whole, unfinished, metadata=dict(metadata))
+        unfinished.write_bytes(content)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """A file's tensors, on the CPU, and its metadata; SafetensorError or OSError when it is damaged."""
+    """A file's tensors, on the CPU, and its metadata; SafetensorError or OSError when it is damaged.
+
+    The tensors are copies: ``get_tensor`` gives views of the mapped file, which change when it is written in place,
+    and end the process when it is truncated.
+    """
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata() or {}
-        return {key: file.get_tensor(key) for key in file.keys()}, metadata  # noqa: SIM118  (not a dict)
+        return {key: file.get_tensor(key).clone() for key in file.keys()}, metadata  # noqa: SIM118  (not a dict)

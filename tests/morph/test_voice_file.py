@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import pytest
 import torch
-from qwen3_tts_morph.morph import tensor_file, voice_file
+from qwen3_tts_morph.morph import voice_file
 from qwen3_tts_morph.morph.voice import Voice
 from qwen3_tts_morph.morph.voice_file import load_voice, save_voice
 from safetensors import safe_open
@@ -49,6 +50,31 @@ def test_a_voice_comes_back_bit_equal(voice, tmp_path):
         equal = same(ours, theirs) if field.name in voice_file.TENSORS else ours == theirs
         assert equal, field.name
     assert [file.name for file in path.parent.iterdir()] == ["voice.safetensors"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="not run: Windows has no umask")
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+def test_a_saved_voice_has_the_mode_that_the_umask_gives(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        save_voice(VOICES["icl"], tmp_path / "anna.safetensors")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "anna.safetensors").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("change", ["overwritten", "truncated"])
+def test_a_loaded_voice_does_not_depend_on_its_file(saved, change):
+    """Were its tensors views of the mapped file, this would change them, or end the process with SIGBUS."""
+    voice = load_voice(saved)
+    size = saved.stat().st_size
+    with saved.open("r+b") as file:
+        if change == "overwritten":
+            file.write(bytes(size))
+        else:
+            file.truncate(0)
+    assert same(voice.speaker_embedding, VOICES["icl"].speaker_embedding)
+    assert same(voice.ref_codes, CODES)
 
 
 def test_every_field_of_a_voice_is_in_the_file():
@@ -127,11 +153,12 @@ def test_a_save_that_fails_leaves_nothing_half_written(tmp_path, monkeypatch, ex
     if existing:
         save_voice(VOICES["preset"], path)
 
-    def fail(tensors, filename, metadata):
-        Path(filename).write_bytes(b"half")
+    def fail(path: Path, content: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(content[: len(content) // 2])
         raise OSError("disk full")
 
-    monkeypatch.setattr(tensor_file, "save_file", fail)
+    monkeypatch.setattr(Path, "write_bytes", fail)
     with pytest.raises(OSError, match="disk full"):
         save_voice(VOICES["icl"], path)
     assert [file.name for file in tmp_path.iterdir()] == (["anna.safetensors"] if existing else [])
