@@ -2,7 +2,7 @@
 
 Nothing here imports Triton until ``available`` has said that it can be used.
 
-What was counted before the design was chosen (0.6B, bf16, one line; an H200 reads 4.3 TB/s):
+What was counted before the design was chosen (0.6B, bf16, one line; an H200 copies 4.3 TB/s, 4.8 in its data sheet):
 
     kernel, a layer            weights  read in  programs
     RMSNorm + qkv               8.4 MB   2.0 us       256

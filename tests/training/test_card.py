@@ -6,7 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from qwen3_tts_morph.training.card import count_parameters, write_card
+from qwen3_tts_morph.training.card import (
+    TEMPLATE,
+    count_parameters,
+    describe_parts,
+    describe_shapes,
+    write_card,
+)
 from qwen3_tts_morph.training.random_checkpoint import write_checkpoint
 from safetensors.torch import load_file
 
@@ -47,3 +53,13 @@ def test_a_row_that_nobody_has_judged_is_refused(tmp_path: Path):
     voice = write_checkpoint(tmp_path / "voice", "tiny", "base")
     with pytest.raises(ValueError, match=r"judged\.json"):
         write_card(voice, [("clones", tmp_path)])
+
+
+def test_the_demo_voices_card_is_the_template_with_the_voices_own_shapes_and_sizes():
+    voice = Path(__file__).parents[2] / "demo_voice"
+    card = (voice / "README.md").read_text(encoding="utf-8")
+    figures = "\n".join(line for line in card.splitlines() if line.startswith("|"))
+    filled = TEMPLATE.read_text(encoding="utf-8").format(
+        figures=figures, parts=describe_parts(voice), **describe_shapes(voice)
+    )
+    assert card == filled

@@ -14,7 +14,8 @@ from .config import SAMPLE_RATE, SAMPLES_PER_FRAME, Config
 from .model import Codec, parameter_counts
 from .trainer import Trainer
 
-# One H200 as measured with plain PyTorch: 4.3 TB/s, 780 TFLOP/s in bf16 products. Small convolutions reach a tenth.
+# One H200 as measured with plain PyTorch: 4.3 TB/s in copies (4.8 in the data sheet), 780 TFLOP/s in bf16 products.
+# Small convolutions reach a tenth.
 BYTES_A_SECOND = 4.3e12
 FLOPS = 78e12
 # Passes over a layer's output in training: forward, backward and the activations around it, layouts changed.
