@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ def read_json(path: Path) -> Any:
         ValueError: when it is no regular file (opening a pipe would block), larger than MOST_BYTES, or not JSON;
             NaN and Infinity are not. The message begins with the file's name.
     """
-    if not path.is_file():
+    if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError(f"{path.name} is not a file")
     with path.open("rb") as opened:
         raw = opened.read(MOST_BYTES + 1)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import logging
+from typing import TYPE_CHECKING
 
+import comfy.model_management as management
 from comfy_api.latest import io
 
-from ..morph.checkpoint import DEMO_VOICE, PUBLISHED, list_checkpoints, resolve_checkpoint
+from ..morph.checkpoint import DEMO_VOICE, PUBLISHED, fingerprint, list_checkpoints, resolve_checkpoint
 from ..morph.fetch import fetch_checkpoint
 from ..morph.options import ATTENTIONS, ENGINES, PRECISIONS, WEIGHTS, LoadOptions
 from . import inputs
@@ -14,6 +16,11 @@ from .folders import checkpoint_roots, download_root
 from .memory import load_managed
 from .progress import show_progress
 from .sockets import CATEGORY, ModelSocket
+
+if TYPE_CHECKING:
+    import torch
+
+log = logging.getLogger(__name__)
 
 
 class LoadModel(io.ComfyNode):
@@ -33,7 +40,7 @@ class LoadModel(io.ComfyNode):
             inputs=[
                 io.Combo.Input(
                     "checkpoint",
-                    options=[DEMO_VOICE, *PUBLISHED, *list_checkpoints(checkpoint_roots())],
+                    options=[DEMO_VOICE, *PUBLISHED, *found_checkpoints()],
                     default=DEMO_VOICE,
                     tooltip=(
                         "The demo voice (small, English only; needs no download), a published checkpoint "
@@ -95,7 +102,22 @@ class LoadModel(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, checkpoint: str | None) -> bool | str:
+    def validate_inputs(
+        cls,
+        checkpoint: str | None = None,
+        precision: str | None = None,
+        attention: str | None = None,
+        engine: str | None = None,
+        weights: str | None = None,
+    ) -> bool | str:
+        """Refuse what cannot be loaded before anything runs or is downloaded; wired inputs are None here."""
+        chosen = {"precision": precision, "attention": attention, "engine": engine, "weights": weights}
+        try:
+            options = LoadOptions(**{name: value for name, value in chosen.items() if value is not None})
+            if precision is not None and attention is not None:
+                check_device(options, management.get_torch_device())
+        except ValueError as error:
+            return str(error)
         return inputs.refuse(lambda name: resolve_checkpoint(name, checkpoint_roots()), checkpoint)
 
     @classmethod
@@ -121,7 +143,22 @@ class LoadModel(io.ComfyNode):
         return io.NodeOutput(load_managed(path, options))
 
 
-def fingerprint(path: Path) -> list[tuple[str, int, int]]:
-    """Path, time and size of a checkpoint's configs and weights."""
-    files = sorted([*path.glob("*.json"), *path.glob("*.safetensors"), *path.glob("speech_tokenizer/*")])
-    return [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]
+def check_device(options: LoadOptions, device: torch.device) -> None:
+    """Raise ValueError for a precision or an attention that the device cannot do."""
+    from ..morph.load import choose_attention, choose_dtype
+
+    dtype = choose_dtype(options.precision, device)
+    if options.attention != "auto":
+        choose_attention(options.attention, device, dtype)
+
+
+def found_checkpoints() -> list[str]:
+    """Labels of the checkpoints in the model folders; none, and a warning, where they cannot be listed.
+
+    ComfyUI asks all of a pack's schemas in one ``try``: an error here would take every node away.
+    """
+    try:
+        return list(list_checkpoints(checkpoint_roots()))
+    except Exception as error:
+        log.warning("the model folders cannot be listed (%s): %s is there", error, DEMO_VOICE, exc_info=True)
+        return []

@@ -115,6 +115,13 @@ REFUSED = {
         changed(speech(), "model", checkpoint="qwen-tts/gone"),
         "checkpoint 'qwen-tts/gone' is not there any more",
     ),
+    "fp16 on the CPU": (changed(speech(), "model", precision="fp16"), "precision is fp16 and the device is the CPU"),
+    "no flash-attn": (changed(speech(), "model", attention="flash_attention_2"), "choose auto or sdpa"),
+    "no such precision": (changed(speech(), "model", precision="fp8"), "precision is 'fp8': choose one of auto"),
+    "no such attention": (changed(speech(), "model", attention="sage"), "attention is 'sage': choose one of auto"),
+    "no such engine": (changed(speech(), "model", engine="x"), "engine is 'x': choose one of auto"),
+    "no such weights": (changed(speech(), "model", weights="int4"), "weights is 'int4': choose one of full"),
+    "a number for a checkpoint": (changed(speech(), "model", checkpoint=5), "checkpoint is 5: choose one of the list"),
     "character's name": (changed(scripted(), "cast", name="A: B"), "scripts could not name it"),
 }  # fmt: skip
 
@@ -190,8 +197,6 @@ FAILING = {
         "voice file damaged.safetensors is damaged",
     ),
     "missing files": (changed(speech(), "model", checkpoint="TTS/broken"), "checkpoint broken lacks merges.txt"),
-    "fp16 on the CPU": (changed(speech(), "model", precision="fp16"), "precision is fp16 and the device is the CPU"),
-    "no flash-attn": (changed(speech(), "model", attention="flash_attention_2"), "choose auto or sdpa"),
     "Nyquist": (smoothed("short.wav", cutoff=12000.0), "choose a cutoff below 12000 Hz"),
     "smooth NaN": (smoothed("nan.wav"), "NaN or infinity"),
     "unknown character": (scripted(script="CARL: Hi."), "'CARL' is not in the cast: choose from ANNA"),
