@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parents[2] / "workflows"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 RECORDINGS = {"your_voice.wav": "austen-0880.flac", "another_voice.wav": "austen-0870.flac"}
+# The pages that the pack is to work on: the server's fixture, and whether Nodes 2.0 are on.
+PAGES = {"0.3.75": ("server", False), "today": ("todays_server", False), "Nodes 2.0": ("todays_server", True)}
 # Text at any zoom; no menu over the graph, no names of packs on the nodes.
 PICTURE_SETTINGS = {
     "LiteGraph.Canvas.MinFontSizeForLOD": 0,

@@ -15,6 +15,7 @@ from tests.comfy import graphs
 from tests.comfy.examples import (
     FOCUS,
     NAMES,
+    PAGES,
     PICTURE_SETTINGS,
     after,
     fetch_result,
@@ -36,7 +37,6 @@ RATE = 24000
 LINE_GAP = 0.3  # seconds; the default of Render Script
 DIALOGUE = "Dialogue to files, track and subtitles"
 LIBRARY = "Save, load and blend voices"
-PAGES = {"0.3.75": ("server", False), "today": ("todays_server", False), "Nodes 2.0": ("todays_server", True)}
 PICTURE_SIZE = {"width": 1280, "height": 720}
 
 

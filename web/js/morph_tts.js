@@ -1,0 +1,85 @@
+// What the pack adds to ComfyUI's page: the text that a run returns, shown on the node, and a color for each
+// of its socket types. Works on the classic canvas and in Nodes 2.0.
+import { app } from "../../../scripts/app.js"
+
+const PREFIX = "MorphTTS" // every node type of the pack begins with it
+const SHOWN = "shown_text" // no input has this name
+const LEAST_LINES = 2, MOST_LINES = 8 // of its box; longer texts scroll
+const LINE_HEIGHT = 14
+const COLORS = {
+  MORPH_TTS_MODEL: "#A78BFA",
+  MORPH_TTS_VOICE: "#F59E42",
+  MORPH_TTS_CAST: "#2DD4BF",
+  MORPH_TTS_SAMPLING: "#F472B6",
+}
+
+function boxHeight(text) {
+  const lines = text.split("\n").length
+  return LINE_HEIGHT * (1 + Math.min(Math.max(lines, LEAST_LINES), MOST_LINES))
+}
+
+/** A read-only text box on the node. It is neither saved with the workflow nor sent with a prompt. */
+function addTextBox(node) {
+  const box = document.createElement("textarea")
+  box.className = "comfy-multiline-input"
+  box.readOnly = true
+  const widget = node.addDOMWidget(SHOWN, "MORPH_TTS_TEXT", box, {
+    getValue: () => box.value,
+    setValue: (text) => { box.value = text },
+    getMinHeight: () => boxHeight(box.value),
+    serialize: false,
+  })
+  widget.serialize = false
+  box.addEventListener("wheel", (event) => {
+    if (box.scrollHeight > box.clientHeight) event.stopPropagation()
+    else app.canvas.processMouseWheel(event) // zoom, as over the rest of the node
+  })
+  return widget
+}
+
+/** Show what a run returned as ``text`` (strings, one for each time the node ran), and make room for it. */
+function showText(node, output) {
+  const text = output?.text
+  if (!Array.isArray(text) || !text.length) return
+  const widget = node.widgets?.find((one) => one.name === SHOWN) ?? addTextBox(node)
+  widget.value = text.join("\n")
+  const [width, height] = node.computeSize()
+  node.setSize([Math.max(node.size[0], width), Math.max(node.size[1], height)])
+  app.canvas.setDirty(true, true)
+}
+
+/** Give a socket type a color where the user's palette has none: loading a palette sets all it lacks to "". */
+function addColor(colors, type) {
+  let ofPalette = colors[type]
+  Object.defineProperty(colors, type, {
+    get: () => ofPalette || COLORS[type],
+    set: (color) => { ofPalette = color },
+    configurable: true,
+    enumerable: true,
+  })
+}
+
+/** Color sockets and links, on the canvas and (by variables of the page's style) in Nodes 2.0. */
+function addColors() {
+  for (const type of Object.keys(COLORS)) {
+    addColor(window.LGraphCanvas.link_type_colors, type)
+    addColor(app.canvas.default_connection_color_byType, type)
+  }
+  const variables = Object.entries(COLORS).map(([type, color]) => `--color-datatype-${type}: ${color};`)
+  const style = document.createElement("style")
+  style.textContent = `:root { ${variables.join(" ")} }`
+  document.head.append(style)
+}
+
+app.registerExtension({
+  name: "MorphTTS",
+  setup: addColors,
+  beforeRegisterNodeDef(nodeType, nodeData) {
+    if (!nodeData.name.startsWith(PREFIX)) return
+    const before = nodeType.prototype.onExecuted
+    nodeType.prototype.onExecuted = function (output) {
+      before?.apply(this, arguments)
+      showText(this, output)
+    }
+  },
+})
