@@ -1,4 +1,4 @@
-"""The README's tables and the codec page's, held against the rows of ``benchmarks/results``: a figure cannot drift from its file."""
+"""The tables of the README and of codec.md against the rows of benchmarks/results: no figure drifts from a file."""
 
 from __future__ import annotations
 
