@@ -23,6 +23,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from .text import check_encodable, check_text
+
 TAGS = "[pause SECONDS], [seed NUMBER], [lang LANGUAGE] or [instruct HOW TO SPEAK]"
 SETTINGS = {"seed": "seed", "lang": "language", "instruct": "instruct"}  # tag word -> field of ScriptLine
 MAX_PAUSE_S = 60.0
@@ -30,8 +32,9 @@ MAX_SEED = 2**64 - 1  # what ComfyUI and torch take
 MAX_REPORTED = 10
 
 COLON = re.compile("[:\uff1a]")  # also the full-width one
-LEADING_TAG = re.compile(r"\[\s*(\w+)\s*([^\[\]]*)\]\s*")
-TRAILING_PAUSE = re.compile(r"\s*\[\s*pause\b([^\[\]]*)\]$", re.IGNORECASE)
+# Each of these takes time in proportion to its text, whatever is in it: no two of their parts can share characters.
+TAG = re.compile(r"\[([^\[\]]*)\]")
+TAG_WORD = re.compile(r"\w+")
 KNOWN_TAG = re.compile(r"\[\s*(?:pause|seed|lang|instruct)\b[^\]]*\]?", re.IGNORECASE)
 DECIMAL = re.compile(r"\d+(?:\.\d*)?|\.\d+")
 
@@ -104,6 +107,7 @@ def parse_script(text: str, cast: Collection[str], languages: Collection[str] | 
     reader = _Reader(
         _by_casefold("cast", cast), None if languages is None else _by_casefold("languages", languages)
     )
+    check_encodable(text, "script")
     errors = []
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff")), start=1):
         try:
@@ -145,13 +149,19 @@ class _Reader:
 
     def _take_tags(self, text: str, tags: _Tags) -> str:
         """Move the tags at the front of ``text`` into ``tags``; give what is left."""
-        while text.startswith("["):
-            match = LEADING_TAG.match(text)
-            if match is None:
-                raise ScriptError(f"{_quote(text)} does not start with a whole tag: write {TAGS}")
-            self._read_tag(match[1].lower(), match[2].strip(), tags)
-            text = text[match.end() :]
-        return text
+        start = 0
+        while text.startswith("[", start):
+            match = TAG.match(text, start)
+            tag = match and _split_tag(match[1])
+            if match is None or tag is None:
+                raise ScriptError(
+                    f"{_quote(text[start : start + 50])} does not start with a whole tag: write {TAGS}"
+                )
+            self._read_tag(*tag, tags)
+            start = match.end()
+            while text[start : start + 1].isspace():
+                start += 1
+        return text[start:]
 
     def _read_tag(self, word: str, value: str, tags: _Tags) -> None:
         if word == "pause":
@@ -179,12 +189,26 @@ class _Reader:
         return _look_up(name.strip(), self.cast, "cast"), text[0].strip()
 
 
+def _split_tag(inside: str) -> tuple[str, str] | None:
+    """What is between two brackets: its word, in lower case, and its value; None where no word comes first."""
+    inside = inside.strip()
+    word = TAG_WORD.match(inside)
+    return None if word is None else (word[0].lower(), inside[word.end() :].strip())
+
+
 def _take_pauses_at_end(text: str) -> tuple[str, list[Pause]]:
     pauses: list[Pause] = []
-    while match := TRAILING_PAUSE.search(text):
-        pauses.insert(0, _read_pause(match[1].strip()))
-        text = text[: match.start()]
-    return text, pauses
+    end = len(text)
+    while text.endswith("]", 0, end):
+        start = text.rfind("[", 0, end)
+        tag = _split_tag(text[start + 1 : end - 1]) if start >= 0 else None
+        if tag is None or tag[0] != "pause" or "]" in text[start + 1 : end - 1]:
+            break
+        pauses.append(_read_pause(tag[1]))
+        end = start
+        while end and text[end - 1].isspace():
+            end -= 1
+    return text[:end], pauses[::-1]
 
 
 def _check_text(name: str, text: str) -> None:
@@ -192,9 +216,19 @@ def _check_text(name: str, text: str) -> None:
         raise ScriptError(f"{name} has nothing to say: type a text after the colon")
     if match := KNOWN_TAG.search(text):
         raise ScriptError(
-            f"{_quote(match[0])} stands inside the text: put it in front of the text "
+            f"{_quote(match[0])} is inside the text: put it in front of the text "
             "(a pause also at the end), or start a new line there"
         )
+    try:
+        check_text(text)
+    except ValueError as error:
+        raise ScriptError(str(error)) from None
+
+
+def find_tag(text: str) -> str | None:
+    """The first script tag in a text that is not a script ("[pause 0.5]"), None where it holds none."""
+    match = KNOWN_TAG.search(text)
+    return None if match is None or "]" not in match[0] else match[0]
 
 
 def _read_pause(value: str) -> Pause:

@@ -10,7 +10,8 @@ Span = tuple[int, int]
 CLOSERS = r"""(?:[ \u00a0\u202f]?»|["'”’“‘›)\]}」』）】》〉])*"""  # French sets a space before its »
 # Latin marks end a sentence before white space only (not in "3.14"); Chinese and Japanese ones always do.
 SENTENCE_END = re.compile(
-    rf"(?P<latin>[.!?…]+(?P<closers>{CLOSERS})(?=\s|$))"
+    # A match starts at the first of several marks alone: otherwise a long row of them takes quadratic time.
+    rf"(?P<latin>(?<![.!?…])[.!?…]+(?P<closers>{CLOSERS})(?=\s|$))"
     rf"|(?:[。！？｡]|…{{2}})[。！？｡….!?]*{CLOSERS}"
     r"|\n"
 )
@@ -19,6 +20,7 @@ WORD_END = re.compile(r"(?=\s)")
 
 WORD_BEFORE = re.compile(r"[^\W_]+(?:\.[^\W_]+)*$")
 LONGEST_WORD = 24
+WORD_TO_SPARE = 8
 # J  U.S  e.g  z.B  т.д, and the day in "am 3. Mai"; Korean and Chinese one-syllable words are not initials.
 INITIALS = re.compile(r"[A-ZÀ-ÞА-Я]|[A-Za-zА-я](?:\.[A-Za-zА-я])+|\d{1,2}")
 # Words whose dot does not end a sentence, of the ten languages that the model speaks.
@@ -29,6 +31,36 @@ ABBREVIATIONS = frozenset(
     dott avv exmo г ул стр тыс руб рис
     """.split()  # noqa: SIM905 - as a list it would take seventy lines
 )
+
+
+def check_text(text: str, name: str = "text") -> str:
+    """Give ``text`` back when it can be spoken; raise ValueError, naming the input, when it cannot.
+
+    It needs a letter or a digit of any script, and no lone surrogate (half of an emoji, as a cut string has it),
+    which no tokenizer and no file can take.
+    """
+    if not text.strip():
+        raise ValueError(f"{name} is empty: type what is to be spoken")
+    check_encodable(text, name)
+    if not any(char.isalnum() for char in text):
+        raise ValueError(f"{name} {_shorten(text)} has no letter and no digit to speak: type words")
+    return text
+
+
+def check_encodable(text: str, name: str) -> str:
+    """Give ``text`` back when UTF-8 can hold it; raise ValueError that says where half a character is."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} holds half a character (a broken emoji) at position {error.start + 1}: delete it"
+        ) from None
+    return text
+
+
+def _shorten(text: str) -> str:
+    text = text.strip()
+    return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
 def split_sentences(text: str) -> list[str]:
@@ -65,11 +97,23 @@ def _explode(text: str, span: Span, limit: int, level: int = 0) -> Iterator[Span
     if span[1] - span[0] <= limit:
         yield span
     elif level < len(LEVELS):
-        for part in _parts(text, span, LEVELS[level](text, span)):
-            yield from _explode(text, part, limit, level + 1)
+        finer = (
+            one
+            for part in _parts(text, span, LEVELS[level](text, span))
+            for one in _explode(text, part, limit, level + 1)
+        )
+        # Words are put together again at once, in parts of like length: a last part of one word sounds cut off.
+        yield from finer if level < len(LEVELS) - 1 else _pack(finer, _even_limit(span, limit))
     else:
         for start in range(span[0], span[1], limit):
             yield start, min(start + limit, span[1])
+
+
+def _even_limit(span: Span, limit: int) -> int:
+    """The length, at most ``limit``, of parts that share a span evenly, and a word more."""
+    length = span[1] - span[0]
+    count = -(-length // limit)
+    return min(limit, -(-length // count) + WORD_TO_SPARE)
 
 
 def _pack(parts: Iterator[Span], limit: int) -> list[Span]:

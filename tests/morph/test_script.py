@@ -124,9 +124,9 @@ def test_languages_are_checked_where_given_and_spelled_as_the_model_does():
         ("[] Bob: Hi", r"line 2: '\[\] Bob: Hi' does not start with a whole tag"),
         ("[seed 7 Bob: Hi", "does not start with a whole tag"),
         ("[seed 7] Bob: [seed 8] Hi", r"\[seed\] stands twice"),
-        ("Bob: Hi [seed 7]", r"'\[seed 7\]' stands inside the text: put it in front"),
-        ("Bob: one [pause 1] two", r"'\[pause 1\]' stands inside the text"),
-        ("Bob: one [pause 1", r"'\[pause 1' stands inside the text"),
+        ("Bob: Hi [seed 7]", r"'\[seed 7\]' is inside the text: put it in front"),
+        ("Bob: one [pause 1] two", r"'\[pause 1\]' is inside the text"),
+        ("Bob: one [pause 1", r"'\[pause 1' is inside the text"),
         ("[pause -1]", r"\[pause -1\] is no pause: give 0 to 60 seconds"),
         ("[pause nan]", r"\[pause nan\] is no pause"),
         ("[pause inf]", r"\[pause inf\] is no pause"),
@@ -174,3 +174,36 @@ def test_an_empty_or_ambiguous_cast_is_refused():
         parse_script("Bob: Hi", [])
     with pytest.raises(ValueError, match=r"differ in case only \(BOB, Bob\)"):
         parse_script("Bob: Hi", ["Bob", "BOB"])
+
+
+LONG = 100_000
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        ("Bob: [" + "x" * LONG, "does not start with a whole tag"),
+        ("Bob: x" + " " * LONG + "[pause 1", "is inside the text"),
+        ("Bob: " + "[" * LONG, "does not start with a whole tag"),
+        ("[pause 1]" * (LONG // 9) + "x", "names no character"),
+        ("Bob: x" + "[ " * (LONG // 2) + "]", None),
+        ("Bob: x " + "[pause 1] " * (LONG // 10), None),
+        ("Bob: x" + " " * LONG + "y", None),
+    ],
+    ids=range(7),
+)
+def test_a_hundred_thousand_characters_are_read_at_once(script, sentence):
+    """In quadratic time (a minute for the first, once) this test would take minutes."""
+    if sentence is None:
+        assert parse_script(script, CAST).lines
+    else:
+        with pytest.raises(ScriptError, match=sentence):
+            parse_script(script, CAST)
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"), [("Bob: ...", "no letter and no digit"), ("Bob: \ud83d", "half a character")]
+)
+def test_a_line_with_nothing_to_speak_is_refused(script, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        parse_script(script, CAST)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from qwen3_tts_morph.morph.text import split_sentences, split_text
+from qwen3_tts_morph.morph.text import check_text, split_sentences, split_text
 
 
 @pytest.mark.parametrize(
@@ -97,3 +97,41 @@ def test_no_character_is_lost_and_no_piece_is_too_long():
         assert "".join("".join(pieces).split()) == "".join(text.split())
         assert all(piece and piece == piece.strip() and len(piece) <= limit for piece in pieces)
         assert all(piece in text for piece in pieces)
+
+
+LONG = 100_000
+ROWS = ["!", "…", "!)", ",", ")", " x", "x", "Dr. ", ". »", "a.b", "a, ", "Hi! "]
+
+
+@pytest.mark.parametrize("text", [row * (LONG // len(row)) + "x" for row in ROWS], ids=ROWS)
+def test_a_hundred_thousand_characters_are_cut_at_once(text):
+    """In quadratic time (a quarter of an hour for the first, once) this test would not end."""
+    pieces = split_text(text, 100)
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+
+
+def test_a_sentence_that_is_too_long_is_cut_evenly_between_words():
+    text = " ".join(["word"] * 25)  # 124 characters
+    assert [len(piece) for piece in split_text(text, 100)] == [69, 54]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "text is empty"),
+        (" \n", "text is empty"),
+        ("...", "no letter and no digit"),
+        ("🙂 !!!", "no letter and no digit"),
+        ("\u200b", "no letter and no digit"),
+        ("\ufeff", "no letter and no digit"),
+        ("Hi \ud83d there", "half a character .* at position 4"),
+    ],
+)
+def test_a_text_without_anything_to_speak_is_refused(text, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        check_text(text)
+
+
+@pytest.mark.parametrize("text", ["A", "7", "你好", "สวัสดี", "नमस्ते", "🙂 ok"])
+def test_any_letter_or_digit_can_be_spoken(text):
+    assert check_text(text) == text
