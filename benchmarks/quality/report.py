@@ -45,7 +45,7 @@ def show(figure: Figure | None, metric: Metric, signed: bool = False) -> str:
     if figure is None:
         return ""
     numbers = [number * metric.scale for number in (figure.value, figure.low, figure.high)]
-    sign, digits = "+" if signed else "", needed_digits(*numbers[1:], metric.digits)
+    sign, digits = "+" if signed else "", needed_digits(numbers[1], numbers[2], metric.digits)
     value, low, high = (f"{number:{sign}.{digits}f}" for number in numbers)
     return f"{value} [{low}, {high}]"
 
