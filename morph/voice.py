@@ -12,6 +12,7 @@ import torch
 
 from .codec import encode_waveform
 from .model import KIND_NAMES, SIZE_NAMES, Model
+from .options import PREDICTED_GROUPS
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,15 @@ SHORTEST_REFERENCE_S = 1.0
 LONGEST_REFERENCE_S = 30.0
 SILENCE_DBFS = -60.0
 PADDING_S = 0.5  # silence behind the reference, against phoneme bleed
+CODE_GROUPS = PREDICTED_GROUPS + 1
+NEEDED = {
+    "x_vector": ("speaker_embedding",),
+    "icl": ("speaker_embedding", "ref_codes", "transcript"),
+    "preset": ("speaker",),
+    "design": ("instruct",),
+}
+TEXTS = ("model_size", "name", "transcript", "speaker", "instruct")
+OPTIONAL = ("model_size", "name", "instruct")  # every kind may have these
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +61,64 @@ class Voice:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"voice kind is {self.kind!r}: it is one of {', '.join(KINDS)}")
-        if self.kind in MODES and self.speaker_embedding is None:
-            raise ValueError(f"voice {self.name!r} has no speaker embedding: clone it again")
-        if self.kind == "icl" and (self.ref_codes is None or not self.transcript):
-            raise ValueError(
-                f"ICL voice {self.name!r} lacks its reference codes or its transcript: clone it again"
-            )
+        for key in TEXTS:
+            _check_text(self, key)
+        needed = NEEDED[self.kind]
+        for key in ("speaker_embedding", "ref_codes", *TEXTS):
+            value = getattr(self, key)
+            if key in needed and (value is None or (isinstance(value, str) and not value.strip())):
+                raise ValueError(f"voice {self.name!r} ({self.kind}) has no {_spoken(key)}: make it again")
+            if key not in (*needed, *OPTIONAL) and value is not None:
+                raise ValueError(
+                    f"voice {self.name!r} is {self.kind}, which has no {_spoken(key)}: make it again"
+                )
+        if self.speaker_embedding is not None:
+            _check_embedding(self.speaker_embedding)
+        if self.ref_codes is not None:
+            _check_codes(self.ref_codes)
+
+
+def _spoken(key: str) -> str:
+    return key.replace("ref_codes", "reference codes").replace("_", " ")
+
+
+def _check_text(voice: Voice, key: str) -> None:
+    """Raise ValueError for a field that is no text, or a text that is not valid Unicode."""
+    text = getattr(voice, key)
+    if not isinstance(text, str) and (text is not None or key in ("model_size", "name")):
+        raise ValueError(f"a voice's {_spoken(key)} is {type(text).__name__}, not text: make the voice again")
+    if text is not None and any("\ud800" <= char <= "\udfff" for char in text):
+        raise ValueError(f"a voice's {_spoken(key)} holds half a character (a lone surrogate): type it again")
+
+
+def _check_embedding(embedding: torch.Tensor) -> None:
+    if not isinstance(embedding, torch.Tensor) or embedding.ndim != 1 or embedding.numel() == 0:
+        raise ValueError(
+            f"speaker embedding has shape {_shape(embedding)}, not [width]: make the voice again"
+        )
+    if not embedding.is_floating_point():
+        raise ValueError(f"speaker embedding is {embedding.dtype}, not floating point: make the voice again")
+    # A model in fp16 would take larger numbers for infinite ones.
+    if not torch.isfinite(embedding.to(torch.float16)).all():
+        raise ValueError("speaker embedding holds NaN, infinite or huge numbers: make the voice again")
+
+
+def _check_codes(codes: torch.Tensor) -> None:
+    if (
+        not isinstance(codes, torch.Tensor)
+        or codes.ndim != 2
+        or codes.shape[1:] != (CODE_GROUPS,)
+        or not len(codes)
+    ):
+        raise ValueError(
+            f"reference codes have shape {_shape(codes)}, not [frames, {CODE_GROUPS}]: make the voice again"
+        )
+    if codes.dtype != torch.int64:
+        raise ValueError(f"reference codes are {codes.dtype}, not int64: make the voice again")
+
+
+def _shape(value: object) -> list[int] | str:
+    return list(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
 
 
 def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None:
@@ -76,12 +138,34 @@ def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None
             f"voice {voice.name!r} ({voice.kind}) needs a {kind} checkpoint and {model.name} is "
             f"{KIND_NAMES.get(model.type, model.type)}: load a {wanted}"
         )
-    if voice.kind == "preset":
-        check_speaker(model, voice.speaker or "")
+    if voice.speaker is not None:
+        spelled = check_speaker(model, voice.speaker)
+        if spelled != voice.speaker:
+            raise ValueError(
+                f"voice {voice.name!r} names speaker {voice.speaker!r}, who is {spelled!r} in {model.name}: "
+                "make the voice again with Preset Voice"
+            )
+    check_tensors(model, voice)
     if (instruct or voice.instruct) and not model.follows_instructions:
         raise ValueError(
             f"{model.name} does not follow instructions (only 1.7B CustomVoice and VoiceDesign were trained to): "
             "clear the instruction, or load such a checkpoint"
+        )
+
+
+def check_tensors(model: Model, voice: Voice) -> None:
+    """Raise ValueError when a voice's tensors do not fit the model: the embedding's width, the codes' range."""
+    embedding, codes = voice.speaker_embedding, voice.ref_codes
+    if embedding is not None and len(embedding) != model.width:
+        raise ValueError(
+            f"voice {voice.name!r} has an embedding of {len(embedding)} numbers and {model.name} takes "
+            f"{model.width}: clone the voice again with this model"
+        )
+    codebook = int(model.config.talker_config.code_predictor_config.vocab_size)  # group 0's is as large
+    if codes is not None and not 0 <= int(codes.min()) <= int(codes.max()) < codebook:
+        raise ValueError(
+            f"voice {voice.name!r} has reference codes from {int(codes.min())} to {int(codes.max())} and "
+            f"{model.name}'s go from 0 to {codebook - 1}: clone the voice again with this model"
         )
 
 

@@ -36,7 +36,9 @@ def digest(words: str, tensors: Mapping[str, torch.Tensor]) -> str:
     total = hashlib.sha256(words.encode())
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        total.update(tensor.contiguous().view(torch.uint8).numpy().tobytes())
+        total.update(
+            tensor.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
+        )  # view takes no 0-d tensor
     return total.hexdigest()
 
 
@@ -66,5 +68,9 @@ def load_voice(path: Path) -> Voice:
         fields: dict[str, Any] = {key: texts[key] for key in TEXTS}
         fields |= {key: tensors.get(key) for key in TENSORS}
         return Voice(**fields)
+    except RecursionError as error:
+        raise ValueError(
+            f"voice file {path.name} is damaged (its texts are nested too deep): save the voice again"
+        ) from error
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error

@@ -168,7 +168,7 @@ def test_a_text_beyond_the_context_is_refused_with_the_mend(load, recording, mon
 
 
 def test_an_icl_voice_without_codes_cannot_be_made():
-    with pytest.raises(ValueError, match="lacks its reference codes"):
+    with pytest.raises(ValueError, match="has no reference codes"):
         Voice("icl", "0b6", "x", torch.zeros(4), None, "words")
 
 
