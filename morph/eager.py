@@ -17,7 +17,6 @@ from .prompt import Prompt
 from .sampling import Randomness, check_overflow, draw_tokens, penalize_repetition
 from .talker import Talker
 
-MIN_NEW_TOKENS = 2  # upstream: no EOS among a line's first two tokens
 SPECIAL_CODES = 1024  # the top of group 0's vocabulary, suppressed but for EOS
 
 
@@ -30,15 +29,24 @@ class Decoded:
 
 
 class FirstGroup:
-    """Draws group 0 of every line: repetition penalty, no early EOS, no special codes, then the sampler."""
+    """Draws group 0 of every line: repetition penalty, no early EOS, no special codes, then the sampler.
 
-    def __init__(self, model: Model, batch: int, sampling: Sampling, randomness: Randomness):
+    Args:
+        model: the checkpoint.
+        minimums: for each line the frames before which it may not end.
+        sampling: for all lines.
+        randomness: one stream for the batch, or one a line.
+    """
+
+    def __init__(self, model: Model, minimums: Sequence[int], sampling: Sampling, randomness: Randomness):
         config = model.config.talker_config
         self.eos = int(config.codec_eos_token_id)
         self.sampling = sampling
         self.randomness = randomness
         self.drawn = 0
-        self.seen = torch.zeros(batch, config.vocab_size, dtype=torch.bool, device=model.device)
+        self._longest_minimum = max(minimums)  # on the host, so that no draw waits for the device
+        self.minimums = torch.tensor(minimums, device=model.device)
+        self.seen = torch.zeros(len(minimums), config.vocab_size, dtype=torch.bool, device=model.device)
         self.suppressed = torch.zeros(config.vocab_size, dtype=torch.bool, device=model.device)
         self.suppressed[-SPECIAL_CODES:] = True
         self.suppressed[self.eos] = False
@@ -47,9 +55,9 @@ class FirstGroup:
         """Logits ``[B, V]`` to tokens ``[B]``; lines that have ended (bool ``[B]``) get EOS."""
         check_overflow(logits)
         scores = penalize_repetition(logits.float(), self.seen, self.sampling.repetition_penalty)
-        if self.drawn < MIN_NEW_TOKENS:
+        if self.drawn < self._longest_minimum:
             scores = scores.clone()
-            scores[:, self.eos] = -torch.inf
+            scores[:, self.eos].masked_fill_(self.drawn < self.minimums, -torch.inf)
         scores = scores.masked_fill(self.suppressed, -torch.inf)
         tokens = draw_tokens(scores, self.sampling.talker, self.randomness).masked_fill(ended, self.eos)
         self.seen.scatter_(1, tokens[:, None], True)
@@ -88,7 +96,7 @@ def decode_lines(
     with choose_kernels(seq_groups):
         talker = Talker(model, prompts)
         predictor = predictor or Predictor(model.talker.code_predictor, model.tails(tail))
-        first = FirstGroup(model, len(prompts), sampling, randomness)
+        first = FirstGroup(model, [prompt.min_frames for prompt in prompts], sampling, randomness)
         ends: list[str | None] = [None] * len(prompts)
         ended = torch.zeros(len(prompts), dtype=torch.bool, device=model.device)
         frames: list[torch.Tensor] = []

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from .eager import MIN_NEW_TOKENS
 from .layers import TORCH_OPS, Decoder, LayerOps, run_layers
 from .model import Model
 from .noise import GROUPS, gumbel_noise
@@ -87,12 +86,14 @@ def _view_projection(module: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
 def prefill(weights: Weights, slots: Slots, arrivals: Arrivals, ops: LayerOps = TORCH_OPS) -> None:
     """Run the prompts of lines that arrive, and draw group 0 of their first frames; other lines are not touched."""
     lines, length = arrivals.embeds.shape[:2]
-    rows, lengths, keys = arrivals.numbers[:, 0], arrivals.numbers[:, 1], arrivals.numbers[:, 2:]
+    rows, lengths, minimums, keys = arrivals.numbers.split((1, 1, 1, 2), dim=1)
+    rows, lengths = rows[:, 0], lengths[:, 0]
     head_norms, angles = weights.talker.head_norms(), slots.angles.span(0, length)
     states = run_layers(weights.talker, arrivals.embeds, angles, head_norms, Fill(slots.cache, rows), ops)
     last = (lengths - 1)[:, None, None].expand(-1, 1, states.shape[2])
     fresh = LineState.allocate(slots.config, lines, states)
     fresh.positions.copy_(lengths)
+    fresh.minimums.copy_(minimums[:, 0])
     fresh.keys.copy_(keys)
     noise = gumbel_noise(keys, fresh.steps[:, None], len(weights.first_head))[:, 0]
     settings = slots.settings.take(rows)
@@ -187,7 +188,7 @@ def _start_frame(
     _note_overflow(state, logits)
     scores, penalties = logits.float(), settings.penalties[:, None]
     penalized = torch.where(scores < 0, scores * penalties, scores / penalties)
-    early = (state.steps < MIN_NEW_TOKENS)[:, None] & slots.is_eos
+    early = (state.steps < state.minimums)[:, None] & slots.is_eos
     scores = torch.where(state.seen, penalized, scores).masked_fill(slots.suppressed | early, -torch.inf)
     tokens = draw_static(scores, settings.talker, noise)
     state.seen.scatter_(1, tokens[:, None], True)

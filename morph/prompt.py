@@ -17,6 +17,7 @@ from .voice import Voice
 ROLE_TOKENS = 3  # <|im_start|>, assistant, newline
 END_TOKENS = 5  # <|im_end|>, newline, <|im_start|>, assistant, newline
 REFERENCE_END_TOKENS = 2  # <|im_end|>, newline
+MIN_FRAMES = 2  # upstream: no EOS among a line's first two tokens
 
 Kept = TypeVar("Kept")
 
@@ -26,13 +27,22 @@ class Prompt:
     """What the talker is given for one line, in its own dtype and on its device.
 
     ``embeds`` ``[T, H]`` is the prefill; ``trailing`` ``[N, H]`` is added to the following frames' inputs, one a
-    frame, and ``pad`` ``[1, H]`` to those after. ``text_tokens`` counts the text's tokens, for the guard.
+    frame, and ``pad`` ``[1, H]`` to those after. ``text_tokens`` counts the text's tokens, for the guard. No EOS is
+    drawn before the line has ``min_frames`` frames; 2 is upstream's.
+
+    Raises:
+        ValueError: for a ``min_frames`` below 2.
     """
 
     embeds: torch.Tensor
     trailing: torch.Tensor
     pad: torch.Tensor
     text_tokens: int
+    min_frames: int = MIN_FRAMES
+
+    def __post_init__(self) -> None:
+        if self.min_frames < MIN_FRAMES:
+            raise ValueError(f"min_frames is {self.min_frames}: choose {MIN_FRAMES} or more")
 
 
 @dataclass(frozen=True)

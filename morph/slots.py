@@ -13,7 +13,7 @@ from .layers import Angles, Decoder
 from .noise import line_keys
 from .options import Sampling
 from .predictor import POSITIONS
-from .prompt import Prompt
+from .prompt import MIN_FRAMES, Prompt
 from .static_cache import StaticCache
 from .static_sampling import DrawTensors
 from .workspace import Workspace
@@ -26,14 +26,15 @@ class LineState:
     """What one frame leaves to the next, one row a line.
 
     ``tokens`` ``[B]`` is group 0 of the frame to be made and ``hidden`` ``[B, H]`` the talker's state that it was
-    drawn from; ``steps`` counts the line's frames, ``positions`` is where its next key goes. ``seen`` is
-    ``[B, V]``, ``keys`` ``[B, 2]`` (see ``noise.py``). ``report`` ``[B, 17]`` is the last frame's codes, and behind
-    them whether the line's numbers have overflowed.
+    drawn from; ``steps`` counts the line's frames and ``minimums`` is how many it must have before it may end;
+    ``positions`` is where its next key goes. ``seen`` is ``[B, V]``, ``keys`` ``[B, 2]`` (see ``noise.py``).
+    ``report`` ``[B, 17]`` is the last frame's codes, and behind them whether the line's numbers have overflowed.
     """
 
     tokens: torch.Tensor
     hidden: torch.Tensor
     steps: torch.Tensor
+    minimums: torch.Tensor
     positions: torch.Tensor
     seen: torch.Tensor
     keys: torch.Tensor
@@ -51,6 +52,7 @@ class LineState:
             tokens=integers(),
             hidden=like.new_zeros(batch, config.hidden_size),
             steps=integers(),
+            minimums=integers() + MIN_FRAMES,
             positions=integers(),
             seen=torch.zeros(batch, config.vocab_size, dtype=torch.bool, device=device),
             keys=integers(2),
@@ -92,7 +94,8 @@ class Settings:
 class Arrivals:
     """What a prefill of N lines reads: ``embeds`` ``[N, T, H]``, the prompts, padded on the right with zeros.
 
-    ``numbers`` is int64 ``[N, 4]``: a line's row, its prompt's length and its key (see ``noise.py``).
+    ``numbers`` is int64 ``[N, 5]``: a line's row, its prompt's length, its least number of frames and its key (see
+    ``noise.py``).
     """
 
     embeds: torch.Tensor
@@ -101,15 +104,17 @@ class Arrivals:
     @classmethod
     def allocate(cls, lines: int, length: int, like: torch.Tensor) -> Arrivals:
         """For prompts of at most ``length`` positions; width, dtype and device of ``like`` ``[..., H]``."""
-        numbers = torch.zeros(lines, 4, dtype=torch.int64, device=like.device)
+        numbers = torch.zeros(lines, 5, dtype=torch.int64, device=like.device)
         return cls(like.new_zeros(lines, length, like.shape[-1]), numbers)
 
     def put(self, rows: Sequence[int], prompts: Sequence[Prompt], seeds: Sequence[int]) -> None:
         """Fill in N lines. The host waits for nothing."""
         self.embeds.zero_()
         put_sequences(self.embeds, range(len(prompts)), [prompt.embeds for prompt in prompts])
-        places = [[row, len(prompt.embeds)] for row, prompt in zip(rows, prompts, strict=True)]
-        numbers = torch.cat((torch.tensor(places), line_keys(seeds)), dim=1)
+        own = [
+            [row, len(prompt.embeds), prompt.min_frames] for row, prompt in zip(rows, prompts, strict=True)
+        ]
+        numbers = torch.cat((torch.tensor(own), line_keys(seeds)), dim=1)
         self.numbers.copy_(_sendable(numbers, self.numbers), non_blocking=True)
 
 

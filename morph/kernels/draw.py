@@ -172,18 +172,17 @@ def draw_codes(
 
 @triton.jit
 def draw_first(
-    logits, line_keys, steps, positions, temperatures, places, shares, scales, penalties, seen, suppressed, is_eos,
-    line_tokens, report,
-    V: tl.constexpr, CODES: tl.constexpr, MIN_STEPS: tl.constexpr, PADDED: tl.constexpr, HALF: tl.constexpr,
+    logits, line_keys, steps, minimums, positions, temperatures, places, shares, scales, penalties, seen, suppressed,
+    is_eos, line_tokens, report,
+    V: tl.constexpr, CODES: tl.constexpr, PADDED: tl.constexpr, HALF: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
     """End each line's frame: report its group 0, count it, and draw group 0 of the next; program ``(line)``.
 
     Args:
         logits: float32 ``[B, V]``.
-        positions, penalties, seen, line_tokens, and the rest as of ``draw_codes``: of ``slots.LineState``.
+        minimums, positions, penalties, seen, line_tokens, and the rest as of ``draw_codes``: of ``slots.LineState``.
         suppressed, is_eos: bool ``[V]``.
-        MIN_STEPS: frames before which a line may not end.
     """
     line = tl.program_id(0)
     tokens = tl.arange(0, PADDED)
@@ -194,7 +193,9 @@ def draw_first(
     penalty = tl.load(penalties + line)
     was_seen = tl.load(seen + line * V + tokens, mask=real, other=0) != 0
     barred = tl.load(suppressed + tokens, mask=real, other=0) != 0
-    barred = barred | ((tl.load(is_eos + tokens, mask=real, other=0) != 0) & (step < MIN_STEPS))
+    barred = barred | (
+        (tl.load(is_eos + tokens, mask=real, other=0) != 0) & (step < tl.load(minimums + line))
+    )
     temperature, place = tl.load(temperatures + line), tl.load(places + line)
     share, scale = tl.load(shares + line), tl.load(scales + line)
     drawn_before, position = tl.load(line_tokens + line), tl.load(positions + line)

@@ -12,7 +12,6 @@ import torch
 import triton
 from torch.nn import functional
 
-from ..eager import MIN_NEW_TOKENS
 from ..frame import Weights
 from ..noise import GROUPS
 from ..products import Weight
@@ -113,10 +112,10 @@ def step_talker(weights: Weights, slots: Slots, window: int, plan: Plan) -> None
     draws, padded = slots.settings.talker, triton.next_power_of_2(vocab)
     launch(
         draw_first, (lines,), plan, plan.draw_warps(padded), logits=logits, line_keys=state.keys, steps=state.steps,
-        positions=state.positions, temperatures=draws.temperatures, places=draws.places, shares=draws.shares,
-        scales=draws.scales, penalties=slots.settings.penalties, seen=state.seen, suppressed=slots.suppressed,
-        is_eos=slots.is_eos, line_tokens=state.tokens, report=state.report, V=vocab, CODES=GROUPS,
-        MIN_STEPS=MIN_NEW_TOKENS, PADDED=padded, HALF=_is_half(weights.first_head),
+        minimums=state.minimums, positions=state.positions, temperatures=draws.temperatures, places=draws.places,
+        shares=draws.shares, scales=draws.scales, penalties=slots.settings.penalties, seen=state.seen,
+        suppressed=slots.suppressed, is_eos=slots.is_eos, line_tokens=state.tokens, report=state.report, V=vocab,
+        CODES=GROUPS, PADDED=padded, HALF=_is_half(weights.first_head),
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -13,6 +14,7 @@ from qwen3_tts_morph.morph.options import Draw, Sampling
 from qwen3_tts_morph.morph.predictor import Predictor
 from qwen3_tts_morph.morph.prompt import build_prompt
 from qwen3_tts_morph.morph.sampling import line_streams
+from qwen3_tts_morph.morph.speculative import SpeculativePredictor
 from qwen3_tts_morph.morph.voice import preset_voice
 from transformers import (
     MinNewTokensLengthLogitsProcessor,
@@ -153,6 +155,28 @@ def test_no_line_ends_among_its_first_two_tokens(load) -> None:
     assert line.codes[:, 0].tolist() == [9] * 4
 
 
+@pytest.mark.parametrize("predictor", [Predictor, SpeculativePredictor])
+def test_each_line_ends_no_earlier_than_its_own_minimum(load, predictor) -> None:
+    model = load("tiny", "custom_voice")
+    eos = model.config.talker_config.codec_eos_token_id
+    plain = build_prompt(model, TEXTS[0], preset_voice(model, "ryan"))
+    prompts = [plain, replace(plain, min_frames=7), replace(plain, min_frames=3)]
+    guards, streams = [Guard(20, False) for _ in prompts], line_streams(SEEDS, model.device)
+    own = predictor(model.talker.code_predictor)
+    with talker_says(model, lambda step: one_likely(model, eos)):
+        decoded = decode_lines(model, prompts, guards, 1, Sampling(), streams, predictor=own)
+    assert [(one.ended, len(one.codes)) for one in decoded] == [("eos", 2), ("eos", 7), ("eos", 3)]
+
+
+@pytest.mark.parametrize("frames", [1, 0, -3])
+def test_a_minimum_below_upstreams_is_refused(load, frames) -> None:
+    plain = build_prompt(
+        load("tiny", "custom_voice"), "Hi.", preset_voice(load("tiny", "custom_voice"), "ryan")
+    )
+    with pytest.raises(ValueError, match=f"min_frames is {frames}: choose 2 or more"):
+        replace(plain, min_frames=frames)
+
+
 def test_special_codes_are_never_spoken(load) -> None:
     """All of the vocabulary's last 1024 but EOS, however likely the talker finds them."""
     model = load("tiny", "custom_voice")
@@ -186,7 +210,7 @@ def test_group_0_is_drawn_through_transformers_own_processors_in_their_order(loa
         *([TopPLogitsWarper(sampling.talker.top_p)] if sampling.talker.top_p < 1 else []),
     ]
     generator = torch.Generator().manual_seed(0)
-    first = FirstGroup(model, batch_size, sampling, torch.Generator().manual_seed(1))
+    first = FirstGroup(model, [2] * batch_size, sampling, torch.Generator().manual_seed(1))
     stream = torch.Generator().manual_seed(1)
     ids = torch.zeros(batch_size, 0, dtype=torch.long)
     going = torch.zeros(batch_size, dtype=torch.bool)
@@ -205,7 +229,7 @@ def test_an_ended_line_draws_eos_and_the_others_go_on(load):
     model = load("tiny", "custom_voice")
     logits = torch.randn(3, model.config.talker_config.vocab_size, generator=torch.Generator().manual_seed(0))
     streams = [line_streams(SEEDS, model.device) for _ in range(2)]
-    first, second = (FirstGroup(model, 3, Sampling(), one) for one in streams)
+    first, second = (FirstGroup(model, [2] * 3, Sampling(), one) for one in streams)
     all_go_on = first.draw(logits, torch.tensor([False, False, False]))
     one_has_ended = second.draw(logits, torch.tensor([False, True, False]))
     assert one_has_ended.tolist() == [all_go_on[0], first.eos, all_go_on[2]]

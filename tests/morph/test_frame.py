@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from qwen3_tts_morph.morph.frame import Weights, decode_frame, predict, prefill
@@ -228,6 +230,29 @@ def test_an_overflow_in_fp16_is_reported_for_its_line_alone(checkpoint):
     assert not frames(weights, slots, 2)[:, :, 16].any()
     slots.state.hidden[1] = torch.nan
     assert frames(weights, slots, 2)[:, 1, 16].tolist() == [0, 1, 0]
+
+
+@torch.inference_mode()
+def test_each_line_ends_no_earlier_than_its_own_minimum(load, monkeypatch):
+    """EOS is drawn wherever it may be; the next line in a row has its own minimum."""
+    model = load("tiny", "base")
+    weights, slots = started(model, GREEDY)
+    eos = int(slots.is_eos.nonzero())
+
+    def draw(scores, *_):
+        first_group = scores.shape[-1] > eos
+        return scores[:, eos].isfinite() * eos if first_group else scores.argmax(-1)
+
+    monkeypatch.setattr("qwen3_tts_morph.morph.frame.draw_static", draw)
+    first, second, third = prompts_of(model)
+    for minimums in ((5, 2, 3), (2, 6, 2)):
+        prompts = [
+            replace(one, min_frames=least)
+            for one, least in zip((first, second, third), minimums, strict=True)
+        ]
+        arrive(weights, slots, prompts, range(3), range(3))
+        codes = frames(weights, slots, 7, seq_groups=1)[:, :, 0]
+        assert [row.tolist().index(eos) for row in codes] == list(minimums)
 
 
 @torch.inference_mode()

@@ -63,7 +63,7 @@ def test_a_prefill_leaves_what_torch_operations_leave(device):
         slots = random_slots(SHAPES["tiny"], weights, 3, 64, [40, 3, 17], Sampling())
         arrivals = Arrivals.allocate(2, 8, slots.state.hidden)
         arrivals.embeds.copy_(noise(device, *arrivals.embeds.shape))
-        arrivals.numbers.copy_(torch.tensor([[2, 8, 5, 6], [0, 5, 7, 8]]))
+        arrivals.numbers.copy_(torch.tensor([[2, 8, 2, 5, 6], [0, 5, 9, 7, 8]]))
         prefill(weights, slots, arrivals, ops)
         left.append([slots.state.tokens, slots.state.hidden, slots.cache.keys, slots.cache.values])
     for value, wanted in zip(left[1], left[0], strict=True):

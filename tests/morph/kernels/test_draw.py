@@ -131,19 +131,20 @@ def test_group_0_is_penalised_suppressed_and_counted(device, kind):
         scores[:, 80] += 6
         seen = (torch.rand(lines, vocab, generator=generator) < 0.3).to(device)
         steps = torch.arange(lines, device=device) % 4
+        minimums = 2 + torch.arange(lines, device=device) % 3
         positions, tokens = steps + 30, steps + 50
         penalties = (1 + torch.rand(lines, generator=generator)).to(device)
         report = torch.full((lines, GROUPS + 1), -1, device=device)
         before = seen.clone(), steps.clone(), positions.clone(), tokens.clone()
         draw_first[(lines,)](
-            scores, keys, steps, positions, draws.temperatures, draws.places, draws.shares, draws.scales, penalties,
-            seen, suppressed, is_eos, tokens, report,
-            V=vocab, CODES=GROUPS, MIN_STEPS=2, PADDED=128, HALF=False, PDL=False,
+            scores, keys, steps, minimums, positions, draws.temperatures, draws.places, draws.shares, draws.scales,
+            penalties, seen, suppressed, is_eos, tokens, report,
+            V=vocab, CODES=GROUPS, PADDED=128, HALF=False, PDL=False,
         )  # fmt: skip
         was_seen, step, position, old = before
         column = penalties[:, None]
         wanted = torch.where(was_seen, torch.where(scores < 0, scores * column, scores / column), scores)
-        early = ((step + 1) < 2)[:, None] & is_eos
+        early = ((step + 1) < minimums)[:, None] & is_eos
         wanted = wanted.masked_fill(suppressed | early, -torch.inf)
         noise = gumbel_noise(keys, ((step + 1) * GROUPS)[:, None], vocab)[:, 0]
         drawn = draw_static(wanted, draws, noise)
