@@ -12,22 +12,35 @@ RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT"
 
 
 def check_name(name: str) -> str:
-    """Give a file name (without suffix) back, stripped, when it is safe everywhere; else raise ValueError."""
-    name = name.strip()
+    """Give a file name (without suffix) back, stripped and composed (NFC), when it is safe everywhere.
+
+    Raises:
+        ValueError: when it is empty, too long, reserved, begins or ends with a dot, or holds other characters.
+    """
+    name = unicodedata.normalize("NFC", name.strip())
     if not name:
         raise ValueError("name is empty: type a name")
-    if len(name) > MAX_CHARACTERS or len(name.encode()) > MAX_BYTES:
+    if len(name) > MAX_CHARACTERS:
         raise ValueError(f"name is longer than {MAX_CHARACTERS} characters: shorten it")
-    foreign = sorted({char for char in name if not (char.isalnum() or char in PUNCTUATION)})
+    foreign = sorted({char for place, char in enumerate(name) if not _allowed(char, name[:place])})
     if foreign:
         shown = " ".join(repr(char) for char in foreign)
         raise ValueError(f"name {name!r} holds {shown}: use letters, digits, spaces and - _ . only")
+    if len(name.encode()) > MAX_BYTES:
+        raise ValueError(f"name is longer than {MAX_BYTES} bytes in UTF-8: shorten it")
     if name.startswith(".") or name.endswith("."):
         raise ValueError(f"name {name!r} starts or ends with a dot: leave it out")
     # Windows takes COM1.txt, and COM with a superscript 1, for the port.
     if unicodedata.normalize("NFKC", name.split(".")[0]).strip().upper() in RESERVED:
         raise ValueError(f"name {name!r} is reserved on Windows: choose another")
     return name
+
+
+def _allowed(char: str, before: str) -> bool:
+    """Letters, digits, some punctuation, and marks (as of Thai, Hindi or an accent) that follow a letter or a mark."""
+    if unicodedata.category(char).startswith("M"):
+        return bool(before) and before[-1] not in PUNCTUATION
+    return char.isalnum() or char in PUNCTUATION
 
 
 def confine(folder: Path, file_name: str) -> Path:

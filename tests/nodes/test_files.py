@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import unicodedata
 from pathlib import Path
 from types import ModuleType
 
@@ -31,13 +32,24 @@ def test_good_names_stay_as_they_are(name: str) -> None:
     assert names.check_name(f" {name} ") == name
 
 
+@pytest.mark.parametrize("name", ["สมชาย ที่บ้าน", "हिन्दी की आवाज़", "Nguyễn", "עִבְרִית", "x\u0302\u0323"])
+def test_letters_with_marks_make_a_name_which_is_composed(name: str) -> None:
+    decomposed = unicodedata.normalize("NFD", name)
+    assert any(unicodedata.category(char).startswith("M") for char in decomposed)
+    assert names.check_name(decomposed) == names.check_name(name) == unicodedata.normalize("NFC", name)
+
+
+def test_a_decomposed_accent_is_composed() -> None:
+    assert names.check_name("Rene\u0301") == "Ren\u00e9"
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
         ("", "empty"),
         ("   ", "empty"),
         ("x" * 81, "longer"),
-        ("名" * 80, "longer"),
+        ("名" * 80, "longer than 200 bytes"),
         ("../x", "'/'"),
         ("a\\b", "letters"),
         ("a:b", "':'"),
@@ -50,6 +62,11 @@ def test_good_names_stay_as_they_are(name: str) -> None:
         ("NUL.txt", "reserved"),
         ("LPT\u00b9", "reserved"),
         ("aux .x", "reserved"),
+        ("x" * 100_000, "longer than 80 characters"),
+        ("\u0301", "letters"),
+        ("a \u0301b", "letters"),
+        ("half \ud83d", "letters"),
+        ("a\u202eb", "letters"),
     ],
 )
 def test_bad_names_are_refused_with_a_reason(name: str, reason: str) -> None:
