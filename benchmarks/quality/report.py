@@ -179,7 +179,8 @@ def blocks(about: About, rows: Sequence[Row], machine: str) -> list[str | Table]
         f"# What decoding does to the voice: {about.checkpoint}",
         f"{about.model}. {len(about.tasks)} lines, {len({task.voice for task in about.tasks})} voices "
         f"({about.voices}). Same lines, voices and seeds in every row; in brackets 95 % intervals by bootstrap over "
-        f"lines. Times on {machine}, one line at a time, prompt included, codec not: medians over lines.",
+        f"lines. Times on {machine}, one line at a time, prompt included, codec not: medians of {_timed_lines(rows)} "
+        "lines. On a GPU the eager engine is bound by Python on the host, so its times differ between equal work too.",
         figures_table(rows),
         "Judges: whisper-base (English), Resemblyzer, DistillMOS, DNSMOS; they hear below 8 kHz only. Similarity is 0 "
         "for a line without speech. Distance: total variation from the exact distribution (0 equal, 1 disjoint), mean "
@@ -198,6 +199,11 @@ def blocks(about: About, rows: Sequence[Row], machine: str) -> list[str | Table]
         "## What the rows are",
         "\n".join(dict.fromkeys(explained)),
     ]
+
+
+def _timed_lines(rows: Sequence[Row]) -> int:
+    """How many lines were timed in each row; 0 where none were."""
+    return max((figure.lines for row in rows for figure in row.ms.values()), default=0)
 
 
 def to_markdown(parts: Sequence[str | Table]) -> str:
@@ -295,6 +301,7 @@ def to_json(about: About, rows: Sequence[Row], machine: str) -> dict[str, Any]:
         "versions": installed_versions(),
         "date": datetime.date.today().isoformat(),
         "lines": len(about.tasks),
+        "timed_lines": _timed_lines(rows),
         "voices": len({task.voice for task in about.tasks}),
         "power": find_power(rows, CONTROLS),
         "rows": [_json_row(row) for row in rows],

@@ -107,6 +107,7 @@ def test_one_command_gives_rows_a_report_and_a_picture(
     assert rows["crossbar", 1]["group_distances"][0] == 0 < min(rows["crossbar", 1]["group_distances"][1:])
     assert document["power"]["wer"] == {"tail-zeroed": False, "tail-random": False}
     report = (run / "quality.md").read_text(encoding="utf-8")
+    assert document["timed_lines"] == 2 and "medians of 2 lines" in report
     assert report in capsys.readouterr().out
     assert "| crossbar | 1 | 25.00 [25.00, 25.00] |" in report and "**WER % has no power here**" in report
     page = (run / "quality.html").read_text(encoding="utf-8")
