@@ -33,7 +33,8 @@ def files() -> Iterator[Path]:
     """The files of the repository, this one excepted, as it names what is forbidden."""
     for folder, folders, names in os.walk(pack.ROOT):
         folders[:] = [name for name in folders if name not in NOT_OURS and (name[0] != "." or name == ".ci")]
-        yield from (path for name in names if (path := Path(folder, name)) != HERE)
+        # In a worktree or a submodule .git is a file, and holds a path of its machine.
+        yield from (path for name in names if name != ".git" and (path := Path(folder, name)) != HERE)
 
 
 def matches(forbidden: dict[str, re.Pattern[str]], suffixes: set[str]) -> list[str]:
