@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..postprocess.checks import is_number, is_whole
+from ..postprocess.checks import check_choice, check_switch, is_number, is_whole
 
 PREDICTED_GROUPS = 15
 DEFAULT_SEQ_GROUPS = 5
@@ -41,19 +41,6 @@ def check_decoding(decoding: str) -> str:
 def check_tail(tail: str) -> str:
     """Give ``tail`` back when it is one of TAILS, else raise ValueError."""
     return check_choice("tail", tail, TAILS)
-
-
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """Give ``value`` back when it is one of ``choices``, else raise ValueError."""
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
-    return value
-
-
-def check_switch(name: str, value: bool) -> None:
-    """Raise ValueError unless ``value`` is True or False."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} is {value!r}: choose True or False")
 
 
 def _keep_plain(options: Any) -> None:

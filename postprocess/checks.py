@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, TypeAlias
 
@@ -14,6 +15,8 @@ Waveform: TypeAlias = NDArray[np.floating[Any]]
 
 MAX_CHANNELS = 8  # 7.1 surround; more rows than this are samples, not channels
 LARGEST = sys.float_info.max
+LOUDEST = 2.0**32  # full scale is 1; 32-bit integers that nobody scaled still pass, and no filter overflows
+MAX_SAMPLE_RATE = 768_000  # the fastest that converters offer
 
 
 def is_number(value: Any, low: float = -LARGEST, high: float = LARGEST) -> bool:
@@ -28,7 +31,10 @@ def is_whole(value: Any, low: float = -LARGEST, high: float = LARGEST) -> bool:
 
 
 def check_waveform(waveform: Waveform, name: str = "waveform") -> None:
-    """Raise ValueError unless ``waveform`` is finite float32 or float64 of shape [T] or [C, T], T >= 1."""
+    """Raise ValueError unless ``waveform`` is float32 or float64 of shape [T] or [C, T], T >= 1.
+
+    Samples have to be finite, and none above LOUDEST.
+    """
     if not isinstance(waveform, np.ndarray) or waveform.dtype not in (np.float32, np.float64):
         kind = getattr(waveform, "dtype", type(waveform).__name__)
         raise ValueError(f"{name} is {kind}: give a numpy array of float32 or float64")
@@ -43,13 +49,18 @@ def check_waveform(waveform: Waveform, name: str = "waveform") -> None:
         )
     if not np.isfinite(waveform).all():
         raise ValueError(f"{name} contains NaN or infinity: render or record it again")
+    if (peak := peak_of(waveform)) > LOUDEST:
+        raise ValueError(
+            f"{name} has a sample of {peak:.3g}, where full scale is 1: divide it by its full scale"
+        )
 
 
 def check_sample_rate(sample_rate: int) -> None:
-    """Raise ValueError unless ``sample_rate`` (samples a second) is a positive whole number."""
-    if not is_whole(sample_rate, 1):
+    """Raise ValueError unless ``sample_rate`` (samples a second) is a whole number from 1 to MAX_SAMPLE_RATE."""
+    if not is_whole(sample_rate, 1, MAX_SAMPLE_RATE):
         raise ValueError(
-            f"sample_rate is {sample_rate!r}: give samples a second as a whole number, e.g. 24000"
+            f"sample_rate is {sample_rate!r}: give samples a second as a whole number up to {MAX_SAMPLE_RATE}, "
+            "e.g. 24000"
         )
 
 
@@ -57,6 +68,19 @@ def check_range(name: str, value: float, low: float, high: float, unit: str = ""
     """Raise ValueError unless ``value`` is a number in ``low``..``high`` (both allowed)."""
     if not is_number(value, low, high):
         raise ValueError(f"{name} is {value!r}: choose {low:g} to {high:g} {unit}".rstrip())
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> str:
+    """Give ``value`` back when it is one of ``choices``, else raise ValueError."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
+    return value
+
+
+def check_switch(name: str, value: bool) -> None:
+    """Raise ValueError unless ``value`` is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} is {value!r}: choose True or False")
 
 
 def peak_of(waveform: Waveform) -> float:

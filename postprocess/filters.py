@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from scipy.signal import butter, sosfilt, sosfiltfilt
 
-from .checks import Waveform, check_range, check_sample_rate, check_waveform, is_whole
+from .checks import Waveform, check_range, check_sample_rate, check_switch, check_waveform, is_whole
 
 MAX_ORDER = 16
 
@@ -32,6 +33,7 @@ class LowPass:
         if not is_whole(self.order, 1, MAX_ORDER):
             raise ValueError(f"order is {self.order!r}: choose a whole number from 1 to {MAX_ORDER}")
         check_range("cutoff_hz", self.cutoff_hz, 1.0, 1e6, "Hz")
+        check_switch("zero_phase", self.zero_phase)
 
 
 def low_pass(waveform: Waveform, sample_rate: int, options: LowPass | None = None) -> Waveform:
@@ -50,8 +52,9 @@ def low_pass(waveform: Waveform, sample_rate: int, options: LowPass | None = Non
             f"{nyquist:g} Hz: choose a cutoff below {nyquist:g} Hz, or leave the filter out"
         )
     sections = butter(options.order, options.cutoff_hz, fs=sample_rate, output="sos")
+    exact = waveform.astype(np.float64)
     if not options.zero_phase:
-        return sosfilt(sections, waveform, axis=-1).astype(waveform.dtype)
+        return sosfilt(sections, exact, axis=-1).astype(waveform.dtype)
     # scipy refuses inputs shorter than its padding, so short ones are padded less.
     padding = min(3 * (2 * len(sections) + 1), waveform.shape[-1] - 1)
-    return sosfiltfilt(sections, waveform, axis=-1, padlen=padding).astype(waveform.dtype)
+    return sosfiltfilt(sections, exact, axis=-1, padlen=padding).astype(waveform.dtype)

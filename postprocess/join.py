@@ -10,6 +10,7 @@ from .checks import Waveform, check_range, check_sample_rate, check_waveform
 
 MAX_GAP_S = 3600.0
 MAX_CROSSFADE_MS = 5000.0
+MAX_SILENCE = 2**30  # samples over all channels: 4 GiB of float32, 12 hours of mono at 24 kHz
 
 Span = tuple[int, int]
 
@@ -32,8 +33,8 @@ def join(
     The fade is a raised cosine whose two gains add up to one, so that a constant stays constant.
     Mono pieces are copied to every channel of the widest; the result is [T] when all are [T], else [C, T].
     Gives ``(joined, spans)``, a span being ``(start, end)`` in samples, end excluded; in a crossfade two
-    spans overlap. Raises ValueError for no waveforms, a wrong number of gaps, or channel counts that do not
-    fit.
+    spans overlap. Raises ValueError for no waveforms, a wrong number of gaps, channel counts that do not
+    fit, or more silence than MAX_SILENCE.
     """
     _check_pieces(waveforms)
     check_sample_rate(sample_rate)
@@ -41,6 +42,7 @@ def join(
     gaps = [_samples(name, gap, sample_rate) for name, gap in _named_gaps(gap_s, len(waveforms) - 1)]
     lead = _samples("lead_s", lead_s, sample_rate)
     tail = _samples("tail_s", tail_s, sample_rate)
+    _check_silence(sum(gaps) + lead + tail, max(map(_channels, waveforms)), sample_rate)
     lengths = [waveform.shape[-1] for waveform in waveforms]
     fades = _fade_lengths(lengths, gaps, round(crossfade_ms / 1000 * sample_rate))
     spans = _place(lengths, gaps, fades, lead)
@@ -77,6 +79,15 @@ def _named_gaps(gap_s: float | Sequence[float], joints: int) -> list[tuple[str, 
 def _samples(name: str, seconds: float, sample_rate: int) -> int:
     check_range(name, seconds, 0.0, MAX_GAP_S, "s")
     return round(seconds * sample_rate)
+
+
+def _check_silence(samples: int, channels: int, sample_rate: int) -> None:
+    most = MAX_SILENCE // channels
+    if samples > most:
+        raise ValueError(
+            f"gap_s, lead_s and tail_s add up to {samples / sample_rate:.0f} s of silence: "
+            f"choose at most {most / sample_rate:.0f} s in all, for {channels}-channel audio at {sample_rate} Hz"
+        )
 
 
 def _fade_lengths(lengths: list[int], gaps: list[int], fade: int) -> list[int]:

@@ -15,6 +15,9 @@ log = logging.getLogger(__name__)
 QUIETEST_DB = -60.0
 BLOCK_S = 0.4  # BS.1770 measures in blocks of 400 ms
 MEASURED_CHANNELS = 5  # BS.1770 gives weights to five channels
+LOWEST_MEASURED_RATE = 4000  # its filter acts at 1.7 kHz, which a lower rate cannot hold
+TOLERANCE_LU = 0.01
+MOST_CORRECTIONS = 20
 
 
 @dataclass(frozen=True)
@@ -61,19 +64,41 @@ def normalize_loudness(waveform: Waveform, sample_rate: int, options: Loudness |
     if math.isinf(measured):
         log.warning("audio is below -70 LUFS and has no loudness to normalize: it is left as it is")
         return waveform.copy()
-    gain = from_db(options.lufs - measured)
     ceiling = from_db(options.ceiling_db)
-    if peak_of(waveform) * gain <= ceiling:
+    limit = ceiling / peak_of(waveform)
+    gain, reached = _find_gain(waveform, sample_rate, options.lufs, limit, measured)
+    if gain < limit:
         return (waveform.astype(np.float64) * gain).astype(waveform.dtype)
-    reached = measured + 20.0 * math.log10(ceiling / peak_of(waveform))
     log.info("kept at %.1f LUFS: %.1f would exceed the ceiling", reached, options.lufs)
     return _scale_to_peak(waveform, ceiling)
+
+
+def _find_gain(
+    waveform: Waveform, sample_rate: int, lufs: float, limit: float, measured: float
+) -> tuple[float, float]:
+    """The gain of at most ``limit`` that brings ``waveform`` from ``measured`` to ``lufs``, and what it gives.
+
+    A gain also moves quiet parts over the standard's gate of -70 LUFS, so the loudness does not follow it
+    exactly: the result is measured, and the gain corrected until no further part crosses.
+    """
+    exact = waveform.astype(np.float64)
+    gain, reached = 1.0, measured
+    for _ in range(MOST_CORRECTIONS):
+        gain = min(gain * from_db(lufs - reached), limit)
+        reached = measure_loudness(exact * gain, sample_rate)
+        if abs(lufs - reached) <= TOLERANCE_LU or (gain == limit and reached < lufs):
+            return gain, reached
+    log.warning(
+        "loudness is %.2f LUFS instead of %.2f: its quiet parts keep crossing the gate", reached, lufs
+    )
+    return gain, reached
 
 
 def measure_loudness(waveform: Waveform, sample_rate: int) -> float:
     """Integrated loudness in LUFS of ``waveform`` ([T] or [C, T]); -inf below the gate of -70 LUFS.
 
-    Audio below 0.4 s, the standard's block, is repeated up to it. Raises ValueError above 5 channels.
+    Audio below 0.4 s, the standard's block, is repeated up to it. Raises ValueError above 5 channels
+    and below 4000 samples a second.
     """
     import pyloudnorm  # here: all else of this package, which the engine imports, does without it
 
@@ -84,6 +109,11 @@ def measure_loudness(waveform: Waveform, sample_rate: int) -> float:
         raise ValueError(
             f"waveform has {channels.shape[0]} channels, and loudness is defined for {MEASURED_CHANNELS} "
             "at most: normalize its peak instead"
+        )
+    if sample_rate < LOWEST_MEASURED_RATE:
+        raise ValueError(
+            f"sample_rate is {sample_rate}, and loudness is defined from {LOWEST_MEASURED_RATE} on: "
+            "normalize its peak instead"
         )
     # As loud as it would be if it went on: the standard measures whole blocks.
     repeats = math.ceil(BLOCK_S * sample_rate / channels.shape[1])

@@ -19,6 +19,8 @@ TOOLS = [
     [
         (np.array([0.1, np.nan, 0.2]), "contains NaN or infinity"),
         (np.array([[0.1, np.inf]], np.float32), "contains NaN or infinity"),
+        (np.full(5, 3e38, np.float32), r"has a sample of 3e\+38, where full scale is 1"),
+        (np.array([0.0, -1e300]), r"has a sample of 1e\+300"),
         (np.zeros(0), "is empty"),
         (np.zeros((2, 0)), "is empty"),
         (np.zeros((1, 2, 100)), r"has shape \(1, 2, 100\)"),
@@ -33,7 +35,7 @@ def test_every_tool_refuses_what_is_no_waveform(tool, waveform, sentence):
         tool(waveform)
 
 
-@pytest.mark.parametrize("rate", [0, -1, 24000.0, True, None])
+@pytest.mark.parametrize("rate", [0, -1, 24000.0, True, None, "24000", 768_001, 10**9, 10**400])
 def test_every_tool_refuses_a_wrong_sample_rate(rate):
     waveform = np.ones(20000)
     for tool in (low_pass, normalize_loudness, trim_silence):

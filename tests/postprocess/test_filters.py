@@ -87,6 +87,21 @@ def test_a_wrong_order_is_refused(order):
         LowPass(order=order)
 
 
+@pytest.mark.parametrize("zero_phase", [False, True])
+@pytest.mark.parametrize("order", [1, 16])
+def test_the_loudest_waveform_allowed_stays_finite(zero_phase, order):
+    square = np.sign(np.sin(np.arange(5000) / 3 + 0.1)).astype(np.float32) * np.float32(2**32)
+    filtered = low_pass(square, RATE, LowPass(order, 11000.0, zero_phase))
+    expected = low_pass(square.astype(np.float64) / 2**32, RATE, LowPass(order, 11000.0, zero_phase))
+    np.testing.assert_allclose(filtered / 2**32, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("zero_phase", ["no", None, 1])
+def test_zero_phase_is_on_or_off(zero_phase):
+    with pytest.raises(ValueError, match=r"zero_phase is .*: choose True or False"):
+        LowPass(zero_phase=zero_phase)
+
+
 @pytest.mark.parametrize("cutoff", [0.0, -1.0, np.nan, np.inf, "11000"])
 def test_a_wrong_cutoff_is_refused(cutoff):
     with pytest.raises(ValueError, match=r"cutoff_hz is .*Hz"):

@@ -120,8 +120,18 @@ def test_inputs_are_left_as_they_were():
         ([np.ones(5)], {"lead_s": -1.0}, "lead_s is"),
         ([np.ones(5)], {"tail_s": np.inf}, "tail_s is"),
         ([np.ones(5)], {"crossfade_ms": -1.0}, "crossfade_ms is"),
+        ([np.ones(5)] * 2, {"gap_s": 1e9}, "gap_s is 1000000000.0: choose 0 to 3600 s"),
+        ([np.ones(5)] * 2, {"gap_s": "3"}, r"gap_s\[0\] is '3'"),
+        ([np.ones(5)] * 2, {"gap_s": None}, "gap_s is None"),
     ],
 )
 def test_wrong_input_is_refused(pieces, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         join(pieces, RATE, **options)
+
+
+def test_more_silence_than_memory_takes_is_refused():
+    """Each gap is allowed by itself; together they are 5.6 GiB."""
+    stereo = np.ones((2, 5))
+    with pytest.raises(ValueError, match="add up to 36000 s of silence: choose at most 26844 s in all"):
+        join([stereo] * 11, 20000, gap_s=3600.0)

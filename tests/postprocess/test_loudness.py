@@ -61,6 +61,26 @@ def test_loudness_is_as_the_standard_says():
     assert measure_loudness(tone, 48000) == pytest.approx(-3.01, abs=0.05)
 
 
+@pytest.mark.parametrize("quiet_db", [-15.0, -30.0])
+@pytest.mark.parametrize("level", [10.0**-2.75, 0.1])
+@pytest.mark.parametrize("lufs", [-60.0, -45.0, -23.0])
+def test_the_loudness_lands_on_its_level_where_quiet_parts_cross_the_gate(lufs, level, quiet_db):
+    """One gain by the loudness before misses some of these by 0.7 LU."""
+    samples = 6 * RATE
+    fading = (
+        level * np.random.default_rng(0).normal(size=samples) * 10 ** np.linspace(0, quiet_db / 20, samples)
+    )
+    result = normalize_loudness(fading.astype(np.float32), RATE, Loudness(lufs=lufs, ceiling_db=0.0))
+    assert np.abs(result).max() < 0.999  # the ceiling has no part in this
+    assert lufs_of(result) == pytest.approx(lufs, abs=0.05)
+
+
+@pytest.mark.parametrize("rate", [1, 10, 3999])
+def test_a_rate_too_low_for_the_standards_filter_is_refused(rate):
+    with pytest.raises(ValueError, match=f"sample_rate is {rate}, and loudness is defined from 4000 on"):
+        normalize_loudness(sine(), rate)
+
+
 @pytest.mark.parametrize("ceiling_db", [-1.0, -6.0])
 def test_the_ceiling_holds_where_the_loudness_would_clip(ceiling_db, caplog):
     peaky = sine(level=0.01)
