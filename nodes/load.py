@@ -137,10 +137,12 @@ class LoadModel(io.ComfyNode):
     ) -> io.NodeOutput:
         options = LoadOptions(precision, attention, engine, weights)
         path = resolve_checkpoint(checkpoint, checkpoint_roots())
-        if path is None:
-            with show_progress(cls.hidden.unique_id) as on_bytes:
-                path = fetch_checkpoint(checkpoint, download_root(), on_bytes)
-        return io.NodeOutput(load_managed(path, options))
+        with show_progress(cls.hidden.unique_id) as progress:
+            if path is None:
+                progress.say(f"downloading {checkpoint}")
+                path = fetch_checkpoint(checkpoint, download_root(), progress)
+            progress.say(f"loading {checkpoint}")
+            return io.NodeOutput(load_managed(path, options))
 
 
 def check_device(options: LoadOptions, device: torch.device) -> None:

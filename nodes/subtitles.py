@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 from comfy_api.latest import io, ui
 
@@ -53,14 +54,40 @@ class SaveSubtitles(io.ComfyNode):
 
 
 def write_new(folder: Path, name: str, text: str) -> Path:
-    """Write ``text`` to the first free ``<name>_<number>.srt`` in ``folder``, and give its path."""
+    """Write ``text`` whole to the first free ``<name>_<number>.srt`` in ``folder``, and give its path.
+
+    Raises:
+        ValueError: the text cannot be written as UTF-8; no file is left.
+    """
+    data = encode(text)
     folder.mkdir(parents=True, exist_ok=True)
     for number in count(1):
         path = confine(folder, f"{name}_{number:05}.srt")
         try:
-            with path.open("x", encoding="utf-8", newline="\n") as file:
-                file.write(text)
+            file = path.open("xb")
         except FileExistsError:
             continue
+        write_whole(file, path, data)
         return path
     raise AssertionError  # count never ends
+
+
+def encode(text: str) -> bytes:
+    """The text as UTF-8; ValueError for half a character, which UTF-8 has no bytes for."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = text[error.start]
+        raise ValueError(
+            f"srt holds half a character ({half!a}) after {text[: error.start][-20:]!r}: type it again in the script"
+        ) from None
+
+
+def write_whole(file: BinaryIO, path: Path, data: bytes) -> None:
+    """Write and close a new file; where that fails, no part of it stays."""
+    try:
+        with file:
+            file.write(data)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise

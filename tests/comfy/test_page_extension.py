@@ -1,4 +1,4 @@
-"""What web/js adds to ComfyUI's page: texts that a run returns are shown on their nodes."""
+"""What web/js adds to ComfyUI's page: texts on nodes, words of progress, colors of sockets."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from tests.comfy.examples import PAGES, read_workflow, set_widget
 if TYPE_CHECKING:
     from tests.comfy.page import ComfyBrowser, ComfyPage
 
+SPEAKERS = "Preset speakers"
 DIALOGUE = "Dialogue to files, track and subtitles"
-SCRIPT, SUBTITLES = "MorphTTSRenderScript", "MorphTTSSaveSubtitles"
+LOADER, SCRIPT, SUBTITLES = "MorphTTSLoadModel", "MorphTTSRenderScript", "MorphTTSSaveSubtitles"
 SHOWN = """(kind) => window.app.graph.nodes.find((node) => node.type === kind)
   .widgets.find((widget) => widget.name === 'shown_text')?.value"""
 SAVED = """async (kind) => {
@@ -21,6 +22,14 @@ SAVED = """async (kind) => {
   return [workflow.nodes.find((node) => node.type === kind).widgets_values,
           Object.keys(Object.values(output).find((node) => node.class_type === kind).inputs).sort()]
 }"""
+HEAR = """() => {
+  window.__said = []
+  window.app.api.addEventListener('progress_text', (event) => window.__said.push(event.detail))
+}"""
+COLORS = """() => ['MODEL', 'VOICE', 'CAST', 'SAMPLING'].map((one) => `MORPH_TTS_${one}`).map((type) => [
+  window.app.canvas.default_connection_color_byType[type], window.LGraphCanvas.link_type_colors[type],
+  getComputedStyle(document.body).getPropertyValue(`--color-datatype-${type}`).trim()])"""
+WIDGETS = "(kind) => window.app.graph.nodes.find((node) => node.type === kind).widgets.map((one) => one.name)"
 
 
 @pytest.fixture(params=PAGES)
@@ -52,3 +61,32 @@ def test_a_returned_text_is_shown_on_its_node_and_not_saved(page: ComfyPage) -> 
     assert second.startswith("saved dialogue_") and second != first
     assert page.page.evaluate(SAVED, SUBTITLES) == before
     assert page.problems() == []
+
+
+def test_a_loading_model_says_so_until_the_run_ends(page: ComfyPage, request: pytest.FixtureRequest) -> None:
+    workflow = read_workflow(SPEAKERS)
+    page.load(workflow)
+    before = page.page.evaluate(WIDGETS, LOADER)
+    # Another choice on each page of one server: a model that is in no cache.
+    set_widget(page, LOADER, "attention", "eager" if "today]" in request.node.name else "sdpa")
+    page.page.evaluate(HEAR)
+    kind, data = page.run()
+    assert kind == "execution_success", data
+    [loader] = [node["id"] for node in workflow["nodes"] if node["type"] == LOADER]
+    said = [(one["nodeId"], one["text"]) for one in page.page.evaluate("() => window.__said")]
+    assert (str(loader), "loading demo voice (in the pack)") in said
+    assert page.page.evaluate(WIDGETS, LOADER) == before
+    assert page.problems() == []
+
+
+def test_every_socket_type_has_a_color_that_a_new_palette_leaves(page: ComfyPage) -> None:
+    page.page.evaluate(
+        "(name) => window.app.extensionManager.setting.set('Comfy.ColorPalette', name)", "light"
+    )
+    page.page.wait_for_timeout(500)
+    colors = page.page.evaluate(COLORS)
+    assert len({color for color, _, _ in colors}) == len(colors) == 4
+    assert all(color == link == style for color, link, style in colors) and all(map(all, colors))
+    page.page.evaluate(
+        "(name) => window.app.extensionManager.setting.set('Comfy.ColorPalette', name)", "dark"
+    )

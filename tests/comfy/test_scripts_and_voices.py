@@ -101,6 +101,16 @@ def test_subtitles_are_never_overwritten(server: ComfyServer, base_dir: Path) ->
     assert first.read_text(encoding="utf-8") == "mine"
 
 
+def test_subtitles_that_cannot_be_written_leave_no_file(server: ComfyServer, base_dir: Path) -> None:
+    graph = {
+        "srt": node("PrimitiveStringMultiline", value="1\n00:00:00,000 --> 00:00:01,000\nhalf: \ud83d"),
+        "subtitles": node("MorphTTSSaveSubtitles", srt=["srt", 0], name="half"),
+    }
+    result = server.run(graph)
+    assert result.error and "srt holds half a character ('\\ud83d')" in result.error["exception_message"]
+    assert not list((base_dir / "output").rglob("half*"))
+
+
 def test_a_saved_voice_speaks_as_the_one_it_was_saved_from(server: ComfyServer, base_dir: Path) -> None:
     def speak(**changes: Any) -> np.ndarray:
         result = server.run(speech(max_seconds=0.5) | changes)

@@ -1,11 +1,13 @@
-// What the pack adds to ComfyUI's page: the text that a run returns, shown on the node, and a color for each
-// of its socket types. Works on the classic canvas and in Nodes 2.0.
+// What the pack adds to ComfyUI's page: the text that a run returns is shown on the node, words of progress go
+// when the run ends, and each socket type has a color. Works on the classic canvas and in Nodes 2.0.
 import { app } from "../../../scripts/app.js"
 
 const PREFIX = "MorphTTS" // every node type of the pack begins with it
 const SHOWN = "shown_text" // no input has this name
 const LEAST_LINES = 2, MOST_LINES = 8 // of its box; longer texts scroll
 const LINE_HEIGHT = 14
+const PROGRESS_TEXT = "$$node-text-preview" // ComfyUI's widget for a node's words of progress
+const ENDS = ["execution_success", "execution_error", "execution_interrupted"]
 const COLORS = {
   MORPH_TTS_MODEL: "#A78BFA",
   MORPH_TTS_VOICE: "#F59E42",
@@ -48,6 +50,14 @@ function showText(node, output) {
   app.canvas.setDirty(true, true)
 }
 
+/** Take the words of progress off the pack's nodes: page 1.32.9 would show "loading" until the next run. */
+function clearProgress() {
+  for (const node of app.graph.nodes.filter((one) => one.type?.startsWith(PREFIX))) {
+    const widget = node.widgets?.find((one) => one.name === PROGRESS_TEXT)
+    if (widget) node.removeWidget(widget)
+  }
+}
+
 /** Give a socket type a color where the user's palette has none: loading a palette sets all it lacks to "". */
 function addColor(colors, type) {
   let ofPalette = colors[type]
@@ -73,7 +83,10 @@ function addColors() {
 
 app.registerExtension({
   name: "MorphTTS",
-  setup: addColors,
+  setup() {
+    addColors()
+    for (const end of ENDS) app.api.addEventListener(end, clearProgress)
+  },
   beforeRegisterNodeDef(nodeType, nodeData) {
     if (!nodeData.name.startsWith(PREFIX)) return
     const before = nodeType.prototype.onExecuted
