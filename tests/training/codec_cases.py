@@ -36,29 +36,40 @@ def work(world: World, corpus: Path, config: Config, out: Path) -> None:
             parameter.data.add_(1.0)
     trainer.share()
     trainer.fill_codebooks()
-    weights = {**trainer.codec.trained(), **dict(trainer.discriminators.named_parameters())}
-    before = {name: value.detach().clone() for name, value in weights.items()}
-    tensors = {}
     for step in range(STEPS):
         drawn = batch(speech, config, step, (0, 1) if world.size == 1 else (world.rank,))
         trainer.updater.set_rates(RATE, RATE)
         trainer.updater.update(drawn, True, True)
         trainer.require_same()
         if not step:
-            gradients = {name: value.grad for name, value in weights.items() if value.grad is not None}
-            tensors = {f"gradient.{name}": grad.clone() for name, grad in gradients.items()}
-            tensors |= {f"size.{name}": size.clone() for name, size in trainer.updater.balancer.sizes.items()}
-    moves = [(value.detach() - before[name]).flatten() for name, value in weights.items()]
-    tensors["moved"] = torch.cat(moves)
-    for name, value in zip(("vectors", "use", "sums"), trainer.codec.quantiser.learnt(), strict=True):
-        tensors[name] = value.clone()
-    trainer._teach(lambda quantiser: quantiser.restart(1))
-    tensors["restarted"] = trainer.codec.quantiser.vectors.clone()
+            save(learnt(trainer), out / f"{world.rank}-of-{world.size}.safetensors")
+    trainer._teach(lambda quantiser: quantiser.restart(1))  # process 0 draws among its own rows
+    save(trained(trainer), out / f"{world.rank}-of-{world.size}-at-the-end.safetensors")
     assert len(list(time_steps(trainer, warm=1, timed=1))) == 4
-    save_file(
-        {name: value.detach().contiguous().clone() for name, value in tensors.items()},
-        out / f"{world.rank}-of-{world.size}.safetensors",
-    )
+
+
+def learnt(trainer: Trainer) -> dict[str, torch.Tensor]:
+    """What the first update made of its batch: gradients, their sizes at the waveform, and the codebooks' means."""
+    tensors = {f"gradient.{name}": value.grad for name, value in weights(trainer) if value.grad is not None}
+    sizes = {f"size.{name}": size for name, size in trainer.updater.balancer.sizes.items()}
+    return {**tensors, **sizes, **codebooks(trainer)}
+
+
+def trained(trainer: Trainer) -> dict[str, torch.Tensor]:
+    """All weights and codebooks."""
+    return {**dict(weights(trainer)), **codebooks(trainer)}
+
+
+def weights(trainer: Trainer) -> list[tuple[str, torch.Tensor]]:
+    return [*trainer.codec.trained().items(), *trainer.discriminators.named_parameters()]
+
+
+def codebooks(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return dict(zip(("vectors", "use", "sums"), trainer.codec.quantiser.learnt(), strict=True))
+
+
+def save(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    save_file({name: value.detach().contiguous().clone() for name, value in tensors.items()}, path)
 
 
 if __name__ == "__main__":
