@@ -12,6 +12,8 @@ from .sockets import CATEGORY
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..postprocess import Loudness
+
 MODES = ("peak", "loudness", "off")
 
 
@@ -123,30 +125,32 @@ class SmoothNormalize(io.ComfyNode):
         trim_silence: bool,
     ) -> io.NodeOutput:
         from .. import postprocess
+        from ..postprocess.checks import check_choice
 
-        rate = audio["sample_rate"]
+        check_choice("normalize", normalize, MODES)
         filtering = postprocess.LowPass(order, cutoff, zero_phase) if low_pass else None
+        level = postprocess.Loudness(lufs, peak_db)
+        waveforms = to_waveforms(audio)
+        rate = audio["sample_rate"]
         done = []
-        for waveform in to_waveforms(audio):
+        for waveform in waveforms:
             if trim_silence:
                 waveform = postprocess.trim_silence(waveform, rate)
             if filtering:
                 waveform = postprocess.low_pass(waveform, rate, filtering)
-            done.append(to_audio(set_level(waveform, rate, normalize, peak_db, lufs), rate))
+            done.append(to_audio(set_level(waveform, rate, normalize, level), rate))
         return io.NodeOutput(done)
 
 
-def set_level(waveform: np.ndarray, rate: int, mode: str, peak_db: float, lufs: float) -> np.ndarray:
+def set_level(waveform: np.ndarray, rate: int, mode: str, level: Loudness) -> np.ndarray:
     """Apply one of ``MODES`` to ``[C, T]``."""
     from .. import postprocess
 
     if mode == "peak":
-        return postprocess.normalize_peak(waveform, peak_db)
+        return postprocess.normalize_peak(waveform, level.ceiling_db)
     if mode == "loudness":
-        return postprocess.normalize_loudness(waveform, rate, postprocess.Loudness(lufs, peak_db))
-    if mode == "off":
-        return waveform
-    raise ValueError(f"normalize is {mode!r}: choose one of {', '.join(MODES)}")
+        return postprocess.normalize_loudness(waveform, rate, level)
+    return waveform
 
 
 class JoinAudio(io.ComfyNode):
@@ -191,12 +195,12 @@ class JoinAudio(io.ComfyNode):
     def execute(cls, audio: list[dict[str, Any]], gap: list[float], crossfade: list[float]) -> io.NodeOutput:
         from .. import postprocess
 
+        waveforms = [waveform for one in audio for waveform in to_waveforms(one)]
         rates = sorted({one["sample_rate"] for one in audio})
         if len(rates) > 1:
             shown = " and ".join(str(rate) for rate in rates)
             raise ValueError(
                 f"audio has sample rates of {shown} Hz: resample the recordings to one rate first"
             )
-        waveforms = [waveform for one in audio for waveform in to_waveforms(one)]
         joined, _ = postprocess.join(waveforms, rates[0], gap[0], crossfade[0])
         return io.NodeOutput(to_audio(joined, rates[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypedDict
 
 import numpy as np
@@ -16,7 +17,16 @@ class Audio(TypedDict):
 
 
 def to_waveforms(audio: dict[str, Any]) -> list[np.ndarray]:
-    """Every recording of a batch, float32 ``[C, T]``."""
+    """Every recording of a batch, float32 ``[C, T]``; ValueError when it holds none."""
+    if not isinstance(audio, Mapping) or "waveform" not in audio or "sample_rate" not in audio:
+        raise ValueError(
+            "audio carries no sound (a video without a sound track gives none): connect a recording"
+        )
+    shape = tuple(audio["waveform"].shape)
+    if len(shape) != 3 or 0 in shape:
+        raise ValueError(
+            f"audio has the shape {shape} instead of [batch, channels, samples], none of them 0: connect a recording"
+        )
     return [np.ascontiguousarray(one) for one in audio["waveform"].detach().cpu().float().numpy()]
 
 

@@ -95,6 +95,19 @@ def test_audio_goes_to_numpy_and_back() -> None:
     assert audio_io.to_audio(np.zeros(5), 24000)["waveform"].shape == (1, 1, 5)
 
 
+@pytest.mark.parametrize("audio", [None, {}, {"sample_rate": 24000}, {"waveform": torch.zeros(1, 1, 5)}])
+def test_no_audio_at_all_is_refused(audio: object) -> None:
+    """Get Video Components gives None for a video without a sound track."""
+    with pytest.raises(ValueError, match=r"audio carries no sound .*: connect a recording"):
+        audio_io.to_waveforms(audio)
+
+
+@pytest.mark.parametrize("shape", [(0, 1, 10), (1, 0, 10), (1, 1, 0), (1, 10), (10,)])
+def test_an_empty_batch_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"audio has the shape \(.*: connect a recording"):
+        audio_io.to_waveforms({"waveform": torch.zeros(shape), "sample_rate": 24000})
+
+
 def test_a_batch_is_no_reference() -> None:
     batch = {"waveform": torch.zeros(3, 1, 10), "sample_rate": 24000}
     with pytest.raises(ValueError, match="audio is a batch of 3 recordings: connect one recording"):
