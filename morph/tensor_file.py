@@ -34,3 +34,9 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata() or {}
         return {key: file.get_tensor(key).clone() for key in file.keys()}, metadata  # noqa: SIM118  (not a dict)
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """A file's metadata, without its tensors; SafetensorError or OSError when its header is damaged."""
+    with safe_open(path, framework="pt") as file:
+        return file.metadata() or {}

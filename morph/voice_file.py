@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 
-from .tensor_file import read_tensors, write_tensors
+from .tensor_file import read_metadata, read_tensors, write_tensors
 from .voice import Voice
 
 FORMAT = "qwen3-tts-voice"
@@ -22,13 +23,34 @@ TEXTS = ("kind", "model_size", "name", "transcript", "speaker", "instruct")
 
 def save_voice(voice: Voice, path: Path) -> None:
     """Write a voice to ``path``, whole or not at all; loading gives it back bit-equal."""
-    texts = {key: getattr(voice, key) for key in TEXTS}
+    words, tensors = _contents(voice)
+    metadata = {"format": FORMAT, "version": VERSION, "voice": words, "sha256": digest(words, tensors)}
+    write_tensors(path, tensors, metadata)
+
+
+def holds_voice(path: Path, voice: Voice) -> bool:
+    """Whether a file holds this very voice, whatever its name; False too when it is missing or cannot be read."""
+    try:
+        saved = load_voice(path)
+    except ValueError:
+        return False
+    return digest(*_contents(replace(saved, name=""))) == digest(*_contents(replace(voice, name="")))
+
+
+def is_voice_file(path: Path) -> bool:
+    """Whether a file says that it is a voice; reads its header alone, and never raises for an odd file."""
+    try:
+        return path.is_file() and read_metadata(path).get("format") == FORMAT
+    except (SafetensorError, OSError):
+        return False
+
+
+def _contents(voice: Voice) -> tuple[str, dict[str, torch.Tensor]]:
+    """A voice's texts as JSON, and its tensors, on the CPU."""
     tensors = {
         key: getattr(voice, key).contiguous().cpu() for key in TENSORS if getattr(voice, key) is not None
     }
-    words = json.dumps(texts, ensure_ascii=False)
-    metadata = {"format": FORMAT, "version": VERSION, "voice": words, "sha256": digest(words, tensors)}
-    write_tensors(path, tensors, metadata)
+    return json.dumps({key: getattr(voice, key) for key in TEXTS}, ensure_ascii=False), tensors
 
 
 def digest(words: str, tensors: Mapping[str, torch.Tensor]) -> str:
@@ -51,10 +73,12 @@ def load_voice(path: Path) -> Voice:
     if not path.is_file():
         raise ValueError(f"voice file {path.name} is missing from {path.parent.name}: save the voice again")
     try:
-        tensors, metadata = read_tensors(path)
+        metadata = read_metadata(path)  # a foreign file may hold gigabytes of tensors
+        foreign = metadata.get("format") != FORMAT
+        tensors = {} if foreign else read_tensors(path)[0]
     except (SafetensorError, OSError) as error:
         raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
-    if metadata.get("format") != FORMAT:
+    if foreign:
         raise ValueError(f"{path.name} is not a voice file of this pack: save the voice with Save Voice")
     if metadata.get("version") != VERSION:
         raise ValueError(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io, ui
 
 from . import inputs
-from .folders import VOICE_FOLDER, VOICE_SUFFIX, list_voices, voice_library
+from .folders import VOICE_FOLDER, VOICE_SUFFIX, list_voices, voice_files, voice_library
 from .names import check_name, confine
 from .sockets import CATEGORY, VoiceSocket
 
@@ -39,7 +40,9 @@ class SaveVoice(io.ComfyNode):
                 io.Boolean.Input(
                     "overwrite",
                     default=False,
-                    tooltip="Replace a saved voice of the same name; off refuses to. Default: off.",
+                    tooltip=(
+                        "Replace another voice that is saved under the same name; off refuses to. Default: off."
+                    ),
                 ),
             ],
             outputs=[
@@ -50,19 +53,28 @@ class SaveVoice(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, name: str | None) -> bool | str:
-        return inputs.refuse(check_name, name)
+        return inputs.refuse(voice_name, name)
+
+    @classmethod
+    def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> tuple[int, int] | None:
+        """Changes when the file is deleted or replaced, so that the voice is saved again."""
+        return None if name is None else file_state(voice_path(voice_name(name)))
 
     @classmethod
     def execute(cls, voice: Voice, name: str, overwrite: bool) -> io.NodeOutput:
-        from ..morph.voice_file import save_voice
+        from ..morph.voice_file import holds_voice, save_voice
 
-        name = check_name(name)
-        path = confine(voice_library(), name + VOICE_SUFFIX)
-        if path.exists() and not overwrite:
+        name = voice_name(name)
+        path = voice_path(name)
+        named = replace(voice, name=name)
+        if holds_voice(path, named):  # the file stays untouched, so that its fingerprint does
+            return io.NodeOutput(
+                named, ui=ui.PreviewText(f"{VOICE_FOLDER}/{path.name} holds this voice already")
+            )
+        if path.exists() and (path.is_dir() or not overwrite):
             raise ValueError(
                 f"a voice named {name!r} is saved already: choose another name, or turn overwrite on"
             )
-        named = replace(voice, name=name)
         save_voice(named, path)
         return io.NodeOutput(named, ui=ui.PreviewText(f"saved {VOICE_FOLDER}/{path.name}"))
 
@@ -78,7 +90,7 @@ class LoadVoice(io.ComfyNode):
             inputs=[
                 io.Combo.Input(
                     "name",
-                    options=list(list_voices()),
+                    options=list_voices(),
                     tooltip="A saved voice. Press R to see voices saved since. Default: the first.",
                 ),
             ],
@@ -93,22 +105,47 @@ class LoadVoice(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, name: str | None) -> bool | str:
-        return True if name is None or name in list_voices() else missing(name)
+        return inputs.refuse(read_voice, name)
 
     @classmethod
-    def fingerprint_inputs(cls, name: str) -> tuple[int, int] | None:
+    def fingerprint_inputs(cls, name: str | None) -> tuple[int, int] | None:
         """Changes when the file is replaced, so that it is loaded again."""
-        path = list_voices().get(name)
-        return None if path is None else (path.stat().st_mtime_ns, path.stat().st_size)
+        path = None if name is None else voice_files().get(name)
+        return None if path is None else file_state(path)
 
     @classmethod
     def execute(cls, name: str) -> io.NodeOutput:
-        from ..morph.voice_file import load_voice
+        return io.NodeOutput(read_voice(name))
 
-        path = list_voices().get(name)
-        if path is None:
-            raise ValueError(missing(name))
-        return io.NodeOutput(load_voice(path))
+
+def voice_name(name: str) -> str:
+    """A voice's name as typed, with or without the suffix of its file; ValueError when it cannot be a file's."""
+    typed = name.strip()
+    return check_name(typed[: -len(VOICE_SUFFIX)] if typed.lower().endswith(VOICE_SUFFIX) else typed)
+
+
+def voice_path(name: str) -> Path:
+    """Where a voice of that name is saved."""
+    return confine(voice_library(), name + VOICE_SUFFIX)
+
+
+def file_state(path: Path) -> tuple[int, int] | None:
+    """Changes when a file is written: its time of change in ns and its size; None when there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def read_voice(name: str) -> Voice:
+    """A voice of the library; ValueError when it is not there or not whole."""
+    from ..morph.voice_file import load_voice
+
+    path = voice_files().get(name) if isinstance(name, str) else None
+    if path is None:
+        raise ValueError(missing(name))
+    return load_voice(path)
 
 
 def missing(name: str | None) -> str:

@@ -111,6 +111,10 @@ REFUSED = {
         speech() | {"voice": node("MorphTTSLoadVoice", name="../../secret")},
         "voice '../../secret' is not in the library",
     ),
+    "damaged voice": (
+        speech() | {"voice": node("MorphTTSLoadVoice", name="damaged")},
+        "voice file damaged.safetensors is damaged",
+    ),
     "no such checkpoint": (
         changed(speech(), "model", checkpoint="qwen-tts/gone"),
         "checkpoint 'qwen-tts/gone' is not there any more",
@@ -192,10 +196,6 @@ FAILING = {
     ),
     "unknown language": (speech(language="klingon"), "language 'klingon' is unknown"),
     "beyond the context": (speech(text="word " * 9000, split_chars=0), "split it into shorter lines"),
-    "damaged voice": (
-        speech() | {"voice": node("MorphTTSLoadVoice", name="damaged")},
-        "voice file damaged.safetensors is damaged",
-    ),
     "missing files": (changed(speech(), "model", checkpoint="TTS/broken"), "checkpoint broken lacks merges.txt"),
     "Nyquist": (smoothed("short.wav", cutoff=12000.0), "choose a cutoff below 12000 Hz"),
     "smooth NaN": (smoothed("nan.wav"), "NaN or infinity"),

@@ -1,0 +1,150 @@
+"""Save Voice and Load Voice in a real ComfyUI: the same workflow again, and odd files in the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from tests.comfy import graphs
+from tests.comfy.graphs import Graph, node, samples, shown, speech
+
+if TYPE_CHECKING:
+    from tests.comfy.server import ComfyServer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def user_files(base_dir: Path, model_folders: Path) -> None:
+    graphs.place_checkpoints(model_folders)
+    graphs.place_recordings(base_dir / "input")
+
+
+@pytest.fixture
+def library(base_dir: Path) -> Iterator[Path]:
+    """The voice library's folder; what a test adds is taken out again."""
+    folder = base_dir / "models" / "qwen3-tts-voices"
+    folder.mkdir(exist_ok=True)
+    before = set(folder.iterdir())
+    yield folder
+    for path in set(folder.iterdir()) - before:
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def saving(name: str, overwrite: bool = False, mode: str = "x-vector") -> Graph:
+    """A clone that is saved and, from Save Voice on, speaks."""
+    save = node("MorphTTSSaveVoice", voice=["clone", 0], name=name, overwrite=overwrite)
+    clone = graphs.cloned_voice(mode=mode)["voice"]
+    return speech(voice=["save", 0]) | {"clone": clone, "save": save}
+
+
+def checksum(path: Path) -> str:
+    """Of a voice's texts and tensors; a file's bytes have no fixed order."""
+    with safe_open(path, framework="np") as file:
+        return file.metadata()["sha256"]
+
+
+def without_voice(graph: Graph) -> Graph:
+    return {key: value for key, value in graph.items() if key != "voice"}
+
+
+@pytest.mark.parametrize("mode", ["x-vector", "ICL"])
+def test_the_same_workflow_runs_again_in_another_session(
+    server: ComfyServer, library: Path, mode: str
+) -> None:
+    graph = without_voice(saving("again", mode=mode))
+    first = server.run(graph)
+    assert first.ok, first.error
+    assert shown(first, "save") == "saved qwen3-tts-voices/again.safetensors"
+    before = (library / "again.safetensors").stat().st_mtime_ns
+    server.free()
+    second = server.run(graph)
+    assert second.ok, second.error
+    assert shown(second, "save") == "qwen3-tts-voices/again.safetensors holds this voice already"
+    assert (library / "again.safetensors").stat().st_mtime_ns == before
+    assert np.array_equal(samples(first)[0], samples(second)[0])
+    other = server.run(without_voice(saving("again", mode="ICL" if mode == "x-vector" else "x-vector")))
+    assert "a voice named 'again' is saved already" in other.error["exception_message"]
+    assert (library / "again.safetensors").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_voice_whose_file_was_deleted_is_saved_again(
+    server: ComfyServer, library: Path, overwrite: bool
+) -> None:
+    graph = without_voice(saving("deleted", overwrite))
+    path = library / "deleted.safetensors"
+    assert server.run(graph).ok
+    held = checksum(path)
+    assert server.run(graph).ok  # the first run after one that wrote the file looks at it
+    assert "save" in server.run(graph).cached_nodes()
+    path.unlink()
+    again = server.run(graph)
+    assert again.ok, again.error
+    assert shown(again, "save") == "saved qwen3-tts-voices/deleted.safetensors"
+    assert checksum(path) == held
+
+
+def test_a_voice_replaced_by_another_workflow_is_saved_again_where_that_is_asked_for(
+    server: ComfyServer, library: Path
+) -> None:
+    path = library / "taken.safetensors"
+    mine, other = saving("taken", True), saving("taken", True, "ICL")
+    assert server.run(without_voice(mine)).ok
+    held = checksum(path)
+    assert server.run(without_voice(other)).ok
+    assert checksum(path) != held
+    assert server.run(without_voice(mine)).ok
+    assert checksum(path) == held
+
+
+def choices(server: ComfyServer) -> list[str]:
+    return server.object_info()["MorphTTSLoadVoice"]["input"]["required"]["name"][1]["options"]
+
+
+def add_odd_files(library: Path, voice: bytes) -> list[str]:
+    """Files that are no voices, and their names."""
+    (library / "folder.safetensors").mkdir()
+    (library / "foreign.safetensors").write_bytes(b'\x11\0\0\0\0\0\0\0{"__metadata__":{}}'[: 8 + 0x11])
+    (library / "empty.safetensors").touch()
+    (library / "cut.safetensors").write_bytes(voice[:-1])
+    (library / "text.txt").write_text("text", encoding="utf-8")
+    try:
+        (library / "dead.safetensors").symlink_to(library / "gone")
+    except OSError:  # a system that allows no links
+        return ["folder", "foreign", "empty", "cut"]
+    return ["folder", "foreign", "empty", "cut", "dead"]
+
+
+def test_only_voices_are_listed_and_the_others_are_refused_before_anything_runs(
+    server: ComfyServer, library: Path
+) -> None:
+    from tests.comfy.server import ComfyError
+
+    assert server.run(without_voice(saving("Voice.safetensors"))).ok
+    voice = (library / "Voice.safetensors").read_bytes()
+    assert not (library / "Voice.safetensors.safetensors").exists()
+    odd = add_odd_files(library, voice)
+    assert "Voice" in choices(server) and not set(odd) & set(choices(server))
+    for name in odd:
+        loading: dict[str, Any] = {"voice": node("MorphTTSLoadVoice", name=name)}
+        with pytest.raises(ComfyError) as refused:
+            server.run(speech() | loading)
+        assert f"{name}.safetensors is" in str(refused.value.body)
+
+
+def test_a_library_that_cannot_be_read_takes_no_node_away(server: ComfyServer, base_dir: Path) -> None:
+    folder = base_dir / "models" / "qwen3-tts-voices"
+    aside = folder.rename(folder.with_name("aside")) if folder.exists() else None
+    folder.write_text("a file where the folder should be", encoding="utf-8")
+    try:
+        assert choices(server) == []
+        assert server.run(speech()).ok
+    finally:
+        folder.unlink()
+        if aside is not None:
+            aside.rename(folder)
+    assert "are not listed" in server.log()
