@@ -11,6 +11,7 @@ from .int8 import Int8Linear
 from .options import Sampling, check_tail
 from .profile import TextProfile
 from .tail import Tail
+from .tokens import TURN_BEGIN, control_id, plain_ids, turn_ids
 from .weights import stack
 
 SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B", "0b02": "0.02B"}  # the last is the demo voice's
@@ -148,10 +149,15 @@ class Model:
         """Embedding tables of groups 1-15 as one tensor ``[15, V, H_talker]``; costs no memory."""
         return stack(self.talker.code_predictor.model.codec_embedding)
 
-    def tokenize(self, text: str) -> torch.Tensor:
-        """Token ids ``[1, N]`` of a text that may hold special tokens, on the model's device."""
-        ids = self.tokenizer([text], return_tensors="pt")["input_ids"]
-        return ids.to(self.device)
+    def tokenize_turn(self, role: str, text: str) -> torch.Tensor:
+        """Token ids ``[1, N]`` of a turn (see ``tokens.turn_ids``), on the model's device."""
+        return torch.tensor([turn_ids(self.tokenizer, role, text)], device=self.device)
+
+    def tokenize_line(self, text: str) -> torch.Tensor:
+        """Token ids ``[1, N]`` of a text to speak and of the beginning of its answer, on the model's device."""
+        turn = turn_ids(self.tokenizer, "assistant", text)
+        answer = [control_id(self.tokenizer, TURN_BEGIN), *plain_ids(self.tokenizer, "assistant\n")]
+        return torch.tensor([turn + answer], device=self.device)
 
     def summary(self) -> str:
         """One line: name, size, kind, precision, int8 weights, attention, device, GB of 10^9 bytes."""

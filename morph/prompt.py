@@ -85,7 +85,7 @@ class PromptBuilder:
         """
         model = self.model
         self._voices[id(voice)] = voice
-        ids = model.tokenize(f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n")
+        ids = model.tokenize_line(text)
         specials = self._specials
         codec = self._once(("codec", id(voice), language), lambda: _codec_prefix(model, voice, language))
         parts = self._instruction(instruct if instruct is not None else voice.instruct)
@@ -123,8 +123,10 @@ class PromptBuilder:
     def _instruction(self, instruct: str | None) -> list[torch.Tensor]:
         if not instruct:
             return []
-        text = f"<|im_start|>user\n{instruct}<|im_end|>\n"
-        return [self._once(("instruct", instruct), lambda: _project(self.model, self.model.tokenize(text)))]
+        model = self.model
+        return [
+            self._once(("instruct", instruct), lambda: _project(model, model.tokenize_turn("user", instruct)))
+        ]
 
     def _whole_text_body(self, ids: torch.Tensor) -> torch.Tensor:
         """The whole text over codec pads, then bos (upstream's ``non_streaming_mode``)."""
@@ -146,7 +148,7 @@ class PromptBuilder:
 
     def _reference(self, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
         """An ICL voice's text token ids ``[1, N]``, and bos and its codes' embeddings ``[1, 1 + T, H]``."""
-        ids = self.model.tokenize(f"<|im_start|>assistant\n{voice.transcript}<|im_end|>\n")
+        ids = self.model.tokenize_turn("assistant", voice.transcript or "")
         codes = torch.cat((self._codec_token("codec_bos_id"), _reference_codes(self.model, voice)), dim=1)
         return ids[:, ROLE_TOKENS:-REFERENCE_END_TOKENS], codes
 

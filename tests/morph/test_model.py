@@ -58,10 +58,11 @@ def test_sampling_is_the_checkpoints_own(load, checkpoint):
     assert model.sampling.max_new_tokens == said["max_new_tokens"]
 
 
-def test_special_tokens_are_one_token_each(load):
-    ids = load("tiny", "base").tokenize("<|im_start|>assistant\nHi<|im_end|>")
-    assert ids.shape == (1, 6)  # and assistant, newline, H, i
-    assert load("tiny", "base").tokenize("Ärger 你好").shape[1] == len("Ärger 你好".encode())
+def test_a_turns_control_tokens_are_one_token_each(load):
+    model = load("tiny", "base")
+    assert model.tokenize_turn("assistant", "Hi").shape == (1, 7)  # and assistant, newline, H, i, newline
+    assert model.tokenize_turn("user", "Ärger 你好").shape[1] == 5 + len("Ärger 你好".encode())
+    assert model.tokenize_line("Hi").shape == (1, 10)
 
 
 def test_the_module_holds_talker_and_codec_and_may_be_given_a_device(load):

@@ -230,9 +230,7 @@ def test_weights_travel_in_small_files(trained: Trained) -> None:
 def test_text_tokens_are_the_checkpoints(trained: Trained) -> None:
     tokens = TextTokens(trained.checkpoint)
     text = "An assistant's user-friendly 3.5 naïve\n line…"
-    ids = trained.model.tokenize(f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n")[
-        0
-    ].tolist()
+    ids = trained.model.tokenize_line(text)[0].tolist()
     assert ids[:3] == tokens.role()
     assert ids[3:-5] == tokens.encode([text])[0]
     assert trained.model.config.talker_config.text_vocab_size == tokens.size
