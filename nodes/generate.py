@@ -25,7 +25,7 @@ class GenerateSpeech(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return io.Schema(
             node_id="MorphTTSGenerateSpeech",
-            display_name="Generate Speech (Qwen3-TTS)",
+            display_name="TTS Generate Speech (text to speech)",
             category=CATEGORY,
             description="Speaks a text with a voice. SEQ_GROUPS trades exactness for speed.",
             inputs=[

@@ -95,7 +95,7 @@ def test_todays_page_gives_the_sentence_too(
     set_widget(page, SPEECH, "text", " ")
     page.page.evaluate(RUN)
     page.page.get_by_role("button", name="View details").click()
-    page.page.get_by_role("button", name="Info for Generate Speech").first.click()
+    page.page.get_by_role("button", name="Info for TTS Generate Speech").first.click()
     see(page, "text is empty: type what is to be spoken")
     page.page.wait_for_timeout(500)  # it is faded in
     page.screenshot(screenshots / "error on today's page.png")

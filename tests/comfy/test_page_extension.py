@@ -29,12 +29,21 @@ HEAR = """() => {
 COLORS = """() => ['MODEL', 'VOICE', 'CAST', 'SAMPLING'].map((one) => `MORPH_TTS_${one}`).map((type) => [
   window.app.canvas.default_connection_color_byType[type], window.LGraphCanvas.link_type_colors[type],
   getComputedStyle(document.body).getPropertyValue(`--color-datatype-${type}`).trim()])"""
+SEARCH = "() => window.app.extensionManager.command.execute('Workspace.SearchBox.Toggle')"
+SPEECH = "TTS Generate Speech (text to speech)"
+IN_NAMES = ["text to speech", "tts"]
+IN_ALIASES = ["speak", "narrate", "voice clone"]  # page 1.32.9 searches in names alone
 WIDGETS = "(kind) => window.app.graph.nodes.find((node) => node.type === kind).widgets.map((one) => one.name)"
 
 
 @pytest.fixture(params=PAGES)
-def page(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[ComfyPage]:
-    server, nodes_2 = PAGES[request.param]
+def label(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def page(label: str, request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[ComfyPage]:
+    server, nodes_2 = PAGES[label]
     with browser.open(request.getfixturevalue(server), nodes_2=nodes_2) as opened:
         yield opened
 
@@ -63,12 +72,12 @@ def test_a_returned_text_is_shown_on_its_node_and_not_saved(page: ComfyPage) -> 
     assert page.problems() == []
 
 
-def test_a_loading_model_says_so_until_the_run_ends(page: ComfyPage, request: pytest.FixtureRequest) -> None:
+def test_a_loading_model_says_so_until_the_run_ends(page: ComfyPage, label: str) -> None:
     workflow = read_workflow(SPEAKERS)
     page.load(workflow)
     before = page.page.evaluate(WIDGETS, LOADER)
     # Another choice on each page of one server: a model that is in no cache.
-    set_widget(page, LOADER, "attention", "eager" if "today]" in request.node.name else "sdpa")
+    set_widget(page, LOADER, "attention", "eager" if label == "today" else "sdpa")
     page.page.evaluate(HEAR)
     kind, data = page.run()
     assert kind == "execution_success", data
@@ -90,3 +99,17 @@ def test_every_socket_type_has_a_color_that_a_new_palette_leaves(page: ComfyPage
     page.page.evaluate(
         "(name) => window.app.extensionManager.setting.set('Comfy.ColorPalette', name)", "dark"
     )
+
+
+def test_the_search_finds_speech_by_a_newcomers_words(page: ComfyPage, label: str) -> None:
+    page.page.evaluate(SEARCH)
+    box = page.page.locator("input:visible" if label == "0.3.75" else "[role=dialog] input:visible")
+    box = box.last if label == "0.3.75" else box.first
+    found = page.page.locator("[role=option], [data-testid='result-item']")
+    for words in IN_NAMES if label == "0.3.75" else IN_NAMES + IN_ALIASES:
+        box.fill("no such node")
+        found.filter(has_text=SPEECH).first.wait_for(state="hidden", timeout=10_000)
+        box.fill(words)
+        found.filter(has_text=SPEECH).first.wait_for(state="visible", timeout=10_000)
+        if words in IN_NAMES:
+            assert SPEECH in next(text for text in found.all_inner_texts() if "Qwen3-TTS Morph" in text)

@@ -1,5 +1,6 @@
 // What the pack adds to ComfyUI's page: the text that a run returns is shown on the node, words of progress go
-// when the run ends, and each socket type has a color. Works on the classic canvas and in Nodes 2.0.
+// when the run ends, the search knows other words for the nodes, and each socket type has a color.
+// Works on the classic canvas and in Nodes 2.0.
 import { app } from "../../../scripts/app.js"
 
 const PREFIX = "MorphTTS" // every node type of the pack begins with it
@@ -8,6 +9,15 @@ const LEAST_LINES = 2, MOST_LINES = 8 // of its box; longer texts scroll
 const LINE_HEIGHT = 14
 const PROGRESS_TEXT = "$$node-text-preview" // ComfyUI's widget for a node's words of progress
 const ENDS = ["execution_success", "execution_error", "execution_interrupted"]
+// What users type who do not know the nodes' names. Page 1.32.9 searches in names alone.
+const ALIASES = {
+  MorphTTSGenerateSpeech: ["text to speech", "tts", "speak", "say", "narrate", "read aloud", "voice clone"],
+  MorphTTSRenderScript: ["dialogue", "audiobook", "narrate", "podcast", "srt", "multi speaker tts"],
+  MorphTTSCloneVoice: ["voice clone", "voice cloning", "reference audio"],
+  MorphTTSPresetVoice: ["speaker", "tts voice"],
+  MorphTTSDesignVoice: ["voice from text", "describe a voice"],
+  MorphTTSSaveSubtitles: ["captions"],
+}
 const COLORS = {
   MORPH_TTS_MODEL: "#A78BFA",
   MORPH_TTS_VOICE: "#F59E42",
@@ -86,6 +96,10 @@ app.registerExtension({
   setup() {
     addColors()
     for (const end of ENDS) app.api.addEventListener(end, clearProgress)
+  },
+  addCustomNodeDefs(definitions) {
+    for (const [type, words] of Object.entries(ALIASES))
+      if (definitions[type]) definitions[type].search_aliases = words
   },
   beforeRegisterNodeDef(nodeType, nodeData) {
     if (!nodeData.name.startsWith(PREFIX)) return
