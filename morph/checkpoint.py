@@ -130,9 +130,11 @@ def _is_pointer(file: Path) -> bool:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that a folder should hold: those of its index, or the single one."""
+    """The safetensors files that a folder should hold: the single one, or those of its index."""
     index = folder / INDEX
-    if not os.path.isfile(index):
+    if os.path.isfile(folder / SINGLE) or not os.path.isfile(
+        index
+    ):  # transformers takes the single one first
         return [folder / SINGLE]
     try:
         return [folder / name for name in sorted(set(read_index(index).values()))]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import logging
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 
 from .checkpoint import check_complete
 from .int8 import quantize_talker
+from .json_file import read_object
 from .model import Model
 from .options import LoadOptions
 from .profile import read_profile
 from .rope import inverse_frequencies
 from .tail import FILE, describe_tails, load_tails
 from .upstream import default_rope_registered, import_qwen_tts
+from .verify import blame, check_checkpoint, check_tokenizer
 from .weights import view_heads
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,8 @@ def why_no_flash(device: torch.device, dtype: torch.dtype) -> str | None:
 
 def check_frame_rate(path: Path) -> None:
     """Raise ValueError for a checkpoint of the 25 Hz family: it has another codec and other groups."""
-    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    with blame(path):
+        config = read_object(path / "config.json")
     if config.get("tokenizer_type") != TOKENIZER_12HZ:
         raise ValueError(
             f"checkpoint {path.name} uses {config.get('tokenizer_type')}: only 12 Hz models are supported"
@@ -108,7 +109,8 @@ def load_model(
         move: move the model to ``device``; ComfyUI does that by itself.
 
     Raises:
-        ValueError: for missing files, options that the device cannot do, or trained tails that are not its own.
+        ValueError: for missing or damaged files, weights that are not those of the config, options that the device
+            cannot do, or trained tails that are not its own.
     """
     options = options or LoadOptions()
     device = torch.device(device)
@@ -120,17 +122,15 @@ def load_model(
     qwen_tts = import_qwen_tts()
     # Loading makes parameters, and inference tensors could not be moved between devices later.
     with torch.inference_mode(False), default_rope_registered():
-        try:
+        with blame(path):
+            check_checkpoint(path)
             upstream = qwen_tts.Qwen3TTSModel.from_pretrained(
                 str(path), dtype=dtype, attn_implementation=attention
             )
-        except SafetensorError as error:
-            raise ValueError(
-                f"checkpoint {path.name} has a damaged weight file ({error}): download it again"
-            ) from error
-        model = Model(upstream, path.name, options.engine)
+            model = Model(upstream, path.name, options.engine)
+            check_tokenizer(model.tokenizer, model.config)
+            restore_frequencies(model.module)
         model.profile = profile
-        restore_frequencies(model.module)
         if options.weights == "int8":
             quantize_talker(model.talker)  # before the move: the device never holds the full weights
         if move:

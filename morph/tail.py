@@ -27,6 +27,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch.nn import functional
 
+from .checkpoint import weight_files
 from .options import PREDICTED_GROUPS, check_seq_groups
 from .products import Weight, crossbar
 from .tensor_file import read_tensors, write_tensors
@@ -155,14 +156,19 @@ def fingerprint(checkpoint: Path) -> str:
 
     Read from the file, not from the loaded model: it must not depend on the precision that is chosen.
     """
-    index, file = checkpoint / "model.safetensors.index.json", checkpoint / "model.safetensors"
     try:
-        if index.is_file():
-            file = checkpoint / json.loads(index.read_text(encoding="utf-8"))["weight_map"][MARK]
-        with safe_open(file, framework="pt") as weights:
-            head = weights.get_tensor(MARK)
-    except (SafetensorError, KeyError, OSError) as error:
-        raise ValueError(f"checkpoint {checkpoint.name} lacks {MARK}: download it again, whole") from error
+        for file in weight_files(checkpoint):
+            with safe_open(file, framework="pt") as weights:
+                if MARK in weights.keys():  # noqa: SIM118  (it is no mapping)
+                    return _digest(weights.get_tensor(MARK))
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f"checkpoint {checkpoint.name} cannot be read ({error}): download it again, whole"
+        ) from error
+    raise ValueError(f"checkpoint {checkpoint.name} lacks {MARK}: download it again, whole")
+
+
+def _digest(head: torch.Tensor) -> str:
     return hashlib.sha256(
         head.to(torch.bfloat16).contiguous().view(torch.uint8).numpy().tobytes()
     ).hexdigest()
