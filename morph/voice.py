@@ -13,14 +13,12 @@ import torch
 from .codec import encode_waveform
 from .model import KIND_NAMES, SIZE_NAMES, Model
 from .options import PREDICTED_GROUPS
+from .reference import prepare_reference
 
 log = logging.getLogger(__name__)
 
 KINDS = ("x_vector", "icl", "preset", "design")
 MODES = ("x_vector", "icl")
-SHORTEST_REFERENCE_S = 1.0
-LONGEST_REFERENCE_S = 30.0
-SILENCE_DBFS = -60.0
 PADDING_S = 0.5  # silence behind the reference, against phoneme bleed
 CODE_GROUPS = PREDICTED_GROUPS + 1
 NEEDED = {
@@ -47,6 +45,7 @@ class Voice:
         transcript: what the reference says.
         speaker: a preset's name, as the checkpoint's config spells it.
         instruct: how to speak, or the description of a designed voice.
+        notes: what people should know about the recording that it was cloned from; not kept in a voice file.
     """
 
     kind: str
@@ -57,12 +56,15 @@ class Voice:
     transcript: str | None = None
     speaker: str | None = None
     instruct: str | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"voice kind is {self.kind!r}: it is one of {', '.join(KINDS)}")
         for key in TEXTS:
-            _check_text(self, key)
+            value = getattr(self, key)
+            if value is not None or key in ("model_size", "name"):
+                _check_text(key, value)
         needed = NEEDED[self.kind]
         for key in ("speaker_embedding", "ref_codes", *TEXTS):
             value = getattr(self, key)
@@ -82,12 +84,11 @@ def _spoken(key: str) -> str:
     return key.replace("ref_codes", "reference codes").replace("_", " ")
 
 
-def _check_text(voice: Voice, key: str) -> None:
-    """Raise ValueError for a field that is no text, or a text that is not valid Unicode."""
-    text = getattr(voice, key)
-    if not isinstance(text, str) and (text is not None or key in ("model_size", "name")):
+def _check_text(key: str, text: object) -> None:
+    """Raise ValueError for what is no text, or not valid Unicode."""
+    if not isinstance(text, str):
         raise ValueError(f"a voice's {_spoken(key)} is {type(text).__name__}, not text: make the voice again")
-    if text is not None and any("\ud800" <= char <= "\udfff" for char in text):
+    if any("\ud800" <= char <= "\udfff" for char in text):
         raise ValueError(f"a voice's {_spoken(key)} holds half a character (a lone surrogate): type it again")
 
 
@@ -210,11 +211,11 @@ def clone_voice(
     pad_silence: bool = False,
     name: str = "cloned voice",
 ) -> Voice:
-    """Make a voice from a recording of 1 to 30 seconds.
+    """Make a voice from a recording of 1 to 30 seconds; of a longer one an x-vector voice takes the first 30.
 
     Args:
         model: a Base checkpoint.
-        waveform: float ``[T]`` or ``[C, T]``, any rate; mixed down to mono, resampled to 24 kHz.
+        waveform: float ``[T]`` or ``[C, T]``, any rate; see ``prepare_reference`` for what becomes of it.
         sample_rate: Hz.
         mode: "x_vector" (timbre alone) or "icl" (manner too; needs the transcript).
         transcript: what the recording says.
@@ -222,7 +223,8 @@ def clone_voice(
         name: for people.
 
     Raises:
-        ValueError: for a recording or a transcript that cannot serve, or a checkpoint without a speaker encoder.
+        ValueError: for a recording or a transcript that cannot serve (with ICL also a recording of more than 30 s),
+            or a checkpoint without a speaker encoder.
     """
     if mode not in MODES:
         raise ValueError(f"mode is {mode!r}: choose one of {', '.join(MODES)}")
@@ -231,47 +233,29 @@ def clone_voice(
         raise ValueError(
             f"{model.name} is a {kind} checkpoint and cannot clone voices: load a Base checkpoint"
         )
-    if mode == "icl" and not (transcript or "").strip():
-        raise ValueError(
-            "transcript is empty: ICL needs the words of the reference; type them, or use x-vector mode"
-        )
-    reference = prepare_reference(waveform, sample_rate, model.sample_rate)
-    embedding = model.upstream.extract_speaker_embedding(reference, model.sample_rate).clone()
-    voice = Voice("x_vector", model.size, name, speaker_embedding=embedding.cpu())
+    if mode == "icl":
+        check_transcript(transcript)
+    reference = prepare_reference(waveform, sample_rate, model.sample_rate, whole=mode == "icl")
+    for note in reference.notes:
+        log.warning("%s: %s", name, note)
+    sound = reference.waveform
+    embedding = model.upstream.extract_speaker_embedding(sound, model.sample_rate).clone().cpu()
+    voice = Voice("x_vector", model.size, name, speaker_embedding=embedding, notes=reference.notes)
     if mode == "x_vector":
         return voice
     if pad_silence:
-        reference = np.pad(reference, (0, round(PADDING_S * model.sample_rate)))
-    codes = encode_waveform(model, reference)
+        sound = np.pad(sound, (0, round(PADDING_S * model.sample_rate)))
+    codes = encode_waveform(model, sound)
     return replace(voice, kind="icl", ref_codes=codes, transcript=str(transcript).strip())
 
 
-def prepare_reference(waveform: np.ndarray, sample_rate: int, target_rate: int) -> np.ndarray:
-    """Check a reference recording and make it mono float32 at ``target_rate``, at most 30 s, within -1..1."""
-    mono = np.asarray(waveform, dtype=np.float32)
-    mono = mono.mean(axis=0) if mono.ndim == 2 else mono
-    if mono.ndim != 1 or sample_rate <= 0:
+def check_transcript(transcript: str | None) -> None:
+    """Raise ValueError for a transcript that ICL cannot use."""
+    if not (transcript or "").strip():
         raise ValueError(
-            f"reference has shape {np.shape(waveform)} at {sample_rate} Hz: give one recording, [T] or [C, T]"
+            "transcript is empty: ICL needs the words of the reference; type them, or use x-vector mode"
         )
-    seconds = mono.size / sample_rate
-    if seconds < SHORTEST_REFERENCE_S:
-        raise ValueError(
-            f"reference is {seconds:.2f} s long: give at least {SHORTEST_REFERENCE_S:.0f} s of speech"
-        )
-    if not np.isfinite(mono).all():
-        raise ValueError("reference holds NaN or infinite samples: record or convert it again")
-    if seconds > LONGEST_REFERENCE_S:
-        log.warning("reference is %.1f s long: only its first %.0f s are used", seconds, LONGEST_REFERENCE_S)
-        mono = mono[: round(LONGEST_REFERENCE_S * sample_rate)]
-    level = math.sqrt(float(np.mean(np.square(mono, dtype=np.float64))))
-    if level < 10 ** (SILENCE_DBFS / 20):
-        raise ValueError(f"reference is silent (below {SILENCE_DBFS:.0f} dBFS): give a recording of speech")
-    if sample_rate != target_rate:
-        import librosa  # slow to import, and what only decodes needs none of it
-
-        mono = librosa.resample(mono, orig_sr=sample_rate, target_sr=target_rate)
-    return np.ascontiguousarray(mono / max(1.0, float(np.abs(mono).max())), dtype=np.float32)
+    _check_text("transcript", transcript)
 
 
 def blend_voices(voices: Sequence[Voice], weights: Sequence[float]) -> Voice:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from comfy_api.latest import io
+from comfy_api.latest import io, ui
 
 from . import inputs
 from .audio_io import to_one_waveform
@@ -14,6 +14,7 @@ from .sockets import CATEGORY, VoiceSocket
 if TYPE_CHECKING:
     from ..morph.voice import Voice
 
+# ComfyUI's names of the modes, and the engine's.
 MODES = {"x-vector": "x_vector", "ICL": "icl"}
 # The engine lists a checkpoint's own speakers when one is unknown to it.
 DEMO_SPEAKERS = ("heart", "emma", "michael", "george")
@@ -49,8 +50,8 @@ class CloneVoice(io.ComfyNode):
                 io.Audio.Input(
                     "audio",
                     tooltip=(
-                        "One recording of one speaker, 1 to 30 s (longer ones are cut), any rate, mono or "
-                        "stereo. Required."
+                        "One recording of one speaker, 1 to 30 s, any rate, mono or stereo. Of a longer one "
+                        "x-vector takes the first 30 s; ICL refuses it. Required."
                     ),
                 ),
                 io.Combo.Input(
@@ -84,6 +85,14 @@ class CloneVoice(io.ComfyNode):
         )
 
     @classmethod
+    def validate_inputs(cls, mode: str | None, transcript: str | None = "") -> bool | str:
+        from ..morph.voice import check_transcript
+
+        if mode != "ICL":
+            return inputs.refuse(check_mode, mode)
+        return inputs.refuse(check_transcript, transcript)
+
+    @classmethod
     def execute(
         cls,
         model: ManagedModel,
@@ -95,11 +104,17 @@ class CloneVoice(io.ComfyNode):
         from ..morph.voice import clone_voice
 
         waveform = to_one_waveform(audio, "audio")
-        if mode not in MODES:
-            raise ValueError(f"mode is {mode!r}: choose one of {', '.join(MODES)}")
+        check_mode(mode)
         with model.use() as ready:
             voice = clone_voice(ready, waveform, audio["sample_rate"], MODES[mode], transcript, pad_reference)
-        return io.NodeOutput(voice)
+        shown = "\n".join([f"{mode} voice cloned", *voice.notes])
+        return io.NodeOutput(voice, ui=ui.PreviewText(shown))
+
+
+def check_mode(mode: str) -> None:
+    """Raise ValueError for a mode that Clone Voice does not offer."""
+    if mode not in tuple(MODES):  # which, unlike a dict, may be asked for a list
+        raise ValueError(f"mode is {mode!r}: choose one of {', '.join(MODES)}")
 
 
 class PresetVoice(io.ComfyNode):

@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from tests.comfy import graphs
-from tests.comfy.graphs import DEMO_VOICE, Graph, cloned_voice, load_model, node, speech
+from tests.comfy.graphs import DEMO_VOICE, Graph, cloned_voice, load_model, node, shown, speech
 
 if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer
@@ -115,6 +115,11 @@ REFUSED = {
         speech() | {"voice": node("MorphTTSLoadVoice", name="damaged")},
         "voice file damaged.safetensors is damaged",
     ),
+    "ICL without words": (
+        changed(speech(), "voice", mode="ICL", transcript=" "),
+        "transcript is empty: ICL needs the words of the reference",
+    ),
+    "no such mode": (changed(speech(), "voice", mode="quick"), "mode is 'quick': choose one of x-vector, ICL"),
     "no such checkpoint": (
         changed(speech(), "model", checkpoint="qwen-tts/gone"),
         "checkpoint 'qwen-tts/gone' is not there any more",
@@ -163,9 +168,9 @@ FAILING = {
         speech() | {"recording": node("EmptyAudio", duration=0.0, sample_rate=24000, channels=2)},
         "reference is 0.00 s long",
     ),
-    "ICL without words": (
-        changed(speech(), "voice", mode="ICL", transcript=" "),
-        "transcript is empty: ICL needs the words of the reference",
+    "ICL of a long recording": (
+        changed(recorded("long.wav"), "voice", mode="ICL"),
+        "reference is 40.0 s long and ICL takes at most 30 s: cut it to 30 s or less",
     ),
     "clone with CustomVoice": (
         speech() | {"model": load_model("0.6B-CustomVoice")},
@@ -221,6 +226,12 @@ def test_what_fails_says_why_and_the_next_run_works(
     still_ready()
 
 
-def test_a_long_stereo_recording_is_clamped_with_a_warning(server: ComfyServer) -> None:
-    assert server.run(recorded("long.wav")).ok
-    assert "reference is 40.0 s long: only its first 30 s are used" in server.log()
+def test_what_is_odd_about_a_recording_is_shown_on_the_node(server: ComfyServer) -> None:
+    result = server.run(recorded("long.wav"))
+    assert result.ok, result.error
+    cloned, cut, steady = shown(result, "voice").splitlines()
+    assert cloned == "x-vector voice cloned"
+    assert cut == "reference is 40.0 s long: only its first 30 s are used"
+    assert steady.endswith("as that of noise or a tone: is it speech?")
+    assert cut in server.log()
+    assert shown(server.run(speech()), "voice") == "x-vector voice cloned"

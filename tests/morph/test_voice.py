@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
-import librosa
 import numpy as np
 import pytest
 import torch
@@ -16,7 +13,6 @@ from qwen3_tts_morph.morph.voice import (
     check_voice,
     clone_voice,
     design_voice,
-    prepare_reference,
     preset_voice,
 )
 
@@ -55,16 +51,6 @@ def test_channels_are_mixed_down(base, recording):
     assert torch.allclose(embedding(base, np.stack([recording, recording]), RATE), mono, atol=1e-6)
     assert torch.allclose(embedding(base, np.stack([2 * recording, 0 * recording]), RATE), mono, atol=1e-5)
     assert not torch.allclose(embedding(base, recording[::-1].copy(), RATE), mono, atol=1e-3)
-
-
-def test_a_reference_is_kept_within_full_scale(recording):
-    loud = prepare_reference(10 * recording, RATE, RATE)
-    assert np.abs(loud).max() == pytest.approx(1.0)
-    assert np.array_equal(
-        prepare_reference(recording, RATE, RATE), recording
-    )  # quieter ones stay as they are
-    assert prepare_reference(smooth(2, 48000).astype(np.float64), 48000, RATE).dtype == np.float32
-    assert len(prepare_reference(smooth(2, 48000), 48000, RATE)) == 2 * RATE
 
 
 @pytest.mark.parametrize(
@@ -143,17 +129,6 @@ def test_voices_stay_with_their_model_size_and_kind(load, base, recording):
     stranger = Voice("preset", "0b6", speaker="nobody")
     with pytest.raises(ValueError, match="'nobody' is unknown"):
         check_voice(load("tiny", "custom_voice"), stranger)
-
-
-def test_long_recordings_are_cut_with_a_warning(recording, caplog):
-    long = np.tile(recording, 16)  # 32 s
-    with caplog.at_level(logging.WARNING):
-        assert len(prepare_reference(long, RATE, RATE)) == 30 * RATE
-    assert "32.0 s long: only its first 30 s" in caplog.text
-    caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        assert len(prepare_reference(long[: 30 * RATE], RATE, RATE)) == 30 * RATE
-    assert caplog.text == ""
 
 
 def test_padding_adds_its_frames_only_when_asked_for(base, recording):
@@ -242,10 +217,3 @@ def test_a_fine_tuned_base_speaks_with_its_speaker(load, monkeypatch):
     model = load("tiny", "base")
     monkeypatch.setattr(model.config.talker_config, "spk_id", {"anna": 500})
     assert preset_voice(model, "Anna").kind == "preset"
-
-
-def test_librosa_is_what_resamples(recording):
-    """Held against the library itself: a wrong order of the two rates would pass every length of 24 kHz."""
-    wanted = librosa.resample(recording, orig_sr=44100, target_sr=RATE)
-    ours = prepare_reference(recording, 44100, RATE)
-    assert np.allclose(ours, wanted / max(1.0, np.abs(wanted).max()), atol=1e-6)

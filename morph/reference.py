@@ -1,0 +1,159 @@
+"""Reference recordings: checked, made mono, and freed of what would spoil a voice, with a note on each change.
+
+Ordinary recordings stay as they are, sample by sample, but for the mixing and resampling that upstream does too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+SHORTEST_S = 1.0
+LONGEST_S = 30.0
+SILENCE_DBFS = -60.0
+SILENCE_BELOW_LOUDEST_DB = 40.0  # quieter than that, a recording's ends are no speech
+BLOCK_S = 0.05  # what a level is measured over
+LONGEST_SILENCE_S = 2.0  # at either end; of a longer one only the margin stays
+MARGIN_S = 0.2
+OVER_FULL_SCALE = 2.0  # a decoder may overshoot by less
+OFFSET_TO_LEVEL = 0.25  # a constant offset above this share of the sound's own level is taken out
+LEAST_OFFSET = 1e-3
+CLIPPED_SHARE = 0.01
+STEADY_DB = 6.0  # speech with its pauses varies by far more
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A recording as the model takes it: float32 ``[T]`` within -1..1, and what people should know about it."""
+
+    waveform: np.ndarray
+    notes: tuple[str, ...] = ()
+
+
+def prepare_reference(
+    waveform: np.ndarray, sample_rate: int, target_rate: int, whole: bool = False
+) -> Reference:
+    """Make a recording of speech a reference.
+
+    Args:
+        waveform: float ``[T]`` or ``[C, T]``.
+        sample_rate: Hz.
+        target_rate: Hz; it is resampled to that.
+        whole: refuse a recording of more than 30 s, whose transcript would not fit the part that is used.
+
+    Raises:
+        ValueError: when it is too short, silent or not finite, or too long and ``whole``.
+    """
+    channels = np.atleast_2d(np.asarray(waveform, dtype=np.float32))
+    if channels.ndim != 2 or len(channels) == 0 or sample_rate <= 0:
+        raise ValueError(
+            f"reference has shape {np.shape(waveform)} at {sample_rate} Hz: give one recording, [T] or [C, T]"
+        )
+    seconds = channels.shape[1] / sample_rate
+    if seconds < SHORTEST_S:
+        raise ValueError(f"reference is {seconds:.2f} s long: give at least {SHORTEST_S:.0f} s of speech")
+    if not np.isfinite(channels).all():
+        raise ValueError("reference holds NaN or infinite samples: record or convert it again")
+    notes: list[str] = []
+    mono = _mix_down(_center(_turn_down(channels, notes), notes), notes)
+    mono = _shorten(_trim(mono, sample_rate, notes), sample_rate, whole, notes)
+    _judge(mono, sample_rate, notes)
+    if sample_rate != target_rate:
+        import librosa  # slow to import, and what only decodes needs none of it
+
+        mono = librosa.resample(mono, orig_sr=sample_rate, target_sr=target_rate)
+    mono = np.ascontiguousarray(mono / max(1.0, float(np.abs(mono).max())), dtype=np.float32)
+    return Reference(mono, tuple(notes))
+
+
+def _turn_down(channels: np.ndarray, notes: list[str]) -> np.ndarray:
+    peak = float(np.abs(channels).max())
+    if peak <= OVER_FULL_SCALE:
+        return channels
+    notes.append(f"the recording is {20 * math.log10(peak):.0f} dB over full scale: it was turned down")
+    return channels / np.float32(peak)
+
+
+def _center(channels: np.ndarray, notes: list[str]) -> np.ndarray:
+    """Take a constant offset out of each channel that has one."""
+    offsets = channels.mean(axis=1, dtype=np.float64)
+    levels = channels.std(axis=1, dtype=np.float64)
+    offsets[np.abs(offsets) <= np.maximum(LEAST_OFFSET, OFFSET_TO_LEVEL * levels)] = 0
+    if not offsets.any():
+        return channels
+    notes.append("the recording has a constant offset (DC): it was taken out")
+    return (channels - offsets[:, None]).astype(np.float32)
+
+
+def _mix_down(channels: np.ndarray, notes: list[str]) -> np.ndarray:
+    """The mean of the channels, or the loudest one where they cancel one another out."""
+    mono: np.ndarray = channels.mean(axis=0)
+    levels = [_level(channel) for channel in channels]
+    # One channel alone, beside silent ones, gives max / C.
+    if _level(mono) >= 0.5 * max(levels) / len(levels):
+        return mono
+    notes.append("the recording's channels cancel one another out: only the loudest is used")
+    return np.ascontiguousarray(channels[int(np.argmax(levels))])
+
+
+def _trim(mono: np.ndarray, rate: int, notes: list[str]) -> np.ndarray:
+    """Cut long silence off both ends."""
+    levels = _block_levels(mono, rate)
+    silence = 10 ** (SILENCE_DBFS / 20)
+    if levels.max() < silence:
+        raise ValueError(f"reference is silent (below {SILENCE_DBFS:.0f} dBFS): give a recording of speech")
+    loud = np.flatnonzero(levels >= max(silence, levels.max() * 10 ** (-SILENCE_BELOW_LOUDEST_DB / 20)))
+    block, margin, allowed = _block(rate), round(MARGIN_S * rate), LONGEST_SILENCE_S * rate
+    start, end = int(loud[0]) * block, min((int(loud[-1]) + 1) * block, mono.size)
+    if (end - start) / rate < SHORTEST_S and max(start, mono.size - end) > allowed:
+        raise ValueError(
+            f"reference holds only {(end - start) / rate:.2f} s of sound: give at least {SHORTEST_S:.0f} s of speech"
+        )
+    first = max(start - margin, 0) if start > allowed else 0
+    last = min(end + margin, mono.size) if mono.size - end > allowed else mono.size
+    cut = (mono.size - (last - first)) / rate
+    if cut:
+        notes.append(f"{cut:.1f} s of silence at the recording's ends were left out")
+    return mono[first:last]
+
+
+def _shorten(mono: np.ndarray, rate: int, whole: bool, notes: list[str]) -> np.ndarray:
+    seconds = mono.size / rate
+    if seconds <= LONGEST_S:
+        return mono
+    if whole:
+        raise ValueError(
+            f"reference is {seconds:.1f} s long and ICL takes at most {LONGEST_S:.0f} s: cut it to {LONGEST_S:.0f} s "
+            "or less and give the transcript of that part, or use x-vector mode"
+        )
+    notes.append(f"reference is {seconds:.1f} s long: only its first {LONGEST_S:.0f} s are used")
+    return mono[: round(LONGEST_S * rate)]
+
+
+def _judge(mono: np.ndarray, rate: int, notes: list[str]) -> None:
+    """Note what can be heard to be wrong and cannot be mended."""
+    clipped = float(np.mean((mono == mono.max()) | (mono == mono.min())))
+    if clipped > CLIPPED_SHARE:
+        notes.append(
+            f"{clipped:.0%} of the recording is clipped: one that is recorded less loud makes a better voice"
+        )
+    quiet, loud = np.quantile(_block_levels(mono, rate), (0.1, 0.95))
+    if loud < quiet * 10 ** (STEADY_DB / 20):
+        notes.append("the recording's level hardly changes, as that of noise or a tone: is it speech?")
+
+
+def _level(waveform: np.ndarray) -> float:
+    return math.sqrt(float(np.mean(np.square(waveform, dtype=np.float64))))
+
+
+def _block(rate: int) -> int:
+    return max(1, round(BLOCK_S * rate))
+
+
+def _block_levels(mono: np.ndarray, rate: int) -> np.ndarray:
+    """The levels of a waveform's blocks ``[N]``, of which the last may be shorter."""
+    starts = np.arange(0, mono.size, _block(rate))
+    sums = np.add.reduceat(np.square(mono, dtype=np.float64), starts)
+    return np.sqrt(sums / np.diff(np.append(starts, mono.size)))
