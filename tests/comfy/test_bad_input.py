@@ -166,7 +166,7 @@ FAILING = {
     "nan": (recorded("nan.wav"), "reference holds NaN or infinite samples"),
     "empty": (
         speech() | {"recording": node("EmptyAudio", duration=0.0, sample_rate=24000, channels=2)},
-        "reference is 0.00 s long",
+        "audio has the shape (1, 2, 0)",
     ),
     "ICL of a long recording": (
         changed(recorded("long.wav"), "voice", mode="ICL"),
