@@ -2,7 +2,8 @@
 
 ComfyUI-Manager runs this file after ``requirements.txt``; without the Manager, run it with ComfyUI's Python.
 The two published packages pin one transformers each, so they are installed without their dependencies. Both
-provide the module ``qwen_tts``: only one may be there. Of what they ask for, sox, onnxruntime, torchaudio,
+provide the module ``qwen_tts``: only one may be there. The one that does not fit goes only after the other has been
+fetched, and comes back where that cannot be installed. Of what they ask for, sox, onnxruntime, torchaudio,
 gradio and accelerate are left out: no 12 Hz model uses them.
 """
 
@@ -14,26 +15,29 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
 from pathlib import Path
 
 QWEN_TTS = {4: "qwen-tts==0.1.1", 5: "qwen-tts-hf==0.1.1.post1"}  # by transformers' major version
 OLDEST_MINOR = {4: 57, 5: 4}  # older ones of 5 cannot read qwen-tts-hf's configuration (tried)
-MEND = "update ComfyUI with its requirements, then run install.py again"
+NEEDED = "4.57, or 5.4 and later"
+FIX = "update ComfyUI with its requirements, then run install.py again"
 
 
 def choose_package(transformers_version: str) -> str:
     """Give the requirement of the qwen_tts for this transformers; ValueError where there is none."""
     found = re.match(r"(\d+)\.(\d+)", transformers_version)
     if not found:
-        raise ValueError(f"transformers has the version {transformers_version!r}, which is no number: {MEND}")
+        raise ValueError(f"transformers has the version {transformers_version!r}, which is no number: {FIX}")
     major, minor = int(found[1]), int(found[2])
     if major > max(QWEN_TTS):
-        raise ValueError(f"transformers {transformers_version} is newer than any qwen-tts: install version 5")
-    if minor < OLDEST_MINOR.get(major, sys.maxsize):
-        needed = " or ".join(f"{known}.{oldest}" for known, oldest in OLDEST_MINOR.items())
         raise ValueError(
-            f"transformers {transformers_version} is too old for qwen-tts, which needs {needed}, or newer: {MEND}"
+            f"transformers {transformers_version} is newer than any qwen-tts: install version {NEEDED}"
+        )
+    if minor < OLDEST_MINOR.get(major, sys.maxsize):
+        raise ValueError(
+            f"transformers {transformers_version} is too old for qwen-tts, which needs {NEEDED}: {FIX}"
         )
     return QWEN_TTS[major]
 
@@ -85,29 +89,76 @@ def install_qwen_tts() -> str:
     """Bring in the qwen_tts that fits, and give a sentence that says what was done."""
     transformers = installed_version("transformers")
     if transformers is None:
-        raise ValueError(f"transformers is not installed for {sys.executable}: {MEND}")
+        raise ValueError(f"transformers is not installed for {sys.executable}: {FIX}")
     requirement = choose_package(transformers)
     name, _, version = requirement.partition("==")
     others = [other.partition("==")[0] for other in QWEN_TTS.values() if other != requirement]
     unfit = [other for other in others if installed_version(other)]
     if not unfit and installed_version(name) == version:
         return f"{requirement} is installed and fits transformers {transformers}: nothing to do"
-    if unfit:
-        _pip(sys.executable, "uninstall", *unfit)
-    # Uninstalling one of the two takes files of the other with it: write them all again.
-    pip_install(sys.executable, "--no-deps", "--force-reinstall", requirement)
+    with tempfile.TemporaryDirectory() as folder:
+        _replace(unfit, requirement, Path(folder))
     return f"installed {requirement} for transformers {transformers}"
+
+
+def _replace(unfit: list[str], requirement: str, folder: Path) -> None:
+    """Install a requirement in place of other packages, or leave all as it is: raises what pip failed with."""
+    fetched = _fetch(requirement, folder / "new")  # without a network it ends here
+    name = requirement.partition("==")[0]
+    before = [one for one in (*unfit, name) if installed_version(one)]
+    sites = {one: _back_up(one, folder / "old" / one) for one in before}
+    try:
+        if unfit:
+            _pip(sys.executable, "uninstall", *unfit)
+        # Uninstalling one of the two takes files of the other with it: write them all again.
+        pip_install(sys.executable, "--no-deps", "--force-reinstall", *fetched)
+    except BaseException:
+        if name not in before and installed_version(name):
+            _pip(sys.executable, "uninstall", name)
+        for one, site in sites.items():
+            shutil.copytree(folder / "old" / one, site, dirs_exist_ok=True)
+        raise
+
+
+def _fetch(requirement: str, folder: Path) -> list[str]:
+    """Bring a requirement to this machine; give what pip or uv then installs without a network."""
+    if not _has_pip(sys.executable):
+        _pip(sys.executable, "install", "--no-deps", "--target", str(folder), requirement)
+        return ["--offline", requirement]  # uv keeps what it has fetched
+    _pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder), requirement)
+    wheels = [str(wheel) for wheel in folder.glob("*.whl")]
+    if not wheels:
+        raise FileNotFoundError(f"pip fetched {requirement} and left no wheel in {folder}")
+    return wheels
+
+
+def _back_up(name: str, folder: Path) -> Path:
+    """Copy an installed package's files below a folder; give the folder that they were installed in."""
+    package = importlib.metadata.distribution(name)
+    site = Path(str(package.locate_file("")))
+    for file in package.files or []:
+        source = Path(str(file.locate()))
+        if ".." not in file.parts and source.is_file():  # scripts lie elsewhere: the pack needs none
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, folder / file)
+    folder.mkdir(parents=True, exist_ok=True)
+    return site
 
 
 def main() -> int:
     """Install, and say in one line what happened; 1 where nothing could be installed."""
     try:
         print(f"Qwen3-TTS Morph: {install_qwen_tts()}")
-    except (ValueError, FileNotFoundError) as problem:
+    except (ValueError, OSError) as problem:
         print(f"Qwen3-TTS Morph: {problem}", file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as problem:
-        print(f"Qwen3-TTS Morph: '{' '.join(problem.cmd)}' failed; its message stands above", file=sys.stderr)
+        command = " ".join(problem.cmd)
+        print(
+            f"Qwen3-TTS Morph: '{command}' failed, its message is above. What was installed before is still there: "
+            "solve that, then run install.py again.",
+            file=sys.stderr,
+        )
         return 1
     return 0
 

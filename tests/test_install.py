@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
+import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -50,8 +53,10 @@ def test_transformers_5_gets_the_port(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["4.9.2", "4.56.2", "3.5.1", "3.60.0", "5.0.0", "5.3.0", "6.0.0", "main"])
-def test_other_transformers_are_refused_with_the_mend(version: str) -> None:
-    with pytest.raises(ValueError, match=r"transformers.*(update ComfyUI|install version 5)"):
+def test_other_transformers_are_refused_with_the_fix(version: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"transformers.*(update ComfyUI|install version 4\.57, or 5\.4 and later)"
+    ):
         install.choose_package(version)
 
 
@@ -66,45 +71,121 @@ def test_no_transformers_says_so_and_fails(
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("there", "calls"),
-    [
-        ({"transformers": "4.57.3", "qwen-tts": "0.1.1"}, []),
-        ({"transformers": "4.57.3"}, ["install --no-deps --force-reinstall qwen-tts==0.1.1"]),
-        (
-            {"transformers": "4.57.3", "qwen-tts": "0.0.4"},
-            ["install --no-deps --force-reinstall qwen-tts==0.1.1"],
-        ),
-        (
-            {"transformers": "5.17.0", "qwen-tts": "0.1.1"},
-            ["uninstall qwen-tts", "install --no-deps --force-reinstall qwen-tts-hf==0.1.1.post1"],
-        ),
-        (
-            {"transformers": "5.17.0", "qwen-tts": "0.1.1", "qwen-tts-hf": "0.1.1.post1"},
-            ["uninstall qwen-tts", "install --no-deps --force-reinstall qwen-tts-hf==0.1.1.post1"],
-        ),
-    ],
-)
-def test_main_brings_in_the_one_that_fits(
-    there: dict[str, str], calls: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def wheel(folder: Path, name: str, version: str, *files: str) -> None:
+    """Write a wheel of a package; its files hold its name."""
+    folder.mkdir(exist_ok=True)
+    stem = f"{name.replace('-', '_')}-{version}"
+    about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    kind = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    contents = dict.fromkeys(files, f"name = {name!r}\n")
+    contents |= {f"{stem}.dist-info/METADATA": about, f"{stem}.dist-info/WHEEL": kind}
+    record = f"{stem}.dist-info/RECORD"
+    contents[record] = "".join(f"{file},,\n" for file in (*contents, record))
+    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as archive:
+        for file, content in contents.items():
+            archive.writestr(file, content)
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """A Python of its own, whose pip sees one folder of wheels and no network."""
+
+    python: Path
+    wheels: Path
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        alone = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.wheels), "PIP_CONFIG_FILE": os.devnull}
+        command = (str(self.python), *command)
+        return subprocess.run(command, env={**os.environ, **alone}, cwd=ROOT, capture_output=True, text=True)
+
+    def install(self, *names: str) -> None:
+        assert self.run("-m", "pip", "install", "--no-deps", "--force-reinstall", *names).returncode == 0
+
+    def there(self) -> tuple[str, ...]:
+        """What ``import qwen_tts`` gives, and which packages are installed."""
+        script = (
+            "import importlib.metadata as m, qwen_tts, qwen_tts.core; print(qwen_tts.core.name, qwen_tts.name, "
+            "*sorted(d.metadata['Name'] for d in m.distributions() if d.metadata['Name'].startswith('qwen')))"
+        )
+        return tuple(self.run("-c", script).stdout.split())
+
+
+FILES = ("qwen_tts/__init__.py", "qwen_tts/core.py")
+OLD, NEW = "qwen-tts", "qwen-tts-hf"
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install.create_environment(tmp_path_factory.mktemp("pythons") / "env")
+
+
+@pytest.fixture
+def environment(python: Path, tmp_path: Path) -> Environment:
+    """transformers 5 with the qwen_tts of transformers 4, as after an update of ComfyUI."""
+    made = Environment(python, tmp_path / "wheels")
+    wheel(made.wheels, "transformers", "5.17.0", "transformers/__init__.py")
+    wheel(made.wheels, OLD, "0.1.1", *FILES)
+    made.run("-m", "pip", "uninstall", "--yes", NEW)
+    made.install("transformers", OLD)
+    assert made.there() == (OLD, OLD, OLD)
+    return made
+
+
+def test_the_one_that_fits_takes_the_others_place(environment: Environment) -> None:
+    wheel(environment.wheels, NEW, "0.1.1.post1", *FILES)
+    done = environment.run("install.py")
+    assert (
+        done.returncode == 0 and "installed qwen-tts-hf==0.1.1.post1 for transformers 5.17.0" in done.stdout
+    )
+    assert environment.there() == (NEW, NEW, NEW)
+    assert "nothing to do" in environment.run("install.py").stdout
+    environment.install(OLD)  # as another pack's requirements may do
+    assert environment.run("install.py").returncode == 0
+    assert environment.there() == (NEW, NEW, NEW)
+
+
+def test_offline_nothing_is_lost(environment: Environment) -> None:
+    done = environment.run("install.py")
+    assert done.returncode == 1 and environment.there() == (OLD, OLD, OLD)
+    said = done.stderr.splitlines()[-1]
+    assert "wheel" in said and "failed" in said and "What was installed before is still there" in said
+
+
+def test_what_cannot_be_installed_leaves_the_old_one(environment: Environment) -> None:
+    blocker = (
+        Path(environment.run("-c", "import qwen_tts; print(qwen_tts.__file__)").stdout).parents[1] / "blocker"
+    )
+    blocker.touch()
+    wheel(environment.wheels, NEW, "0.1.1.post1", *FILES, "blocker/inside.py")
+    done = environment.run("install.py")
+    blocker.unlink()
+    assert done.returncode == 1 and environment.there() == (OLD, OLD, OLD)
+    assert "What was installed before is still there" in done.stderr.splitlines()[-1]
+
+
+def test_an_older_one_of_the_same_name_is_replaced(environment: Environment) -> None:
+    wheel(environment.wheels, NEW, "0.1.0", *FILES)
+    environment.run("-m", "pip", "uninstall", "--yes", OLD)
+    environment.install(NEW)
+    assert environment.run("install.py").returncode == 1 and environment.there() == (NEW, NEW, NEW)
+    wheel(environment.wheels, NEW, "0.1.1.post1", *FILES)
+    assert environment.run("install.py").returncode == 0
+
+
+def test_uv_fetches_before_it_uninstalls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ComfyUI Desktop's Python has no pip; uv installs from what it has fetched."""
     made: list[str] = []
+    there = {"transformers": "5.17.0", OLD: "0.1.1"}
     monkeypatch.setattr(install, "installed_version", there.get)
+    monkeypatch.setattr(install, "_has_pip", lambda python: False)
+    monkeypatch.setattr(install, "_back_up", lambda name, folder: folder)
     monkeypatch.setattr(install, "_pip", lambda python, *arguments: made.append(" ".join(arguments)))
     assert install.main() == 0
-    assert made == calls
-
-
-def test_a_failed_pip_is_a_failure(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(python: str, *arguments: str) -> None:
-        raise subprocess.CalledProcessError(1, ["pip", *arguments])
-
-    monkeypatch.setattr(install, "installed_version", {"transformers": "4.57.3"}.get)
-    monkeypatch.setattr(install, "_pip", fail)
-    assert install.main() == 1
-    assert "pip install --no-deps" in capsys.readouterr().err
+    assert re.fullmatch(r"install --no-deps --target \S+ qwen-tts-hf==0.1.1.post1", made[0])
+    assert made[1:] == [
+        "uninstall qwen-tts",
+        "install --no-deps --force-reinstall --offline qwen-tts-hf==0.1.1.post1",
+    ]
 
 
 def test_the_environment_of_this_run_has_the_one_that_fits() -> None:
