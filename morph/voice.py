@@ -269,7 +269,7 @@ def blend_voices(voices: Sequence[Voice], weights: Sequence[float]) -> Voice:
         raise ValueError(
             f"{len(voices)} voices and {len(weights)} weights: give two or more voices and a weight for each"
         )
-    if any(not math.isfinite(weight) or weight < 0 for weight in weights) or sum(weights) <= 0:
+    if any(not math.isfinite(weight) or weight < 0 for weight in weights) or not 0 < sum(weights) < math.inf:
         raise ValueError(f"weights are {list(weights)}: choose 0 or more, and at least one above 0")
     sizes = sorted({voice.model_size for voice in voices})
     if len(sizes) > 1:
@@ -284,6 +284,12 @@ def blend_voices(voices: Sequence[Voice], weights: Sequence[float]) -> Voice:
                 f"voice {voice.name!r} ({voice.kind}) has no speaker embedding: blend cloned voices"
             )
         embeddings.append(voice.speaker_embedding.float())
+    widths = sorted({len(embedding) for embedding in embeddings})
+    if len(widths) > 1:
+        raise ValueError(
+            f"voices whose embeddings have {' and '.join(map(str, widths))} numbers cannot be blended: "
+            "clone them with one model"
+        )
     shares = torch.tensor([weight / sum(weights) for weight in weights])
     mixed = (torch.stack(embeddings) * shares[:, None]).sum(0)
     name = " + ".join(

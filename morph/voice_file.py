@@ -70,9 +70,11 @@ def load_voice(path: Path) -> Voice:
     Raises:
         ValueError: when the file is missing, damaged, foreign or of a later format version.
     """
-    if not path.is_file():
-        raise ValueError(f"voice file {path.name} is missing from {path.parent.name}: save the voice again")
     try:
+        if not path.is_file():
+            raise ValueError(
+                f"voice file {path.name} is missing from {path.parent.name}: save the voice again"
+            )
         metadata = read_metadata(path)  # a foreign file may hold gigabytes of tensors
         foreign = metadata.get("format") != FORMAT
         tensors = {} if foreign else read_tensors(path)[0]

@@ -165,7 +165,7 @@ def test_blends_are_weighted_means():
     assert blend_voices([half, half], [1, 2]).speaker_embedding.dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("weights", [[0, 0], [1, -1], [1, float("nan")], [float("inf"), 1]])
+@pytest.mark.parametrize("weights", [[0, 0], [1, -1], [1, float("nan")], [float("inf"), 1], [1e308, 1e308]])
 def test_weights_that_make_no_mean_are_refused(weights):
     voice = Voice("x_vector", "0b6", speaker_embedding=torch.ones(3))
     with pytest.raises(ValueError, match="weights are"):
@@ -180,6 +180,9 @@ def test_voices_that_cannot_be_blended_are_refused():
         blend_voices([small, large], [1, 1])
     with pytest.raises(ValueError, match=r"'ryan' \(preset\) has no speaker embedding"):
         blend_voices([small, preset], [1, 1])
+    wide = Voice("x_vector", "0b6", "C", speaker_embedding=torch.ones(4))
+    with pytest.raises(ValueError, match="have 3 and 4 numbers cannot be blended: clone them with one model"):
+        blend_voices([small, wide], [1, 1])
     with pytest.raises(ValueError, match="two or more"):
         blend_voices([small], [1])
     with pytest.raises(ValueError, match="2 voices and 1 weights"):
