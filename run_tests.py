@@ -1,18 +1,22 @@
-"""Run every check of the project on a machine with Python 3.11 and git.
+"""Run the project's checks on a machine with Python 3.11, 3.12 or 3.13 and git.
 
-    python run_tests.py                      # everything
+    python run_tests.py                      # the default run: what CI runs
+    python run_tests.py --all                # also the cases that are marked slow
+    python run_tests.py --gpu                # the cases that need a GPU, with this Python as it is; no environment
     python run_tests.py --only unit          # lint, unit, tf5 or comfy; may be repeated
     python run_tests.py -- -k sampling -x    # what follows -- goes to pytest
 
 The environments are made once, in .envs/: a real ComfyUI with transformers 4, and one with transformers 5. A
 ComfyUI of your own is tested instead with COMFYUI_DIR (the folder of its main.py) and COMFYUI_PYTHON (the
-Python that runs it). Page tests take the Chromium named by CHROMIUM, or one on the PATH. What could not run
-is listed as skipped.
+Python that runs it). Page tests take the Chromium named by CHROMIUM, or one on the PATH; --install-browser brings
+Debian's. What could not run is listed as skipped. --gpu records in tests/gpu.json on which commit it last passed.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -22,29 +26,47 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import install
-
-ROOT = Path(__file__).resolve().parent
-ENVS = ROOT / ".envs"
-COMFY = ENVS / "comfy"
-COMFY_PYTHON = install.environment_python(COMFY / "venv")
-TRANSFORMERS_5 = ENVS / "transformers5"
-FRONTEND = COMFY / "frontend-1.58.1"  # unpacked by tests/comfy/install.py
+from tests.environments import (
+    COMFY,
+    COMFY_PYTHON,
+    ENVS,
+    FRONTEND,
+    PYTHONS,
+    ROOT,
+    TRANSFORMERS_5,
+    bring_chromium,
+    choose_python,
+    make_comfy,
+    make_transformers_5,
+)
 
 GROUPS = ("lint", "unit", "tf5", "comfy")
 LEAST_COVERAGE = 90
 COVERED = ("morph", "postprocess")
-TOOLS = ("pytest==9.2.0", "pytest-cov==7.1.0", "playwright==1.65.2", "ruff==0.17.5", "mypy==2.4.1")
-# What the ComfyUI tests hear with; those of the second file are installed without what they ask for.
-JUDGES = ROOT / "tests" / "requirements.txt"
-JUDGES_ALONE = ROOT / "tests" / "requirements-no-deps.txt"
-TRITON = (
-    "triton==3.6.0; sys_platform == 'linux' and platform_machine == 'x86_64'"  # elsewhere there are no wheels
-)
 KERNELS = "tests/morph/kernels"
 NOTHING_COLLECTED = 5  # pytest's exit code
+# What can differ between transformers 4 and 5.
+ON_TRANSFORMERS_5 = (
+    *("parity", "demo_voice", "upstream", "load", "prompt", "eager", "talker", "codec", "voice", "model"),
+    *("rope", "predictor", "checkpoint"),
+)
+MOST_WORKERS = 8  # each holds a torch of its own
+GPU_RECORD = ROOT / "tests" / "gpu.json"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for on the command line; ``extra`` goes to pytest."""
+
+    groups: Sequence[str] = GROUPS
+    everything: bool = False
+    install_browser: bool = False
+    extra: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -79,52 +101,6 @@ def end_step(name: str, ok: bool, started: float) -> Outcome:
     return Outcome(name, ok, seconds, failed=0 if ok else 1)
 
 
-# Environments
-
-
-def find_python_311() -> str | None:
-    """Give a Python 3.11 on the PATH that can make environments (a version manager's shim may not run)."""
-    check = "import sys, ensurepip, venv; sys.exit(sys.version_info[:2] != (3, 11))"
-    for folder in os.get_exec_path():
-        found = shutil.which("python3.11", path=folder)
-        if found and subprocess.run([found, "-c", check], capture_output=True).returncode == 0:
-            return found
-    return None
-
-
-def add_packages(
-    python: Path, *requirements: str, files: Sequence[Path] = (), alone: Sequence[Path] = ()
-) -> None:
-    """Install these, requirements.txt and the ``files``, unless the last run did, then the qwen_tts that fits.
-
-    The packages of the files ``alone`` are installed without what they ask for.
-    """
-    files = [ROOT / "requirements.txt", *files]
-    texts = [file.read_text(encoding="utf-8") for file in (*files, *alone)]
-    wanted = "\n".join([*requirements, *texts])
-    stamp = python.parents[1] / "installed.txt"
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
-        install.pip_install(python, *requirements, *(f"--requirement={file}" for file in files))
-        for file in alone:
-            install.pip_install(python, "--no-deps", f"--requirement={file}")
-        stamp.write_text(wanted, encoding="utf-8")
-    subprocess.run([python, ROOT / "install.py"], check=True)
-
-
-def make_comfy() -> None:
-    """ComfyUI with transformers 4, our requirements, the tools that run the tests and the judges of speech."""
-    subprocess.run([sys.executable, ROOT / "tests" / "comfy" / "install.py", COMFY], check=True)
-    add_packages(COMFY_PYTHON, *TOOLS, TRITON, files=[JUDGES], alone=[JUDGES_ALONE])
-
-
-def make_transformers_5() -> None:
-    """An environment as ComfyUI installs of today have it, less ComfyUI."""
-    python = install.create_environment(TRANSFORMERS_5)
-    if not (TRANSFORMERS_5 / "installed.txt").exists():
-        install.pip_install(python, "torch==2.13.0")
-    add_packages(python, "transformers==5.17.0", "pytest==9.2.0")
-
-
 def make_environment(name: str, make: Callable[[], None]) -> Outcome:
     print(f"\n=== {name}", flush=True)
     started = time.monotonic()
@@ -134,20 +110,6 @@ def make_environment(name: str, make: Callable[[], None]) -> Outcome:
         print(problem, file=sys.stderr)
         return end_step(name, False, started)
     return end_step(name, True, started)
-
-
-def bring_chromium() -> None:
-    """Install Debian's Chromium where there is none and we are root; without one, page tests are skipped."""
-    there = any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
-    if there or os.environ.get("CHROMIUM") or not shutil.which("apt-get") or os.geteuid() != 0:
-        return
-    print("\n=== Chromium", flush=True)
-    if subprocess.run(["apt-get", "update", "-qq"]).returncode == 0:
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(["apt-get", "install", "-y", "-qq", "chromium"], env=quiet, stdout=subprocess.DEVNULL)
-
-
-# Steps
 
 
 def check_code() -> list[Outcome]:
@@ -172,6 +134,17 @@ def check_types() -> Outcome:
     return run_step("mypy", command, cwd=package.parent)
 
 
+def count_workers() -> int:
+    """How many processes may run tests: one for each core that this process may use (``taskset`` limits them)."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_WORKERS)
+
+
+def spread(workers: int) -> list[str]:
+    """Pytest's options for so many processes; a file's tests stay together, for they share their fixtures."""
+    return ["-n", str(workers), "--dist", "loadfile"] if workers > 1 else []
+
+
 def run_pytest(
     name: str,
     python: Path,
@@ -182,10 +155,12 @@ def run_pytest(
     """Run pytest and read its counts from its report; ``extra``, the user's own, may leave no test to run."""
     report = ENVS / f"{name.replace(' ', '_')}.xml"
     report.unlink(missing_ok=True)
-    offline = {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "PYTHONPATH": "", **(env or {})}
+    alone = {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
     command = [python, "-m", "pytest", f"--junit-xml={report}", *options, *extra]
     may_be_empty = bool(extra) or KERNELS in options  # without Triton
-    step = run_step(name, command, env=offline, fine=(0, NOTHING_COLLECTED) if may_be_empty else (0,))
+    step = run_step(
+        name, command, env=alone | (env or {}), fine=(0, NOTHING_COLLECTED) if may_be_empty else (0,)
+    )
     if not report.exists():
         return step
     cases = list(ElementTree.parse(report).getroot().iter("testcase"))
@@ -196,51 +171,155 @@ def run_pytest(
     return Outcome(name, step.ok, step.seconds, passed, failed or step.failed, skipped)
 
 
-def test_unit(extra: Sequence[str]) -> Outcome:
+def tier(request: Request) -> list[str]:
+    """Pytest's options that every step of the request takes."""
+    return ["--all"] if request.everything else []
+
+
+def test_unit(request: Request) -> Outcome:
     """All tests but ComfyUI's and the kernels' on transformers 4, with coverage where all of them run."""
     coverage = [f"--cov={ROOT / name}" for name in COVERED]
     coverage += ["--cov-config=pyproject.toml", "--cov-report=term", f"--cov-fail-under={LEAST_COVERAGE}"]
-    options = ["tests", "--ignore=tests/comfy", f"--ignore={KERNELS}", *([] if extra else coverage)]
-    return run_pytest("unit tests", COMFY_PYTHON, options, extra, {"COVERAGE_FILE": str(ENVS / "coverage")})
-
-
-def test_kernels(extra: Sequence[str]) -> Outcome:
-    """The kernels in Triton's interpreter; without coverage, which makes it twice as slow."""
-    return run_pytest("kernel tests", COMFY_PYTHON, [KERNELS], extra, {"TRITON_INTERPRET": "1"})
-
-
-def test_transformers_5(extra: Sequence[str]) -> Outcome:
-    """The engine's tests again, on transformers 5."""
-    folders = [
-        path for name in ("morph", "postprocess", "training") if (path := ROOT / "tests" / name).exists()
+    options = [
+        "tests",
+        "--ignore=tests/comfy",
+        f"--ignore={KERNELS}",
+        *tier(request),
+        *spread(count_workers()),
     ]
+    options += [] if request.extra else coverage
+    env = {"COVERAGE_FILE": str(ENVS / "coverage")}
+    return run_pytest("unit tests", COMFY_PYTHON, options, request.extra, env)
+
+
+def test_kernels(request: Request) -> Outcome:
+    """The kernels in Triton's interpreter; without coverage, which makes it twice as slow."""
+    options = [KERNELS, *tier(request), *spread(count_workers())]
+    return run_pytest("kernel tests", COMFY_PYTHON, options, request.extra, {"TRITON_INTERPRET": "1"})
+
+
+def test_transformers_5(request: Request) -> Outcome:
+    """The engine's tests again, on transformers 5: all of them, or those of what can differ there."""
+    paths = [f"tests/morph/test_{name}.py" for name in ON_TRANSFORMERS_5]
+    if request.everything:
+        paths = [f"tests/{name}" for name in ("morph", "postprocess", "training")]
+    options = [*paths, *tier(request), *spread(count_workers())]
     python = install.environment_python(TRANSFORMERS_5)
-    return run_pytest("transformers 5 tests", python, folders, extra)
+    return run_pytest("transformers 5 tests", python, options, request.extra)
 
 
-def test_comfy(extra: Sequence[str]) -> Outcome:
+def test_comfy(request: Request) -> Outcome:
     """The tests with a real ComfyUI and a real browser."""
-    bring_chromium()
+    if request.install_browser:
+        bring_chromium()
     comfy = {"COMFYUI_DIR": str(COMFY / "ComfyUI"), "COMFYUI_PYTHON": str(COMFY_PYTHON)}
     if own := os.environ.get("COMFYUI_DIR"):
         comfy = {"COMFYUI_DIR": own, "COMFYUI_PYTHON": os.environ.get("COMFYUI_PYTHON", sys.executable)}
     env = {"COMFYUI_FRONTEND": str(FRONTEND), **comfy}
-    return run_pytest("ComfyUI tests", COMFY_PYTHON, ["tests/comfy"], extra, env)
+    return run_pytest("ComfyUI tests", COMFY_PYTHON, ["tests/comfy", *tier(request)], request.extra, env)
 
 
-def run_groups(groups: Sequence[str], extra: Sequence[str]) -> list[Outcome]:
+def run_groups(request: Request) -> list[Outcome]:
     """Run the steps of these groups; those whose environment could not be made are left out."""
-    outcomes = []
+    outcomes, groups = [], request.groups
     if {"lint", "unit", "comfy"} & set(groups):
         outcomes.append(make_environment("ComfyUI environment", make_comfy))
         if outcomes[-1].ok:
             outcomes += check_code() if "lint" in groups else []
-            outcomes += [test_unit(extra), test_kernels(extra)] if "unit" in groups else []
-            outcomes += [test_comfy(extra)] if "comfy" in groups else []
+            outcomes += [test_unit(request), test_kernels(request)] if "unit" in groups else []
+            outcomes += [test_comfy(request)] if "comfy" in groups else []
     if "tf5" in groups:
         outcomes.append(make_environment("transformers 5 environment", make_transformers_5))
-        outcomes += [test_transformers_5(extra)] if outcomes[-1].ok else []
+        outcomes += [test_transformers_5(request)] if outcomes[-1].ok else []
     return outcomes
+
+
+# On a GPU
+
+
+def describe_machine() -> dict[str, Any] | None:
+    """The GPU and the versions that this Python has; None without a GPU or without torch."""
+    names = ("torch", "transformers", "triton", "flash-attn")
+    code = (
+        "import importlib.metadata as m, json, torch\n"
+        "if not torch.cuda.is_available(): raise SystemExit('torch finds no GPU')\n"
+        f"names = set({names!r}) & {{d.metadata['Name'] for d in m.distributions()}}\n"
+        "print(json.dumps({'gpu': torch.cuda.get_device_name(), **{n: m.version(n) for n in sorted(names)}}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if done.returncode:
+        print(f"--gpu needs a GPU: {(done.stderr.splitlines() or ['?'])[-1]}", file=sys.stderr)
+        return None
+    return {**json.loads(done.stdout.splitlines()[-1]), "python": "{}.{}.{}".format(*sys.version_info[:3])}
+
+
+def find_commit() -> str | None:
+    """The commit of this tree, with a word on changes; None where it is no git checkout of its own."""
+    git = ["git", "-C", str(ROOT)]
+    try:
+        top, commit, changes = (
+            subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout.strip()
+            for words in (
+                ("rev-parse", "--show-toplevel"),
+                ("rev-parse", "HEAD"),
+                ("status", "--porcelain", "--", ".", f":!{GPU_RECORD.relative_to(ROOT).as_posix()}"),
+            )
+        )
+    except (subprocess.CalledProcessError, OSError):
+        return None
+    return f"{commit}{' with changes' if changes else ''}" if Path(top) == ROOT else None
+
+
+def gpu_files() -> list[str]:
+    """The test files that hold cases marked gpu, the kernels' aside: other files need not even be importable."""
+    files = [path for path in (ROOT / "tests").rglob("test_*.py") if "mark.gpu" in path.read_text("utf-8")]
+    names = sorted(path.relative_to(ROOT).as_posix() for path in files)
+    return [name for name in names if not name.startswith((KERNELS, "tests/test_", "tests/comfy"))]
+
+
+def test_on_gpu(extra: Sequence[str]) -> list[Outcome]:
+    """All cases that need a GPU, and the kernels compiled; ComfyUI's where COMFYUI_GPU and COMFYUI_DIR are given."""
+    workers = spread(count_workers()) if importlib.util.find_spec("xdist") else []
+    env, python = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}, Path(sys.executable)
+    engine = [*gpu_files(), "-m", "gpu", "--all", *workers]
+    outcomes = [
+        run_pytest("kernels on the GPU", python, [KERNELS, "--all", *workers], extra, env),
+        run_pytest("engine on the GPU", python, engine, extra, env),
+    ]
+    if os.environ.get("COMFYUI_GPU") and os.environ.get("COMFYUI_DIR"):
+        comfy = ["tests/comfy/test_gpu.py", "--all"]
+        outcomes.append(run_pytest("ComfyUI on the GPU", python, comfy, extra, env))
+    return outcomes
+
+
+def run_gpu(commit: str, extra: Sequence[str]) -> int:
+    """Run the GPU's cases, and record the commit that passed them."""
+    machine = describe_machine()
+    if machine is None:
+        return 1
+    print(f"commit {commit} on {machine['gpu']}", flush=True)
+    outcomes = test_on_gpu(extra)
+    passed = summarize(outcomes)
+    print(f"ran on commit {commit}")
+    if passed and not extra:
+        counts = {"passed": sum(step.passed for step in outcomes)}
+        counts |= {"skipped": sum(step.skipped.total() for step in outcomes)}
+        steps = {step.name: {"passed": step.passed, "skipped": step.skipped.total()} for step in outcomes}
+        date = datetime.now(timezone.utc).date().isoformat()
+        record = {"commit": commit, "date": date, **machine, **counts, "steps": steps}
+        GPU_RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return 0 if passed else 1
+
+
+def last_on_gpu() -> str:
+    """In a line: when the GPU's cases last passed."""
+    if not GPU_RECORD.exists():
+        return "cases that need a GPU: no run is recorded (python run_tests.py --gpu)"
+    last = json.loads(GPU_RECORD.read_text(encoding="utf-8"))
+    return (
+        f"cases that need a GPU last passed on commit {last['commit']}, {last['date']}: {last['passed']} passed, "
+        f"{last['skipped']} skipped ({last['gpu']}, torch {last['torch']}, transformers {last['transformers']})"
+    )
 
 
 def summarize(outcomes: Sequence[Outcome]) -> bool:
@@ -257,17 +336,45 @@ def summarize(outcomes: Sequence[Outcome]) -> bool:
     return all(step.ok for step in outcomes)
 
 
-def main() -> int:
-    if sys.version_info[:2] != (3, 11) and (python := find_python_311()):
-        return subprocess.run([python, *sys.argv]).returncode
-    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
+    """The command line; what follows -- is in ``extra``."""
+    end = words.index("--") if "--" in words else len(words)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    tiers = parser.add_mutually_exclusive_group()
+    tiers.add_argument("--all", action="store_true", help="also run what is marked slow")
+    tiers.add_argument("--gpu", action="store_true", help="run what needs a GPU, with this Python")
     parser.add_argument("--only", action="append", choices=GROUPS, help="run this group of steps alone")
-    options = parser.parse_args(sys.argv[1:end])
+    parser.add_argument("--install-browser", action="store_true", help="apt-get install Chromium, as root")
+    parser.add_argument("--commit", help="with --gpu: the commit of this tree, where it is no git checkout")
+    options = parser.parse_args(words[:end])
+    options.extra = list(words[end + 1 :])
+    if options.gpu and options.only:
+        parser.error("--gpu has no groups: leave --only out")
+    if options.gpu and not (options.commit or find_commit()):
+        parser.error("this tree is no git checkout: give its commit with --commit, as --gpu records it")
+    return options
+
+
+def main() -> int:
+    options = parse_arguments(sys.argv[1:])
     ENVS.mkdir(exist_ok=True)
-    return 0 if summarize(run_groups(options.only or GROUPS, sys.argv[end + 1 :])) else 1
+    if options.gpu:
+        return run_gpu(options.commit or find_commit() or "", options.extra)
+    python = choose_python()
+    if python is None:
+        versions = f"{', '.join(PYTHONS[:-1])} or {PYTHONS[-1]}"
+        print(
+            f"the tests need Python {versions} with venv and ensurepip, and none is on the PATH",
+            file=sys.stderr,
+        )
+        return 1
+    if python != sys.executable:
+        return subprocess.run([python, *sys.argv]).returncode
+    request = Request(options.only or GROUPS, options.all, options.install_browser, options.extra)
+    print(last_on_gpu())
+    return 0 if summarize(run_groups(request)) else 1
 
 
 if __name__ == "__main__":

@@ -1,5 +1,40 @@
-"""Load the pack by path under one alias, as ComfyUI does, before any test imports it."""
+"""Load the pack by path under one alias, as ComfyUI does, before any test imports it; choose what runs.
+
+Two markers say where a case runs: ``slow`` ones with ``--all`` alone, ``gpu`` ones where there is a CUDA device.
+"""
+
+from __future__ import annotations
+
+import pytest
 
 import pack
 
 pack.load()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run what is marked slow, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if (mark := item.get_closest_marker("gpu")) and (reason := why_no_gpu(**mark.kwargs)):
+            item.add_marker(pytest.mark.skip(reason=reason))
+    if not config.getoption("all"):
+        config.hook.pytest_deselected(items=[item for item in items if is_slow(item)])
+        items[:] = [item for item in items if not is_slow(item)]
+
+
+def is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
+
+
+def why_no_gpu(capability: tuple[int, int] | None = None) -> str | None:
+    """Why a case that needs a GPU cannot run here; None where it can."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return "not run: needs a GPU (python run_tests.py --gpu)"
+    if capability and torch.cuda.get_device_capability() != capability:
+        return "not run: needs a GPU of compute capability {}.{}".format(*capability)
+    return None

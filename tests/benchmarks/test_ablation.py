@@ -71,6 +71,7 @@ def test_the_tight_loop_is_exact(model: Model, frame: tuple[torch.Tensor, torch.
     assert torch.equal(ours, loop)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not any(map(shutil.which, ("c++", "g++", "clang++", "cl"))), reason="torch.compile needs a C++ compiler"
 )

@@ -21,7 +21,7 @@ from .decoding import prompts_of
 
 DEVICES = [
     "cpu",
-    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")),
+    pytest.param("cuda", marks=pytest.mark.gpu),
 ]
 LINES, ROWS, FRAMES = 2048, 128, 2
 GROUPS = (0, 1, 5, 14, 15)

@@ -31,15 +31,19 @@ from .decoding import (
     guards_of,
     prompts_of,
 )
+from .pairwise import pairwise
 from .recorded import Recordings
 
-CUDA_ONLY = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a CUDA device")
 
-
-@pytest.mark.parametrize("sampling", [GREEDY, Sampling(), FILTERED], ids=["greedy", "sampled", "filtered"])
-@pytest.mark.parametrize("rows", [(0,), (0, 1, 2)], ids=["one line", "batch"])
-@pytest.mark.parametrize("seq_groups", [15, 7, 5, 1])
-@pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
+@pytest.mark.parametrize(
+    ("shape", "seq_groups", "rows", "sampling"),
+    pairwise(
+        {"tiny": "tiny", "tiny-1.7B": "tiny-1.7B"},
+        {"15": 15, "7": 7, "5": 5, "1": 1},
+        {"one line": (0,), "batch": (0, 1, 2)},
+        {"greedy": GREEDY, "sampled": Sampling(), "filtered": FILTERED},
+    ),
+)
 def test_codes_are_the_eager_engines(load, monkeypatch, shape, seq_groups, rows, sampling):
     model = load(shape, "custom_voice")
     prompts, seeds = prompts_of(model, rows=rows), [SEEDS[row] for row in rows]
@@ -270,7 +274,7 @@ def test_room_is_made_for_what_a_line_is_likely_to_need(load):
     assert positions_expected(prompt, Guard(3)) == len(prompt.embeds) + 3 + LAG + 1
 
 
-@CUDA_ONLY
+@pytest.mark.gpu
 @pytest.mark.parametrize("rows", [(0,), (0, 1, 2)], ids=["one line", "batch"])
 @pytest.mark.parametrize("seq_groups", [15, 5, 1])
 def test_replays_on_cuda_give_the_eager_engines_codes(checkpoint, monkeypatch, seq_groups, rows):
@@ -284,7 +288,7 @@ def test_replays_on_cuda_give_the_eager_engines_codes(checkpoint, monkeypatch, s
     assert engine.why_plain is None and all(engine._replays._graphs.values())
 
 
-@CUDA_ONLY
+@pytest.mark.gpu
 def test_a_replay_on_cuda_makes_the_host_wait_for_nothing(checkpoint):
     model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("bf16", "sdpa"), "cuda")
     prompts, engine = prompts_of(model), GraphEngine(2)

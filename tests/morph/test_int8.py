@@ -28,6 +28,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .decoding import FILTERED, GREEDY, SEEDS, assert_equal, eager_lines, graph_lines, guards_of, prompts_of
+from .pairwise import pairwise
 from .recorded import Recordings
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -172,10 +173,15 @@ def test_projections_and_heads_are_int8_and_nothing_else(load, load_int8):
     assert not any(buffer.is_inference() for buffer in int8.module.buffers())
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, FILTERED], ids=["greedy", "filtered"])
-@pytest.mark.parametrize("rows", [(0,), (0, 1, 2)], ids=["one line", "batch"])
-@pytest.mark.parametrize("seq_groups", [15, 5])
-@pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
+@pytest.mark.parametrize(
+    ("shape", "seq_groups", "rows", "sampling"),
+    pairwise(
+        {"tiny": "tiny", "tiny-1.7B": "tiny-1.7B"},
+        {"15": 15, "5": 5},
+        {"one line": (0,), "batch": (0, 1, 2)},
+        {"greedy": GREEDY, "filtered": FILTERED},
+    ),
+)
 def test_the_graph_engines_codes_are_the_eager_engines(
     load_int8, monkeypatch, shape, seq_groups, rows, sampling
 ):

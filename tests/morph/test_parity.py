@@ -15,6 +15,8 @@ from qwen3_tts_morph.morph.prompt import build_prompt
 from qwen3_tts_morph.morph.upstream import import_qwen_tts
 from qwen3_tts_morph.morph.voice import Voice, clone_voice, design_voice, preset_voice
 
+from .pairwise import pairwise
+
 TEXTS = ["Hello there.", "The quick brown fox jumps over the lazy dog, twice.", "No."]
 MAX_NEW_TOKENS = 40
 GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False), max_new_tokens=MAX_NEW_TOKENS)
@@ -112,10 +114,15 @@ def assert_equal(ours, theirs):
 CHECKPOINT_OF = {"preset": "custom_voice", "design": "voice_design", "x_vector": "base", "icl": "base"}
 
 
-@pytest.mark.parametrize("sampling", [SAMPLED, GREEDY, FILTERED], ids=["sampled", "greedy", "filtered"])
-@pytest.mark.parametrize("lines", [1, 3], ids=["one line", "padded batch"])
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
+@pytest.mark.parametrize(
+    ("shape", "precision", "lines", "sampling"),
+    pairwise(
+        {"tiny": "tiny", "tiny-1.7B": "tiny-1.7B"},
+        {"fp32": "fp32", "bf16": "bf16"},
+        {"one line": 1, "padded batch": 3},
+        {"sampled": SAMPLED, "greedy": GREEDY, "filtered": FILTERED},
+    ),
+)
 def test_codes_equal_upstream(load, monkeypatch, recording, shape, precision, lines, sampling):
     model = load(shape, "custom_voice", precision)
     voice = make_voice(model, "preset", recording)

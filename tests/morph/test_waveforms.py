@@ -254,7 +254,7 @@ def test_rows_too_short_for_a_chunk_are_refused():
         row_sizes(72, 288)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_replayed_rows_equal_plain_ones_on_cuda(checkpoint, precision):
     model = load_model(checkpoint("tiny", "base"), LoadOptions(precision), "cuda")

@@ -5,6 +5,7 @@ New processes import the main program anew, and pytest's would not bring these f
 
 from __future__ import annotations
 
+import copy
 import itertools
 import sys
 from pathlib import Path
@@ -47,12 +48,15 @@ def prepared(world: World, root: Path) -> tuple[Trainer, list[list[Batch]]]:
 def steps(world: World, root: Path) -> None:
     """Each process learns from its own batches."""
     trainer, batches = prepared(world, root)
-    gradients = {}
+    begun = copy.deepcopy(trainer.learner.state_dict())
+    tensors = {}
     for step, group in enumerate(batches):
         trainer.train_step(group[world.rank])
-        gradients[str(step)] = trainer.updater.gradient.clone()
-    weights = {name: value.detach().clone() for name, value in trainer.learner.named_parameters()}
-    save_file({**weights, **gradients}, root / f"{world.rank}.safetensors")
+        tensors[f"gradient {step}"] = trainer.updater.gradient.clone()
+        learnt = trainer.learner.named_parameters()
+        tensors |= {f"weights {step}: {name}": value.detach().clone() for name, value in learnt}
+        trainer.learner.load_state_dict(begun)
+    save_file(tensors, root / f"{world.rank}.safetensors")
 
 
 def training(world: World, root: Path) -> None:

@@ -30,7 +30,7 @@ def chains(weights: list[torch.Tensor], x: torch.Tensor, branches: Branches) -> 
     return [told.detach(), *torch.autograd.grad(told, [*weights, x])]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="streams and graphs need a GPU")
+@pytest.mark.gpu
 def test_captured_branches_give_what_the_order_gives():
     torch.manual_seed(0)
     weights = [torch.randn(64, 64, device="cuda", requires_grad=True) for _ in range(6)]

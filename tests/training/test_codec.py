@@ -122,6 +122,7 @@ def test_evaluation_writes_what_the_judges_read(codec, wave, tmp_path):
     assert mel_distance(samples[0].wave, samples[0].wave) == 0 < means["groups-16"]
 
 
+@pytest.mark.slow
 def test_the_losses_fall(speech):
     config = tiny(learning_rate=0.002, crops=((8, 1.0),), gain_db=(0.0, 0.0), silent_start=0.0)
     later = dataclasses.replace(config.quantiser, start_step=20)
@@ -282,7 +283,7 @@ def test_the_spectral_loss_knows_a_tone_from_another_and_from_itself():
     assert all(float(value) > 0.3 for value in losses(tone, other).values())
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+@pytest.mark.gpu
 def test_captured_updates_are_the_updates(speech):
     plain, fast = (Trainer(tiny(), speech.to("cuda"), capture=capture) for capture in (False, True))
     for _ in range(30):

@@ -31,6 +31,7 @@ def test_a_crops_voice_is_who_speaks_in_its_middle(speech: Speech) -> None:
     assert speech.voices[::line_cells][:6].tolist() == [0, 0, 1, 1, 2, 2]
 
 
+@pytest.mark.slow
 def test_it_learns_to_tell_voices_apart_whatever_their_level(speech: Speech) -> None:
     torch.manual_seed(0)
     listener, options = Listener(3), tiny().training

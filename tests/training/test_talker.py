@@ -36,12 +36,13 @@ from qwen3_tts_morph.training.talker.train import train
 
 from tests.training.tiny_talker import CODEBOOK, TEXTS, VOICES, recording, tiny_run, write_codes, write_config
 
+STEPS = 20
 GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False), repetition_penalty=1.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A talker trained by heart, its folder and the checkpoint made of it."""
+    """A trained talker, its folder and the checkpoint made of it."""
 
     trainer: Trainer
     folder: Path
@@ -55,10 +56,20 @@ def run_training(root: Path, steps: int, resume: bool = False) -> Trainer:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    root = tmp_path_factory.mktemp("talker")
+    """It has weights of its own, and has learnt next to nothing."""
+    return make_trained(tmp_path_factory.mktemp("talker"), steps=STEPS)
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """It knows its sentences by heart."""
+    return make_trained(tmp_path_factory.mktemp("learnt"), steps=600)
+
+
+def make_trained(root: Path, steps: int) -> Trained:
     write_codes(root / "codes")
     config = load_config(write_config(root / "talker.json"))
-    trainer = run_training(root, steps=600)
+    trainer = run_training(root, steps)
     codec = write_checkpoint(root / "random") / "speech_tokenizer"
     export(root / "talker", codec, root / "voice", config.presets, config.sampling, dtype=torch.float32)
     model = load_model(root / "voice", LoadOptions(precision="fp32"))
@@ -81,16 +92,17 @@ def voice_of(trained: Trained, number: int, layout: str) -> Voice:
     return clone(trained, number, layout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["x_vector", "preset", "icl"])
 @pytest.mark.parametrize("language", ["auto", "english"])
-def test_learnt_by_heart_is_spoken_by_the_engine(trained: Trained, layout: str, language: str) -> None:
-    codes = load_codes(trained.folder / "codes")
+def test_learnt_by_heart_is_spoken_by_the_engine(learnt: Trained, layout: str, language: str) -> None:
+    codes = load_codes(learnt.folder / "codes")
     prompts = [
-        build_prompt(trained.model, text, voice_of(trained, number, layout), language)
+        build_prompt(learnt.model, text, voice_of(learnt, number, layout), language)
         for number, text in enumerate(TEXTS)
     ]
     guards = [Guard(60, detect_loops=False) for _ in prompts]
-    spoken = decode_lines(trained.model, prompts, guards, PREDICTED_GROUPS, GREEDY, None)
+    spoken = decode_lines(learnt.model, prompts, guards, PREDICTED_GROUPS, GREEDY, None)
     for number, line in enumerate(spoken):
         assert line.ended == "eos"
         assert line.codes.tolist() == codes.utterance_codes(number).tolist()
@@ -194,15 +206,16 @@ def test_weights_of_another_shape_are_no_beginning(tmp_path: Path) -> None:
         train(World(torch.device("cpu")), other)
 
 
-def test_one_directory_is_both_kinds_to_upstream(trained: Trained) -> None:
+@pytest.mark.slow
+def test_one_directory_is_both_kinds_to_upstream(learnt: Trained) -> None:
     from qwen_tts import Qwen3TTSModel
 
     with default_rope_registered():  # transformers 5 lacks it
-        model = Qwen3TTSModel.from_pretrained(str(trained.checkpoint), tts_model_type="custom_voice")
+        model = Qwen3TTSModel.from_prelearnt(str(learnt.checkpoint), tts_model_type="custom_voice")
     waveforms, rate = model.generate_custom_voice(
         text=TEXTS[0], speaker="first", language="english", do_sample=False, subtalker_dosample=False
     )
-    frames = load_codes(trained.folder / "codes").frames()[0]
+    frames = load_codes(learnt.folder / "codes").frames()[0]
     assert rate == 24000
     assert len(waveforms[0]) == frames * 1920
 
@@ -218,7 +231,7 @@ def test_export_refuses_a_codec_of_another_codebook(trained: Trained, tmp_path: 
 def test_weights_travel_in_small_files(trained: Trained) -> None:
     folder = trained.folder / "talker" / "weights"
     weights, about, shape = load_weights(folder)
-    assert about["step"] == 600
+    assert about["step"] == STEPS
     assert shape == trained.trainer.config.shape
     assert len(weights["voices"]) == len(VOICES)
     (folder / "part-0.safetensors").rename(folder / "away")

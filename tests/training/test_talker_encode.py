@@ -105,7 +105,7 @@ def test_two_processes_encode_what_one_does(codec_folder: Path, tmp_path: Path) 
     command = [sys.executable, "-m", "training.talker.encode", "--device", "cpu", "--processes", "2"]
     folders = ("--corpus", tmp_path, "--codec", codec_folder, "--out", tmp_path / "both")
     ended = subprocess.run(
-        [*command, *map(str, folders)], cwd=ROOT, capture_output=True, text=True, timeout=240
+        [*command, *map(str, folders)], cwd=ROOT, capture_output=True, text=True, timeout=1200
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     encode(EncodeOptions(tmp_path, codec_folder, tmp_path / "one", device="cpu"))

