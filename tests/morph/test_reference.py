@@ -84,7 +84,8 @@ def test_icl_refuses_a_long_recording_as_its_transcript_would_not_fit(base, spee
         ValueError, match=r"reference is 4\d\.\d s long and ICL takes at most 30 s: cut it .*x-vector"
     ):
         clone_voice(base, long, RATE, "icl", "words " * 100)
-    assert np.array_equal(prepare(long[: 30 * RATE], whole=True).waveform, long[: 30 * RATE])
+    about_30_s = long[: 30 * RATE + RATE // 20]
+    assert np.array_equal(prepare(about_30_s, whole=True).waveform, about_30_s)
 
 
 @pytest.mark.parametrize("level", [0, 1e-4], ids=["silence", "near silence"])
