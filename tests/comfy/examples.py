@@ -32,19 +32,6 @@ SET_WIDGET = """([kind, name, value]) => {
     if (node.type === kind) node.widgets.find((widget) => widget.name === name).value = value
 }"""
 FOCUS = "() => window.app.extensionManager.command.execute('Workspace.ToggleFocusMode')"
-# Like the page's own Fit View, with less room around.
-FILL = """(margin) => {
-  const {canvas, graph} = window.app
-  const boxes = [...graph.nodes.map((n) => [n.pos[0], n.pos[1] - 30, n.size[0], n.size[1] + 30]),
-                 ...graph.groups.map((g) => [...g.pos, ...g.size])]
-  const left = Math.min(...boxes.map((b) => b[0])), right = Math.max(...boxes.map((b) => b[0] + b[2]))
-  const top = Math.min(...boxes.map((b) => b[1])), bottom = Math.max(...boxes.map((b) => b[1] + b[3]))
-  const scale = Math.min((innerWidth - 2 * margin) / (right - left), (innerHeight - 2 * margin) / (bottom - top))
-  canvas.ds.scale = scale
-  canvas.ds.offset[0] = (innerWidth / scale - (right - left)) / 2 - left
-  canvas.ds.offset[1] = (innerHeight / scale - (bottom - top)) / 2 - top
-  canvas.setDirty(true, true)
-}"""
 
 
 def read_workflow(name: str) -> dict[str, Any]:
@@ -62,13 +49,6 @@ def place_own_recordings(input_folder: Path) -> None:
 def set_widget(page: ComfyPage, kind: str, name: str, value: object) -> None:
     """Fill in a widget of every node of a kind, as a user does."""
     page.page.evaluate(SET_WIDGET, [kind, name, value])
-
-
-def take_picture(page: ComfyPage, path: Path) -> None:
-    """Write the graph as a JPEG that fills the view; the page is to be in focus mode."""
-    page.page.evaluate(FILL, 24)
-    page.page.wait_for_timeout(800)
-    page.page.screenshot(path=path, type="jpeg", quality=88)
 
 
 def after(graph: Graph, source: str, output: int, kind: str) -> str:

@@ -91,7 +91,7 @@ def test_todays_page_gives_the_sentence_too(
     todays_server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
 ) -> None:
     page = new_page(todays_server, nodes_2=True)
-    page.load(read_workflow("Preset speakers"))
+    page.load(read_workflow("1 Start here - preset speakers"))
     set_widget(page, SPEECH, "text", " ")
     page.page.evaluate(RUN)
     page.page.get_by_role("button", name="View details").click()

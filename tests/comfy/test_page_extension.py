@@ -12,7 +12,7 @@ from tests.comfy.examples import PAGES, read_workflow, set_widget
 if TYPE_CHECKING:
     from tests.comfy.page import ComfyBrowser, ComfyPage
 
-SPEAKERS = "Preset speakers"
+SPEAKERS = "1 Start here - preset speakers"
 DIALOGUE = "Dialogue to files, track and subtitles"
 LOADER, SCRIPT, SUBTITLES = "MorphTTSLoadModel", "MorphTTSRenderScript", "MorphTTSSaveSubtitles"
 SHOWN = """(kind) => window.app.graph.nodes.find((node) => node.type === kind)

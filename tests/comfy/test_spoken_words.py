@@ -64,7 +64,7 @@ def hear(result: Result, saver: str) -> list[np.ndarray]:
 def test_the_words_asked_for_are_the_words_spoken(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], recogniser: Recogniser
 ) -> None:
-    graph = convert(read_workflow("Preset speakers"))
+    graph = convert(read_workflow("1 Start here - preset speakers"))
     speakers = of_kind(graph, "MorphTTSGenerateSpeech")
     heard = []
     for texts in TALKS:

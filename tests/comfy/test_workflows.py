@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.comfy import graphs
+from tests.comfy.cards import take_picture
 from tests.comfy.examples import (
     FOCUS,
     NAMES,
@@ -25,7 +26,6 @@ from tests.comfy.examples import (
     read_workflow,
     run,
     set_widget,
-    take_picture,
 )
 from tests.comfy.graphs import SAMPLES_PER_FRAME, Graph, samples, shown
 
@@ -86,7 +86,7 @@ def test_it_opens_whole_and_with_its_values(opened: Opened, name: str, screensho
     report = page.load(workflow)
     if opened.label == "Nodes 2.0":
         # These are the pictures beside the workflows: copy them there when a graph has changed.
-        take_picture(page, screenshots / f"{name}.jpg")
+        take_picture(page, name, screenshots / f"{name}.jpg")
     else:
         page.fit()
         page.screenshot(screenshots / f"{name} ({opened.label}).png")
@@ -115,7 +115,9 @@ def frames_of(report: str) -> list[int]:
     return [int(frames) for frames in re.findall(r"(\d+) frames,", report)]
 
 
-@pytest.mark.parametrize("name", ["Clone a voice and speak", "Preset speakers", "Design a voice"])
+@pytest.mark.parametrize(
+    "name", ["Clone a voice and speak", "1 Start here - preset speakers", "Design a voice"]
+)
 def test_speech_is_as_long_as_its_report_says(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], name: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +113,39 @@ def test_nodes_lie_in_groups_and_not_on_one_another(path: Path) -> None:
         left, top, right, bottom = boxes[node["id"]]
         held = [x0 <= left and y0 <= top and right <= x1 and bottom <= y1 for x0, y0, x1, y1 in frames]
         assert sum(held) == (0 if node["type"] == "MarkdownNote" else 1), node["type"]
+
+
+def link_points(workflow: dict[str, Any], link: list[Any]) -> list[tuple[float, float]]:
+    """Where a link leaves its node, its reroutes in order, and where it arrives."""
+    nodes = {node["id"]: node for node in workflow["nodes"]}
+    number, source, output, target, slot, _ = link
+    (x0, y0), (x1, y1) = nodes[source]["pos"], nodes[target]["pos"]
+    reroutes = {one["id"]: one for one in workflow["extra"].get("reroutes", [])}
+    extensions = {one["id"]: one["parentId"] for one in workflow["extra"].get("linkExtensions", [])}
+    between, at = [], extensions.get(number)
+    while at is not None:
+        assert number in reroutes[at]["linkIds"]
+        between.insert(0, tuple(reroutes[at]["pos"]))
+        at = reroutes[at].get("parentId")
+    first_slot, slot_height = 14, 20
+    leaves = (x0 + nodes[source]["size"][0], y0 + first_slot + slot_height * output)
+    return [leaves, *between, (x1, y1 + first_slot + slot_height * slot)]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=names(WORKFLOWS))
+def test_no_link_runs_behind_a_node(path: Path) -> None:
+    workflow = read(path)
+    hidden = []
+    for link in workflow["links"]:
+        points = link_points(workflow, link)
+        for (x0, y0), (x1, y1) in pairwise(points):
+            steps = [(x0 + (x1 - x0) * n / 200, y0 + (y1 - y0) * n / 200) for n in range(201)]
+            for node in workflow["nodes"]:
+                left, top, right, bottom = box(node)
+                if any(left + 2 < x < right - 2 and top + 2 < y < bottom - 2 for x, y in steps):
+                    hidden.append((link[0], node["id"]))
+    assert hidden == []
+
+
+def test_the_first_workflow_says_where_to_start() -> None:
+    assert WORKFLOWS[0].stem.startswith("1 Start here")

@@ -1,0 +1,67 @@
+"""The pictures of the example workflows: a title that can be read on a small card, above the nodes that matter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.comfy.page import ComfyPage
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a workflow's picture says, its color, and which of the workflow's groups it shows."""
+
+    title: str
+    says: str
+    color: str
+    groups: tuple[int, ...]
+
+
+CARDS = {
+    "1 Start here - preset speakers": Card("Start here", "Type a text, press Run", "#1f9d55", (2, 3)),
+    "Clone a voice and speak": Card(
+        "Clone a voice", "A recording of 1 to 30 seconds speaks", "#c2571a", (1, 2)
+    ),
+    "Design a voice": Card("Design a voice", "Describe it in words", "#b83280", (2, 3)),
+    "Dialogue to files, track and subtitles": Card(
+        "Dialogue", "A script, voices, subtitles", "#0e7490", (2, 3)
+    ),
+    "SEQ_GROUPS sweep": Card("Speed or quality?", "Hear what each setting costs", "#6d28d9", (2, 3)),
+    "Save, load and blend voices": Card("Blend and save", "Mix voices, keep them", "#b7791f", (2, 3)),
+    "Smooth and normalize": Card("Smooth and level", "Finish any audio", "#2b6cb0", (4, 5)),
+}
+BAND = 250  # pixels, of 720
+SHOW = """({title, says, color, groups, band}) => {
+  const {canvas, graph} = window.app
+  const boxes = graph.groups.filter((one) => groups.includes(one.id)).map((one) => [...one.pos, ...one.size])
+  const left = Math.min(...boxes.map((b) => b[0])), right = Math.max(...boxes.map((b) => b[0] + b[2]))
+  const top = Math.min(...boxes.map((b) => b[1])), bottom = Math.max(...boxes.map((b) => b[1] + b[3]))
+  const scale = Math.max(innerWidth / (right - left), (innerHeight - band) / (bottom - top))
+  canvas.ds.scale = scale
+  canvas.ds.offset[0] = (innerWidth / scale - (right - left)) / 2 - left
+  canvas.ds.offset[1] = band / scale - top
+  canvas.setDirty(true, true)
+  document.getElementById('morph-card')?.remove()
+  const card = document.createElement('div')
+  card.id = 'morph-card'
+  card.style = `position: fixed; inset: 0 0 auto 0; height: ${band}px; background: ${color}; color: white;
+    z-index: 99999; padding: 28px 48px; font: bold 104px/1.1 sans-serif; box-sizing: border-box`
+  const line = document.createElement('div')
+  line.style = 'font: 48px/1.3 sans-serif'
+  card.append(title, line)
+  line.textContent = says
+  document.body.append(card)
+}"""
+HIDE = "() => document.getElementById('morph-card').remove()"
+
+
+def take_picture(page: ComfyPage, name: str, path: Path) -> None:
+    """Write the loaded workflow's picture as a JPEG; the page is to be in focus mode."""
+    card = CARDS[name]
+    page.page.evaluate(SHOW, {**vars(card), "groups": list(card.groups), "band": BAND})
+    page.page.wait_for_timeout(800)
+    page.page.screenshot(path=path, type="jpeg", quality=88)
+    page.page.evaluate(HIDE)
