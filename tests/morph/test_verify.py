@@ -13,7 +13,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint import demo_voice
 from qwen3_tts_morph.morph.load import load_model
-from qwen3_tts_morph.morph.upstream import import_qwen_tts
+from qwen3_tts_morph.morph.upstream import default_rope_registered, import_qwen_tts
 from qwen3_tts_morph.morph.verify import check_checkpoint
 from safetensors.torch import load_file, save_file
 
@@ -199,3 +199,19 @@ def test_nothing_is_built_from_a_damaged_config(mine, monkeypatch):
     monkeypatch.setattr(import_qwen_tts().Qwen3TTSModel, "from_pretrained", build)
     change_config(mine / "config.json", LAYERS, 10**9)
     refused(mine, f"{LAYERS} in config.json is 1000000000: it must be 0 to 1024")
+
+
+def test_configs_as_upstream_writes_them_are_whole(mine):
+    """With every field, defaults too, and the two names of the dtype that transformers has had."""
+    core = import_qwen_tts().core
+    speaker = json.loads((mine / "config.json").read_text(encoding="utf-8"))["speaker_encoder_config"]
+    for folder, kind in ((mine, core.models.Qwen3TTSConfig), (mine / CODEC, core.Qwen3TTSTokenizerV2Config)):
+        with default_rope_registered():
+            kind.from_pretrained(str(folder)).save_pretrained(str(folder))
+        change_config(folder / "config.json", "torch_dtype", "bfloat16")
+        change_config(folder / "config.json", "transformers_version", "4.57.3")
+    change_config(
+        mine / "config.json", "speaker_encoder_config", speaker
+    )  # upstream does not read what it writes
+    assert len(json.loads((mine / "config.json").read_text(encoding="utf-8"))["talker_config"]) > 30
+    assert load_model(mine).speakers
