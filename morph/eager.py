@@ -14,7 +14,7 @@ from .model import Model
 from .options import PREDICTED_GROUPS, Sampling
 from .predictor import Predictor
 from .prompt import Prompt
-from .sampling import Randomness, check_overflow, draw_tokens, penalize_repetition
+from .sampling import Randomness, check_finite, draw_tokens, penalize_repetition
 from .talker import Talker
 
 SPECIAL_CODES = 1024  # the top of group 0's vocabulary, suppressed but for EOS
@@ -53,7 +53,7 @@ class FirstGroup:
 
     def draw(self, logits: torch.Tensor, ended: torch.Tensor) -> torch.Tensor:
         """Logits ``[B, V]`` to tokens ``[B]``; lines that have ended (bool ``[B]``) get EOS."""
-        check_overflow(logits)
+        check_finite(logits)
         scores = penalize_repetition(logits.float(), self.seen, self.sampling.repetition_penalty)
         if self.drawn < self._longest_minimum:
             scores = scores.clone()

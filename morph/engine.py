@@ -16,7 +16,7 @@ from .model import Model
 from .options import PREDICTED_GROUPS, Sampling, check_decoding, check_engine
 from .prompt import Prompt
 from .replay import CaptureStream
-from .sampling import line_streams
+from .sampling import line_streams, not_finite
 from .speculative import SpeculativePredictor
 from .waveforms import Waveforms, decode_one_by_one
 
@@ -152,10 +152,16 @@ class Engine:
 
         Returns:
             float32 ``[T * 1920]`` for each line, at 24 kHz, within -1..1.
+
+        Raises:
+            ValueError: for samples that are not finite.
         """
         name, _ = self.pick(model)
         decode = self._waveforms.decode_lines if name == "graph" else decode_one_by_one
-        return decode(model, codes, references, on_chunk)
+        waves = decode(model, codes, references, on_chunk)
+        if not all(np.isfinite(wave.sum()) for wave in waves):
+            raise not_finite(model.codec.dtype)
+        return waves
 
     def free(self) -> None:
         """Let go of caches and graphs; the next decoding makes them anew."""

@@ -157,7 +157,7 @@ def _project(weights: Weights, inputs: torch.Tensor) -> torch.Tensor:
 
 
 def _draw_rest(slots: Slots, logits: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    _note_overflow(slots.state, logits)
+    _note_not_finite(slots.state, logits)
     return draw_static(logits.float(), slots.settings.subtalker, noise)
 
 
@@ -185,7 +185,7 @@ def _start_frame(
 ) -> None:
     """Draw group 0 of the lines' next frame from the talker's state ``[N, H]``, and note both."""
     logits = functional.linear(hidden, weights.first_head)
-    _note_overflow(state, logits)
+    _note_not_finite(state, logits)
     scores, penalties = logits.float(), settings.penalties[:, None]
     penalized = torch.where(scores < 0, scores * penalties, scores / penalties)
     early = (state.steps < state.minimums)[:, None] & slots.is_eos
@@ -196,7 +196,9 @@ def _start_frame(
     state.hidden.copy_(hidden)
 
 
-def _note_overflow(state: LineState, logits: torch.Tensor) -> None:
-    """Remember lines whose numbers fp16 has overflowed; the host raises when it reads their report."""
-    if logits.dtype == torch.float16:
-        state.report[:, GROUPS] |= ~logits.isfinite().flatten(1).all(1)
+def _note_not_finite(state: LineState, logits: torch.Tensor) -> None:
+    """Remember lines with a logit that is NaN or +inf, as ``sampling.check_finite`` does; the host raises when it reads
+    their report.
+    """
+    largest = logits.flatten(1).amax(1)
+    state.report[:, GROUPS] |= largest - largest != 0  # NaN for both

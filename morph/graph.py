@@ -193,7 +193,7 @@ class GraphEngine:
 
     @property
     def report(self) -> torch.Tensor:
-        """The last frame on the device: int64 ``[B, 17]``, 16 codes and whether the line's numbers overflowed."""
+        """The last frame on the device: int64 ``[B, 17]``, 16 codes and whether the line's numbers are not finite."""
         return self._ready[1].state.report
 
     @torch.inference_mode()
@@ -215,14 +215,15 @@ class GraphEngine:
 
         Raises:
             ValueError: as ``start``, for other numbers of guards or seeds than of prompts, and for numbers that
-                overflow in fp16.
+                are not finite.
         """
         if not prompts or not len(prompts) == len(guards) == len(seeds):
             raise ValueError(
                 f"{len(prompts)} prompts, {len(guards)} guards, {len(seeds)} seeds: give one or more of each, as many"
             )
         eos = int(model.config.talker_config.codec_eos_token_id)
-        lines = Lines([len(prompt.embeds) for prompt in prompts], guards, eos, self.batch)
+        lengths = [len(prompt.embeds) for prompt in prompts]
+        lines = Lines(lengths, guards, eos, self.batch, model.dtype)
         try:
             with on_device(model.device):
                 self.start(model, seq_groups, sampling, max(map(positions_expected, prompts, guards)), tail)

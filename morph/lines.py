@@ -10,6 +10,7 @@ import torch
 from .eager import Decoded
 from .guard import Guard
 from .noise import GROUPS
+from .sampling import not_finite
 
 REFILL_SHARE = 8  # rows are refilled an eighth at a time: one prefill serves several lines
 
@@ -22,11 +23,15 @@ class Lines:
         guards: one a line.
         eos: the code of group 0 that ends a line.
         rows: of the batch.
+        dtype: that the model computes in, for the sentence when its numbers are not finite.
     """
 
-    def __init__(self, lengths: Sequence[int], guards: Sequence[Guard], eos: int, rows: int):
+    def __init__(
+        self, lengths: Sequence[int], guards: Sequence[Guard], eos: int, rows: int, dtype: torch.dtype
+    ):
         self.guards = guards
         self.eos = eos
+        self.dtype = dtype
         self.rows: list[int | None] = [None] * rows
         self._reached = list(lengths)
         self._reports: list[torch.Tensor] = []
@@ -67,16 +72,14 @@ class Lines:
         """Take the oldest report on its way, ``[B, 17]``; give the number of lines that have made this frame.
 
         Raises:
-            ValueError: when a line's numbers have overflowed.
+            ValueError: when a line's numbers are not finite.
         """
-        made, first, overflown = 0, report[:, 0].tolist(), report[:, GROUPS].tolist()
+        made, first, broken = 0, report[:, 0].tolist(), report[:, GROUPS].tolist()
         for row, line in enumerate(self._sent.popleft()):
             if line is None or self._ends[line] is not None:
                 continue
-            if overflown[row]:
-                raise ValueError(
-                    "the model's numbers overflow in fp16: load it with precision auto, fp32 or bf16"
-                )
+            if broken[row]:
+                raise not_finite(self.dtype)
             if first[row] == self.eos:
                 self._ends[line] = "eos"
             else:

@@ -6,6 +6,7 @@ suppressed tokens, temperature, top-k, top-p, softmax, multinomial.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -51,7 +52,7 @@ def _keep_top_p(scores: torch.Tensor, top_p: float) -> torch.Tensor:
 
 def distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
     """The probabilities that tokens are drawn with: ``[..., V]``, float32; greedy has all on its largest logit."""
-    check_overflow(logits)
+    check_finite(logits)
     scores = logits.float()
     if not draw.do_sample:
         return torch.zeros_like(scores).scatter_(-1, scores.argmax(dim=-1, keepdim=True), 1.0)
@@ -70,7 +71,7 @@ def draw_tokens(logits: torch.Tensor, draw: Draw, randomness: Randomness) -> tor
         Tokens ``[B]`` or ``[B, G]``, int64.
     """
     if not draw.do_sample:
-        check_overflow(logits)
+        check_finite(logits)
         return logits.float().argmax(dim=-1)
     probabilities = distribution(logits, draw)
     if isinstance(randomness, Sequence):
@@ -79,13 +80,25 @@ def draw_tokens(logits: torch.Tensor, draw: Draw, randomness: Randomness) -> tor
     return _multinomial(probabilities, randomness)
 
 
-def check_overflow(logits: torch.Tensor) -> None:
-    """Raise ValueError where fp16 has overflowed: drawing from such logits would end CUDA for the whole process.
+def check_finite(logits: torch.Tensor) -> None:
+    """Raise ValueError where a logit is NaN or infinite: drawing from such would end CUDA for the whole process.
 
-    Looked for in fp16 alone: bf16 and fp32 have the range, and looking makes the host wait for the GPU.
+    The largest is NaN where any is. -inf passes: that is a token which may not be drawn. On a GPU the host waits for
+    this number once for each draw, some 1 % of an eager frame, which is made of launches.
     """
-    if logits.dtype == torch.float16 and not bool(logits.isfinite().all()):
-        raise ValueError("the model's numbers overflow in fp16: load it with precision auto, fp32 or bf16")
+    if not math.isfinite(float(logits.amax())):
+        raise not_finite(logits.dtype)
+
+
+def not_finite(dtype: torch.dtype) -> ValueError:
+    """The error for numbers of a model or a codec, computed in ``dtype``, that are NaN or infinite."""
+    if dtype == torch.float16:
+        return ValueError("the model's numbers overflow in fp16: load it with precision auto, fp32 or bf16")
+    precision = {torch.float32: "fp32", torch.bfloat16: "bf16"}.get(dtype, str(dtype))
+    return ValueError(
+        f"the model's numbers are not finite (NaN or infinite) in {precision}: its weights or the voice are damaged, "
+        "so download the checkpoint again or make the voice again"
+    )
 
 
 def _multinomial(probabilities: torch.Tensor, stream: torch.Generator | None) -> torch.Tensor:

@@ -28,7 +28,7 @@ class LineState:
     ``tokens`` ``[B]`` is group 0 of the frame to be made and ``hidden`` ``[B, H]`` the talker's state that it was
     drawn from; ``steps`` counts the line's frames and ``minimums`` is how many it must have before it may end;
     ``positions`` is where its next key goes. ``seen`` is ``[B, V]``, ``keys`` ``[B, 2]`` (see ``noise.py``).
-    ``report`` ``[B, 17]`` is the last frame's codes, and behind them whether the line's numbers have overflowed.
+    ``report`` ``[B, 17]`` is the last frame's codes, and after them whether a number of the line was not finite.
     """
 
     tokens: torch.Tensor
@@ -208,8 +208,7 @@ class Slots:
         pads = torch.stack([prompt.pad.view(-1) for prompt in prompts]).to(self.text.dtype)
         self.text.index_copy_(0, index, pads[:, None].expand(-1, self.context, -1))
         put_sequences(self.text, rows, [prompt.trailing for prompt in prompts])
-        if self.cache.keys.dtype == torch.float16:  # no other overflows
-            self.cache.clear(index)
+        self.cache.clear(index)
 
 
 def _allocate_cache(decoder: Decoder, batch: int, length: int) -> StaticCache:

@@ -40,7 +40,7 @@ class StaticCache:
         return StaticCache(self.keys[:, :, :, :length], self.values[:, :, :, :length])
 
     def clear(self, rows: torch.Tensor) -> None:
-        """Zeros in lines' rows (int64 ``[N]``): one that overflowed may have left numbers that no mask can hide."""
+        """Zeros in lines' rows (int64 ``[N]``): the last one may have left NaN, which no mask can hide."""
         self.keys.index_fill_(1, rows, 0)
         self.values.index_fill_(1, rows, 0)
 

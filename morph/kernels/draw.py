@@ -130,18 +130,18 @@ def draw_token(scores, noise, tokens, V: tl.constexpr, temperature, place, share
 
 
 @triton.jit
-def note_overflow(logits, real, report, overflow):
-    """Remember in the report that logits have overflowed in fp16; ``overflow`` is its place."""
+def note_not_finite(logits, real, report, place):
+    """Remember at a place of the report that logits are NaN or infinite."""
     finite = (logits == logits) & (tl.abs(logits) != float("inf"))
     bad = tl.max((real & ~finite).to(tl.int32), axis=0)
     if bad > 0:
-        tl.store(report + overflow, 1)
+        tl.store(report + place, 1)
 
 
 @triton.jit(do_not_specialize=["first"])
 def draw_codes(
     logits, line_keys, steps, temperatures, places, shares, scales, report, first,
-    V: tl.constexpr, CODES: tl.constexpr, PADDED: tl.constexpr, HALF: tl.constexpr,
+    V: tl.constexpr, CODES: tl.constexpr, PADDED: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
     """Draw groups ``first ..`` of each line's frame into its report; program ``(line, group)``.
@@ -150,7 +150,7 @@ def draw_codes(
         logits: float32 ``[B, groups, V]``.
         line_keys, steps: of ``slots.LineState``: ``[B, 2]`` and ``[B]``, int64.
         temperatures, places, shares, scales: of ``DrawTensors``, ``[B]``.
-        report: int64 ``[B, CODES + 1]``, the frame's codes and the overflow mark.
+        report: int64 ``[B, CODES + 1]``, the frame's codes and whether a logit was not finite.
     """
     line, group = tl.program_id(0), tl.program_id(1)
     tokens = tl.arange(0, PADDED)
@@ -166,15 +166,14 @@ def draw_codes(
     scores = tl.load(logits + (line * tl.num_programs(1) + group) * V + tokens, mask=inside, other=0.0)
     token = draw_token(scores, noise, tokens, V, temperature, place, share, scale)
     tl.store(report + line * (CODES + 1) + first + group, token.to(tl.int64))
-    if HALF:
-        note_overflow(scores, tokens < V, report + line * (CODES + 1), CODES)
+    note_not_finite(scores, tokens < V, report + line * (CODES + 1), CODES)
 
 
 @triton.jit
 def draw_first(
     logits, line_keys, steps, minimums, positions, temperatures, places, shares, scales, penalties, seen, suppressed,
     is_eos, line_tokens, report,
-    V: tl.constexpr, CODES: tl.constexpr, PADDED: tl.constexpr, HALF: tl.constexpr,
+    V: tl.constexpr, CODES: tl.constexpr, PADDED: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
     """End each line's frame: report its group 0, count it, and draw group 0 of the next; program ``(line)``.
@@ -202,8 +201,7 @@ def draw_first(
     wait_for_inputs(PDL)
     launch_dependents(PDL)  # not before: see wait.py
     scores = tl.load(logits + line * V + tokens, mask=real, other=0.0)
-    if HALF:
-        note_overflow(scores, real, report + line * (CODES + 1), CODES)
+    note_not_finite(scores, real, report + line * (CODES + 1), CODES)
     penalized = tl.where(scores < 0, scores * penalty, divide(scores, penalty))
     scores = tl.where(was_seen, penalized, scores)
     scores = tl.where(barred, float("-inf"), scores)

@@ -14,7 +14,6 @@ from torch.nn import functional
 
 from ..frame import Weights
 from ..noise import GROUPS
-from ..products import Weight
 from ..slots import Slots
 from .draw import draw_codes, draw_first
 from .embed import embed_frame
@@ -89,7 +88,6 @@ def _draw(weights: Weights, slots: Slots, plan: Plan, logits: torch.Tensor, firs
         draw_codes, (len(logits), groups), plan, plan.draw_warps(padded), logits=logits, line_keys=state.keys,
         steps=state.steps, temperatures=draws.temperatures, places=draws.places, shares=draws.shares,
         scales=draws.scales, report=state.report, first=first + 1, V=vocab, CODES=GROUPS, PADDED=padded,
-        HALF=_is_half(weights.heads),
     )  # fmt: skip
 
 
@@ -115,9 +113,5 @@ def step_talker(weights: Weights, slots: Slots, window: int, plan: Plan) -> None
         minimums=state.minimums, positions=state.positions, temperatures=draws.temperatures, places=draws.places,
         shares=draws.shares, scales=draws.scales, penalties=slots.settings.penalties, seen=state.seen,
         suppressed=slots.suppressed, is_eos=slots.is_eos, line_tokens=state.tokens, report=state.report, V=vocab,
-        CODES=GROUPS, PADDED=padded, HALF=_is_half(weights.first_head),
+        CODES=GROUPS, PADDED=padded,
     )  # fmt: skip
-
-
-def _is_half(weight: Weight) -> bool:
-    return weight.dtype == torch.float16

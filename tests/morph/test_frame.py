@@ -152,7 +152,7 @@ def test_lines_that_arrive_in_the_middle_touch_no_other_and_are_as_they_would_be
 def test_the_noise_of_every_group_and_frame_is_another(load):
     """With flat logits a code is its noise alone: equal noise would show as equal codes."""
     model = load("tiny", "base")
-    weights, slots = started(model, Sampling(Draw(1, 1.0, 0), Draw(1, 1.0, 0), 1.0))
+    weights, slots = started(model, Sampling(Draw(True, 1.0, 0), Draw(True, 1.0, 0), 1.0))
     kept = weights.heads.clone()
     weights.heads.zero_()
     try:
@@ -223,9 +223,10 @@ def test_a_frame_needs_nothing_from_the_host(checkpoint):
 
 
 @torch.inference_mode()
-def test_an_overflow_in_fp16_is_reported_for_its_line_alone(checkpoint):
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_number_that_is_not_finite_is_reported_for_its_line_alone(checkpoint, dtype):
     model = load_model(checkpoint("tiny", "base"), LoadOptions("fp32", "sdpa"))
-    model.module.half()
+    model.module.to(dtype)
     weights, slots = started(model, GREEDY)
     assert not frames(weights, slots, 2)[:, :, 16].any()
     slots.state.hidden[1] = torch.nan

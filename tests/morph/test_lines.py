@@ -12,12 +12,16 @@ EOS = 99
 
 def lines_of(count: int, rows: int, frames: int = 100) -> Lines:
     return Lines(
-        [10 * (line + 1) for line in range(count)], [Guard(frames, False) for _ in range(count)], EOS, rows
+        [10 * (line + 1) for line in range(count)],
+        [Guard(frames, False) for _ in range(count)],
+        EOS,
+        rows,
+        torch.float16,
     )
 
 
-def report(*codes: int, overflown: int = 0) -> torch.Tensor:
-    return torch.tensor([[code] * 16 + [overflown] for code in codes])
+def report(*codes: int, broken: int = 0) -> torch.Tensor:
+    return torch.tensor([[code] * 16 + [broken] for code in codes])
 
 
 def test_rows_take_lines_in_order_and_a_freed_row_takes_the_next():
@@ -84,12 +88,12 @@ def test_a_guard_ends_its_line_at_its_frame():
     assert lines.collect()[0].ended == "cap" and len(lines.collect()[0].codes) == 2
 
 
-def test_an_overflow_counts_for_lines_that_go_on_alone():
+def test_numbers_that_are_not_finite_count_for_lines_that_go_on_alone():
     lines = lines_of(2, 2)
     lines.admit()
     lines.send(), lines.send()
     lines.receive(report(EOS, 4))
-    lines.receive(torch.cat((report(1, overflown=1), report(4))))
+    lines.receive(torch.cat((report(1, broken=1), report(4))))
     lines.send()
     with pytest.raises(ValueError, match="overflow in fp16"):
-        lines.receive(torch.cat((report(1), report(4, overflown=1))))
+        lines.receive(torch.cat((report(1), report(4, broken=1))))

@@ -95,7 +95,7 @@ def test_codes_are_those_of_the_torch_sampler(device, vocab, groups, kind):
         report = torch.full((lines, GROUPS + 1), -1, device=device)
         draw_codes[(lines, groups)](
             scores, keys, steps, draws.temperatures, draws.places, draws.shares, draws.scales, report, 2,
-            V=vocab, CODES=GROUPS, PADDED=triton.next_power_of_2(vocab), HALF=True, PDL=False,
+            V=vocab, CODES=GROUPS, PADDED=triton.next_power_of_2(vocab), PDL=False,
         )  # fmt: skip
         counters = steps[:, None] * GROUPS + 2 + torch.arange(groups, device=device)
         wanted = draw_static(scores, draws, gumbel_noise(keys, counters, vocab))
@@ -113,10 +113,29 @@ def test_numbers_that_are_none_are_noted_and_drawn_within_the_vocabulary(device)
     draw_codes[(3, 1)](
         scores, line_keys(range(3)).to(device), torch.zeros(3, dtype=torch.int64, device=device), draws.temperatures,
         draws.places, draws.shares, draws.scales, report, 1,
-        V=100, CODES=GROUPS, PADDED=128, HALF=True, PDL=False,
+        V=100, CODES=GROUPS, PADDED=128, PDL=False,
     )  # fmt: skip
     assert report[:, GROUPS].tolist() == [1, 1, 0]
     assert bool(((report[:, 1] >= 0) & (report[:, 1] < 100)).all())
+
+
+def test_group_0_of_numbers_that_are_none_is_noted_and_drawn_within_the_vocabulary(device):
+    """NaN at a token that is never spoken counts: it is a damaged weight."""
+    draws, vocab = tensors([Draw(top_p=0.5)] * 4, 100, device), 100
+    scores = logits("plain", 4, vocab).to(device)
+    scores[0, 7], scores[1], scores[2, 90] = torch.inf, torch.nan, -torch.tensor(torch.nan)
+    report = torch.zeros(4, GROUPS + 1, dtype=torch.int64, device=device)
+    integers = [torch.zeros(4, dtype=torch.int64, device=device) for _ in range(4)]
+    steps, minimums, positions, drawn = integers
+    seen = torch.zeros(4, vocab, dtype=torch.bool, device=device)
+    suppressed = torch.arange(vocab, device=device) >= 70
+    draw_first[(4,)](
+        scores, line_keys(range(4)).to(device), steps, minimums, positions, draws.temperatures, draws.places,
+        draws.shares, draws.scales, torch.ones(4, device=device), seen, suppressed, torch.zeros_like(suppressed), drawn,
+        report, V=vocab, CODES=GROUPS, PADDED=128, PDL=False,
+    )  # fmt: skip
+    assert report[:, GROUPS].tolist() == [1, 1, 1, 0]
+    assert bool(((drawn >= 0) & (drawn < vocab)).all())
 
 
 @pytest.mark.parametrize("kind", ["plain", "ties"])
@@ -139,7 +158,7 @@ def test_group_0_is_penalised_suppressed_and_counted(device, kind):
         draw_first[(lines,)](
             scores, keys, steps, minimums, positions, draws.temperatures, draws.places, draws.shares, draws.scales,
             penalties, seen, suppressed, is_eos, tokens, report,
-            V=vocab, CODES=GROUPS, PADDED=128, HALF=False, PDL=False,
+            V=vocab, CODES=GROUPS, PADDED=128, PDL=False,
         )  # fmt: skip
         was_seen, step, position, old = before
         column = penalties[:, None]

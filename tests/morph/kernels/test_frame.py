@@ -73,6 +73,17 @@ def test_frames_are_those_of_torch(device, shape, batch, seq_groups):
     check_frames(*both(device, shape, batch), seq_groups, frames)
 
 
+@pytest.mark.parametrize("damaged", ["talker", "predictor"])
+@torch.inference_mode()
+def test_nan_in_one_weight_is_reported_with_the_frame(device, damaged):
+    weights, slots, _ = both(device, "tiny", 1, torch.bfloat16)
+    getattr(weights, damaged).layers[0].down[3, 5] = torch.nan
+    decode_frame(weights, slots, 1, 64, Plan())
+    assert slots.state.report[:, 16].tolist() == [1]
+    codes = slots.state.report[:, :16]
+    assert bool(((codes >= 0) & (codes < len(weights.first_head))).all())
+
+
 @torch.inference_mode()
 def test_a_trained_tail_is_used(device):
     weights, slots, other = both(device, "tiny", 2)

@@ -1,0 +1,90 @@
+"""Numbers that are not finite are noticed in every engine and precision, before anything is spoken."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.load import load_model
+from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
+from qwen3_tts_morph.morph.render import Line, render_lines
+from qwen3_tts_morph.morph.sampling import check_finite
+from qwen3_tts_morph.morph.voice import preset_voice
+
+from .decoding import GREEDY, SEEDS, assert_equal, guards_of, prompts_of
+
+# One weight each: where numbers are passed on, and of heads that only one code is drawn from.
+WEIGHTS = [
+    "model.layers.0.mlp.down_proj",
+    "code_predictor.model.layers.0.self_attn.o_proj",
+    "code_predictor.lm_head.0",
+    "code_predictor.lm_head.11",
+    "codec_head",
+]
+SENTENCE = r"not finite \(NaN or infinite\) in {}: its weights or the voice are damaged"
+
+
+@pytest.fixture(
+    params=[("eager", "fp32"), ("graph", "fp32"), ("graph", "bf16"), ("eager", "bf16")], ids="-".join
+)
+def model(checkpoint, request):
+    """A model of the test's own, whose weights may be damaged."""
+    engine, precision = request.param
+    made = load_model(checkpoint("tiny", "custom_voice"), LoadOptions(precision, "sdpa"))
+    made.engine, made.precision = Engine(engine), precision
+    return made
+
+
+def decode(model, sampling=GREEDY, seq_groups=5, on_frame=None, decoding="crossbar"):
+    prompts = prompts_of(model)
+    return model.engine.decode_lines(
+        model, prompts, guards_of(prompts, 6), seq_groups, sampling, SEEDS, 4, on_frame, decoding
+    )
+
+
+def weight_of(model, path: str) -> torch.Tensor:
+    return reduce(getattr, path.split("."), model.talker).weight.data
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("path", WEIGHTS)
+def test_one_damaged_weight_is_noticed_within_a_frame(model, path, value):
+    wanted, weight, frames = decode(model), weight_of(model, path), []
+    kept = weight.clone()
+    for sampling in (GREEDY, Sampling()):
+        weight[3] = value  # a whole row: one infinite weight alone may give -inf, a token that is not drawn
+        with pytest.raises(ValueError, match=SENTENCE.format(model.precision)):
+            decode(model, sampling, on_frame=frames.append)
+        assert frames == []
+        weight.copy_(kept)
+        assert_equal(decode(model), wanted)
+
+
+def test_lossless_decoding_notices_it_too(model):
+    if model.engine.choice == "graph":
+        model.engine = Engine("auto")
+    weight_of(model, WEIGHTS[3])[3] = torch.nan
+    with pytest.raises(ValueError, match=SENTENCE.format(model.precision)):
+        decode(model, Sampling(), 1, decoding="lossless")
+
+
+def test_samples_that_are_not_finite_are_never_returned(model):
+    parameter = next(iter(model.codec.decoder.parameters()))
+    parameter.data.fill_(torch.nan)
+    line = Line("One.", preset_voice(model, "ryan"))
+    with pytest.raises(ValueError, match="not finite"):
+        render_lines(model, [line], GenerateOptions(5, Sampling(max_new_tokens=5)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("place", [0, 1, 63, 64, 2047])
+def test_nan_is_found_at_any_place_and_tokens_that_may_not_be_drawn_are_none(dtype, place):
+    logits = torch.randn(3, 2, 2048).to(dtype)
+    logits[:, :, 1::2] = -torch.inf
+    check_finite(logits)
+    for value in (torch.nan, torch.inf):
+        logits[1, 1, place] = value
+        with pytest.raises(ValueError, match=r"overflow in fp16|not finite"):
+            check_finite(logits)
