@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -36,6 +38,7 @@ class Engine:
         fast_codec: let the codec engine make the waveforms of the graph engine's lines, not upstream's modules.
 
     Of the model it holds no more than its codec. Whoever moves the model away from its device calls ``free`` first.
+    Threads take turns: caches and graphs serve one decoding at a time.
     """
 
     def __init__(self, choice: str = "auto", kernels: bool = KERNELS, fast_codec: bool = FAST_CODEC):
@@ -43,6 +46,17 @@ class Engine:
         captures = CaptureStream()  # codes and waveforms take turns
         self._graphs = GraphEngines(kernels, captures)
         self._waveforms = Waveforms(fast_codec, captures)
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Let no other thread use this engine, for the length of the ``with``: others wait.
+
+        Decoding does so by itself. Whoever also builds prompts, which joins the model's weights on first use, holds it
+        around all of a rendering.
+        """
+        with self._lock:
+            yield
 
     def pick(self, model: Model, decoding: str = "crossbar") -> tuple[str, str]:
         """The engine that runs for this model now, "eager" or "graph", and why.
@@ -108,32 +122,33 @@ class Engine:
         other, and with lossless ``decoding`` (one of ``options.DECODINGS``) yet others. What ``on_frame`` raises ends
         the decoding and passes through; see ``eager.decode_lines`` for the rest.
         """
-        name, _ = self.pick(model, decoding)
-        if name == "graph":
-            return self._graphs.decode_lines(
-                model, prompts, guards, seq_groups, sampling, seeds, batch_size, on_frame, tail
-            )
-        decoded: list[Decoded] = []
-        lossless = None
-        if decoding == "lossless":
-            lossless = SpeculativePredictor(model.talker.code_predictor, tails=model.tails(tail))
-        for start in range(0, len(prompts), batch_size):
-            part = slice(start, start + batch_size)
-            streams = line_streams(seeds[part], model.device)
-            decoded += decode_lines(
-                model,
-                prompts[part],
-                guards[part],
-                seq_groups,
-                sampling,
-                streams,
-                on_frame,
-                predictor=lossless,
-                tail=tail,
-            )
-        if lossless is not None:
-            log.info("lossless: %s, %d without drafts", lossless.tally.describe(), PREDICTED_GROUPS)
-        return decoded
+        with self.exclusive():
+            name, _ = self.pick(model, decoding)
+            if name == "graph":
+                return self._graphs.decode_lines(
+                    model, prompts, guards, seq_groups, sampling, seeds, batch_size, on_frame, tail
+                )
+            lossless = None
+            if decoding == "lossless":
+                lossless = SpeculativePredictor(model.talker.code_predictor, tails=model.tails(tail))
+            decoded: list[Decoded] = []
+            for start in range(0, len(prompts), batch_size):
+                part = slice(start, start + batch_size)
+                streams = line_streams(seeds[part], model.device)
+                decoded += decode_lines(
+                    model,
+                    prompts[part],
+                    guards[part],
+                    seq_groups,
+                    sampling,
+                    streams,
+                    on_frame,
+                    predictor=lossless,
+                    tail=tail,
+                )
+            if lossless is not None:
+                log.info("lossless: %s, %d without drafts", lossless.tally.describe(), PREDICTED_GROUPS)
+            return decoded
 
     def decode_waveforms(
         self,
@@ -141,6 +156,7 @@ class Engine:
         codes: Sequence[torch.Tensor],
         references: Sequence[torch.Tensor | None],
         on_chunk: Callable[[], None] | None = None,
+        decoding: str = "crossbar",
     ) -> list[np.ndarray]:
         """Decode lines' codes to their waveforms: the graph engine's together, the eager engine's as upstream does.
 
@@ -149,6 +165,7 @@ class Engine:
             codes: ``[T, 16]`` for each line; T may be 0.
             references: for each line an ICL voice's codes ``[R, 16]``, or None.
             on_chunk: called before each step of at most some hundred frames; what it raises passes through.
+            decoding: what the codes were decoded with, since it chooses the engine.
 
         Returns:
             float32 ``[T * 1920]`` for each line, at 24 kHz, within -1..1.
@@ -156,14 +173,16 @@ class Engine:
         Raises:
             ValueError: for samples that are not finite.
         """
-        name, _ = self.pick(model)
-        decode = self._waveforms.decode_lines if name == "graph" else decode_one_by_one
-        waves = decode(model, codes, references, on_chunk)
+        with self.exclusive():
+            name, _ = self.pick(model, decoding)
+            decode = self._waveforms.decode_lines if name == "graph" else decode_one_by_one
+            waves = decode(model, codes, references, on_chunk)
         if not all(np.isfinite(wave.sum()) for wave in waves):
             raise not_finite(model.codec.dtype)
         return waves
 
     def free(self) -> None:
-        """Let go of caches and graphs; the next decoding makes them anew."""
-        self._graphs.free()
-        self._waveforms.free()
+        """Release caches and graphs; the next decoding makes them again. Waits for one that runs in another thread."""
+        with self.exclusive():
+            self._graphs.free()
+            self._waveforms.free()

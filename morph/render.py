@@ -113,6 +113,7 @@ def render_lines(
         [one.codes for one in decoded],
         [lines[piece.line].voice.ref_codes for piece in pieces],
         lambda: progress.add(0),
+        decoding=options.decoding,
     )
     return [
         _assemble(model, index, line, pieces, decoded, waves, options) for index, line in enumerate(lines)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -216,6 +218,59 @@ def test_lossless_decoding_takes_the_eager_engine(model):
     assert Engine("eager").pick(model, "lossless") == ("eager", "as chosen")
     said = Engine().describe(on_cuda(model), "lossless")
     assert said == "engine: eager (decoding is lossless)"
+
+
+def test_lossless_lines_get_their_waveforms_as_the_eager_engine_makes_them(model, monkeypatch):
+    """On CUDA too, where lines of the same model get the codec engine's otherwise."""
+    engine = Engine("auto")
+    monkeypatch.setattr(model, "engine", engine)
+    monkeypatch.setattr(
+        engine,
+        "pick",
+        lambda _, decoding="crossbar": ("eager" if decoding == "lossless" else "graph", "CUDA"),
+    )
+    made: list[int] = []
+    decode = engine._waveforms.decode_lines
+    monkeypatch.setattr(engine._waveforms, "decode_lines", lambda *a: (made.append(1), decode(*a))[1])
+    [lossless] = render_lines(model, lines_of(model)[:1], LOSSLESS)
+    assert made == []
+    [crossbar] = render_lines(model, lines_of(model)[:1], GenerateOptions(15, GREEDY))
+    assert made == [1]
+    assert np.allclose(lossless.waveform, crossbar.waveform, atol=1e-4)
+
+
+@pytest.mark.parametrize("choice", ["graph", "eager"])
+def test_threads_that_share_a_model_get_their_own_lines(model, monkeypatch, choice):
+    engine = Engine(choice)
+    prompts = [build_prompt(model, text, preset_voice(model, "ryan")) for text in TEXTS[:3]]
+
+    def speak(number: int) -> tuple[list[torch.Tensor], list[np.ndarray]]:
+        codes = []
+        for seed in range(3):
+            guards = [Guard(13, False)]
+            [line] = engine.decode_lines(model, [prompts[number]], guards, 5, SAMPLED, [seed])
+            codes.append(line.codes)
+        return codes, engine.decode_waveforms(model, codes, [None] * 3)
+
+    wanted = [speak(number) for number in range(3)]
+    engine.free()
+    with ThreadPoolExecutor(3) as pool:
+        spoken = list(pool.map(speak, range(3)))
+    for (codes, waves), (right_codes, right_waves) in zip(spoken, wanted, strict=True):
+        assert all(map(torch.equal, codes, right_codes))
+        assert all(map(np.array_equal, waves, right_waves))
+
+
+def test_a_thread_that_holds_an_engine_decodes_and_others_wait(model):
+    """Also ``free``, which ComfyUI may call while a line is spoken."""
+    engine, freed = Engine("graph"), threading.Event()
+    other = threading.Thread(target=lambda: (engine.free(), freed.set()))
+    with engine.exclusive():
+        other.start()
+        engine.decode_waveforms(model, [torch.zeros(2, 16, dtype=torch.int64)], [None])
+        assert not freed.is_set()
+    other.join(60)
+    assert freed.is_set()
 
 
 def test_lossless_decoding_is_refused_by_a_chosen_graph_engine_before_any_work(graph_model, monkeypatch):
