@@ -14,9 +14,9 @@ import torch
 
 CHUNK_FRAMES = 300  # upstream's chunked_decode
 CONTEXT_FRAMES = 25
-# Rows come in a few lengths, so that few graphs are captured: shares and multiples of the attention's window.
-SHARES = (3, 2)
-MULTIPLES = (1, 2, 3, 4, 5, 7, 9, 11, 13, 16)
+# Rows come in a few lengths, so that few graphs are captured; those of the published codec, whose window is 72.
+LENGTHS = (24, 36, 72, 144, 216, 288, 360, 504, 648, 792, 936, 1152)
+LONGEST_CHUNK = 2 * CONTEXT_FRAMES + CHUNK_FRAMES  # with its context, and a gap that is no longer than that
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,12 @@ def row_sizes(window: int, largest: int) -> list[int]:
     Raises:
         ValueError: where the longest chunk would not fit.
     """
-    sizes = [window // share for share in SHARES] + [window * factor for factor in MULTIPLES]
-    sizes = [size for size in sizes if size <= largest]
-    if not sizes or sizes[-1] < 2 * CONTEXT_FRAMES + CHUNK_FRAMES:
+    whole = {length if length <= window else length // window * window for length in LENGTHS}
+    sizes = sorted(size for size in whole if size <= largest)
+    if not sizes or sizes[-1] < LONGEST_CHUNK:
         raise ValueError(
-            f"rows of at most {largest} frames in blocks of {window} do not hold a chunk with its context"
+            f"the codec engine decodes {LONGEST_CHUNK} frames together and may take {max(sizes, default=0)}: let its "
+            "largest row be longer"
         )
     return sizes
 

@@ -217,9 +217,9 @@ class Waveforms:
     def describe(self) -> str | None:
         """What runs otherwise than it would run fastest, in a few words, or None."""
         if self.why_upstream is not None:
-            return f"codec by upstream's modules: {self.why_upstream}"
+            return f"waveforms by the original codec, one line at a time, slower: {self.why_upstream}"
         if self._engine is not None and self._engine.why_torch is not None:
-            return f"codec in torch operations: {self._engine.why_torch}"
+            return f"waveforms in torch operations, slower: {self._engine.why_torch}"
         return None
 
     def decode_lines(
@@ -247,7 +247,7 @@ class Waveforms:
                 engine.look_up()
             except ValueError as error:
                 self.fast, self.why_upstream = False, str(error)
-                log.warning("lines are decoded one by one by upstream's modules: %s", error)
+                log.warning("waveforms are made by the original codec, one line at a time, slower: %s", error)
             else:
                 self.free()
                 self._engine = engine

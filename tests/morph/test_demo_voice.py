@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint import demo_voice
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.guard import Guard
 from qwen3_tts_morph.morph.load import load_model
-from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.prompt import build_prompt
 from qwen3_tts_morph.morph.render import Line, render_lines
 from qwen3_tts_morph.morph.sweep import sweep
@@ -42,6 +44,23 @@ def test_it_is_of_the_published_format(demo):
     assert len(demo.talker.code_predictor.model.layers) == 5
     assert demo.languages == ["auto", "english"]
     assert "(0.02B Base," in demo.summary()
+
+
+def test_the_codec_engine_makes_its_waveforms(demo):
+    """On torch's own operations in float32, at least 80 dB from upstream's modules; also beyond one chunk."""
+    prompt = build_prompt(demo, "A kettle sang in the kitchen.", preset_voice(demo, "emma"))
+    sampling = Sampling(max_new_tokens=40)
+    engine = Engine("graph")
+    [line] = engine.decode_lines(demo, [prompt], [Guard(40)], 5, sampling, [1])
+    codes = [line.codes, line.codes.repeat(1 + 340 // len(line.codes), 1), line.codes[:7]]
+    heard = [None, None, line.codes[:9]]
+    ours = engine.decode_waveforms(demo, codes, heard)
+    assert engine.describe(demo) == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
+    theirs = Engine("eager").decode_waveforms(demo, codes, heard)
+    for wave, wanted in zip(ours, theirs, strict=True):
+        assert wave.shape == wanted.shape and np.abs(wanted).max() > 0.01
+        error = np.square(wave.astype(np.float64) - wanted).mean()
+        assert 10 * np.log10(np.square(wanted.astype(np.float64)).mean() / error) > 80
 
 
 def test_its_trained_tails_are_nearer_to_exact_than_the_stock_crossbar(demo):

@@ -64,7 +64,7 @@ def test_auto_is_graph_on_cuda_and_eager_elsewhere(model):
     )
     assert Engine(kernels=False, fast_codec=False).describe(on_cuda(model)) == (
         "engine: graph (CUDA; CUDA graphs; torch operations: the Triton kernels are off; "
-        "codec by upstream's modules: the codec engine is off)"
+        "waveforms by the original codec, one line at a time, slower: the codec engine is off)"
     )
     name, why = Engine().pick(on_cuda(model, hidden_act="gelu"))
     assert name == "eager" and "hidden_act 'gelu'" in why
@@ -124,7 +124,9 @@ def test_each_engine_makes_waveforms_in_its_own_way(model, monkeypatch):
 
 def test_the_report_says_where_the_codec_is_not_the_engines(model):
     engine = Engine("graph", fast_codec=False)
-    assert engine.describe(model).endswith("; codec by upstream's modules: the codec engine is off)")
+    assert engine.describe(model).endswith(
+        "; waveforms by the original codec, one line at a time, slower: the codec engine is off)"
+    )
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 8])

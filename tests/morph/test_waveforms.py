@@ -250,8 +250,20 @@ def test_a_plan_keeps_gaps_between_chunks():
 
 
 def test_rows_too_short_for_a_chunk_are_refused():
-    with pytest.raises(ValueError, match="do not hold a chunk"):
+    with pytest.raises(ValueError, match="decodes 350 frames together and may take 288"):
         row_sizes(72, 288)
+
+
+@pytest.mark.parametrize("window", [1, 5, 16, 71, 72, 100, 250, 1000, 5000])
+def test_rows_of_any_window_hold_a_chunk_and_are_whole_blocks(window):
+    """The demo voice's window is 16, the published codec's 72."""
+    sizes = row_sizes(window, 1152)
+    assert sizes == sorted(set(sizes)) and 350 <= sizes[-1] <= 1152
+    assert all(size < window or size % window == 0 for size in sizes)
+
+
+def test_rows_of_the_published_window_are_these():
+    assert row_sizes(72, 1152) == [24, 36, 72, 144, 216, 288, 360, 504, 648, 792, 936, 1152]
 
 
 @pytest.mark.gpu
