@@ -27,7 +27,8 @@ INITIALS = re.compile(r"[A-ZÀ-ÞА-Я]|[A-Za-zА-я](?:\.[A-Za-zА-я])+|\d{1,2
 ABBREVIATIONS = frozenset(
     """
     mr mrs ms dr prof st sr jr vs cf etc al fig vol nr approx dept gen col capt lt sgt rev gov mt ave inc ltd
-    co corp ph.d bzw ca usw vgl evtl ggf sog str hr fr inkl z mme mlle sra srta dra dña ud uds av pág ecc sig
+    co corp ph.d jan feb aug sept oct nov dec
+    bzw ca usw vgl evtl ggf sog str hr fr inkl z mme mlle sra srta dra dña ud uds av pág ecc sig
     dott avv exmo г ул стр тыс руб рис
     """.split()  # noqa: SIM905 - as a list it would take seventy lines
 )
