@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -37,6 +37,7 @@ def render_script(
     options: GenerateOptions | None = None,
     gap_s: float = 0.3,
     on_frame: OnFrame | None = None,
+    on_phase: Callable[[str], None] | None = None,
 ) -> Dialogue:
     """Speak a script.
 
@@ -49,7 +50,7 @@ def render_script(
             one line leaves the others' takes as they were.
         options: as for any lines.
         gap_s: silence between lines; pauses of the script are added to it.
-        on_frame: see ``render_lines``.
+        on_frame, on_phase: see ``render_lines``.
     """
     parsed = parse_script(script, list(cast), model.languages)
     seeds = line_seeds(parsed.lines, seed)
@@ -57,7 +58,7 @@ def render_script(
         Line(line.text, cast[line.name], line.language or language, line_seed, line.instruct, line.name)
         for line, line_seed in zip(parsed.lines, seeds, strict=True)
     ]
-    spoken = render_lines(model, lines, options, on_frame)
+    spoken = render_lines(model, lines, options, on_frame, on_phase)
     return _join(parsed, spoken, gap_s)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -19,6 +20,8 @@ ENGINES = ("auto", "eager", "graph")
 DECODINGS = ("crossbar", "lossless")
 TAILS = ("auto", "stock")
 WEIGHTS = ("full", "int8")
+NORMALIZE = ("auto", "off")
+MOST_RETRIES = 10
 
 
 def check_seq_groups(seq_groups: int) -> int:
@@ -26,6 +29,16 @@ def check_seq_groups(seq_groups: int) -> int:
     if not is_whole(seq_groups, 1, PREDICTED_GROUPS):
         raise ValueError(f"SEQ_GROUPS is {seq_groups!r}: choose 1 to {PREDICTED_GROUPS} (15 is exact)")
     return int(seq_groups)
+
+
+def parse_groups(text: str) -> list[int]:
+    """Read a list such as "1, 3, 5, 15": rising, each once. Raises ValueError for anything outside 1..15."""
+    words = re.split(r"[\s,;]+", text.strip(" \t\r\n,;"))
+    if not all(re.fullmatch("[0-9]{1,3}", word) for word in words):
+        raise ValueError(
+            f"SEQ_GROUPS list is {text[:40]!r}: write numbers from 1 to 15, such as 1, 3, 5, 7, 15"
+        )
+    return sorted({check_seq_groups(int(word)) for word in words})
 
 
 def check_engine(engine: str) -> str:
@@ -139,11 +152,15 @@ class GenerateOptions:
         sampling: None takes the checkpoint's own.
         batch_size: how many lines are decoded together at most.
         guard: end lines that run on far beyond their text, or loop.
-        split_chars: longer texts are split at sentence ends into pieces of at most this many characters; 0: never.
+        split_chars: longer texts are split at sentence ends into pieces of at most this many characters, or as many
+            as the checkpoint speaks well (``TextProfile.longest_piece``) where that is less; 0: never.
         crossfade_ms: between the pieces of a split text.
         decoding: "crossbar" keeps what the crossbar draws; "lossless" lets it draft, and is distributed as 15
             ``seq_groups`` whatever ``seq_groups`` is.
         tail: "auto" takes the checkpoint's trained tail where it has one for this SEQ_GROUPS; "stock" never.
+        retries: how often a piece that went wrong (silent, ended too early, ran on, looped) is spoken again, each
+            time with the next seed; 0 to 10.
+        normalize: "auto" writes out figures and capitals as words for checkpoints that cannot read them; "off" never.
     """
 
     seq_groups: int = DEFAULT_SEQ_GROUPS
@@ -154,9 +171,14 @@ class GenerateOptions:
     crossfade_ms: float = 60.0
     decoding: str = "crossbar"
     tail: str = "auto"
+    retries: int = 1
+    normalize: str = "auto"
 
     def __post_init__(self) -> None:
         _keep_plain(self)
+        check_choice("normalize", self.normalize, NORMALIZE)
+        if not is_whole(self.retries, 0, MOST_RETRIES):
+            raise ValueError(f"retries is {self.retries!r}: choose a whole number from 0 to {MOST_RETRIES}")
         check_seq_groups(self.seq_groups)
         check_decoding(self.decoding)
         check_tail(self.tail)

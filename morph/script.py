@@ -107,6 +107,17 @@ def parse_script(text: str, cast: Collection[str], languages: Collection[str] | 
     reader = _Reader(
         _by_casefold("cast", cast), None if languages is None else _by_casefold("languages", languages)
     )
+    return _read(text, reader)
+
+
+def check_script(text: str) -> None:
+    """Raise ScriptError for what is wrong with a script whatever its cast is: tags, and lines that are none."""
+    if not text.strip():
+        raise ScriptError("script is empty: write lines such as 'NAME: text'")
+    _read(text, _Reader(None, None))
+
+
+def _read(text: str, reader: _Reader) -> Script:
     check_encodable(text, "script")
     errors = []
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff")), start=1):
@@ -123,9 +134,9 @@ def parse_script(text: str, cast: Collection[str], languages: Collection[str] | 
 
 
 class _Reader:
-    """Reads one line after another; keeps the items and the settings in force."""
+    """Reads one line after another; keeps the items and the settings in force. ``cast`` None takes any name."""
 
-    def __init__(self, cast: dict[str, str], languages: dict[str, str] | None):
+    def __init__(self, cast: dict[str, str] | None, languages: dict[str, str] | None):
         self.cast = cast
         self.languages = languages
         self.items: list[ScriptLine | Pause] = []
@@ -186,7 +197,8 @@ class _Reader:
             raise ScriptError(
                 f"{_quote(line)} names no character: write 'NAME: text', or # in front of a comment"
             )
-        return _look_up(name.strip(), self.cast, "cast"), text[0].strip()
+        name = name.strip() if self.cast is None else _look_up(name.strip(), self.cast, "cast")
+        return name, text[0].strip()
 
 
 def _split_tag(inside: str) -> tuple[str, str] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,10 +13,20 @@ from .model import Model
 from .options import PREDICTED_GROUPS, Draw, GenerateOptions, check_seq_groups
 from .predictor import Predictor
 from .products import crossbar
-from .prompt import Prompt, build_prompt
-from .render import Line, LineReport, OnFrame, Progress, Spoken, guard_line
+from .prompt import Prompt, PromptBuilder
+from .render import (
+    Line,
+    LineReport,
+    OnFrame,
+    Progress,
+    Spoken,
+    build_piece,
+    check_line,
+    guard_line,
+    normalizer_of,
+    piece_limit,
+)
 from .sampling import distribution, line_streams
-from .voice import check_voice
 
 PLAIN = Draw(temperature=1.0, top_k=0, top_p=1.0)
 CHUNK = 64  # frames whose distributions are compared at once: 64 x 15 x 2048 float32 is 8 MB
@@ -62,14 +71,6 @@ class _Trace:
         self.codes.append(codes)
 
 
-def parse_groups(text: str) -> list[int]:
-    """Read a list such as "1, 3, 5, 15": rising, each once. Raises ValueError for anything outside 1..15."""
-    words = [word for word in re.split(r"[\s,;]+", text.strip()) if word]
-    if not words or not all(re.fullmatch("[0-9]{1,3}", word) for word in words):
-        raise ValueError(f"SEQ_GROUPS list is {text!r}: write numbers from 1 to 15, such as 1, 3, 5, 7, 15")
-    return sorted({check_seq_groups(int(word)) for word in words})
-
-
 @torch.inference_mode()
 def sweep(
     model: Model,
@@ -86,8 +87,7 @@ def sweep(
     options = options or GenerateOptions()
     for groups in seq_groups:
         check_seq_groups(groups)
-    check_voice(model, line.voice, line.instruct)
-    prompt = build_prompt(model, line.text, line.voice, line.language, line.instruct)
+    prompt = _prompt(model, line, options)
     warm_ups = model.engine.pick(model)[0] == "graph"
     progress = Progress([prompt.text_tokens] * (len(seq_groups) * (1 + warm_ups) + 1), on_frame)
     trace = _trace(model, prompt, line, options, progress)
@@ -100,6 +100,18 @@ def sweep(
         rows.append(_row(model, groups, decoded, elapsed, distances[groups]))
         spoken.append(_speak(model, line, decoded))
     return Sweep(rows, spoken, model.weights)
+
+
+def _prompt(model: Model, line: Line, options: GenerateOptions) -> Prompt:
+    """The line's prompt, its text written out; ValueError for a line that cannot be spoken in one piece."""
+    check_line(model, line)
+    text = normalizer_of(model, options).write_out(line.text, line.language).text
+    limit = piece_limit(model, options)
+    if 0 < limit < len(text):
+        raise ValueError(
+            f"text has {len(text)} characters and {model.name} speaks at most {limit} in one piece: shorten it"
+        )
+    return build_piece(PromptBuilder(model), line, text)
 
 
 def _trace(model: Model, prompt: Prompt, line: Line, options: GenerateOptions, progress: Progress) -> _Trace:

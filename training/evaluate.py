@@ -140,7 +140,8 @@ def evaluate(
         for place, task in enumerate(tasks)
     ]
     sampling = sampling_of(model, options)
-    settings = GenerateOptions(options.seq_groups, sampling, options.batch_size)
+    # Every line once, as it is written: a retry or a normaliser would hide what the checkpoint itself does.
+    settings = GenerateOptions(options.seq_groups, sampling, options.batch_size, retries=0, normalize="off")
     started = time.monotonic()
     spoken = render_lines(model, lines, settings, None)
     elapsed = time.monotonic() - started

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from qwen3_tts_morph.morph import render
+from qwen3_tts_morph.morph.duration import held_frames
 from qwen3_tts_morph.morph.eager import Decoded
 from qwen3_tts_morph.morph.guard import text_cap
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.profile import TextProfile
 from qwen3_tts_morph.morph.render import Line, render_lines
 from qwen3_tts_morph.morph.voice import Voice, clone_voice, preset_voice
 
@@ -100,7 +104,7 @@ def test_a_line_that_hits_its_cap_is_reported_and_warned_of(model, voice, caplog
 
 def test_the_guard_caps_by_the_text_and_may_be_turned_off(model, voice) -> None:
     def speak(seed: int, guard: bool):
-        options = GenerateOptions(1, Sampling(max_new_tokens=301), guard=guard, batch_size=1)
+        options = GenerateOptions(1, Sampling(max_new_tokens=301), guard=guard, batch_size=1, retries=0)
         return render_lines(model, [Line("Hi", voice, seed=seed)], options)[0].report
 
     cap = text_cap(2)  # the tiny tokenizer makes two tokens of it
@@ -130,6 +134,8 @@ BASE_TEXT = "Hello."
     [
         ({"text": ""}, "text is empty"),
         ({"text": " \n\t"}, "text is empty"),
+        ({"text": "..."}, "no letter and no digit"),
+        ({"text": "Hi \ud83d"}, "half a character"),
         ({"language": "klingon"}, "language 'klingon' is unknown.*auto, chinese"),
         ({"language": "sichuan_dialect"}, "is unknown"),
         ({"instruct": "whispering"}, "does not follow instructions"),
@@ -168,23 +174,115 @@ def test_voices_of_another_kind_or_size_are_refused(load, model, voice, recordin
     assert frames == []
 
 
-def test_a_line_whose_piece_went_wrong_is_reported_and_warned_of(model, voice, caplog, monkeypatch) -> None:
-    """Of three pieces the middle one repeats itself: the line says so, and its sound is kept."""
-    original = model.engine.decode_lines
+THREE = "This is the first sentence of them. And this is the second sentence. The third comes last."
 
-    def loop_in_the_middle(*args, **options):
-        pieces.extend(original(*args, **options))
-        ends = ["eos", "loop", "eos"]
-        return [Decoded(one.codes, end) for one, end in zip(pieces, ends, strict=True)]
 
-    pieces: list[Decoded] = []
-    monkeypatch.setattr(model.engine, "decode_lines", loop_in_the_middle)
-    text = "This is the first sentence of them. And this is the second sentence. The third comes last."
-    options = GenerateOptions(sampling=SHORT, split_chars=40, batch_size=1, crossfade_ms=0)
-    spoken = render_lines(model, [Line(text, voice)], options)[0]
-    assert (spoken.report.ended, spoken.report.pieces) == ("loop", 3)
-    assert "line 1 ('This is the first" in caplog.text and "repeated itself" in caplog.text
-    assert len(spoken.waveform) == sum(len(one.codes) for one in pieces) * FRAME
+class Endings:
+    """Lets an engine's pieces end as told, call by call, and keeps the seeds of every call, by text length."""
+
+    def __init__(self, monkeypatch, model, *calls: dict[int, str]):
+        self.calls, self.seeds, self._original = list(calls), [], model.engine.decode_lines
+        monkeypatch.setattr(model.engine, "decode_lines", self)
+
+    def __call__(self, model, prompts, guards, seq_groups, sampling, seeds, *args, **options):
+        self.seeds.append(list(seeds))
+        told = self.calls.pop(0)
+        pieces = self._original(model, prompts, guards, seq_groups, sampling, seeds, *args, **options)
+        return [Decoded(one.codes, told.get(seed, "eos")) for one, seed in zip(pieces, seeds, strict=True)]
+
+
+@pytest.fixture
+def free_judge(monkeypatch):
+    """A random model's speech is as long as it likes: only what the engine says of its end counts."""
+    monkeypatch.setattr(render, "judge_end", lambda text, decoded, *_: decoded.ended)
+
+
+LONG_ENOUGH = Sampling(max_new_tokens=1000)
+SPLIT = GenerateOptions(sampling=LONG_ENOUGH, split_chars=40, batch_size=1, crossfade_ms=0)
+
+
+def test_a_piece_that_went_wrong_is_spoken_again_with_the_next_seed(
+    model, voice, monkeypatch, free_judge
+) -> None:
+    """Of three pieces (seeds 7, 8, 9) the middle one repeats itself; its next seed is no other piece's."""
+    engine = Endings(monkeypatch, model, {8: "loop"}, {})
+    spoken = render_lines(model, [Line(THREE, voice, seed=7)], SPLIT)[0]
+    assert [sorted(seeds) for seeds in engine.seeds] == [[7, 8, 9], [11]]
+    assert (spoken.report.ended, spoken.report.pieces, spoken.report.takes) == ("eos", 3, 2)
+
+
+def test_a_line_that_stays_wrong_is_reported_and_keeps_its_best_take(
+    model, voice, caplog, monkeypatch, free_judge
+) -> None:
+    engine = Endings(monkeypatch, model, {8: "loop"}, {11: "early"}, {14: "cap"})
+    spoken = render_lines(model, [Line(THREE, voice, seed=7)], replace(SPLIT, retries=2))[0]
+    assert [sorted(seeds) for seeds in engine.seeds] == [[7, 8, 9], [11], [14]]
+    assert (spoken.report.ended, spoken.report.takes) == ("cap", 3), "of a loop, an early end and a cap"
+    assert caplog.text.count("ran into its limit") == 1 and "line 1 ('This is the first" in caplog.text
+
+
+def test_nothing_is_spoken_again_where_nobody_asks_for_it(model, voice, monkeypatch, free_judge) -> None:
+    engine = Endings(monkeypatch, model, {7: "loop"})
+    spoken = render_lines(model, [Line("Hello.", voice, seed=7)], replace(SPLIT, retries=0))[0]
+    assert len(engine.seeds) == 1 and spoken.report.ended == "loop" and spoken.report.takes == 1
+
+
+def test_a_limit_that_the_user_set_is_no_reason_to_speak_again(model, voice, monkeypatch, free_judge) -> None:
+    engine = Endings(monkeypatch, model, {7: "cap"})
+    options = replace(SPLIT, sampling=Sampling(max_seconds=0.4))
+    assert render_lines(model, [Line("Hello.", voice, seed=7)], options)[0].report.ended == "cap"
+    assert len(engine.seeds) == 1
+
+
+def test_a_retry_changes_no_other_line(model, voice, monkeypatch, free_judge) -> None:
+    lines = [Line("Hello there.", voice, seed=seed) for seed in (1, 20, 300)]
+    before = render_lines(model, lines, replace(SPLIT, retries=0))
+    Endings(monkeypatch, model, {20: "silent"}, {})
+    after = render_lines(model, lines, SPLIT)
+    assert [one.report.takes for one in after] == [1, 2, 1]
+    assert np.array_equal(before[0].waveform, after[0].waveform)
+    assert np.array_equal(before[2].waveform, after[2].waveform)
+
+
+def test_progress_never_runs_back_when_lines_are_spoken_again(model, voice, monkeypatch, free_judge) -> None:
+    Endings(monkeypatch, model, {7: "loop"}, {})
+    seen, phases = [], []
+    render_lines(model, [Line("Hello.", voice, seed=7)], SPLIT, lambda *two: seen.append(two), phases.append)
+    assert seen == sorted(seen) and all(done < expected for done, expected in seen)
+    assert phases == ["speaking 1 line", "1 piece went wrong: take 2"]
+
+
+def test_the_checkpoint_says_how_long_a_piece_may_be(model, voice, monkeypatch) -> None:
+    monkeypatch.setattr(model, "profile", TextProfile(longest_piece=40))
+    options = GenerateOptions(sampling=SHORT, retries=0)
+    assert render_lines(model, [Line(THREE, voice)], options)[0].report.pieces == 3
+    assert render_lines(model, [Line(THREE, voice)], replace(options, split_chars=0))[0].report.pieces == 1
+
+
+def test_parts_without_a_letter_are_left_out(model, voice) -> None:
+    options = GenerateOptions(sampling=SHORT, split_chars=40, retries=0)
+    text = (
+        "The first part of this text ends here.\n* * *\n" + "-" * 40 + "\nThe second one comes after it all."
+    )
+    assert render_lines(model, [Line(text, voice)], options)[0].report.pieces == 2
+
+
+def test_figures_are_written_out_where_the_checkpoint_needs_it(model, voice, monkeypatch) -> None:
+    line, options = Line("It costs $45.", voice), GenerateOptions(sampling=SHORT, retries=0)
+    assert render_lines(model, [line], options)[0].report.spoken == ""
+    monkeypatch.setattr(model, "profile", TextProfile(normalize="en"))
+    report = render_lines(model, [line], options)[0].report
+    assert (report.text, report.spoken) == ("It costs $45.", "It costs forty five dollars.")
+    assert render_lines(model, [line], replace(options, normalize="off"))[0].report.spoken == ""
+
+
+def test_a_line_is_held_from_ending_where_the_checkpoint_needs_it(model, voice, monkeypatch) -> None:
+    options = GenerateOptions(sampling=Sampling(max_new_tokens=100), retries=0)
+    lines = [Line("Yes, that is so.", voice, seed=seed) for seed in range(8)]
+    free = [one.report.frames for one in render_lines(model, lines, options)]
+    monkeypatch.setattr(model, "profile", TextProfile(hold_end=True))
+    held = [one.report.frames for one in render_lines(model, lines, options)]
+    assert min(free) < held_frames(lines[0].text, after_reference=False) <= min(held)
 
 
 def test_the_checkpoints_own_sampling_is_taken_when_none_is_given(model, voice, monkeypatch) -> None:

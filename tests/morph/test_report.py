@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.render import LineReport, Spoken
-from qwen3_tts_morph.morph.report import describe, describe_groups
+from qwen3_tts_morph.morph.report import describe, describe_groups, outcome
+from qwen3_tts_morph.morph.takes import WRONG
 
 
-def spoken(name: str, text: str, frames: int, ended: str = "eos", pieces: int = 1) -> Spoken:
-    report = LineReport(name, text, frames, frames * 0.08, ended, pieces)
+def spoken(name: str, text: str, frames: int, ended: str = "eos", pieces: int = 1, **more) -> Spoken:
+    report = LineReport(name, text, frames, frames * 0.08, ended, pieces, **more)
     return Spoken(np.zeros(frames * 1920, dtype=np.float32), 24000, report)
 
 
@@ -19,31 +22,63 @@ def model(load):
     return load("tiny", "base")
 
 
-def test_speed_is_time_over_audio_and_over_frames(model):
+def test_speed_is_time_over_audio_and_over_frames():
     lines = [spoken("", "One.", 25), spoken("", "Two.", 50)]  # 2 s and 4 s
-    last = describe(model, lines, GenerateOptions(), 1.5).splitlines()[-1]
-    assert last == "6.00 s of audio in 1.50 s: RTF 0.250, 20.0 ms/frame"
+    first, speed = outcome(lines, 1.5).splitlines()
+    assert first == "All 2 lines ended by themselves."
+    assert speed == "6.00 s of audio in 1.50 s: RTF 0.250, 20.0 ms per frame"
 
 
-def test_every_line_is_told_in_order_with_its_end(model):
+def test_what_went_wrong_comes_first_and_how_it_was_made_last(model):
     lines = [
         spoken("ANNA", "Hello.", 10),
         spoken("", "x" * 61, 20, "cap", pieces=3),
-        spoken("BOB", "y" * 60, 5, "loop"),
+        spoken("BOB", "y" * 60, 5, "loop", takes=2),
     ]
-    first, groups, engine, *rows, _ = describe(model, lines, GenerateOptions(seq_groups=15), 1.0).splitlines()
-    assert first == model.summary()
-    assert groups == "SEQ_GROUPS 15 (exact)"
-    assert engine == "engine: eager (no CUDA)"
-    assert rows[0] == "1. ANNA: 'Hello.': 10 frames, 0.80 s, ended by itself"
-    assert rows[1].startswith(f"2. '{'x' * 57}...': 20 frames, 1.60 s in 3 pieces, RAN INTO ITS LIMIT")
-    assert rows[2].startswith(f"3. BOB: '{'y' * 60}': 5 frames, 0.40 s, REPEATED ITSELF")
-    assert len(rows) == 3
+    report = describe(model, lines, GenerateOptions(seq_groups=15), 1.0)
+    outcome_block, rows, settings = (block.splitlines() for block in report.split("\n\n"))
+    assert outcome_block[0] == "2 of 3 lines went wrong."
+    assert outcome_block[1].startswith(f"Line 2 ('{'x' * 57}...') RAN INTO ITS LIMIT")
+    assert outcome_block[2].startswith(f"Line 3 ('{'y' * 60}') REPEATED ITSELF")
+    assert outcome_block[3] == "1 of 3 spoken again with another seed: see below."
+    assert outcome_block[4].startswith("2.80 s of audio in 1.00 s")
+    assert rows[0] == "1. ANNA: 'Hello.': ended by itself, 0.80 s, 10 frames"
+    assert rows[1].endswith("try another seed, or a higher max seconds, 1.60 s in 3 pieces, 20 frames")
+    assert rows[2].startswith(f"3. BOB: '{'y' * 60}': REPEATED ITSELF") and " at take 2, " in rows[2]
+    assert settings == [
+        "- SEQ_GROUPS 15 (exact)",
+        f"- {model.engine.describe(model)}",
+        f"- {model.summary()}",
+    ]
+
+
+@pytest.mark.parametrize("ended", WRONG)
+def test_every_way_to_go_wrong_is_named_in_capitals_with_what_to_do(ended):
+    first = outcome([spoken("", "One.", 10, ended)], 1.0).splitlines()[0]
+    assert re.match(r"The line (RAN|REPEATED|ENDED|IS) ", first) and "try another seed" in first
+
+
+def test_a_single_line_that_went_well_says_so():
+    assert outcome([spoken("", "One.", 10)], 1.0).splitlines()[0] == "It ended by itself."
+
+
+def test_of_many_wrong_lines_a_few_are_named():
+    said = outcome([spoken("", f"Line {number}.", 10, "silent") for number in range(30)], 1.0).splitlines()
+    assert (
+        said[0] == "30 of 30 lines went wrong." and said[-2] == "And 25 more: see below." and len(said) == 8
+    )
+
+
+def test_the_text_as_it_was_spoken_and_notes_are_shown(model):
+    line = spoken("", "It costs $45.", 10, spoken="It costs forty five dollars.", notes=("A note.",))
+    report = describe(model, [line, line], GenerateOptions(), 1.0)
+    assert report.splitlines()[0] == "A note." and report.count("A note.") == 1
+    assert report.count("spoken as 'It costs forty five dollars.'") == 2
 
 
 def test_a_text_of_several_lines_takes_one_row(model):
     report = describe(model, [spoken("", "One.\nTwo.", 10)], GenerateOptions(), 1.0)
-    assert len(report.splitlines()) == 5
+    assert len(report.split("\n\n")[1].splitlines()) == 1
 
 
 @pytest.mark.parametrize("groups", range(1, 16))

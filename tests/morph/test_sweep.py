@@ -9,10 +9,10 @@ import pytest
 import torch
 from qwen3_tts_morph.morph import sweep as module
 from qwen3_tts_morph.morph.load import load_model
-from qwen3_tts_morph.morph.options import Draw, GenerateOptions, LoadOptions, Sampling
+from qwen3_tts_morph.morph.options import Draw, GenerateOptions, LoadOptions, Sampling, parse_groups
 from qwen3_tts_morph.morph.plot import plot_sweep
 from qwen3_tts_morph.morph.render import Line, render_lines
-from qwen3_tts_morph.morph.sweep import Sweep, SweepRow, measure_distances, parse_groups, sweep, table
+from qwen3_tts_morph.morph.sweep import Sweep, SweepRow, measure_distances, sweep, table
 from qwen3_tts_morph.morph.voice import clone_voice, preset_voice
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 

@@ -22,8 +22,7 @@ from pathlib import Path
 import torch
 from qwen3_tts_morph.morph.load import load_model
 from qwen3_tts_morph.morph.model import Model
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, LoadOptions
-from qwen3_tts_morph.morph.sweep import parse_groups
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, LoadOptions, parse_groups
 from qwen3_tts_morph.morph.tail import FILE, About, Tail, fingerprint, save_tails
 from qwen3_tts_morph.morph.weights import stack
 

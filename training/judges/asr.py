@@ -104,3 +104,9 @@ class Recogniser:
     def judge(self, audio: np.ndarray, text: str) -> Heard:
         """Compare what is said with what was asked for."""
         return compare(self._normalise(text), self._normalise(self.transcribe(audio)))
+
+    def nearest(self, audio: np.ndarray, readings: Sequence[str]) -> Heard:
+        """Compare what is said with several ways to write it; the one with the fewest wrong words counts."""
+        heard = self._normalise(self.transcribe(audio))
+        compared = [compare(self._normalise(reading), heard) for reading in readings]
+        return min(compared, key=lambda one: one.word_errors)
