@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from comfy_api.latest import io
+from comfy_api.latest import io, ui
 
 from ..morph.options import GenerateOptions, Sampling
 from . import inputs
-from .audio_io import to_audio
+from .audio_io import Audio, to_audio
 from .memory import ManagedModel
 from .progress import show_progress
 from .sockets import CATEGORY
@@ -34,7 +35,7 @@ class GenerateSpeech(io.ComfyNode):
                 inputs.text("Hello! One knob decides how much of my voice is computed step by step."),
                 inputs.language(),
                 inputs.seq_groups(),
-                inputs.seed("Chance: the same seed and inputs give the same speech."),
+                inputs.seed("Random seed: the same seed and inputs give the same speech."),
                 inputs.sampling(),
                 inputs.advanced(
                     io.Int.Input(
@@ -45,8 +46,9 @@ class GenerateSpeech(io.ComfyNode):
                         step=10,
                         optional=True,
                         tooltip=(
-                            "Longer texts are split at sentence ends into pieces of at most this length "
-                            "and joined with a crossfade; 0 never splits, otherwise 40 or more. Unit: "
+                            "Longer texts are split at sentence ends into pieces of at most this length, or of "
+                            "what the checkpoint speaks well where that is less (the demo voice: 100), and joined "
+                            "with a crossfade; 0 never splits, otherwise 40 or more. Unit: "
                             f"characters. Default: {DEFAULTS.split_chars}."
                         ),
                     )
@@ -63,24 +65,55 @@ class GenerateSpeech(io.ComfyNode):
                     )
                 ),
                 inputs.advanced(inputs.decoding()),
+                inputs.advanced(inputs.retries()),
+                inputs.advanced(inputs.normalize_text()),
             ],
             outputs=[
-                io.Audio.Output("audio", display_name="audio", tooltip="The speech: mono, 24 kHz."),
+                io.Audio.Output(
+                    "audio", display_name="audio", is_output_list=True, tooltip="The speech: mono, 24 kHz."
+                ),
                 io.String.Output(
                     "report",
                     display_name="report",
-                    tooltip="Model, SEQ_GROUPS, engine, frames, how the speech ended, ms a frame and RTF.",
+                    is_output_list=True,
+                    tooltip="What went wrong, duration, RTF and ms per frame, then model, SEQ_GROUPS and engine.",
                 ),
             ],
             hidden=[io.Hidden.unique_id],
+            is_input_list=True,
         )
 
     @classmethod
-    def validate_inputs(cls, text: str | None) -> bool | str:
-        return inputs.refuse(inputs.check_text, text)
+    def validate_inputs(
+        cls,
+        text: Sequence[str | None],
+        language: Sequence[str | None],
+        split_chars: Sequence[int | None] = (None,),
+        decoding: Sequence[str | None] = (None,),
+        normalize_text: Sequence[str | None] = (None,),
+    ) -> bool | str:
+        def check(texts: Iterable[str | None]) -> None:
+            inputs.check_settings(language[0], decoding[0], normalize_text[0])
+            if split_chars[0] is not None:
+                GenerateOptions(split_chars=split_chars[0])
+            for one in texts:
+                if one is not None:
+                    inputs.check_text(one)
+
+        return inputs.refuse(check, text)
 
     @classmethod
-    def execute(
+    def execute(cls, **given: Sequence[Any]) -> io.NodeOutput:
+        """Speak one text, or each of a list: all of them are checked before the first is spoken."""
+        takes = inputs.spread(given)
+        for number, take in enumerate(takes, start=1):
+            inputs.check_text(take["text"], "text" if len(takes) == 1 else f"text {number} of {len(takes)}")
+        spoken = [cls.speak(**take) for take in takes]
+        audio, reports, outcomes = (list(part) for part in zip(*spoken, strict=True))
+        return io.NodeOutput(audio, reports, ui=ui.PreviewText("\n".join(outcomes)))
+
+    @classmethod
+    def speak(
         cls,
         model: ManagedModel,
         voice: Voice,
@@ -89,19 +122,18 @@ class GenerateSpeech(io.ComfyNode):
         seq_groups: int,
         seed: int,
         sampling: Sampling | None = None,
-        split_chars: int = DEFAULTS.split_chars,
-        guard: bool = DEFAULTS.guard,
-        decoding: str = DEFAULTS.decoding,
-    ) -> io.NodeOutput:
+        **settings: Any,
+    ) -> tuple[Audio, str, str]:
+        """One text's audio, its report, and the report's first lines; ``settings`` are of GenerateOptions."""
         from ..morph.render import Line, render_lines
-        from ..morph.report import describe
+        from ..morph.report import describe, outcome
 
-        options = GenerateOptions(
-            seq_groups, sampling, guard=guard, split_chars=split_chars, decoding=decoding
-        )
+        settings["normalize"] = settings.pop("normalize_text", DEFAULTS.normalize)
+        options = GenerateOptions(seq_groups, sampling, **settings)
         line = Line(text, voice, language, seed)
-        with model.use() as ready, show_progress(cls.hidden.unique_id) as on_frame:
+        with model.use() as ready, show_progress(cls.hidden.unique_id) as progress:
             started = time.perf_counter()
-            spoken = render_lines(ready, [line], options, on_frame)
-            report = describe(ready, spoken, options, time.perf_counter() - started)
-        return io.NodeOutput(to_audio(spoken[0].waveform, spoken[0].sample_rate), report)
+            spoken = render_lines(ready, [line], options, progress, progress.say)
+            elapsed = time.perf_counter() - started
+            report = describe(ready, spoken, options, elapsed)
+        return to_audio(spoken[0].waveform, spoken[0].sample_rate), report, outcome(spoken, elapsed)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from comfy_api.latest import io
 
-from ..morph.options import DECODINGS, DEFAULT_SEQ_GROUPS, PREDICTED_GROUPS, GenerateOptions
+from ..morph.options import (
+    DECODINGS,
+    DEFAULT_SEQ_GROUPS,
+    MOST_RETRIES,
+    NORMALIZE,
+    PREDICTED_GROUPS,
+    GenerateOptions,
+    check_choice,
+    check_decoding,
+)
+from ..morph.script import find_tag
+from ..morph.text import check_text as check_speakable
 from .sockets import ModelSocket, SamplingSocket, VoiceSocket
 
 # The published checkpoints' languages; the engine lists a checkpoint's own when one is unknown to it.
@@ -98,12 +110,41 @@ def decoding() -> io.Input:
         default=GenerateOptions.decoding,
         optional=True,
         tooltip=(
-            "What becomes of the groups above SEQ_GROUPS. crossbar: they stay as the crossbar drew them, approximate. "
-            "lossless: they are a draft that the exact predictor checks and corrects; chances are those of "
+            "What becomes of the groups above SEQ_GROUPS. crossbar: kept as the crossbar samples them, approximate. "
+            "lossless: they are a draft that the exact predictor checks and corrects; probabilities are those of "
             f"SEQ_GROUPS {PREDICTED_GROUPS}, though a seed gives another take. It takes fewer passes than "
             f"{PREDICTED_GROUPS}, fewest with SEQ_GROUPS 1, but runs on the eager engine, without CUDA graphs: on a "
-            f"GPU SEQ_GROUPS {PREDICTED_GROUPS} with crossbar may be faster; compare ms a frame in the report. "
+            f"GPU SEQ_GROUPS {PREDICTED_GROUPS} with crossbar may be faster; compare ms per frame in the report. "
             f"Default: {GenerateOptions.decoding}."
+        ),
+    )
+
+
+def retries() -> io.Input:
+    return io.Int.Input(
+        "retries",
+        default=GenerateOptions.retries,
+        min=0,
+        max=MOST_RETRIES,
+        optional=True,
+        tooltip=(
+            "How often speech that went wrong (silent, ended too early, ran into its limit, repeated itself) is spoken "
+            "again, each time with the next seed; the report says so. Unit: times, 0 to "
+            f"{MOST_RETRIES}. Default: {GenerateOptions.retries}."
+        ),
+    )
+
+
+def normalize_text() -> io.Input:
+    return io.Combo.Input(
+        "normalize_text",
+        options=list(NORMALIZE),
+        default=GenerateOptions.normalize,
+        optional=True,
+        tooltip=(
+            "auto: figures, dates, prices and capitals are written out as English words for checkpoints that cannot "
+            "read them (the demo voice; published ones read them); the report shows the text as it was spoken. off: "
+            f"the text stays as it is. Default: {GenerateOptions.normalize}."
         ),
     )
 
@@ -124,7 +165,28 @@ def refuse(check: Callable[[str], object], value: str | None) -> bool | str:
     return True
 
 
-def check_text(text: str) -> None:
-    """Raise ValueError for a text with nothing to speak."""
-    if not text.strip():
-        raise ValueError("text is empty: type what is to be spoken")
+def spread(given: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Inputs that arrive as lists, as one set per run: the last value of a shorter list serves all further runs."""
+    runs = max(map(len, given.values()))
+    return [
+        {name: values[min(run, len(values) - 1)] for name, values in given.items()} for run in range(runs)
+    ]
+
+
+def check_text(text: str, name: str = "text") -> None:
+    """Raise ValueError for a text with nothing to speak, or with a tag that only scripts have."""
+    check_speakable(text, name)
+    if tag := find_tag(text):
+        raise ValueError(
+            f"{name} holds {tag[:40]}, a tag of scripts, which would be spoken: use Render Script, or take it out"
+        )
+
+
+def check_settings(language: str | None, decoding: str | None, normalize_text: str | None) -> None:
+    """Raise ValueError for a choice that a list does not offer; None is wired, and checked when it runs."""
+    if language is not None:
+        check_choice("language", language, LANGUAGES)
+    if decoding is not None:
+        check_decoding(decoding)
+    if normalize_text is not None:
+        check_choice("normalize_text", normalize_text, NORMALIZE)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from comfy_api.latest import io
+from comfy_api.latest import io, ui
 
 from ..morph.options import GenerateOptions, Sampling
+from ..morph.script import ScriptError, check_script
 from . import inputs
 from .audio_io import to_audio
 from .memory import ManagedModel
@@ -107,7 +110,7 @@ class RenderScript(io.ComfyNode):
                 ),
                 inputs.seq_groups(),
                 inputs.seed(
-                    "Chance: every line without a [seed] draws its own from this, its name and its text."
+                    "Random seed: every line without a [seed] gets its own from this, its name and its text."
                 ),
                 io.Int.Input(
                     "batch_size",
@@ -133,6 +136,8 @@ class RenderScript(io.ComfyNode):
                 ),
                 inputs.sampling(),
                 inputs.advanced(inputs.decoding()),
+                inputs.advanced(inputs.retries()),
+                inputs.advanced(inputs.normalize_text()),
             ],
             outputs=[
                 io.Audio.Output(
@@ -146,17 +151,26 @@ class RenderScript(io.ComfyNode):
                 io.String.Output(
                     "report",
                     display_name="report",
-                    tooltip="How every line ended, ms a frame and RTF.",
+                    tooltip="What went wrong, duration, RTF and ms per frame, and how every line ended.",
                 ),
             ],
             hidden=[io.Hidden.unique_id],
         )
 
     @classmethod
-    def validate_inputs(cls, script: str | None) -> bool | str:
-        if script is not None and not script.strip():
-            return "script is empty: write lines such as 'NAME: text'"
-        return True
+    def validate_inputs(
+        cls,
+        script: str | None,
+        language: str | None,
+        decoding: str | None = None,
+        normalize_text: str | None = None,
+    ) -> bool | str:
+        def check(text: str | None) -> None:
+            inputs.check_settings(language, decoding, normalize_text)
+            if text is not None:
+                check_script(text)
+
+        return inputs.refuse(check, script)
 
     @classmethod
     def execute(
@@ -171,14 +185,33 @@ class RenderScript(io.ComfyNode):
         gap: float,
         sampling: Sampling | None = None,
         decoding: str = DEFAULTS.decoding,
+        retries: int = DEFAULTS.retries,
+        normalize_text: str = DEFAULTS.normalize,
     ) -> io.NodeOutput:
         from ..morph.dialogue import render_script
-        from ..morph.report import describe
+        from ..morph.report import describe, outcome
 
-        options = GenerateOptions(seq_groups, sampling, batch_size, decoding=decoding)
-        with model.use() as ready, show_progress(cls.hidden.unique_id) as on_frame:
+        options = GenerateOptions(
+            seq_groups, sampling, batch_size, decoding=decoding, retries=retries, normalize=normalize_text
+        )
+        with model.use() as ready, show_progress(cls.hidden.unique_id) as progress:
             started = time.perf_counter()
-            dialogue = render_script(ready, script, cast, language, seed, options, gap, on_frame)
-            report = describe(ready, dialogue.lines, options, time.perf_counter() - started)
+            with plain_errors():
+                dialogue = render_script(
+                    ready, script, cast, language, seed, options, gap, progress, progress.say
+                )
+            elapsed = time.perf_counter() - started
+            report = describe(ready, dialogue.lines, options, elapsed)
         lines = [to_audio(line.waveform, line.sample_rate) for line in dialogue.lines]
-        return io.NodeOutput(lines, to_audio(dialogue.joined, dialogue.sample_rate), dialogue.srt, report)
+        joined = to_audio(dialogue.joined, dialogue.sample_rate)
+        said = ui.PreviewText(outcome(dialogue.lines, elapsed))
+        return io.NodeOutput(lines, joined, dialogue.srt, report, ui=said)
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Raise a script's errors as plain ValueErrors: the page puts an error's type, with its module, before the text."""
+    try:
+        yield
+    except ScriptError as error:
+        raise ValueError(str(error)) from None

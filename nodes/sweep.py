@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from comfy_api.latest import io
 
-from ..morph.options import GenerateOptions, Sampling
+from ..morph.options import GenerateOptions, Sampling, parse_groups
 from . import inputs
 from .audio_io import to_audio
 from .memory import ManagedModel
@@ -42,14 +42,14 @@ class Sweep(io.ComfyNode):
                         "7, 15."
                     ),
                 ),
-                inputs.seed("Chance: every setting starts from the same seed."),
+                inputs.seed("Random seed: every setting starts from the same seed."),
                 inputs.sampling(),
             ],
             outputs=[
                 io.Image.Output(
                     "plot",
                     display_name="plot",
-                    tooltip="Distance to exact against time a frame, a point for each SEQ_GROUPS.",
+                    tooltip="Distance to exact against time per frame, a point for each SEQ_GROUPS.",
                 ),
                 io.Audio.Output(
                     "lines",
@@ -63,8 +63,17 @@ class Sweep(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, text: str | None) -> bool | str:
-        return inputs.refuse(inputs.check_text, text)
+    def validate_inputs(
+        cls, text: str | None, language: str | None, seq_groups: str | None = None
+    ) -> bool | str:
+        def check(said: str | None) -> None:
+            inputs.check_settings(language, None, None)
+            if seq_groups is not None:
+                parse_groups(seq_groups)
+            if said is not None:
+                inputs.check_text(said)
+
+        return inputs.refuse(check, text)
 
     @classmethod
     def execute(
@@ -81,7 +90,7 @@ class Sweep(io.ComfyNode):
 
         from ..morph.plot import plot_sweep
         from ..morph.render import Line
-        from ..morph.sweep import parse_groups, sweep, table
+        from ..morph.sweep import sweep, table
 
         line = Line(text, voice, language, seed)
         groups = parse_groups(seq_groups)

@@ -100,6 +100,13 @@ def saved(name: str) -> Graph:
 REFUSED = {
     "empty text": (speech(text=""), "text is empty: type what is to be spoken"),
     "white text": (speech(text=" \n\t"), "text is empty: type what is to be spoken"),
+    "nothing to speak": (speech(text="... !!!"), "has no letter and no digit to speak"),
+    "a tag of scripts": (speech(text="Hi [pause 0.5] there."), "text holds [pause 0.5], a tag of scripts"),
+    "short pieces": (speech(split_chars=10), "split_chars is 10"),
+    "unknown language": (speech(language="klingon"), "language is 'klingon': choose one of auto, chinese"),
+    "unknown decoding": (speech(decoding="fast"), "decoding is 'fast': choose one of crossbar, lossless"),
+    "a pause of words": (scripted(script="ANNA: Hi.\n[pause abc]"), "line 2: [pause abc] is no pause"),
+    "no colon": (scripted(script="Good morning"), "line 1: 'Good morning' names no character"),
     "groups too many": (speech(seq_groups=16), "Value 16 bigger than max of 15"),
     "groups too few": (speech(seq_groups=0), "Value 0 smaller than min of 1"),
     "empty description": (
@@ -199,7 +206,6 @@ FAILING = {
         speech(model=["other", 0]) | {"other": load_model("0.6B-CustomVoice")},
         "needs a Base checkpoint",
     ),
-    "unknown language": (speech(language="klingon"), "language 'klingon' is unknown"),
     "beyond the context": (speech(text="word " * 9000, split_chars=0), "split it into shorter lines"),
     "missing files": (changed(speech(), "model", checkpoint="TTS/broken"), "checkpoint broken lacks merges.txt"),
     "Nyquist": (smoothed("short.wav", cutoff=12000.0), "choose a cutoff below 12000 Hz"),

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import soundfile
+from PIL import Image
+from qwen3_tts_morph.morph.voice import Voice
+from qwen3_tts_morph.morph.voice_file import save_voice
 
 from tests.comfy import graphs
 from tests.comfy.conftest import ROOT
@@ -133,7 +136,7 @@ def test_without_sampling_and_the_extras_a_line_is_spoken_too(server: ComfyServe
 
 
 def test_progress_rises_and_ends_full(server: ComfyServer) -> None:
-    result = server.run(speech(max_seconds=1.0, seed=3))
+    result = server.run(speech(max_seconds=1.0, seed=3, retries=0))
     values = [value for value, _ in result.progress("speech")]
     frames = int(re.search(r"(\d+) frames", shown(result, "report"))[1])
     assert values == sorted(values)
@@ -172,7 +175,7 @@ def test_free_gives_the_models_memory_back_and_the_next_run_loads_it_again(serve
 
 
 def test_free_works_after_a_failed_run_too(server: ComfyServer) -> None:
-    assert server.run(speech(language="klingon")).status == "execution_error"
+    assert server.run(speech(text="word " * 9000, split_chars=0)).status == "execution_error"
     before = server.log().count(f"released {BASE}")
     server.free()
     assert wait_for(lambda: server.log().count(f"released {BASE}") > before)
@@ -297,7 +300,7 @@ def test_checkpoints_and_voices_of_extra_model_paths_are_offered(
     shutil.copytree(model_folders / BASE, tmp_path / "disk" / "checkpoints" / "mine")
     voices = tmp_path / "disk" / "voices"
     voices.mkdir()
-    (voices / "Hers.safetensors").touch()
+    save_voice(Voice("preset", "0b6", speaker="ryan"), voices / "Hers.safetensors")
     paths = tmp_path / "paths.yaml"
     paths.write_text(
         f"disk:\n  base_path: {tmp_path / 'disk'}\n  TTS: checkpoints\n  qwen3-tts-voices: voices\n",
@@ -308,3 +311,29 @@ def test_checkpoints_and_voices_of_extra_model_paths_are_offered(
     server.stop()
     assert "checkpoints/mine" in nodes["MorphTTSLoadModel"]["input"]["required"]["checkpoint"][1]["options"]
     assert nodes["MorphTTSLoadVoice"]["input"]["required"]["name"][1]["options"] == ["Hers"]
+
+
+def texts_of(folder: Path, *texts: str) -> graphs.Graph:
+    """A node ``texts`` whose second output is a list of texts: captions of pictures in an input folder."""
+    folder.mkdir(parents=True)
+    for number, text in enumerate(texts):
+        Image.new("RGB", (8, 8)).save(folder / f"{number}.png")
+        (folder / f"{number}.txt").write_text(text, encoding="utf-8")
+    return {"texts": node("LoadImageTextDataSetFromFolder", folder=folder.name)}
+
+
+def test_each_text_of_a_list_is_spoken(server: ComfyServer, base_dir: Path) -> None:
+    graph = speech(text=["texts", 1]) | texts_of(base_dir / "input" / "three", "One.", "Two.", "Three.")
+    result = server.run(graph)
+    assert result.ok, result.error
+    assert [len(waveform) for waveform in samples(result)] == [2 * SAMPLES_PER_FRAME] * 3
+    assert len(result.outputs["speech"]["text"][0].splitlines()) == 6, "an outcome and a speed for each"
+
+
+def test_all_texts_of_a_list_are_checked_before_the_first_is_spoken(
+    server: ComfyServer, base_dir: Path
+) -> None:
+    texts = texts_of(base_dir / "input" / "one empty", "One.", "", "Three.")
+    result = server.run(speech(text=["texts", 1]) | texts)
+    assert result.status == "execution_error" and re.search(r"text \d of 3 is empty", str(result.error))
+    assert result.progress("speech") == []
