@@ -17,6 +17,7 @@ from .options import GenerateOptions, Sampling
 from .prompt import MIN_FRAMES, Prompt, PromptBuilder, check_language
 from .takes import WRONG, Take, judge_end
 from .text import check_encodable, check_text, split_text
+from .threads import limit_threads
 from .voice import Voice, check_voice
 
 log = logging.getLogger(__name__)
@@ -146,7 +147,7 @@ def render_lines(
         ValueError: for a text, a language, a voice, an instruction or a decoding that cannot serve.
     """
     options = options or GenerateOptions()
-    with model.engine.exclusive():
+    with model.engine.exclusive(), limit_threads(model):
         rendering = _Rendering.prepare(model, lines, options, on_frame)
         takes = rendering.speak(on_phase or (lambda _: None))
         return [rendering.assemble(index, takes) for index in range(len(lines))]

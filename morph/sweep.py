@@ -27,6 +27,7 @@ from .render import (
     piece_limit,
 )
 from .sampling import distribution, line_streams
+from .threads import limit_threads
 
 PLAIN = Draw(temperature=1.0, top_k=0, top_p=1.0)
 CHUNK = 64  # frames whose distributions are compared at once: 64 x 15 x 2048 float32 is 8 MB
@@ -87,8 +88,15 @@ def sweep(
     options = options or GenerateOptions()
     for groups in seq_groups:
         check_seq_groups(groups)
+    with model.engine.exclusive(), limit_threads(model):
+        return _sweep(model, line, seq_groups, options, on_frame)
+
+
+def _sweep(
+    model: Model, line: Line, seq_groups: Sequence[int], options: GenerateOptions, on_frame: OnFrame | None
+) -> Sweep:
     prompt = _prompt(model, line, options)
-    warm_ups = model.engine.pick(model)[0] == "graph"
+    warm_ups = model.device.type == "cuda" and model.engine.pick(model)[0] == "graph"
     progress = Progress([prompt.text_tokens] * (len(seq_groups) * (1 + warm_ups) + 1), on_frame)
     trace = _trace(model, prompt, line, options, progress)
     draw = (options.sampling or model.sampling).subtalker

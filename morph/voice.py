@@ -13,7 +13,8 @@ import torch
 from .codec import encode_waveform
 from .model import KIND_NAMES, SIZE_NAMES, Model
 from .options import PREDICTED_GROUPS
-from .reference import prepare_reference
+from .reference import Reference, prepare_reference
+from .threads import limit_threads
 
 log = logging.getLogger(__name__)
 
@@ -238,15 +239,21 @@ def clone_voice(
     reference = prepare_reference(waveform, sample_rate, model.sample_rate, whole=mode == "icl")
     for note in reference.notes:
         log.warning("%s: %s", name, note)
-    sound = reference.waveform
-    embedding = model.upstream.extract_speaker_embedding(sound, model.sample_rate).clone().cpu()
-    voice = Voice("x_vector", model.size, name, speaker_embedding=embedding, notes=reference.notes)
-    if mode == "x_vector":
-        return voice
-    if pad_silence:
-        sound = np.pad(sound, (0, round(PADDING_S * model.sample_rate)))
-    codes = encode_waveform(model, sound)
+    with model.engine.exclusive(), limit_threads(model):
+        voice = _take_voice(model, reference, name)
+        if mode == "x_vector":
+            return voice
+        sound = reference.waveform
+        if pad_silence:
+            sound = np.pad(sound, (0, round(PADDING_S * model.sample_rate)))
+        codes = encode_waveform(model, sound)
     return replace(voice, kind="icl", ref_codes=codes, transcript=str(transcript).strip())
+
+
+def _take_voice(model: Model, reference: Reference, name: str) -> Voice:
+    """The x-vector voice of a reference."""
+    embedding = model.upstream.extract_speaker_embedding(reference.waveform, model.sample_rate).clone().cpu()
+    return Voice("x_vector", model.size, name, speaker_embedding=embedding, notes=reference.notes)
 
 
 def check_transcript(transcript: str | None) -> None:

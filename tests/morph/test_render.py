@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from qwen3_tts_morph.morph import render
 from qwen3_tts_morph.morph.duration import held_frames
 from qwen3_tts_morph.morph.eager import Decoded
@@ -302,3 +303,19 @@ def test_a_seed_beyond_the_largest_and_its_pieces_are_taken(model, voice) -> Non
     text = "This is the first sentence of them. And this is the second sentence."
     options = GenerateOptions(sampling=SHORT, split_chars=40)
     assert render_lines(model, [Line(text, voice, seed=2**64 - 1)], options)[0].report.pieces == 2
+
+
+def test_a_small_model_speaks_and_clones_on_one_thread_and_the_number_is_put_back(load, recording) -> None:
+    model, seen = load("tiny", "base"), []
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        voice = clone_voice(model, recording, 24000)
+        options = GenerateOptions(sampling=SHORT, retries=0)
+        render_lines(model, [Line("Hello.", voice)], options, lambda *_: seen.append(torch.get_num_threads()))
+        assert set(seen) == {1} and torch.get_num_threads() == 3
+        with pytest.raises(ZeroDivisionError):
+            render_lines(model, [Line("Hello.", voice)], options, lambda *_: 1 / 0)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
