@@ -18,7 +18,6 @@ COMFY_PYTHON = install.environment_python(COMFY / "venv")
 TRANSFORMERS_5 = ENVS / "transformers5"
 FRONTEND = COMFY / "frontend-1.58.1"  # unpacked by tests/comfy/install.py
 
-
 PYTEST = ("pytest==9.2.0", "pytest-xdist==3.8.0")
 TOOLS = (*PYTEST, "pytest-cov==7.1.0", "playwright==1.65.2", "ruff==0.17.5", "mypy==2.4.1")
 # What the ComfyUI tests hear with; those of the second file are installed without what they ask for.
@@ -80,7 +79,15 @@ def add_packages(
 def make_comfy() -> None:
     """ComfyUI with transformers 4, our requirements, the tools that run the tests and the judges of speech."""
     subprocess.run([sys.executable, ROOT / "tests" / "comfy" / "install.py", COMFY], check=True)
-    add_packages(COMFY_PYTHON, *TOOLS, TRITON, files=[JUDGES], alone=[JUDGES_ALONE])
+    triton = [] if brings_triton(COMFY_PYTHON) else [TRITON]
+    add_packages(COMFY_PYTHON, *TOOLS, *triton, files=[JUDGES], alone=[JUDGES_ALONE])
+
+
+def brings_triton(python: Path) -> bool:
+    """Whether the torch that is installed asks for a Triton of its own, as its CUDA builds do."""
+    code = "import importlib.metadata as m, sys; found = m.requires('torch') or []\n"
+    code += "sys.exit(not any(one.startswith('triton') for one in found))"
+    return subprocess.run([python, "-c", code]).returncode == 0
 
 
 def make_transformers_5() -> None:

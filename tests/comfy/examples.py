@@ -72,9 +72,9 @@ def only(graph: Graph, kind: str) -> str:
     return found
 
 
-def run(server: ComfyServer, graph: Graph, timeout: float = 300) -> Result:
+def run(server: ComfyServer, graph: Graph) -> Result:
     """Run a graph to its end, which has to be a good one."""
-    result = server.run(graph, timeout=timeout)
+    result = server.run(graph)
     assert result.ok, result.error
     return result
 

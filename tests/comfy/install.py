@@ -171,7 +171,7 @@ def check_start(python: Path, root: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=1200,
     )
     shutil.rmtree(base, ignore_errors=True)
     if done.returncode or "IMPORT FAILED" in done.stdout:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import ConsoleMessage, Page, Response, sync_playwright
 
+from .server import PATIENCE
+
 if TYPE_CHECKING:
     from .server import ComfyServer
 
@@ -63,6 +65,7 @@ WATCH = """() => {
   for (const kind of ['execution_success', 'execution_error', 'execution_interrupted'])
     api.addEventListener(kind, (e) => window.__ended.push([kind, e.detail]))
 }"""
+COUNT_NODES = "(count) => document.querySelectorAll('[data-node-id]').length === count"
 FIT = "() => window.app.extensionManager.command.execute('Comfy.Canvas.FitView')"
 
 
@@ -101,6 +104,7 @@ class ComfyBrowser:
         """Open the server's page in a context of its own, with the classic canvas or with Nodes 2.0."""
         server.set_page_setting("Comfy.VueNodes.Enabled", nodes_2)
         context = self._browser.new_context(viewport={"width": width, "height": height})
+        context.set_default_timeout(1000 * PATIENCE)
         return ComfyPage(context.new_page(), server.url)
 
 
@@ -115,7 +119,7 @@ class ComfyPage:
         page.on("console", self._note_console)
         page.on("response", self._note_response)
         page.goto(url)
-        page.wait_for_function(READY, timeout=120_000)
+        page.wait_for_function(READY)
         page.wait_for_load_state("networkidle")
         page.evaluate(WATCH)
 
@@ -147,21 +151,21 @@ class ComfyPage:
         self.page.wait_for_timeout(500)  # let it be drawn
         return report
 
-    def run(self, timeout: float = 120) -> tuple[str, Any]:
+    def run(self) -> tuple[str, Any]:
         """Queue the loaded workflow as the Run button does; give its last event, (type, data)."""
         before = self.page.evaluate("() => window.__ended.length")
         with self.page.expect_response(is_prompt) as posted:
             self.page.evaluate("async () => { await window.app.queuePrompt(0) }")
         if not posted.value.ok:
             raise RuntimeError(f"the server refused the workflow: {posted.value.text()}")
-        self.page.wait_for_function("(n) => window.__ended.length > n", arg=before, timeout=timeout * 1000)
+        self.page.wait_for_function("(n) => window.__ended.length > n", arg=before)
         self.page.wait_for_timeout(500)
         kind, data = self.page.evaluate("() => window.__ended.at(-1)")
         return kind, data
 
-    def vue_nodes(self) -> int:
-        """How many nodes are drawn as page elements: 0 on the classic canvas, all of them with Nodes 2.0."""
-        return self.page.locator("[data-node-id]").count()
+    def wait_for_vue_nodes(self, count: int) -> None:
+        """Wait until this many nodes are drawn as page elements: none on the classic canvas, all with Nodes 2.0."""
+        self.page.wait_for_function(COUNT_NODES, arg=count)
 
     def fit(self) -> None:
         """Zoom so that the whole graph is in view."""

@@ -32,6 +32,7 @@ from typing import Any
 import aiohttp
 
 HOST = "127.0.0.1"
+PATIENCE = 900.0  # seconds that anything may take on a busy core
 FINAL = {"execution_success", "execution_error", "execution_interrupted"}
 BASE_FOLDERS = ("custom_nodes", "models", "input", "output", "temp", "user/default")
 NOT_COPIED = (".git", ".envs", "artifacts", "__pycache__")
@@ -136,7 +137,7 @@ class ComfyServer:
 
     # Life cycle
 
-    def start(self, timeout: float = 180) -> ComfyServer:
+    def start(self, timeout: float = PATIENCE) -> ComfyServer:
         """Start the process and wait until it answers; ComfyError with its log where it does not."""
         self._fill_base_dir()
         self.port = free_port()
@@ -183,12 +184,12 @@ class ComfyServer:
 
     def _answers(self) -> bool:
         try:
-            self.get("/system_stats", timeout=2)
+            self.get("/system_stats", timeout=30)
         except OSError:  # URLError is one
             return False
         return True
 
-    def stop(self, timeout: float = 20) -> None:
+    def stop(self, timeout: float = 60) -> None:
         """End the process by its own id: SIGTERM (a background job ignores SIGINT), then SIGKILL."""
         process, self.process = self.process, None
         if process is None or process.poll() is not None:
@@ -214,7 +215,7 @@ class ComfyServer:
 
     # HTTP
 
-    def request(self, method: str, path: str, body: Any = None, timeout: float = 30) -> Any:
+    def request(self, method: str, path: str, body: Any = None, timeout: float = PATIENCE) -> Any:
         """Give the answer, JSON decoded, else bytes; ComfyError where its status says refused."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
@@ -227,15 +228,15 @@ class ComfyServer:
             raise ComfyError(f"{method} {path} answered {error.code}: {answer}", answer) from None
         return json.loads(raw) if kind == "application/json" and raw else raw
 
-    def get(self, path: str, timeout: float = 30) -> Any:
+    def get(self, path: str, timeout: float = PATIENCE) -> Any:
         return self.request("GET", path, timeout=timeout)
 
-    def post(self, path: str, body: Any = None, timeout: float = 30) -> Any:
+    def post(self, path: str, body: Any = None, timeout: float = PATIENCE) -> Any:
         return self.request("POST", path, {} if body is None else body, timeout=timeout)
 
     def object_info(self) -> dict[str, Any]:
         """Every node with its inputs, as the page sees them."""
-        return self.get("/object_info", timeout=60)
+        return self.get("/object_info")
 
     def set_page_setting(self, name: str, value: Any) -> None:
         """Store a setting of the web page; a page opened afterwards has it."""
@@ -258,7 +259,7 @@ class ComfyServer:
     def run(
         self,
         graph: dict[str, Any],
-        timeout: float = 120,
+        timeout: float = PATIENCE,
         on_event: Callable[[str, Any], None] | None = None,
         extra_data: dict[str, Any] | None = None,
     ) -> Result:
@@ -309,7 +310,7 @@ class ComfyServer:
         error = last if status == "execution_error" else None
         return Result(prompt_id, status, error, outputs, self._files(outputs), events, previews)
 
-    def _outputs(self, prompt_id: str, timeout: float = 10) -> dict[str, Any]:
+    def _outputs(self, prompt_id: str, timeout: float = PATIENCE) -> dict[str, Any]:
         # History is written just after the last websocket event.
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:

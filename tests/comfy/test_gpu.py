@@ -34,7 +34,6 @@ REFUSED = "CUDA graphs cannot be captured here"
 CAUSE = re.compile(rf"{REFUSED}|cannot run here|^\s*what\(\)|^(?!sqlite3)[\w.]*(?:Error|Exception): ")
 # Of a GPU, or of a machine: reasons for torch operations that are no fault.
 NO_KERNELS = ("triton is not installed", "is too old for the kernels", "compute capability")
-TIMEOUT = 200
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +109,7 @@ def run(server: ComfyServer, graph: Graph, **options: Any) -> Result:
 def follow(server: ComfyServer, graph: Graph, **options: Any) -> Result:
     """Run a graph to whatever end; a server that goes away fails the test in a line."""
     try:
-        return server.run(graph, timeout=TIMEOUT, **options)
+        return server.run(graph, **options)
     except (ComfyError, OSError) as error:
         pytest.fail(f"{type(error).__name__}; {said(server)}", pytrace=False)
 
@@ -121,7 +120,7 @@ def taken(server: ComfyServer) -> float:
     return (device["vram_total"] - device["vram_free"]) / 1e9
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> bool:
+def wait_for(condition: Callable[[], bool], seconds: float = 300) -> bool:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -60,6 +60,6 @@ def test_what_the_engine_keeps_stays_between_runs_and_goes_with_the_model(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
     )
     assert done.returncode == 0 and "all is well" in done.stdout, done.stderr

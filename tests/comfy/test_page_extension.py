@@ -108,8 +108,8 @@ def test_the_search_finds_speech_by_a_newcomers_words(page: ComfyPage, label: st
     found = page.page.locator("[role=option], [data-testid='result-item']")
     for words in IN_NAMES if label == "0.3.75" else IN_NAMES + IN_ALIASES:
         box.fill("no such node")
-        found.filter(has_text=SPEECH).first.wait_for(state="hidden", timeout=10_000)
+        found.filter(has_text=SPEECH).first.wait_for(state="hidden")
         box.fill(words)
-        found.filter(has_text=SPEECH).first.wait_for(state="visible", timeout=10_000)
+        found.filter(has_text=SPEECH).first.wait_for(state="visible")
         if words in IN_NAMES:
             assert SPEECH in next(text for text in found.all_inner_texts() if "Qwen3-TTS Morph" in text)

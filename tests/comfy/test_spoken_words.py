@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer, Result
 
 EXACT = 15
-TIMEOUT = 600  # seconds a graph
 MOST_WORD_ERRORS = 0.2  # of all words asked for
 # What the two speakers of the workflow say, a run each.
 TALKS = (
@@ -70,7 +69,7 @@ def test_the_words_asked_for_are_the_words_spoken(
     for texts in TALKS:
         for speaker, text in zip(speakers, texts, strict=True):
             graph[speaker]["inputs"] |= {"text": text, "seq_groups": EXACT}
-        result = run(server, graph, TIMEOUT)
+        result = run(server, graph)
         for speaker, text in zip(speakers, texts, strict=True):
             [spoken] = hear(result, after(graph, speaker, 0, "SaveAudio"))
             heard.append(recogniser.judge(spoken, text))
@@ -100,6 +99,6 @@ def test_a_dialogues_characters_are_told_apart(
     graph = convert(read_workflow("Dialogue to files, track and subtitles"))
     script = only(graph, "MorphTTSRenderScript")
     graph[script]["inputs"] |= {"script": SCRIPT, "seq_groups": EXACT}
-    lines = hear(run(server, graph, TIMEOUT), after(graph, script, 0, "SaveAudio"))
+    lines = hear(run(server, graph), after(graph, script, 0, "SaveAudio"))
     names = [line.partition(":")[0] for line in SCRIPT.splitlines()]
     assert strangers(names, [speaker_encoder.embed(line) for line in lines]) == []

@@ -92,7 +92,7 @@ def test_it_opens_whole_and_with_its_values(opened: Opened, name: str, screensho
         page.screenshot(screenshots / f"{name} ({opened.label}).png")
     assert report["missing"] == [] and page.problems() == []
     assert len(report["nodes"]) == len(workflow["nodes"]) and report["links"] == len(workflow["links"])
-    assert page.vue_nodes() == (len(workflow["nodes"]) if opened.label == "Nodes 2.0" else 0)
+    page.wait_for_vue_nodes(len(workflow["nodes"]) if opened.label == "Nodes 2.0" else 0)
     object_info = opened.server.object_info()
     for node in workflow["nodes"]:
         if node["type"].startswith("MorphTTS") and node["mode"] == 0:

@@ -43,6 +43,8 @@ def test_one_that_runs_already_is_left_alone(daemon: Path) -> None:
 
 
 def test_one_that_does_not_end_is_named(daemon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    control = daemon.parent / "bin" / mps.CONTROL
+    control.write_text(f'#!/bin/sh\nif [ "$1" = -d ]; then touch {daemon}; fi\n', encoding="utf-8")
     monkeypatch.setattr(mps, "PATIENCE", 0.1)
     with pytest.raises(RuntimeError, match=mps.DAEMONS), mps.side_by_side():
         pass

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from qwen3_tts_morph.training import __main__ as whole
@@ -51,24 +53,52 @@ def test_a_second_try_is_careful_and_has_what_is_left_of_the_minutes(tmp_path: P
 def test_a_command_whose_log_stands_still_is_ended_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "STILL", 2.0)
-    monkeypatch.setattr(whole, "LOOK", 0.05)
     growing, child = tmp_path / "log.txt", tmp_path / "child"
     hang = (
         "import os, subprocess, sys, time\n"
-        "other = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "other = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)'])\n"
         f"open({str(child)!r}, 'w').write(str(other.pid))\n"
-        "time.sleep(600)"
+        "time.sleep(3600)"
     )
+    later = itertools.count(0.0, whole.STILL + 1)  # the clock stands until there is a child
+
+    def now() -> float:
+        return next(later) if child.exists() and child.read_text() else 0.0
+
+    monkeypatch.setattr(whole, "time", SimpleNamespace(sleep=lambda _: time.sleep(0.05), monotonic=now))
     with pytest.raises(subprocess.CalledProcessError):
         whole.watch([sys.executable, "-c", hang], growing)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 600
     while not has_ended(int(child.read_text())):
         assert time.monotonic() < until, "the command's child runs on"
         time.sleep(0.05)
-    busy = f"import time\nfor _ in range(30): open({str(growing)!r}, 'a').write('step'); time.sleep(0.1)"
+
+
+def test_a_command_whose_log_grows_runs_on_however_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes a step for each look, and almost as much time passes between two looks as would end it."""
+    growing, looks, over = tmp_path / "log.txt", tmp_path / "looks", tmp_path / "over"
+    busy = (
+        "import os, time\n"
+        "for step in range(1, 6):\n"
+        f"    open({str(growing)!r}, 'a').write('step')\n"
+        f"    while os.path.getsize({str(looks)!r}) < step: time.sleep(0.01)\n"
+        f"open({str(over)!r}, 'w')"
+    )
+    looks.touch()
+    clock = SimpleNamespace(now=0.0, steps=0)
+
+    def sleep(_: float) -> None:
+        looks.write_text(clock.steps * "x")
+        while not over.exists() and (not growing.exists() or growing.stat().st_size == 4 * clock.steps):
+            time.sleep(0.01)
+        if not over.exists():
+            clock.steps, clock.now = clock.steps + 1, clock.now + 0.9 * whole.STILL
+
+    monkeypatch.setattr(whole, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: clock.now))
     whole.watch([sys.executable, "-c", busy], growing)
-    assert growing.read_text() == 30 * "step"
+    assert growing.read_text() == 5 * "step" and clock.now > 3 * whole.STILL
 
 
 def has_ended(process: int) -> bool:
