@@ -48,6 +48,7 @@ from tests.environments import (
 GROUPS = ("lint", "unit", "tf5", "comfy")
 LEAST_COVERAGE = 90
 COVERED = ("morph", "postprocess")
+TYPED = (*COVERED, "nodes")
 KERNELS = "tests/morph/kernels"
 NOTHING_COLLECTED = 5  # pytest's exit code
 # What can differ between transformers 4 and 5.
@@ -128,10 +129,10 @@ def check_types() -> Outcome:
     shutil.rmtree(package, ignore_errors=True)
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    for name in COVERED:
+    for name in TYPED:
         shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
     command = [COMFY_PYTHON, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", "-p", package.name]
-    return run_step("mypy", command, cwd=package.parent)
+    return run_step("mypy", command, cwd=package.parent, env={"MYPYPATH": str(COMFY / "ComfyUI")})
 
 
 def count_workers() -> int:
@@ -216,7 +217,8 @@ def test_comfy(request: Request) -> Outcome:
     if own := os.environ.get("COMFYUI_DIR"):
         comfy = {"COMFYUI_DIR": own, "COMFYUI_PYTHON": os.environ.get("COMFYUI_PYTHON", sys.executable)}
     env = {"COMFYUI_FRONTEND": str(FRONTEND), **comfy}
-    return run_pytest("ComfyUI tests", COMFY_PYTHON, ["tests/comfy", *tier(request)], request.extra, env)
+    options = ["tests/comfy", *tier(request), *spread(count_workers())]
+    return run_pytest("ComfyUI tests", COMFY_PYTHON, options, request.extra, env)
 
 
 def run_groups(request: Request) -> list[Outcome]:

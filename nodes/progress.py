@@ -60,6 +60,6 @@ def send_words(text: str, node_id: str | None) -> None:
     """Send words to the page that queued the prompt; nothing where no page did."""
     from server import PromptServer
 
-    server = PromptServer.instance
+    server = PromptServer.instance  # type: ignore[attr-defined]  # set when ComfyUI starts
     if node_id is not None and server.client_id is not None:
         server.send_progress_text(text, node_id, server.client_id)

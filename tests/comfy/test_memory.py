@@ -49,7 +49,7 @@ print("all is well")
 """
 
 
-@pytest.mark.parametrize("weights", ["full", "int8"])
+@pytest.mark.parametrize("weights", ["full", pytest.param("int8", marks=pytest.mark.slow)])
 def test_what_the_engine_keeps_stays_between_runs_and_goes_with_the_model(
     comfy_dir: Path, comfy_python: str, tmp_path: Path, weights: str
 ) -> None:

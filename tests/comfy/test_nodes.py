@@ -301,6 +301,7 @@ def test_checkpoints_and_voices_of_extra_model_paths_are_offered(
     voices = tmp_path / "disk" / "voices"
     voices.mkdir()
     save_voice(Voice("preset", "0b6", speaker="ryan"), voices / "Hers.safetensors")
+    (voices / "Odd.safetensors").touch()
     paths = tmp_path / "paths.yaml"
     paths.write_text(
         f"disk:\n  base_path: {tmp_path / 'disk'}\n  TTS: checkpoints\n  qwen3-tts-voices: voices\n",

@@ -36,7 +36,7 @@ IN_ALIASES = ["speak", "narrate", "voice clone"]  # page 1.32.9 searches in name
 WIDGETS = "(kind) => window.app.graph.nodes.find((node) => node.type === kind).widgets.map((one) => one.name)"
 
 
-@pytest.fixture(params=PAGES)
+@pytest.fixture(params=["0.3.75", pytest.param("today", marks=pytest.mark.slow), "Nodes 2.0"])
 def label(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -55,7 +55,7 @@ def user_files(base_dir: Path, model_folders: Path) -> None:
     place_own_recordings(base_dir / "input")
 
 
-@pytest.fixture(scope="module", params=PAGES)
+@pytest.fixture(scope="module")
 def opened(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Opened]:
     name, nodes_2 = PAGES[request.param]
     server: ComfyServer = request.getfixturevalue(name)
@@ -79,7 +79,15 @@ def saved_values(node: dict[str, Any], info: dict[str, Any]) -> dict[str, Any]:
     return dict(zip(names, node["widgets_values"], strict=True))
 
 
-@pytest.mark.parametrize("name", NAMES)
+# By default every workflow on today's page, and one on the others.
+OPENED = [
+    pytest.param(page, name, marks=() if page == "Nodes 2.0" or name == NAMES[0] else pytest.mark.slow)
+    for page in PAGES
+    for name in NAMES
+]
+
+
+@pytest.mark.parametrize(("opened", "name"), OPENED, indirect=["opened"])
 def test_it_opens_whole_and_with_its_values(opened: Opened, name: str, screenshots: Path) -> None:
     workflow, page = read_workflow(name), opened.page
     page.errors.clear()
