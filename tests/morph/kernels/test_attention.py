@@ -15,7 +15,10 @@ from qwen3_tts_morph.morph.kernels.states import Place, States
 from qwen3_tts_morph.morph.layers import Angles, Decoder, Layer
 from qwen3_tts_morph.morph.static_cache import StaticCache
 
+from ..pairwise import pairwise
+
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 6e-3 if torch.cuda.is_available() else 2e-2}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 HEADS = (4, 2, 16)  # query heads, key heads, columns of each
 WIDTH = 72
 
@@ -104,27 +107,37 @@ def check(case: Case, plan: Plan, window: int, per_line: bool) -> None:
     assert (case.cache.values.double() - values).norm() / values.norm() < tolerance
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
-@pytest.mark.parametrize("lines", [1, 2, 3, 5])
-@pytest.mark.parametrize("start, length", [(0, 2), (2, 1), (7, 1), (14, 1), (15, 1)])
-def test_a_frames_positions(device, start, length, lines, dtype):
+@pytest.mark.parametrize(
+    ("place", "lines", "dtype"),
+    pairwise(
+        {
+            f"{start} of {length}": (start, length)
+            for start, length in ((0, 2), (2, 1), (7, 1), (14, 1), (15, 1))
+        },
+        {f"{lines} lines": lines for lines in (1, 2, 3, 5)},
+        DTYPES,
+    ),
+)
+def test_a_frames_positions(device, place, lines, dtype):
+    start, length = place
     case = Case(device, dtype, lines, length, [start] * lines, 24)
     check(case, Plan(), start + length, per_line=False)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
 @pytest.mark.parametrize(
-    "plan",
-    [
-        Plan(),
-        Plan(line_splits=1, line_rows=16, parts=1),
-        Plan(line_splits=4, line_rows=4, parts=4),
-        Plan(line_splits=0, splits=4, split_block=16, unsplit=0),
-        Plan(line_splits=0, splits=1, split_block=64, attend_many=False),
-    ],
-    ids=["as it is", "8 warps", "4 splits", "4 splits of batches", "no split"],
+    ("position", "plan", "dtype"),
+    pairwise(
+        {str(position): position for position in (0, 15, 16, 63, 100, 127)},
+        {
+            "as it is": Plan(),
+            "8 warps": Plan(line_splits=1, line_rows=16, parts=1),
+            "4 splits": Plan(line_splits=4, line_rows=4, parts=4),
+            "4 splits of batches": Plan(line_splits=0, splits=4, split_block=16, unsplit=0),
+            "no split": Plan(line_splits=0, splits=1, split_block=64, attend_many=False),
+        },
+        DTYPES,
+    ),
 )
-@pytest.mark.parametrize("position", [0, 15, 16, 63, 100, 127])
 def test_one_long_line_in_parts(device, position, plan, dtype):
     check(Case(device, dtype, 1, 1, [position], 144), plan, 128, per_line=True)
 

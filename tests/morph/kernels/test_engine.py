@@ -35,6 +35,7 @@ def interpreted(monkeypatch, device):
         monkeypatch.setattr(fused, "choose_frame", lambda weights: (*chosen, unsupported(weights)))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(("shape", "rows", "sampling"), CASES)
 def test_lines_are_those_of_torch_operations(checkpoint, device, shape, rows, sampling):

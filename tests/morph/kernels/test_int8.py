@@ -80,13 +80,9 @@ def test_parts_of_a_product_are_scaled_alike(device, width, outputs, rows, parts
     assert ((states.wide.double() - wanted).norm(dim=0) / wanted.norm(dim=0)).max() < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "shape, batch, seq_groups",
-    [
-        ("tiny-1.7B", 1, 2),
-        pytest.param("tiny", 1, 2, marks=pytest.mark.slow),
-        pytest.param("tiny-1.7B", 4, 2, marks=pytest.mark.slow),
-    ],
+    "shape, batch, seq_groups", [("tiny", 1, 2), ("tiny-1.7B", 1, 2), ("tiny-1.7B", 4, 2)]
 )
 @torch.inference_mode()
 def test_frames_are_those_of_torch(device, shape, batch, seq_groups):
