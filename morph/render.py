@@ -178,11 +178,12 @@ class _Rendering:
             check_line(model, line)
         progress = Progress([], on_frame)
         writer = normalizer_of(model, options, lambda: progress.add(0))
+        limit = piece_limit(model, options)
         texts = [writer.write_out(line.text, line.language) for line in lines]
         pieces = [
             piece
             for index, (line, text) in enumerate(zip(lines, texts, strict=True))
-            for piece in cut_pieces(index, line, text.text, piece_limit(model, options))
+            for piece in cut_pieces(index, line, split_text(text.text, limit), writer)
         ]
         builder = PromptBuilder(model)
         prompts = [build_piece(builder, lines[piece.line], piece.text) for piece in pieces]
@@ -284,9 +285,9 @@ def piece_limit(model: Model, options: GenerateOptions) -> int:
     return min(options.split_chars, model.profile.longest_piece)
 
 
-def cut_pieces(index: int, line: Line, text: str, limit: int) -> list[_Piece]:
-    """Cut a line's text; piece k has the line's seed plus k, and parts without anything to speak are left out."""
-    texts = [part for part in split_text(text, limit) if any(char.isalnum() for char in part)]
+def cut_pieces(index: int, line: Line, parts: Sequence[str], writer: Normalizer) -> list[_Piece]:
+    """A line's pieces: piece k has the line's seed plus k, and parts without anything to speak are left out."""
+    texts = [writer.close(part) for part in parts if any(char.isalnum() for char in part)]
     return [_Piece(index, part, line.seed + number, len(texts)) for number, part in enumerate(texts)]
 
 

@@ -62,6 +62,21 @@ def test_sentences_are_written_out_one_by_one_and_kept_in_order() -> None:
     assert written.text == "We came at five fifteen. Nobody was there! It was one pee em when he came."
 
 
+@pytest.mark.parametrize(
+    ("piece", "closed"),
+    [
+        ("When I asked her why,", "When I asked her why."),
+        ("like a letter:", "like a letter."),
+        ("and then", "and then."),
+        ("Really?", "Really?"),
+        ('He said "no."', 'He said "no."'),
+        ("(yes)", "(yes)."),
+    ],
+)
+def test_a_piece_ends_as_a_sentence(piece, closed) -> None:
+    assert ENGLISH.close(piece) == closed and Normalizer("").close(piece) == piece
+
+
 def test_a_text_in_another_language_or_for_another_checkpoint_stays() -> None:
     assert ENGLISH.write_out("Es kostet 45 Euro.", "german").text == "Es kostet 45 Euro."
     assert Normalizer("").write_out("It costs $45 \U0001f642.").text == "It costs $45 \U0001f642."
