@@ -20,6 +20,7 @@ from .prompt import Prompt
 from .replay import CaptureStream
 from .sampling import line_streams, not_finite
 from .speculative import SpeculativePredictor
+from .threads import is_small_on_cpu
 from .waveforms import Waveforms, decode_one_by_one
 
 # What runs by default, where it can; else torch operations, and upstream's own decoder of the codec.
@@ -32,8 +33,8 @@ class Engine:
     """Makes the codes of one model's lines and their waveforms, and holds what is kept between two: caches and graphs.
 
     Args:
-        choice: one of ``options.ENGINES``. "auto" is the graph engine on CUDA and the eager one elsewhere; "graph"
-            on another device runs the graph engine's functions op by op.
+        choice: one of ``options.ENGINES``. "auto" is the graph engine on CUDA, and for small models on a CPU, where its
+            fewer operations are faster too; else the eager one. "graph" runs anywhere, op by op without CUDA.
         kernels: let the graph engine's frames run in Triton kernels where those can run.
         fast_codec: let the codec engine make the waveforms of the graph engine's lines, not upstream's modules.
 
@@ -73,14 +74,18 @@ class Engine:
             return "eager", "as chosen" if self.choice == "eager" else "decoding is lossless"
         if self.choice != "auto":
             return self.choice, "as chosen"
-        if model.device.type != "cuda":
+        if model.device.type == "cuda":
+            why = "CUDA"
+        elif is_small_on_cpu(model):
+            why = "faster for a small model on a CPU"
+        else:
             return "eager", "no CUDA"
         try:
             check_config(model.config.talker_config)
             check_config(model.config.talker_config.code_predictor_config)
         except ValueError as error:
             return "eager", str(error)
-        return "graph", "CUDA"
+        return "graph", why
 
     def describe(self, model: Model, decoding: str = "crossbar") -> str:
         """One line for reports: which engine runs, how, and why."""
@@ -95,8 +100,12 @@ class Engine:
         yield "CUDA graphs" if plain is None else f"op by op, without CUDA graphs: {plain}"
         if model.device.type == "cuda":
             yield self._graphs.frames.describe(model.device)
-        if (codec := self._waveforms.describe()) is not None:
+        if self._decodes_together(model) and (codec := self._waveforms.describe()) is not None:
             yield codec
+
+    def _decodes_together(self, model: Model) -> bool:
+        """Whether the graph engine's lines get the codec engine: on a CPU the original modules are faster."""
+        return model.device.type == "cuda" or self.choice == "graph"
 
     @property
     def why_torch(self) -> str | None:
@@ -160,6 +169,8 @@ class Engine:
     ) -> list[np.ndarray]:
         """Decode lines' codes to their waveforms: the graph engine's together, the eager engine's as upstream does.
 
+        Where "auto" took the graph engine on a CPU, they are decoded as upstream does.
+
         Args:
             model: the checkpoint.
             codes: ``[T, 16]`` for each line; T may be 0.
@@ -175,7 +186,8 @@ class Engine:
         """
         with self.exclusive():
             name, _ = self.pick(model, decoding)
-            decode = self._waveforms.decode_lines if name == "graph" else decode_one_by_one
+            together = name == "graph" and self._decodes_together(model)
+            decode = self._waveforms.decode_lines if together else decode_one_by_one
             waves = decode(model, codes, references, on_chunk)
         if not all(np.isfinite(wave.sum()) for wave in waves):
             raise not_finite(model.codec.dtype)

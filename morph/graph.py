@@ -132,6 +132,12 @@ class GraphEngine:
             raise RuntimeError("start the engine first")
         return self._weights, self._slots, self._replays
 
+    @property
+    def _at_once(self) -> bool:
+        """Whether functions are simply called, as on a CPU: nothing is captured, no frame is ahead of the host."""
+        replays = self._ready[2]
+        return replays.device.type == "cpu" and replays.refused is not None
+
     @torch.inference_mode()
     def put(self, rows: Sequence[int], prompts: Sequence[Prompt], seeds: Sequence[int]) -> None:
         """Let these rows have new lines: prefill them and draw group 0 of their first frames."""
@@ -152,7 +158,7 @@ class GraphEngine:
         weights, slots, replays = self._ready
         longest = max(len(prompt.embeds) for prompt in prompts)
         length = pad_length(longest)
-        small = len(rows) * length <= LARGEST_CAPTURED_PREFILL
+        small = len(rows) * length <= LARGEST_CAPTURED_PREFILL and not self._at_once
         if not small:  # nothing is captured, so there may be as many lengths as there are
             length = longest
         key = (len(rows), length)
@@ -241,6 +247,7 @@ class GraphEngine:
     ) -> None:
         readback = self._readback = self._readback or Readback(self.report)
         readback.reset()
+        lag = 0 if self._at_once else LAG
         while lines.going:
             if admitted := lines.admit():
                 rows, chosen = zip(*admitted, strict=True)
@@ -248,7 +255,7 @@ class GraphEngine:
             lines.send()
             self.frame(lines.positions)
             readback.push()
-            if readback.waiting > LAG:
+            if readback.waiting > lag:
                 made = lines.receive(readback.pop())
                 if on_frame is not None and made:
                     on_frame(made)
@@ -310,7 +317,7 @@ class GraphEngines:
         tail: str = "auto",
     ) -> list[Decoded]:
         """Decode any number of lines to their ends, at most ``batch_size`` at a time; see ``GraphEngine.decode``."""
-        engine = self._engine(len(prompts), batch_size)
+        engine = self._engine(len(prompts), batch_size, model.device)
         return engine.decode(model, prompts, guards, seq_groups, sampling, seeds, on_frame, tail)
 
     def free(self) -> None:
@@ -319,15 +326,20 @@ class GraphEngines:
             engine.free()
         self._engines.clear()
 
-    def _engine(self, lines: int, batch_size: int) -> GraphEngine:
-        """Single lines have an engine of their own; a batch takes the last batch's where its rows fit."""
+    def _engine(self, lines: int, batch_size: int, device: torch.device) -> GraphEngine:
+        """Single lines have an engine of their own; a batch takes the last batch's where its rows fit.
+
+        On a CPU that is where they are as many: a row without a line takes its time, and there are no graphs to keep.
+        """
         wanted = min(lines, batch_size)
         single = wanted == 1
         engine = self._engines.get(single)
-        if engine is None or not wanted <= engine.batch <= min(SPARE_ROWS * wanted, batch_size):
+        exact = device.type == "cpu"
+        most = wanted if exact else min(SPARE_ROWS * wanted, batch_size)
+        if engine is None or not wanted <= engine.batch <= most:
             if engine is not None:
                 engine.free()
-            rows = min(1 << (wanted - 1).bit_length(), batch_size)
+            rows = wanted if exact else min(1 << (wanted - 1).bit_length(), batch_size)
             engine = GraphEngine(rows, ROOM_ALONE if single else 1, self.frames, self._captures)
             self._engines[single] = engine
         return engine

@@ -9,9 +9,15 @@ import torch
 
 from .model import Model
 
-# Talkers of this width and below run on one thread: a second one wins nothing on products that take some ten
-# microseconds, and where other programs run, threads wait for one another at each of them.
-ONE_THREAD_WIDTH = 512
+# Talkers of this width and below are small: the demo voice has 256, the smallest published checkpoint 1,024. Their
+# products take some ten microseconds: what surrounds them counts, a second thread wins nothing, and where other
+# programs run, threads wait for one another at each product.
+SMALL_WIDTH = 512
+
+
+def is_small_on_cpu(model: Model) -> bool:
+    """Whether the model is on a CPU, and small (see ``SMALL_WIDTH``)."""
+    return model.device.type == "cpu" and model.width <= SMALL_WIDTH
 
 
 @contextmanager
@@ -24,7 +30,7 @@ def limit_threads(model: Model) -> Iterator[None]:
     inside the ``with`` have one as well, and of two renderings that overlap in threads, the last to end says what later
     threads get. Hold ``Engine.exclusive`` around it, and renderings of one model do not overlap.
     """
-    if model.device.type != "cpu" or model.width > ONE_THREAD_WIDTH:
+    if not is_small_on_cpu(model):
         yield
         return
     before = torch.get_num_threads()

@@ -74,7 +74,8 @@ class LoadModel(io.ComfyNode):
                     tooltip=(
                         "What runs the layers. eager: the original modules, on any device. graph: the same "
                         "arithmetic in fewer steps, replayed as CUDA graphs; its rounding and "
-                        "its seeds differ from eager's. auto: graph on CUDA, else eager. Default: auto."
+                        "its seeds differ from eager's. auto: graph on CUDA and for small models on a CPU, else eager. "
+                        "Default: auto."
                     ),
                 ),
                 io.Combo.Input(

@@ -99,8 +99,10 @@ def test_lossless_decoding_reaches_the_engine_and_the_report(server: ComfyServer
 
 
 def test_the_graph_engine_speaks_and_the_report_says_what_ran(server: ComfyServer) -> None:
-    eager = server.run(speech())
-    assert "engine: eager (no CUDA)" in shown(eager, "report")
+    chosen = server.run(speech())
+    assert "engine: graph (faster for a small model on a CPU;" in shown(chosen, "report")
+    eager = server.run({**speech(), "model": graphs.load_model(engine="eager")})
+    assert "engine: eager (as chosen)" in shown(eager, "report")
     graph = {**speech(), "model": graphs.load_model(engine="graph")}
     result = server.run(graph)
     assert result.ok, result.error

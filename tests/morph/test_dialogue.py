@@ -103,7 +103,7 @@ def test_the_language_of_a_line_comes_before_the_scripts(model, cast):
 
     tagged = speak("ANNA: [lang German] Hello.", "english")
     assert np.array_equal(tagged, speak("ANNA: Hello.", "german"))
-    assert not np.array_equal(tagged[:1920], speak("ANNA: Hello.", "english")[:1920])
+    assert not np.array_equal(tagged, speak("ANNA: Hello.", "english"))
 
 
 def test_line_seeds_stay_when_another_line_changes():

@@ -82,18 +82,16 @@ def test_an_engine_that_is_dropped_is_gone_at_once(load, monkeypatch):
         gc.enable()
 
 
-def test_a_batch_keeps_its_engine_and_a_single_line_has_its_own(load):
-    model = load("tiny", "custom_voice")
-    prompts, engines = prompts_of(model), GraphEngines()
+def test_a_batch_keeps_its_engine_and_a_single_line_has_its_own():
+    engines = GraphEngines()
 
-    def rows(count: int, batch_size: int = 16) -> int:
-        chosen = (prompts * 6)[:count]
-        engines.decode_lines(model, chosen, guards_of(chosen, 2), 5, Sampling(), [0] * count, batch_size)
-        return engines._engines[min(count, batch_size) == 1].batch
+    def rows(count: int, batch_size: int = 16, device: str = "cuda") -> int:
+        return engines._engine(count, batch_size, torch.device(device)).batch
 
     assert [rows(count) for count in (3, 2, 1, 5, 3)] == [4, 4, 1, 8, 8]
     assert [rows(18), rows(5), rows(2), rows(18, 6), rows(18, 1)] == [16, 16, 2, 6, 1]
     assert len(engines._engines) == 2
+    assert [rows(count, 6, "cpu") for count in (3, 2, 1, 5, 18)] == [3, 2, 1, 5, 6], "no row in vain"
 
 
 def test_an_overflow_in_fp16_gets_its_sentence_and_the_next_line_is_not_spoilt(fresh):
