@@ -115,6 +115,7 @@ def test_one_command_gives_rows_a_report_and_a_picture(
     assert (run / "quality.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_interrupted_goes_on(
     world: Callable[..., int], tmp_path: Path, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +158,7 @@ def test_steps_can_be_run_apart_and_the_last_ones_need_no_checkpoint(
     assert row["mos"] is not None and row["ms_per_frame"] is None and row["distance"] is None
 
 
+@pytest.mark.slow
 def test_passes_that_vary_reach_the_rows(world: Callable[..., int], tmp_path: Path) -> None:
     """A run of old, that counted none, is timed anew where there are some to count; else nothing is."""
     steps = ("--steps", "codes", "times", "report", "--strategies")

@@ -77,6 +77,7 @@ def test_frames_can_stop_after_the_comparison_with_upstream(tmp_path: Path, caps
     assert "the graph engine (greedy) parts from upstream after 0 of 3 frames" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_batches_has_both_tables_with_and_without_the_codec(tmp_path: Path) -> None:
     rows = rows_of(batches, tmp_path, "--batches", "1", "3", "--refill", "1", "3", "--seq-groups", "2")
     assert [(row["table"], row["batch"]) for row in rows] == [
@@ -115,6 +116,7 @@ def test_memory_knows_the_weights_and_leaves_empty_what_nobody_counts(tmp_path: 
     assert all(row["weights_gb"] > 0 and row["peak_gb"] is None for row in rows)
 
 
+@pytest.mark.slow
 def test_int8_has_rows_of_its_own_beside_the_full_weights(tmp_path: Path) -> None:
     full = rows_of(memory, tmp_path, "--batches", "1")
     rows = rows_of(memory, tmp_path, "--batches", "1", "--weights", "int8")
@@ -128,6 +130,7 @@ def test_int8_has_rows_of_its_own_beside_the_full_weights(tmp_path: Path) -> Non
     assert {row["precision"] for row in rows if row["table"] == "batches"} == {"int8"}
 
 
+@pytest.mark.slow
 def test_frames_of_int8_are_compared_with_their_own_model_and_timed_without_upstream(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,6 +178,7 @@ def test_a_line_that_ends_early_is_no_measurement() -> None:
         decode_fixed(Measured("graph"), model, [9], 1)
 
 
+@pytest.mark.slow
 def test_the_demo_voice_is_measured_like_any_shape(tmp_path: Path) -> None:
     options = "--shape demo --device cpu --frames 120 --repeats 1 --engines eager --seq-groups 15"
     line.main([*options.split(), "--out", str(tmp_path)])  # its text is over after some 60 frames

@@ -147,7 +147,10 @@ def test_instruction_and_dialect_equal_upstream(load, monkeypatch, recording):
     assert_equal(our_codes(model, TEXTS, voice, "auto", SAMPLED), theirs)
 
 
-@pytest.mark.parametrize("lines", [1, 3], ids=["one line", "padded batch"])
+@pytest.mark.parametrize(
+    "lines",
+    [pytest.param(1, id="one line", marks=pytest.mark.slow), pytest.param(3, id="padded batch")],
+)
 def test_eager_attention_equals_upstream(load, monkeypatch, recording, lines):
     model = load("tiny", "custom_voice", "fp32", "eager")
     voice = make_voice(model, "preset", recording)

@@ -20,6 +20,7 @@ from qwen3_tts_morph.morph.speculative import (
 )
 
 from .decoding import GREEDY, SEEDS, assert_equal, eager_lines, guards_of, prompts_of
+from .pairwise import pairwise
 from .small_predictor import Small, exact_joint, make_small, number_of
 
 PLAIN = Draw(temperature=1.0, top_k=0)
@@ -131,7 +132,7 @@ def count_all(
         (3, 3, (2,)),
         (2, 4, (3,)),
         (4, 2, (2,)),
-        (3, 3, (2, 2)),
+        pytest.param(3, 3, (2, 2), marks=pytest.mark.slow),
         (4, 2, (1, 2)),
         (4, 2, (2, 1, 2)),
     ],
@@ -145,7 +146,7 @@ def test_all_ways_together_give_the_exact_distribution(
     assert exact.max() < 0.9 and (exact > 1e-3).sum() > 5, "too sharp to tell anything"
 
 
-@pytest.mark.parametrize("candidates", [(1,), (2,)])
+@pytest.mark.parametrize("candidates", [(1,), pytest.param((2,), marks=pytest.mark.slow)])
 def test_counting_all_ways_notices_a_wrong_correction(monkeypatch, candidates):
     """The tests' own power: the refused token drawn from p instead of what p has above q."""
     small = make_small(3, 3)
@@ -186,13 +187,19 @@ def draw_two_kinds(
     return result
 
 
-@DRAWS
-@pytest.mark.parametrize("seq_groups", [1, 3])
-@pytest.mark.parametrize(("lines", "per_line"), [(40000, False), (4000, True)])
-@pytest.mark.parametrize("candidates", [(1,), (2,), (2, 2)])
+@pytest.mark.parametrize(
+    ("seq_groups", "seeding", "candidates", "draw"),
+    pairwise(
+        {"1": 1, "3": 3},
+        {"one stream": (40000, False), "a stream a line": (4000, True)},
+        {"1 candidate": (1,), "2 candidates": (2,), "2, 2 candidates": (2, 2)},
+        {"plain": PLAIN, "filtered": FILTERED},
+    ),
+)
 def test_many_lines_of_two_kinds_in_one_batch_are_each_distributed_exactly(
-    lines, per_line, seq_groups, candidates, draw
+    seq_groups, seeding, candidates, draw
 ):
+    lines, per_line = seeding
     assert min(draw_two_kinds(lines, draw, seq_groups, per_line, candidates)) > 0.001
 
 

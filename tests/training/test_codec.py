@@ -302,6 +302,7 @@ def test_the_average_steps_aside():
     assert value[0] == 10
 
 
+@pytest.mark.slow
 def test_the_command_trains_logs_saves_and_resumes(tmp_path):
     lines = [line("a", 200.0), line("b", 300.0)]
     for split in ("train", "dev"):

@@ -99,6 +99,7 @@ def test_phone_labels_follow_the_durations() -> None:
     assert labels.tolist() == [[0, 0], [0, 1], [1, 1], [2, 2], [2, 2], [2, 0], [-1, -1]]
 
 
+@pytest.mark.slow
 def test_two_processes_encode_what_one_does(codec_folder: Path, tmp_path: Path) -> None:
     write_shard(tmp_path / "train-00-000.safetensors", LINES[:2], 24000)
     write_shard(tmp_path / "dev-00-000.safetensors", LINES[2:], 24000)

@@ -163,6 +163,7 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_the_command_tunes_the_decoder_alone(spoken: Path, tmp_path: Path) -> None:
     config = tiny(total_steps=3, validate_every=3, **TUNING)
     config = dataclasses.replace(config, quantiser=dataclasses.replace(config.quantiser, start_step=0))
