@@ -10,12 +10,15 @@ from hashlib import blake2b
 import numpy as np
 
 from ..postprocess.join import join
+from ..postprocess.silence import Trim, sound_span
 from .model import Model
 from .options import GenerateOptions
 from .render import Line, OnFrame, Spoken, render_lines
 from .script import Script, ScriptLine, parse_script
 from .subtitles import Caption, to_srt
 from .voice import Voice
+
+CAPTION_MARGINS = Trim(threshold_db=-40.0, margin_ms=40.0)
 
 
 @dataclass(frozen=True)
@@ -74,13 +77,17 @@ def line_seeds(lines: Sequence[ScriptLine], seed: int) -> list[int]:
     return seeds
 
 
+def _caption(start: int, spoken: Spoken) -> Caption:
+    """A line's caption where its voice is heard: lines begin and end with silence of their own."""
+    first, last = sound_span(spoken.waveform, spoken.sample_rate, CAPTION_MARGINS)
+    report = spoken.report
+    return Caption.from_samples(start + first, start + last, spoken.sample_rate, report.text, report.name)
+
+
 def _join(script: Script, spoken: Sequence[Spoken], gap_s: float) -> Dialogue:
     rate = spoken[0].sample_rate
     lead, *between, tail = script.pauses
     gaps = [gap_s + pause for pause in between]
     joined, spans = join([one.waveform for one in spoken], rate, gap_s=gaps, lead_s=lead, tail_s=tail)
-    captions = [
-        Caption.from_samples(start, end, rate, one.report.text, one.report.name)
-        for (start, end), one in zip(spans, spoken, strict=True)
-    ]
+    captions = [_caption(start, one) for (start, _), one in zip(spans, spoken, strict=True)]
     return Dialogue(list(spoken), joined, rate, to_srt(captions))

@@ -84,7 +84,7 @@ def check_finite(logits: torch.Tensor) -> None:
     """Raise ValueError where a logit is NaN or infinite: drawing from such would end CUDA for the whole process.
 
     The largest is NaN where any is. -inf passes: that is a token which may not be drawn. On a GPU the host waits for
-    this number once for each draw, some 1 % of an eager frame, which is made of launches.
+    this number once for each draw.
     """
     if not math.isfinite(float(logits.amax())):
         raise not_finite(logits.dtype)

@@ -196,15 +196,21 @@ def _speak(model: Model, line: Line, decoded: Decoded) -> Spoken:
 
 def table(result: Sweep) -> str:
     """The rows as a markdown table, with a line below that says what "exact" is of INT8 weights."""
-    lines = [
-        "| SEQ_GROUPS | frames | audio s | ms/frame | RTF | distance to exact |",
-        "|--:|--:|--:|--:|--:|--:|",
-    ]
-    for row in result.rows:
-        lines.append(
-            f"| {row.seq_groups} | {row.frames} | {row.seconds:.2f} | {row.ms_per_frame:.1f} | {row.rtf:.3f} "
-            f"| {row.distance:.3f} |"
+    titles = ["SEQ_GROUPS", "frames", "audio s", "ms/frame", "RTF", "distance to exact"]
+    cells = [
+        (
+            *(str(row.seq_groups), str(row.frames), f"{row.seconds:.2f}", f"{row.ms_per_frame:.1f}"),
+            *(f"{row.rtf:.3f}", f"{row.distance:.3f}"),
         )
+        for row in result.rows
+    ]
+    # Cells of one width: the table is to be read where Markdown is drawn and where it is not.
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    ruler = ["-" * (width - 1) + ":" for width in widths]
+    lines = [
+        f"| {' | '.join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))} |"
+        for row in (titles, ruler, *cells)
+    ]
     if result.weights == "int8":
         lines += ["", "Exact is the int8 model's own SEQ_GROUPS 15, which is approximate itself."]
     return "\n".join(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from comfy_api.latest import io
+from comfy_api.latest import io, ui
 
 from ..morph.options import GenerateOptions, Sampling, parse_groups
 from . import inputs
@@ -94,8 +94,9 @@ class Sweep(io.ComfyNode):
 
         line = Line(text, voice, language, seed)
         groups = parse_groups(seq_groups)
-        with model.use() as ready, show_progress(cls.hidden.unique_id) as on_frame:
-            result = sweep(ready, line, groups, GenerateOptions(sampling=sampling), on_frame)
+        with model.use() as ready, show_progress(cls.hidden.unique_id) as progress:
+            result = sweep(ready, line, groups, GenerateOptions(sampling=sampling), progress)
         image = torch.from_numpy(plot_sweep(result)).float()[None] / 255
         lines = [to_audio(one.waveform, one.sample_rate) for one in result.spoken]
-        return io.NodeOutput(image, lines, table(result))
+        said = table(result)
+        return io.NodeOutput(image, lines, said, ui=ui.PreviewText(said))

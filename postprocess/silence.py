@@ -33,15 +33,22 @@ def trim_silence(waveform: Waveform, sample_rate: int, options: Trim | None = No
     the same dtype with at least one sample. Digital silence comes back whole: an empty result could not be
     saved. Raises ValueError for anything that is no finite waveform.
     """
+    start, end = sound_span(waveform, sample_rate, options)
+    return waveform[..., start:end].copy()
+
+
+def sound_span(waveform: Waveform, sample_rate: int, options: Trim | None = None) -> tuple[int, int]:
+    """Where the sound of ``waveform`` ([T] or [C, T]) begins and ends, in samples, with the margin, end excluded.
+
+    Digital silence is a span of everything. Raises ValueError for anything that is no finite waveform.
+    """
     options = options or Trim()
     check_waveform(waveform)
     check_sample_rate(sample_rate)
     peak = peak_of(waveform)
     if peak == 0.0:
-        return waveform.copy()
+        return 0, waveform.shape[-1]
     level = np.abs(np.atleast_2d(waveform)).max(axis=0)
     sound = np.flatnonzero(level >= peak * from_db(options.threshold_db))
     margin = round(options.margin_ms / 1000 * sample_rate)
-    start = max(0, int(sound[0]) - margin)
-    end = min(level.size, int(sound[-1]) + 1 + margin)
-    return waveform[..., start:end].copy()
+    return max(0, int(sound[0]) - margin), min(level.size, int(sound[-1]) + 1 + margin)

@@ -6,8 +6,10 @@ import re
 
 import numpy as np
 import pytest
+from qwen3_tts_morph.morph import dialogue
 from qwen3_tts_morph.morph.dialogue import line_seeds, render_script
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.render import LineReport, Spoken
 from qwen3_tts_morph.morph.script import ScriptError, ScriptLine
 from qwen3_tts_morph.morph.voice import preset_voice
 
@@ -141,3 +143,16 @@ def test_progress_reaches_the_caller(model, cast):
 
     with pytest.raises(Cancelled):
         render_script(model, "ANNA: Hello.", cast, options=OPTIONS, on_frame=cancel)
+
+
+def test_a_caption_is_where_the_voice_is_heard(model, cast, monkeypatch):
+    """Lines begin and end with silence of their own: here 0.24 s in front and 0.4 s after a tone of 1 s."""
+    tone = 0.3 * np.sin(2 * np.pi * 200 * np.arange(RATE) / RATE)
+    wave = np.concatenate((np.zeros(5760), tone, np.zeros(9600))).astype(np.float32)
+    report = LineReport("Anna", "Hello there.", 20, len(wave) / RATE, "eos", 1)
+    spoken = Spoken(wave + 0.0005, RATE, report)
+    monkeypatch.setattr(dialogue, "render_lines", lambda *_: [spoken, spoken])
+    result = render_script(model, "Anna: Hello there.\n[pause 1]\nBob: Hi.", cast, gap_s=0)
+    [first, second] = srt_times(result.srt)
+    assert abs(first[0] - 200) <= 2 and abs(first[1] - 1280) <= 2, "40 ms of margin"
+    assert second[0] - first[0] == 1640 + 1000

@@ -169,9 +169,10 @@ def rows(*numbers: tuple[int, float, float]) -> Sweep:
 def test_the_table_has_a_row_a_setting():
     lines = table(rows((1, 20.0, 0.25), (15, 100.0, 0.0))).splitlines()
     assert lines[2:] == [
-        "| 1 | 50 | 4.00 | 20.0 | 0.250 | 0.250 |",
-        "| 15 | 50 | 4.00 | 100.0 | 1.250 | 0.000 |",
+        "|          1 |     50 |    4.00 |     20.0 | 0.250 |             0.250 |",
+        "|         15 |     50 |    4.00 |    100.0 | 1.250 |             0.000 |",
     ]
+    assert len({len(line) for line in lines}) == 1, "it is aligned where Markdown is not drawn"
     assert {line.count("|") for line in lines} == {7}
 
 
