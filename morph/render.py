@@ -208,9 +208,11 @@ class _Rendering:
         return takes
 
     def _can_be_better(self, index: int, take: Take) -> bool:
-        """Whether another seed may help: not where the user's own limit ended the line."""
-        limit = text_cap(self.prompts[index].text_tokens)
-        return take.ended in WRONG and not (take.ended == "cap" and self.sampling.max_frames < limit)
+        """Whether another seed may help: not where a limit of the user's own ended the line, or its guard is off."""
+        if take.ended == "cap":
+            limit = text_cap(self.prompts[index].text_tokens)
+            return self.options.guard and limit <= self.sampling.max_frames
+        return take.ended in WRONG
 
     def _take(self, indices: Sequence[int], number: int) -> list[Take]:
         """Speak these pieces once, the longest work first, so that what runs last is short."""

@@ -235,6 +235,15 @@ def test_a_limit_that_the_user_set_is_no_reason_to_speak_again(model, voice, mon
     assert len(engine.seeds) == 1
 
 
+def test_a_line_that_ran_on_without_a_guard_is_not_spoken_again(
+    model, voice, monkeypatch, free_judge
+) -> None:
+    engine = Endings(monkeypatch, model, {7: "cap"})
+    options = replace(SPLIT, guard=False)
+    assert render_lines(model, [Line("Hello.", voice, seed=7)], options)[0].report.ended == "cap"
+    assert len(engine.seeds) == 1
+
+
 def test_a_retry_changes_no_other_line(model, voice, monkeypatch, free_judge) -> None:
     lines = [Line("Hello there.", voice, seed=seed) for seed in (1, 20, 300)]
     before = render_lines(model, lines, replace(SPLIT, retries=0))
