@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,3 +94,27 @@ def test_the_registry_and_the_manager_install_the_same() -> None:
     assert (pack.ROOT / project["project"]["license"]["file"]).exists()
     assert re.fullmatch(r"\d+\.\d+\.\d+", project["project"]["version"])
     assert project["tool"]["comfy"]["requires-comfyui"] == ">=0.3.75"
+
+
+def test_users_get_the_pack_without_tests_and_laboratory() -> None:
+    """What ``.comfyignore`` leaves of the tracked files for the registry's archive."""
+    git = ["git", "-C", str(pack.ROOT), "ls-files", "--cached", "-z"]
+    if subprocess.run(git, capture_output=True).returncode != 0:
+        pytest.skip("not run: this tree is no git checkout")
+    every, ignored = (
+        set(subprocess.run([*git, *more], capture_output=True, check=True).stdout.decode().split("\0"))
+        for more in ([], ["--ignored", "--exclude-from=.comfyignore"])
+    )
+    shipped = {name.split("/")[0] for name in every - ignored if name}
+    assert shipped >= {
+        "__init__.py",
+        "nodes",
+        "morph",
+        "postprocess",
+        "web",
+        "locales",
+        "workflows",
+        "demo_voice",
+    }
+    assert shipped >= {"install.py", "requirements.txt", "pyproject.toml", "README.md", "LICENSE"}
+    assert not shipped & {"tests", "benchmarks", "training", ".ci", "run_tests.py"}
