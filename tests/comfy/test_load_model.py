@@ -65,7 +65,7 @@ def test_the_schema_outlives_odd_folders_and_choices_are_checked(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
