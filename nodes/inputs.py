@@ -155,7 +155,7 @@ def advanced(widget: io.Input) -> io.Input:
     return widget
 
 
-def refuse(check: Callable[[str], object], value: str | None) -> bool | str:
+def refuse(check: Callable[[Any], object], value: Any) -> bool | str:
     """What ``validate_inputs`` gives: True when ``check`` takes the value or it is wired (None), else its sentence."""
     try:
         if value is not None:
