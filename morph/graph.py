@@ -234,6 +234,9 @@ class GraphEngine:
             with on_device(model.device):
                 self.start(model, seq_groups, sampling, max(map(positions_expected, prompts, guards)), tail)
                 self._decode(lines, prompts, seeds, on_frame)
+        except ValueError:  # numbers that are not finite: no mask hides those that are left in the cache
+            self.free()
+            raise
         finally:
             self.stop()
         return lines.collect()

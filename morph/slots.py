@@ -208,7 +208,8 @@ class Slots:
         pads = torch.stack([prompt.pad.view(-1) for prompt in prompts]).to(self.text.dtype)
         self.text.index_copy_(0, index, pads[:, None].expand(-1, self.context, -1))
         put_sequences(self.text, rows, [prompt.trailing for prompt in prompts])
-        self.cache.clear(index)
+        if self.cache.keys.dtype == torch.float16:  # idle rows overflow in no other
+            self.cache.clear(index)
 
 
 def _allocate_cache(decoder: Decoder, batch: int, length: int) -> StaticCache:
