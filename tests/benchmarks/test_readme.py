@@ -150,3 +150,13 @@ def test_a_figure_that_is_not_the_files_is_noticed() -> None:
     for cell in ("-0.120 (-0.243 to -0.002)", "**-0.12** (-0.24 to 0.00)"):
         with pytest.raises(AssertionError):
             check_change(cell, change, 1, True)
+
+
+def test_what_a_newcomer_says_first() -> None:
+    rows = read_rows("everyday")
+    cells = table("everyday texts", "S", "lines", "wrong words %", "lines that went wrong")
+    for line, part in zip(cells, ("paragraphs", "written", "written", "clones"), strict=True):
+        own = [row for row in rows if (row["part"], row["seq_groups"]) == (part, int(line[1]))]
+        check_cell(line[2], len(own))
+        check_cell(line[3], 100 * sum(row["wrong"] for row in own) / sum(row["words"] for row in own))
+        check_cell(line[4], sum(row["ended"] != "eos" for row in own))
