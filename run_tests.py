@@ -142,7 +142,7 @@ def count_workers() -> int:
 
 
 def spread(workers: int) -> list[str]:
-    """Pytest's options for so many processes; a file's tests stay together, for they share their fixtures."""
+    """Pytest's options for n processes; a file's tests run in one of them, for they share fixtures."""
     return ["-n", str(workers), "--dist", "loadfile"] if workers > 1 else []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..postprocess.checks import is_whole
 from .options import PREDICTED_GROUPS
 
 MOST_PARTS = 1024  # layers, heads, groups: building more, even without memory, would take minutes
@@ -41,7 +42,7 @@ def check_sizes(config: dict[str, Any], where: str = "config.json") -> None:
     """Raise ValueError for numbers that no model can have, before one is built; names the field."""
     for name, value in walk(config):
         last = name.rsplit(".", 1)[-1]
-        if last in INTEGERS and not _is_integer(value):
+        if last in INTEGERS and not is_whole(value):
             raise ValueError(f"{name} in {where} is {value!r}: a whole number belongs there")
         if isinstance(value, str | bool) or value is None:
             continue
@@ -78,7 +79,7 @@ def check_rope(given: dict[str, Any]) -> None:
     if not isinstance(scaling, dict) or "mrope_section" not in scaling:
         return
     sections, half = scaling["mrope_section"], talker.get("head_dim", 0) // 2
-    whole = isinstance(sections, list) and all(map(_is_integer, sections))
+    whole = isinstance(sections, list) and all(map(is_whole, sections))
     if not whole or (half and sum(sections) != half):
         raise ValueError(
             f"mrope_section in config.json is {sections!r}: numbers that add up to {half} belong there"
@@ -138,12 +139,8 @@ def check_groups(config: Any, codec: Any) -> None:
 
 
 def _check_id(name: str, value: Any, size: int) -> None:
-    if not _is_integer(value) or not 0 <= value < size:
+    if not is_whole(value, 0, size - 1):
         raise ValueError(f"{name} in config.json is {value!r}: the vocabulary has 0 to {size - 1}")
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _kind(value: Any) -> str:

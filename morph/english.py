@@ -26,6 +26,7 @@ MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october"),
     *("november", "december"),
 )
+MONTH_OF_DAY = re.compile(rf"\b({'|'.join(MONTHS)})(?= \w+(?:th|st|nd|rd)\b)")
 SHORT_MONTH = re.compile(r"\b(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec)\.? (?=\d)")
 SHORT_DAYS = {"Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday"} | {
     "Thurs": "Thursday",
@@ -85,9 +86,7 @@ def after(sentence: str) -> str:
     """Write out capitals and digits that are left, and give months their capital."""
     sentence = lower_capitals(sentence)
     sentence = re.sub(r"\d", lambda match: f" {DIGITS[int(match[0])]} ", sentence)
-    sentence = re.sub(
-        rf"\b({'|'.join(MONTHS)})(?= \w+(?:th|st|nd|rd)\b)", lambda match: match[0].title(), sentence
-    )
+    sentence = MONTH_OF_DAY.sub(lambda match: match[0].title(), sentence)
     sentence = " ".join(sentence.split())
     return sentence[:1].upper() + sentence[1:]
 
@@ -130,7 +129,7 @@ def _feet(match: re.Match[str]) -> str:
 
 
 def _roman(numeral: str) -> int | str:
-    """The number of a Roman numeral below 40; what is none comes back."""
+    """The number of a Roman numeral below 20; what is none comes back."""
     numeral = numeral.upper()
     if not ROMAN.fullmatch(numeral):
         return numeral

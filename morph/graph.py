@@ -332,7 +332,7 @@ class GraphEngines:
     def _engine(self, lines: int, batch_size: int, device: torch.device) -> GraphEngine:
         """Single lines have an engine of their own; a batch takes the last batch's where its rows fit.
 
-        On a CPU that is where they are as many: a row without a line takes its time, and there are no graphs to keep.
+        On a CPU it is reused only with exactly as many rows: an idle row costs time, and there are no graphs to keep.
         """
         wanted = min(lines, batch_size)
         single = wanted == 1

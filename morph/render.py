@@ -14,7 +14,7 @@ from .guard import Guard, text_cap
 from .model import Model
 from .normalize import Normalizer, SpokenText
 from .options import GenerateOptions, Sampling
-from .prompt import MIN_FRAMES, Prompt, PromptBuilder, check_language
+from .prompt import Prompt, PromptBuilder, check_language
 from .takes import WRONG, Take, judge_end
 from .text import check_encodable, check_text, split_text
 from .threads import limit_threads
@@ -298,7 +298,7 @@ def build_piece(builder: PromptBuilder, line: Line, text: str) -> Prompt:
     prompt = builder.build(text, line.voice, line.language, line.instruct)
     if not builder.model.profile.hold_end:
         return prompt
-    return replace(prompt, min_frames=max(MIN_FRAMES, held_frames(text, line.voice.kind == "icl")))
+    return replace(prompt, min_frames=held_frames(text, line.voice.kind == "icl"))
 
 
 def guard_line(prompt: Prompt, options: GenerateOptions, sampling: Sampling) -> Guard:

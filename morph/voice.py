@@ -14,6 +14,7 @@ from .codec import encode_waveform
 from .model import KIND_NAMES, SIZE_NAMES, Model
 from .options import PREDICTED_GROUPS
 from .reference import Reference, prepare_reference
+from .text import check_encodable
 from .threads import limit_threads
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ NEEDED = {
     "preset": ("speaker",),
     "design": ("instruct",),
 }
+TENSORS = ("speaker_embedding", "ref_codes")
 TEXTS = ("model_size", "name", "transcript", "speaker", "instruct")
 OPTIONAL = ("model_size", "name", "instruct")  # every kind may have these
 
@@ -67,7 +69,7 @@ class Voice:
             if value is not None or key in ("model_size", "name"):
                 _check_text(key, value)
         needed = NEEDED[self.kind]
-        for key in ("speaker_embedding", "ref_codes", *TEXTS):
+        for key in (*TENSORS, *TEXTS):
             value = getattr(self, key)
             if key in needed and (value is None or (isinstance(value, str) and not value.strip())):
                 raise ValueError(f"voice {self.name!r} ({self.kind}) has no {_spoken(key)}: make it again")
@@ -89,8 +91,7 @@ def _check_text(key: str, text: object) -> None:
     """Raise ValueError for what is no text, or not valid Unicode."""
     if not isinstance(text, str):
         raise ValueError(f"a voice's {_spoken(key)} is {type(text).__name__}, not text: make the voice again")
-    if any("\ud800" <= char <= "\udfff" for char in text):
-        raise ValueError(f"a voice's {_spoken(key)} holds half a character (a lone surrogate): type it again")
+    check_encodable(text, f"a voice's {_spoken(key)}")
 
 
 def _check_embedding(embedding: torch.Tensor) -> None:

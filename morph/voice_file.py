@@ -13,12 +13,12 @@ import torch
 from safetensors import SafetensorError
 
 from .tensor_file import read_metadata, read_tensors, write_tensors
-from .voice import Voice
+from .voice import TENSORS, Voice
+from .voice import TEXTS as VOICE_TEXTS
 
 FORMAT = "qwen3-tts-voice"
 VERSION = "1"
-TENSORS = ("speaker_embedding", "ref_codes")
-TEXTS = ("kind", "model_size", "name", "transcript", "speaker", "instruct")
+TEXTS = ("kind", *VOICE_TEXTS)
 
 
 def save_voice(voice: Voice, path: Path) -> None:

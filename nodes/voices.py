@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io, ui
 
+from ..postprocess.checks import check_choice
 from . import inputs
 from .audio_io import to_one_waveform
 from .memory import ManagedModel
@@ -113,8 +114,7 @@ class CloneVoice(io.ComfyNode):
 
 def check_mode(mode: str) -> None:
     """Raise ValueError for a mode that Clone Voice does not offer."""
-    if mode not in tuple(MODES):  # which, unlike a dict, may be asked for a list
-        raise ValueError(f"mode is {mode!r}: choose one of {', '.join(MODES)}")
+    check_choice("mode", mode, tuple(MODES))
 
 
 class PresetVoice(io.ComfyNode):

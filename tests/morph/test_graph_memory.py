@@ -91,7 +91,7 @@ def test_a_batch_keeps_its_engine_and_a_single_line_has_its_own():
     assert [rows(count) for count in (3, 2, 1, 5, 3)] == [4, 4, 1, 8, 8]
     assert [rows(18), rows(5), rows(2), rows(18, 6), rows(18, 1)] == [16, 16, 2, 6, 1]
     assert len(engines._engines) == 2
-    assert [rows(count, 6, "cpu") for count in (3, 2, 1, 5, 18)] == [3, 2, 1, 5, 6], "no row in vain"
+    assert [rows(count, 6, "cpu") for count in (3, 2, 1, 5, 18)] == [3, 2, 1, 5, 6], "no row is left unused"
 
 
 def test_an_overflow_in_fp16_gets_its_sentence_and_the_next_line_is_not_spoilt(fresh):
