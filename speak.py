@@ -144,11 +144,11 @@ def speak(options: argparse.Namespace) -> str:
 
     pack.load()
     import torch
-    from qwen3_tts_morph.morph.checkpoint import demo_voice
-    from qwen3_tts_morph.morph.load import load_model
+    from qwen3_tts_morph.morph.checkpoint.find import demo_voice
+    from qwen3_tts_morph.morph.checkpoint.load import load_model
     from qwen3_tts_morph.morph.options import GenerateOptions
-    from qwen3_tts_morph.morph.render import Line, render_lines
-    from qwen3_tts_morph.morph.report import describe
+    from qwen3_tts_morph.morph.render.lines import Line, render_lines
+    from qwen3_tts_morph.morph.render.report import describe
 
     recording = read_recording(options.reference) if options.reference else None
     path = options.checkpoint or demo_voice()
@@ -178,7 +178,7 @@ def read_recording(path: Path) -> tuple[Any, int]:
 
 def make_voice(model: Any, options: argparse.Namespace, recording: tuple[Any, int] | None) -> Any:
     """The voice that the command line asks for."""
-    from qwen3_tts_morph.morph.voice import clone_voice, design_voice, preset_voice
+    from qwen3_tts_morph.morph.voice.voice import clone_voice, design_voice, preset_voice
 
     if recording:
         mode = "icl" if options.transcript else "x_vector"

@@ -10,18 +10,18 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from .eager import Decoded, decode_lines
-from .graph import GraphEngines
-from .guard import Guard
-from .layers import check_config
-from .model import Model
+from .decode.eager import Decoded, decode_lines
+from .decode.guard import Guard
+from .decode.lossless import SpeculativePredictor
+from .decode.sampling import line_streams, not_finite
+from .graph.engine import GraphEngines
+from .model.layers import check_config
+from .model.model import Model
+from .model.threads import is_small_on_cpu
 from .options import PREDICTED_GROUPS, Sampling, check_decoding, check_engine
-from .prompt import Prompt
-from .replay import CaptureStream
-from .sampling import line_streams, not_finite
-from .speculative import SpeculativePredictor
-from .threads import is_small_on_cpu
-from .waveforms import Waveforms, decode_one_by_one
+from .runtime.capture import CaptureStream
+from .voice.prompt import Prompt
+from .waveform.engine import Waveforms, decode_one_by_one
 
 # What runs by default, where it can; else torch operations, and upstream's own decoder of the codec.
 KERNELS = FAST_CODEC = True

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import folder_paths
 
-from ..morph.checkpoint import MODEL_FOLDERS
+from ..morph.checkpoint.find import MODEL_FOLDERS
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def list_voices() -> list[str]:
 
     ComfyUI asks all of a pack's schemas in one ``try``: an error here would take every node away.
     """
-    from ..morph.voice_file import is_voice_file
+    from ..morph.voice.file import is_voice_file
 
     try:
         return [name for name, path in voice_files().items() if is_voice_file(path)]

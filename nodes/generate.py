@@ -16,7 +16,7 @@ from .progress import show_progress
 from .sockets import CATEGORY
 
 if TYPE_CHECKING:
-    from ..morph.voice import Voice
+    from ..morph.voice.voice import Voice
 
 DEFAULTS = GenerateOptions()
 
@@ -125,8 +125,8 @@ class GenerateSpeech(io.ComfyNode):
         **settings: Any,
     ) -> tuple[Audio, str, str]:
         """One text's audio, its report, and the report's first lines; ``settings`` are of GenerateOptions."""
-        from ..morph.render import Line, render_lines
-        from ..morph.report import describe, outcome
+        from ..morph.render.lines import Line, render_lines
+        from ..morph.render.report import describe, outcome
 
         settings["normalize"] = settings.pop("normalize_text", DEFAULTS.normalize)
         options = GenerateOptions(seq_groups, sampling, **settings)

@@ -17,8 +17,8 @@ from ..morph.options import (
     check_choice,
     check_decoding,
 )
-from ..morph.script import find_tag
-from ..morph.text import check_text as check_speakable
+from ..morph.text.script import find_tag
+from ..morph.text.split import check_text as check_speakable
 from .sockets import ModelSocket, SamplingSocket, VoiceSocket
 
 # The published checkpoints' languages; the engine lists a checkpoint's own when one is unknown to it.

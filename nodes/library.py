@@ -14,7 +14,7 @@ from .names import check_name, confine
 from .sockets import CATEGORY, VoiceSocket
 
 if TYPE_CHECKING:
-    from ..morph.voice import Voice
+    from ..morph.voice.voice import Voice
 
 
 class SaveVoice(io.ComfyNode):
@@ -62,7 +62,7 @@ class SaveVoice(io.ComfyNode):
 
     @classmethod
     def execute(cls, voice: Voice, name: str, overwrite: bool) -> io.NodeOutput:
-        from ..morph.voice_file import holds_voice, save_voice
+        from ..morph.voice.file import holds_voice, save_voice
 
         name = voice_name(name)
         path = voice_path(name)
@@ -140,7 +140,7 @@ def file_state(path: Path) -> tuple[int, int] | None:
 
 def read_voice(name: str) -> Voice:
     """A voice of the library; ValueError when it is not there or not whole."""
-    from ..morph.voice_file import load_voice
+    from ..morph.voice.file import load_voice
 
     path = voice_files().get(name) if isinstance(name, str) else None
     if path is None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import comfy.model_management as management
 from comfy_api.latest import io
 
-from ..morph.checkpoint import DEMO_VOICE, PUBLISHED, fingerprint, list_checkpoints, resolve_checkpoint
-from ..morph.fetch import fetch_checkpoint
+from ..morph.checkpoint.download import fetch_checkpoint
+from ..morph.checkpoint.find import DEMO_VOICE, PUBLISHED, fingerprint, list_checkpoints, resolve_checkpoint
 from ..morph.options import ATTENTIONS, ENGINES, PRECISIONS, WEIGHTS, LoadOptions
 from . import inputs
 from .folders import checkpoint_roots, download_root
@@ -148,7 +148,7 @@ class LoadModel(io.ComfyNode):
 
 def check_device(options: LoadOptions, device: torch.device) -> None:
     """Raise ValueError for a precision or an attention that the device cannot do."""
-    from ..morph.load import choose_attention, choose_dtype
+    from ..morph.checkpoint.load import choose_attention, choose_dtype
 
     dtype = choose_dtype(options.precision, device)
     if options.attention != "auto":

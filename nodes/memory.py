@@ -16,7 +16,7 @@ from comfy.model_patcher import ModelPatcher
 from ..morph.options import LoadOptions
 
 if TYPE_CHECKING:
-    from ..morph.model import Model
+    from ..morph.model.model import Model
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class ManagedModel:
 
 def load_managed(path: Path, options: LoadOptions) -> ManagedModel:
     """Load a checkpoint for ComfyUI's device; it stays on the CPU until it is used."""
-    from ..morph.load import load_model
+    from ..morph.checkpoint.load import load_model
 
     return ManagedModel(load_model(path, options, management.get_torch_device(), move=False))
 

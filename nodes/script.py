@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from comfy_api.latest import io, ui
 
 from ..morph.options import GenerateOptions, Sampling
-from ..morph.script import ScriptError, check_script
+from ..morph.text.script import ScriptError, check_script
 from . import inputs
 from .audio_io import to_audio
 from .memory import ManagedModel
@@ -18,7 +18,7 @@ from .progress import show_progress
 from .sockets import CATEGORY, CastSocket
 
 if TYPE_CHECKING:
-    from ..morph.voice import Voice
+    from ..morph.voice.voice import Voice
 
 DEFAULTS = GenerateOptions()
 NOT_IN_NAMES = ":\uff1a[]#\n\r"  # they have a meaning in scripts
@@ -188,8 +188,8 @@ class RenderScript(io.ComfyNode):
         retries: int = DEFAULTS.retries,
         normalize_text: str = DEFAULTS.normalize,
     ) -> io.NodeOutput:
-        from ..morph.dialogue import render_script
-        from ..morph.report import describe, outcome
+        from ..morph.render.dialogue import render_script
+        from ..morph.render.report import describe, outcome
 
         options = GenerateOptions(
             seq_groups, sampling, batch_size, decoding=decoding, retries=retries, normalize=normalize_text

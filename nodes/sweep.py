@@ -14,7 +14,7 @@ from .progress import show_progress
 from .sockets import CATEGORY
 
 if TYPE_CHECKING:
-    from ..morph.voice import Voice
+    from ..morph.voice.voice import Voice
 
 
 class Sweep(io.ComfyNode):
@@ -88,9 +88,9 @@ class Sweep(io.ComfyNode):
     ) -> io.NodeOutput:
         import torch
 
-        from ..morph.plot import plot_sweep
-        from ..morph.render import Line
-        from ..morph.sweep import sweep, table
+        from ..morph.render.lines import Line
+        from ..morph.study.plot import plot_sweep
+        from ..morph.study.sweep import sweep, table
 
         line = Line(text, voice, language, seed)
         groups = parse_groups(seq_groups)

@@ -13,7 +13,7 @@ from .memory import ManagedModel
 from .sockets import CATEGORY, VoiceSocket
 
 if TYPE_CHECKING:
-    from ..morph.voice import Voice
+    from ..morph.voice.voice import Voice
 
 # ComfyUI's names of the modes, and the engine's.
 MODES = {"x-vector": "x_vector", "ICL": "icl"}
@@ -87,7 +87,7 @@ class CloneVoice(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, mode: str | None, transcript: str | None = "") -> bool | str:
-        from ..morph.voice import check_transcript
+        from ..morph.voice.voice import check_transcript
 
         if mode != "ICL":
             return inputs.refuse(check_mode, mode)
@@ -102,7 +102,7 @@ class CloneVoice(io.ComfyNode):
         transcript: str = "",
         pad_reference: bool = False,
     ) -> io.NodeOutput:
-        from ..morph.voice import clone_voice
+        from ..morph.voice.voice import clone_voice
 
         waveform = to_one_waveform(audio, "audio")
         check_mode(mode)
@@ -167,7 +167,7 @@ class PresetVoice(io.ComfyNode):
     def execute(
         cls, model: ManagedModel, speaker: str, instruct: str = "", custom_speaker: str = ""
     ) -> io.NodeOutput:
-        from ..morph.voice import preset_voice
+        from ..morph.voice.voice import preset_voice
 
         with model.use() as ready:
             return io.NodeOutput(preset_voice(ready, custom_speaker.strip() or speaker, instruct))
@@ -204,7 +204,7 @@ class DesignVoice(io.ComfyNode):
 
     @classmethod
     def execute(cls, model: ManagedModel, description: str) -> io.NodeOutput:
-        from ..morph.voice import design_voice
+        from ..morph.voice.voice import design_voice
 
         with model.use() as ready:
             return io.NodeOutput(design_voice(ready, description))
@@ -258,7 +258,7 @@ class BlendVoices(io.ComfyNode):
         weight_c: float = 1.0,
         weight_d: float = 1.0,
     ) -> io.NodeOutput:
-        from ..morph.voice import blend_voices
+        from ..morph.voice.voice import blend_voices
 
         pairs = [(voice_a, weight_a), (voice_b, weight_b), (voice_c, weight_c), (voice_d, weight_d)]
         given = [(voice, weight) for voice, weight in pairs if voice is not None]

@@ -82,7 +82,7 @@ def packages(folder: str) -> set[str]:
 
 def test_the_tests_hear_with_the_judges_that_training_measures_with() -> None:
     assert "faster-whisper==1.2.1" in packages("tests")
-    assert packages("tests") <= packages("training")
+    assert packages("tests") <= packages("lab/training")
 
 
 def test_the_registry_and_the_manager_install_the_same() -> None:
@@ -117,4 +117,4 @@ def test_users_get_the_pack_without_tests_and_laboratory() -> None:
         "demo_voice",
     }
     assert shipped >= {"install.py", "requirements.txt", "pyproject.toml", "README.md", "LICENSE"}
-    assert not shipped & {"tests", "benchmarks", "training", ".ci", "run_tests.py"}
+    assert not shipped & {"tests", "lab", "docs", ".ci", "run_tests.py"}

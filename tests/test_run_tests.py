@@ -52,7 +52,7 @@ def test_the_default_run_has_every_group_and_no_slow_case(steps: Steps) -> None:
 def test_all_runs_every_case_on_both_transformers(steps: Steps) -> None:
     run_tests.run_groups(run_tests.Request(PYTEST_GROUPS, everything=True))
     assert all("--all" in options for _, options in steps)
-    assert {"tests/morph", "tests/postprocess", "tests/training"} <= set(steps[-1][1])
+    assert {"tests/morph", "tests/postprocess", "tests/lab"} <= set(steps[-1][1])
 
 
 def test_a_browser_is_installed_only_when_asked_for(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_a_browser_is_installed_only_when_asked_for(steps: Steps, monkeypatch: p
 def test_the_files_of_transformers_5_exist() -> None:
     folder = run_tests.ROOT / "tests" / "morph"
     names = run_tests.ON_TRANSFORMERS_5
-    assert [name for name in names if not (folder / f"test_{name}.py").exists()] == []
+    assert [name for name in names if not (folder / f"{name}.py").exists()] == []
 
 
 def test_workers_are_the_cores_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,10 @@ def test_gpu_runs_what_is_marked_and_records_the_commit(
     assert run_tests.run_gpu("abc", []) == 0
     assert [name for name, _ in steps] == ["kernels on the GPU", "engine on the GPU"]
     assert all("--all" in options for _, options in steps)
-    assert "tests/morph/test_graph.py" in steps[1][1] and "tests/morph/test_text.py" not in steps[1][1]
+    assert (
+        "tests/morph/graph/test_engine.py" in steps[1][1]
+        and "tests/morph/text/test_split.py" not in steps[1][1]
+    )
     record = json.loads(run_tests.GPU_RECORD.read_text(encoding="utf-8"))
     assert record["commit"] == "abc" and record["passed"] == 6 and record["skipped"] == 2
     assert machine.items() <= record.items()

@@ -98,7 +98,8 @@ def test_an_empty_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_limits_are_the_engines() -> None:
-    from qwen3_tts_morph.morph import options, script
+    from qwen3_tts_morph.morph import options
+    from qwen3_tts_morph.morph.text import script
 
     assert speak.MOST_GROUPS == options.PREDICTED_GROUPS and speak.MAX_SEED == script.MAX_SEED
 
@@ -107,7 +108,7 @@ def test_a_reference_that_is_no_recording_is_refused_before_the_model_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("soundfile", reason="not run: the package soundfile is not installed")
-    from qwen3_tts_morph.morph import load
+    from qwen3_tts_morph.morph.checkpoint import load
 
     monkeypatch.setattr(load, "load_model", lambda *_, **__: pytest.fail("the model was loaded"))
     noise = tmp_path / "noise.wav"

@@ -16,7 +16,7 @@ than their bytes. So: few kernels (4 a layer of the predictor, 5 of the talker),
 before it waits for its input, and short from there: few instructions (a warp takes some two cycles for each), few
 loads one behind the other, no barrier but where threads must share.
 
-What they cost says ``python -m benchmarks.kernels``.
+What they cost says ``python -m lab.benchmarks.kernels``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
-from ..int8 import Int8Weight
-from ..layers import TORCH_OPS, LayerOps
+from ..model.int8 import Int8Weight
+from ..model.layers import TORCH_OPS, LayerOps
 
 if TYPE_CHECKING:
-    from ..frame import Weights
-    from ..slots import Slots
+    from ..frame.buffers import Slots
+    from ..frame.step import Weights
 
 DecodeFrame: TypeAlias = "Callable[[Weights, Slots, int, int], None]"
 
@@ -79,9 +79,9 @@ def unsupported(weights: Weights) -> str | None:
 
 def compile_frame(weights: Weights, slots: Slots, seq_groups: int, window: int) -> None:
     """Compile what a frame launches, all kernels side by side; its codes are not made."""
-    from .ahead import compile_only, compile_side_by_side
     from .frame import decode_frame
     from .plan import Plan
+    from .precompile import compile_only, compile_side_by_side
 
     plan = replace(Plan.of(weights.first_head.device), start=compile_only)
     compile_side_by_side(lambda: decode_frame(weights, slots, seq_groups, window, plan))
@@ -89,14 +89,14 @@ def compile_frame(weights: Weights, slots: Slots, seq_groups: int, window: int) 
 
 def choose_frame(weights: Weights) -> tuple[DecodeFrame, LayerOps, str | None]:
     """``decode_frame`` and a prefill's operations in kernels, or in torch operations and why."""
-    from ..frame import decode_frame as torch_frame
+    from ..frame.step import decode_frame as torch_frame
 
     reason = available(weights.first_head.device) or unsupported(weights)
     if reason is not None:
         return torch_frame, TORCH_OPS, reason
     try:
-        from .between import PromptOps
         from .frame import decode_frame
+        from .prefill import PromptOps
     except Exception as error:  # a Triton that lacks what the kernels use, or is broken
         return torch_frame, TORCH_OPS, f"the Triton kernels cannot be imported: {error}"
     return decode_frame, PromptOps(), None

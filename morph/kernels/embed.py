@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .project_many import load_gains, store_operand
-from .wait import launch_dependents, wait_for_inputs
+from .linear.gemm import load_gains, store_operand
+from .pdl import launch_dependents, wait_for_inputs
 
 
 @triton.jit

@@ -12,13 +12,13 @@ import torch
 import triton
 from torch.nn import functional
 
-from ..frame import Weights
-from ..noise import GROUPS
-from ..slots import Slots
-from .draw import draw_codes, draw_first
+from ..frame.buffers import Slots
+from ..frame.noise import GROUPS
+from ..frame.step import Weights
 from .embed import embed_frame
-from .passes import EMBED_BLOCK, project, run_layers
+from .layer import EMBED_BLOCK, project, run_layers
 from .plan import Plan, launch
+from .sampling import draw_codes, draw_first
 from .states import Inputs, Place, States
 
 

@@ -14,8 +14,8 @@ import torch
 import triton
 import triton.language as tl
 
-from ..workspace import Workspace
-from .ahead import Launch, run
+from ..runtime.workspace import Workspace
+from .precompile import Launch, run
 
 LANES = 32
 WARP_BYTES = 512  # what a warp reads at once

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
-from ..layers import Angles
-from ..static_cache import StaticCache
+from ..model.layers import Angles
+from ..model.static_cache import StaticCache
+from .linear.gemm import SHARE
 from .plan import Plan
-from .project_many import SHARE
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ SAMPLES_PER_FRAME = 1920
 
 def place_checkpoints(model_folder: Path) -> None:
     """Write tiny random checkpoints under the names of the published ones, so that those need no download."""
-    from qwen3_tts_morph.training.random_checkpoint import write_checkpoint
+    from lab.random_checkpoint import write_checkpoint
 
     for name, (shape, kind) in CHECKPOINTS.items():
         path = model_folder / f"Qwen3-TTS-12Hz-{name}"

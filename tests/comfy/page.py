@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import ConsoleMessage, Page, Response, sync_playwright
 
-from .server import PATIENCE
+from tests.comfy.server import PATIENCE
 
 if TYPE_CHECKING:
-    from .server import ComfyServer
+    from tests.comfy.server import ComfyServer
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "/usr/bin/chromium")
 CHROMIUM_ARGS = [

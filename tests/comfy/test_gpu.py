@@ -39,7 +39,7 @@ NO_KERNELS = ("triton is not installed", "is too old for the kernels", "compute 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A models folder with one random checkpoint under two names."""
-    from qwen3_tts_morph.training.random_checkpoint import write_checkpoint
+    from lab.random_checkpoint import write_checkpoint
 
     models = tmp_path_factory.mktemp("gpu_models")
     first, second = (models / name for name in NAMES)

@@ -16,7 +16,7 @@ from pathlib import Path
 import folder_paths
 import pack
 pack.load()
-from qwen3_tts_morph.morph.checkpoint import DEMO_VOICE, DEMO_VOICE_PATH, PUBLISHED
+from qwen3_tts_morph.morph.checkpoint.find import DEMO_VOICE, DEMO_VOICE_PATH, PUBLISHED
 from qwen3_tts_morph.nodes import load
 from qwen3_tts_morph.nodes.load import LoadModel
 

@@ -19,10 +19,10 @@ import torch
 import pack
 pack.load()
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.render import Line, render_lines
-from qwen3_tts_morph.morph.voice import preset_voice
+from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.voice.voice import preset_voice
 from qwen3_tts_morph.nodes.memory import load_managed
-from qwen3_tts_morph.training.random_checkpoint import write_checkpoint
+from lab.random_checkpoint import write_checkpoint
 
 options = LoadOptions(engine="graph", weights=sys.argv[2])
 managed = load_managed(write_checkpoint(Path(sys.argv[1]), "tiny", "custom_voice"), options)

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import soundfile
 from PIL import Image
-from qwen3_tts_morph.morph.voice import Voice
-from qwen3_tts_morph.morph.voice_file import save_voice
+from qwen3_tts_morph.morph.voice.file import save_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
 
 from tests.comfy import graphs
 from tests.comfy.conftest import ROOT

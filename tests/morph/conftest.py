@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.load import load_model
-from qwen3_tts_morph.morph.model import Model
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import LoadOptions
-from qwen3_tts_morph.training.random_checkpoint import write_checkpoint
+
+from lab.random_checkpoint import write_checkpoint
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import torch
-from qwen3_tts_morph.morph import eager, predictor
-from qwen3_tts_morph.morph.graph import GraphEngine
-from qwen3_tts_morph.morph.guard import Guard
-from qwen3_tts_morph.morph.noise import gumbel_noise, line_keys
+from qwen3_tts_morph.morph.decode import eager, predictor
+from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.sampling import filter_logits
+from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys
+from qwen3_tts_morph.morph.graph.engine import GraphEngine
 from qwen3_tts_morph.morph.options import Draw, Sampling
-from qwen3_tts_morph.morph.prompt import build_prompt
-from qwen3_tts_morph.morph.sampling import filter_logits
-from qwen3_tts_morph.morph.voice import clone_voice, design_voice, preset_voice
+from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.voice import clone_voice, design_voice, preset_voice
 
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
 SEEDS = [11, 12, 2**64 - 1]

@@ -7,11 +7,11 @@ from itertools import product
 from typing import Any
 
 import torch
+from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
+from qwen3_tts_morph.morph.decode.predictor import Predictor
+from qwen3_tts_morph.morph.decode.sampling import distribution
+from qwen3_tts_morph.morph.model.joined_weights import stack
 from qwen3_tts_morph.morph.options import Draw
-from qwen3_tts_morph.morph.predictor import Predictor
-from qwen3_tts_morph.morph.sampling import distribution
-from qwen3_tts_morph.morph.upstream import default_rope_registered, import_qwen_tts
-from qwen3_tts_morph.morph.weights import stack
 
 WIDTH = 24  # the talker's
 

@@ -7,19 +7,19 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.checkpoint import demo_voice
+from qwen3_tts_morph.morph.checkpoint.find import demo_voice
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
+from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
-from qwen3_tts_morph.morph.guard import Guard
-from qwen3_tts_morph.morph.load import load_model
+from qwen3_tts_morph.morph.model.tail import FILE as TAILS
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.prompt import build_prompt
-from qwen3_tts_morph.morph.render import Line, render_lines
-from qwen3_tts_morph.morph.sweep import sweep
-from qwen3_tts_morph.morph.tail import FILE as TAILS
-from qwen3_tts_morph.morph.upstream import default_rope_registered, import_qwen_tts
-from qwen3_tts_morph.morph.voice import check_voice, clone_voice, preset_voice
+from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.study.sweep import sweep
+from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.voice import check_voice, clone_voice, preset_voice
 
-from . import decoding, test_parity
+from tests.morph import decoding, test_parity
 
 SPEAKERS = ["heart", "emma", "michael", "george"]
 MOST_MEGABYTES = 64

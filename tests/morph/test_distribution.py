@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from qwen3_tts_morph.morph import eager
-from qwen3_tts_morph.morph.graph import GraphEngine
-from qwen3_tts_morph.morph.guard import Guard
-from qwen3_tts_morph.morph.load import load_model
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.decode import eager
+from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.graph.engine import GraphEngine
 from qwen3_tts_morph.morph.options import Draw, LoadOptions, Sampling
 
-from .decoding import prompts_of
+from tests.morph.decoding import prompts_of
 
 DEVICES = [
     "cpu",

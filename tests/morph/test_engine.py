@@ -9,15 +9,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph import fused
-from qwen3_tts_morph.morph.codec import decode_codes
+from qwen3_tts_morph.morph.codec.upstream import decode_codes
+from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
-from qwen3_tts_morph.morph.guard import Guard
+from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.options import Draw, GenerateOptions, Sampling
-from qwen3_tts_morph.morph.prompt import build_prompt
-from qwen3_tts_morph.morph.render import Line, render_lines
-from qwen3_tts_morph.morph.sweep import sweep
-from qwen3_tts_morph.morph.voice import preset_voice
+from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.study.sweep import sweep
+from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.voice import preset_voice
 
 GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False), max_new_tokens=13)
 SAMPLED = Sampling(max_new_tokens=13)
@@ -299,7 +299,7 @@ def test_a_thread_that_holds_an_engine_decodes_and_others_wait(model):
 
 
 def test_lossless_decoding_is_refused_by_a_chosen_graph_engine_before_any_work(graph_model, monkeypatch):
-    monkeypatch.setattr("qwen3_tts_morph.morph.render.PromptBuilder", pytest.fail)
+    monkeypatch.setattr("qwen3_tts_morph.morph.render.lines.PromptBuilder", pytest.fail)
     with pytest.raises(ValueError, match="choose engine auto or eager in Load Model"):
         render_lines(graph_model, lines_of(graph_model), LOSSLESS)
 

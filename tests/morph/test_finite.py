@@ -6,14 +6,14 @@ from functools import reduce
 
 import pytest
 import torch
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.decode.sampling import check_finite
 from qwen3_tts_morph.morph.engine import Engine
-from qwen3_tts_morph.morph.load import load_model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.render import Line, render_lines
-from qwen3_tts_morph.morph.sampling import check_finite
-from qwen3_tts_morph.morph.voice import preset_voice
+from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.voice.voice import preset_voice
 
-from .decoding import GREEDY, SEEDS, assert_equal, guards_of, prompts_of
+from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, prompts_of
 
 # One weight each: where numbers are passed on, and of heads that only one code is drawn from.
 WEIGHTS = [

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.eager import decode_lines
-from qwen3_tts_morph.morph.guard import Guard
+from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
+from qwen3_tts_morph.morph.decode.eager import decode_lines
+from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.predictor import attach
 from qwen3_tts_morph.morph.options import Draw, Sampling
-from qwen3_tts_morph.morph.predictor import attach
-from qwen3_tts_morph.morph.prompt import build_prompt
-from qwen3_tts_morph.morph.upstream import import_qwen_tts
-from qwen3_tts_morph.morph.voice import Voice, clone_voice, design_voice, preset_voice
+from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.voice import Voice, clone_voice, design_voice, preset_voice
 
-from .pairwise import pairwise
+from tests.morph.pairwise import pairwise
 
 TEXTS = ["Hello there.", "The quick brown fox jumps over the lazy dog, twice.", "No."]
 MAX_NEW_TOKENS = 40

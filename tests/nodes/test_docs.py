@@ -58,7 +58,7 @@ def message_patterns() -> set[str]:
     """What the pack's messages look like: their texts, with anything in place of their values."""
     patterns = set()
     for folder in ("nodes", "morph", "postprocess"):
-        for path in (ROOT / folder).glob("*.py"):
+        for path in (ROOT / folder).rglob("*.py"):
             for found in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 parts = found.values if isinstance(found, ast.JoinedStr) else [found]
                 fixed = [str(part.value) for part in parts if isinstance(part, ast.Constant)]

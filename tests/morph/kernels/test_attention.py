@@ -9,13 +9,13 @@ import torch
 
 pytest.importorskip("triton", reason="the kernels need triton")
 
-from qwen3_tts_morph.morph.kernels.passes import _attention
+from qwen3_tts_morph.morph.kernels.layer import _attention
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import Place, States
-from qwen3_tts_morph.morph.layers import Angles, Decoder, Layer
-from qwen3_tts_morph.morph.static_cache import StaticCache
+from qwen3_tts_morph.morph.model.layers import Angles, Decoder, Layer
+from qwen3_tts_morph.morph.model.static_cache import StaticCache
 
-from ..pairwise import pairwise
+from tests.morph.pairwise import pairwise
 
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 6e-3 if torch.cuda.is_available() else 2e-2}
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}

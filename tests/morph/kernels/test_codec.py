@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.codec.forward import TorchOps
+from qwen3_tts_morph.morph.codec.upstream import decode_codes
+from qwen3_tts_morph.morph.codec.weights import Block, Snake, Unit
+from qwen3_tts_morph.morph.kernels.codec.conv import Tile, split_channels
+from qwen3_tts_morph.morph.kernels.codec.ops import TritonOps
+from qwen3_tts_morph.morph.kernels.codec.snake import activate
+from qwen3_tts_morph.morph.options import LoadOptions
+from qwen3_tts_morph.morph.waveform.engine import CodecEngine
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-if DEVICE == "cpu":  # read when the kernels are imported
-    os.environ.setdefault("TRITON_INTERPRET", "1")
-pytest.importorskip("triton", reason="Triton is not installed")
-
-from qwen3_tts_morph.morph.codec import decode_codes  # noqa: E402
-from qwen3_tts_morph.morph.codec_forward import TorchOps  # noqa: E402
-from qwen3_tts_morph.morph.codec_weights import Block, Snake, Unit  # noqa: E402
-from qwen3_tts_morph.morph.kernels.codec import TritonOps  # noqa: E402
-from qwen3_tts_morph.morph.kernels.convolve import Tile, split_channels  # noqa: E402
-from qwen3_tts_morph.morph.kernels.snake import activate  # noqa: E402
-from qwen3_tts_morph.morph.load import load_model  # noqa: E402
-from qwen3_tts_morph.morph.options import LoadOptions  # noqa: E402
-from qwen3_tts_morph.morph.waveforms import CodecEngine  # noqa: E402
-
 DILATIONS = (1, 3, 9)
 FRAMES = 5
 
@@ -65,7 +58,7 @@ KEEP = torch.tensor([False, True, True, False, True])
 @pytest.mark.parametrize("channels", [1, 48, 96, 300])
 @pytest.mark.parametrize("loud", [1.0, 100.0])
 def test_snake_is_upstreams(channels, loud, generator):
-    from qwen3_tts_morph.morph.upstream import import_qwen_tts
+    from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 
     import_qwen_tts()
     from qwen_tts.core.tokenizer_12hz.modeling_qwen3_tts_tokenizer_v2 import SnakeBeta

@@ -7,16 +7,16 @@ import torch
 
 pytest.importorskip("triton", reason="the kernels need triton")
 
-from qwen3_tts_morph.morph import fused
-from qwen3_tts_morph.morph.fused import Frames
-from qwen3_tts_morph.morph.graph import GraphEngine
-from qwen3_tts_morph.morph.guard import Guard
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.graph import backend as fused
+from qwen3_tts_morph.morph.graph.backend import Frames
+from qwen3_tts_morph.morph.graph.engine import GraphEngine
 from qwen3_tts_morph.morph.kernels import frame, unsupported
-from qwen3_tts_morph.morph.kernels.between import PromptOps
-from qwen3_tts_morph.morph.load import load_model
+from qwen3_tts_morph.morph.kernels.prefill import PromptOps
 from qwen3_tts_morph.morph.options import LoadOptions, Sampling
 
-from ..decoding import GREEDY, assert_equal, prompts_of
+from tests.morph.decoding import GREEDY, assert_equal, prompts_of
 
 ALL = [
     (shape, rows, sampling)

@@ -11,16 +11,17 @@ import torch
 
 pytest.importorskip("triton", reason="the kernels need triton")
 
-from qwen3_tts_morph.benchmarks.random_weights import SHAPES, random_slots, random_weights
-from qwen3_tts_morph.morph.frame import _step_talker
-from qwen3_tts_morph.morph.frame import decode_frame as torch_frame
+from qwen3_tts_morph.morph.frame.step import _step_talker
+from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
 from qwen3_tts_morph.morph.kernels import available, choose_frame, unsupported
 from qwen3_tts_morph.morph.kernels.frame import decode_frame, step_talker
 from qwen3_tts_morph.morph.kernels.plan import Plan
-from qwen3_tts_morph.morph.layers import TORCH_OPS
+from qwen3_tts_morph.morph.model.layers import TORCH_OPS
 from qwen3_tts_morph.morph.options import Draw, Sampling
-from qwen3_tts_morph.morph.workspace import Workspace
+from qwen3_tts_morph.morph.runtime.workspace import Workspace
 from triton.runtime.interpreter import GridExecutor
+
+from lab.benchmarks.random_weights import SHAPES, random_slots, random_weights
 
 FILTERED = Sampling(Draw(top_k=20, top_p=0.8), Draw(temperature=1.1, top_k=0, top_p=0.7), 1.3)
 POSITIONS = [40, 3, 17, 62]

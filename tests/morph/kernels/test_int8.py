@@ -12,16 +12,16 @@ pytest.importorskip("triton", reason="the kernels need triton")
 
 import triton
 import triton.language as tl
-from qwen3_tts_morph.benchmarks.random_weights import SHAPES, quantize_weights, random_slots, random_weights
-from qwen3_tts_morph.morph.int8 import quantize
 from qwen3_tts_morph.morph.kernels import unsupported
-from qwen3_tts_morph.morph.kernels.passes import project
+from qwen3_tts_morph.morph.kernels.layer import project
+from qwen3_tts_morph.morph.kernels.linear.gemv import UNPACKED, unpack
 from qwen3_tts_morph.morph.kernels.plan import Plan
-from qwen3_tts_morph.morph.kernels.project import UNPACKED, unpack
 from qwen3_tts_morph.morph.kernels.states import Inputs
+from qwen3_tts_morph.morph.model.int8 import quantize
 
-from .test_frame import FILTERED, POSITIONS, check_frames
-from .test_project import states_of
+from lab.benchmarks.random_weights import SHAPES, quantize_weights, random_slots, random_weights
+from tests.morph.kernels.test_frame import FILTERED, POSITIONS, check_frames
+from tests.morph.kernels.test_linear import states_of
 
 
 @triton.jit

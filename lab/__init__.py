@@ -1,0 +1,9 @@
+"""The laboratory: benchmarks, judges of speech and training. Run from a clone; not in the archive that users install.
+
+python -m lab.benchmarks.frames
+python -m lab.training.crossbar --checkpoint FOLDER
+"""
+
+import pack
+
+pack.load()  # the laboratory's modules import the pack by its name, qwen3_tts_morph

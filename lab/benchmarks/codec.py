@@ -1,0 +1,352 @@
+"""Table "codec": codes to waveforms, upstream's decoder and ours, variant by variant, in one run.
+
+    python -m lab.benchmarks.codec                          # full-size random weights on the GPU, about 3 minutes
+    python -m lab.benchmarks.codec --only units,upstream-bf16 --cases 1x125,64x125
+    python -m lab.benchmarks.codec --profile units          # the largest case's kernels, by time
+    python -m lab.benchmarks.codec --shape tiny --device cpu --cases 1x12,3x20   # a dry run
+
+A case is lines x frames (80 ms of audio each); "mixed" is 64 lines of 25 to 225 frames. Times are from codes on the
+host to samples on the host: the median of as many runs as 0.6 s allow, after warm-ups. SNR is against upstream's
+decoder in float32 without TF32, over the first lines; the weights are random, which makes rounding louder than
+trained ones do: compare a variant with upstream's own bf16.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import logging
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps
+from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, CodecEngine
+
+from ..random_checkpoint import SHAPES, random_codec
+from .common import synchronize, timed_ms
+from .results import PartRow, save_rows
+
+FRAME_SECONDS = 0.08
+CASES = ("1x12", "1x125", "8x125", "64x125", "64x300", "mixed")
+REFERENCE_LINES = 2
+UPSTREAM_LINES = 16  # at once: its activations take 5 MB a frame
+BUDGET_S = 0.6  # of runs, a variant and case
+Decode = Callable[[list[torch.Tensor]], list[np.ndarray]]
+
+
+@dataclass(frozen=True)
+class CodecRow(PartRow):
+    """One measurement; ``ms_per_frame`` is the whole time over the frames of all lines."""
+
+    case: str
+    ms: float
+    ms_per_frame: float
+    audio_seconds_per_second: float
+    rtf: float
+    snr_db: float
+    peak_mb: float
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to decode: ``make`` gives the function, from upstream's codec on the device in ``dtype``."""
+
+    name: str
+    dtype: torch.dtype
+    make: Callable[[Any], Decode]
+    on_request: bool = False
+
+
+def triton_ops(**options: Any) -> TorchOps:
+    from qwen3_tts_morph.morph.kernels.codec.ops import TritonOps
+
+    return TritonOps(**options)
+
+
+def engine(ops: Callable[[], TorchOps], **options: Any) -> Callable[[Any], Decode]:
+    """Our engine over these operations."""
+
+    def make(codec: Any) -> Decode:
+        model: Any = SimpleNamespace(codec=codec, samples_per_frame=codec.get_decode_upsample_rate())
+        return CodecEngine(model, ops=ops(), **options).decode_batch
+
+    return make
+
+
+def upstream(codec: Any) -> Decode:
+    """Upstream's ``chunked_decode``, lines of one length together, a few at a time."""
+
+    @torch.inference_mode()
+    def decode(lines: list[torch.Tensor]) -> list[np.ndarray]:
+        if len({len(line) for line in lines}) > 1:
+            return [wave for line in lines for wave in decode([line])]
+        waves: list[np.ndarray] = []
+        for start in range(0, len(lines), UPSTREAM_LINES):
+            codes = torch.stack(lines[start : start + UPSTREAM_LINES]).transpose(1, 2).to(codec.device)
+            waves += list(codec.decoder.chunked_decode(codes)[:, 0].float().cpu().numpy())
+        return waves
+
+    return decode
+
+
+def upstream_compiled(codec: Any) -> Decode:
+    """Upstream's decoder through torch.compile, with CUDA graphs of its own."""
+    codec.decoder.forward = torch.compile(codec.decoder.forward, mode="reduce-overhead", dynamic=False)
+    return upstream(codec)
+
+
+def upstream_captured(codec: Any) -> Decode:
+    """Upstream's forward in a CUDA graph for each shape: no launches, everything else as it is."""
+    graphs: dict[tuple[int, ...], tuple[torch.cuda.CUDAGraph, torch.Tensor, torch.Tensor]] = {}
+    forward = codec.decoder.forward
+
+    def replayed(codes: torch.Tensor) -> torch.Tensor:
+        key = tuple(codes.shape)
+        if key not in graphs:
+            into = codes.clone()
+            forward(into)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                out = forward(into)
+            graphs[key] = graph, into, out
+        graph, into, out = graphs[key]
+        into.copy_(codes)
+        graph.replay()
+        return out.clone()
+
+    codec.decoder.forward = replayed
+    return upstream(codec)
+
+
+def within(context: Callable[[], Any], make: Callable[[Any], Decode]) -> Callable[[Any], Decode]:
+    """The same inside of a context, entered for every decoding."""
+
+    def made(codec: Any) -> Decode:
+        decode = make(codec)
+
+        def inside(lines: list[torch.Tensor]) -> list[np.ndarray]:
+            with context():
+                return decode(lines)
+
+        return inside
+
+    return made
+
+
+def search() -> Any:
+    """cuDNN tries its algorithms at each new length."""
+    return torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False)
+
+
+@contextmanager
+def tf32() -> Iterator[None]:
+    """Products and convolutions of float32 on the tensor cores, with 10 bits of mantissa."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+
+
+def variants() -> list[Variant]:
+    """All of them; the later ones change one thing each."""
+    half, single, fp16 = torch.bfloat16, torch.float32, torch.float16
+    snake = lambda: triton_ops(units=False)  # noqa: E731
+    convs = lambda: triton_ops(convs=True)  # noqa: E731
+    return [
+        Variant("upstream-fp32", single, upstream),
+        Variant("upstream-bf16", half, upstream),
+        Variant("upstream-captured", half, upstream_captured, on_request=True),
+        Variant("upstream-compiled", half, upstream_compiled, on_request=True),
+        Variant("torch-plain", half, engine(TorchOps, capture=False)),
+        Variant("torch", half, engine(TorchOps)),
+        Variant("snake", half, engine(snake)),
+        Variant("snake-search", half, within(search, engine(snake)), on_request=True),
+        Variant("units-plain", half, engine(triton_ops, capture=False)),
+        Variant("units", half, engine(triton_ops)),
+        Variant("units-search", half, within(search, engine(triton_ops)), on_request=True),
+        Variant("units-slab-12", half, engine(triton_ops, slabs=Slabs(12, 1)), on_request=True),
+        Variant("units-slab-72", half, engine(triton_ops, slabs=Slabs(72, 2)), on_request=True),
+        Variant("convs", half, engine(convs)),
+        Variant("convs-short-rows", half, engine(convs, largest=504), on_request=True),
+        Variant("convs-slab-72", half, engine(convs, slabs=Slabs(72, 2)), on_request=True),
+        Variant("convs-one-slab", half, engine(convs, slabs=Slabs(LARGEST_ROW, 2)), on_request=True),
+        Variant("convs-fp16", fp16, engine(convs)),
+        Variant("snake-fp32", single, engine(snake)),
+        Variant("snake-tf32", single, within(tf32, engine(snake))),
+    ]
+
+
+def lines_of(case: str, codebook: int) -> list[torch.Tensor]:
+    """Random codes ``[T, 16]`` of a case's lines, on the host."""
+    generator = torch.Generator().manual_seed(0)
+    if case == "mixed":
+        lengths = torch.randint(25, 226, (64,), generator=generator).tolist()
+    else:
+        count, frames = map(int, case.split("x"))
+        lengths = [frames] * count
+    return [torch.randint(codebook, (length, 16), generator=generator) for length in lengths]
+
+
+def signal_to_noise(waves: list[np.ndarray], exact: list[np.ndarray]) -> float:
+    """In dB, over the lines that have an exact waveform."""
+    pairs = [
+        (one.astype(np.float64), other.astype(np.float64)) for one, other in zip(waves, exact, strict=False)
+    ]
+    signal = sum(float(np.square(other).sum()) for _, other in pairs)
+    noise = sum(float(np.square(one - other).sum()) for one, other in pairs)
+    return float(10 * np.log10(signal / noise)) if noise else float("inf")
+
+
+def time_runs(
+    decode: Decode, lines: list[torch.Tensor], device: torch.device
+) -> tuple[float, list[np.ndarray]]:
+    """The median in ms of the runs that the budget allows, at least two, after three that warm up and capture."""
+    started = time.perf_counter()
+    for _ in range(3):
+        waves = decode(lines)
+        if time.perf_counter() - started > 4 * BUDGET_S:
+            break
+    times: list[float] = []
+    while len(times) < 2 or (sum(times) < 1000 * BUDGET_S and len(times) < 50):
+        elapsed, waves = timed_ms(lambda: decode(lines), device)
+        times.append(elapsed)
+    return statistics.median(times), waves
+
+
+def measure(
+    variant: Variant,
+    codec: Any,
+    shape: str,
+    cases: dict[str, list[torch.Tensor]],
+    exact: dict[str, list[np.ndarray]],
+) -> list[CodecRow]:
+    """One variant over all cases; ``codec`` is its own copy."""
+    device = codec.device
+    base = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+    decode = variant.make(codec)
+    rows = []
+    for case, lines in cases.items():
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        ms, waves = time_runs(decode, lines, device)
+        peak = torch.cuda.max_memory_allocated(device) - base if device.type == "cuda" else 0
+        frames = sum(map(len, lines))
+        seconds = frames * FRAME_SECONDS
+        rows.append(
+            CodecRow(
+                table="codec",
+                system="upstream" if variant.name.startswith("upstream") else "morph",
+                model=shape,
+                engine=variant.name,
+                precision=str(variant.dtype).removeprefix("torch."),
+                batch=len(lines),
+                case=case,
+                ms=round(ms, 3),
+                ms_per_frame=round(ms / frames, 5),
+                audio_seconds_per_second=round(1000 * seconds / ms, 1),
+                rtf=round(ms / 1000 / seconds, 6),
+                snr_db=round(signal_to_noise(waves, exact[case]), 1),
+                peak_mb=round(peak / 1e6, 1),
+            )
+        )
+        row = rows[-1]
+        print(
+            f"{variant.name:18} {case:>7} {ms:10.2f} ms {row.audio_seconds_per_second:9.0f} s/s", flush=True
+        )
+    return rows
+
+
+def own_copy(codec: Any, dtype: torch.dtype, device: torch.device) -> Any:
+    """The codec's decoder anew: rounded to bf16, then in ``dtype``, but for the buffers (RoPE's frequencies)."""
+    decoder = copy.deepcopy(codec.decoder)
+    for parameter in decoder.parameters():
+        parameter.data = parameter.data.to(torch.bfloat16).to(dtype)
+    rate = codec.get_decode_upsample_rate()
+    return SimpleNamespace(decoder=decoder.to(device), device=device, get_decode_upsample_rate=lambda: rate)
+
+
+def profile(decode: Decode, lines: list[torch.Tensor]) -> str:
+    """The kernels of one decoding by their time on the device."""
+    for _ in range(3):
+        decode(lines)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities) as profiler:
+        decode(lines)
+    by = "self_cuda_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
+    return str(profiler.key_averages().table(sort_by=by, row_limit=30, max_name_column_width=80))
+
+
+def markdown(rows: list[CodecRow]) -> str:
+    """The rows as a table, a case after the other."""
+    lines = [
+        "| case | engine | precision | ms | s of audio a second | SNR dB | peak MB |",
+        "|---|---|---|--:|--:|--:|--:|",
+    ]
+    for case in dict.fromkeys(row.case for row in rows):
+        lines += [
+            f"| {case} | {row.engine} | {row.precision} | {row.ms:.2f} | {row.audio_seconds_per_second:.0f} "
+            f"| {row.snr_db:.1f} | {row.peak_mb:.0f} |"
+            for row in rows
+            if row.case == case
+        ]
+    return "\n".join(lines)
+
+
+def choose(only: str | None) -> list[Variant]:
+    """The variants asked for; those that take long only by name."""
+    if only is None:
+        return [variant for variant in variants() if not variant.on_request]
+    asked = only.split(",")
+    unknown = set(asked) - {variant.name for variant in variants()}
+    if unknown:
+        raise SystemExit(f"unknown variants {sorted(unknown)}: {', '.join(v.name for v in variants())}")
+    return [variant for variant in variants() if variant.name in asked]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line, measure, print and keep the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--shape", choices=sorted(SHAPES), default="0.6B")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--only", help="variants, separated by commas")
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument(
+        "--profile", help="print this variant's kernels in the last case, and measure nothing"
+    )
+    parser.add_argument("--out", type=Path, help="a folder for the results instead of lab/benchmarks/results")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    device = torch.device(options.device)
+    source = random_codec(options.shape)
+    cases = {case: lines_of(case, SHAPES[options.shape].codebook) for case in options.cases.split(",")}
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    if options.profile:
+        variant = choose(options.profile)[0]
+        print(profile(variant.make(own_copy(source, variant.dtype, device)), list(cases.values())[-1]))
+        return
+    exact_decode = upstream(own_copy(source, torch.float32, device))
+    exact = {case: exact_decode(lines[:REFERENCE_LINES]) for case, lines in cases.items()}
+    rows: list[CodecRow] = []
+    for variant in choose(options.only):
+        try:
+            rows += measure(variant, own_copy(source, variant.dtype, device), options.shape, cases, exact)
+        except (RuntimeError, ImportError) as error:
+            print(f"{variant.name}: {type(error).__name__}: {error}", flush=True)
+        synchronize(device)
+    path = save_rows(rows, device, *([options.out] if options.out else []))
+    print(f"\n{markdown(rows)}\n\nkept in {path}")
+
+
+if __name__ == "__main__":
+    main()

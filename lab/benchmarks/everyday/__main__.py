@@ -1,0 +1,197 @@
+"""What a newcomer says first to the demo voice, with default settings: paragraphs, written figures, short clones.
+
+    python -m lab.benchmarks.everyday paragraphs            # six paragraphs of 50-150 words, five seeds each
+    python -m lab.benchmarks.everyday written --seq-groups 15
+    python -m lab.benchmarks.everyday clones                # ICL clones that say little
+
+Words are judged by whisper-base (``lab.judges.asr``, installed with tests/requirements.txt). With
+``--keep`` every line's row, with what was heard, goes to ``lab/benchmarks/results/everyday.json``. A figure can be
+written in several ways (7:45, 7.45): ``written.tsv`` has the readings that are right, and the nearest one counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import librosa
+import soundfile
+import torch
+from qwen3_tts_morph.morph.checkpoint.find import demo_voice
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
+from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.voice.voice import Voice, clone_voice, preset_voice
+
+from ...judges.asr import Recogniser
+from ...judges.clips import JUDGE_RATE
+from ..results import FOLDER, installed_versions, machine_name
+
+HERE = Path(__file__).resolve().parent
+RECORDINGS = HERE.parents[2] / "tests" / "data"
+RESULTS = FOLDER / "everyday.json"
+SPEAKERS = ("heart", "emma", "michael", "george")
+TRANSCRIPTS = {
+    "austen-0870": "And Mister John Dashwood had then leisure to consider how much there might be prudently in his "
+    "power to do for them.",
+    "austen-0880": "He was not an ill-disposed young man.",
+}
+SHORT = (
+    "Yes.",
+    "Good morning!",
+    "I will see you tomorrow.",
+    "Hello there, how are you today?",
+    "Please close the door behind you.",
+)
+
+
+@dataclass(frozen=True)
+class Said:
+    """One line to speak, and how it can be written down when it is heard."""
+
+    part: str
+    text: str
+    readings: tuple[str, ...]
+    voice: Voice
+    seed: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one line went."""
+
+    part: str
+    voice: str
+    seed: int
+    seq_groups: int
+    engine: str
+    text: str
+    heard: str
+    words: int
+    wrong: int
+    ended: str
+    takes: int
+    pieces: int
+    seconds: float
+    rtf: float
+
+
+def paragraphs(model: Model, seeds: Sequence[int]) -> Iterator[Said]:
+    """Pasted paragraphs, each with a speaker of its own."""
+    texts = (HERE / "paragraphs.txt").read_text(encoding="utf-8").splitlines()
+    for number, text in enumerate(texts):
+        voice = preset_voice(model, SPEAKERS[number % len(SPEAKERS)])
+        yield from (Said("paragraphs", text, (text,), voice, seed) for seed in seeds)
+
+
+def written(model: Model, seeds: Sequence[int]) -> Iterator[Said]:
+    """Sentences with dates, times, prices, years, decimals, capitals, beside how they are read."""
+    lines = (HERE / "written.tsv").read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines):
+        text, *readings = line.split("\t")
+        voice = preset_voice(model, SPEAKERS[number % len(SPEAKERS)])
+        yield Said("written", text, (*readings, text), voice, seeds[number % len(seeds)])
+
+
+def clones(model: Model, seeds: Sequence[int]) -> Iterator[Said]:
+    """Short lines in voices cloned with their transcripts."""
+    for name, transcript in TRANSCRIPTS.items():
+        waveform, rate = soundfile.read(RECORDINGS / f"{name}.flac", dtype="float32")
+        voice = clone_voice(model, waveform, rate, "icl", transcript, name=name)
+        for text in SHORT:
+            yield from (Said("clones", text, (text,), voice, seed) for seed in seeds)
+
+
+PARTS = {"paragraphs": paragraphs, "written": written, "clones": clones}
+
+
+def speak(model: Model, said: Said, options: GenerateOptions, recogniser: Recogniser) -> Row:
+    """Speak one line and hear it."""
+    started = time.perf_counter()
+    [spoken] = render_lines(model, [Line(said.text, said.voice, "auto", said.seed)], options)
+    elapsed = time.perf_counter() - started
+    audio = librosa.resample(spoken.waveform, orig_sr=spoken.sample_rate, target_sr=JUDGE_RATE)
+    heard = recogniser.nearest(audio, said.readings)
+    report = spoken.report
+    return Row(
+        said.part,
+        said.voice.name,
+        said.seed,
+        options.seq_groups,
+        model.engine.pick(model)[0],
+        said.text,
+        heard.heard,
+        heard.words,
+        heard.word_errors,
+        report.ended,
+        report.takes,
+        report.pieces,
+        round(report.seconds, 2),
+        round(elapsed / report.seconds, 3),
+    )
+
+
+def summarize(rows: Sequence[Row]) -> str:
+    """Words, wrong ones, lines that did not end by themselves, and lines spoken again, for each SEQ_GROUPS."""
+    lines = []
+    for part, groups in sorted({(row.part, row.seq_groups) for row in rows}):
+        own = [row for row in rows if (row.part, row.seq_groups) == (part, groups)]
+        words, wrong = sum(row.words for row in own), sum(row.wrong for row in own)
+        failed = sum(row.ended != "eos" for row in own)
+        again = sum(row.takes > 1 for row in own)
+        lines.append(
+            f"{part}, SEQ_GROUPS {groups}: {wrong} of {words} words wrong ({wrong / words:.1%}), {len(own)} lines, "
+            f"{failed} did not end by themselves, {again} spoken again"
+        )
+    return "\n".join(lines)
+
+
+def save(rows: Sequence[Row], path: Path = RESULTS) -> None:
+    """Write the rows in place of older ones of the same part and SEQ_GROUPS."""
+    before = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
+    measured = {(row.part, row.seq_groups) for row in rows}
+    device = torch.device("cpu")
+    about = {
+        "machine": machine_name(device),
+        "date": datetime.date.today().isoformat(),
+        **installed_versions(),
+    }
+    kept = [row for row in before if (row["part"], row["seq_groups"]) not in measured]
+    document = {"rows": kept + [{**asdict(row), **about} for row in rows]}
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Speak, hear, and print what was wrong."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("parts", nargs="+", choices=list(PARTS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seq-groups", type=int, default=GenerateOptions.seq_groups)
+    parser.add_argument("--engine", default=LoadOptions.engine)
+    parser.add_argument("--keep", action="store_true", help="write the rows to the results file")
+    asked = parser.parse_args()
+    model = load_model(demo_voice(), LoadOptions(engine=asked.engine))
+    recogniser = Recogniser(Path(tempfile.gettempdir()) / "whisper-base")
+    options, rows = GenerateOptions(seq_groups=asked.seq_groups), []
+    for part in asked.parts:
+        for said in PARTS[part](model, range(1, asked.seeds + 1)):
+            rows.append(speak(model, said, options, recogniser))
+            if rows[-1].wrong or rows[-1].ended != "eos":
+                print(
+                    f"{rows[-1].wrong} wrong, {rows[-1].ended}: {said.text!r} heard as {rows[-1].heard!r}",
+                    flush=True,
+                )
+    if asked.keep:
+        save(rows)
+    print(summarize(rows))
+
+
+if __name__ == "__main__":
+    main()

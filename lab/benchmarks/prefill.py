@@ -1,0 +1,99 @@
+"""Table "prefill": lines' prompts put into their rows, up to group 0 of their first frames.
+
+    python -m lab.benchmarks.prefill --shape 0.6B --batches 1 4 16 64
+
+``ms`` is until the device is done, ``host_ms`` until the host is free again. Medians of ``--repeats`` after two runs
+that compile and capture.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from .common import (
+    ENGINES,
+    Model,
+    check_kernels_ran,
+    load_muted,
+    make_prompt,
+    parser,
+    precision_of,
+    timed_ms,
+    usable_engines,
+)
+from .results import PartRow, save_rows
+
+from qwen3_tts_morph.morph.graph.backend import Frames  # isort: skip  (common has loaded the pack)
+from qwen3_tts_morph.morph.graph.engine import GraphEngine, on_device  # isort: skip
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS  # isort: skip
+
+BATCHES = (1, 4, 16, 64)
+WARM_UPS = 2
+
+
+@dataclass(frozen=True)
+class PrefillRow(PartRow):
+    """One measurement: ``batch`` prompts of ``positions`` each. There are no frames and no audio yet."""
+
+    positions: int
+    ms: float
+    host_ms: float
+
+
+@torch.inference_mode()
+def measure(model: Model, options: argparse.Namespace, name: str, batch: int) -> PrefillRow:
+    """One engine at one number of lines.
+
+    Raises:
+        RuntimeError: when kernels were to be measured and torch operations ran.
+    """
+    prompt = make_prompt(model)
+    engine = GraphEngine(batch, frames=Frames(name == "kernels"))
+
+    def put() -> float:
+        started = time.perf_counter()
+        engine.put(range(batch), [prompt] * batch, range(batch))
+        return 1000 * (time.perf_counter() - started)
+
+    with on_device(model.device):
+        engine.start(model, PREDICTED_GROUPS, model.sampling, len(prompt.embeds) + options.frames)
+        times = [timed_ms(put, model.device) for _ in range(WARM_UPS + options.repeats)]
+    engine.free()
+    check_kernels_ran(name, engine.frames.why_torch)
+    ms, host_ms = (round(statistics.median(column), 3) for column in zip(*times[WARM_UPS:], strict=True))
+    return PrefillRow(
+        "prefill", "morph", options.shape, name, precision_of(model), batch, len(prompt.embeds), ms, host_ms
+    )
+
+
+def markdown(rows: Sequence[PrefillRow]) -> str:
+    """The rows as a table."""
+    lines = ["| engine | precision | lines | positions each | ms | host ms |", "|---|---|--:|--:|--:|--:|"]
+    lines += [
+        f"| {row.engine} | {row.precision} | {row.batch} | {row.positions} | {row.ms:.2f} | {row.host_ms:.2f} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line, measure, print and keep the table."""
+    table = parser(__doc__, frames=125, repeats=5)
+    table.add_argument("--batches", type=int, nargs="+", default=BATCHES)
+    table.add_argument("--engines", nargs="+", choices=ENGINES[:2], default=ENGINES[:2])
+    options = table.parse_args(arguments)
+    model = load_muted(options)
+    names = usable_engines(options.engines, model)
+    rows = [measure(model, options, name, batch) for name in names for batch in options.batches]
+    path = save_rows(rows, model.device, *([options.out] if options.out else []))
+    print(f"{model.summary()}, median of {options.repeats}\n\n{markdown(rows)}\n\nkept in {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The laboratory: what each way of decoding does to a voice, measured. See ``__main__`` for the command."""

@@ -1,0 +1,150 @@
+"""Adaptive SEQ_GROUPS: every frame takes as many sequential passes as its crossbar seems to need.
+
+``calibrate`` learns from exact frames what the crossbar's certainty says of its acceptance, ``choose_target`` turns a
+mean number of passes into a target, and ``AdaptivePredictor`` decodes by both. ``calibrating.py`` does so for a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from qwen3_tts_morph.morph.decode.lossless import Tally
+from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
+from qwen3_tts_morph.morph.decode.sampling import Randomness, distribution, draw_tokens
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.study.sweep import embed_inputs
+
+
+def concentration(probabilities: torch.Tensor) -> torch.Tensor:
+    """How sure a draft is: the probability that two draws agree, ``[..., V]`` -> ``[...]``."""
+    return probabilities.square().sum(dim=-1)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Expected acceptance of group g behind S exact ones: ``offset[S, g] + slope[S, g] * concentration``.
+
+    Acceptance is 1 minus the total variation distance between the crossbar's distribution and the exact one: the
+    share of its draws that the rule of ``morph/speculative.py`` would keep, had all before them been kept.
+    """
+
+    offset: torch.Tensor
+    slope: torch.Tensor
+
+    def share(self, seq_groups: int, drafted: torch.Tensor) -> torch.Tensor:
+        """Of a frame's 15 groups the share expected to be accepted, ``[B]``; sequential ones are, in full.
+
+        ``drafted`` ``[B, 15 - S, V]``: the crossbar's distributions behind ``seq_groups`` groups.
+        """
+        tail = slice(seq_groups, None)
+        line = self.offset[seq_groups, tail] + self.slope[seq_groups, tail] * concentration(drafted)
+        return (seq_groups + line.clamp(0, 1).sum(dim=-1)) / len(self.offset)
+
+
+@torch.inference_mode()
+def calibrate(
+    model: Model, hidden: torch.Tensor, codes: torch.Tensor, draw: Draw
+) -> tuple[Calibration, torch.Tensor]:
+    """Fit a ``Calibration`` by least squares to exact frames of the checkpoint.
+
+    Args:
+        model: the checkpoint.
+        hidden: ``[N, 1, H_talker]``, the talker's state before each frame (``observe`` of ``eager.decode_lines``).
+        codes: ``[N, 16]``, the frames, decoded with 15 groups.
+        draw: the sub-talker's.
+
+    Returns:
+        The calibration, and what it expects of these frames at each SEQ_GROUPS 1..14, ``[N, 14]``.
+    """
+    predictor = Predictor(model.talker.code_predictor)
+    heads, groups = predictor.heads, len(predictor.heads)
+    states = predictor.teacher_force(hidden, embed_inputs(model, codes))
+    exact = distribution(crossbar(heads, states), draw)
+    offset, slope = torch.zeros(2, groups, groups, device=codes.device)
+    calibration, shares = Calibration(offset, slope), []
+    for seq_groups in range(1, groups):
+        drafted = distribution(crossbar(heads[seq_groups:], states[:, seq_groups - 1]), draw)
+        accepted = 1 - 0.5 * (drafted - exact[:, seq_groups:]).abs().sum(dim=-1)
+        sure = concentration(drafted)
+        spread = sure - sure.mean(dim=0)
+        steep = (spread * accepted).sum(dim=0) / spread.square().sum(dim=0).clamp(min=1e-9)
+        slope[seq_groups, seq_groups:] = steep
+        offset[seq_groups, seq_groups:] = accepted.mean(dim=0) - steep * sure.mean(dim=0)
+        shares.append(calibration.share(seq_groups, drafted))
+    return calibration, torch.stack(shares, dim=1)
+
+
+def choose_target(shares: torch.Tensor, seq_groups: float) -> float:
+    """The target at which frames with these expected ``shares`` ``[N, 14]`` take ``seq_groups`` passes on average."""
+    targets = torch.linspace(0, 1, 1001)
+    taken = [
+        float((shares < target).int().cumprod(dim=1).sum(dim=1).float().mean()) + 1 for target in targets
+    ]
+    return float(targets[(torch.tensor(taken) - seq_groups).abs().argmin()])
+
+
+class AdaptivePredictor(Predictor):
+    """As many passes as the frame needs: sequential groups until the crossbar is expected to do well enough.
+
+    Args:
+        code_predictor: upstream's.
+        calibration: of this checkpoint and this draw.
+        target: 0..1, the expected share of a frame's groups that exact decoding would accept (``Calibration``).
+
+    Each line of a batch stops by itself, and its draws do not depend on its batch mates. But a batch runs its passes
+    until its neediest line has stopped: that is what ``tally`` counts as passes, and what takes the time.
+    """
+
+    def __init__(self, code_predictor: Any, calibration: Calibration, target: float):
+        super().__init__(code_predictor)
+        if not 0 <= target <= 1:
+            raise ValueError(f"target is {target}: choose 0 to 1")
+        self.calibration, self.target = calibration, target
+        self.tally = Tally()
+
+    def decode_frame(
+        self,
+        hidden: torch.Tensor,
+        embedding: torch.Tensor,
+        seq_groups: int,
+        draw: Draw,
+        randomness: Randomness,
+    ) -> torch.Tensor:
+        """See ``Predictor.decode_frame``. ``seq_groups`` of 15 is exact; below it the target decides, not it."""
+        cache, groups = self._new_cache(), len(self.heads)
+        tables = self.module.model.codec_embedding
+        least = groups if seq_groups == groups else 1
+        codes, state = self._decode_sequential(hidden, embedding, least, draw, randomness, cache)
+        codes = torch.nn.functional.pad(codes, (0, groups - least))
+        going, passes = list(range(len(codes))), [least] * len(codes)
+        for done in range(least, groups):
+            logits = crossbar(self.heads[done:], state)
+            enough = (self.calibration.share(done, distribution(logits, draw)) >= self.target).tolist()
+            if stopping := [row for row in going if enough[row]]:
+                codes[stopping, done:] = _draw_rows(logits, stopping, draw, randomness)
+            going = [row for row in going if not enough[row]]
+            if not going:
+                break
+            state = self._run(tables[done - 1](codes[:, done - 1 : done]), done + 1, cache)[:, -1]
+            codes[going, done] = _draw_rows(state @ self.heads[done].T, going, draw, randomness)
+            for row in going:
+                passes[row] += 1
+        self._count(passes)
+        return codes
+
+    def _count(self, passes: Sequence[int]) -> None:
+        """Take what each line of one batch of frames needed."""
+        self.tally.frames += 1
+        self.tally.passes += max(passes)
+        self.tally.line_frames += len(passes)
+        self.tally.line_passes += sum(passes)
+
+
+def _draw_rows(logits: torch.Tensor, rows: list[int], draw: Draw, randomness: Randomness) -> torch.Tensor:
+    """Draw for some lines of a batch; the streams of the others stay where they are."""
+    own = [randomness[row] for row in rows] if isinstance(randomness, Sequence) else randomness
+    return draw_tokens(logits[rows], draw, own)

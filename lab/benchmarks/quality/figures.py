@@ -1,0 +1,242 @@
+"""From the judges' words to figures with intervals, differences from exact, and what the controls say of a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS
+
+from ...judges.speaker import cosine, profile
+from ...judges.stats import Figure, difference, median, ratio, share
+from .folder import CODES, DISTANCES, JUDGED, REFERENCES, TIMES, RunFolder, kept_lines, read_json
+from .lines import Task
+from .strategies import Condition
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column. ``scale`` and ``digits`` are for showing; ``bar`` is how far from exact the project lets it be."""
+
+    name: str
+    title: str
+    higher_is_better: bool
+    scale: float = 1.0
+    digits: int = 3
+    bar: float | None = None
+
+    def worse(self, change: Figure) -> bool:
+        """Whether a difference from exact lies wholly on the worse side of 0."""
+        return change.high < 0 if self.higher_is_better else change.low > 0
+
+    def verdict(self, change: Figure) -> str:
+        """ "within" the bar with all of the interval, "beyond" it with all of it, or "open"."""
+        if self.bar is None:
+            return ""
+        harm = (-change.high, -change.low) if self.higher_is_better else (change.low, change.high)
+        return "within" if harm[1] <= self.bar else "beyond" if harm[0] > self.bar else "open"
+
+
+METRICS = (
+    Metric("wer", "WER %", False, 100, 2, 0.01),
+    Metric("cer", "CER %", False, 100, 2),
+    Metric("similarity", "similarity", True, 1, 3, 0.01),
+    Metric("mos", "MOS (DistillMOS)", True, 1, 2, 0.05),
+    Metric("dnsmos", "DNSMOS", True, 1, 2),
+    Metric("ended", "ended %", True, 100, 1),
+)
+
+Pairs: TypeAlias = "list[tuple[float, float]] | None"
+"""A metric's (part, whole) of every line: their sums' ratio is the figure. None: not judged."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What batches of lines took, with intervals over batches: eager milliseconds a frame of the whole batch, and
+    passes of the predictor a frame where they are counted."""
+
+    ms: Figure
+    passes: Figure | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One condition's figures; a metric that was not judged is None.
+
+    ``passes`` of the predictor a frame, at batch 1, are counted where they vary: else None, as ``batch`` is.
+    """
+
+    condition: Condition
+    figures: dict[str, Figure | None]
+    changes: dict[str, Figure | None]
+    ms: dict[str, Figure] = field(default_factory=dict)
+    distance: Figure | None = None
+    group_distances: list[float] | None = None
+    passes: Figure | None = None
+    batch: Batch | None = None
+
+    @property
+    def ms_per_frame(self) -> Figure | None:
+        """In the fastest engine that runs it: the graph engine where it does, else eager."""
+        return self.ms.get("graph", self.ms.get("eager"))
+
+    @property
+    def engine(self) -> str | None:
+        """Whose ``ms_per_frame`` is."""
+        return next((name for name in ("graph", "eager") if name in self.ms), None)
+
+
+def read_rows(
+    folder: RunFolder, conditions: Sequence[Condition], exact: Condition, tasks: Sequence[Task]
+) -> list[Row]:
+    """A row for each condition, in their order."""
+    known = Profiles(folder, exact, tasks)
+    base = read_pairs(folder, exact, tasks, known)
+    return [
+        _read_row(folder, condition, read_pairs(folder, condition, tasks, known), base)
+        for condition in conditions
+    ]
+
+
+def _read_row(
+    folder: RunFolder, condition: Condition, pairs: dict[str, Pairs], base: dict[str, Pairs]
+) -> Row:
+    figures = {metric.name: _figure(metric, pairs[metric.name]) for metric in METRICS}
+    changes = {
+        metric.name: None if condition.is_exact else _change(metric, pairs[metric.name], base[metric.name])
+        for metric in METRICS
+    }
+    times = read_json(folder.root / TIMES / f"{condition.key}.json")
+    ms = {engine: median(values) for engine, values in (times["ms"] if times else {}).items()}
+    return Row(
+        condition, figures, changes, ms, *_read_distances(folder, condition), *_read_passes(times or {})
+    )
+
+
+def _read_passes(times: dict[str, Any]) -> tuple[Figure | None, Batch | None]:
+    """Passes at batch 1, and what batches took; None for what was not measured, as in runs of old."""
+    batch = times.get("batch")
+    return (
+        _mean_passes(times.get("passes")),
+        Batch(median(batch["ms"]), _mean_passes(batch["passes"])) if batch else None,
+    )
+
+
+def _mean_passes(pairs: list[tuple[int, int]] | None) -> Figure | None:
+    """A frame's mean passes from (passes, frames) of each line or batch."""
+    return ratio(*_columns(pairs)) if pairs else None
+
+
+def _figure(metric: Metric, pairs: Pairs) -> Figure | None:
+    if not pairs:
+        return None
+    if metric.name == "ended":
+        return share([part > 0 for part, _ in pairs])
+    return ratio(*_columns(pairs))
+
+
+def _columns(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [part for part, _ in pairs], [whole for _, whole in pairs]
+
+
+def _change(metric: Metric, pairs: Pairs, base: Pairs) -> Figure | None:
+    """The paired difference from exact.
+
+    Of shares in which no line differs, a bootstrap would claim certainty: there the rule of three says how many might.
+    """
+    if not pairs or not base:
+        return None
+    change = difference(*_columns(pairs), *_columns(base))
+    if metric.name == "ended" and pairs == base:
+        return Figure(0.0, -3 / len(pairs), 3 / len(pairs), len(pairs))
+    return change
+
+
+def _read_distances(folder: RunFolder, condition: Condition) -> tuple[Figure | None, list[float] | None]:
+    """The mean over groups with its interval over lines, and each group's."""
+    kept = read_json(folder.root / DISTANCES / f"{condition.key}.json")
+    if kept is None:
+        return None, None
+    groups, frames = np.array(kept["groups"]), np.array(kept["frames"], np.float64)
+    whole = ratio((groups.sum(1) / PREDICTED_GROUPS).tolist(), frames.tolist())
+    return whole, (groups.sum(0) / frames.sum()).tolist()
+
+
+class Profiles:
+    """How near a line is to its voice: to the voice's references or, without any, to its other exact lines."""
+
+    def __init__(self, folder: RunFolder, exact: Condition, tasks: Sequence[Task]):
+        self.tasks = tasks
+        self.references: dict[str, list[np.ndarray]] = {}
+        for path in sorted((folder.root / JUDGED / REFERENCES).glob("*/*.json")):
+            if (embedding := _embedding(read_json(path))) is not None:
+                self.references.setdefault(path.parent.name, []).append(embedding)
+        self.exact = [_embedding(folder.read(JUDGED, exact.key, line)) for line in range(len(tasks))]
+
+    def similarity(self, line: int, verdict: dict[str, Any]) -> float | None:
+        """The cosine; 0 for a line without speech, None where there is nothing to compare with."""
+        if "voice" not in verdict:
+            return None
+        voice = self.tasks[line].voice
+        others = self.references.get(voice) or [
+            embedding
+            for place, embedding in enumerate(self.exact)
+            if embedding is not None and place != line and self.tasks[place].voice == voice
+        ]
+        if not others:
+            return None
+        embedding = _embedding(verdict)
+        return 0.0 if embedding is None else cosine(embedding, profile(others))
+
+
+def _embedding(verdict: dict[str, Any] | None) -> np.ndarray | None:
+    values = (verdict or {}).get("voice", {}).get("embedding")
+    return None if values is None else np.array(values)
+
+
+def read_pairs(
+    folder: RunFolder, condition: Condition, tasks: Sequence[Task], known: Profiles
+) -> dict[str, Pairs]:
+    """Every metric's (part, whole) of every line; None for a metric that one line lacks."""
+    codes = kept_lines(folder, CODES, condition.key, len(tasks))
+    verdicts = kept_lines(folder, JUDGED, condition.key, len(tasks))
+    pairs: dict[str, Pairs] = {metric.name: None for metric in METRICS}
+    if codes is not None:
+        pairs["ended"] = [(float(one["ended"] == "eos"), 1.0) for one in codes]
+    if verdicts is None:
+        return pairs
+    pairs["wer"] = _all(verdicts, lambda one: (one["words"]["word_errors"], one["words"]["words"]))
+    pairs["cer"] = _all(verdicts, lambda one: (one["words"]["letter_errors"], one["words"]["letters"]))
+    pairs["mos"] = _all(verdicts, lambda one: (one["opinion"]["distillmos"], 1.0))
+    pairs["dnsmos"] = _all(verdicts, lambda one: (one["opinion"]["dnsmos_overall"], 1.0))
+    near = [known.similarity(line, verdict) for line, verdict in enumerate(verdicts)]
+    if None not in near:
+        pairs["similarity"] = [(value, 1.0) for value in near if value is not None]
+    return pairs
+
+
+def _all(
+    verdicts: Sequence[dict[str, Any]], read: Callable[[dict[str, Any]], tuple[float, float]]
+) -> list[tuple[float, float]] | None:
+    try:
+        return [read(verdict) for verdict in verdicts]
+    except KeyError:  # a judge that was not installed has said nothing of a line
+        return None
+
+
+def find_power(rows: Sequence[Row], controls: Sequence[str]) -> dict[str, dict[str, bool]]:
+    """For each metric that was judged, whether it tells each control from exact speech.
+
+    The rule: it does when the 95 % interval of the paired difference lies wholly on the worse side of 0. A metric that
+    misses one of the controls has no power here: no difference in it proves nothing.
+    """
+    power: dict[str, dict[str, bool]] = {}
+    for row in rows:
+        for metric in METRICS:
+            change = row.changes[metric.name]
+            # Spoiling exact codes cannot change how a line ended.
+            if row.condition.strategy.name in controls and change is not None and metric.name != "ended":
+                power.setdefault(metric.name, {})[row.condition.strategy.name] = metric.worse(change)
+    return power

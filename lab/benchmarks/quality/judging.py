@@ -1,0 +1,163 @@
+"""Let the judges hear every line once. What is there is not judged again; a judge that is not installed is left out."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from tqdm import tqdm
+
+from ...judges.clips import load_clip
+from .folder import JUDGED, REFERENCES, WAVS, RunFolder, read_json, write_json
+
+log = logging.getLogger("lab.benchmarks.quality")
+
+SHARE = 40  # clips that a process judges before it reports
+MEND = (
+    "pip install -r lab/training/requirements.txt, then "
+    "pip install --no-deps -r lab/training/requirements-no-deps.txt"
+)
+
+
+class Judge(Protocol):
+    """Hears 16 kHz mono audio and the text that it should say; gives what JSON can hold."""
+
+    def judge(self, audio: np.ndarray, text: str) -> dict[str, Any]: ...
+
+
+class WordJudge:
+    """Words and letters misheard by whisper-base; English alone."""
+
+    def __init__(self, whisper: Path):
+        from ...judges.asr import Recogniser
+
+        self._recogniser = Recogniser(whisper)
+
+    def judge(self, audio: np.ndarray, text: str) -> dict[str, Any]:
+        return asdict(self._recogniser.judge(audio, text))
+
+
+class VoiceJudge:
+    """Resemblyzer's embedding of the voice; None for audio without speech."""
+
+    def __init__(self) -> None:
+        from ...judges.speaker import SpeakerEncoder
+
+        self._encoder = SpeakerEncoder()
+
+    def judge(self, audio: np.ndarray, text: str) -> dict[str, Any]:
+        try:
+            values = self._encoder.embed(audio)
+        except ValueError:  # no speech in it
+            return {"embedding": None}
+        return {"embedding": [round(float(value), 6) for value in values]}
+
+
+class OpinionJudge:
+    """DistillMOS and DNSMOS."""
+
+    def __init__(self) -> None:
+        from ...judges.mos import OpinionJudge
+
+        self._opinions = OpinionJudge()
+
+    def judge(self, audio: np.ndarray, text: str) -> dict[str, Any]:
+        return asdict(self._opinions.judge(audio))
+
+
+def make_judges(whisper: Path, language: str) -> dict[str, Judge]:
+    """The judges that are installed, by name; one line says what is missing."""
+    makers: dict[str, Callable[[], Judge]] = {
+        "words": lambda: WordJudge(whisper),
+        "voice": VoiceJudge,
+        "opinion": OpinionJudge,
+    }
+    if language not in ("auto", "english"):
+        log.warning("words are not judged: the recogniser's rules are English and the lines are %s", language)
+        del makers["words"]
+    judges: dict[str, Judge] = {}
+    for name, make in makers.items():
+        try:
+            judges[name] = make()
+        except ImportError as error:
+            log.warning("%s not judged, its columns stay empty: %s (%s)", name, error, MEND)
+    return judges
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A sound file to judge, what it should say, and where the verdict goes."""
+
+    sound: Path
+    text: str
+    verdict: Path
+
+
+def clips_of(folder: RunFolder, conditions: Sequence[str], texts: Sequence[str]) -> list[Clip]:
+    """Every clip of these conditions, and the voices' references."""
+    clips = [
+        Clip(
+            folder.path(WAVS, condition, line, ".wav"),
+            text,
+            folder.path(JUDGED, condition, line),
+        )
+        for condition in conditions
+        for line, text in enumerate(texts)
+    ]
+    for sound in sorted((folder.root / REFERENCES).glob("*/*.wav")):
+        verdict = folder.root / JUDGED / REFERENCES / sound.parent.name / f"{sound.stem}.json"
+        clips.append(Clip(sound, "", verdict))
+    return clips
+
+
+def judge_clip(clip: Clip, judges: dict[str, Judge]) -> None:
+    """Add to a clip's verdict what is missing; a reference is heard for its voice alone."""
+    verdict = read_json(clip.verdict) or {}
+    missing = [name for name in judges if name not in verdict and (clip.text or name == "voice")]
+    if not missing:
+        return
+    audio = load_clip(clip.sound)
+    for name in missing:
+        verdict[name] = judges[name].judge(audio, clip.text)
+    write_json(clip.verdict, verdict)
+
+
+def judge_share(clips: Sequence[Clip], whisper: Path, language: str) -> int:
+    """Judge some clips with judges of one's own; for a process."""
+    judges = make_judges(whisper, language)
+    for clip in clips:
+        judge_clip(clip, judges)
+    return len(clips)
+
+
+def judge_all(
+    clips: Sequence[Clip], judges: dict[str, Judge], processes: int, whisper: Path, language: str
+) -> None:
+    """Judge the clips whose verdicts lack one of these judges' words."""
+    todo = [clip for clip in clips if not _complete(clip, judges)]
+    if not todo or not judges:
+        return
+    with tqdm(desc="judging", total=len(todo), unit="line") as bar:
+        if processes <= 1:
+            for clip in todo:
+                judge_clip(clip, judges)
+                bar.update()
+            return
+        shares = [todo[start : start + SHARE] for start in range(0, len(todo), SHARE)]
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(processes, mp_context=context) as pool:
+            for done in as_completed(
+                [pool.submit(judge_share, share, whisper, language) for share in shares]
+            ):
+                bar.update(done.result())
+
+
+def _complete(clip: Clip, judges: dict[str, Judge]) -> bool:
+    verdict = read_json(clip.verdict) or {}
+    return all(name in verdict for name in judges if clip.text or name == "voice")

@@ -1,0 +1,268 @@
+"""What the laboratory compares: ways of decoding, ways of finishing the sound, and controls.
+
+A strategy decodes lines from prompts by the eager engine, with a predictor of its own or in another way altogether.
+All strategies are given the same lines, voices and seeds; ``registry.py`` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from qwen3_tts_morph.morph.decode.eager import Decoded, decode_lines
+from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.lossless import SpeculativePredictor
+from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
+from qwen3_tts_morph.morph.decode.sampling import Randomness, line_streams
+from qwen3_tts_morph.morph.model.joined_weights import view_heads
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw, Sampling, check_seq_groups
+from qwen3_tts_morph.morph.study.sweep import sampled_distribution
+from qwen3_tts_morph.morph.voice.prompt import Prompt
+
+TAIL_FROM = 5  # the controls' first spoiled group is this one (of 0-14): the last ten of groups 1-15
+
+OnFrame: TypeAlias = "Callable[[int], None] | None"
+Decode: TypeAlias = Callable[
+    [Sequence[Prompt], Sequence[Guard], Sampling, Sequence[int], OnFrame], list[Decoded]
+]
+"""Decodes a batch of lines: prompts, guards, sampling, a seed a line, and what hears of every frame."""
+
+Distributions: TypeAlias = Callable[[Model, torch.Tensor, torch.Tensor, int, Draw], torch.Tensor]
+"""What a strategy draws groups 1-15 of finished frames from, each with the exact codes before it: from the model, the
+exact states ``[N, 15, H]`` (see ``Predictor.teacher_force``), the frames' codes ``[N, 16]``, SEQ_GROUPS and the
+sub-talker's draw to probabilities ``[N, 15, V]``."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way from prompts to sound.
+
+    Args:
+        name: as on the command line.
+        about: one sentence for the report.
+        start: for a loaded model and SEQ_GROUPS gives what decodes; called once for all batches of a condition.
+        groups: the SEQ_GROUPS that it has; None: those that are asked for.
+        heads: "stock", or which others predict the tail.
+        distributions: for the distance from exact; None where there is no such thing, or it is exact by design.
+        finish: changes the waveform ``[T]`` at a sample rate.
+        spoil: makes it a control: nothing is decoded, but the exact line's codes ``[T, 16]`` are changed; is given
+            them, the size of the codebook and the line's seed.
+        product: whether the product's own engine decodes in this way, and is timed for it.
+        counts_passes: whether its passes vary from frame to frame, and its predictor has a ``tally`` of them.
+        calibrated: whether ``calibrating.py`` must give it a ``start`` of the run before it can decode.
+    """
+
+    name: str
+    about: str
+    start: Callable[[Model, int], Decode]
+    groups: tuple[int, ...] | None = None
+    heads: str = "stock"
+    distributions: Distributions | None = None
+    finish: Callable[[np.ndarray, int], np.ndarray] | None = None
+    spoil: Callable[[torch.Tensor, int, int], torch.Tensor] | None = None
+    product: bool = False
+    counts_passes: bool = False
+    calibrated: bool = False
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A strategy at one SEQ_GROUPS: a row of the table."""
+
+    strategy: Strategy
+    seq_groups: int
+
+    @property
+    def key(self) -> str:
+        """Its name in folders and on the command line's progress."""
+        return f"{self.strategy.name}-{self.seq_groups:02}"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether this is what all others are compared with."""
+        return self.strategy.name == "crossbar" and self.seq_groups == PREDICTED_GROUPS
+
+
+@dataclass(frozen=True)
+class PredictorDecode:
+    """A ``Decode`` by the eager engine's loop with one predictor, which can be asked for its passes afterwards."""
+
+    model: Model
+    seq_groups: int
+    predictor: Predictor
+
+    def __call__(
+        self,
+        prompts: Sequence[Prompt],
+        guards: Sequence[Guard],
+        sampling: Sampling,
+        seeds: Sequence[int],
+        on_frame: OnFrame,
+    ) -> list[Decoded]:
+        """See ``Decode``."""
+        streams = line_streams(seeds, self.model.device)
+        return decode_lines(
+            self.model,
+            prompts,
+            guards,
+            self.seq_groups,
+            sampling,
+            streams,
+            on_frame,
+            predictor=self.predictor,
+        )
+
+
+def by_predictor(make: Callable[[Model, int], Predictor]) -> Callable[[Model, int], PredictorDecode]:
+    """Decode with the eager engine's loop and a predictor that ``make`` makes for a model and SEQ_GROUPS."""
+    return lambda model, seq_groups: PredictorDecode(model, seq_groups, make(model, seq_groups))
+
+
+def own_predictor(model: Model, seq_groups: int) -> Predictor:
+    """The product's predictor over the stock heads, whatever SEQ_GROUPS it will be asked for."""
+    return Predictor(model.talker.code_predictor)
+
+
+def trained_predictor(model: Model, seq_groups: int) -> Predictor:
+    """The product's predictor over the checkpoint's trained tail.
+
+    Raises:
+        ValueError: the checkpoint has none for this SEQ_GROUPS.
+    """
+    tails = model.tails()
+    if seq_groups not in tails:
+        raise ValueError(
+            f"the checkpoint has no trained tail for SEQ_GROUPS {seq_groups} (it has them for "
+            f"{sorted(tails) or 'none'}): leave the strategy out, or run python -m lab.training.crossbar"
+        )
+    return Predictor(model.talker.code_predictor, tails)
+
+
+def lossless_trained(model: Model, seq_groups: int) -> SpeculativePredictor:
+    """The product's lossless predictor, whose drafts come from whichever trained tail fits a line's exact groups.
+
+    Raises:
+        ValueError: the checkpoint has no trained tail.
+    """
+    tails = model.tails()
+    if not tails:
+        raise ValueError(
+            "the checkpoint has no trained tail to draft by: leave lossless-trained out, or run "
+            "python -m lab.training.crossbar"
+        )
+    return SpeculativePredictor(model.talker.code_predictor, tails=tails)
+
+
+def from_states(model: Model, states: torch.Tensor, sources: Sequence[int], draw: Draw) -> torch.Tensor:
+    """Probabilities ``[N, G, V]`` when the stock heads predict group g+1 from the exact state ``sources[g]``."""
+    heads = view_heads(model.talker.code_predictor.lm_head)[: len(sources)]
+    return sampled_distribution(crossbar(heads, states[:, list(sources)]), draw)
+
+
+def exact_distributions(
+    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: Draw
+) -> torch.Tensor:
+    """Every group from its own state; ``seq_groups`` is not looked at."""
+    return from_states(model, states, range(PREDICTED_GROUPS), draw)
+
+
+def crossbar_distributions(
+    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: Draw
+) -> torch.Tensor:
+    """The product's: the last sequential group's state predicts the tail too."""
+    sources = [min(group, seq_groups - 1) for group in range(PREDICTED_GROUPS)]
+    return from_states(model, states, sources, draw)
+
+
+def trained_distributions(
+    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: Draw
+) -> torch.Tensor:
+    """The product's with a trained tail, which also reads the last sequential group's code."""
+    predictor = trained_predictor(model, seq_groups)
+    logits = predictor.tail_logits(seq_groups, states[:, seq_groups - 1], codes[:, seq_groups])
+    first = from_states(model, states, range(seq_groups), draw)
+    return torch.cat((first, sampled_distribution(logits, draw)), dim=1)
+
+
+def zero_tail(codes: torch.Tensor, codebook: int, seed: int) -> torch.Tensor:
+    """The last ten groups of ``[T, 16]`` become code 0."""
+    spoiled = codes.clone()
+    spoiled[:, 1 + TAIL_FROM :] = 0
+    return spoiled
+
+
+def random_tail(codes: torch.Tensor, codebook: int, seed: int) -> torch.Tensor:
+    """The last ten groups of ``[T, 16]`` become uniformly random codes."""
+    spoiled = codes.clone()
+    tail = spoiled[:, 1 + TAIL_FROM :]
+    stream = torch.Generator().manual_seed(seed % 2**63)
+    tail.copy_(torch.randint(codebook, tail.shape, generator=stream))
+    return spoiled
+
+
+class SpoiledTail(Predictor):
+    """Spoils the last ten groups within the decoding, so that the talker goes on from spoiled frames."""
+
+    def __init__(self, model: Model, random: bool):
+        super().__init__(model.talker.code_predictor)
+        self.random = random
+
+    def decode_frame(
+        self,
+        hidden: torch.Tensor,
+        embedding: torch.Tensor,
+        seq_groups: int,
+        draw: Draw,
+        randomness: Randomness,
+    ) -> torch.Tensor:
+        """As ``Predictor.decode_frame`` at SEQ_GROUPS=5, with the tail zeroed or uniformly random."""
+        codes = super().decode_frame(hidden, embedding, TAIL_FROM, draw, randomness)
+        tail = codes[:, TAIL_FROM:]
+        if not self.random:
+            tail.zero_()
+            return codes
+        codebook = self.heads.shape[1]
+        streams = randomness if isinstance(randomness, Sequence) else [randomness]
+        shares = tail.tensor_split(len(streams))
+        for share, stream in zip(shares, streams, strict=True):
+            share.copy_(torch.randint(codebook, share.shape, generator=stream, device=tail.device))
+        return codes
+
+
+def not_calibrated(model: Model, seq_groups: int) -> Decode:
+    """A strategy that the run has not been asked to calibrate cannot decode."""
+    raise ValueError("this strategy is calibrated on exact lines first: see calibrating.py")
+
+
+def no_decoding(model: Model, seq_groups: int) -> Decode:
+    """A control that spoils exact codes decodes nothing."""
+    raise ValueError("this control is made of the exact line's codes: it decodes nothing")
+
+
+def select(names: Sequence[str], seq_groups: Sequence[int], known: dict[str, Strategy]) -> list[Condition]:
+    """The conditions that "NAME" (at all its SEQ_GROUPS) and "NAME:SEQ_GROUPS" ask for, each once.
+
+    Raises:
+        ValueError: for a name that is not known, or a SEQ_GROUPS that it does not have.
+    """
+    chosen: dict[str, Condition] = {}
+    for name in names:
+        word, _, number = name.partition(":")
+        if word not in known:
+            raise ValueError(f"strategy {word!r} is unknown: choose among {', '.join(known)}")
+        strategy = known[word]
+        if number and not number.isdecimal():
+            raise ValueError(f"strategy {name!r}: write NAME or NAME:SEQ_GROUPS, such as crossbar:5")
+        wanted = [int(number)] if number else strategy.groups or seq_groups
+        for groups in wanted:
+            if strategy.groups and groups not in strategy.groups:
+                raise ValueError(
+                    f"strategy {word!r} runs at SEQ_GROUPS {strategy.groups} alone, not {groups}"
+                )
+            condition = Condition(strategy, check_seq_groups(groups))
+            chosen.setdefault(condition.key, condition)
+    return list(chosen.values())

@@ -1,0 +1,139 @@
+"""Other ways to draw the groups behind the sequential ones: what a crossbar with more sense, or more passes, could do.
+
+Each is a ``Predictor`` for ``eager.decode_lines``; ``TAILS`` names them. The passes that each takes are in its first
+line: S is SEQ_GROUPS. At S = 15 all are exact decoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import torch
+from qwen3_tts_morph.morph.decode.kv_cache import KeyValueCache
+from qwen3_tts_morph.morph.decode.lossless import BoundedPredictor, SpeculativePredictor
+from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
+from qwen3_tts_morph.morph.decode.sampling import Randomness, draw_tokens
+from qwen3_tts_morph.morph.options import Draw
+
+ChangeDraw: TypeAlias = Callable[[Draw], Draw]
+
+
+def unchanged(draw: Draw) -> Draw:
+    return draw
+
+
+def greedy(draw: Draw) -> Draw:
+    """The likeliest token."""
+    return replace(draw, do_sample=False)
+
+
+def cooler(factor: float) -> ChangeDraw:
+    """The temperature times ``factor``."""
+    return lambda draw: replace(draw, temperature=draw.temperature * factor)
+
+
+class TailPredictor(Predictor):
+    """S passes: the crossbar, with a draw of its own for the tail (a lower temperature, or greedy)."""
+
+    def __init__(self, code_predictor: Any, change: ChangeDraw = unchanged):
+        super().__init__(code_predictor)
+        self.change = change
+
+    def decode_frame(
+        self,
+        hidden: torch.Tensor,
+        embedding: torch.Tensor,
+        seq_groups: int,
+        draw: Draw,
+        randomness: Randomness,
+    ) -> torch.Tensor:
+        """See ``Predictor.decode_frame``."""
+        cache = self._new_cache()
+        codes, state = self._decode_sequential(hidden, embedding, seq_groups, draw, randomness, cache)
+        if seq_groups == len(self.heads):
+            return codes
+        return self.decode_tail(codes, state, cache, draw, randomness)
+
+    def decode_tail(
+        self,
+        codes: torch.Tensor,
+        state: torch.Tensor,
+        cache: KeyValueCache,
+        draw: Draw,
+        randomness: Randomness,
+    ) -> torch.Tensor:
+        """Complete ``codes`` ``[B, S]`` to ``[B, 15]``; ``state`` ``[B, H]`` is what the last was drawn from."""
+        logits = crossbar(self.heads[codes.shape[1] :], state)
+        return torch.cat((codes, draw_tokens(logits, self.change(draw), randomness)), dim=1)
+
+    def pass_over(self, codes: torch.Tensor, first: int, cache: KeyValueCache) -> torch.Tensor:
+        """One causal pass over groups ``first`` .. of ``codes``: the states that the groups after each come from."""
+        tables = self.module.model.codec_embedding
+        inputs = [tables[group](codes[:, group]) for group in range(first, codes.shape[1])]
+        return self._run(torch.stack(inputs, dim=1), first + 2, cache)
+
+
+class TwoHalves(TailPredictor):
+    """S + 1 passes: the crossbar for half of the tail, one pass over what it drew, the crossbar for the rest."""
+
+    def decode_tail(
+        self,
+        codes: torch.Tensor,
+        state: torch.Tensor,
+        cache: KeyValueCache,
+        draw: Draw,
+        randomness: Randomness,
+    ) -> torch.Tensor:
+        sequential, groups = codes.shape[1], len(self.heads)
+        half = sequential + (groups - sequential + 1) // 2
+        first = draw_tokens(crossbar(self.heads[sequential:half], state), self.change(draw), randomness)
+        codes = torch.cat((codes, first), dim=1)
+        if half == groups:
+            return codes
+        state = self.pass_over(codes, sequential - 1, cache)[:, -1]
+        rest = draw_tokens(crossbar(self.heads[half:], state), self.change(draw), randomness)
+        return torch.cat((codes, rest), dim=1)
+
+
+class SecondPass(TailPredictor):
+    """S + 1 passes: the crossbar drafts the tail, one causal pass over the draft, all of the tail is drawn again.
+
+    ``change`` is the draft's draw; what stays is drawn as asked for.
+    """
+
+    def decode_tail(
+        self,
+        codes: torch.Tensor,
+        state: torch.Tensor,
+        cache: KeyValueCache,
+        draw: Draw,
+        randomness: Randomness,
+    ) -> torch.Tensor:
+        sequential = codes.shape[1]
+        draft = super().decode_tail(codes, state, cache, draw, randomness)
+        states = self.pass_over(draft[:, :-1], sequential - 1, cache)
+        logits = crossbar(self.heads[sequential:], states)
+        return torch.cat((codes, draw_tokens(logits, draw, randomness)), dim=1)
+
+
+TAILS: Mapping[str, tuple[str, Callable[[Any], Predictor]]] = {
+    "tail-cooler": (
+        "the crossbar, its tail drawn at half the temperature",
+        lambda module: TailPredictor(module, cooler(0.5)),
+    ),
+    "tail-greedy": ("the crossbar, its tail greedy", lambda module: TailPredictor(module, greedy)),
+    "two-halves": ("the crossbar for half of the tail, a pass over it, the crossbar for the rest", TwoHalves),
+    "second-pass": ("the crossbar's tail, then one pass over it from which it is drawn anew", SecondPass),
+    "second-pass-greedy-draft": (
+        "the crossbar's tail, greedy, then one pass over it from which it is drawn anew",
+        lambda module: SecondPass(module, greedy),
+    ),
+    "bounded": ("lossless, broken off after SEQ_GROUPS passes of the predictor", BoundedPredictor),
+    "lossless": (
+        "the crossbar drafts behind SEQ_GROUPS groups, passes verify: distributed as SEQ_GROUPS=15",
+        SpeculativePredictor,
+    ),
+}
+"""From a name to what it is, and what makes the predictor of a ``code_predictor``."""

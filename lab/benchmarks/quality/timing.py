@@ -1,0 +1,157 @@
+"""Milliseconds a frame of every condition, prompt included, codec not: whole lines at batch 1.
+
+Where passes of the predictor vary from frame to frame, they are counted, and batches are timed too.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from qwen3_tts_morph.morph.decode.eager import Decoded
+from qwen3_tts_morph.morph.decode.lossless import Tally
+from qwen3_tts_morph.morph.model.model import Model
+from tqdm import tqdm
+
+from ..common import synchronize, timed_ms
+from ..results import machine_name
+from .folder import TIMES, RunFolder, read_json, write_json
+from .speak import Speaker
+from .strategies import Condition
+
+WARM_UPS = 2  # lines: kernels met for the first time, captures, compilation
+BATCH = 16
+BATCHES = 3  # timed, after one to warm up
+
+DecodeLines: TypeAlias = Callable[[Sequence[int], Sequence[int]], list[Decoded]]
+"""Decodes one batch: numbers of lines, and a seed for each."""
+
+
+class Timed:
+    """One condition in one engine: what its batches took.
+
+    ``ms`` has the milliseconds of a frame of each whole batch, ``passes`` ``[passes, frames]`` of each, as the batch
+    takes them: a frame's passes are those of its neediest line. ``tally`` is the predictor's, where it has one.
+    ``before`` is how often a batch is decoded before it is timed.
+    """
+
+    def __init__(self, decode: DecodeLines, tally: Tally | None = None, before: int = 0):
+        self.decode, self.tally, self.before = decode, tally, before
+        self.ms: list[float] = []
+        self.passes: list[tuple[int, int]] = []
+
+    def take(self, speaker: Speaker, places: Sequence[int], keep: bool) -> None:
+        """Time a batch of places; those beyond the run's lines repeat them with other seeds."""
+        lines = [place % len(speaker.tasks) for place in places]
+        again = [place // len(speaker.tasks) * len(speaker.tasks) for place in places]
+        seeds = [seed + more for seed, more in zip(speaker.seeds(lines), again, strict=True)]
+        for _ in range(self.before if keep else 0):
+            self.decode(lines, seeds)
+        passes, frames = (self.tally.passes, self.tally.frames) if self.tally else (0, 0)
+        ms, decoded = timed_ms(lambda: self.decode(lines, seeds), speaker.model.device)
+        if not keep:
+            return
+        self.ms.append(ms * len(lines) / max(1, sum(len(one.codes) for one in decoded)))
+        if self.tally:
+            self.passes.append((self.tally.passes - passes, self.tally.frames - frames))
+
+
+def measure_times(speaker: Speaker, folder: RunFolder, conditions: Sequence[Condition], lines: int) -> None:
+    """Time the conditions in turns, so that a slow spell hits all of them; all anew when one was not timed here yet.
+
+    Times are compared with each other, so they are of one session, on one machine.
+    Every condition is timed in the eager engine, in which the laboratory decodes; what the product's graph engine
+    can run is timed in that too where it is the model's own.
+    """
+    machine = machine_name(speaker.model.device)
+    wanted = min(lines, len(speaker.tasks))
+    timed = [condition for condition in conditions if condition.strategy.spoil is None]
+    if not wanted or _are_timed(folder, timed, machine, wanted):
+        return
+    session = datetime.datetime.now(datetime.timezone.utc).isoformat()
+    alone = {condition.key: _engines(speaker, condition) for condition in timed}
+    batches = {condition.key: _eager(speaker, condition) for condition in _batched(timed)}
+    for place in tqdm(range(-WARM_UPS, wanted), desc="times", unit="line"):
+        for engines in alone.values():
+            for run in engines.values():
+                run.take(speaker, [max(0, place)], place >= 0)
+    for number in tqdm(range(-1, BATCHES) if batches else [], desc="times of batches", unit="batch"):
+        first = BATCH * max(0, number)
+        for run in batches.values():
+            run.take(speaker, range(first, first + BATCH), number >= 0)
+    for key, engines in alone.items():
+        value = {"machine": machine, "session": session, **_to_json(engines, batches.get(key))}
+        write_json(folder.root / TIMES / f"{key}.json", value)
+    speaker.model.engine.free()
+    synchronize(speaker.model.device)
+
+
+def _to_json(engines: dict[str, Timed], batch: Timed | None) -> dict[str, Any]:
+    """What ``figures.py`` reads; "passes" is empty where none are counted, "batch" null where none were timed."""
+    return {
+        "ms": {engine: run.ms for engine, run in engines.items()},
+        "passes": engines["eager"].passes,
+        "batch": batch and {"lines": BATCH, "ms": batch.ms, "passes": batch.passes},
+    }
+
+
+def _batched(conditions: Sequence[Condition]) -> list[Condition]:
+    """Those that are timed in batches: where passes vary, and exact decoding to compare them with."""
+    if not any(condition.strategy.counts_passes for condition in conditions):
+        return []
+    return [condition for condition in conditions if condition.strategy.counts_passes or condition.is_exact]
+
+
+def _are_timed(folder: RunFolder, conditions: Sequence[Condition], machine: str, lines: int) -> bool:
+    """Whether one session on this machine has timed all of them, on so many lines, and in batches where wanted."""
+    batched = {condition.key for condition in _batched(conditions)}
+    sessions = set()
+    for condition in conditions:
+        one = read_json(folder.root / TIMES / f"{condition.key}.json")
+        if not one or one["machine"] != machine or len(one["ms"]["eager"]) < lines:
+            return False
+        if condition.key in batched and not one.get("batch"):
+            return False
+        sessions.add(one["session"])
+    return len(sessions) == 1
+
+
+def _eager(speaker: Speaker, condition: Condition) -> Timed:
+    """The condition as the laboratory decodes it."""
+    decode = condition.strategy.start(speaker.model, condition.seq_groups)
+
+    def run(lines: Sequence[int], seeds: Sequence[int]) -> list[Decoded]:
+        prompts = [speaker.prompts[line] for line in lines]
+        return decode(prompts, speaker.guards(lines), speaker.sampling, seeds, None)
+
+    return Timed(run, decode.predictor.tally if condition.strategy.counts_passes else None)
+
+
+def _engines(speaker: Speaker, condition: Condition) -> dict[str, Timed]:
+    """By engine, what decodes lines of this condition."""
+    model = speaker.model
+    tail = "stock" if condition.strategy.heads == "stock" else "auto"
+
+    def graph(lines: Sequence[int], seeds: Sequence[int]) -> list[Decoded]:
+        prompts = [speaker.prompts[line] for line in lines]
+        return model.engine.decode_lines(
+            model,
+            prompts,
+            speaker.guards(lines),
+            condition.seq_groups,
+            speaker.sampling,
+            seeds,
+            len(lines),
+            tail=tail,
+        )
+
+    engines = {"eager": _eager(speaker, condition)}
+    if condition.strategy.product and _has_graph(model):
+        # Another condition's tail lets go of all graphs: the first decoding after it is plain, the second captures.
+        engines["graph"] = Timed(graph, before=2 if model.device.type == "cuda" else 0)
+    return engines
+
+
+def _has_graph(model: Model) -> bool:
+    return model.engine.pick(model)[0] == "graph"

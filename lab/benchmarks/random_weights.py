@@ -1,0 +1,146 @@
+"""Random weights of a frame in any shape, without a checkpoint: what the kernels' tests and benchmark run on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from qwen3_tts_morph.morph.frame.buffers import Slots
+from qwen3_tts_morph.morph.frame.noise import line_keys
+from qwen3_tts_morph.morph.frame.step import Weights
+from qwen3_tts_morph.morph.model.int8 import Int8Weight, quantize
+from qwen3_tts_morph.morph.model.layers import Decoder, Layer
+from qwen3_tts_morph.morph.options import Sampling
+
+GROUPS = 16
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The shape of a stack of layers."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+
+@dataclass(frozen=True)
+class FrameShape:
+    """The shapes of talker and predictor, and their vocabularies."""
+
+    talker: Stack
+    predictor: Stack
+    vocab: int
+    codebook: int
+
+
+SHAPES = {
+    "0.6B": FrameShape(Stack(1024, 3072, 28, 16, 8, 128), Stack(1024, 3072, 5, 16, 8, 128), 3072, 2048),
+    "1.7B": FrameShape(Stack(2048, 6144, 28, 16, 8, 128), Stack(1024, 3072, 5, 16, 8, 128), 3072, 2048),
+    "demo": FrameShape(Stack(384, 640, 6, 6, 3, 64), Stack(256, 704, 5, 4, 2, 64), 1536, 512),
+    "tiny": FrameShape(Stack(64, 96, 2, 4, 2, 16), Stack(64, 96, 2, 4, 2, 16), 1152, 128),
+    "tiny-1.7B": FrameShape(Stack(96, 128, 2, 4, 2, 16), Stack(64, 96, 2, 4, 2, 16), 1152, 128),
+}
+
+
+def _normal(device: torch.device, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """As large as weights that keep a state's size: 1 / sqrt(columns)."""
+    return (torch.randn(*shape, device=device) * shape[-1] ** -0.5).to(dtype)
+
+
+def _gain(device: torch.device, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    return (1 + 0.1 * torch.randn(*shape, device=device)).to(dtype)
+
+
+def random_decoder(shape: Stack, device: torch.device, dtype: torch.dtype) -> Decoder:
+    """A stack of random layers."""
+    projected = shape.heads * shape.head_dim
+    qkv = projected + 2 * shape.kv_heads * shape.head_dim
+    return Decoder(
+        layers=tuple(
+            Layer(
+                input_norm=_gain(device, dtype, shape.hidden),
+                qkv=_normal(device, dtype, qkv, shape.hidden),
+                out=_normal(device, dtype, shape.hidden, projected),
+                post_norm=_gain(device, dtype, shape.hidden),
+                gate_up=_normal(device, dtype, 2 * shape.intermediate, shape.hidden),
+                down=_normal(device, dtype, shape.hidden, shape.intermediate),
+            )
+            for _ in range(shape.layers)
+        ),
+        qk_norms=_gain(device, dtype, shape.layers, 2, shape.head_dim),
+        norm=_gain(device, dtype, shape.hidden),
+        heads=shape.heads,
+        kv_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        eps=1e-6,
+    )
+
+
+def random_weights(shape: FrameShape, device: torch.device, dtype: torch.dtype) -> Weights:
+    """All weights of a frame."""
+    width, narrow = shape.talker.hidden, shape.predictor.hidden
+    projection = None
+    if width != narrow:
+        projection = (_normal(device, dtype, narrow, width), 0.1 * _normal(device, dtype, narrow))
+    return Weights(
+        talker=random_decoder(shape.talker, device, dtype),
+        predictor=random_decoder(shape.predictor, device, dtype),
+        first_table=torch.randn(shape.vocab, width, device=device).to(dtype),
+        first_head=3 * _normal(device, dtype, shape.vocab, width),
+        tables=torch.randn(GROUPS - 1, shape.codebook, width, device=device).to(dtype),
+        heads=3 * _normal(device, dtype, GROUPS - 1, shape.codebook, narrow),
+        projection=projection,
+    )
+
+
+def config_of(shape: FrameShape) -> Any:
+    """What ``Slots.allocate`` reads of a talker's config."""
+    rope = {"rope_theta": 1000000.0, "rope_scaling": None}
+    predictor = SimpleNamespace(head_dim=shape.predictor.head_dim, vocab_size=shape.codebook, **rope)
+    return SimpleNamespace(
+        hidden_size=shape.talker.hidden,
+        vocab_size=shape.vocab,
+        num_code_groups=GROUPS,
+        codec_eos_token_id=shape.codebook + 102,
+        head_dim=shape.talker.head_dim,
+        code_predictor_config=predictor,
+        **rope,
+    )
+
+
+def quantize_weights(weights: Weights) -> Weights:
+    """The same weights in INT8, as far as a model's are."""
+
+    def decoder(one: Decoder) -> Decoder:
+        return replace(one, layers=tuple(replace(layer, **quantize_all(layer)) for layer in one.layers))
+
+    def quantize_all(layer: Layer) -> dict[str, Int8Weight]:
+        return {name: quantize(getattr(layer, name)) for name in ("qkv", "out", "gate_up", "down")}
+
+    talker, predictor = decoder(weights.talker), decoder(weights.predictor)
+    return replace(weights, talker=talker, predictor=predictor, heads=quantize(weights.heads))
+
+
+def random_slots(
+    shape: FrameShape, weights: Weights, batch: int, context: int, positions: list[int], sampling: Sampling
+) -> Slots:
+    """Slots in the midst of their lines: random caches up to each line's position, seeds ``0 ..``."""
+    slots = Slots.allocate(config_of(shape), weights.talker, weights.predictor, batch, context)
+    state = slots.state
+    state.keys.copy_(line_keys(range(batch)))
+    slots.put(sampling)
+    state.tokens.copy_(torch.arange(batch) % shape.codebook)
+    state.hidden.normal_()
+    slots.text.normal_()
+    state.positions.copy_(torch.tensor(positions))
+    state.steps.copy_(torch.arange(batch))
+    for line, position in enumerate(positions):
+        slots.cache.keys[:, line, :, :position].normal_()
+        slots.cache.values[:, line, :, :position].normal_()
+    return slots

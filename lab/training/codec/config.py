@@ -1,0 +1,240 @@
+"""Shapes and options of the codec's training, read from ``lab/training/configs/codec.json``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+GROUPS = 16
+SAMPLE_RATE = 24000
+SAMPLES_PER_FRAME = 1920
+ENCODER_HOP = 960  # Mimi's convolutions end at 25 Hz; a last one halves that
+DEFAULT = Path(__file__).resolve().parents[1] / "configs" / "codec.json"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The network's widths and depths.
+
+    Args:
+        codebook: entries a group, a power of 2 (upstream asks for that).
+        code_dim: length of a code vector; upstream derives the decoder's ``codebook_dim`` as twice this.
+        encoder: fields of transformers' ``MimiConfig``.
+        decoder: fields of upstream's ``Qwen3TTSTokenizerV2DecoderConfig``.
+    """
+
+    codebook: int
+    code_dim: int
+    encoder: dict[str, Any]
+    decoder: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.codebook < 2 or self.codebook & (self.codebook - 1):
+            raise ValueError(f"codebook={self.codebook}: a power of 2, as upstream's encoder asks")
+        if self.encoder["hidden_size"] == self.code_dim:
+            raise ValueError(
+                f"code_dim={self.code_dim} must differ from the encoder's hidden_size: a projection"
+            )
+
+    def upstream_config(self) -> dict[str, Any]:
+        """What the speech tokenizer's ``config.json`` says."""
+        common = {"codebook_size": self.codebook, "num_quantizers": GROUPS}
+        encoder = {
+            "upsample_groups": self.encoder["hidden_size"],
+            "num_key_value_heads": self.encoder["num_attention_heads"],
+            "head_dim": self.encoder["hidden_size"] // self.encoder["num_attention_heads"],
+            # transformers 4 ignores Mimi's window and 5 obeys it: so wide, both see the whole past.
+            "sliding_window": 8000,
+            "rope_theta": 10000.0,
+            "codebook_dim": self.code_dim,
+            "vector_quantization_hidden_dimension": self.code_dim,
+        }
+        decoder = {
+            "num_key_value_heads": self.decoder["num_attention_heads"],
+            "head_dim": self.decoder["hidden_size"] // self.decoder["num_attention_heads"],
+            "codebook_dim": 2 * self.code_dim,
+            "rope_theta": 10000,
+        }
+        return {
+            "architectures": ["Qwen3TTSTokenizerV2Model"],
+            "model_type": "qwen3_tts_tokenizer_12hz",
+            "encoder_valid_num_quantizers": GROUPS,
+            "encoder_config": {**common, **encoder, **self.encoder},
+            "decoder_config": {**common, **decoder, **self.decoder},
+        }
+
+
+@dataclass(frozen=True)
+class Quantiser:
+    """How the codebooks are learnt.
+
+    Args:
+        start_step: until then the codec trains without quantisation; then k-means fills the codebooks.
+        decay: of the codebooks' moving averages.
+        dropout: share of crops that keep only the first n groups, n drawn evenly from 1..15.
+        semantic_gradient: share of the reconstruction's gradient that reaches group 0, which is there for the words.
+        restart_every: steps between the replacements of dead codes.
+        restart_below: a code is dead when its use is below this share of the mean use.
+        restart_until: share of the training after which no code is replaced.
+        kmeans_frames, kmeans_rounds: of the first filling.
+    """
+
+    start_step: int
+    decay: float
+    dropout: float
+    semantic_gradient: float
+    restart_every: int
+    restart_below: float
+    restart_until: float
+    kmeans_frames: int
+    kmeans_rounds: int
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.dropout <= 1 and 0 <= self.semantic_gradient <= 1 and 0 < self.decay < 1):
+            raise ValueError(f"{self}: dropout and semantic_gradient are shares, decay lies between 0 and 1")
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Weights of the losses; ``resolutions`` are ``[n_fft, mel bins]``, the hop is a quarter of n_fft."""
+
+    resolutions: tuple[tuple[int, int], ...]
+    mel: float
+    log_magnitude: float
+    magnitude: float
+    commitment: float
+    scale: float
+    phones: float
+
+
+@dataclass(frozen=True)
+class Adversarial:
+    """The adversarial stage: from ``start_step`` on, or not ``enabled`` at all.
+
+    Args:
+        judged: share of the crops that the discriminators hear.
+        segment: samples that they hear of each, from a random place on; a shorter crop is heard whole.
+        shares: of the gradient at the waveform: of the spectral losses, of fooling, of matching features, and of
+            matching the voice (``listener.py``; 0 leaves it out).
+    """
+
+    enabled: bool
+    start_step: int
+    judged: float
+    segment: int
+    learning_rate: float
+    shares: tuple[float, float, float, float]
+    periods: tuple[int, ...]
+    period_channels: tuple[int, ...]
+    stft_sizes: tuple[int, ...]
+    stft_channels: int
+
+    def __post_init__(self) -> None:
+        if self.segment < max(self.stft_sizes, default=1):
+            raise ValueError(
+                f"segment={self.segment}: not one window of {max(self.stft_sizes)} samples; raise it"
+            )
+        if len(self.shares) != 4:
+            raise ValueError(f"shares={self.shares}: spectral losses, fooling, features and voice")
+
+    @property
+    def listens(self) -> bool:
+        """Whether decoded voices are held against recorded ones."""
+        return self.enabled and self.shares[3] > 0
+
+
+@dataclass(frozen=True)
+class Training:
+    """Batches and optimiser.
+
+    Args:
+        batch_frames: frames a step in each process, whatever the crops' length.
+        crops: ``[frames, share of the steps]``.
+        gain_db: from and to; the level of each crop is moved by something between.
+        decoder_only: leave encoder and codebooks, and with them the codes, as they are.
+        silent_start: share of crops that begin with up to 4 frames of digital silence, as a padded line does.
+        average: of the moving average of the weights, which is what is exported.
+        drawn: where codes are given (``given.py``), the share of crops decoded from those that a talker drew.
+    """
+
+    seed: int
+    total_steps: int
+    decoder_only: bool
+    batch_frames: int
+    crops: tuple[tuple[int, float], ...]
+    gain_db: tuple[float, float]
+    silent_start: float
+    learning_rate: float
+    final_rate: float
+    warmup_steps: int
+    weight_decay: float
+    clip: float
+    average: float
+    log_every: int
+    validate_every: int
+    save_minutes: float
+    drawn: float = 0.0
+
+    def __post_init__(self) -> None:
+        if any(self.batch_frames < frames for frames, _ in self.crops):
+            raise ValueError(f"batch_frames={self.batch_frames} holds not one crop of {self.crops}: raise it")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything ``codec.json`` says."""
+
+    shape: Shape
+    quantiser: Quantiser
+    losses: Losses
+    adversarial: Adversarial
+    training: Training
+
+    def as_json(self) -> dict[str, Any]:
+        """The JSON object that ``config_from`` reads."""
+        return asdict(self)
+
+
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON's lists as tuples, one level of nesting included."""
+    made = {}
+    for name, value in values.items():
+        if isinstance(value, list | tuple):
+            value = tuple(tuple(item) if isinstance(item, list | tuple) else item for item in value)
+        made[name] = value
+    return made
+
+
+def config_from(values: dict[str, Any]) -> Config:
+    """A config from its JSON object; ValueError for a missing or unknown key."""
+    try:
+        return Config(
+            shape=Shape(**values["shape"]),
+            quantiser=Quantiser(**values["quantiser"]),
+            losses=Losses(**_tuples(values["losses"])),
+            adversarial=Adversarial(**_tuples(values["adversarial"])),
+            training=Training(**_tuples(values["training"])),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"codec config: {error}; compare it with lab/training/configs/codec.json") from error
+
+
+def load_config(path: Path = DEFAULT) -> Config:
+    """Read a config file; one with a ``base``, a file beside it, holds only what differs from that."""
+    return config_from(_read(path))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    values = json.loads(path.read_text(encoding="utf-8"))
+    base = values.pop("base", None)
+    return values if base is None else _changed(_read(path.parent / base), values)
+
+
+def _changed(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged = {
+        name: _changed(values[name], change) if isinstance(change, dict) and name in values else change
+        for name, change in changes.items()
+    }
+    return {**values, **merged}

@@ -1,0 +1,159 @@
+"""The teacher, the voices and the phonemised sentences in one file, for a machine that reaches no registry.
+
+A ``.tar.xz`` of ``teacher.safetensors`` (8-bit weights as shipped, NAME with NAME::zero and NAME::scale; large float
+ones as float16), ``styles.safetensors`` (float16 ``[lengths, 256]`` each original), ``lines.jsonl`` and ``bundle.json``
+(vocabulary, cast, options). Speaking needs nothing else but the wheels that speak.py names.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+from safetensors.torch import load_file as load_tensors
+
+from .plan import Line
+from .voices import ORIGINALS, Voice
+
+TEACHER, STYLES, LINES, ABOUT = "teacher.safetensors", "styles.safetensors", "lines.jsonl", "bundle.json"
+STYLE_LENGTHS = 510
+STYLE_SIZE = 256
+_LARGE = 65536  # a float tensor of more values than this travels as float16
+_ZERO, _SCALE = "::zero", "::scale"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An 8-bit tensor: ``(values - zero) * scale``; ``zero`` and ``scale`` broadcast against ``values``."""
+
+    values: np.ndarray
+    zero: np.ndarray
+    scale: np.ndarray
+
+    def unpack(self) -> np.ndarray:
+        return (self.values.astype(np.float32) - self.zero.astype(np.float32)) * self.scale
+
+
+Weight = Packed | np.ndarray
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """An unpacked bundle."""
+
+    folder: Path
+    vocabulary: Mapping[str, int]
+    cast: Sequence[Voice]
+    lines: Sequence[Line]
+    styles: Mapping[str, np.ndarray]
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The teacher's float32 weights by name."""
+        stored = load_tensors(self.folder / TEACHER)
+        names = [name for name in stored if not name.endswith((_ZERO, _SCALE))]
+        return {name: _unpacked(name, stored) for name in names}
+
+
+def _unpacked(name: str, stored: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    if name + _SCALE not in stored:
+        return stored[name].float()
+    return (stored[name].float() - stored[name + _ZERO].float()) * stored[name + _SCALE]
+
+
+def read_styles(folder: Path) -> dict[str, np.ndarray]:
+    """The English style tables of kokoro-js's ``voices`` folder, float32 ``[510, 256]``: row p-1 is for p phonemes."""
+    styles = {}
+    for name in ORIGINALS:
+        path = folder / f"{name}.bin"
+        if not path.is_file():
+            raise ValueError(
+                f"no {path.name} in {folder}: give the voices folder of the npm package kokoro-js 1.2.1"
+            )
+        styles[name] = np.fromfile(path, np.float32).reshape(STYLE_LENGTHS, STYLE_SIZE)
+    return styles
+
+
+def pack_weights(weights: Mapping[str, Weight], wanted: set[str]) -> dict[str, np.ndarray]:
+    """Tensors to store for these of the shipped weights (``onnx_weights.read_weights``)."""
+    tensors: dict[str, np.ndarray] = {}
+    for name in sorted(wanted & set(weights)):
+        weight = weights[name]
+        if isinstance(weight, np.ndarray):
+            tensors[name] = weight.astype(np.float16) if weight.size > _LARGE else weight
+        else:
+            tensors |= {name: weight.values, name + _ZERO: weight.zero, name + _SCALE: weight.scale}
+    return {name: np.ascontiguousarray(values) for name, values in tensors.items()}
+
+
+def write_bundle(
+    path: Path,
+    teacher: Mapping[str, np.ndarray],
+    styles: Mapping[str, np.ndarray],
+    lines: Sequence[Line],
+    about: Mapping[str, Any],
+) -> None:
+    """Write the file; style tables are cut to the longest line."""
+    longest = max(len(line.phonemes) for line in lines)
+    cut = {name: np.ascontiguousarray(table[:longest].astype(np.float16)) for name, table in styles.items()}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        save_file(dict(teacher), folder / TEACHER)
+        save_file(cut, folder / STYLES)
+        (folder / LINES).write_text(
+            "".join(f"{_as_json(asdict(line))}\n" for line in lines), encoding="utf-8"
+        )
+        (folder / ABOUT).write_text(_as_json(about), encoding="utf-8")
+        with (
+            lzma.open(path, "wb", preset=9 | lzma.PRESET_EXTREME) as packed,
+            tarfile.open(fileobj=packed, mode="w") as tar,
+        ):
+            for name in (TEACHER, STYLES, LINES, ABOUT):
+                tar.add(folder / name, name, filter=_without_owner)
+
+
+def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The same bytes whoever packs, and whenever."""
+    member.uid = member.gid = member.mtime = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def unpack_bundle(path: Path, folder: Path) -> None:
+    """Unpack a bundle into a new folder, which appears whole or not at all, also when two processes want it at once."""
+    if not path.is_file():
+        raise ValueError(
+            f"no bundle {path}: make it with `python -m lab.training.corpus bundle`, or carry it here"
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as temporary:
+        unfinished = Path(temporary) / folder.name
+        with tarfile.open(path, "r:xz") as tar:
+            tar.extractall(unfinished, filter="data")
+        try:
+            unfinished.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # where it is, another process was faster
+                raise
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """Read an unpacked bundle; the teacher's weights are read when asked for."""
+    if not (folder / ABOUT).is_file():
+        raise ValueError(f"no {ABOUT} in {folder}: unpack a bundle there first")
+    about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    lines = [Line(**json.loads(row)) for row in (folder / LINES).read_text(encoding="utf-8").splitlines()]
+    cast = [Voice(**voice) for voice in about["cast"]]
+    return Bundle(folder, about["vocabulary"], cast, lines, load_file(folder / STYLES))

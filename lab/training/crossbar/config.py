@@ -1,0 +1,62 @@
+"""Everything that ``lab/training/configs/crossbar.json`` says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .variants import parse_variant
+
+DEFAULT = Path(__file__).parents[1] / "configs" / "crossbar.json"
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is recorded, and how a tail is trained on it.
+
+    Args:
+        seed: of voices, lines, draws and weights.
+        lines: how many are spoken; texts and voices take turns.
+        batch_size: lines spoken together.
+        takes: how often each recorded frame's groups 1-15 are drawn: once as spoken, the others anew.
+        held_out: every so-manieth text is kept for the figures.
+        variant: see ``variants.py``.
+        width: of the residual layers, in predictor widths.
+        steps: updates of a tail.
+        batch_frames: frames an update.
+        learning_rate: of Adam; a cosine takes it to 0.
+        warmup_steps: updates until it is reached.
+    """
+
+    seed: int
+    lines: int
+    batch_size: int
+    takes: int
+    held_out: int
+    variant: str
+    width: float
+    steps: int
+    batch_frames: int
+    learning_rate: float
+    warmup_steps: int
+
+    def __post_init__(self) -> None:
+        parse_variant(self.variant)
+        if min(self.lines, self.batch_size, self.takes, self.steps, self.batch_frames) < 1:
+            raise ValueError("lines, batch_size, takes, steps and batch_frames must be 1 or more")
+        if self.held_out < 2:
+            raise ValueError(f"held_out is {self.held_out}: every so-manieth text is kept, choose 2 or more")
+        if not (self.width > 0 and self.learning_rate > 0 and self.warmup_steps >= 0):
+            raise ValueError("width and learning_rate must be above 0, warmup_steps 0 or more")
+
+
+def load_config(path: Path = DEFAULT, **changes: Any) -> Config:
+    """Read a config file; ``changes`` that are not None replace what it says."""
+    values = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        config = Config(**values)
+    except TypeError as error:
+        raise ValueError(f"{path}: {error}; compare it with lab/training/configs/crossbar.json") from error
+    return replace(config, **{name: value for name, value in changes.items() if value is not None})

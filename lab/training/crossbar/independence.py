@@ -1,0 +1,120 @@
+"""What drawing the tail's groups independently costs, however well the tail is trained.
+
+The best independent tail draws each group from its exact distribution given the sequential groups, the tail groups
+between averaged out. How far that is from the joint distribution (the tail's total correlation, in nats a frame) is a
+property of the checkpoint: a trained tail cannot come nearer. ``Marginals`` decodes with exactly that tail, by brute
+force; it is for the laboratory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from qwen3_tts_morph.morph.decode.kv_cache import KeyValueCache
+from qwen3_tts_morph.morph.decode.predictor import Predictor
+from qwen3_tts_morph.morph.decode.sampling import Randomness, draw_tokens
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw
+from qwen3_tts_morph.morph.study.sweep import embed_inputs, sampled_distribution
+
+from .record import Recording
+
+FRAMES = 8  # frames whose continuations run at once
+
+
+class Marginals(Predictor):
+    """A predictor whose tail groups are independent and each exactly distributed given the sequential ones.
+
+    Every tail group is taken from an exact continuation of its own: 15 - S times the predictor's work.
+    """
+
+    def decode_frame(
+        self,
+        hidden: torch.Tensor,
+        embedding: torch.Tensor,
+        seq_groups: int,
+        draw: Draw,
+        randomness: Randomness,
+    ) -> torch.Tensor:
+        """As ``Predictor.decode_frame``; one stream for all lines."""
+        exact = super().decode_frame(hidden, embedding, PREDICTED_GROUPS, draw, randomness)
+        copies = PREDICTED_GROUPS - seq_groups
+        if copies < 2:
+            return exact
+        tables = self.module.model.codec_embedding
+        given = [tables[group](exact[:, group, None]) for group in range(seq_groups)]
+        inputs = torch.cat((hidden, embedding, *given), dim=1).repeat_interleave(copies, dim=0)
+        codes, _ = self.continue_frames(inputs, seq_groups, draw, randomness)
+        own = torch.arange(copies, device=codes.device)
+        tail = codes.view(len(exact), copies, copies)[:, own, own]
+        return torch.cat((exact[:, :seq_groups], tail), dim=1)
+
+    def continue_frames(
+        self, inputs: torch.Tensor, seq_groups: int, draw: Draw, randomness: Randomness
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Draw groups S+1 to 15 one after another.
+
+        Args:
+            inputs: ``[N, S + 2, H_talker]``: the talker's state and the embeddings of groups 0 to S.
+            seq_groups: S, below 15.
+            draw: sampling of the sub-talker.
+            randomness: one stream.
+
+        Returns:
+            Codes ``[N, 15 - S]`` and the distributions that they were drawn from, float32 ``[N, 15 - S, V]``.
+        """
+        tables, heads = self.module.model.codec_embedding, self.module.lm_head
+        cache = KeyValueCache(len(self.module.model.layers))
+        states = self._run(inputs, 0, cache)
+        codes: list[torch.Tensor] = []
+        chances: list[torch.Tensor] = []
+        for group in range(seq_groups, PREDICTED_GROUPS):
+            if codes:
+                states = self._run(tables[group - 1](codes[-1][:, None]), group + 1, cache)
+            logits = heads[group](states)[:, -1]
+            codes.append(draw_tokens(logits, draw, randomness))
+            chances.append(sampled_distribution(logits, draw))
+        return torch.stack(codes, dim=1), torch.stack(chances, dim=1)
+
+
+@dataclass(frozen=True)
+class Independence:
+    """Mean entropies of the tail groups, nats each.
+
+    ``exact`` is given all groups before, ``averaged`` given those up to S. ``correlation`` is their difference summed:
+    the least divergence a frame of any independent tail. The average is over a finite number of continuations, so that
+    it is a little too low. ``distance`` is the mean total variation between the two, as in ``measure.Distances``.
+    """
+
+    exact: list[float]
+    averaged: list[float]
+    distance: list[float]
+
+    @property
+    def correlation(self) -> float:
+        return sum(self.averaged) - sum(self.exact)
+
+
+@torch.no_grad()
+def measure_independence(
+    model: Model, recording: Recording, seq_groups: int, continuations: int, seed: int
+) -> Independence:
+    """Continue recorded frames so many times each, and compare the entropies."""
+    predictor = Marginals(model.talker.code_predictor)
+    draw, random = model.sampling.subtalker, torch.Generator(model.device).manual_seed(seed)
+    groups = PREDICTED_GROUPS - seq_groups
+    exact, averaged, distance = torch.zeros(3, groups)
+    for start in range(0, len(recording.codes), FRAMES):
+        rows = slice(start, start + FRAMES)
+        hidden = recording.hidden[rows, None].to(model.device)
+        embedded = embed_inputs(model, recording.codes[rows].to(model.device))[:, : seq_groups + 1]
+        inputs = torch.cat((hidden, embedded), dim=1).repeat_interleave(continuations, dim=0)
+        _, chances = predictor.continue_frames(inputs, seq_groups, draw, random)
+        exact += torch.special.entr(chances).sum(-1).sum(0).cpu() / continuations
+        chances = chances.unflatten(0, (-1, continuations))
+        mean = chances.mean(1)
+        distance += 0.5 * (chances - mean[:, None]).abs().sum(-1).mean(1).sum(0).cpu()
+        averaged += torch.special.entr(mean).sum(-1).sum(0).cpu()
+    count = len(recording.codes)
+    return Independence(*((total / count).tolist() for total in (exact, averaged, distance)))

@@ -1,0 +1,181 @@
+"""Let a checkpoint speak at SEQ_GROUPS 15, and keep what its predictor was given and what it drew."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import torch
+from qwen3_tts_morph.morph.checkpoint.tensor_file import read_tensors, write_tensors
+from qwen3_tts_morph.morph.decode.eager import decode_lines
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions
+from qwen3_tts_morph.morph.render.lines import guard_line
+from qwen3_tts_morph.morph.voice.file import load_voice
+from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
+from qwen3_tts_morph.morph.voice.voice import Voice, blend_voices, clone_voice, design_voice, preset_voice
+from safetensors import SafetensorError
+
+log = logging.getLogger("lab.training.crossbar")
+
+TEXTS = Path(__file__).with_name("texts.txt")
+DESCRIPTIONS = (
+    "a calm middle-aged man with a deep voice",
+    "a cheerful young woman who speaks quickly",
+    "an old man with a hoarse, slow voice",
+    "a warm female narrator",
+    "an excited boy",
+    "a serious female news reader",
+)
+BLENDS = 2  # blends of two voices for every voice, where voices are embeddings
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Frames that a checkpoint spoke: ``hidden`` ``[N, H]`` before each, ``codes`` ``[N, 16]``, ``texts`` ``[N]``.
+
+    ``texts`` numbers the text that a frame belongs to.
+    """
+
+    hidden: torch.Tensor
+    codes: torch.Tensor
+    texts: torch.Tensor
+
+    def split(self, held_out: int) -> tuple[Recording, Recording]:
+        """Frames to train on, and those of every so-manieth text.
+
+        Raises:
+            ValueError: when either has none.
+        """
+        kept = self.texts % held_out == held_out - 1
+        if bool(kept.all()) or not bool(kept.any()):
+            raise ValueError(
+                f"{len(self.texts.unique())} texts cannot be split: give more texts, or hold out fewer"
+            )
+        return self.take(~kept), self.take(kept)
+
+    def take(self, rows: torch.Tensor) -> Recording:
+        """Some of the frames."""
+        return Recording(self.hidden[rows], self.codes[rows], self.texts[rows])
+
+
+def read_texts(path: Path = TEXTS) -> list[str]:
+    """One text a line; empty lines and those that begin with "#" are left out. ValueError when none is left."""
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    texts = [line for line in lines if line and not line.startswith("#")]
+    if not texts:
+        raise ValueError(f"{path} holds no text: write one a line")
+    return texts
+
+
+def find_voices(model: Model, folder: Path | None, seed: int) -> list[Voice]:
+    """Who speaks: recordings and saved voices of a folder and blends of them, else the checkpoint's own voices.
+
+    Args:
+        model: the checkpoint.
+        folder: wav or flac recordings of 1 to 30 seconds and voice files; None for presets or descriptions.
+        seed: of the blends.
+
+    Raises:
+        ValueError: for a Base checkpoint without presets and without a folder: speaker embeddings that nobody
+            spoke would teach the tail what it will never meet.
+    """
+    if folder is not None:
+        return _blended(_read_voices(model, folder), seed)
+    if model.speakers:
+        return [preset_voice(model, name) for name in model.speakers]
+    if model.type == "voice_design":
+        return [design_voice(model, description) for description in DESCRIPTIONS]
+    raise ValueError(
+        f"{model.name} has no voices of its own: give --voices FOLDER with recordings of 1 to 30 seconds, "
+        "or saved voices"
+    )
+
+
+def _read_voices(model: Model, folder: Path) -> list[Voice]:
+    voices = []
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".wav", ".flac"):
+            audio, rate = soundfile.read(path, dtype="float32", always_2d=True)
+            voices.append(clone_voice(model, audio.T, rate, name=path.stem))
+        elif path.suffix == ".safetensors":
+            voices.append(load_voice(path))
+    if not voices:
+        raise ValueError(
+            f"{folder} holds no wav, flac or voice file: put recordings of 1 to 30 seconds there"
+        )
+    return voices
+
+
+def _blended(voices: list[Voice], seed: int) -> list[Voice]:
+    """The voices, and random blends of two: what a user's next voice lies between."""
+    own = [voice for voice in voices if voice.kind == "x_vector"]
+    if len(own) < 2:
+        return voices
+    random = np.random.default_rng(seed)
+    for _ in range(BLENDS * len(own)):
+        first, second = random.choice(len(own), 2, replace=False)
+        share = float(random.uniform(0.2, 0.8))
+        voices = [*voices, blend_voices([own[first], own[second]], [share, 1 - share])]
+    return voices
+
+
+def record(
+    model: Model, texts: Sequence[str], voices: Sequence[Voice], lines: int, batch_size: int, seed: int
+) -> Recording:
+    """Speak ``lines`` lines with the checkpoint's own sampling; texts and voices take turns."""
+    random = np.random.default_rng(seed)
+    order = np.concatenate([random.permutation(len(texts)) for _ in range(-(-lines // len(texts)))])[:lines]
+    prompts = [
+        build_prompt(model, texts[text], voices[place % len(voices)]) for place, text in enumerate(order)
+    ]
+    # Lines of like length together: a batch runs until its last line ends.
+    places = sorted(range(lines), key=lambda place: prompts[place].text_tokens)
+    parts = []
+    for start in range(0, lines, batch_size):
+        chosen = places[start : start + batch_size]
+        batch = [prompts[place] for place in chosen]
+        parts += [
+            Recording(hidden, codes, torch.full((len(codes),), int(order[place])))
+            for place, (hidden, codes) in zip(chosen, _speak(model, batch, seed + start), strict=True)
+        ]
+        log.info("recorded %d of %d lines", min(start + batch_size, lines), lines)
+    fields = [torch.cat([getattr(part, name) for part in parts]) for name in ("hidden", "codes", "texts")]
+    return Recording(*fields)
+
+
+def _speak(model: Model, prompts: Sequence[Prompt], seed: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Each line's talker states ``[T, H]`` and codes ``[T, 16]``, on the CPU."""
+    states: list[torch.Tensor] = []
+    guards = [guard_line(prompt, GenerateOptions(), model.sampling) for prompt in prompts]
+    decoded = decode_lines(
+        model,
+        prompts,
+        guards,
+        PREDICTED_GROUPS,
+        model.sampling,
+        torch.Generator(model.device).manual_seed(seed),  # a stream a line would draw line by line
+        observe=lambda hidden, _: states.append(hidden[:, 0].cpu()),
+    )
+    hidden = torch.stack(states, dim=1).clone()
+    return [(hidden[row, : len(one.codes)], one.codes.clone()) for row, one in enumerate(decoded)]
+
+
+def save_recording(recording: Recording, path: Path, predictor: str) -> None:
+    """Write a recording for another run of the command; ``predictor`` is the checkpoint's fingerprint."""
+    write_tensors(path, vars(recording), {"predictor": predictor})
+
+
+def load_recording(path: Path, predictor: str) -> Recording:
+    """Read it; ValueError when it is damaged or another checkpoint's."""
+    try:
+        tensors, metadata = read_tensors(path)
+        if metadata.get("predictor") != predictor:
+            raise ValueError(f"{path.name} was recorded from another checkpoint: delete it")
+        return Recording(*(tensors[name] for name in ("hidden", "codes", "texts")))
+    except (SafetensorError, OSError, KeyError) as error:
+        raise ValueError(f"{path.name} is damaged ({error}): delete it") from error

@@ -1,0 +1,217 @@
+"""Let a checkpoint speak the corpus's held-out lines in cloned voices, for the judges.
+
+    python -m lab.training.evaluate --checkpoint demo_voice --corpus artifacts/corpus --out artifacts/spoken
+    python -m lab.judges --wavs artifacts/spoken/wavs --texts artifacts/spoken/texts.tsv \
+        --references artifacts/spoken/references
+
+Every held-out voice is cloned by x-vector from two of its references; its other two are what the judges know it by.
+To choose sampling without hearing the test's sentences: ``--texts references --temperatures 0.6 0.9``.
+Needs the unpacked teacher bundle (for the plan) and the spoken references under the corpus's root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import logging
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import torch
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.render.lines import Line, Spoken, render_lines
+from qwen3_tts_morph.morph.voice.voice import Voice, clone_voice, preset_voice
+
+from .corpus.bundle import read_bundle
+from .corpus.plan import Task, plan
+from .corpus.shards import Corpus, Utterance
+
+SAMPLE_RATE = 24000
+CLONED_FROM = 2  # references of a voice that it is cloned from; the others are for the judges
+REFERENCES = {
+    "test": "references",
+    "test_originals": "references_originals",
+    "test_presets": "references_presets",
+}
+
+log = logging.getLogger("lab.training.evaluate")
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """What to speak.
+
+    Args:
+        corpus: its root.
+        out: a folder.
+        split: one of REFERENCES, which names the voices.
+        texts: the split whose sentences they say: this one (None), or its references.
+        limit: only the first lines (0: all).
+        temperatures: of talker and predictor, in place of the checkpoint's own.
+    """
+
+    corpus: Path
+    out: Path
+    split: str = "test"
+    texts: str | None = None
+    temperatures: tuple[float, float] | None = None
+    seq_groups: int = 15
+    seed: int = 0
+    limit: int = 0
+    batch_size: int = 8
+
+    def __post_init__(self) -> None:
+        if self.split not in REFERENCES:
+            raise ValueError(f"split {self.split!r}: one of {', '.join(REFERENCES)}")
+        if self.texts not in (None, self.split, REFERENCES[self.split]):
+            raise ValueError(
+                f"texts {self.texts!r}: {self.split} or {REFERENCES[self.split]}, which have its voices"
+            )
+
+
+def read_references(options: EvaluateOptions) -> dict[str, list[Utterance]]:
+    """Each voice's reference lines, as the teacher spoke them."""
+    corpus = Corpus(options.corpus / "shards", REFERENCES[options.split])
+    voices: dict[str, list[Utterance]] = {}
+    for place in range(len(corpus)):
+        line = corpus[place]
+        voices.setdefault(line.speaker, []).append(line)
+    return voices
+
+
+def clone_all(model: Model, references: dict[str, list[Utterance]]) -> dict[str, Voice]:
+    """A voice prompt for each voice, from its first references on end."""
+    voices = {}
+    for name, lines in references.items():
+        audio = np.concatenate([line.audio for line in lines[:CLONED_FROM]]).astype(np.float32) / 32768
+        voices[name] = clone_voice(model, audio, SAMPLE_RATE, name=name)
+    return voices
+
+
+def planned(options: EvaluateOptions) -> list[Task]:
+    """The split's lines and who says them."""
+    bundle = read_bundle(options.corpus / "teacher")
+    return plan(options.texts or options.split, bundle.lines, bundle.cast, 0)[: options.limit or None]
+
+
+def sampling_of(model: Model, options: EvaluateOptions) -> Sampling:
+    """The checkpoint's sampling, at the temperatures asked for."""
+    own = model.sampling
+    if options.temperatures is None:
+        return own
+    talker, subtalker = (
+        dataclasses.replace(draw, temperature=temperature)
+        for draw, temperature in zip((own.talker, own.subtalker), options.temperatures, strict=True)
+    )
+    return dataclasses.replace(own, talker=talker, subtalker=subtalker)
+
+
+def evaluate(
+    model: Model, options: EvaluateOptions, presets: dict[str, str] | None = None
+) -> dict[str, object]:
+    """Speak, write ``wavs/``, ``references/``, ``texts.tsv`` and ``endings.json``; give what the last one holds.
+
+    Args:
+        model: the checkpoint.
+        options: what to speak.
+        presets: corpus voice -> preset speaker, to speak with presets instead of clones.
+    """
+    references = read_references(options)
+    if presets:
+        voices = {name: preset_voice(model, presets[name]) for name in references}
+    else:
+        voices = clone_all(model, references)
+    tasks = planned(options)
+    lines = [
+        Line(task.line.text, voices[task.voice.name], "english", options.seed + place)
+        for place, task in enumerate(tasks)
+    ]
+    sampling = sampling_of(model, options)
+    # Every line once, as it is written: a retry or a normaliser would hide what the checkpoint itself does.
+    settings = GenerateOptions(options.seq_groups, sampling, options.batch_size, retries=0, normalize="off")
+    started = time.monotonic()
+    spoken = render_lines(model, lines, settings, None)
+    elapsed = time.monotonic() - started
+    write(options.out, tasks, spoken, references)
+    seconds = sum(one.report.seconds for one in spoken)
+    about = {
+        "seq_groups": options.seq_groups,
+        "split": options.split,
+        "texts": options.texts or options.split,
+        "temperatures": [sampling.talker.temperature, sampling.subtalker.temperature],
+        "lines": len(spoken),
+        "ended": dict(Counter(one.report.ended for one in spoken)),
+        "seconds": round(seconds, 2),
+        "rtf": round(elapsed / seconds, 4),
+        "batch_size": options.batch_size,
+    }
+    (options.out / "endings.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
+    return about
+
+
+def write(out: Path, tasks: list[Task], spoken: list[Spoken], references: dict[str, list[Utterance]]) -> None:
+    """Write what the judges read."""
+    rows = []
+    for place, (task, one) in enumerate(zip(tasks, spoken, strict=True)):
+        path = f"{task.voice.name}/{place:04}.wav"
+        _write_wav(out / "wavs" / path, one.waveform)
+        rows.append(f"{path}\t{task.line.text}")
+    (out / "texts.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    for name, lines in references.items():
+        for place, line in enumerate(lines[CLONED_FROM:]):
+            _write_wav(out / "references" / name / f"{place}.wav", line.audio)
+
+
+def _write_wav(path: Path, audio: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, audio, SAMPLE_RATE, subtype="PCM_16")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m lab.training.evaluate", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--checkpoint", type=Path, required=True)
+    parser.add_argument("--corpus", type=Path, default=Path("artifacts/corpus"), help="the corpus's root")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--split", default="test", help=", ".join(REFERENCES))
+    parser.add_argument("--texts", help="whose sentences: the split's own, or its references'")
+    parser.add_argument("--temperatures", type=float, nargs=2, metavar=("TALKER", "PREDICTOR"))
+    parser.add_argument("--seq-groups", type=int, default=15)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit", type=int, default=0, help="of lines (0: all)")
+    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    options = EvaluateOptions(
+        corpus=given.corpus,
+        out=given.out,
+        split=given.split,
+        texts=given.texts,
+        temperatures=tuple(given.temperatures) if given.temperatures else None,
+        seq_groups=given.seq_groups,
+        seed=given.seed,
+        limit=given.limit,
+        batch_size=given.batch_size,
+    )
+    presets = None
+    if given.split == "test_presets":
+        from .talker.config import load_config
+
+        presets = {voice: name for name, voice in load_config().presets.items()}
+    model = load_model(given.checkpoint, device=given.device)
+    log.info("%s", json.dumps(evaluate(model, options, presets)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

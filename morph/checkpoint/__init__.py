@@ -1,0 +1,1 @@
+"""Checkpoints: find, check, download and load them; the files beside them."""

@@ -1,0 +1,154 @@
+"""Check the numbers in a checkpoint's configs: upstream takes any, and fails or speaks wrongly much later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...postprocess.checks import is_whole
+from ..options import PREDICTED_GROUPS
+
+MOST_PARTS = 1024  # layers, heads, groups: building more, even without memory, would take minutes
+COUNTS = ("num_", "_layers", "_groups", "_scale")
+ABOVE_ZERO = ("rope_theta", "rms_norm_eps", "norm_eps", "sliding_window", "sample_rate", "num_hidden_layers")
+INTEGERS = ("head_dim", "text_vocab_size", "codebook_dim")  # of which some config classes have no default
+CODEC_IDS = tuple(
+    f"codec_{name}"
+    for name in ("pad_id", "bos_id", "eos_token_id", "think_id", "nothink_id", "think_bos_id", "think_eos_id")
+)
+KINDS = ("base", "custom_voice", "voice_design")
+TEXT_IDS = (
+    "im_start_token_id",
+    "im_end_token_id",
+    "tts_pad_token_id",
+    "tts_bos_token_id",
+    "tts_eos_token_id",
+)
+
+
+def walk(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """All plain values of a JSON value with their dotted names."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from walk(inner, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from walk(inner, name)
+    else:
+        yield name, value
+
+
+def check_sizes(config: dict[str, Any], where: str = "config.json") -> None:
+    """Raise ValueError for numbers that no model can have, before one is built; names the field."""
+    for name, value in walk(config):
+        last = name.rsplit(".", 1)[-1]
+        if last in INTEGERS and not is_whole(value):
+            raise ValueError(f"{name} in {where} is {value!r}: a whole number belongs there")
+        if isinstance(value, str | bool) or value is None:
+            continue
+        if last.endswith(ABOVE_ZERO) and value <= 0:
+            raise ValueError(f"{name} in {where} is {value}: it must be above 0")
+        if (last.startswith(COUNTS[:1]) or last.endswith(COUNTS[1:])) and not 0 <= value <= MOST_PARTS:
+            raise ValueError(f"{name} in {where} is {value}: it must be 0 to {MOST_PARTS}")
+
+
+def check_types(given: dict[str, Any], default: Any, where: str = "config.json", name: str = "") -> None:
+    """Raise ValueError for a value of another type than upstream's default has, naming the field.
+
+    Args:
+        given: a config as its file holds it.
+        default: an instance of upstream's config class, with its defaults.
+        where: the file.
+        name: the part of the config that ``given`` is.
+    """
+    for key, value in given.items():
+        expected, field = getattr(default, key, None), f"{name}.{key}" if name else key
+        if hasattr(expected, "to_dict"):
+            if not isinstance(value, dict):
+                raise ValueError(f"{field} in {where} is a {type(value).__name__}: an object belongs there")
+            check_types(value, expected, where, field)
+        elif expected is not None and value is not None and _kind(expected) != _kind(value):
+            raise ValueError(f"{field} in {where} is {value!r}: a {_kind(expected)} belongs there")
+
+
+def check_rope(given: dict[str, Any]) -> None:
+    """Raise ValueError where the sections of a talker's positions, if its config has any, do not fill half a head."""
+    talker = given.get("talker_config")
+    talker = talker if isinstance(talker, dict) else {}
+    scaling = talker.get("rope_scaling")
+    if not isinstance(scaling, dict) or "mrope_section" not in scaling:
+        return
+    sections, half = scaling["mrope_section"], talker.get("head_dim", 0) // 2
+    whole = isinstance(sections, list) and all(map(is_whole, sections))
+    if not whole or (half and sum(sections) != half):
+        raise ValueError(
+            f"mrope_section in config.json is {sections!r}: numbers that add up to {half} belong there"
+        )
+
+
+def check_kind(config: Any) -> None:
+    """Raise ValueError where a ``Qwen3TTSConfig`` does not say what the checkpoint is for."""
+    if config.tts_model_type not in KINDS:
+        raise ValueError(
+            f"tts_model_type in config.json is {config.tts_model_type!r}: one of {', '.join(KINDS)}"
+        )
+    if not isinstance(config.tts_model_size, str):
+        raise ValueError(f"tts_model_size in config.json is {config.tts_model_size!r}: a text belongs there")
+
+
+def check_ids(config: Any) -> None:
+    """Raise ValueError where an id of a talker's config is outside of its vocabulary, naming the field.
+
+    Args:
+        config: upstream's ``Qwen3TTSConfig``.
+    """
+    talker = config.talker_config
+    for name in TEXT_IDS:
+        _check_id(name, getattr(config, name), talker.text_vocab_size)
+    for name in CODEC_IDS:
+        _check_id(f"talker_config.{name}", getattr(talker, name), talker.vocab_size)
+    for table in ("codec_language_id", "spk_id"):
+        for name, value in (getattr(talker, table) or {}).items():
+            _check_id(f"talker_config.{table} of {name!r}", value, talker.vocab_size)
+    for name, dialect in (getattr(talker, "spk_is_dialect", None) or {}).items():
+        if dialect and dialect not in (talker.codec_language_id or {}):
+            raise ValueError(f"talker_config.spk_is_dialect of {name!r} is {dialect!r}, which has no id")
+
+
+def check_groups(config: Any, codec: Any) -> None:
+    """Raise ValueError where a talker and a codec do not fit each other, or this pack.
+
+    Args:
+        config: upstream's ``Qwen3TTSConfig``.
+        codec: upstream's ``Qwen3TTSTokenizerV2Config``.
+    """
+    talker, decoder, groups = config.talker_config, codec.decoder_config, PREDICTED_GROUPS + 1
+    predictor = talker.code_predictor_config
+    counts = {
+        "talker_config.num_code_groups in config.json": talker.num_code_groups,
+        "code_predictor_config.num_code_groups in config.json": predictor.num_code_groups,
+        "decoder_config.num_quantizers in speech_tokenizer/config.json": decoder.num_quantizers,
+    }
+    for name, count in counts.items():
+        if count != groups:
+            raise ValueError(f"{name} is {count}: {groups} belong there")
+    if decoder.codebook_size < predictor.vocab_size:
+        raise ValueError(
+            f"the codec has codebooks of {decoder.codebook_size} and the talker speaks {predictor.vocab_size} codes"
+        )
+
+
+def _check_id(name: str, value: Any, size: int) -> None:
+    if not is_whole(value, 0, size - 1):
+        raise ValueError(f"{name} in config.json is {value!r}: the vocabulary has 0 to {size - 1}")
+
+
+def _kind(value: Any) -> str:
+    """A value's type in a user's words; whole and other numbers are of one kind."""
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, list | tuple):
+        return "list"
+    return {"str": "text", "dict": "object"}.get(type(value).__name__, type(value).__name__)

@@ -1,0 +1,236 @@
+"""Find checkpoints where users keep them, and say what a broken one lacks."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from .json_file import read_json, read_object
+
+log = logging.getLogger(__name__)
+
+PUBLISHED = (
+    "Qwen/Qwen3-TTS-12Hz-0.6B-Base",
+    "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice",
+    "Qwen/Qwen3-TTS-12Hz-1.7B-Base",
+    "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice",
+    "Qwen/Qwen3-TTS-12Hz-1.7B-VoiceDesign",
+)
+# Under ComfyUI's models/, where the packs in the field keep Qwen3-TTS.
+MODEL_FOLDERS = ("qwen-tts", "TTS", "tts", "Qwen3-TTS", "tts/Qwen3TTS")
+NEEDED_FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "speech_tokenizer/config.json",
+    "speech_tokenizer/preprocessor_config.json",
+)
+# The small checkpoint that the pack itself brings. Other labels hold a slash: none can be taken for this one.
+DEMO_VOICE = "demo voice (in the pack)"
+DEMO_VOICE_PATH = Path(__file__).resolve().parents[2] / "demo_voice"
+MODEL_TYPE = "qwen3_tts"
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+GIT_LFS_POINTER = b"version https://git-lfs"  # what git puts in a file's place without git-lfs
+DEPTH = 2  # a checkpoint lies in a model folder, or one folder deeper (tts/Qwen3TTS/<name>)
+
+
+def list_checkpoints(roots: Sequence[Path]) -> dict[str, Path]:
+    """Find checkpoint folders under model folders such as ``models/qwen-tts``.
+
+    Other packs and users keep all sorts of things there: what cannot be read is left out, with a warning.
+
+    Returns:
+        Label to path, sorted by label. A label is the path below its root's name, with forward slashes. A folder
+        that two roots reach is listed once; incomplete ones are listed too (loading them says what is missing).
+    """
+    found: dict[str, Path] = {}
+    seen: set[str] = set()
+    for root in roots:
+        for path in _checkpoints_in(root, DEPTH):
+            real = os.path.realpath(path)
+            if real not in seen:
+                seen.add(real)
+                label = f"{root.name}/{path.relative_to(root).as_posix()}"
+                while label in found:  # of another root that ends in the same name
+                    label += "'"
+                found[label] = path
+    return dict(sorted(found.items()))
+
+
+def _checkpoints_in(folder: Path, depth: int) -> Iterator[Path]:
+    for path in _folders_in(folder):
+        if is_checkpoint(path):
+            yield path
+        elif depth > 1:
+            yield from _checkpoints_in(path, depth - 1)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    """The folders in a folder, sorted, without hidden ones; none where it cannot be read."""
+    if not os.path.isdir(folder):  # unlike Path.is_dir, it is False for what may not be looked at
+        return []
+    try:
+        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except OSError as error:
+        _say_skipped(folder, str(error))
+        return []
+    return [folder / name for name in names if os.path.isdir(folder / name) and _has_text_name(folder / name)]
+
+
+def _has_text_name(path: Path) -> bool:
+    """Whether a name is Unicode: a label of other bytes could not be shown, nor come back from the page."""
+    try:
+        path.name.encode("utf-8")
+    except UnicodeEncodeError:
+        _say_skipped(path, "its name is not Unicode: rename it")
+        return False
+    return True
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether a folder's config says that it is a Qwen3-TTS model (complete or not)."""
+    try:
+        config = read_json(path / "config.json")
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:
+        _say_skipped(path, str(error))
+        return False
+    return isinstance(config, dict) and config.get("model_type") == MODEL_TYPE
+
+
+@lru_cache(maxsize=256)  # a schema is asked for often: one warning for each folder and reason will do
+def _say_skipped(path: Path, reason: str) -> None:
+    log.warning("%a is left out of the list of checkpoints: %a", str(path), reason)
+
+
+def missing_files(path: Path) -> list[str]:
+    """What a checkpoint folder lacks, as names relative to it; empty when it is complete."""
+    missing = [name for name in NEEDED_FILES if not os.path.isfile(path / name)]
+    if not os.path.isfile(path / "tokenizer.json"):
+        missing += [name for name in ("vocab.json", "merges.txt") if not os.path.isfile(path / name)]
+    for file in (*weight_files(path), *weight_files(path / "speech_tokenizer")):
+        name = file.relative_to(path).as_posix()
+        if not os.path.isfile(file):
+            missing.append(name)
+        elif _is_pointer(file):
+            missing.append(f"{name} (only its Git LFS pointer is there)")
+    return missing
+
+
+def _is_pointer(file: Path) -> bool:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(len(GIT_LFS_POINTER)) == GIT_LFS_POINTER
+    except OSError:
+        return False  # then loading it says why it cannot be read
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files that a folder should hold: the single one, or those of its index."""
+    index = folder / INDEX
+    if os.path.isfile(folder / SINGLE) or not os.path.isfile(
+        index
+    ):  # transformers takes the single one first
+        return [folder / SINGLE]
+    try:
+        return [folder / name for name in sorted(set(read_index(index).values()))]
+    except (OSError, ValueError) as error:
+        return [folder / f"{INDEX} (it is damaged: {error})"]
+
+
+def read_index(file: Path) -> dict[str, str]:
+    """Tensor's name to file's name, by an index of safetensors files.
+
+    Raises ValueError for an index that is damaged, or that leads out of its own folder.
+    """
+    weight_map = read_object(file).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ValueError("it has no weight_map")
+    for name in weight_map.values():
+        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
+            raise ValueError(f"{name!r} is not the name of a safetensors file")
+    return weight_map
+
+
+def fingerprint(path: Path) -> list[tuple[str, int, int]]:
+    """Path, time and size of a checkpoint's configs and weights: they change when it is replaced."""
+    files = sorted([*path.glob("*.json"), *path.glob("*.safetensors"), *path.glob("speech_tokenizer/*")])
+    found = []
+    for file in files:
+        try:
+            about = file.stat()
+        except OSError:  # a link to nowhere, or gone since it was listed
+            continue
+        found.append((str(file), about.st_mtime_ns, about.st_size))
+    return found
+
+
+def check_complete(path: Path) -> Path:
+    """Give ``path`` back when it holds a whole checkpoint; raise ValueError naming what is missing."""
+    if not os.path.isdir(path):
+        raise ValueError(f"checkpoint folder {path.name} does not exist: choose another, or put it back")
+    missing = missing_files(path)
+    if missing:
+        raise ValueError(f"checkpoint {path.name} lacks {', '.join(missing)}: download it again, whole")
+    return path
+
+
+def demo_voice() -> Path:
+    """Give the folder of the checkpoint that the pack brings; raise ValueError naming what the pack lacks of it."""
+    missing = missing_files(DEMO_VOICE_PATH)
+    if missing:
+        raise ValueError(
+            f"the pack's {DEMO_VOICE_PATH.name} folder lacks {', '.join(missing)}: install the pack again, whole, "
+            "or choose another checkpoint"
+        )
+    return DEMO_VOICE_PATH
+
+
+def resolve_checkpoint(name: str, roots: Sequence[Path]) -> Path | None:
+    """Find a checkpoint on this machine.
+
+    Args:
+        name: DEMO_VOICE, a label of ``list_checkpoints``, or a published id, which is found by its last part.
+        roots: the model folders; the demo voice needs none.
+
+    Returns:
+        Its folder, or None for a published one that is not on this machine.
+
+    Raises:
+        ValueError: for an unknown name, or a pack whose demo voice is not whole.
+    """
+    if name == DEMO_VOICE:
+        return demo_voice()
+    if not isinstance(name, str):  # by ComfyUI's API anything can come
+        raise ValueError(f"checkpoint is {name!r}: choose one of the list")
+    found = list_checkpoints(roots)
+    if name in found:
+        return found[name]
+    if name in PUBLISHED:
+        last = name.rsplit("/", 1)[-1].lower()
+        for path in found.values():
+            if path.name.lower() == last and not missing_files(path):
+                return path
+        return _in_hub_cache(name)
+    raise ValueError(
+        f"checkpoint {name!r} is not there any more: press R to reload the list and choose another"
+    )
+
+
+def _in_hub_cache(repo_id: str) -> Path | None:
+    """A published checkpoint that another program has downloaded to the Hugging Face cache already."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        path = Path(snapshot_download(repo_id, local_files_only=True))
+    except LocalEntryNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("the Hugging Face cache cannot be read (%s)", error)
+        return None
+    return None if missing_files(path) else path

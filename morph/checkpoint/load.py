@@ -1,0 +1,143 @@
+"""Load a checkpoint folder with the precision and the attention that the machine can do."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from pathlib import Path
+
+import torch
+
+from ..model.int8 import quantize_talker
+from ..model.joined_weights import view_heads
+from ..model.model import Model
+from ..model.rope import inverse_frequencies
+from ..model.tail import FILE, describe_tails, load_tails
+from ..options import LoadOptions
+from ..text.profile import read_profile
+from .find import check_complete
+from .json_file import read_object
+from .qwen_tts import default_rope_registered, import_qwen_tts
+from .verify import blame, check_checkpoint, check_tokenizer
+
+log = logging.getLogger(__name__)
+
+TOKENIZER_12HZ = "qwen3_tts_tokenizer_12hz"
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
+    """The dtype for a device.
+
+    "auto" is bf16 where the GPU computes in it, else fp32: on GPUs without bf16, fp16 overflows in some checkpoints
+    (the field's "probability tensor contains inf"); choose fp16 by hand to try it. The CPU takes fp32.
+
+    Raises:
+        ValueError: when bf16 is asked for on a GPU without it, or fp16 on the CPU.
+    """
+    has_bf16 = device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
+    if precision == "auto":
+        return torch.bfloat16 if device.type == "cuda" and has_bf16 else torch.float32
+    if precision == "bf16" and not has_bf16:
+        name = torch.cuda.get_device_name(device)
+        raise ValueError(f"precision is bf16 and {name} does not compute in it: choose auto, fp32 or fp16")
+    if precision == "fp16" and device.type == "cpu":
+        raise ValueError("precision is fp16 and the device is the CPU: choose auto, fp32 or bf16")
+    return DTYPES[precision]
+
+
+def choose_attention(attention: str, device: torch.device, dtype: torch.dtype) -> str:
+    """transformers' name of the attention to run.
+
+    "auto" takes flash_attention_2 where it can run (see ``why_no_flash``), else sdpa, and says so.
+
+    Raises:
+        ValueError: when flash_attention_2 is asked for and cannot run.
+    """
+    if attention not in ("auto", "flash_attention_2"):
+        return attention
+    reason = why_no_flash(device, dtype)
+    if reason is None:
+        return "flash_attention_2"
+    if attention == "flash_attention_2":
+        raise ValueError(f"attention is flash_attention_2 and {reason}: choose auto or sdpa, or change that")
+    log.info("attention: sdpa (%s)", reason)
+    return "sdpa"
+
+
+def why_no_flash(device: torch.device, dtype: torch.dtype) -> str | None:
+    """What keeps flash-attn from running, or None: it does fp16 and bf16 on CUDA from compute capability 8.0 on."""
+    if importlib.util.find_spec("flash_attn") is None:
+        return "flash-attn is not installed"
+    if device.type != "cuda":
+        return f"the device is {device.type}, not CUDA"
+    if dtype == torch.float32:
+        return "precision is fp32, which flash-attn does not do"
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return f"{torch.cuda.get_device_name(device)} is too old for flash-attn"
+    return None
+
+
+def check_frame_rate(path: Path) -> None:
+    """Raise ValueError for a checkpoint of the 25 Hz family: it has another codec and other groups."""
+    with blame(path):
+        config = read_object(path / "config.json")
+    if config.get("tokenizer_type") != TOKENIZER_12HZ:
+        raise ValueError(
+            f"checkpoint {path.name} uses {config.get('tokenizer_type')}: only 12 Hz models are supported"
+        )
+
+
+def restore_frequencies(module: torch.nn.Module) -> None:
+    """Compute RoPE frequencies anew where loading left zeros: transformers 5 can, for buffers that no file holds."""
+    for part in module.modules():
+        buffer = getattr(part, "inv_freq", None)
+        if isinstance(buffer, torch.Tensor) and not buffer.any():
+            buffer.copy_(inverse_frequencies(part.config, "cpu"))
+
+
+def load_model(
+    path: Path, options: LoadOptions | None = None, device: torch.device | str = "cpu", move: bool = True
+) -> Model:
+    """Load a checkpoint folder.
+
+    Args:
+        path: a folder in the published format.
+        options: precision, attention, engine and weights.
+        device: where the model will run; precision and attention are chosen for it. The weights are loaded on the
+            CPU, in their dtype, and never cast afterwards.
+        move: move the model to ``device``; ComfyUI does that by itself.
+
+    Raises:
+        ValueError: for missing or damaged files, weights that are not those of the config, options that the device
+            cannot do, or trained tails that are not its own.
+    """
+    options = options or LoadOptions()
+    device = torch.device(device)
+    check_complete(path)
+    dtype = choose_dtype(options.precision, device)
+    attention = choose_attention(options.attention, device, dtype)
+    check_frame_rate(path)
+    profile = read_profile(path)
+    qwen_tts = import_qwen_tts()
+    # Loading makes parameters, and inference tensors could not be moved between devices later.
+    with torch.inference_mode(False), default_rope_registered():
+        with blame(path):
+            check_checkpoint(path)
+            upstream = qwen_tts.Qwen3TTSModel.from_pretrained(
+                str(path), dtype=dtype, attn_implementation=attention
+            )
+            model = Model(upstream, path.name, options.engine)
+            check_tokenizer(model.tokenizer, model.config)
+            restore_frequencies(model.module)
+        model.profile = profile
+        if options.weights == "int8":
+            quantize_talker(model.talker)  # before the move: the device never holds the full weights
+        if move:
+            model.module.to(device)
+        heads = view_heads(model.talker.code_predictor.lm_head)
+        model.code_tables()
+        if (path / FILE).is_file():
+            model.add_tails(load_tails(path / FILE, path, heads))
+    log.info("%s: %s", path.name, describe_tails(model.tails()))
+    return model

@@ -1,0 +1,191 @@
+"""Compare a checkpoint's configs with its weight files before anything is built from them.
+
+transformers fills tensors that the files lack with random numbers, other ones at every load: such a checkpoint would
+speak, and wrongly. So the models that the configs describe are built without memory (on torch's meta device), and
+the names and shapes of their tensors are compared with the headers of the files. A config with absurd sizes is found
+here too, before it could ask for gigabytes.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from .configs import check_groups, check_ids, check_kind, check_rope, check_sizes, check_types
+from .find import weight_files
+from .json_file import read_object
+from .qwen_tts import default_rope_registered, import_qwen_tts
+
+log = logging.getLogger(__name__)
+
+CODEC = "speech_tokenizer"
+FULL = ("not enough memory", "can't allocate memory", "out of memory")  # what torch says on the CPU
+FLOATS = (
+    "F64",
+    "F32",
+    "F16",
+    "BF16",
+)  # in int8 or float8 it would be half of a weight, with a scale elsewhere
+LONGEST_CAUSE = 400  # characters; transformers lists all that it knows
+NAMED = 3  # tensors that a message names
+UNUSED = "quantizer"  # a codec may have more quantizers than a talker speaks
+
+
+@contextmanager
+def blame(path: Path) -> Iterator[None]:
+    """Turn whatever fails while a checkpoint is loaded into a ValueError that names it; out of memory passes.
+
+    Upstream and transformers look at configs as they go, and raise anything: KeyError, TypeError, ImportError.
+    """
+    try:
+        yield
+    except SafetensorError as error:
+        raise ValueError(
+            f"checkpoint {path.name} has a damaged weight file ({error}): download it again"
+        ) from error
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise ValueError(
+            f"checkpoint {path.name} cannot be loaded ({_cause(error)}): download it again, or undo what was changed "
+            "in its files"
+        ) from error
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether memory was full, on the GPU or on the CPU: no fault of the checkpoint's."""
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(one in str(error) for one in FULL)
+
+
+def _cause(error: Exception) -> str:
+    first = (str(error).strip().splitlines() or [""])[0][:LONGEST_CAUSE]
+    return first if isinstance(error, ValueError) and first else f"{type(error).__name__}: {first}"
+
+
+def check_checkpoint(path: Path) -> None:
+    """Compare a complete checkpoint folder's configs with each other and with its weights.
+
+    Reads the headers of the weight files alone, and takes half a second.
+
+    Raises:
+        ValueError: naming the field or the tensor; any other exception may come of a config that cannot be built.
+    """
+    package = import_qwen_tts()
+    core, models = package.core, package.core.models
+    config = _check_part(path, models.Qwen3TTSConfig, models.Qwen3TTSForConditionalGeneration)
+    codec = _check_part(path, core.Qwen3TTSTokenizerV2Config, core.Qwen3TTSTokenizerV2Model, f"{CODEC}/")
+    check_kind(config)
+    check_ids(config)
+    check_groups(config, codec)
+    for name in ("generation_config.json", "tokenizer_config.json", f"{CODEC}/preprocessor_config.json"):
+        read_object(path / name)
+    if not (path / "tokenizer.json").is_file() and not read_object(path / "vocab.json"):
+        raise ValueError("vocab.json is empty")
+
+
+def _check_part(path: Path, config_class: Any, model_class: Any, where: str = "") -> Any:
+    """Check the talker's or the codec's config and weights; give upstream's config object."""
+    folder, name = path / where, f"{where}config.json"
+    given = read_object(folder / "config.json")
+    check_sizes(given, name)
+    with default_rope_registered():
+        check_types(given, config_class(), name)
+        check_rope(given)
+        config = config_class.from_pretrained(str(folder))
+        with torch.device("meta"):
+            model = model_class(config)
+    check_weights(folder, model, where)
+    return config
+
+
+def check_tokenizer(tokenizer: Any, config: Any) -> None:
+    """Raise ValueError where a tokenizer gives other ids than a talker's config has.
+
+    Args:
+        tokenizer: transformers' tokenizer.
+        config: upstream's ``Qwen3TTSConfig``.
+    """
+    size = config.talker_config.text_vocab_size
+    highest = max(tokenizer.get_vocab().values(), default=-1)
+    if highest >= size:
+        raise ValueError(f"the tokenizer has the id {highest} and text_vocab_size in config.json is {size}")
+    for token, expected in (
+        ("<|im_start|>", config.im_start_token_id),
+        ("<|im_end|>", config.im_end_token_id),
+    ):
+        if tokenizer.encode(token, add_special_tokens=False) != [expected]:
+            raise ValueError(f"the tokenizer does not know {token} as {expected}, the id in config.json")
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a tensor in a file is: its shape, and its type by safetensors' name."""
+
+    shape: tuple[int, ...]
+    kind: str
+
+
+def read_headers(files: Collection[Path]) -> dict[str, Header]:
+    """The tensors in safetensors files, by name; raises SafetensorError for a damaged file."""
+    found: dict[str, Header] = {}
+    for file in files:
+        with safe_open(file, framework="pt") as opened:
+            for name in opened.keys():  # noqa: SIM118  (it is no mapping)
+                part = opened.get_slice(name)
+                found[name] = Header(tuple(part.get_shape()), str(part.get_dtype()))
+    return found
+
+
+def check_weights(folder: Path, model: torch.nn.Module, where: str = "") -> None:
+    """Raise ValueError where the weight files of a folder are not those of a model, naming the tensors.
+
+    Args:
+        folder: of the files.
+        model: as its config describes it, on the meta device.
+        where: put before the names of files in messages, such as "speech_tokenizer/".
+
+    Raises:
+        ValueError: for tensors that are missing, of another shape, not floating-point, or of layers that the config
+            does not have. Other tensors that are not needed are logged: they do no harm.
+    """
+    needed, found = model.state_dict(), read_headers(weight_files(folder))
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise ValueError(f"{where}config.json asks for weights that are not there: {_some(missing)}")
+    for name, tensor in needed.items():
+        _check_tensor(f"{where}{name}", tensor, found[name])
+    more = [name for name in found if name not in needed]
+    known = {_unnumbered(name) for name in needed}
+    beyond = [name for name in more if _unnumbered(name) in known and UNUSED not in name]
+    if beyond:
+        raise ValueError(f"{where}config.json has no place for weights that are there: {_some(beyond)}")
+    if more:
+        log.info("%s: not needed: %s", folder.name, _some(more))
+
+
+def _check_tensor(name: str, needed: torch.Tensor, found: Header) -> None:
+    shape = tuple(needed.shape)
+    if shape != found.shape:
+        raise ValueError(f"{name} has shape {list(found.shape)} and its config asks for {list(shape)}")
+    if needed.is_floating_point() and found.kind not in FLOATS:
+        raise ValueError(f"{name} is of type {found.kind}: only {', '.join(FLOATS)} can be loaded")
+
+
+def _unnumbered(name: str) -> str:
+    """A tensor's name with every number in it left out: the same for all layers of a list."""
+    return re.sub(r"\d+", "#", name)
+
+
+def _some(names: list[str]) -> str:
+    rest = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {rest} more" if rest > 0 else "")

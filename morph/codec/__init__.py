@@ -1,0 +1,1 @@
+"""The codec: frames to samples and back."""

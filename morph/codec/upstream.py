@@ -1,0 +1,74 @@
+"""The 12 Hz codec: codes to waveforms, and reference recordings to codes, through upstream's own modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from ..model.model import Model
+from .packing import cut_chunks
+
+
+@torch.inference_mode()
+def decode_codes(
+    model: Model,
+    codes: torch.Tensor,
+    reference: torch.Tensor | None = None,
+    on_chunk: Callable[[], None] | None = None,
+) -> np.ndarray:
+    """Decode one line's codes to its waveform.
+
+    Args:
+        model: the checkpoint.
+        codes: ``[T, 16]``; T may be 0.
+        reference: an ICL voice's codes ``[R, 16]``: decoded in front, so that the line goes on from them, and cut off.
+        on_chunk: called before every chunk of 300 frames; may raise to cancel.
+
+    Returns:
+        float32 ``[T * 1920]`` at 24 kHz, within -1..1; behind a reference sometimes one sample more, as upstream
+        cuts in proportion.
+    """
+    if len(codes) == 0:
+        return np.zeros(0, dtype=np.float32)
+    whole = codes if reference is None else torch.cat((reference.to(codes.device), codes))
+    rows = whole.T[None].to(model.device)
+    pieces = []
+    for chunk in cut_chunks([len(whole)]):
+        if on_chunk is not None:
+            on_chunk()
+        piece = model.codec.decoder(rows[..., chunk.start - chunk.context : chunk.start + chunk.frames])
+        pieces.append(piece[0, 0, chunk.context * model.samples_per_frame :])
+    return cut_reference(torch.cat(pieces).float().cpu().numpy(), codes, reference)
+
+
+def cut_reference(waveform: np.ndarray, codes: torch.Tensor, reference: torch.Tensor | None) -> np.ndarray:
+    """Cut an ICL voice's reference off a line's front, in proportion of the frames, as upstream does."""
+    if reference is None or len(codes) == 0:
+        return waveform
+    return waveform[int(len(reference) / (len(reference) + len(codes)) * len(waveform)) :]
+
+
+@torch.inference_mode()
+def encode_waveform(model: Model, waveform: np.ndarray) -> torch.Tensor:
+    """Encode a mono 24 kHz waveform (float32 ``[T]``) to codes ``[frames, 16]``, int64, on the CPU."""
+    forget_moved_codebooks(model)
+    features = model.feature_extractor(
+        raw_audio=[waveform], sampling_rate=model.sample_rate, return_tensors="pt"
+    )
+    codec = model.codec
+    codes = codec.encode(
+        features["input_values"].squeeze(1).to(codec.device, codec.dtype),
+        features["padding_mask"].squeeze(1).to(codec.device),
+        return_dict=True,
+    ).audio_codes[0]
+    return codes.cpu()
+
+
+def forget_moved_codebooks(model: Model) -> None:
+    """Drop the codebooks that Mimi computed and remembered on a device that the codec has left."""
+    for module in model.codec.encoder.modules():
+        remembered = getattr(module, "_embed", None)
+        if isinstance(remembered, torch.Tensor) and remembered.device != module.embed_sum.device:
+            module._embed = None

@@ -1,0 +1,326 @@
+"""The weights of the codec's decoder as ``codec_forward`` reads them: views of upstream's, axes in its order.
+
+Convolutions run over rows ``[T, C]`` (channels innermost), which asks for weights ``[out, taps, in]``. Upstream's
+parameters are re-homed in that order: they stay the same objects with the same shapes and values, and nothing is held
+twice. What is derived (SnakeBeta's constants, normalised codebooks) is small.
+
+Biases in front of SnakeBeta are not added by the convolutions: SnakeBeta adds them in registers. Along a chain of
+residual units they add up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import torch
+
+from ..model.joined_weights import join
+from ..model.layers import Angles
+from .packing import CHUNK_FRAMES, CONTEXT_FRAMES
+
+EPSILON = 1e-9  # SnakeBeta's
+
+
+@dataclass(frozen=True)
+class Snake:
+    """SnakeBeta of ``x + bias``; all float32 ``[C]``. ``turns`` is e^alpha / pi, ``scale`` 1 / (e^beta + 1e-9)."""
+
+    turns: torch.Tensor
+    scale: torch.Tensor
+    bias: torch.Tensor
+
+    @classmethod
+    def of(cls, module: Any, bias: torch.Tensor) -> Snake:
+        alpha, beta = module.alpha.detach().float(), module.beta.detach().float()
+        return cls(alpha.exp() / math.pi, 1 / (beta.exp() + EPSILON), bias)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A layer of the transformer: fused projections, norms, and the scales of what it adds."""
+
+    input_norm: torch.Tensor
+    qkv: torch.Tensor
+    out: torch.Tensor
+    out_scale: torch.Tensor
+    post_norm: torch.Tensor
+    gate_up: torch.Tensor
+    down: torch.Tensor
+    down_scale: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """``project`` and ``restore`` are (weight, bias) of the projections into and out of its width."""
+
+    project: tuple[torch.Tensor, torch.Tensor]
+    layers: tuple[Attention, ...]
+    norm: torch.Tensor
+    restore: tuple[torch.Tensor, torch.Tensor]
+    angles: Angles
+    heads: int
+    kv_heads: int
+    window: int
+    eps: float
+
+
+@dataclass(frozen=True)
+class Upsample:
+    """A transposed convolution whose kernel is its stride, ``[factor C, C]``, and a ConvNeXt block."""
+
+    expand: tuple[torch.Tensor, torch.Tensor]
+    factor: int
+    depthwise: tuple[torch.Tensor, torch.Tensor]
+    norm: tuple[torch.Tensor, torch.Tensor]
+    inner: tuple[torch.Tensor, torch.Tensor]
+    outer: tuple[torch.Tensor, torch.Tensor]
+    gamma: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A residual unit: SnakeBeta, ``conv`` ``[C, taps, C]`` with a dilation, SnakeBeta, ``point`` ``[C, C]``."""
+
+    first: Snake
+    conv: torch.Tensor
+    dilation: int
+    second: Snake
+    point: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Block:
+    """A transposed convolution of kernel 2 x stride as two products, three units, and the SnakeBeta that follows.
+
+    ``now`` and ``before`` are ``[rate C_out, C_in]``: what a position gives to its own outputs and to the next one's.
+    """
+
+    now: torch.Tensor
+    before: torch.Tensor
+    rate: int
+    units: tuple[Unit, ...]
+    after: Snake
+
+
+@dataclass(frozen=True)
+class CodecWeights:
+    """All that turns codes into samples.
+
+    ``codebooks`` is ``[groups V, D]``; ``quantised`` ``[2 D, 2 D]`` joins the projections of both halves;
+    ``gap`` is how many frames of zeros stand for the padding of every convolution, ``reaches`` how many frames of the
+    past each block, those behind it and the last convolution see together.
+    """
+
+    codebooks: torch.Tensor
+    offsets: torch.Tensor
+    first_groups: int
+    quantised: torch.Tensor
+    pre_conv: tuple[torch.Tensor, torch.Tensor]
+    transformer: Transformer
+    upsample: tuple[Upsample, ...]
+    start: torch.Tensor
+    enter: Snake
+    blocks: tuple[Block, ...]
+    finish: tuple[torch.Tensor, torch.Tensor]
+    samples_per_frame: int
+    gap: int
+    reaches: tuple[int, ...]
+
+    @classmethod
+    def of(cls, decoder: Any, dtype: torch.dtype | None = None) -> CodecWeights:
+        """View a ``Qwen3TTSTokenizerV2Decoder``; in another dtype than its own, copy it.
+
+        Raises:
+            ValueError: for a decoder that these functions do not compute.
+        """
+        check_decoder(decoder)
+        dtype = dtype or decoder.pre_conv.conv.weight.dtype
+        with torch.inference_mode(False), torch.no_grad():
+            codebooks, count = _codebooks(decoder.quantizer, dtype)
+            start, *blocks, last_snake, last = decoder.decoder
+            enter, viewed = _blocks(blocks, last_snake, start.conv.bias, dtype)
+            return cls(
+                codebooks=codebooks,
+                offsets=torch.arange(count, device=codebooks.device) * (len(codebooks) // count),
+                first_groups=decoder.quantizer.n_q_semantic,
+                quantised=_joint_projection(decoder.quantizer, dtype),
+                pre_conv=_conv(decoder.pre_conv, dtype),
+                transformer=_transformer(decoder.pre_transformer, dtype),
+                upsample=tuple(_upsample(expand, block, dtype) for expand, block in decoder.upsample),
+                start=arrange(start.conv.weight, (0, 2, 1), dtype),
+                enter=enter,
+                blocks=viewed,
+                finish=(
+                    arrange(last.conv.weight, (0, 2, 1), torch.float32)[0],
+                    last.conv.bias.detach().float(),
+                ),
+                samples_per_frame=int(decoder.total_upsample),
+                gap=widest_padding(decoder),
+                reaches=reaches_of(decoder),
+            )
+
+
+def check_decoder(decoder: Any) -> None:
+    """Raise ValueError for what upstream's classes can be configured to and no published checkpoint is."""
+    config = decoder.config
+    if config.hidden_act != "silu" or config.attention_bias:
+        raise ValueError(
+            f"the codec's config has hidden_act {config.hidden_act!r} and attention_bias {config.attention_bias}: "
+            "the codec engine computes silu without biases"
+        )
+
+
+def arrange(weight: torch.nn.Parameter, order: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """The weight with its axes in this order, contiguous: a view, for which the parameter is re-homed where needed."""
+    view = weight.detach().permute(order)
+    if weight.dtype != dtype:
+        return view.to(dtype).contiguous()
+    if not view.is_contiguous():
+        view = view.contiguous()
+        weight.data = view.permute([order.index(axis) for axis in range(len(order))])
+    return view
+
+
+def widest_padding(decoder: Any) -> int:
+    """Frames that hold the left padding of any convolution, each at its own rate."""
+    rate, padded = 1, [(1, decoder.pre_conv)]
+    for expand, block in decoder.upsample:
+        rate *= expand.conv.stride[0]
+        padded.append((rate, block.dwconv))
+    padded.append((rate, decoder.decoder[0]))
+    for rate, block in zip(_rates(decoder), decoder.decoder[1:-2], strict=True):
+        padded += [(rate, unit.conv1) for unit in block.block[2:]]
+    padded.append((rate, decoder.decoder[-1]))
+    return max(math.ceil(conv.padding / rate) for rate, conv in padded)
+
+
+def reaches_of(decoder: Any) -> tuple[int, ...]:
+    """Frames of the past that reach the samples through each block and those behind it."""
+    reach = Fraction(decoder.decoder[-1].padding, int(decoder.total_upsample))
+    reaches = []
+    for rate, block in reversed(list(zip(_rates(decoder), decoder.decoder[1:-2], strict=True))):
+        before = block.block[1].conv.stride[0]  # one position before the transposed convolution
+        reach += Fraction(sum(unit.conv1.padding for unit in block.block[2:]) + before, rate)
+        reaches.append(math.ceil(reach))
+    return tuple(reversed(reaches))
+
+
+def _rates(decoder: Any) -> list[int]:
+    """Positions a frame behind each block's transposed convolution."""
+    rate = math.prod(expand.conv.stride[0] for expand, _ in decoder.upsample)
+    return [rate := rate * block.block[1].conv.stride[0] for block in decoder.decoder[1:-2]]
+
+
+def _codebooks(quantizer: Any, dtype: torch.dtype) -> tuple[torch.Tensor, int]:
+    """All groups' code vectors, one group behind the other, and how many groups there are."""
+    layers = [layer for part in (quantizer.rvq_first, quantizer.rvq_rest) for layer in part.vq.layers]
+    if any(not isinstance(layer.project_out, torch.nn.Identity) for layer in layers):
+        raise ValueError("the codec's codebooks have projections of their own")
+    books = [layer._codebook for layer in layers]
+    vectors = [
+        (book.embedding_sum.float() / book.cluster_usage.float().clamp(min=book.epsilon)[:, None]).to(dtype)
+        for book in books
+    ]
+    return torch.cat(vectors), len(vectors)
+
+
+def _joint_projection(quantizer: Any, dtype: torch.dtype) -> torch.Tensor:
+    """Both output projections side by side: they are added, so one product over both inputs gives their sum."""
+    parts = (quantizer.rvq_first.output_proj, quantizer.rvq_rest.output_proj)
+    return torch.cat([part.weight.detach()[..., 0] for part in parts], dim=1).to(dtype)
+
+
+def _pair(module: Any, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    return module.weight.detach().to(dtype), module.bias.detach().to(dtype)
+
+
+def _conv(module: Any, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    return arrange(module.conv.weight, (0, 2, 1), dtype), module.conv.bias.detach().to(dtype)
+
+
+def _transformer(module: Any, dtype: torch.dtype) -> Transformer:
+    config = module.config
+    longest = CHUNK_FRAMES + 2 * CONTEXT_FRAMES
+    device = module.input_proj.weight.device
+    return Transformer(
+        project=_pair(module.input_proj, dtype),
+        layers=tuple(_attention(layer, dtype) for layer in module.layers),
+        norm=module.norm.weight.detach().to(dtype),
+        restore=_pair(module.output_proj, dtype),
+        angles=Angles.table(config, longest, device),
+        heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads,
+        window=config.sliding_window,
+        eps=config.rms_norm_eps,
+    )
+
+
+def _attention(layer: Any, dtype: torch.dtype) -> Attention:
+    attention, mlp = layer.self_attn, layer.mlp
+    return Attention(
+        input_norm=layer.input_layernorm.weight.detach().to(dtype),
+        qkv=join([attention.q_proj, attention.k_proj, attention.v_proj]).to(dtype),
+        out=attention.o_proj.weight.detach().to(dtype),
+        out_scale=layer.self_attn_layer_scale.scale.detach().to(dtype),
+        post_norm=layer.post_attention_layernorm.weight.detach().to(dtype),
+        gate_up=join([mlp.gate_proj, mlp.up_proj]).to(dtype),
+        down=mlp.down_proj.weight.detach().to(dtype),
+        down_scale=layer.mlp_layer_scale.scale.detach().to(dtype),
+    )
+
+
+def _upsample(expand: Any, block: Any, dtype: torch.dtype) -> Upsample:
+    conv = expand.conv
+    if conv.kernel_size != conv.stride:
+        raise ValueError("the codec's first upsampling overlaps")
+    factor = conv.stride[0]
+    depthwise = block.dwconv.conv
+    return Upsample(
+        expand=(
+            arrange(conv.weight, (2, 1, 0), dtype).flatten(0, 1),
+            conv.bias.detach().to(dtype).repeat(factor),
+        ),
+        factor=factor,
+        depthwise=(depthwise.weight.detach().to(dtype), depthwise.bias.detach().to(dtype)),
+        norm=_pair(block.norm, dtype),
+        inner=_pair(block.pwconv1, dtype),
+        outer=_pair(block.pwconv2, dtype),
+        gamma=block.gamma.detach().to(dtype),
+    )
+
+
+def _blocks(
+    blocks: list[Any], last: Any, bias: torch.Tensor, dtype: torch.dtype
+) -> tuple[Snake, tuple[Block, ...]]:
+    """The SnakeBeta in front of the first block, and the blocks, each with the one behind it."""
+    enter = Snake.of(blocks[0].block[0], bias.detach().float())
+    following = [block.block[0] for block in blocks[1:]] + [last]
+    return enter, tuple(_block(block, after, dtype) for block, after in zip(blocks, following, strict=True))
+
+
+def _block(module: Any, after: Any, dtype: torch.dtype) -> Block:
+    _, upsample, *residual = module.block
+    conv = upsample.conv
+    rate = conv.stride[0]
+    if conv.kernel_size[0] != 2 * rate:
+        raise ValueError("the codec's upsampling has a kernel that is not twice its rate")
+    taps = arrange(conv.weight, (2, 1, 0), dtype)
+    pending = conv.bias.detach().float()
+    units = []
+    for unit in residual:
+        units.append(
+            Unit(
+                first=Snake.of(unit.act1, pending),
+                conv=arrange(unit.conv1.conv.weight, (0, 2, 1), dtype),
+                dilation=unit.conv1.dilation,
+                second=Snake.of(unit.act2, unit.conv1.conv.bias.detach().float()),
+                point=unit.conv2.conv.weight.detach()[..., 0].to(dtype),
+            )
+        )
+        pending = pending + unit.conv2.conv.bias.detach().float()
+    return Block(
+        taps[:rate].flatten(0, 1), taps[rate:].flatten(0, 1), rate, tuple(units), Snake.of(after, pending)
+    )

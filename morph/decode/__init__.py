@@ -1,0 +1,1 @@
+"""Decoding: the rules that both engines keep, and the eager engine."""

@@ -1,0 +1,241 @@
+"""Lossless decoding of groups 1-15: the crossbar drafts, one causal pass verifies, a rule accepts or corrects.
+
+The rule (``verdict.py``) is that of speculative sampling: what comes out is distributed as SEQ_GROUPS=15, whatever the
+draft is worth; a poor draft only takes more passes. The first groups that a pass verifies have several candidates;
+every choice of them rides in a row of its own through the pass, the groups behind drafted alike, so that whichever is
+kept has its states computed.
+
+The pass that refuses a group has computed the exact state of that group too, and from it the next draft is made: so
+every pass finishes one group at least, and a frame takes at most the 15 passes of exact decoding. That also holds for
+one sequential group to begin with, hence more of them only make the passes narrower.
+
+Where it ends: a pass over several positions may round otherwise than one over a single position, so the codes are
+those of exact decoding bit for bit nowhere by promise; greedy codes agree in float32 up to ties. Sampled ones
+consume a line's stream otherwise: the same seed gives another take of the same distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+
+from ..model.joined_weights import stack
+from ..model.linear import Weight, crossbar
+from ..model.tail import Tail
+from ..options import Draw
+from .kv_cache import KeyValueCache
+from .predictor import Predictor
+from .sampling import Randomness, distribution
+from .verdict import Noise, drafting, propose, settle
+
+# For a pass's first groups. Passes a frame of the demo voice: 8.6 with one, 7.5 with eight for the first group,
+# 7.4 with two for the second as well, 7.2 with four. On a GPU a pass costs its launches, on a CPU its rows.
+CANDIDATES, CANDIDATES_ON_CPU = (8, 2), (1,)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far each line of a batch is within its frame: ``done`` groups are exact, ``start`` at least.
+
+    ``states`` ``[B, H]`` are what the last of them was drawn from, ``tokens`` ``[B]`` what was drawn.
+    """
+
+    start: int
+    done: tuple[int, ...]
+    states: torch.Tensor
+    tokens: torch.Tensor
+
+
+Drafter: TypeAlias = Callable[[Reached], torch.Tensor]
+"""Gives logits ``[B, G - start, V]`` of the groups behind ``start``; those that a line has done are not read."""
+
+
+def crossbar_drafter(heads: Weight) -> Drafter:
+    """Draft by the crossbar with ``heads`` ``[G, V, H]``, the checkpoint's own or others trained for it."""
+
+    def draft(reached: Reached) -> torch.Tensor:
+        return crossbar(heads[reached.start :], reached.states)
+
+    return draft
+
+
+def tails_drafter(heads: Weight, tails: Mapping[int, Tail]) -> Drafter:
+    """Draft by ``tails``, each for lines with so many exact groups, and by the stock crossbar where there is none."""
+    stock = crossbar_drafter(heads)
+
+    def draft(reached: Reached) -> torch.Tensor:
+        if reached.start in tails and set(reached.done) == {reached.start}:  # always so for one line
+            trained = tails[reached.start].logits(heads, reached.states, reached.tokens)
+            return trained.to(reached.states.dtype)
+        logits = stock(reached)
+        for groups, tail in tails.items():
+            rows = [row for row, done in enumerate(reached.done) if done == groups]
+            if rows:
+                trained = tail.logits(heads, reached.states[rows], reached.tokens[rows])
+                logits[rows, groups - reached.start :] = trained.to(logits.dtype)
+        return logits
+
+    return draft
+
+
+@dataclass
+class Tally:
+    """What drafts were worth, in frames decoded so far.
+
+    ``frames`` and ``passes`` count batches of frames, as a batch goes on until its last line is done;
+    ``line_frames`` and ``line_passes`` count each line's own. ``offered`` and ``accepted`` count drafted tokens
+    that a verdict was reached for, by group (index 0 is group 1).
+    """
+
+    frames: int = 0
+    passes: int = 0
+    line_frames: int = 0
+    line_passes: int = 0
+    offered: list[int] = field(default_factory=list)
+    accepted: list[int] = field(default_factory=list)
+
+    def begin(self, groups: int, lines: int, passes: int) -> None:
+        """Take the sequential passes that a batch of frames starts with."""
+        self.frames += 1
+        self.passes += passes
+        self.line_frames += lines
+        self.line_passes += lines * passes
+        if not self.offered:
+            self.offered, self.accepted = [0] * groups, [0] * groups
+
+    def add(self, before: Sequence[int], accepted: Sequence[int]) -> None:
+        """Take one pass: each line's exact groups before it, and with the drafted tokens that were kept."""
+        groups = len(self.offered)
+        self.passes += 1
+        for known, kept in zip(before, accepted, strict=True):
+            self.line_passes += known < groups
+            for group in range(known, min(kept + 1, groups)):
+                self.offered[group] += 1
+                self.accepted[group] += group < kept
+
+    @property
+    def mean_passes(self) -> float:
+        """Passes a frame, as batches take them."""
+        return self.passes / max(1, self.frames)
+
+    def describe(self) -> str:
+        """For logs."""
+        return f"{self.mean_passes:.2f} passes of the predictor a frame in the mean of {self.frames}"
+
+
+class SpeculativePredictor(Predictor):
+    """A ``Predictor`` whose frames are distributed as with 15 sequential groups, whatever ``seq_groups`` is.
+
+    Args:
+        code_predictor: upstream's.
+        draft: what drafts; None is the crossbar with the tails, and the checkpoint's own heads where there is none.
+        tails: as ``Predictor``'s.
+        candidates: how many are tried for the first group of every pass, the second, ...; None chooses for the device.
+
+    ``tally`` counts passes and accepted tokens.
+    """
+
+    def __init__(
+        self,
+        code_predictor: Any,
+        draft: Drafter | None = None,
+        tails: Mapping[int, Tail] | None = None,
+        candidates: Sequence[int] | None = None,
+    ):
+        super().__init__(code_predictor, tails)
+        self.tables = stack(code_predictor.model.codec_embedding)  # [G, V, H_talker]
+        self.draft = draft or tails_drafter(self.heads, self.tails)
+        if candidates is None:
+            candidates = CANDIDATES_ON_CPU if self.heads.device.type == "cpu" else CANDIDATES
+        self.candidates = [min(count, self.heads.shape[1]) for count in candidates]
+        self.tally = Tally()
+
+    def decode_frame(
+        self,
+        hidden: torch.Tensor,
+        embedding: torch.Tensor,
+        seq_groups: int,
+        draw: Draw,
+        randomness: Randomness,
+    ) -> torch.Tensor:
+        """Predict a frame's groups; see ``Predictor.decode_frame``.
+
+        ``seq_groups`` groups run sequentially before the first draft. A line that is done draws no more, so that
+        its stream does not depend on its batch mates.
+        """
+        return self._decode(hidden, embedding, seq_groups, len(self.heads), draw, randomness)
+
+    def _decode(
+        self,
+        hidden: torch.Tensor,
+        embedding: torch.Tensor,
+        seq_groups: int,
+        max_passes: int,
+        draw: Draw,
+        randomness: Randomness,
+    ) -> torch.Tensor:
+        """A frame within ``max_passes``: groups that are not exact by then stay as the last draft has them."""
+        cache, groups = self._new_cache(), len(self.heads)
+        first, states = self._decode_sequential(hidden, embedding, seq_groups, draw, randomness, cache)
+        codes = torch.nn.functional.pad(first, (0, groups - seq_groups))
+        done, passes = [seq_groups] * len(codes), seq_groups
+        self.tally.begin(groups, len(codes), seq_groups)
+        rows = lines = torch.arange(len(codes), device=codes.device)
+        while (start := min(done)) < groups:
+            known = torch.tensor(done, device=codes.device)[:, None]
+            last = codes.gather(1, known - 1)[:, 0]
+            drafted = drafting(self.draft(Reached(start, tuple(done), states, last)), draw)
+            going = [length < groups for length in done]
+            noise = Noise.make(randomness, going, self.heads, self.candidates, draw).of(start)
+            is_known = torch.arange(start, groups, device=codes.device) < known
+            tries = propose(codes[:, start:], drafted, is_known, noise)
+            if passes == max_passes:
+                codes[:, start:] = tries[:, 0]
+                break
+            passed = self._pass(codes[:, start - 1], tries, start, cache, rows)
+            exact = distribution(crossbar(self.heads[start:], passed), draw)
+            chosen = settle(exact.unflatten(0, (len(codes), -1)), drafted, tries, is_known, noise)
+            codes[:, start:], rows = chosen.tokens, lines * tries.shape[1] + chosen.row
+            states = passed[rows, chosen.kept.clamp(max=groups - start - 1)]
+            lengths = (start + chosen.kept).tolist()
+            self.tally.add(done, lengths)
+            done, passes = [min(length + 1, groups) for length in lengths], passes + 1
+        return codes
+
+    def _pass(
+        self, last: torch.Tensor, tries: torch.Tensor, start: int, cache: KeyValueCache, rows: torch.Tensor
+    ) -> torch.Tensor:
+        """The states ``[B K, G, H]`` that the groups of ``tries`` ``[B, K, G]`` are exactly drawn from.
+
+        ``last`` ``[B]`` is the group before them; in ``rows`` ``[B]`` of the cache is what the lines have done. All
+        lines run the same positions; one that is further along computes some of its exact groups again.
+        """
+        count, length = tries.shape[1:]
+        cache.crop(start + 1)  # the pair of the prefill, and all tokens but the last of those done
+        cache.take(rows.repeat_interleave(count))
+        inputs = torch.cat((last[:, None, None].expand(-1, count, 1), tries[..., :-1]), dim=2)
+        groups = torch.arange(start - 1, start - 1 + length, device=tries.device)
+        return self._run(self.tables[groups, inputs.flatten(0, 1)], start + 1, cache)
+
+
+class BoundedPredictor(SpeculativePredictor):
+    """Lossless decoding that is broken off: ``seq_groups`` is the number of passes that a frame may take.
+
+    The same passes as ``Predictor`` with the same ``seq_groups``, and as many exact groups or more, since a pass that
+    verifies finishes at least one; the rest are the crossbar's as there, from a later state. Approximate below 15,
+    where every group is exact.
+    """
+
+    def decode_frame(
+        self,
+        hidden: torch.Tensor,
+        embedding: torch.Tensor,
+        seq_groups: int,
+        draw: Draw,
+        randomness: Randomness,
+    ) -> torch.Tensor:
+        """Predict a frame's groups in ``seq_groups`` passes; see ``Predictor.decode_frame``."""
+        return self._decode(hidden, embedding, 1, seq_groups, draw, randomness)

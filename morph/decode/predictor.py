@@ -1,0 +1,192 @@
+"""The hybrid crossbar decoder: a frame's groups 1-15 from the talker's hidden state and group 0.
+
+``seq_groups`` of the 15 groups run one after another, over upstream's own layers with the morph cache (RoPE and
+positions computed once, no mask built); the rest come at once from the last hidden state, through one einsum over
+a slice of the stacked heads. 15 equals upstream's ``code_predictor.generate`` bit for bit, draws included; below
+15 the tail is an approximation: its hidden state has not seen the last sequential token, its heads were trained on
+later positions, and its groups are drawn independently. A trained tail (``tail.py``) mends the first two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from ..model.joined_weights import stacked, unstack, view_heads
+from ..model.linear import crossbar
+from ..model.rope import RopeTable
+from ..model.tail import Tail
+from ..options import PREDICTED_GROUPS, Draw, check_seq_groups
+from .kv_cache import KeyValueCache
+from .sampling import Randomness, draw_tokens
+
+POSITIONS = PREDICTED_GROUPS + 2  # the pair of the prefill and 15 tokens, as in the paper's table
+
+
+class Predictor:
+    """Decodes frames with one upstream ``code_predictor``, which must stay where it is meanwhile.
+
+    Made anew for every batch of lines: the stacked heads and the morph cache are looked up once, not every frame,
+    and a model that was moved in between is never met with tensors of its old device.
+
+    Args:
+        code_predictor: upstream's module.
+        tails: trained tails by SEQ_GROUPS; where there is none, the tail comes from the stock heads.
+    """
+
+    def __init__(self, code_predictor: Any, tails: Mapping[int, Tail] | None = None):
+        self.module = code_predictor
+        self.tails = tails or {}
+        self.heads = view_heads(code_predictor.lm_head)
+        self.rope = RopeTable.build(code_predictor.config, POSITIONS, self.heads.device, self.heads.dtype)
+        self.attention = str(code_predictor.config._attn_implementation)
+
+    def decode_frame(
+        self,
+        hidden: torch.Tensor,
+        embedding: torch.Tensor,
+        seq_groups: int,
+        draw: Draw,
+        randomness: Randomness,
+    ) -> torch.Tensor:
+        """Predict groups 1-15 of one frame.
+
+        Args:
+            hidden: ``[B, 1, H_talker]``, the talker's last hidden state.
+            embedding: ``[B, 1, H_talker]``, the embedding of group 0's token.
+            seq_groups: 1..15, how many groups run sequentially.
+            draw: sampling of the sub-talker.
+            randomness: one stream, or one per line.
+
+        Returns:
+            Codes ``[B, 15]``, int64.
+        """
+        sequential, state = self._decode_sequential(
+            hidden, embedding, seq_groups, draw, randomness, self._new_cache()
+        )
+        if seq_groups == len(self.heads):
+            return sequential
+        logits = self.tail_logits(seq_groups, state, sequential[:, -1])
+        return torch.cat((sequential, draw_tokens(logits, draw, randomness)), dim=1)
+
+    def _new_cache(self) -> KeyValueCache:
+        return KeyValueCache(len(self.module.model.layers))
+
+    def _decode_sequential(
+        self,
+        hidden: torch.Tensor,
+        embedding: torch.Tensor,
+        seq_groups: int,
+        draw: Draw,
+        randomness: Randomness,
+        cache: KeyValueCache,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The first groups' codes ``[B, seq_groups]``, and the state ``[B, H]`` that the last of them came from."""
+        tables, heads = self.module.model.codec_embedding, self.module.lm_head
+        states = self._run(torch.cat((hidden, embedding), dim=1), 0, cache)
+        codes = [draw_tokens(heads[0](states)[:, -1], draw, randomness)]
+        for group in range(1, seq_groups):
+            states = self._run(tables[group - 1](codes[-1][:, None]), group + 1, cache)
+            codes.append(draw_tokens(heads[group](states)[:, -1], draw, randomness))
+        return torch.stack(codes, dim=1), states[:, -1]
+
+    def tail_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """Logits ``[B, 15 - S, V]`` of the groups above S = ``seq_groups``, which must be below 15.
+
+        Args:
+            seq_groups: S.
+            states: ``[B, H]``, the state that group S was drawn from.
+            tokens: ``[B]``, group S.
+        """
+        tail = self.tails.get(seq_groups)
+        if tail is None:
+            return crossbar(self.heads[seq_groups:], states)
+        return tail.logits(self.heads, states, tokens)
+
+    def teacher_force(self, hidden: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        """The hidden states that predict groups 1-15 of finished frames, in one causal pass over each frame.
+
+        Args:
+            hidden: ``[N, 1, H_talker]``, the talker's hidden state before each frame.
+            inputs: ``[N, 15, H_talker]``, the embeddings of the frame's groups 0-14.
+
+        Returns:
+            ``[N, 15, H]``: state g is what ``lm_head[g]`` makes group g+1 of. ``heads[g] @ state[g]`` is exact,
+            ``tail_logits(S, state[S - 1], group S)`` the approximation of groups S+1 to 15.
+        """
+        return self._run(torch.cat((hidden, inputs), dim=1), 0, None)[:, 1:]
+
+    def _run(self, inputs: torch.Tensor, start: int, cache: KeyValueCache | None) -> torch.Tensor:
+        """Run the layers over ``inputs`` ``[B, T, H_talker]`` at positions ``start ..``; give ``[B, T, H]``."""
+        states = self.module.small_to_mtp_projection(inputs)
+        end = start + states.shape[1]
+        angles = (self.rope.cos[None, start:end], self.rope.sin[None, start:end])
+        mask = self._causal_mask(states, start)
+        for layer in self.module.model.layers:
+            states = layer(states, attention_mask=mask, past_key_values=cache, position_embeddings=angles)[0]
+        return self.module.model.norm(states)
+
+    def _causal_mask(self, states: torch.Tensor, start: int) -> torch.Tensor | None:
+        """``[1, 1, T, start + T]`` where the attention is not causal by itself, else None.
+
+        FlashAttention always is. SDPA is at the start of a frame only: behind cached positions it would align the
+        triangle with the first of them. Eager attention never is.
+        """
+        length = states.shape[1]
+        causal = self.attention.startswith("flash") or (start == 0 and self.attention == "sdpa")
+        if length == 1 or causal:
+            return None
+        hidden = torch.finfo(states.dtype).min
+        blocked = torch.full((length, start + length), hidden, device=states.device, dtype=states.dtype)
+        return blocked.triu(start + 1)[None, None]
+
+
+@contextmanager
+def attach(model: Any, seq_groups: int) -> Iterator[Predictor]:
+    """Let upstream's own ``generate`` predict codes through the hybrid decoder, for the length of the ``with``.
+
+    Args:
+        model: upstream's ``Qwen3TTSForConditionalGeneration``.
+        seq_groups: 1..15.
+
+    After the ``with``, however it ends, the model is as it was: its method, and where its weights live.
+
+    Raises:
+        RuntimeError: when the model has a predictor attached already.
+    """
+    code_predictor = model.talker.code_predictor
+    check_seq_groups(seq_groups)
+    if "generate" in vars(code_predictor):
+        raise RuntimeError("a predictor is attached to this model already: leave that `with` first")
+    was_stacked = stacked(code_predictor.lm_head) is not None
+
+    def generate(
+        inputs_embeds: torch.Tensor,
+        do_sample: bool | None = None,
+        top_p: float | None = None,
+        top_k: int | None = None,
+        temperature: float | None = None,
+        **_: Any,
+    ) -> SimpleNamespace:
+        # None takes transformers' own defaults, as code_predictor.generate would.
+        draw = Draw(
+            do_sample=bool(do_sample),
+            temperature=1.0 if temperature is None else temperature,
+            top_k=50 if top_k is None else top_k,
+            top_p=1.0 if top_p is None else top_p,
+        )
+        hidden, embedding = inputs_embeds[:, :1], inputs_embeds[:, 1:]
+        return SimpleNamespace(sequences=predictor.decode_frame(hidden, embedding, seq_groups, draw, None))
+
+    try:
+        predictor = Predictor(code_predictor)
+        code_predictor.generate = generate
+        yield predictor
+    finally:
+        vars(code_predictor).pop("generate", None)
+        if not was_stacked:
+            unstack(code_predictor.lm_head)

@@ -1,0 +1,106 @@
+"""Draw tokens from logits, in float32 and in transformers' order, so that equal seeds give equal codes.
+
+Order (transformers 4.57 and 5, ``GenerationMixin._get_logits_processor``): repetition penalty, min_new_tokens,
+suppressed tokens, temperature, top-k, top-p, softmax, multinomial.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import torch
+
+from ..options import Draw
+
+Randomness: TypeAlias = "torch.Generator | Sequence[torch.Generator] | None"
+"""One stream for a whole batch (None: torch's default, as upstream), or a stream per line."""
+
+
+def line_streams(seeds: Sequence[int], device: torch.device) -> list[torch.Generator]:
+    """A generator per line: a line's seed gives the same draws whatever batch it rides in."""
+    return [torch.Generator(device=device).manual_seed(seed % 2**63) for seed in seeds]
+
+
+def penalize_repetition(scores: torch.Tensor, seen: torch.Tensor, penalty: float) -> torch.Tensor:
+    """Make tokens that a line has used less likely. ``scores`` and ``seen`` (bool) are ``[B, V]``."""
+    if penalty == 1.0:
+        return scores
+    return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
+
+
+def filter_logits(scores: torch.Tensor, draw: Draw) -> torch.Tensor:
+    """Apply temperature, top-k and top-p to float32 ``scores`` ``[..., V]``; removed tokens become -inf."""
+    if draw.temperature != 1.0:
+        scores = scores / draw.temperature
+    if draw.top_k:
+        kth = scores.topk(min(draw.top_k, scores.shape[-1]), dim=-1).values[..., -1:]
+        scores = scores.masked_fill(scores < kth, -torch.inf)
+    if draw.top_p < 1.0:
+        scores = _keep_top_p(scores, draw.top_p)
+    return scores
+
+
+def _keep_top_p(scores: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Keep the likeliest tokens up to and with the one that crosses ``top_p``."""
+    ordered, order = scores.sort(dim=-1, descending=False)
+    remove = ordered.softmax(dim=-1).cumsum(dim=-1) <= (1 - top_p)
+    remove[..., -1:] = False
+    return scores.masked_fill(remove.scatter(-1, order, remove), -torch.inf)
+
+
+def distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
+    """The probabilities that tokens are drawn with: ``[..., V]``, float32; greedy has all on its largest logit."""
+    check_finite(logits)
+    scores = logits.float()
+    if not draw.do_sample:
+        return torch.zeros_like(scores).scatter_(-1, scores.argmax(dim=-1, keepdim=True), 1.0)
+    return filter_logits(scores, draw).softmax(dim=-1)
+
+
+def draw_tokens(logits: torch.Tensor, draw: Draw, randomness: Randomness) -> torch.Tensor:
+    """Draw one token for each row of logits.
+
+    Args:
+        logits: ``[B, V]``, or ``[B, G, V]`` for G groups at once; any float dtype.
+        draw: temperature and the rest; greedy when it does not sample.
+        randomness: see ``Randomness``; a list has B generators.
+
+    Returns:
+        Tokens ``[B]`` or ``[B, G]``, int64.
+    """
+    if not draw.do_sample:
+        check_finite(logits)
+        return logits.float().argmax(dim=-1)
+    probabilities = distribution(logits, draw)
+    if isinstance(randomness, Sequence):
+        rows = [_multinomial(row, stream) for row, stream in zip(probabilities, randomness, strict=True)]
+        return torch.stack(rows)
+    return _multinomial(probabilities, randomness)
+
+
+def check_finite(logits: torch.Tensor) -> None:
+    """Raise ValueError where a logit is NaN or infinite: drawing from such would end CUDA for the whole process.
+
+    The largest is NaN where any is. -inf passes: that is a token which may not be drawn. On a GPU the host waits for
+    this number once for each draw.
+    """
+    if not math.isfinite(float(logits.amax())):
+        raise not_finite(logits.dtype)
+
+
+def not_finite(dtype: torch.dtype) -> ValueError:
+    """The error for numbers of a model or a codec, computed in ``dtype``, that are NaN or infinite."""
+    if dtype == torch.float16:
+        return ValueError("the model's numbers overflow in fp16: load it with precision auto, fp32 or bf16")
+    precision = {torch.float32: "fp32", torch.bfloat16: "bf16"}.get(dtype, str(dtype))
+    return ValueError(
+        f"the model's numbers are not finite (NaN or infinite) in {precision}: its weights or the voice are damaged, "
+        "so download the checkpoint again or make the voice again"
+    )
+
+
+def _multinomial(probabilities: torch.Tensor, stream: torch.Generator | None) -> torch.Tensor:
+    flat = probabilities.reshape(-1, probabilities.shape[-1])
+    return torch.multinomial(flat, 1, generator=stream).reshape(probabilities.shape[:-1])

@@ -1,0 +1,236 @@
+"""The rule of lossless decoding: which drafted tokens are kept, and what is drawn where one is refused.
+
+Speculative sampling (Leviathan, Kalman and Matias 2023, section 2.3; Chen et al. 2023): a drafted token x is kept
+with probability min(1, p(x) / q(x)), where q is what it was drawn from and p what exact decoding draws from; at the
+first refusal the token is drawn anew from max(p - q, 0), normalised. p and q are both filtered (temperature, top-k,
+top-p); greedy, p has one token, and q only orders what is tried.
+
+The first groups that a line lacks have candidates, drawn from q without replacement and tried in turn, each against
+what its forerunners' refusals have left of p (recursive rejection sampling: Jeon et al. 2024, section 3.2). A row is
+one candidate for each of them and a draft behind; no draft depends on another group's, so that all rows share
+candidates and drafts.
+
+Shapes: B lines, C candidates for one group, K rows, one for every choice of candidates, G groups from the first that
+some line lacks, V codes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ..model.linear import Weight
+from ..options import Draw
+from .sampling import Randomness, distribution
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What one pass draws with: ``tokens`` ``[B, G, V]`` and ``correction`` ``[B, V]`` are exponential, ``verdicts``
+    ``[B, G]`` and ``trials``, ``[B, C]`` for each group with C candidates, uniform. As many for every pass, so that a
+    line's stream runs alike in every batch.
+    """
+
+    tokens: torch.Tensor
+    correction: torch.Tensor
+    trials: tuple[torch.Tensor, ...]
+    verdicts: torch.Tensor
+
+    @classmethod
+    def make(
+        cls, randomness: Randomness, going: Sequence[bool], heads: Weight, counts: Sequence[int], draw: Draw
+    ) -> Noise:
+        """Draw for the lines that are ``going``; a line that is done draws nothing from its stream, nor does greedy.
+
+        ``counts`` are those of the candidates, see ``propose``.
+        """
+        groups, vocabulary = heads.shape[:2]
+        exponential = torch.ones(len(going), groups + 1, vocabulary, device=heads.device)
+        uniform = torch.zeros(len(going), sum(counts) + groups, device=heads.device)
+        if not draw.do_sample:
+            pass
+        elif isinstance(randomness, Sequence):
+            for row, stream in enumerate(randomness):
+                if going[row]:
+                    exponential[row].exponential_(generator=stream)
+                    uniform[row].uniform_(generator=stream)
+        else:
+            exponential.exponential_(generator=randomness)
+            uniform.uniform_(generator=randomness)
+        *trials, verdicts = uniform.split((*counts, groups), dim=1)
+        return cls(exponential[:, 1:], exponential[:, 0], tuple(trials), verdicts)
+
+    def of(self, start: int) -> Noise:
+        """The noise of the groups behind ``start``."""
+        return Noise(self.tokens[:, start:], self.correction, self.trials, self.verdicts[:, start:])
+
+
+def drafting(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
+    """The probabilities that a draft is drawn with. Greedy ones keep all tokens, so that candidates have an order."""
+    return distribution(logits, draw if draw.do_sample else Draw(temperature=1.0, top_k=0, top_p=1.0))
+
+
+def propose(codes: torch.Tensor, drafted: torch.Tensor, known: torch.Tensor, noise: Noise) -> torch.Tensor:
+    """Each line's tries ``[B, K, G]``: exact groups as they are, candidates for the first that are not, as many as
+    ``noise`` has trials for, and one draft for those behind. Arguments are ``settle``'s.
+    """
+    lines, tokens = torch.arange(len(codes), device=codes.device), pick(drafted, noise.tokens)
+    tokens = torch.where(known, codes, tokens)
+    tries = tokens[:, None].repeat(1, math.prod(trials.shape[1] for trials in noise.trials), 1)
+    rows = torch.arange(tries.shape[1], device=codes.device)
+    for level in levels(known, noise):
+        candidates = rank(drafted[lines, level.place], noise.tokens[lines, level.place], level.count)
+        of_rows = candidates[:, rows // level.stride % level.count]
+        as_drafted = tries[lines, :, level.place]
+        tries[lines, :, level.place] = torch.where(level.is_there[:, None], of_rows, as_drafted)
+    return tries
+
+
+@dataclass(frozen=True)
+class Level:
+    """A group with candidates: its ``place`` ``[B]`` and whether the line has it, ``is_there`` ``[B]``, the place being
+    the last where not; the candidates' ``count`` and ``trials``, and how many rows one after another share one.
+    """
+
+    place: torch.Tensor
+    is_there: torch.Tensor
+    trials: torch.Tensor
+    stride: int
+
+    @property
+    def count(self) -> int:
+        """How many candidates the group has."""
+        return self.trials.shape[1]
+
+
+def levels(known: torch.Tensor, noise: Noise) -> list[Level]:
+    """The groups with candidates: each line's first that are not ``known`` ``[B, G]``."""
+    first, end, found = known.sum(dim=1), known.shape[1], []
+    for depth, trials in enumerate(noise.trials):
+        place, behind = first + depth, noise.trials[depth + 1 :]
+        stride = math.prod(later.shape[1] for later in behind)
+        found.append(Level(place.clamp(max=end - 1), place < end, trials, stride))
+    return found
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What a verdict leaves: ``tokens`` ``[B, G]``, exact up to the first ``kept`` ``[B]`` and, corrected, the one
+    behind them; ``row`` ``[B]``, the try whose tokens they are.
+    """
+
+    tokens: torch.Tensor
+    kept: torch.Tensor
+    row: torch.Tensor
+
+
+def settle(
+    exact: torch.Tensor, drafted: torch.Tensor, tries: torch.Tensor, known: torch.Tensor, noise: Noise
+) -> Settled:
+    """Keep candidates and the drafted tokens behind them up to the first refusal, and correct that one.
+
+    Args:
+        exact: ``[B, K, G, V]``, what exact decoding draws from after the tokens before each group.
+        drafted: ``[B, G, V]``, what the tries were drawn from.
+        tries: ``[B, K, G]``: see ``propose``.
+        known: ``[B, G]``, tokens that are exact already and not to be judged.
+        noise: of these groups.
+    """
+    lines, groups = torch.arange(len(tries), device=tries.device), tries.shape[2]
+    row, judged = torch.zeros_like(lines), []
+    for level in levels(known, noise):
+        place, rows = level.place, row[:, None] + level.stride * torch.arange(level.count, device=row.device)
+        candidates = tries[lines[:, None], rows, place[:, None]]
+        chosen, found, left = try_candidates(
+            exact[lines, row, place], drafted[lines, place], candidates, level.trials
+        )
+        row = row + level.stride * chosen
+        judged.append((level, found, left))
+    exact, tokens = exact[lines, row], tries[lines, row]
+    keeps = known | accept(exact, drafted, tokens, noise.verdicts)
+    for level, found, _ in judged:
+        keeps[lines, level.place] = torch.where(level.is_there, found, keeps[lines, level.place])
+    kept = keeps.long().cumprod(dim=1).sum(dim=1)
+    end = kept.clamp(max=groups - 1)
+    rest = residual(exact[lines, end], drafted[lines, end])
+    for level, _, left in judged:
+        rest = torch.where((level.is_there & (level.place == end))[:, None], left, rest)
+    corrected = pick(rest, noise.correction)
+    tokens[lines, end] = torch.where(kept < groups, corrected, tokens[lines, end])
+    return Settled(tokens, kept, row)
+
+
+def try_candidates(
+    exact: torch.Tensor, drafted: torch.Tensor, candidates: torch.Tensor, verdicts: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Recursive rejection sampling without replacement.
+
+    Args:
+        exact: ``[B, V]``, what is to be drawn from.
+        drafted: ``[B, V]``, what the candidates were drawn from, each without those before it.
+        candidates: ``[B, K]``; with fewer tokens of positive probability than K, the last are none and are refused.
+        verdicts: ``[B, K]``, uniform.
+
+    Returns:
+        Which candidate is kept ``[B]`` (0 where none is), whether one is, and from what a token is drawn where none is
+        ``[B, V]``.
+    """
+    proposals, wanted = without_earlier(drafted, candidates), []
+    for proposal in proposals.unbind(dim=1):
+        wanted.append(exact)
+        exact = residual(exact, proposal)
+    keeps = accept(torch.stack(wanted, dim=1), proposals, candidates, verdicts)
+    return keeps.long().argmax(dim=1), keeps.any(dim=1), exact
+
+
+def without_earlier(drafted: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    """What each candidate ``[B, K]`` is drawn from, ``[B, K, V]``: ``drafted`` ``[B, V]`` without those before it."""
+    count = candidates.shape[1]
+    if count == 1:
+        return drafted[:, None]
+    places = torch.arange(count - 1, device=drafted.device)
+    # [B, K - 1, K - 1]: one row for each but the first, its forerunners, the last of them repeated
+    earlier = candidates[:, torch.minimum(places, places[:, None])]
+    rest = drafted[:, None].repeat(1, count - 1, 1).scatter_(2, earlier, 0.0)
+    return torch.cat((drafted[:, None], normalised(rest)), dim=1)
+
+
+def normalised(weights: torch.Tensor) -> torch.Tensor:
+    """Probabilities ``[..., V]`` in proportion to weights; all zero where those are."""
+    return weights / weights.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
+
+
+def accept(
+    exact: torch.Tensor, drafted: torch.Tensor, tokens: torch.Tensor, verdicts: torch.Tensor
+) -> torch.Tensor:
+    """Bool ``[...]``: true with probability min(1, exact / drafted) of each of ``tokens``; ``verdicts`` are uniform.
+
+    False for what cannot have been drawn.
+    """
+    wanted, offered = (of.gather(-1, tokens[..., None])[..., 0] for of in (exact, drafted))
+    return (offered > 0) & (verdicts * offered < wanted)
+
+
+def residual(exact: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
+    """What a refused token is drawn from anew: ``max(exact - drafted, 0)`` ``[B, V]``, normalised.
+
+    Where the two are equal nothing is refused; should rounding do it, exact itself is right.
+    """
+    rest = (exact - drafted).clamp_(min=0)
+    total = rest.sum(dim=-1, keepdim=True)
+    return torch.where(total > 0, rest / total, exact)
+
+
+def pick(weights: torch.Tensor, exponential: torch.Tensor) -> torch.Tensor:
+    """Draw one token ``[...]`` with probabilities in proportion to ``weights`` ``[..., V]``: the race that
+    ``torch.multinomial`` runs, with noise from outside. Never one of weight 0.
+    """
+    return (weights / exponential).argmax(dim=-1)
+
+
+def rank(weights: torch.Tensor, exponential: torch.Tensor, count: int) -> torch.Tensor:
+    """Draw ``[..., count]`` different tokens, one after another: who comes in behind the winner of ``pick``'s race."""
+    return (weights / exponential).topk(count, dim=-1).indices

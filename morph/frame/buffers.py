@@ -1,0 +1,218 @@
+"""The static buffers of a batch of lines: what a captured frame reads and writes, at addresses that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ..decode.eager import SPECIAL_CODES
+from ..decode.predictor import POSITIONS
+from ..model.layers import Angles, Decoder
+from ..model.static_cache import StaticCache
+from ..options import Sampling
+from ..runtime.workspace import Workspace
+from ..voice.prompt import MIN_FRAMES, Prompt
+from .noise import line_keys
+from .sampling import DrawTensors
+
+PREDICTOR_LENGTH = POSITIONS + 7  # 24: the rows of its cache stay aligned
+
+
+@dataclass(frozen=True)
+class LineState:
+    """What one frame leaves to the next, one row a line.
+
+    ``tokens`` ``[B]`` is group 0 of the frame to be made and ``hidden`` ``[B, H]`` the talker's state that it was
+    drawn from; ``steps`` counts the line's frames and ``minimums`` is how many it must have before it may end;
+    ``positions`` is where its next key goes. ``seen`` is ``[B, V]``, ``keys`` ``[B, 2]`` (see ``noise.py``).
+    ``report`` ``[B, 17]`` is the last frame's codes, and after them whether a number of the line was not finite.
+    """
+
+    tokens: torch.Tensor
+    hidden: torch.Tensor
+    steps: torch.Tensor
+    minimums: torch.Tensor
+    positions: torch.Tensor
+    seen: torch.Tensor
+    keys: torch.Tensor
+    report: torch.Tensor
+
+    @classmethod
+    def allocate(cls, config: Any, batch: int, like: torch.Tensor) -> LineState:
+        """For ``batch`` lines; dtype and device of ``like``. ``config`` is the talker's."""
+        device = like.device
+
+        def integers(*shape: int) -> torch.Tensor:
+            return torch.zeros(batch, *shape, dtype=torch.int64, device=device)
+
+        return cls(
+            tokens=integers(),
+            hidden=like.new_zeros(batch, config.hidden_size),
+            steps=integers(),
+            minimums=integers() + MIN_FRAMES,
+            positions=integers(),
+            seen=torch.zeros(batch, config.vocab_size, dtype=torch.bool, device=device),
+            keys=integers(2),
+            report=integers(config.num_code_groups + 1),
+        )
+
+    def copy_rows(self, rows: torch.Tensor, lines: LineState) -> None:
+        """Put lines ``[N, ...]`` into these rows (int64 ``[N]``, each once)."""
+        for name, part in vars(lines).items():
+            getattr(self, name).index_copy_(0, rows, part)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How each line draws: ``penalties`` ``[B]`` for repetition, and the two samplers'."""
+
+    penalties: torch.Tensor
+    talker: DrawTensors
+    subtalker: DrawTensors
+
+    @classmethod
+    def allocate(cls, batch: int, device: torch.device) -> Settings:
+        """Greedy and without a penalty, until ``put`` says otherwise."""
+        draws = [DrawTensors.allocate(batch, device) for _ in range(2)]
+        return cls(torch.ones(batch, device=device), *draws)
+
+    def put(self, sampling: Sampling, vocab: int, codebook: int) -> None:
+        """Let every line draw so, from ``vocab`` tokens for group 0 and ``codebook`` for the others."""
+        self.penalties.fill_(sampling.repetition_penalty)
+        self.talker.put(sampling.talker, vocab)
+        self.subtalker.put(sampling.subtalker, codebook)
+
+    def take(self, rows: torch.Tensor) -> Settings:
+        """Those of some of the lines (int64 ``[N]``), copied."""
+        return Settings(self.penalties[rows], self.talker.take(rows), self.subtalker.take(rows))
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What a prefill of N lines reads: ``embeds`` ``[N, T, H]``, the prompts, padded on the right with zeros.
+
+    ``numbers`` is int64 ``[N, 5]``: a line's row, its prompt's length, its least number of frames and its key (see
+    ``noise.py``).
+    """
+
+    embeds: torch.Tensor
+    numbers: torch.Tensor
+
+    @classmethod
+    def allocate(cls, lines: int, length: int, like: torch.Tensor) -> Arrivals:
+        """For prompts of at most ``length`` positions; width, dtype and device of ``like`` ``[..., H]``."""
+        numbers = torch.zeros(lines, 5, dtype=torch.int64, device=like.device)
+        return cls(like.new_zeros(lines, length, like.shape[-1]), numbers)
+
+    def put(self, rows: Sequence[int], prompts: Sequence[Prompt], seeds: Sequence[int]) -> None:
+        """Fill in N lines. The host waits for nothing."""
+        self.embeds.zero_()
+        put_sequences(self.embeds, range(len(prompts)), [prompt.embeds for prompt in prompts])
+        own = [
+            [row, len(prompt.embeds), prompt.min_frames] for row, prompt in zip(rows, prompts, strict=True)
+        ]
+        numbers = torch.cat((torch.tensor(own), line_keys(seeds)), dim=1)
+        self.numbers.copy_(_sendable(numbers, self.numbers), non_blocking=True)
+
+
+def put_sequences(buffer: torch.Tensor, rows: Sequence[int], sequences: Sequence[torch.Tensor]) -> None:
+    """Write sequences ``[T_i, H]`` to the beginnings of rows of ``[B, T, H]``; as many launches for many as for one."""
+    length = buffer.shape[1]
+    places = torch.cat(
+        [torch.arange(len(one)) + row * length for row, one in zip(rows, sequences, strict=True)]
+    )
+    places = _sendable(places, buffer).to(buffer.device, non_blocking=True)
+    buffer.view(-1, buffer.shape[2]).index_copy_(0, places, torch.cat(list(sequences)).to(buffer.dtype))
+
+
+def _sendable(numbers: torch.Tensor, destination: torch.Tensor) -> torch.Tensor:
+    """Numbers of the host as a copy to the destination's device can take them without being waited for."""
+    return numbers.pin_memory() if destination.is_cuda else numbers
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The buffers of a batch.
+
+    ``text`` ``[B, N, H]`` is what the text adds to each frame; ``cache`` is the talker's, ``frame_cache`` the
+    predictor's (one frame's), ``angles`` and ``frame_angles`` their RoPE tables; ``suppressed`` and ``is_eos`` are
+    bool ``[V]`` over group 0's vocabulary; ``codebook`` is the size of the other groups'. ``workspace`` is for kernels'
+    intermediate results. ``config`` is the talker's.
+    """
+
+    config: Any
+    state: LineState
+    settings: Settings
+    text: torch.Tensor
+    cache: StaticCache
+    frame_cache: StaticCache
+    angles: Angles
+    frame_angles: Angles
+    suppressed: torch.Tensor
+    is_eos: torch.Tensor
+    codebook: int
+    workspace: Workspace
+
+    @classmethod
+    def allocate(cls, config: Any, talker: Decoder, predictor: Decoder, batch: int, context: int) -> Slots:
+        """For ``batch`` lines of at most ``context`` positions, where the weights are. ``config`` is the talker's."""
+        like = talker.norm
+        tokens = torch.arange(config.vocab_size, device=like.device)
+        is_eos = tokens == config.codec_eos_token_id
+        return cls(
+            config=config,
+            state=LineState.allocate(config, batch, like),
+            settings=Settings.allocate(batch, like.device),
+            text=like.new_zeros(batch, context, len(like)),
+            cache=_allocate_cache(talker, batch, context),
+            frame_cache=_allocate_cache(predictor, batch, PREDICTOR_LENGTH),
+            angles=Angles.table(config, context, like.device),
+            frame_angles=Angles.table(config.code_predictor_config, POSITIONS, like.device),
+            suppressed=(tokens >= config.vocab_size - SPECIAL_CODES) & ~is_eos,
+            is_eos=is_eos,
+            codebook=config.code_predictor_config.vocab_size,
+            workspace=Workspace(like.device),
+        )
+
+    @property
+    def context(self) -> int:
+        """Positions a line."""
+        return self.cache.length
+
+    def grown(self, context: int) -> Slots:
+        """The same lines with room for more positions: cache, text and RoPE table are new, the rest is shared."""
+        layers, batch, kv_heads, _, head_dim = self.cache.keys.shape
+        cache = StaticCache.allocate(layers, batch, kv_heads, context, head_dim, self.cache.keys)
+        cache.copy_from(self.cache)
+        # Behind the old end there is no text any more: the last row is the pad.
+        text = torch.cat((self.text, self.text[:, -1:].expand(-1, context - self.context, -1)), dim=1)
+        return replace(self, cache=cache, text=text, angles=Angles.table(self.config, context, text.device))
+
+    def put(self, sampling: Sampling) -> None:
+        """Let all lines draw so."""
+        self.settings.put(sampling, len(self.is_eos), self.codebook)
+
+    def put_texts(self, rows: Sequence[int], prompts: Sequence[Prompt]) -> None:
+        """Let the lines in these rows be others: what their prefill does not set.
+
+        Raises:
+            ValueError: when a trailing text does not fit into the context.
+        """
+        longest = max(len(prompt.trailing) for prompt in prompts)
+        if longest >= self.context:
+            raise ValueError(f"a line has {longest} text tokens to follow and {self.context} positions")
+        index = _sendable(torch.tensor(rows), self.text).to(self.text.device, non_blocking=True)
+        pads = torch.stack([prompt.pad.view(-1) for prompt in prompts]).to(self.text.dtype)
+        self.text.index_copy_(0, index, pads[:, None].expand(-1, self.context, -1))
+        put_sequences(self.text, rows, [prompt.trailing for prompt in prompts])
+        if self.cache.keys.dtype == torch.float16:  # idle rows overflow in no other
+            self.cache.clear(index)
+
+
+def _allocate_cache(decoder: Decoder, batch: int, length: int) -> StaticCache:
+    return StaticCache.allocate(
+        len(decoder.layers), batch, decoder.kv_heads, length, decoder.head_dim, decoder.norm
+    )

@@ -1,0 +1,1 @@
+"""The graph engine: CUDA graphs of frames, batches of lines."""

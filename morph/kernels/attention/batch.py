@@ -1,0 +1,132 @@
+"""Attention of one new position in each of many lines: enough programs without splitting a line's context.
+
+What counts is bytes on their way and few instructions a byte. So parts of a warp, as many lanes as read a position at
+once, take positions of their own and keep a softmax of their own over them, whose largest score, sum and mean never
+leave their registers: nothing stands between the loads but multiplications and the shuffles of a score's sum. The
+next positions are loaded before these are multiplied, the first before the wait. The softmaxes are joined once, at
+the end. The new position's key and value, made once, begin each of them.
+
+Scores and their sums are in powers of two, as in ``attention_line.py``.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from ..linear.gemm import INTERPRETED
+from ..pdl import launch_dependents, wait_for_inputs
+from .one_line import (
+    LOG2_E,
+    group_columns,
+    head_columns,
+    highest,
+    load_turn,
+    once,
+    positions_of,
+    query_heads,
+    sum_positions,
+    turned,
+)
+
+
+@triton.jit
+def _words(cache):
+    """A cache as 32-bit words, its pairs of numbers: pairs stay together on their way from one turn to the next."""
+    if cache.dtype.element_ty.primitive_bitwidth == 16:
+        cache = cache.to(tl.pointer_type(tl.int32), bitcast=True)
+    return cache
+
+
+@triton.jit
+def _numbers(words, dtype: tl.constexpr):
+    """Words as float32, ``[.., D]``: what they are pairs of, or themselves."""
+    shape: tl.constexpr = words.shape
+    if dtype.primitive_bitwidth == 32:
+        numbers = words
+    else:
+        if dtype == tl.bfloat16:
+            low = (words << 16).to(tl.float32, bitcast=True)
+            high = (words & -65536).to(tl.float32, bitcast=True)
+        else:
+            low = words.to(tl.int16).to(dtype, bitcast=True).to(tl.float32)
+            high = (words >> 16).to(tl.int16).to(dtype, bitcast=True).to(tl.float32)
+        pairs = tl.join(low, high)
+        numbers = tl.reshape(pairs, (shape[0], shape[1], shape[2], shape[3], 2 * shape[4]))
+    return numbers
+
+
+@triton.jit
+def _load_before(keys, values, places, columns, start, WIDTH: tl.constexpr):
+    """Words of keys and values at ``places`` before ``start``, WIDTH a position; zeros from it on."""
+    pointers, mask = places * WIDTH + columns, places < start
+    return tl.load(keys + pointers, mask=mask, other=0), tl.load(values + pointers, mask=mask, other=0)
+
+
+@triton.jit
+def _take(queries, keys, values, visible, best, total, mean):
+    """Take positions into running softmaxes; ``attention_line.head_columns`` gives the shapes."""
+    scores = tl.sum(queries * keys, axis=4, keep_dims=True)
+    scores = tl.where(visible, scores, float("-inf"))
+    higher = tl.maximum(best, tl.max(scores, axis=2, keep_dims=True))
+    weights = tl.exp2(scores - higher)
+    old = tl.exp2(best - higher)
+    total = total * old + tl.sum(weights, axis=2, keep_dims=True)
+    mean = mean * old + tl.sum(weights * values, axis=2, keep_dims=True)
+    return higher, total, mean
+
+
+@triton.jit(do_not_specialize=["start", "window"])
+def attend_many(
+    qkv, gains, eps, cos, sin, cache_keys, cache_values, line_stride, head_stride, positions, start, window, out,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, WARPS: tl.constexpr, ROWS: tl.constexpr,
+    COPIES: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """Attend from one new position a line, ``out`` is ``[B, HEADS, D]``; program ``(line, key head)``.
+
+    The arguments are those of ``attention.attend``; each of WARPS loads ROWS positions at once, COPIES with an
+    instruction. Old keys and values were written before this graph began, or before the last draw (see ``wait.py``).
+    """
+    launch_dependents(PDL)
+    line, head = tl.program_id(0), tl.program_id(1)
+    GROUP: tl.constexpr = HEADS // KV_HEADS
+    if positions is not None:
+        start = tl.minimum(tl.load(positions + line), window - 1).to(tl.int32)
+    offset = line.to(tl.int64) * line_stride + head * head_stride
+    cache_keys += offset
+    cache_values += offset
+    columns = head_columns(WARPS, D, COPIES)
+    places = positions_of(WARPS, ROWS // COPIES, COPIES)
+    dtype: tl.constexpr = cache_keys.dtype.element_ty
+    WIDTH: tl.constexpr = D * dtype.primitive_bitwidth // 32
+    words = head_columns(WARPS, WIDTH, COPIES)
+    old_keys, old_values = _words(cache_keys), _words(cache_values)
+    keys, values = _load_before(old_keys, old_values, places, words, start, WIDTH)
+    grouped = group_columns(columns, GROUP)
+    query_turn = load_turn(gains, cos, sin, start, grouped, LOG2_E * D**-0.5, D)
+    key_turn = load_turn(gains + D, cos, sin, start, columns, 1.0, D)
+    wait_for_inputs(PDL)
+    qkv += line * (HEADS + 2 * KV_HEADS) * D
+    key = turned(qkv + (HEADS + head) * D, key_turn, columns, eps, D).to(dtype)
+    value = tl.load(qkv + (HEADS + KV_HEADS + head) * D + columns).to(dtype)
+    queries = turned(query_heads(qkv + head * GROUP * D, GROUP, D), query_turn, grouped, eps, D)
+    first_copy = once(columns, WARPS, D, COPIES)
+    tl.store(cache_keys + start * D + columns, key, mask=first_copy)
+    tl.store(cache_values + start * D + columns, value, mask=first_copy)
+    best = tl.sum(queries * key.to(tl.float32), axis=4, keep_dims=True)
+    total = tl.where(positions_of(WARPS, 1, COPIES) == 0, 1.0, tl.zeros_like(best))
+    mean = total * value.to(tl.float32)
+    # The interpreter's loops want a number.
+    for first in tl.range(0, start.handle.data.item() if INTERPRETED else start, WARPS * ROWS, num_stages=1):
+        next_keys, next_values = tl.zeros_like(keys), tl.zeros_like(values)
+        if first + WARPS * ROWS < start:
+            # In a branch, or the assembler would load last what is needed last; so near that all is there to read.
+            ahead = tl.minimum(first + WARPS * ROWS + places, start - 1) * WIDTH + words
+            next_keys, next_values = tl.load(old_keys + ahead), tl.load(old_values + ahead)
+        wide_keys, wide_values = _numbers(keys, dtype), _numbers(values, dtype)
+        best, total, mean = _take(queries, wide_keys, wide_values, first + places < start, best, total, mean)
+        keys, values = next_keys, next_values
+    share = tl.exp2(best - highest(best))
+    mean = sum_positions(mean * share) / sum_positions(total * share)
+    pointers = out + (line * HEADS + head * GROUP) * D + tl.arange(0, GROUP * D)
+    tl.store(pointers, tl.reshape(mean, (GROUP * D,)).to(out.dtype.element_ty))

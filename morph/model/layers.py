@@ -1,0 +1,210 @@
+"""The decoder layers of talker and predictor, as functions over views of upstream's weights.
+
+The same arithmetic as upstream's modules in fewer kernels: q, k and v are one product, gate and up another, norms
+and RoPE of queries and keys run together and in float32. No host read, no shape that depends on data: a pass over
+static buffers can be captured in a CUDA graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch.nn import functional
+from torch.nn.attention import SDPBackend
+
+from .joined_weights import join, view_weight
+from .linear import Weight, multiply
+from .rope import RopeTable
+from .static_cache import Fill, Span, Step
+
+# Without cuDNN's: it plans anew for every shape, and a capture would hold those of every length.
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+View: TypeAlias = "Fill | Span | Step"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer's weights: ``qkv`` is ``[(heads + 2 kv_heads) head_dim, H]``, ``gate_up`` ``[2 I, H]``."""
+
+    input_norm: torch.Tensor
+    qkv: Weight
+    out: Weight
+    post_norm: torch.Tensor
+    gate_up: Weight
+    down: Weight
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A stack of layers. ``qk_norms`` is ``[layers, 2, head_dim]``, ``norm`` the last norm's ``[H]``.
+
+    Holds nothing but views of the model's parameters: let go of it before the model is to leave the device.
+    """
+
+    layers: tuple[Layer, ...]
+    qk_norms: torch.Tensor
+    norm: torch.Tensor
+    heads: int
+    kv_heads: int
+    head_dim: int
+    eps: float
+
+    @classmethod
+    def of(cls, module: Any) -> Decoder:
+        """View a ``Qwen3TTSTalkerModel`` or ``Qwen3TTSTalkerCodePredictorModel``; joins its weights where needed.
+
+        Raises:
+            ValueError: for a config that these functions do not compute.
+        """
+        config = module.config
+        check_config(config)
+        attentions = [layer.self_attn for layer in module.layers]
+        norms = join([norm for one in attentions for norm in (one.q_norm, one.k_norm)])
+        head_dim = attentions[0].head_dim
+        return cls(
+            layers=tuple(_view_layer(layer) for layer in module.layers),
+            qk_norms=norms.view(len(attentions), 2, head_dim),
+            norm=module.norm.weight.detach(),
+            heads=config.num_attention_heads,
+            kv_heads=config.num_key_value_heads,
+            head_dim=head_dim,
+            eps=config.rms_norm_eps,
+        )
+
+    def head_norms(self) -> torch.Tensor:
+        """The norms' weights, one row for every head of queries and keys: float32 ``[layers, heads + kv_heads, D]``."""
+        queries = self.qk_norms[:, :1].expand(-1, self.heads, -1)
+        keys = self.qk_norms[:, 1:].expand(-1, self.kv_heads, -1)
+        return torch.cat((queries, keys), dim=1).float()
+
+
+def check_config(config: Any) -> None:
+    """Raise ValueError for what upstream's classes can be configured to and no published checkpoint is."""
+    if config.hidden_act != "silu" or getattr(config, "attention_bias", False):
+        raise ValueError(
+            f"the checkpoint's config has hidden_act {config.hidden_act!r} and attention_bias "
+            f"{config.attention_bias}: the graph engine computes silu without biases; choose the eager engine"
+        )
+    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+    if kinds:
+        raise ValueError(f"the checkpoint's config has layers of {sorted(kinds)}: choose the eager engine")
+
+
+def _view_layer(layer: Any) -> Layer:
+    attention, mlp = layer.self_attn, layer.mlp
+    return Layer(
+        input_norm=layer.input_layernorm.weight.detach(),
+        qkv=view_weight([attention.q_proj, attention.k_proj, attention.v_proj]),
+        out=view_weight([attention.o_proj]),
+        post_norm=layer.post_attention_layernorm.weight.detach(),
+        gate_up=view_weight([mlp.gate_proj, mlp.up_proj]),
+        down=view_weight([mlp.down_proj]),
+    )
+
+
+@dataclass(frozen=True)
+class Angles:
+    """Cosines and sines, float32 ``[..., head_dim]``, the sines' first half negated (see ``rotate``)."""
+
+    cos: torch.Tensor
+    sin: torch.Tensor
+
+    @classmethod
+    def table(cls, config: Any, length: int, device: torch.device) -> Angles:
+        """Of positions ``0 .. length - 1``."""
+        table = RopeTable.build(config, length, device, torch.float32)
+        half = table.sin.shape[-1] // 2
+        return cls(table.cos, torch.cat((-table.sin[:, :half], table.sin[:, half:]), dim=-1))
+
+    def span(self, start: int, end: int) -> Angles:
+        """Of a span of positions, for all lines: ``[1, T, 1, head_dim]``."""
+        return Angles(self.cos[None, start:end, None], self.sin[None, start:end, None])
+
+    def at(self, positions: torch.Tensor) -> Angles:
+        """Of one position a line (int64 ``[B]``): ``[B, 1, 1, head_dim]``."""
+        return Angles(self.cos[positions][:, None, None], self.sin[positions][:, None, None])
+
+
+def norm(states: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
+    """RMSNorm over the last dimension, float32 inside."""
+    return functional.rms_norm(states, states.shape[-1:], weight, eps)
+
+
+def rotate(states: torch.Tensor, angles: Angles) -> torch.Tensor:
+    """RoPE: ``x cos + rotate_half(x) sin``, where the halves' swap is a roll and its sign is in the sines."""
+    return torch.addcmul(states * angles.cos, states.roll(states.shape[-1] // 2, dims=-1), angles.sin)
+
+
+def attend(
+    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+) -> torch.Tensor:
+    """Attention of ``[B, heads, T, D]`` over ``[B, kv_heads, N, D]``: causal with T = N, or of one new position.
+
+    Gives ``[B, heads, T, D]``. One position's query heads that share a key head stand as that head's positions,
+    so keys and values are read once and nothing is repeated.
+    """
+    batch, heads, length, head_dim = queries.shape
+    group = heads // keys.shape[1]
+    if length > 1:
+        keys, values = keys.repeat_interleave(group, dim=1), values.repeat_interleave(group, dim=1)
+        return functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+    grouped = queries.view(batch, -1, group, head_dim)
+    out = functional.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask)
+    return out.reshape(batch, heads, 1, head_dim)
+
+
+class LayerOps:
+    """What stands between a layer's products, in torch operations; ``kernels/between.py`` has a prompt's in Triton."""
+
+    def turn(self, heads: torch.Tensor, head_norms: torch.Tensor, angles: Angles, eps: float) -> torch.Tensor:
+        """Norm and RoPE of queries and keys ``[B, T, heads + kv_heads, D]``, float32 inside.
+
+        ``head_norms`` is ``[heads + kv_heads, D]``.
+        """
+        wide = norm(heads.float(), None, eps) * head_norms
+        return rotate(wide, angles).to(heads.dtype)
+
+    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+        """SwiGLU: ``[B, T, 2 I]`` to ``[B, T, I]``."""
+        gate, up = gate_up.chunk(2, dim=-1)
+        return functional.silu(gate) * up
+
+
+TORCH_OPS = LayerOps()
+
+
+def run_layers(
+    decoder: Decoder,
+    states: torch.Tensor,
+    angles: Angles,
+    head_norms: torch.Tensor,
+    view: View,
+    ops: LayerOps = TORCH_OPS,
+) -> torch.Tensor:
+    """Run all layers and the last norm over ``states`` ``[B, T, H]``.
+
+    ``head_norms`` is ``decoder.head_norms()``, made once a frame; ``view`` says where the keys go and what is seen.
+    """
+    normed = decoder.heads + decoder.kv_heads
+    for index, layer in enumerate(decoder.layers):
+        inputs = norm(states, layer.input_norm, decoder.eps)
+        qkv = multiply(inputs, layer.qkv).unflatten(-1, (-1, decoder.head_dim))
+        turned = ops.turn(qkv[:, :, :normed], head_norms[index], angles, decoder.eps)
+        attended = _self_attention(decoder, index, turned, qkv[:, :, normed:], view)
+        states = states + multiply(attended, layer.out)
+        inputs = norm(states, layer.post_norm, decoder.eps)
+        states = states + multiply(ops.gate(multiply(inputs, layer.gate_up)), layer.down)
+    return norm(states, decoder.norm, decoder.eps)
+
+
+def _self_attention(
+    decoder: Decoder, index: int, turned: torch.Tensor, values: torch.Tensor, view: View
+) -> torch.Tensor:
+    """From queries and keys, ``turned`` ``[B, T, heads + kv_heads, D]``, and values: ``[B, T, heads * D]``."""
+    turned = turned.transpose(1, 2)
+    queries, keys = turned[:, : decoder.heads], turned[:, decoder.heads :]
+    keys, values = view.update(index, keys, values.transpose(1, 2))
+    return attend(queries, keys, values, view.mask).transpose(1, 2).flatten(2)

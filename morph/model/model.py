@@ -1,0 +1,170 @@
+"""A loaded checkpoint, as the rest of the engine sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ..options import Sampling, check_tail
+from ..text.profile import TextProfile
+from .int8 import Int8Linear
+from .joined_weights import stack
+from .tail import Tail
+from .tokens import TURN_BEGIN, control_id, plain_ids, turn_ids
+
+SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B", "0b02": "0.02B"}  # the last is the demo voice's
+KIND_NAMES = {"base": "Base", "custom_voice": "CustomVoice", "voice_design": "VoiceDesign"}
+
+
+class Qwen3TTS(torch.nn.Module):
+    """Talker, codec and trained tails in one module, to be moved between devices together.
+
+    Upstream keeps the codec outside the talker's module tree. A plain module also has no read-only ``device``,
+    which ComfyUI's model management could not set; its log calls the model by this class's name.
+    """
+
+    def __init__(self, talker: torch.nn.Module, codec: torch.nn.Module):
+        super().__init__()
+        self.talker = talker
+        self.codec = codec
+        self.tails = torch.nn.ModuleDict()  # trained tails, by SEQ_GROUPS
+
+
+class Model:
+    """A Qwen3-TTS checkpoint, ready to speak.
+
+    Args:
+        upstream: ``qwen_tts.Qwen3TTSModel`` as loaded.
+        name: what to call it in reports.
+        engine: what decodes its lines, one of ``options.ENGINES``; see ``engine.py``.
+    """
+
+    def __init__(self, upstream: Any, name: str, engine: str = "auto"):
+        from ..engine import Engine  # which imports this module
+
+        self.upstream = upstream.model
+        self.tokenizer = upstream.processor.tokenizer
+        self.name = name
+        self.config = self.upstream.config
+        self.talker = self.upstream.talker
+        self.feature_extractor = self.upstream.speech_tokenizer.feature_extractor
+        self.codec = self.upstream.speech_tokenizer.model
+        self.module = Qwen3TTS(self.upstream, self.codec)
+        self.module.eval().requires_grad_(False)
+        self.sampling = Sampling.from_config(self.upstream.generate_config)
+        self.profile = TextProfile()
+        self.engine = Engine(engine)
+
+    @property
+    def type(self) -> str:
+        """ "base", "custom_voice" or "voice_design"."""
+        return str(self.config.tts_model_type)
+
+    @property
+    def size(self) -> str:
+        """Upstream's tts_model_size: "0b6", "1b7" or another."""
+        return str(self.config.tts_model_size)
+
+    @property
+    def width(self) -> int:
+        """The talker's hidden size, which is also the length of a speaker embedding."""
+        return int(self.config.talker_config.hidden_size)
+
+    @property
+    def speakers(self) -> list[str]:
+        """Preset speakers, fine-tuned ones included, in the config's order."""
+        return list(self.config.talker_config.spk_id or {})
+
+    @property
+    def languages(self) -> list[str]:
+        """Languages that may be asked for: "auto" and the checkpoint's own, without the dialects."""
+        known = self.config.talker_config.codec_language_id or {}
+        return ["auto", *sorted(name for name in known if "dialect" not in name)]
+
+    @property
+    def can_clone(self) -> bool:
+        """Whether the checkpoint has a speaker encoder."""
+        return self.upstream.speaker_encoder is not None
+
+    @property
+    def follows_instructions(self) -> bool:
+        """Whether the checkpoint was trained to follow instructions (upstream drops them for 0.6B and Base)."""
+        return self.type == "voice_design" or (self.type == "custom_voice" and self.size != "0b6")
+
+    @property
+    def device(self) -> torch.device:
+        """Where the talker is."""
+        return next(self.talker.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The talker's dtype."""
+        return next(self.talker.parameters()).dtype
+
+    @property
+    def weights(self) -> str:
+        """Which of ``options.WEIGHTS`` it was loaded with."""
+        return "int8" if isinstance(self.talker.code_predictor.lm_head[0], Int8Linear) else "full"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all parameters and buffers, talker and codec, each storage once."""
+        tensors = [*self.module.parameters(), *self.module.buffers()]
+        storages = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}
+        return sum(storages.values())
+
+    @property
+    def attention(self) -> str:
+        """transformers' name of the attention that the talker runs."""
+        return str(self.talker.config._attn_implementation)
+
+    @property
+    def sample_rate(self) -> int:
+        """Samples a second of what the codec decodes (24000)."""
+        return int(self.codec.get_output_sample_rate())
+
+    @property
+    def samples_per_frame(self) -> int:
+        """Samples that one frame of 16 codes decodes to (1920)."""
+        return int(self.codec.get_decode_upsample_rate())
+
+    @property
+    def frame_rate(self) -> float:
+        """Frames a second (12.5)."""
+        return self.sample_rate / self.samples_per_frame
+
+    def add_tails(self, tails: Mapping[int, Tail]) -> None:
+        """Let the crossbar use these trained tails; they move with the model from now on."""
+        self.module.tails.update({str(seq_groups): tail for seq_groups, tail in tails.items()})
+
+    def tails(self, choice: str = "auto") -> dict[int, Tail]:
+        """The trained tails by SEQ_GROUPS; none for "stock" (see ``options.TAILS``)."""
+        if check_tail(choice) == "stock":
+            return {}
+        return {one.seq_groups: one for one in self.module.tails.values() if isinstance(one, Tail)}
+
+    def code_tables(self) -> torch.Tensor:
+        """Embedding tables of groups 1-15 as one tensor ``[15, V, H_talker]``; costs no memory."""
+        return stack(self.talker.code_predictor.model.codec_embedding)
+
+    def tokenize_turn(self, role: str, text: str) -> torch.Tensor:
+        """Token ids ``[1, N]`` of a turn (see ``tokens.turn_ids``), on the model's device."""
+        return torch.tensor([turn_ids(self.tokenizer, role, text)], device=self.device)
+
+    def tokenize_line(self, text: str) -> torch.Tensor:
+        """Token ids ``[1, N]`` of a text to speak and of the beginning of its answer, on the model's device."""
+        turn = turn_ids(self.tokenizer, "assistant", text)
+        answer = [control_id(self.tokenizer, TURN_BEGIN), *plain_ids(self.tokenizer, "assistant\n")]
+        return torch.tensor([turn + answer], device=self.device)
+
+    def summary(self) -> str:
+        """One line: name, size, kind, precision, int8 weights, attention, device, GB of 10^9 bytes."""
+        size = SIZE_NAMES.get(self.size, self.size)
+        kind = KIND_NAMES.get(self.type, self.type)
+        precision = str(self.dtype).removeprefix("torch.")
+        if self.weights == "int8":
+            precision += ", int8 weights"
+        loaded = f"{self.nbytes / 1e9:.3g} GB"
+        return f"{self.name} ({size} {kind}, {precision}, {self.attention}, {self.device}, {loaded})"

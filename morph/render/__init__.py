@@ -1,0 +1,1 @@
+"""Rendering: lines and dialogues to waveforms, and what is reported of them."""

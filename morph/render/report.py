@@ -1,0 +1,110 @@
+"""What a rendering tells the user: what went wrong, then length and speed, then how it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..model.model import Model
+from ..model.tail import Tail
+from ..options import PREDICTED_GROUPS, GenerateOptions
+from .lines import LineReport, Spoken
+from .takes import WRONG
+
+ENDINGS = {
+    "eos": "ended by itself",
+    "cap": "RAN INTO ITS LIMIT and was ended: try another seed, or a higher max seconds",
+    "loop": "REPEATED ITSELF and was ended: try another seed",
+    "early": "ENDED TOO EARLY for its text: try another seed",
+    "silent": "IS SILENT: try another seed or, for a voice cloned with its transcript (ICL), x-vector",
+}
+SHOWN_WRONG = 5  # lines that the outcome names; the rows have them all
+LONGEST_SHOWN = 60
+LONGEST_SPOKEN = 200
+
+
+def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
+    """A report of some lines, for people: outcome and speed, a row for each line, settings.
+
+    Its paragraphs have a blank line between them, so that it reads well as plain text and as Markdown.
+
+    Args:
+        model: what spoke.
+        spoken: the lines.
+        options: what they were spoken with.
+        elapsed_s: wall-clock seconds for all of them, prompt and codec included.
+    """
+    rows = [f"{number}. {_row(one.report)}" for number, one in enumerate(spoken, start=1)]
+    tail = model.tails(options.tail).get(options.seq_groups)
+    settings = [
+        describe_groups(options, tail, model.weights),
+        model.engine.describe(model, options.decoding),
+        model.summary(),
+    ]
+    blocks = [outcome(spoken, elapsed_s), "\n".join(rows), "\n".join(f"- {setting}" for setting in settings)]
+    return "\n\n".join(blocks)
+
+
+def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
+    """How it went, in a few lines: what went wrong, what else is to be known, and length and speed.
+
+    RTF is generation time over audio duration (below 1 is faster than real time); ms per frame is the same time over
+    the frames (80 ms of audio each).
+    """
+    reports = [one.report for one in spoken]
+    said = _trouble(reports) + list(dict.fromkeys(note for one in reports for note in one.notes))
+    if not said:
+        said = [
+            "It ended by itself." if len(reports) == 1 else f"All {len(reports)} lines ended by themselves."
+        ]
+    if retaken := sum(one.takes > 1 for one in reports):
+        said.append(f"{retaken} of {len(reports)} spoken again with another seed: see below.")
+    return "\n".join([*said, _speed(reports, elapsed_s)])
+
+
+def _trouble(reports: Sequence[LineReport]) -> list[str]:
+    wrong = [(number, one) for number, one in enumerate(reports, start=1) if one.ended in WRONG]
+    if not wrong:
+        return []
+    if len(reports) == 1:
+        return [f"The line {ENDINGS[wrong[0][1].ended]}."]
+    shown = [
+        f"Line {number} ({_short(one.text)}) {ENDINGS[one.ended]}." for number, one in wrong[:SHOWN_WRONG]
+    ]
+    more = [f"And {len(wrong) - SHOWN_WRONG} more: see below."] if len(wrong) > SHOWN_WRONG else []
+    return [f"{len(wrong)} of {len(reports)} lines went wrong.", *shown, *more]
+
+
+def _speed(reports: Sequence[LineReport], elapsed_s: float) -> str:
+    frames = sum(one.frames for one in reports)
+    audio_s = sum(one.seconds for one in reports)
+    return (
+        f"{audio_s:.2f} s of audio in {elapsed_s:.2f} s: RTF {elapsed_s / audio_s:.3f}, "
+        f"{1000 * elapsed_s / frames:.1f} ms per frame"
+    )
+
+
+def describe_groups(options: GenerateOptions, tail: Tail | None = None, weights: str = "full") -> str:
+    """The knob's setting in words, what the groups above it come from, and what INT8 weights make of it."""
+    int8 = weights == "int8"
+    if options.seq_groups == PREDICTED_GROUPS:
+        return f"SEQ_GROUPS {options.seq_groups} (exact{' but for its int8 weights' if int8 else ''})"
+    if options.decoding == "lossless":
+        meaning = f"lossless: distributed as {PREDICTED_GROUPS}; groups above it are drafted by the crossbar"
+    else:
+        meaning = "approximate: groups above it come from the crossbar"
+    heads = "stock heads" if tail is None else tail.describe()
+    approximate = "; int8 weights, which are approximate at 15 too" if int8 else ""
+    return f"SEQ_GROUPS {options.seq_groups} ({meaning}; {heads}{approximate})"
+
+
+def _row(report: LineReport) -> str:
+    name = f"{report.name}: " if report.name else ""
+    pieces = f" in {report.pieces} pieces" if report.pieces > 1 else ""
+    takes = f" at take {report.takes}" if report.takes > 1 else ""
+    spoken = f", spoken as {_short(report.spoken, LONGEST_SPOKEN)}" if report.spoken else ""
+    length = f"{report.seconds:.2f} s{pieces}, {report.frames} frames"
+    return f"{name}{_short(report.text)}: {ENDINGS[report.ended]}{takes}, {length}{spoken}"
+
+
+def _short(text: str, longest: int = LONGEST_SHOWN) -> str:
+    return repr(text if len(text) <= longest else text[: longest - 3] + "...")

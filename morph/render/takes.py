@@ -1,0 +1,54 @@
+"""Takes of a piece of text: whether one went wrong, and which of two is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..decode.eager import Decoded
+from ..text.duration import shortest_frames
+
+# How a take can end, best first. A take that is cut off has more of its text than one that has hardly begun.
+ENDS = ("eos", "cap", "loop", "early", "silent")
+WRONG = ENDS[1:]
+SILENCE_DBFS = -50.0  # speech has 50 ms louder than this; what the demo voice gives for silence has -60
+WINDOW_S = 0.05
+
+
+@dataclass(frozen=True)
+class Take:
+    """One try at a piece of text.
+
+    Args:
+        decoded: its codes, and how decoding ended.
+        waveform: float32 ``[T]``.
+        ended: one of ENDS: "eos" by itself, "cap" ran into its limit, "loop" repeated itself, "early" ended before
+            its text can have been spoken, "silent" has nothing to hear.
+        number: from 1; how often the piece was spoken by then.
+    """
+
+    decoded: Decoded
+    waveform: np.ndarray
+    ended: str
+    number: int = 1
+
+    def better_than(self, other: Take) -> bool:
+        """Whether it ended better; of equals the earlier one is kept."""
+        return ENDS.index(self.ended) < ENDS.index(other.ended)
+
+
+def judge_end(text: str, decoded: Decoded, waveform: np.ndarray, sample_rate: int) -> str:
+    """How a take of ``text`` ended, as one of ENDS."""
+    if is_silent(waveform, sample_rate):
+        return "silent"
+    if decoded.ended == "eos" and len(decoded.codes) < shortest_frames(text):
+        return "early"
+    return decoded.ended
+
+
+def is_silent(waveform: np.ndarray, sample_rate: int) -> bool:
+    """Whether no 50 ms of a waveform (float ``[T]``) are louder than SILENCE_DBFS."""
+    window = max(1, min(len(waveform), round(WINDOW_S * sample_rate)))
+    power = np.square(waveform[: len(waveform) // window * window], dtype=np.float64).reshape(-1, window)
+    return not len(power) or float(power.mean(axis=1).max()) < 10 ** (SILENCE_DBFS / 10)

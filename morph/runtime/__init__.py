@@ -1,0 +1,1 @@
+"""What the GPU engines share: captured graphs, workspaces."""

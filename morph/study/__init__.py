@@ -1,0 +1,1 @@
+"""Studies that users run: SEQ_GROUPS compared."""

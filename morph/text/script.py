@@ -1,0 +1,292 @@
+"""Read a script for several characters.
+
+    # a comment: the line starts with #
+    ANNA: Good morning.
+    [pause 0.5]
+    BOB: [instruct whispering] It is 5:30.
+    [lang German]
+    [seed 7] ANNA: Schon gut! [pause 1]
+
+A line is ``NAME: text``; the name is one of the cast, in any case; the colon may be full-width.
+
+Tags: ``[pause SECONDS]`` (0 to 60), ``[seed NUMBER]``, ``[lang LANGUAGE]``, ``[instruct HOW TO SPEAK]``.
+In front of the name or of the text they count for that line only; a pause is silence before the line.
+Alone on a line, a pause is silence at that place, and seed, lang and instruct hold for all lines below, until
+set again. Without a value (``[instruct]``) they go back to what the caller uses by default. A pause may also
+stand at the end of a text; elsewhere in a text, tags are errors. Other brackets in a text are spoken as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from .split import check_encodable, check_text
+
+TAGS = "[pause SECONDS], [seed NUMBER], [lang LANGUAGE] or [instruct HOW TO SPEAK]"
+SETTINGS = {"seed": "seed", "lang": "language", "instruct": "instruct"}  # tag word -> field of ScriptLine
+MAX_PAUSE_S = 60.0
+MAX_SEED = 2**64 - 1  # what ComfyUI and torch take
+MAX_REPORTED = 10
+
+COLON = re.compile("[:\uff1a]")  # also the full-width one
+# Each of these takes time in proportion to its text, whatever is in it: no two of their parts can share characters.
+TAG = re.compile(r"\[([^\[\]]*)\]")
+TAG_WORD = re.compile(r"\w+")
+KNOWN_TAG = re.compile(r"\[\s*(?:pause|seed|lang|instruct)\b[^\]]*\]?", re.IGNORECASE)
+DECIMAL = re.compile(r"\d+(?:\.\d*)?|\.\d+")
+
+
+class ScriptError(ValueError):
+    """A script cannot be read; the message has one sentence a faulty line, with its number."""
+
+
+@dataclass(frozen=True)
+class ScriptLine:
+    """One line to speak. ``number``: its line in the script, from 1. ``name``: spelled as in the cast.
+
+    ``seed``, ``language`` and ``instruct`` are None where the script leaves them to the caller.
+    """
+
+    number: int
+    name: str
+    text: str
+    seed: int | None = None
+    language: str | None = None
+    instruct: str | None = None
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Silence of ``seconds`` between, before or after lines."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a script holds, in its order."""
+
+    items: tuple[ScriptLine | Pause, ...]
+
+    @property
+    def lines(self) -> tuple[ScriptLine, ...]:
+        """The lines to speak, without the pauses."""
+        return tuple(item for item in self.items if isinstance(item, ScriptLine))
+
+    @property
+    def pauses(self) -> tuple[float, ...]:
+        """Seconds of silence before each line, and after the last: ``len(lines) + 1`` numbers."""
+        seconds = [0.0]
+        for item in self.items:
+            if isinstance(item, Pause):
+                seconds[-1] += item.seconds
+            else:
+                seconds.append(0.0)
+        return tuple(seconds)
+
+
+@dataclass
+class _Tags:
+    """The tags read in front of one line."""
+
+    pauses: list[Pause] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def parse_script(text: str, cast: Collection[str], languages: Collection[str] | None = None) -> Script:
+    """Read a script (the module's docstring gives its form) whose characters are the names in ``cast``.
+
+    languages: those that ``[lang ...]`` may name, in any case; None takes any word.
+
+    Raises ScriptError (a ValueError) that reports every faulty line (the first ten), and ValueError for an
+    empty cast and for two names that differ in case only.
+    """
+    reader = _Reader(
+        _by_casefold("cast", cast), None if languages is None else _by_casefold("languages", languages)
+    )
+    return _read(text, reader)
+
+
+def check_script(text: str) -> None:
+    """Raise ScriptError for what is wrong with a script whatever its cast is: tags, and lines that are none."""
+    if not text.strip():
+        raise ScriptError("script is empty: write lines such as 'NAME: text'")
+    _read(text, _Reader(None, None))
+
+
+def _read(text: str, reader: _Reader) -> Script:
+    check_encodable(text, "script")
+    errors = []
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff")), start=1):
+        try:
+            reader.read(number, line.strip())
+        except ScriptError as error:
+            errors.append(f"line {number}: {error}")
+    if errors:
+        raise ScriptError(_report(errors))
+    script = Script(tuple(reader.items))
+    if not script.lines:
+        raise ScriptError("script has no line to speak: write lines such as 'NAME: text'")
+    return script
+
+
+class _Reader:
+    """Reads one line after another; keeps the items and the settings in force. ``cast`` None takes any name."""
+
+    def __init__(self, cast: dict[str, str] | None, languages: dict[str, str] | None):
+        self.cast = cast
+        self.languages = languages
+        self.items: list[ScriptLine | Pause] = []
+        self.settings: dict[str, Any] = {}
+
+    def read(self, number: int, line: str) -> None:
+        if not line or line.startswith("#"):
+            return
+        tags = _Tags()
+        rest = self._take_tags(line, tags)
+        if not rest:
+            self.items += tags.pauses
+            self.settings |= tags.settings
+            return
+        name, text = self._split_name(rest)
+        text = self._take_tags(text, tags)
+        text, pauses_after = _take_pauses_at_end(text)
+        _check_text(name, text)
+        spoken = ScriptLine(number, name, text, **(self.settings | tags.settings))
+        self.items += [*tags.pauses, spoken, *pauses_after]
+
+    def _take_tags(self, text: str, tags: _Tags) -> str:
+        """Move the tags at the front of ``text`` into ``tags``; give what is left."""
+        start = 0
+        while text.startswith("[", start):
+            match = TAG.match(text, start)
+            tag = match and _split_tag(match[1])
+            if match is None or tag is None:
+                raise ScriptError(
+                    f"{_quote(text[start : start + 50])} does not start with a whole tag: write {TAGS}"
+                )
+            self._read_tag(*tag, tags)
+            start = match.end()
+            while text[start : start + 1].isspace():
+                start += 1
+        return text[start:]
+
+    def _read_tag(self, word: str, value: str, tags: _Tags) -> None:
+        if word == "pause":
+            tags.pauses.append(_read_pause(value))
+            return
+        if word not in SETTINGS:
+            raise ScriptError(f"[{_cut(word)}] is not a tag: write {TAGS}")
+        if SETTINGS[word] in tags.settings:
+            raise ScriptError(f"[{word}] stands twice: keep one")
+        tags.settings[SETTINGS[word]] = self._read_setting(word, value) if value else None
+
+    def _read_setting(self, word: str, value: str) -> int | str:
+        if word == "seed":
+            return _read_seed(value)
+        if word == "lang" and self.languages is not None:
+            return _look_up(value, self.languages, "languages")
+        return value
+
+    def _split_name(self, line: str) -> tuple[str, str]:
+        name, *text = COLON.split(line, maxsplit=1)
+        if not text:
+            raise ScriptError(
+                f"{_quote(line)} names no character: write 'NAME: text', or # in front of a comment"
+            )
+        name = name.strip() if self.cast is None else _look_up(name.strip(), self.cast, "cast")
+        return name, text[0].strip()
+
+
+def _split_tag(inside: str) -> tuple[str, str] | None:
+    """What is between two brackets: its word, in lower case, and its value; None where no word comes first."""
+    inside = inside.strip()
+    word = TAG_WORD.match(inside)
+    return None if word is None else (word[0].lower(), inside[word.end() :].strip())
+
+
+def _take_pauses_at_end(text: str) -> tuple[str, list[Pause]]:
+    pauses: list[Pause] = []
+    end = len(text)
+    while text.endswith("]", 0, end):
+        start = text.rfind("[", 0, end)
+        tag = _split_tag(text[start + 1 : end - 1]) if start >= 0 else None
+        if tag is None or tag[0] != "pause" or "]" in text[start + 1 : end - 1]:
+            break
+        pauses.append(_read_pause(tag[1]))
+        end = start
+        while end and text[end - 1].isspace():
+            end -= 1
+    return text[:end], pauses[::-1]
+
+
+def _check_text(name: str, text: str) -> None:
+    if not text:
+        raise ScriptError(f"{name} has nothing to say: type a text after the colon")
+    if match := KNOWN_TAG.search(text):
+        raise ScriptError(
+            f"{_quote(match[0])} is inside the text: put it in front of the text "
+            "(a pause also at the end), or start a new line there"
+        )
+    try:
+        check_text(text)
+    except ValueError as error:
+        raise ScriptError(str(error)) from None
+
+
+def find_tag(text: str) -> str | None:
+    """The first script tag in a text that is not a script ("[pause 0.5]"), None where it holds none."""
+    match = KNOWN_TAG.search(text)
+    return None if match is None or "]" not in match[0] else match[0]
+
+
+def _read_pause(value: str) -> Pause:
+    if not DECIMAL.fullmatch(value) or float(value) > MAX_PAUSE_S:
+        raise ScriptError(
+            f"[pause {_cut(value)}] is no pause: give 0 to {MAX_PAUSE_S:g} seconds, e.g. [pause 0.5]"
+        )
+    return Pause(float(value))
+
+
+def _read_seed(value: str) -> int:
+    # Twenty digits hold every allowed seed; Python refuses to read numbers of thousands of them.
+    if not re.fullmatch(r"\d{1,20}", value) or int(value) > MAX_SEED:
+        raise ScriptError(f"[seed {_cut(value)}] is no seed: give a whole number, 0 to {MAX_SEED}")
+    return int(value)
+
+
+def _look_up(name: str, known: dict[str, str], where: str) -> str:
+    if name.casefold() not in known:
+        raise ScriptError(
+            f"{_quote(name)} is not in the {where}: choose from {', '.join(sorted(known.values()))}"
+        )
+    return known[name.casefold()]
+
+
+def _by_casefold(what: str, names: Collection[str]) -> dict[str, str]:
+    known = {name.strip().casefold(): name for name in names}
+    if not known:
+        raise ValueError(f"{what} is empty: give at least one name")
+    if len(known) != len(names):
+        raise ValueError(
+            f"{what} has names that differ in case only ({', '.join(sorted(names))}): rename one"
+        )
+    return known
+
+
+def _report(errors: list[str]) -> str:
+    shown = errors[:MAX_REPORTED]
+    if len(errors) > MAX_REPORTED:
+        shown.append(f"and {len(errors) - MAX_REPORTED} more")
+    return "script cannot be read:\n" + "\n".join(shown)
+
+
+def _quote(text: str) -> str:
+    return repr(_cut(text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 40 else text[:39] + "…"

@@ -1,0 +1,102 @@
+"""Voice files: one safetensors file a voice; never pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from ..checkpoint.tensor_file import read_metadata, read_tensors, write_tensors
+from .voice import TENSORS, Voice
+from .voice import TEXTS as VOICE_TEXTS
+
+FORMAT = "qwen3-tts-voice"
+VERSION = "1"
+TEXTS = ("kind", *VOICE_TEXTS)
+
+
+def save_voice(voice: Voice, path: Path) -> None:
+    """Write a voice to ``path``, whole or not at all; loading gives it back bit-equal."""
+    words, tensors = _contents(voice)
+    metadata = {"format": FORMAT, "version": VERSION, "voice": words, "sha256": digest(words, tensors)}
+    write_tensors(path, tensors, metadata)
+
+
+def holds_voice(path: Path, voice: Voice) -> bool:
+    """Whether a file holds this very voice, whatever its name; False too when it is missing or cannot be read."""
+    try:
+        saved = load_voice(path)
+    except ValueError:
+        return False
+    return digest(*_contents(replace(saved, name=""))) == digest(*_contents(replace(voice, name="")))
+
+
+def is_voice_file(path: Path) -> bool:
+    """Whether a file says that it is a voice; reads its header alone, and never raises for an odd file."""
+    try:
+        return path.is_file() and read_metadata(path).get("format") == FORMAT
+    except (SafetensorError, OSError):
+        return False
+
+
+def _contents(voice: Voice) -> tuple[str, dict[str, torch.Tensor]]:
+    """A voice's texts as JSON, and its tensors, on the CPU."""
+    tensors = {
+        key: getattr(voice, key).contiguous().cpu() for key in TENSORS if getattr(voice, key) is not None
+    }
+    return json.dumps({key: getattr(voice, key) for key in TEXTS}, ensure_ascii=False), tensors
+
+
+def digest(words: str, tensors: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 of a voice's texts and of its tensors' names, dtypes, shapes and bytes."""
+    total = hashlib.sha256(words.encode())
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        total.update(
+            tensor.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
+        )  # view takes no 0-d tensor
+    return total.hexdigest()
+
+
+def load_voice(path: Path) -> Voice:
+    """Read a voice file.
+
+    Raises:
+        ValueError: when the file is missing, damaged, foreign or of a later format version.
+    """
+    try:
+        if not path.is_file():
+            raise ValueError(
+                f"voice file {path.name} is missing from {path.parent.name}: save the voice again"
+            )
+        metadata = read_metadata(path)  # a foreign file may hold gigabytes of tensors
+        foreign = metadata.get("format") != FORMAT
+        tensors = {} if foreign else read_tensors(path)[0]
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
+    if foreign:
+        raise ValueError(f"{path.name} is not a voice file of this pack: save the voice with Save Voice")
+    if metadata.get("version") != VERSION:
+        raise ValueError(
+            f"voice file {path.name} has format version {metadata.get('version')} and this pack reads {VERSION}: "
+            "update the pack, or save the voice again"
+        )
+    try:
+        if metadata["sha256"] != digest(metadata["voice"], tensors):
+            raise ValueError("its checksum is another")
+        texts = json.loads(metadata["voice"])
+        fields: dict[str, Any] = {key: texts[key] for key in TEXTS}
+        fields |= {key: tensors.get(key) for key in TENSORS}
+        return Voice(**fields)
+    except RecursionError as error:
+        raise ValueError(
+            f"voice file {path.name} is damaged (its texts are nested too deep): save the voice again"
+        ) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error

@@ -1,0 +1,237 @@
+"""Text and voice to the talker's input embeddings, as upstream's ``generate`` and ``generate_icl_prompt`` build them.
+
+Bit-equal to upstream: tokens go through ``text_projection`` in the same groups, so that the same matrix products run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+
+from ..model.model import Model
+from .voice import Voice
+
+ROLE_TOKENS = 3  # <|im_start|>, assistant, newline
+END_TOKENS = 5  # <|im_end|>, newline, <|im_start|>, assistant, newline
+REFERENCE_END_TOKENS = 2  # <|im_end|>, newline
+MIN_FRAMES = 2  # upstream: no EOS among a line's first two tokens
+
+Kept = TypeVar("Kept")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What the talker is given for one line, in its own dtype and on its device.
+
+    ``embeds`` ``[T, H]`` is the prefill; ``trailing`` ``[N, H]`` is added to the following frames' inputs, one a
+    frame, and ``pad`` ``[1, H]`` to those after. ``text_tokens`` counts the text's tokens, for the guard. No EOS is
+    drawn before the line has ``min_frames`` frames; 2 is upstream's.
+
+    Raises:
+        ValueError: for a ``min_frames`` below 2.
+    """
+
+    embeds: torch.Tensor
+    trailing: torch.Tensor
+    pad: torch.Tensor
+    text_tokens: int
+    min_frames: int = MIN_FRAMES
+
+    def __post_init__(self) -> None:
+        if self.min_frames < MIN_FRAMES:
+            raise ValueError(f"min_frames is {self.min_frames}: choose {MIN_FRAMES} or more")
+
+
+@dataclass(frozen=True)
+class _Specials:
+    """Projected embeddings of the text stream's special tokens, ``[1, 1, H]`` each."""
+
+    bos: torch.Tensor
+    eos: torch.Tensor
+    pad: torch.Tensor
+
+
+def build_prompt(
+    model: Model, text: str, voice: Voice, language: str = "auto", instruct: str | None = None
+) -> Prompt:
+    """Build one line's prompt; see ``PromptBuilder.build``."""
+    return PromptBuilder(model).build(text, voice, language, instruct)
+
+
+class PromptBuilder:
+    """Builds the prompts of one model's lines; what several have in common is computed once, and bit-equal.
+
+    That is the role, the special tokens, and of a voice its tags, its instruction and its reference. Holds all of it,
+    on the model's device, and the voices: for the lines of one rendering, not for longer.
+    """
+
+    def __init__(self, model: Model):
+        self.model = model
+        self._kept: dict[Hashable, Any] = {}
+        self._voices: dict[int, Voice] = {}  # named by their ids in what is kept, so that they must live on
+
+    @torch.inference_mode()
+    def build(self, text: str, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
+        """Build a line's prompt.
+
+        Preset and designed voices take the whole text in the prefill, clones take it one token a frame: upstream's
+        own defaults. ``instruct`` overrides the voice's own instruction.
+
+        Raises:
+            ValueError: unknown language, or a prompt beyond the talker's context.
+        """
+        model = self.model
+        self._voices[id(voice)] = voice
+        ids = model.tokenize_line(text)
+        specials = self._specials
+        codec = self._once(("codec", id(voice), language), lambda: _codec_prefix(model, voice, language))
+        parts = self._instruction(instruct if instruct is not None else voice.instruct)
+        parts.append(self._once("role", lambda: _project(model, ids[:, :ROLE_TOKENS])))
+        padding = specials.pad.expand(-1, codec.shape[1] - 2, -1)
+        parts.append(torch.cat((padding, specials.bos), dim=1) + codec[:, :-1])
+        if voice.kind == "icl":
+            body, trailing = self._icl_body(ids, voice)
+        elif voice.kind == "x_vector":
+            body = _project(model, ids[:, ROLE_TOKENS : ROLE_TOKENS + 1]) + codec[:, -1:]
+            rest = _project(model, ids[:, ROLE_TOKENS + 1 : -END_TOKENS])
+            trailing = torch.cat((rest, specials.eos), dim=1)
+        else:
+            body, trailing = self._whole_text_body(ids), specials.pad
+        embeds = torch.cat((*parts, body), dim=1)
+        _check_context(model, embeds.shape[1] + trailing.shape[1])
+        tokens = ids.shape[1] - ROLE_TOKENS - END_TOKENS
+        return Prompt(embeds[0], trailing[0], specials.pad[0], tokens)
+
+    def _once(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
+        if key not in self._kept:
+            self._kept[key] = make()
+        kept: Kept = self._kept[key]
+        return kept
+
+    @property
+    def _specials(self) -> _Specials:
+        return self._once("specials", lambda: _project_specials(self.model))
+
+    def _codec_token(self, name: str) -> torch.Tensor:
+        """Group 0's embedding of a special token of the config, ``[1, 1, H]``."""
+        token = int(getattr(self.model.config.talker_config, name))
+        return self._once(name, lambda: _codes(self.model, token))
+
+    def _instruction(self, instruct: str | None) -> list[torch.Tensor]:
+        if not instruct:
+            return []
+        model = self.model
+        return [
+            self._once(("instruct", instruct), lambda: _project(model, model.tokenize_turn("user", instruct)))
+        ]
+
+    def _whole_text_body(self, ids: torch.Tensor) -> torch.Tensor:
+        """The whole text over codec pads, then bos (upstream's ``non_streaming_mode``)."""
+        text = _project(self.model, ids[:, ROLE_TOKENS:-END_TOKENS])
+        over_pads = torch.cat((text, self._specials.eos), dim=1) + self._codec_token("codec_pad_id")
+        return torch.cat((over_pads, self._specials.pad + self._codec_token("codec_bos_id")), dim=1)
+
+    def _icl_body(self, ids: torch.Tensor, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
+        """Reference text and text over the reference's codes; what text is left over trails."""
+        model, specials = self.model, self._specials
+        spoken, codes = self._once(("reference", id(voice)), lambda: self._reference(voice))
+        text = _project(model, torch.cat((spoken, ids[:, ROLE_TOKENS:-END_TOKENS]), dim=-1))
+        text = torch.cat((text, specials.eos), dim=1)
+        short = codes.shape[1] - text.shape[1]
+        if short < 0:
+            return text[:, : codes.shape[1]] + codes, text[:, codes.shape[1] :]
+        text = torch.cat((text, *[specials.pad] * short), dim=1)
+        return text + codes, specials.pad
+
+    def _reference(self, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
+        """An ICL voice's text token ids ``[1, N]``, and bos and its codes' embeddings ``[1, 1 + T, H]``."""
+        ids = self.model.tokenize_turn("assistant", voice.transcript or "")
+        codes = torch.cat((self._codec_token("codec_bos_id"), _reference_codes(self.model, voice)), dim=1)
+        return ids[:, ROLE_TOKENS:-REFERENCE_END_TOKENS], codes
+
+
+def _project(model: Model, ids: torch.Tensor) -> torch.Tensor:
+    """Text token ids ``[1, N]`` to talker embeddings ``[1, N, H]``."""
+    talker = model.talker
+    return talker.text_projection(talker.get_text_embeddings()(ids))
+
+
+def _codes(model: Model, *ids: int) -> torch.Tensor:
+    """Embeddings ``[1, N, H]`` of group 0 ids."""
+    return model.talker.get_input_embeddings()(torch.tensor([ids], device=model.device))
+
+
+def _project_specials(model: Model) -> _Specials:
+    config = model.config
+    ids = [[config.tts_bos_token_id, config.tts_eos_token_id, config.tts_pad_token_id]]
+    return _Specials(*_project(model, torch.tensor(ids, device=model.device)).chunk(3, dim=1))
+
+
+def _codec_prefix(model: Model, voice: Voice, language: str) -> torch.Tensor:
+    """The language tag, the speaker where there is one, pad and bos: ``[1, N, H]``."""
+    config = model.config.talker_config
+    language_id = _language_id(model, voice, language)
+    tag: tuple[int, ...]
+    if language_id is None:
+        tag = (config.codec_nothink_id, config.codec_think_bos_id, config.codec_think_eos_id)
+    else:
+        tag = (config.codec_think_id, config.codec_think_bos_id, language_id, config.codec_think_eos_id)
+    parts = [_codes(model, *tag)]
+    if voice.speaker_embedding is not None:
+        parts.append(voice.speaker_embedding.to(model.device, model.dtype).view(1, 1, -1))
+    elif voice.speaker is not None:
+        parts.append(_codes(model, config.spk_id[voice.speaker]))
+    parts.append(_codes(model, config.codec_pad_id, config.codec_bos_id))
+    return torch.cat(parts, dim=1)
+
+
+def _language_id(model: Model, voice: Voice, language: str) -> int | None:
+    """The codec id of a language; a dialect speaker speaks the dialect where Chinese or auto is asked for."""
+    name = check_language(model, language)
+    ids = model.config.talker_config.codec_language_id
+    dialects = model.config.talker_config.spk_is_dialect or {}
+    dialect = dialects.get(voice.speaker) if voice.speaker else None
+    if dialect and name in ("auto", "chinese"):
+        return int(ids[dialect])
+    return None if name == "auto" else int(ids[name])
+
+
+def check_language(model: Model, language: str) -> str:
+    """Give the language's name in lower case; raise ValueError with the list when the checkpoint lacks it."""
+    name = language.strip().lower()
+    if name not in model.languages:
+        raise ValueError(
+            f"language {language!r} is unknown to {model.name}: choose one of {', '.join(model.languages)}"
+        )
+    return name
+
+
+def _reference_codes(model: Model, voice: Voice) -> torch.Tensor:
+    """The sum of each reference frame's 16 embeddings, ``[1, T, H]``."""
+    if voice.ref_codes is None:
+        raise ValueError(f"voice {voice.name!r} has no reference codes: clone it again in ICL mode")
+    codes = voice.ref_codes.to(model.device)
+    return embed_frames(model, codes, model.code_tables()).unsqueeze(0)
+
+
+def embed_frames(model: Model, codes: torch.Tensor, tables: torch.Tensor) -> torch.Tensor:
+    """The talker's input for finished frames: the sum of their 16 embeddings.
+
+    ``codes`` is ``[T, 16]``, ``tables`` is ``model.code_tables()``; gives ``[T, H]``.
+    """
+    first = model.talker.get_input_embeddings()(codes[:, :1])
+    groups = torch.arange(len(tables), device=codes.device)
+    rest = tables[groups, codes[:, 1:]]
+    return torch.cat((first, rest), dim=1).sum(1)
+
+
+def _check_context(model: Model, tokens: int) -> None:
+    room = int(model.config.talker_config.max_position_embeddings)
+    if tokens >= room:
+        raise ValueError(
+            f"the text needs {tokens} positions and {model.name} has {room}: split it into shorter lines "
+            "(the generation's split length does so at sentence ends)"
+        )

@@ -1,0 +1,1 @@
+"""The codec engine: rows of many lines, decoded together."""

@@ -1,0 +1,313 @@
+"""Codes of many lines to waveforms on the GPU: rows of chunks, one CUDA graph replay a row.
+
+The result is upstream's chunked decoding up to rounding: in float32 at least 80 dB from it, in bf16 no further from
+float32 than upstream's own bf16 (tests and ``lab/benchmarks/codec.py`` measure both, with random weights, which make
+rounding loud). The graph engine's lines are decoded so (``engine.py``); the eager engine's by ``codec.decode_codes``,
+bit-equal to upstream.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch.nn.attention import sdpa_kernel
+
+from ..codec.forward import Slabs, TorchOps, synthesise
+from ..codec.packing import Placed, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
+from ..codec.upstream import cut_reference, decode_codes
+from ..codec.weights import CodecWeights
+from ..graph.backend import first_line
+from ..model.layers import KERNELS
+from ..model.model import Model
+from ..runtime.capture import CaptureStream, Replays, graphs_keep_memory
+
+log = logging.getLogger(__name__)
+
+LARGEST_ROW = 1152  # frames: 92 s of audio
+LONG_ROW = 288  # frames; to longer rows it is the device's occupation that matters, to shorter ones memory
+# With the second block in the slabs of long rows, too, 4 and 16 lines of 10 s took 113 and 136 ms instead of 13 and 35.
+SLABS, SHORT_SLABS = Slabs(288, 2), Slabs(24, 1)
+
+
+class CodecEngine:
+    """Decodes the codes of many lines together with one model's codec.
+
+    Args:
+        model: the checkpoint, on the device where it is to run.
+        dtype: to compute in; None is the codec's own, another one copies its weights.
+        ops: what SnakeBeta and the residual units run on; None chooses for the device.
+        capture: replay rows from CUDA graphs, after a plain one of the same length; not where a graph would keep
+            what a row takes (see ``graphs_keep_memory``).
+        captures: the stream that graphs are captured on, to share it; None makes one.
+        largest: frames of the longest row. While it is computed, a row takes about 0.15 MB a frame in bf16, and
+            1.4 MB for each frame of a slab.
+        slabs: how the last blocks run; None chooses by the row's length.
+
+    A kernel that fails makes way for torch's own operations, with one warning; ``why_torch`` says why, or is None.
+
+    Memory: what the longest row so far took is kept until ``free``, which whoever moves the model away calls before.
+    Not for two threads at once. It runs on the current stream: to decode beside the talker, which waits for memory
+    where this waits for tensor cores, call it from a thread of its own under a stream of its own, with captures of its
+    own.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        dtype: torch.dtype | None = None,
+        ops: TorchOps | None = None,
+        largest: int = LARGEST_ROW,
+        slabs: Slabs | None = None,
+        capture: bool = True,
+        captures: CaptureStream | None = None,
+    ):
+        # Not the model itself, which may hold this engine: it is to be freed when its last user lets go.
+        self.codec = model.codec
+        self._samples_per_frame = model.samples_per_frame
+        self.dtype = dtype
+        self._ops, self._ops_here = ops, TorchOps()
+        self.why_torch: str | None = None
+        self._slabs = slabs
+        self._capture, self._captures = capture, captures or CaptureStream()
+        self._replays: Replays | None = None
+        self._met: set[int] = set()
+        self.sizes = row_sizes(model.codec.decoder.config.sliding_window, largest)
+        self.free()
+
+    def free(self) -> None:
+        """Let go of graphs, buffers and views of the weights; the next decoding makes them anew."""
+        if self._replays is not None:
+            self._replays.forget()
+        self._weights: CodecWeights | None = None
+        self._addresses: tuple[int, ...] = ()
+        self._plan: torch.Tensor | None = None
+        self._samples: torch.Tensor | None = None
+
+    @torch.inference_mode()
+    def decode_batch(
+        self,
+        codes: Sequence[torch.Tensor],
+        references: Sequence[torch.Tensor | None] | None = None,
+        on_chunk: Callable[[], None] | None = None,
+    ) -> list[np.ndarray]:
+        """Decode lines to their waveforms, in the order given; see ``codec.decode_codes`` for one line.
+
+        Args:
+            codes: ``[T, 16]`` each; T may be 0.
+            references: an ICL voice's codes ``[R, 16]`` for each line, or None.
+            on_chunk: called before every row; may raise to cancel, and the engine can be used again at once.
+
+        Returns:
+            float32 ``[T * 1920]`` each, at 24 kHz, within -1..1.
+        """
+        references = [None] * len(codes) if references is None else references
+        lines = [_with_reference(line, heard) for line, heard in zip(codes, references, strict=True)]
+        per_frame = self._samples_per_frame
+        waves = [np.empty(len(line) * per_frame, dtype=np.float32) for line in lines]
+        weights = self.look_up()
+        rows = pack_rows(list(cut_chunks([len(line) for line in lines])), self.sizes[-1], weights.gap)
+        waiting: tuple[list[Placed], _Arriving] | None = None
+        for row in rows:
+            if on_chunk is not None:
+                on_chunk()
+            with torch.cuda.device_of(weights.codebooks):
+                started = self._try(weights, write_plan(row, lines, choose_size(row, self.sizes)))
+            if waiting is not None:  # while the device computes the next
+                _unpack(*waiting, waves, per_frame)
+            waiting = row, started
+        if waiting is not None:
+            _unpack(*waiting, waves, per_frame)
+        return [
+            cut_reference(wave, line, heard)
+            for wave, line, heard in zip(waves, codes, references, strict=True)
+        ]
+
+    def _try(self, weights: CodecWeights, plan: torch.Tensor) -> _Arriving:
+        """Set a row going; where a kernel fails, with one warning, on torch's own operations from then on."""
+        try:
+            return self._start(weights, plan)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:  # out of shared memory, say: Triton's own types, by version
+            if type(self._ops_here) is TorchOps:
+                raise
+            self._use_torch(first_line(error))
+            if self._replays is not None:
+                self._replays.forget()
+            return self._start(weights, plan)
+
+    def _use_torch(self, reason: str) -> None:
+        """Take torch's own operations, for good."""
+        self.why_torch, self._ops, self._ops_here = reason, TorchOps(), TorchOps()
+        log.warning("Triton cannot run here (%s): the codec runs on torch's own operations, slower", reason)
+
+    def _start(self, weights: CodecWeights, plan: torch.Tensor) -> _Arriving:
+        """Set a row going, and its samples on their way to the host."""
+        size, device = len(plan), weights.codebooks.device
+        if self._plan is None or self._samples is None:
+            self._plan = torch.zeros(self.sizes[-1], plan.shape[1], dtype=torch.int64, device=device)
+            self._samples = torch.zeros(self.sizes[-1] * weights.samples_per_frame, device=device)
+        into, out = self._plan[:size], self._samples[: size * weights.samples_per_frame]
+        into.copy_(plan.pin_memory() if device.type == "cuda" else plan, non_blocking=True)
+        ops = self._ops_here
+        slabs = self._slabs or (SLABS if size > LONG_ROW else SHORT_SLABS)
+
+        is_first = size not in self._met
+
+        def decode_row() -> None:
+            with sdpa_kernel(KERNELS):
+                if is_first:
+                    ops.compile_ahead(lambda others: synthesise(weights, into, others, slabs, out))
+                synthesise(weights, into, ops, slabs, out)
+
+        if self._capture and not graphs_keep_memory(device):
+            if self._replays is None or self._replays.device != device:
+                self._replays = Replays(device, self._captures)
+            self._replays.run(size, decode_row)
+        else:
+            decode_row()
+        self._met.add(size)
+        return _Arriving(out)
+
+    def _choose_ops(self, weights: CodecWeights) -> TorchOps:
+        """Triton's kernels on a CUDA device where they can run, else torch's own operations."""
+        if weights.codebooks.device.type != "cuda":
+            return TorchOps()
+        try:
+            return try_kernels(weights)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:
+            self._use_torch(first_line(error))
+        return self._ops_here
+
+    def look_up(self) -> CodecWeights:
+        """The weights where they are now; graphs that know them elsewhere are let go of.
+
+        Raises:
+            ValueError: for a codec that these functions do not compute.
+        """
+        decoder = self.codec.decoder
+        addresses = tuple(parameter.data_ptr() for parameter in decoder.parameters())
+        if self._weights is None or addresses != self._addresses:
+            self.free()
+            self._weights = CodecWeights.of(decoder, self.dtype)
+            with torch.cuda.device_of(self._weights.codebooks):
+                self._ops_here = self._ops or self._choose_ops(self._weights)
+            self._addresses = tuple(parameter.data_ptr() for parameter in decoder.parameters())
+        return self._weights
+
+
+class Waveforms:
+    """The codec engine of one model, made when it is needed; upstream's own decoder where it cannot be.
+
+    Args:
+        fast: False keeps to upstream's decoder.
+        captures: the stream that graphs are captured on, to share it; None makes one.
+    """
+
+    def __init__(self, fast: bool = True, captures: CaptureStream | None = None):
+        self.fast, self._captures = fast, captures
+        self.why_upstream: str | None = None if fast else "the codec engine is off"
+        self._engine: CodecEngine | None = None
+
+    def describe(self) -> str | None:
+        """What runs otherwise than it would run fastest, in a few words, or None."""
+        if self.why_upstream is not None:
+            return f"waveforms by the original codec, one line at a time, slower: {self.why_upstream}"
+        if self._engine is not None and self._engine.why_torch is not None:
+            return f"waveforms in torch operations, slower: {self._engine.why_torch}"
+        return None
+
+    def decode_lines(
+        self,
+        model: Model,
+        codes: Sequence[torch.Tensor],
+        references: Sequence[torch.Tensor | None],
+        on_chunk: Callable[[], None] | None = None,
+    ) -> list[np.ndarray]:
+        """Decode lines together; arguments and result are ``CodecEngine.decode_batch``'s."""
+        engine = self._engine_of(model)
+        if engine is None:
+            return decode_one_by_one(model, codes, references, on_chunk)
+        return engine.decode_batch(codes, references, on_chunk)
+
+    def free(self) -> None:
+        """Let go of graphs, buffers and views of the weights."""
+        if self._engine is not None:
+            self._engine.free()
+
+    def _engine_of(self, model: Model) -> CodecEngine | None:
+        if self.fast and (self._engine is None or self._engine.codec is not model.codec):
+            try:
+                engine = CodecEngine(model, captures=self._captures)
+                engine.look_up()
+            except ValueError as error:
+                self.fast, self.why_upstream = False, str(error)
+                log.warning("waveforms are made by the original codec, one line at a time, slower: %s", error)
+            else:
+                self.free()
+                self._engine = engine
+        return self._engine if self.fast else None
+
+
+def decode_one_by_one(
+    model: Model,
+    codes: Sequence[torch.Tensor],
+    references: Sequence[torch.Tensor | None],
+    on_chunk: Callable[[], None] | None = None,
+) -> list[np.ndarray]:
+    """Decode lines through upstream's modules; arguments and result are ``CodecEngine.decode_batch``'s."""
+    pairs = zip(codes, references, strict=True)
+    return [decode_codes(model, line, reference, on_chunk) for line, reference in pairs]
+
+
+class _Arriving:
+    """Samples on their way from the device: float32, copied behind the row that makes them."""
+
+    def __init__(self, samples: torch.Tensor):
+        # torch takes pinned memory for a copy that need not be waited for.
+        self._host = samples.to("cpu", non_blocking=True, copy=True)
+        self._event = torch.cuda.Event() if samples.is_cuda else None
+        if self._event is not None:
+            self._event.record()
+
+    def wait(self) -> np.ndarray:
+        if self._event is not None:
+            self._event.synchronize()
+        return self._host.numpy()
+
+
+def try_kernels(weights: CodecWeights) -> TorchOps:
+    """Triton's kernels for a CUDA device, after the smallest of them has run.
+
+    Raises:
+        Exception: of any type, where Triton is not installed, has no compiler, or does not know the device.
+    """
+    from ..kernels.codec.ops import TritonOps
+
+    device = weights.codebooks.device
+    # Before compute capability 8.0, a unit's accumulators do not stay in registers.
+    ops = TritonOps(units=torch.cuda.get_device_capability(device) >= (8, 0))
+    keep = torch.ones(1, dtype=torch.bool, device=device)
+    ops.activate(torch.zeros(16, len(weights.enter.bias), device=device), weights.enter, keep)
+    return ops
+
+
+def _with_reference(codes: torch.Tensor, reference: torch.Tensor | None) -> torch.Tensor:
+    """What is decoded for a line: nothing without codes, else the reference's and its own, on the CPU."""
+    if reference is None or len(codes) == 0:
+        return codes.cpu()
+    return torch.cat((reference.cpu(), codes.cpu()))
+
+
+def _unpack(row: Sequence[Placed], arriving: _Arriving, waves: Sequence[np.ndarray], per_frame: int) -> None:
+    """Put a row's samples into its lines' waveforms, without those of contexts."""
+    samples = arriving.wait()
+    for placed in row:
+        chunk, begin = placed.chunk, (placed.place + placed.chunk.context) * per_frame
+        wave = waves[chunk.line][chunk.start * per_frame :]
+        wave[: chunk.frames * per_frame] = samples[begin : begin + chunk.frames * per_frame]

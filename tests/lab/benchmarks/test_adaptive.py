@@ -1,0 +1,171 @@
+"""Adaptive SEQ_GROUPS: lines that stop by themselves, a calibration's arithmetic, and a run that keeps its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.decode.predictor import Predictor
+from qwen3_tts_morph.morph.decode.sampling import line_streams
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.voice.voice import clone_voice
+
+from lab.benchmarks.quality import calibrating
+from lab.benchmarks.quality.adaptive import AdaptivePredictor, calibrate, choose_target
+from lab.benchmarks.quality.calibrating import make_ready
+from lab.benchmarks.quality.distance import trace_lines
+from lab.benchmarks.quality.folder import RunFolder
+from lab.benchmarks.quality.lines import take_turns
+from lab.benchmarks.quality.registry import STRATEGIES
+from lab.benchmarks.quality.speak import Speaker
+from lab.benchmarks.quality.strategies import Condition
+
+GREEDY = Draw(do_sample=False)
+SAMPLED = Draw(temperature=0.8, top_k=20)
+BATCH = 12
+
+
+@pytest.fixture(scope="module")
+def frame(model: Model) -> tuple[torch.Tensor, torch.Tensor]:
+    """The talker's states ``[B, 1, H]`` and group 0's tokens ``[B, 1]``."""
+    generator = torch.Generator().manual_seed(9)
+    hidden = torch.randn(BATCH, 1, model.width, generator=generator)
+    return hidden, torch.randint(64, (BATCH, 1), generator=generator)
+
+
+@torch.inference_mode()
+def decode(
+    model: Model, frame, predictor: Predictor, seq_groups: int = 1, draw: Draw = GREEDY, rows=slice(None)
+) -> torch.Tensor:
+    """Codes of some of the frame's lines, each with a stream of its own."""
+    hidden, tokens = frame
+    embedding = model.talker.get_input_embeddings()(tokens[rows])
+    streams = line_streams(range(BATCH)[rows], model.device)
+    return predictor.decode_frame(hidden[rows], embedding, seq_groups, draw, streams)
+
+
+@pytest.fixture(scope="module")
+def calibrated(model: Model, frame):
+    """The calibration on the frame's exact codes, and the shares that it expects."""
+    exact = decode(model, frame, Predictor(model.talker.code_predictor), 15)
+    return calibrate(model, frame[0], torch.cat((frame[1], exact), dim=1), SAMPLED)
+
+
+def test_a_target_of_nothing_takes_one_pass_and_of_all_takes_15(model: Model, frame, calibrated) -> None:
+    module = model.talker.code_predictor
+    for target, groups in ((0.0, 1), (1.0, 15)):
+        adaptive = AdaptivePredictor(module, calibrated[0], target)
+        codes = decode(model, frame, adaptive)
+        assert torch.equal(codes, decode(model, frame, Predictor(module), groups))
+        assert adaptive.tally.mean_passes == groups
+    with pytest.raises(ValueError, match="choose 0 to 1"):
+        AdaptivePredictor(module, calibrated[0], 1.5)
+
+
+def test_each_line_stops_by_itself_whatever_batch_it_rides_in(model: Model, frame, calibrated) -> None:
+    """Alone it is the product's crossbar behind as many groups as it took; the batch takes its neediest line's."""
+    module, (calibration, shares) = model.talker.code_predictor, calibrated
+    together = AdaptivePredictor(module, calibration, choose_target(shares, 6))
+    codes, passes = decode(model, frame, together, draw=SAMPLED), []
+    for row in range(BATCH):
+        rows = slice(row, row + 1)
+        alone = AdaptivePredictor(module, calibration, together.target)
+        assert torch.equal(decode(model, frame, alone, draw=SAMPLED, rows=rows), codes[rows])
+        passes.append(alone.tally.passes)
+        same = decode(model, frame, Predictor(module), passes[-1], SAMPLED, rows)
+        assert torch.equal(same, codes[rows])
+    tally = together.tally
+    assert len(set(passes)) > 1 and (tally.passes, tally.frames) == (max(passes), 1)
+    assert (tally.line_passes, tally.line_frames) == (sum(passes), BATCH)
+
+
+def test_15_groups_are_exact_whatever_the_target(model: Model, frame, calibrated) -> None:
+    module = model.talker.code_predictor
+    adaptive = AdaptivePredictor(module, calibrated[0], 0.0)
+    codes = decode(model, frame, adaptive, 15, SAMPLED)
+    assert torch.equal(codes, decode(model, frame, Predictor(module), 15, SAMPLED))
+    assert adaptive.tally.passes == 15
+
+
+def test_the_target_is_where_frames_take_so_many_passes() -> None:
+    shares = torch.linspace(0.05, 0.95, 14).expand(3, -1)
+    for groups in (1, 4, 9, 15):
+        target = choose_target(shares, groups)
+        assert int((shares[0] < target).sum()) + 1 == groups
+
+
+@torch.inference_mode()
+def test_a_calibration_expects_on_average_what_the_frames_would_accept(model: Model, frame) -> None:
+    """Acceptance is 1 minus the total variation distance; least squares keep its mean."""
+    module, (hidden, tokens) = model.talker.code_predictor, frame
+    codes = torch.cat((tokens, decode(model, frame, Predictor(module), 15)), dim=1)
+    calibration, shares = calibrate(model, hidden, codes, SAMPLED)
+    rest = model.code_tables()[torch.arange(14), codes[:, 1:-1]]
+    inputs = torch.cat((model.talker.get_input_embeddings()(tokens), rest), dim=1)
+    states, heads = Predictor(module).teacher_force(hidden, inputs), Predictor(module).heads
+    for seq_groups in (1, 7, 14):
+        accepted = torch.full((BATCH,), float(seq_groups))
+        for group in range(seq_groups, 15):
+            pair = [heads[group] @ states[:, at].T for at in (seq_groups - 1, group)]
+            drafted, exact = (top20(logits.T) for logits in pair)
+            accepted += torch.minimum(drafted, exact).sum(-1)
+        assert shares[:, seq_groups - 1].mean() == pytest.approx(accepted.mean().item() / 15, abs=0.01)
+    assert calibration.slope.shape == (15, 15)
+
+
+def top20(logits: torch.Tensor) -> torch.Tensor:
+    """The distribution that SAMPLED draws from."""
+    scaled = logits / 0.8
+    return scaled.masked_fill(scaled < scaled.topk(20).values[:, -1:], -torch.inf).softmax(-1)
+
+
+@pytest.fixture(scope="module")
+def speaker(model: Model) -> Speaker:
+    """Lines of a voice from a tone; more than a calibration takes."""
+    tone = (0.3 * np.sin(np.arange(48000) / 20)).astype(np.float32)
+    voices = {"tone": clone_voice(model, tone, 24000)}
+    tasks = take_turns([f"This is line {number}." for number in range(10)], ["tone"], 5)
+    return Speaker.prepare(model, tasks, voices, "auto", model.sampling)
+
+
+@pytest.mark.parametrize("seq_groups", [4, 9])
+def test_a_run_calibrates_to_the_mean_passes_that_are_asked_for(
+    speaker: Speaker, tmp_path: Path, seq_groups: int
+) -> None:
+    """Decoded again from the states of the frames that it was calibrated on, one at a time."""
+    [ready] = make_ready(speaker, RunFolder(tmp_path), [Condition(STRATEGIES["adaptive"], seq_groups)])
+    assert ready.key == f"adaptive-{seq_groups:02}"
+    model, decode = speaker.model, ready.strategy.start(speaker.model, ready.seq_groups)
+    traces = trace_lines(speaker, range(2, 10))
+    assert json.loads((tmp_path / "calibration.json").read_text())["frames"] == sum(
+        len(trace.codes) for trace in traces
+    )
+    random = torch.Generator().manual_seed(1)
+    for trace in traces:
+        embeddings = model.talker.get_input_embeddings()(trace.codes[:, :1])
+        for hidden, embedding in zip(trace.hidden, embeddings, strict=True):
+            with torch.inference_mode():
+                decode.predictor.decode_frame(
+                    hidden[None], embedding[None], 1, model.sampling.subtalker, random
+                )
+    assert decode.predictor.tally.mean_passes == pytest.approx(seq_groups, abs=1)
+
+
+def test_a_calibration_is_made_once_a_run_and_only_for_who_needs_it(
+    speaker: Speaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, crossbar_5 = RunFolder(tmp_path), Condition(STRATEGIES["crossbar"], 5)
+    assert make_ready(speaker, folder, [crossbar_5]) == [crossbar_5] and not list(tmp_path.iterdir())
+    adaptive = Condition(STRATEGIES["adaptive"], 5)
+    with pytest.raises(ValueError, match="calibrated on exact lines first"):
+        adaptive.strategy.start(speaker.model, 5)
+    kept, first = make_ready(speaker, folder, [crossbar_5, adaptive])
+    assert kept is crossbar_5
+    monkeypatch.setattr(calibrating, "trace_lines", None)
+    [again] = make_ready(speaker, folder, [adaptive])
+    one, other = (each.strategy.start(speaker.model, 5).predictor for each in (first, again))
+    assert one.target == other.target and torch.equal(one.calibration.slope, other.calibration.slope)

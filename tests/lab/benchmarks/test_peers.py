@@ -1,0 +1,85 @@
+"""A peer that is missing, dies, or does something else than it is asked to, is said in one line and not measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from lab.benchmarks import peers
+from lab.benchmarks.common import Sampling, make_row, parser
+from lab.benchmarks.results import Row
+
+
+@pytest.fixture
+def options(tmp_path: Path):
+    given = ["--shape", "tiny", "--device", "cpu", "--frames", "4", "--repeats", "1"]
+    return parser("Peers.", 1, 1).parse_args([*given, "--checkpoints", str(tmp_path / "checkpoints")])
+
+
+@pytest.fixture
+def on_cuda(monkeypatch, options):
+    """As if a peer were installed and a GPU here."""
+    monkeypatch.setattr(peers, "version", lambda name: "1.2")
+    options.device = "cuda"
+    return options
+
+
+def test_a_peer_that_is_not_installed_is_said(monkeypatch, capsys, options):
+    def missing(name: str) -> str:
+        raise peers.PackageNotFoundError(name)
+
+    monkeypatch.setattr(peers, "version", missing)
+    assert peers.measure_peers(options) == []
+    assert capsys.readouterr().out == "faster-qwen3-tts is not measured: it is not installed\n"
+
+
+def test_a_process_that_dies_is_a_reason_and_not_the_end(options):
+    """The peer's package is not installed here, so its process fails."""
+    assert peers.run_apart(options, ()) == "ModuleNotFoundError: No module named 'faster_qwen3_tts'"
+
+
+def test_the_reason_is_the_last_error_that_python_named(monkeypatch, options):
+    stderr = "ValueError: first\ntorch.AcceleratorError: CUDA error: assert\nframe #0: c10::Error::Error()\n"
+    done = SimpleNamespace(returncode=-6, stderr=stderr)
+    monkeypatch.setattr(peers.subprocess, "run", lambda *_, **__: done)
+    assert peers.run_apart(options, ()) == "torch.AcceleratorError: CUDA error: assert"
+    done.stderr = ""
+    assert peers.run_apart(options, ()) == "its process ended with status -6"
+
+
+def test_a_peer_that_cannot_sample_is_measured_greedy(monkeypatch, capsys, on_cuda):
+    model = SimpleNamespace(dtype=torch.float32, weights="full")
+    row = make_row("frames", on_cuda, model, "generate, greedy", 15, 1, 9.0, [1])
+    monkeypatch.setattr(peers, "run_apart", lambda options, extra: row if extra else "CUDA error")
+    assert peers.measure_peers(on_cuda) == [row]
+    assert capsys.readouterr().out == "faster-qwen3-tts is not measured: CUDA error\n"
+
+
+class Peer:
+    """Stands where the peer does: as many frames as asked for, or one too few."""
+
+    name, missing = "faster-qwen3-tts", 0
+
+    def __init__(self, model: object, sampling: Sampling):
+        self.sampled = sampling.subtalker.do_sample
+
+    def decode(self, prompt: object, sampling: Sampling) -> torch.Tensor:
+        assert sampling.talker.do_sample == self.sampled
+        return torch.zeros(sampling.max_frames - self.missing, 16)
+
+
+@pytest.mark.parametrize(("extra", "engine"), [([], "generate"), (["--greedy"], "generate, greedy")])
+def test_the_process_writes_the_peers_row(monkeypatch, tmp_path, extra, engine):
+    monkeypatch.setattr(peers, "FasterPeer", Peer)
+    given = ["--shape", "tiny", "--device", "cpu", "--frames", "4", "--repeats", "1"]
+    answer = tmp_path / "row.json"
+    peers.main([*given, "--answer", str(answer), *extra])
+    row = Row(**json.loads(answer.read_text()))
+    assert (row.system, row.engine, row.seq_groups, row.table) == ("faster-qwen3-tts", engine, 15, "frames")
+    monkeypatch.setattr(Peer, "missing", 1)
+    with pytest.raises(RuntimeError, match="it made 3 frames of 4"):
+        peers.main([*given, "--answer", str(answer), *extra])

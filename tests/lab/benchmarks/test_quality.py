@@ -1,0 +1,327 @@
+"""The laboratory from its command line: one run on a tiny checkpoint with judges that are made up, then its rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from qwen3_tts_morph.morph.model.model import Model
+
+from lab.benchmarks.quality import __main__ as command
+from lab.benchmarks.quality import judging, speak
+from lab.benchmarks.quality.lines import cast_own, cast_recordings, read_texts
+from lab.benchmarks.quality.registry import STRATEGIES
+from lab.benchmarks.quality.strategies import random_tail, select, zero_tail
+
+FIGURES = ("wer", "cer", "similarity", "mos", "ended", "ms_per_frame")
+TEXTS = ("One line.", "And another line.", "A third, to be sure.")
+
+
+class LoudnessJudge:
+    """Says of a clip what its samples say: enough for sums to be checked."""
+
+    def __init__(self, name: str, heard: list[str]):
+        self.name = name
+        self.heard = heard
+
+    def judge(self, audio: np.ndarray, text: str) -> dict[str, Any]:
+        self.heard.append(self.name)
+        level = float(np.abs(audio).mean())
+        if self.name == "words":
+            return {"word_errors": 1, "words": 4, "letter_errors": 2, "letters": len(text) + 1}
+        if self.name == "voice":
+            return {"embedding": [1.0, level, level**2]}
+        return {"distillmos": 3.0 + level, "dnsmos_overall": 2.0 + level}
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Judges without packages; gives the list of what they were asked."""
+    asked: list[str] = []
+    judges = {name: LoudnessJudge(name, asked) for name in ("words", "voice", "opinion")}
+    monkeypatch.setattr(command, "make_judges", lambda *_: judges)
+    return asked
+
+
+@pytest.fixture
+def world(tiny: Path, tmp_path: Path, short_lines: None, heard: list[str]) -> Callable[..., int]:
+    """``world(*more)``: run the laboratory on two recordings and three lines, into ``tmp_path / "run"``."""
+    torch.set_num_threads(1)
+    folder = tmp_path / "voices" / "beth"
+    folder.mkdir(parents=True)
+    for number, pitch in enumerate((130, 140, 220)):
+        tone = 0.3 * np.sin(2 * np.pi * pitch * np.arange(36000) / 24000)
+        place = tmp_path / "voices" / "adam.flac" if number == 2 else folder / f"{number}.wav"
+        soundfile.write(place, tone, 24000)
+    (tmp_path / "lines.txt").write_text("\n\n".join(TEXTS), encoding="utf-8")
+    options = [
+        *("--checkpoint", str(tiny), "--out", str(tmp_path / "run"), "--device", "cpu", "--time-lines", "2"),
+        *(
+            "--voices",
+            str(tmp_path / "voices"),
+            "--lines",
+            str(tmp_path / "lines.txt"),
+            "--seq-groups",
+            "1,15",
+        ),
+    ]
+    return lambda *more: command.main([*options, *more])
+
+
+def files(root: Path) -> dict[str, int]:
+    """Every file of a folder with the time of its last change."""
+    return {
+        path.relative_to(root).as_posix(): path.stat().st_mtime_ns
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_one_command_gives_rows_a_report_and_a_picture(
+    world: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert world("--name", "mine") == 0
+    run = tmp_path / "run"
+    document = json.loads((run / "quality_mine.json").read_text(encoding="utf-8"))
+    rows = {(row["strategy"], row["seq_groups"]): row for row in document["rows"]}
+    assert list(rows) == [
+        ("crossbar", 1), ("crossbar", 15), ("loop-zeroed", 5), ("loop-random", 5),
+        ("tail-zeroed", 5), ("tail-random", 5),
+    ]  # fmt: skip
+    for (name, groups), row in rows.items():
+        assert row["heads"] == "stock"
+        for figure in FIGURES:
+            if figure == "ms_per_frame" and name.startswith("tail-"):
+                assert row[figure] is None, "a control that decodes nothing has no time"
+            else:
+                value, low, high = row[figure]
+                assert low <= value <= high
+        assert row["wer"][0] == 0.25
+        assert (row["against_exact"]["mos"] is None) == (groups == 15)
+    assert rows["crossbar", 15]["distance"] == [0, 0, 0] < rows["crossbar", 1]["distance"]
+    assert rows["crossbar", 1]["group_distances"][0] == 0 < min(rows["crossbar", 1]["group_distances"][1:])
+    assert document["power"]["wer"] == {"tail-zeroed": False, "tail-random": False}
+    report = (run / "quality.md").read_text(encoding="utf-8")
+    assert document["timed_lines"] == 2 and "medians of 2 lines" in report
+    assert report in capsys.readouterr().out
+    assert "| crossbar | 1 | 25.00 [25.00, 25.00] |" in report and "**WER % has no power here**" in report
+    page = (run / "quality.html").read_text(encoding="utf-8")
+    assert page.count("<audio") == 3 * len(rows) and "<svg" in page and "And another line." in page
+    assert (run / "quality.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.slow
+def test_a_run_that_was_interrupted_goes_on(
+    world: Callable[..., int], tmp_path: Path, heard: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes again nothing that is there, and ends as a run that was not interrupted."""
+    kept = speak.keep_codes
+
+    def interrupt(*arguments: Any) -> None:
+        if len(list((tmp_path / "run").rglob("codes/*/*.json"))) == 4:
+            raise KeyboardInterrupt
+        kept(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(speak, "keep_codes", interrupt)
+        world("--batch-size", "1")
+    before = files(tmp_path / "run")
+    assert len([name for name in before if name.startswith("codes/")]) == 4 and not heard
+    assert world("--batch-size", "1") == 0
+    after = files(tmp_path / "run")
+    assert before.items() <= after.items()
+    references = len(list((tmp_path / "run" / "references").rglob("*.wav")))
+    assert (len(after) - len(before) > 0) and references == 2
+    assert heard.count("words") == heard.count("opinion") == 6 * 3
+    assert heard.count("voice") == 6 * 3 + references
+    assert world("--batch-size", "1") == 0 and heard.count("words") == 6 * 3
+    whole = tmp_path / "whole"
+    assert world("--batch-size", "1", "--out", str(whole)) == 0
+    for path in whole.rglob("codes/*/*.json"):
+        assert path.read_bytes() == (tmp_path / "run" / path.relative_to(whole)).read_bytes()
+
+
+def test_steps_can_be_run_apart_and_the_last_ones_need_no_checkpoint(
+    world: Callable[..., int], tmp_path: Path, heard: list[str]
+) -> None:
+    assert world("--steps", "codes", "wavs") == 0 and not heard
+    run = tmp_path / "run"
+    assert not (run / "quality.md").exists()
+    assert command.main(["--out", str(run), "--seq-groups", "1,15", "--steps", "judge", "report"]) == 0
+    [path] = run.glob("quality_*.json")
+    row = json.loads(path.read_text(encoding="utf-8"))["rows"][0]
+    assert row["mos"] is not None and row["ms_per_frame"] is None and row["distance"] is None
+
+
+@pytest.mark.slow
+def test_passes_that_vary_reach_the_rows(world: Callable[..., int], tmp_path: Path) -> None:
+    """A run of old, that counted none, is timed anew where there are some to count; else nothing is."""
+    steps = ("--steps", "codes", "times", "report", "--strategies")
+    run = tmp_path / "run"
+
+    def times() -> dict[str, int]:
+        return {name: made for name, made in files(run).items() if name.startswith("times/")}
+
+    def rows() -> dict[str, dict[str, Any]]:
+        [path] = run.glob("quality_*.json")
+        return {row["strategy"]: row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
+
+    assert world(*steps, "crossbar:5") == 0
+    counted = ("passes", "passes_batch16", "ms_per_frame_batch16")
+    assert not any(row[name] for row in rows().values() for name in counted)
+    assert "Passes of the predictor" not in (run / "quality.md").read_text(encoding="utf-8")
+    assert world(*steps, "crossbar:5", "lossless:5", "adaptive:5") == 0
+    made = rows()
+    for name in ("lossless", "adaptive"):
+        for figure in counted:
+            value, low, high = made[name][figure]
+            assert 0 < low <= value <= high
+        assert made[name]["passes"][0] < made[name]["passes_batch16"][0] <= 15, "the neediest line's"
+    assert made["lossless"]["passes"][0] > 5
+    assert [made["crossbar"][name] is None for name in counted] == [True, True, False], "exact speech, last"
+    assert "## Passes of the predictor" in (run / "quality.md").read_text(encoding="utf-8")
+    assert "passes, batch 16" in (run / "quality.html").read_text(encoding="utf-8")
+    before = times()
+    assert world(*steps, "crossbar:5", "lossless:5", "adaptive:5") == 0 and times() == before
+    old = run / "times" / "lossless-05.json"
+    kept = json.loads(old.read_text(encoding="utf-8"))
+    old.write_text(json.dumps({name: kept[name] for name in ("machine", "session", "ms")}), encoding="utf-8")
+    assert world(*steps, "lossless:5") == 0
+    assert json.loads(old.read_text(encoding="utf-8"))["batch"]["lines"] == 16
+
+
+def test_a_folder_of_another_run_is_refused(
+    world: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert world("--steps", "codes", "--limit", "2") == 0
+    assert world("--steps", "codes", "--seed", "9") == 2
+    assert "give another --out" in capsys.readouterr().err
+    assert world("--steps", "codes") == 0, "more lines of the same run are welcome"
+    assert len(list((tmp_path / "run").glob("codes/crossbar-01/*.json"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--strategies", "crosbar"], "unknown: choose among crossbar"),
+        (["--strategies", "refined:5"], "runs at SEQ_GROUPS"),
+        (["--strategies", "crossbar:16"], "SEQ_GROUPS is 16"),
+        (["--seq-groups", "one"], "write such as"),
+        (["--steps", "report", "--out", "nowhere"], "holds no run"),
+    ],
+)
+def test_bad_input_gets_its_sentence(
+    world: Callable[..., int], options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert world(*options) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_judges_that_are_not_installed_leave_their_columns_empty(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Missing:
+        def __init__(self, *_: Any):
+            raise ModuleNotFoundError("No module named 'judge'")
+
+    for name in ("WordJudge", "OpinionJudge"):
+        monkeypatch.setattr(judging, name, Missing)
+    monkeypatch.setattr(judging, "VoiceJudge", lambda: LoudnessJudge("voice", []))
+    assert list(judging.make_judges(tmp_path, "english")) == ["voice"]
+    assert len(caplog.records) == 2 and all("pip install" in record.message for record in caplog.records)
+
+
+def test_a_judge_that_came_later_adds_to_the_verdicts(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", np.full(1600, 0.5), 16000)
+    clip = judging.Clip(tmp_path / "a.wav", "text", tmp_path / "a.json")
+    asked: list[str] = []
+    one, two = LoudnessJudge("voice", asked), LoudnessJudge("opinion", asked)
+    judging.judge_all([clip], {"voice": one}, 1, tmp_path, "auto")
+    judging.judge_all([clip], {"voice": one, "opinion": two}, 1, tmp_path, "auto")
+    assert asked == ["voice", "opinion"]
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")).keys() == {"voice", "opinion"}
+
+
+def test_words_are_not_judged_in_other_languages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("WordJudge", "OpinionJudge", "VoiceJudge"):
+        monkeypatch.setattr(judging, name, lambda *_: LoudnessJudge("any", []))
+    assert "words" not in judging.make_judges(tmp_path, "german")
+    assert "words" in judging.make_judges(tmp_path, "auto")
+
+
+def test_controls_spoil_the_last_ten_groups_alone() -> None:
+    codes = torch.randint(1, 64, (20, 16), generator=torch.Generator().manual_seed(1))
+    zeroed, other = zero_tail(codes, 64, 3), random_tail(codes, 64, 3)
+    for spoiled in (zeroed, other):
+        assert torch.equal(spoiled[:, :6], codes[:, :6])
+    assert not zeroed[:, 6:].any() and other.max() < 64
+    assert torch.equal(other, random_tail(codes, 64, 3))
+    assert not torch.equal(other, random_tail(codes, 64, 4)) and not torch.equal(other, codes)
+
+
+@pytest.mark.parametrize("name", ["loop-zeroed", "loop-random"])
+def test_a_tail_that_is_spoiled_in_the_loop_is_the_lines_own_in_any_batch(model: Model, name: str) -> None:
+    cast = cast_own_or_clone(model)
+    tasks = command.take_turns(list(TEXTS), list(cast.voices), 5)
+    speaker = speak.Speaker.prepare(model, tasks, cast.voices, "auto", model.sampling)
+
+    def decode(lines: list[int]) -> list[torch.Tensor]:
+        start = STRATEGIES[name].start(model, 5)
+        prompts = [speaker.prompts[line] for line in lines]
+        decoded = start(prompts, speaker.guards(lines), speaker.sampling, speaker.seeds(lines), None)
+        return [one.codes for one in decoded]
+
+    together, alone = decode([0, 1]), [decode([0])[0], decode([1])[0]]
+    assert all(torch.equal(one, other) for one, other in zip(together, alone, strict=True))
+    tails = torch.cat(together)[:, 6:]
+    assert bool(tails.any()) == (name == "loop-random") and tails.max() < 64
+
+
+def cast_own_or_clone(model: Model) -> Any:
+    """The tiny Base checkpoint has no presets: a voice from a tone."""
+    from qwen3_tts_morph.morph.voice.voice import clone_voice
+
+    from lab.benchmarks.quality.lines import Cast
+
+    with pytest.raises(ValueError, match="--voices"):
+        cast_own(model)
+    tone = (0.3 * np.sin(np.arange(48000) / 20)).astype(np.float32)
+    return Cast({"tone": clone_voice(model, tone, 24000)})
+
+
+def test_voices_come_from_files_and_folders(model: Model, tmp_path: Path) -> None:
+    tone = 0.3 * np.sin(np.arange(36000) / 20)
+    (tmp_path / "beth").mkdir()
+    for place in ("adam.wav", "beth/1.wav", "beth/2.flac", "beth/3.wav"):
+        soundfile.write(tmp_path / place, tone, 24000)
+    (tmp_path / "notes.txt").write_text("not a recording")
+    cast = cast_recordings(model, tmp_path)
+    assert {name: len(known) for name, known in cast.references.items()} == {"adam": 1, "beth": 2}
+    (tmp_path / "carl.wav").write_bytes(b"RIFF?")
+    with pytest.raises(ValueError, match=r"carl\.wav"):
+        cast_recordings(model, tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="no recordings"):
+        cast_recordings(model, tmp_path / "empty")
+
+
+def test_our_own_lines_and_ranges_can_be_read(tmp_path: Path) -> None:
+    assert len(set(read_texts(command.OWN_LINES))) == 50
+    (tmp_path / "none.txt").write_text("\n \n")
+    with pytest.raises(ValueError, match="no line of text"):
+        read_texts(tmp_path / "none.txt")
+    assert command.parse_range("1-3,15") == [1, 2, 3, 15]
+
+
+def test_a_condition_is_chosen_once() -> None:
+    chosen = select(["crossbar", "crossbar:5", "crossbar:15"], [5], STRATEGIES)
+    assert [one.key for one in chosen] == ["crossbar-05", "crossbar-15"]
+    assert [one.is_exact for one in chosen] == [False, True]

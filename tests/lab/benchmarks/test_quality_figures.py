@@ -1,0 +1,231 @@
+"""The laboratory's arithmetic: paired differences, the bars, the controls' rule, and whom a voice is compared with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lab.benchmarks.quality.figures import METRICS, Row, find_power, read_rows
+from lab.benchmarks.quality.folder import CODES, JUDGED, REFERENCES, TIMES, RunFolder, write_json
+from lab.benchmarks.quality.lines import Task
+from lab.benchmarks.quality.registry import CONTROLS, STRATEGIES
+from lab.benchmarks.quality.report import (
+    describe_power,
+    figures_table,
+    needed_digits,
+    passes_table,
+    plot_rows,
+    show,
+)
+from lab.benchmarks.quality.strategies import Condition
+from lab.judges.stats import Figure, difference, median
+
+EXACT, FAST = Condition(STRATEGIES["crossbar"], 15), Condition(STRATEGIES["crossbar"], 5)
+BY_NAME = {metric.name: metric for metric in METRICS}
+
+
+def change(low: float, high: float) -> Figure:
+    return Figure((low + high) / 2, low, high, 10)
+
+
+def control(name: str, **changes: Figure) -> Row:
+    missing = dict.fromkeys(BY_NAME)
+    return Row(Condition(STRATEGIES[name], 5), missing, {**missing, **changes})
+
+
+def test_a_metric_has_power_when_both_controls_are_worse_beyond_doubt() -> None:
+    rows = [
+        control(
+            "tail-zeroed", wer=change(0.01, 0.05), mos=change(-0.3, -0.1), dnsmos=change(-0.1, 0.1),
+            similarity=change(0.01, 0.2), ended=change(-0.1, 0.1),
+        ),
+        control(
+            "tail-random", wer=change(0.02, 0.05), mos=change(-0.3, 0.01), dnsmos=change(-0.2, -0.1),
+            similarity=change(-0.2, -0.1), ended=change(-0.1, 0.1),
+        ),
+        Row(FAST, {}, {"wer": change(0.0, 0.5)}),
+    ]  # fmt: skip
+    rows[2].changes.update({name: None for name in BY_NAME if name != "wer"})
+    power = find_power(rows, CONTROLS)
+    assert power == {
+        "wer": {"tail-zeroed": True, "tail-random": True},
+        "mos": {"tail-zeroed": True, "tail-random": False},
+        "dnsmos": {"tail-zeroed": False, "tail-random": True},
+        # That a control seems better is no power to see harm.
+        "similarity": {"tail-zeroed": False, "tail-random": True},
+    }
+    said = "\n".join(describe_power(power))
+    assert said.count("has no power here") == 3
+    assert "WER % tells tail-zeroed and tail-random" in said
+    assert describe_power({}) == ["Nothing was judged, so the controls say nothing."]
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "verdict"),
+    [
+        ("wer", -0.02, 0.01, "within"),
+        ("wer", -0.02, 0.02, "open"),
+        ("wer", 0.011, 0.05, "beyond"),
+        ("similarity", -0.01, 0.5, "within"),
+        ("similarity", -0.02, 0.5, "open"),
+        ("similarity", -0.3, -0.02, "beyond"),
+        ("cer", 0.5, 0.9, ""),
+    ],
+)
+def test_the_bars_are_of_whole_intervals(name: str, low: float, high: float, verdict: str) -> None:
+    assert BY_NAME[name].verdict(change(low, high)) == verdict
+
+
+def test_figures_are_shown_with_their_intervals() -> None:
+    assert show(Figure(0.1234, 0.1, 0.15, 9), BY_NAME["wer"]) == "12.34 [10.00, 15.00]"
+    assert show(Figure(0.01, -0.01, 0.03, 9), BY_NAME["similarity"], signed=True) == "+0.010 [-0.010, +0.030]"
+    assert show(None, BY_NAME["wer"]) == ""
+
+
+def test_an_interval_that_leaves_0_out_is_not_shown_as_touching_it() -> None:
+    shown = show(Figure(-0.12005, -0.24288, -0.00191, 50), BY_NAME["mos"], signed=True)
+    assert shown == "-0.120 [-0.243, -0.002]"
+    assert show(Figure(0.2, 0.00004, 0.4, 50), BY_NAME["mos"]) == "0.20000 [0.00004, 0.40000]"
+    for low, high in ((-0.24, 0.0), (0.0, 0.3), (-0.001, 0.004), (-0.00004, 0.2)):
+        assert show(Figure(0.0, low, high, 50), BY_NAME["mos"]).count(".") == 3
+        assert needed_digits(low, high, 2) == 2
+    assert needed_digits(float("nan"), 1.0, 2) == 2
+
+
+def test_paired_differences_are_of_the_same_lines() -> None:
+    rng = np.random.default_rng(0)
+    words = rng.integers(4, 12, 100).astype(float)
+    errors = rng.integers(0, 4, 100).astype(float)
+    same = difference(errors, words, errors, words)
+    assert (same.value, same.low, same.high) == (0, 0, 0)
+    more = difference(errors + 1, words, errors, words)
+    assert more.value == pytest.approx(100 / words.sum()) and more.high - more.low < 0.02
+    with pytest.raises(ValueError, match="not the same lines"):
+        difference(errors, words, errors[1:], words[1:])
+
+
+def test_intervals_of_differences_hold_the_truth_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(5)
+    held = 0
+    for trial in range(200):
+        base = rng.random(80)
+        figure = difference(base + rng.normal(0.1, 0.2, 80), np.ones(80), base, np.ones(80), seed=trial)
+        held += figure.low <= 0.1 <= figure.high
+    assert 178 <= held <= 199
+
+
+def test_one_slow_spell_does_not_carry_a_median() -> None:
+    figure = median([10.0, 11.0, 12.0, 13.0, 500.0])
+    assert figure.value == 12 and figure.low >= 10
+    with pytest.raises(ValueError, match="no values"):
+        median([])
+
+
+TASKS = [Task("one", "a", 0), Task("two", "b", 1), Task("three", "a", 2), Task("four", "b", 3)]
+
+
+def judged(root: Path, condition: Condition, embeddings: list[list[float] | None], errors: int) -> None:
+    """Write codes and verdicts of the four lines; the last line did not end by itself where there are errors."""
+    folder = RunFolder(root)
+    for line, embedding in enumerate(embeddings):
+        ended = "cap" if errors and line == 3 else "eos"
+        write_json(folder.path(CODES, condition.key, line), {"ended": ended, "codes": [[0] * 16]})
+        verdict = {
+            "words": {"word_errors": errors, "words": 5, "letter_errors": errors, "letters": 20},
+            "voice": {"embedding": embedding},
+            "opinion": {"distillmos": 4.0 - errors, "dnsmos_overall": 3.0},
+        }
+        write_json(folder.path(JUDGED, condition.key, line), verdict)
+
+
+def test_rows_are_read_from_what_the_judges_said(tmp_path: Path) -> None:
+    east, north = [1.0, 0.0], [0.0, 1.0]
+    judged(tmp_path, EXACT, [east, north, east, north], errors=0)
+    judged(tmp_path, FAST, [east, north, north, None], errors=1)
+    exact, fast = read_rows(RunFolder(tmp_path), [EXACT, FAST], EXACT, TASKS)
+    assert fast.figures["wer"].value == 0.2 and fast.changes["wer"].value == 0.2
+    assert fast.figures["mos"].value == 3.0 and fast.changes["mos"].low == -1.0
+    assert exact.figures["ended"].value == 1.0 > exact.figures["ended"].low, "four of four prove little"
+    assert fast.figures["ended"].value == 0.75 and fast.changes["ended"].value == -0.25
+    assert exact.changes["wer"] is None and exact.ms_per_frame is None and exact.distance is None
+    # Without references a line is compared with its voice's other exact lines; one without speech has none of it.
+    assert exact.figures["similarity"].value == pytest.approx(1.0)
+    assert fast.figures["similarity"].value == pytest.approx((1 + 1 + 0 + 0) / 4)
+
+
+def test_a_voices_references_come_first(tmp_path: Path) -> None:
+    judged(tmp_path, EXACT, [[1.0, 0.0]] * 4, errors=0)
+    for voice, embedding in (("a", [1.0, 0.0]), ("b", [0.0, 1.0])):
+        write_json(tmp_path / JUDGED / REFERENCES / voice / "0.json", {"voice": {"embedding": embedding}})
+    [row] = read_rows(RunFolder(tmp_path), [EXACT], EXACT, TASKS)
+    assert row.figures["similarity"].value == pytest.approx(0.5)
+
+
+def test_a_judge_that_has_missed_a_line_has_no_figure(tmp_path: Path) -> None:
+    judged(tmp_path, EXACT, [[1.0, 0.0]] * 4, errors=0)
+    write_json(
+        RunFolder(tmp_path).path(JUDGED, EXACT.key, 2), {"opinion": {"distillmos": 1, "dnsmos_overall": 1}}
+    )
+    [row] = read_rows(RunFolder(tmp_path), [EXACT], EXACT, TASKS)
+    assert row.figures["wer"] is None and row.figures["similarity"] is None and row.figures["mos"] is not None
+
+
+def test_lines_that_all_end_alike_leave_room_for_doubt(tmp_path: Path) -> None:
+    for condition in (EXACT, FAST):
+        judged(tmp_path, condition, [[1.0, 0.0]] * 4, errors=0)
+    _, fast = read_rows(RunFolder(tmp_path), [EXACT, FAST], EXACT, TASKS)
+    assert (fast.changes["ended"].low, fast.changes["ended"].high) == (-0.75, 0.75)
+
+
+def test_the_picture_has_a_panel_a_metric_and_levels_for_what_has_no_time() -> None:
+    pytest.importorskip("matplotlib")
+    figures = dict.fromkeys(BY_NAME)
+    timed = Row(FAST, {**figures, "wer": change(0.1, 0.2), "mos": change(3, 4)}, {}, {"eager": change(9, 11)})
+    level = Row(Condition(STRATEGIES["tail-zeroed"], 5), {**figures, "wer": change(0.4, 0.6)}, {})
+    figure = plot_rows([timed, level], "title")
+    titles = [axes.get_ylabel() for axes in figure.axes]
+    assert titles == ["WER %", "MOS (DistillMOS)"]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["S=5", "tail-zeroed"]
+    assert plot_rows([level], "nothing was timed") is None
+
+
+def test_times_of_two_engines_are_not_mixed_up() -> None:
+    pytest.importorskip("matplotlib")
+    figures = {**dict.fromkeys(BY_NAME), "wer": change(0.1, 0.2)}
+    both = Row(FAST, figures, dict.fromkeys(BY_NAME), {"eager": change(40, 60), "graph": change(4, 6)})
+    eager = Row(
+        Condition(STRATEGIES["refined"], 1), figures, dict.fromkeys(BY_NAME), {"eager": change(80, 90)}
+    )
+    assert (both.ms_per_frame.value, both.engine) == (5, "graph")
+    table = figures_table([both, eager])
+    assert table.titles[-3:] == ["ms/frame", "engine", "eager ms/frame"]
+    assert table.cells[0][-3:] == ["5.0 [4.0, 6.0]", "graph", "50.0 [40.0, 60.0]"]
+    assert table.cells[1][-3] == table.cells[1][-1] == "85.0 [80.0, 90.0]"
+    legend = plot_rows([both, eager], "title").legends[0]
+    assert [text.get_text() for text in legend.get_texts()] == ["crossbar, graph", "refined, eager"]
+
+
+def test_passes_are_of_frames_and_shown_where_they_vary(tmp_path: Path) -> None:
+    """Lines weigh by their frames; a run of old has none, and exact speech has batches to compare with alone."""
+    lossless, adaptive = (Condition(STRATEGIES[name], 5) for name in ("lossless", "adaptive"))
+    batch = {"lines": 16, "ms": [30.0, 40.0, 50.0]}
+    for condition, more in (
+        (EXACT, {"passes": [], "batch": {**batch, "passes": []}}),
+        (lossless, {"passes": [[80, 10], [40, 10]], "batch": {**batch, "passes": [[90, 10]] * 3}}),
+        (adaptive, {}),
+    ):
+        times = {"machine": "m", "session": "s", "ms": {"eager": [9.0, 11.0]}, **more}
+        write_json(tmp_path / TIMES / f"{condition.key}.json", times)
+    rows = read_rows(RunFolder(tmp_path), [EXACT, lossless, adaptive], EXACT, TASKS)
+    exact, counted, old = rows
+    assert (counted.passes.value, counted.passes.low, counted.passes.high) == (6, 4, 8)
+    assert counted.batch.passes.value == 9 and counted.batch.ms.value == 40
+    assert exact.passes is None and exact.batch.passes is None and exact.batch.ms.value == 40
+    assert old.passes is None and old.batch is None and old.ms_per_frame.value == 10
+    assert [cells[2:] for cells in passes_table(rows).cells] == [
+        ["", "10.0 [9.0, 11.0]", "", "40.0 [30.0, 50.0]"],
+        ["6.00 [4.00, 8.00]", "10.0 [9.0, 11.0]", "9.00 [9.00, 9.00]", "40.0 [30.0, 50.0]"],
+    ]
+    assert not passes_table([old]).cells

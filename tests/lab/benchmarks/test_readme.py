@@ -1,0 +1,162 @@
+"""The tables of the README and of codec.md against the rows of lab/benchmarks/results: no figure drifts from a file."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+RESULTS = ROOT / "lab" / "benchmarks" / "results"
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
+ROWS = {
+    "exact": ("crossbar", 15), "crossbar, stock heads": ("crossbar", None), "trained tail": ("trained", None),
+    "lossless, with tails": ("lossless-trained", 1), "upstream, other draws": ("upstream", 15),
+    "control: last ten groups zeroed": ("tail-zeroed", 5), "control: last ten groups random": ("tail-random", 5),
+}  # fmt: skip
+# A column of differences: its metric, the scale it is printed in, and whether less is worse.
+CHANGES = {3: ("wer", 100, False), 4: ("similarity", 1, True), 5: ("mos", 1, True)}
+
+
+def read_rows(name: str) -> list[dict[str, Any]]:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+
+
+def table(*titles: str, page: str = "README.md") -> list[list[str]]:
+    """The cells of the page's one table with these titles."""
+    lines = [line.strip() for line in (ROOT / page).read_text(encoding="utf-8").splitlines()]
+    [start] = [
+        place for place, line in enumerate(lines) if line == f"| {' | '.join(titles)} |".replace("  ", " ")
+    ]
+    end = next(place for place in range(start, len(lines)) if not lines[place].startswith("|"))
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[start + 2 : end]]
+
+
+def check_cell(cell: str, *values: float | None) -> None:
+    """A cell holds these values, each rounded as it is printed; None alone: an empty cell."""
+    printed = NUMBER.findall(re.sub(r"(?<=\d)-", " ", cell.replace(",", "")))
+    assert len(printed) == len([value for value in values if value is not None]), (cell, values)
+    for text, value in zip(printed, [value for value in values if value is not None], strict=True):
+        digits = len(text.partition(".")[2])
+        assert abs(float(text) - value) <= 0.5001 * 10**-digits, (cell, values)
+
+
+def check_change(cell: str, change: list[float], scale: float, less_is_worse: bool) -> None:
+    """Value and interval; bold where all of it is worse; no bound printed as 0 that the interval leaves out."""
+    check_cell(cell, *(scale * value for value in change))
+    _, low, high = change
+    assert ("**" in cell) == (high < 0 if less_is_worse else low > 0), cell
+    assert low <= 0 <= high or all(float(number) != 0 for number in NUMBER.findall(cell)), cell
+
+
+def test_what_decoding_does_to_the_voice() -> None:
+    rows = {(row["strategy"], row["seq_groups"]): row for row in read_rows("quality_demo_50")}
+    cells = table(
+        "", "S", "WER %", "WER, points", "speaker similarity", "DistillMOS", "captured, ms per frame"
+    )
+    label, seen = "", set()
+    for line in cells:
+        label = line[0] or label
+        strategy, groups = ROWS[label]
+        row = rows[strategy, groups or int(line[1])]
+        seen.add((strategy, row["seq_groups"]))
+        check_cell(line[2], 100 * row["wer"][0])
+        for column, (metric, scale, less_is_worse) in CHANGES.items():
+            if label == "exact":
+                check_cell(line[column], None if metric == "wer" else row[metric][0])
+            else:
+                check_change(line[column], row["against_exact"][metric], scale, less_is_worse)
+        check_cell(line[6], *(row["ms_per_frame"] if row["engine"] == "graph" else [None]))
+    assert len(seen) == len(cells)
+    assert {("crossbar", 11), ("upstream", 15)} <= seen, "rows that stray are not left out of the table"
+
+
+def value(name: str, field: str, **wanted: Any) -> float | None:
+    """A field of the one row of a result file that has all that is wanted; None where there is no such row."""
+    found = [row for row in read_rows(name) if all(row.get(key) == one for key, one in wanted.items())]
+    assert len(found) <= 1, wanted
+    return found[0][field] if found else None
+
+
+def test_time_of_a_frame_on_a_gpu() -> None:
+    columns = [("0.6B", groups) for groups in (15, 7, 5, 3, 1)] + [("1.7B", 15), ("1.7B", 5)]
+    kinds = [
+        ("upstream", "generate", "bfloat16"), ("faster-qwen3-tts", "generate", "bfloat16"),
+        ("morph", "eager", "bfloat16"), ("morph", "graph", "bfloat16"), ("morph", "kernels", "bfloat16"),
+        ("morph", "kernels", "int8"),
+    ]  # fmt: skip
+    cells = table("", "0.6B, S=15", "S=7", "S=5", "S=3", "S=1", "1.7B, S=15", "S=5")
+    for line, (system, engine, precision) in zip(cells, kinds, strict=True):
+        for cell, (model, groups) in zip(line[1:], columns, strict=True):
+            kind = {"system": system, "engine": engine, "precision": precision, "model": model}
+            found = value("nvidia-h200", "ms_per_frame", table="frames", seq_groups=groups, **kind)
+            check_cell(cell, found)
+
+
+def test_a_line_of_ten_seconds() -> None:
+    kinds = [("kernels", 15, "bfloat16"), ("kernels", 5, "bfloat16"), ("kernels", 15, "int8"),
+             ("graph", 15, "bfloat16"), ("graph", 5, "bfloat16")]  # fmt: skip
+    cells = table("graph, with frames in", "S", "0.6B ms/frame", "RTF", "1.7B ms/frame", "RTF")
+    for line, (engine, groups, precision) in zip(cells, kinds, strict=True):
+        kind = {"table": "line", "engine": engine, "seq_groups": groups, "precision": precision}
+        fields = [(model, field) for model in ("0.6B", "1.7B") for field in ("ms_per_frame", "rtf")]
+        for cell, (model, field) in zip(line[2:], fields, strict=True):
+            check_cell(cell, value("nvidia-h200", field, model=model, **kind))
+
+
+def test_batches() -> None:
+    columns = [(model, groups, field) for model, groups in (("0.6B", 15), ("0.6B", 5), ("1.7B", 15))
+               for field in ("audio_seconds_per_second", "audio_seconds_per_second_with_codec")]  # fmt: skip
+    cells = table("lines at once", "0.6B, S=15", "with waveforms", "0.6B, S=5", "with waveforms",
+                  "1.7B, S=15", "with waveforms")  # fmt: skip
+    for line, batch in zip(cells, (1, 4, 16, 64, 128, 64), strict=True):
+        kind = {"table": "refill" if "refilled" in line[0] else "batches", "batch": batch}
+        for cell, (model, groups, field) in zip(line[1:], columns, strict=True):
+            wanted = {"engine": "kernels", "precision": "bfloat16", "model": model, "seq_groups": groups}
+            check_cell(cell, value("nvidia-h200", field, **kind, **wanted))
+
+
+def test_two_cpu_cores() -> None:
+    cells = table("", "ms/frame, S=15", "S=5", "S=1", "RTF, S=15", "S=5", "S=1")
+    columns = [(part, field, groups) for part, field in (("frames", "ms_per_frame"), ("line", "rtf"))
+               for groups in (15, 5, 1)]  # fmt: skip
+    for line, engine in zip(cells, ("generate", "eager", "graph"), strict=True):
+        for cell, (part, field, groups) in zip(line[1:], columns, strict=True):
+            wanted = {"table": part, "engine": engine, "seq_groups": groups}
+            check_cell(cell, value("intel-r-xeon-r-processor-2-threads", field, **wanted))
+
+
+def test_the_codec_page() -> None:
+    titles = ("variant", "ms", "s of audio a second", "predicted", "SNR to float32, dB")
+    variants = ("upstream-fp32", "upstream-bf16", "torch", "snake", "units")
+    for line, engine in zip(table(*titles, page="docs/codec.md"), variants, strict=True):
+        for place, field in ((1, "ms"), (2, "audio_seconds_per_second"), (4, "snr_db")):
+            if line[place]:
+                check_cell(
+                    line[place], value("nvidia-h200", field, table="codec", engine=engine, case="64x125")
+                )
+
+
+def test_a_figure_that_is_not_the_files_is_noticed() -> None:
+    check_cell("**1,478** (1,476.8-1,479)", 1477.8, 1476.8, 1479.4)
+    for cell, values in (("1.56", (1.552,)), ("", (1.0,)), ("1.0", (None,))):
+        with pytest.raises(AssertionError):
+            check_cell(cell, *values)
+    change = [-0.12005, -0.24288, -0.00191]
+    check_change("**-0.120** (-0.243 to -0.002)", change, 1, True)
+    for cell in ("-0.120 (-0.243 to -0.002)", "**-0.12** (-0.24 to 0.00)"):
+        with pytest.raises(AssertionError):
+            check_change(cell, change, 1, True)
+
+
+def test_what_a_newcomer_says_first() -> None:
+    rows = read_rows("everyday")
+    cells = table("everyday texts", "S", "lines", "wrong words %", "lines that went wrong")
+    for line, part in zip(cells, ("paragraphs", "written", "written", "clones"), strict=True):
+        own = [row for row in rows if (row["part"], row["seq_groups"]) == (part, int(line[1]))]
+        check_cell(line[2], len(own))
+        check_cell(line[3], 100 * sum(row["wrong"] for row in own) / sum(row["words"] for row in own))
+        check_cell(line[4], sum(row["ended"] != "eos" for row in own))

@@ -1,0 +1,197 @@
+"""Every table from its command line, on tiny checkpoints: a dry run. No figure is looked at but for its arithmetic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lab.benchmarks import batches, codec, frames, line, memory, prefill
+from lab.benchmarks.common import Measured, decode_fixed, load_muted, parser
+from lab.benchmarks.frames import fit_line
+from lab.benchmarks.results import Row, markdown
+
+KEYS = {
+    "table", "system", "model", "engine", "precision", "seq_groups", "batch", "ms_per_frame",
+    "audio_seconds_per_second", "rtf",
+}  # fmt: skip
+
+
+def rows_of(module: Any, out: Path, *more: str) -> list[dict[str, Any]]:
+    """Run a table twice: a second run replaces the first one's rows."""
+    options = [
+        "--shape",
+        "tiny",
+        "--device",
+        "cpu",
+        "--frames",
+        "5",
+        "--repeats",
+        "1",
+        "--out",
+        str(out),
+        *more,
+    ]
+    module.main(options)
+    module.main(options)
+    [path] = out.glob("*.json")
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert {"machine", "versions", "date"} <= document.keys()
+    for row in document["rows"]:
+        assert row.keys() >= KEYS and row["model"] == "tiny"
+        # No sign is asked for: the frames' table takes the difference of two times, and here they are few.
+        assert row["rtf"] == pytest.approx(row["ms_per_frame"] / 80 / row["batch"], rel=0.01, abs=1e-4)
+        assert row["audio_seconds_per_second"] * row["rtf"] == pytest.approx(1, rel=0.01)
+    return document["rows"]
+
+
+def test_frames_has_upstream_and_both_engines_with_their_lines(tmp_path: Path) -> None:
+    rows = rows_of(frames, tmp_path, "--precision", "fp32")
+    assert [(row["engine"], row["seq_groups"]) for row in rows] == [
+        ("generate", 15),
+        *((engine, groups) for engine in ("eager", "graph") for groups in (15, 7, 5, 3, 1)),
+    ]
+    graph = [row for row in rows if row["engine"] == "graph"]
+    a, b = fit_line([(row["seq_groups"], row["ms_per_frame"]) for row in graph])
+    assert graph[0]["fit_a_ms"] == pytest.approx(a, abs=0.01) and graph[0]["fit_b_ms"] == pytest.approx(
+        b, abs=0.01
+    )
+    assert rows[1]["predictor_ms"] > 0 and graph[0]["predictor_ms"] is None
+
+
+def test_frames_can_stop_after_the_comparison_with_upstream(tmp_path: Path, capsys, monkeypatch) -> None:
+    given = ["--shape", "tiny-1.7B", "--device", "cpu", "--frames", "3", "--precision", "fp32", "--check"]
+    frames.main([*given, "--out", str(tmp_path)])
+    lines = [line for line in capsys.readouterr().out.splitlines() if "SEQ_GROUPS=15" in line]
+    assert [line.split("the ")[1].split("'s")[0] for line in lines] == [
+        "eager engine", "eager engine (greedy)", "graph engine (greedy)",
+    ]  # fmt: skip
+    assert all("codes equal upstream's over 3 frames" in line for line in lines)
+    assert not list(tmp_path.iterdir())
+    wrong = lambda self, *_: torch.zeros(3, 16, dtype=torch.int64)  # noqa: E731
+    monkeypatch.setattr(frames.Bench, "replayed", wrong)
+    with pytest.raises(SystemExit, match="not upstream's"):
+        frames.main([*given, "--out", str(tmp_path)])
+    assert "the graph engine (greedy) parts from upstream after 0 of 3 frames" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_batches_has_both_tables_with_and_without_the_codec(tmp_path: Path) -> None:
+    rows = rows_of(batches, tmp_path, "--batches", "1", "3", "--refill", "1", "3", "--seq-groups", "2")
+    assert [(row["table"], row["batch"]) for row in rows] == [
+        ("batches", 1), ("batches", 3), ("refill", 1), ("refill", 3),
+    ]  # fmt: skip
+    assert all(
+        0 < row["audio_seconds_per_second_with_codec"] < row["audio_seconds_per_second"] for row in rows
+    )
+
+
+def test_line_is_a_whole_way(tmp_path: Path) -> None:
+    rows = rows_of(line, tmp_path, "--seq-groups", "15", "1")
+    assert [(row["engine"], row["seq_groups"]) for row in rows] == [
+        ("graph", 15), ("graph", 1), ("eager", 15), ("eager", 1),
+    ]  # fmt: skip
+    for row in rows:
+        assert row["ms_per_frame"] * 5 == pytest.approx(row["decode_ms"] + row["codec_ms"], rel=0.01)
+
+
+def test_prefill_is_until_the_host_and_until_the_device_is_done(tmp_path: Path) -> None:
+    given = ["--shape", "tiny", "--device", "cpu", "--frames", "5", "--repeats", "1", "--batches", "1", "3"]
+    prefill.main([*given, "--out", str(tmp_path)])
+    [path] = tmp_path.glob("*.json")
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert [(row["table"], row["engine"], row["batch"]) for row in rows] == [
+        ("prefill", "graph", 1), ("prefill", "graph", 3),
+    ]  # fmt: skip
+    assert all(row.keys() >= KEYS and 0 < row["host_ms"] <= row["ms"] for row in rows)
+
+
+def test_memory_knows_the_weights_and_leaves_empty_what_nobody_counts(tmp_path: Path) -> None:
+    rows = rows_of(memory, tmp_path, "--batches", "1", "2")
+    assert [(row["engine"], row["batch"]) for row in rows] == [
+        ("graph", 1), ("graph", 2), ("eager", 1), ("eager", 2),
+    ]  # fmt: skip
+    assert all(row["weights_gb"] > 0 and row["peak_gb"] is None for row in rows)
+
+
+@pytest.mark.slow
+def test_int8_has_rows_of_its_own_beside_the_full_weights(tmp_path: Path) -> None:
+    full = rows_of(memory, tmp_path, "--batches", "1")
+    rows = rows_of(memory, tmp_path, "--batches", "1", "--weights", "int8")
+    assert [(row["engine"], row["precision"]) for row in rows] == [
+        ("graph", "float32"), ("eager", "float32"), ("graph", "int8"), ("eager", "int8"),
+    ]  # fmt: skip
+    assert rows[:2] == full
+    rows_of(line, tmp_path, "--seq-groups", "15", "--weights", "int8", "--precision", "bf16")
+    rows = rows_of(batches, tmp_path, "--batches", "1", "--refill", "--seq-groups", "5", "--weights", "int8")
+    assert {row["precision"] for row in rows if row["table"] == "line"} == {"int8, bfloat16"}
+    assert {row["precision"] for row in rows if row["table"] == "batches"} == {"int8"}
+
+
+@pytest.mark.slow
+def test_frames_of_int8_are_compared_with_their_own_model_and_timed_without_upstream(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = rows_of(frames, tmp_path, "--precision", "fp32", "--weights", "int8")
+    assert {(row["system"], row["engine"], row["precision"]) for row in rows} == {
+        ("morph", "eager", "int8"), ("morph", "graph", "int8"),
+    }  # fmt: skip
+    said = capsys.readouterr().out
+    assert "kernels are not measured: the Triton kernels run on CUDA devices, not on cpu" in said
+    assert "SEQ_GROUPS=15: the graph engine (greedy)'s codes equal upstream's" in said
+
+
+def test_codec_compares_its_variants_with_upstream(tmp_path: Path) -> None:
+    codec.main(
+        [
+            "--shape",
+            "tiny",
+            "--device",
+            "cpu",
+            "--cases",
+            "1x6,2x9",
+            "--only",
+            "upstream-fp32,torch",
+            "--out",
+            str(tmp_path),
+        ]
+    )
+    [path] = tmp_path.glob("*.json")
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert [(row["engine"], row["case"]) for row in rows] == [
+        ("upstream-fp32", "1x6"), ("upstream-fp32", "2x9"), ("torch", "1x6"), ("torch", "2x9"),
+    ]  # fmt: skip
+    assert all(row.keys() >= KEYS for row in rows) and all(row["snr_db"] > 10 for row in rows[2:])
+
+
+def test_a_straight_line_is_found() -> None:
+    assert fit_line([(1, 3.5), (5, 5.5), (15, 10.5)]) == pytest.approx((3.0, 0.5))
+
+
+def test_a_line_that_ends_early_is_no_measurement() -> None:
+    model = load_muted(parser("x", 1, 1).parse_args(["--shape", "tiny", "--device", "cpu"]))
+    fifth = decode_fixed(Measured("graph"), model, [9], 1)[0].codes[4, 0]
+    model.config.talker_config.codec_eos_token_id = int(fifth)
+    with pytest.raises(RuntimeError, match="frames were asked for"):
+        decode_fixed(Measured("graph"), model, [9], 1)
+
+
+@pytest.mark.slow
+def test_the_demo_voice_is_measured_like_any_shape(tmp_path: Path) -> None:
+    options = "--shape demo --device cpu --frames 120 --repeats 1 --engines eager --seq-groups 15"
+    line.main([*options.split(), "--out", str(tmp_path)])  # its text is over after some 60 frames
+    [path] = tmp_path.glob("*.json")
+    [row] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert (row["model"], row["engine"], row["precision"]) == ("demo", "eager", "float32")
+
+
+def test_the_table_shows_details_and_how_much_faster_a_row_is() -> None:
+    row = Row("t", "morph", "tiny", "graph", "float32", 5, 1, 10.0, 8.0, 0.125, {"x_ms": 1.5})
+    slow = Row("t", "upstream", "tiny", "generate", "float32", 15, 1, 40.0, 2.0, 0.5)
+    assert markdown([slow, row]).splitlines()[-2:] == [
+        "| upstream | generate | float32 | 15 | 1 | 40.00 | 2.0 | 0.5000 | 1.00 |  |",
+        "| morph | graph | float32 | 5 | 1 | 10.00 | 8.0 | 0.1250 | 4.00 | 1.50 |",
+    ]

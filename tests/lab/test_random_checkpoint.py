@@ -1,0 +1,149 @@
+"""Random checkpoints: the published format, the same from the same seed, and loud enough to hear."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.checkpoint.find import missing_files
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.codec.upstream import decode_codes
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import LoadOptions
+from safetensors.torch import load_file
+
+from lab.random_checkpoint import SHAPES, SPEAKERS, special_ids, write_checkpoint
+
+WEIGHTS = ("model.safetensors", "speech_tokenizer/model.safetensors")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> None:
+    """Small models run faster on one thread."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("written") / "new" / "folder", "tiny", "base", seed=1)
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory) -> Callable[[str, str], Model]:
+    """``load(shape, kind)``: a model, written and loaded when first asked for."""
+    root, loaded = tmp_path_factory.mktemp("loaded"), {}
+
+    def get(shape: str = "tiny", kind: str = "base") -> Model:
+        if (shape, kind) not in loaded:
+            path = write_checkpoint(root / f"{shape}-{kind}", shape, kind)
+            loaded[shape, kind] = load_model(path, LoadOptions("fp32", "sdpa"))
+        return loaded[shape, kind]
+
+    return get
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return {f"{name}/{key}": value for name in WEIGHTS for key, value in load_file(path / name).items()}
+
+
+def test_a_checkpoint_is_whole_and_small(written):
+    assert missing_files(written) == []
+    assert sum(file.stat().st_size for file in written.rglob("*") if file.is_file()) < 20e6
+
+
+def test_the_same_seed_gives_the_same_files_and_another_seed_other_weights(written, tmp_path):
+    again = write_checkpoint(tmp_path / "again", "tiny", "base", seed=1)
+    names = sorted(str(file.relative_to(written)) for file in written.rglob("*") if file.is_file())
+    assert names == sorted(str(file.relative_to(again)) for file in again.rglob("*") if file.is_file())
+    assert all((written / name).read_bytes() == (again / name).read_bytes() for name in names)
+    other, ours = weights(write_checkpoint(tmp_path / "other", "tiny", "base", seed=2)), weights(written)
+    talker = "model.safetensors/talker.model.layers.0.self_attn.q_proj.weight"
+    assert other.keys() == ours.keys() and not torch.equal(other[talker], ours[talker])
+
+
+def test_all_float_weights_are_saved_in_the_dtype_asked_for(tmp_path):
+    path = write_checkpoint(tmp_path, "tiny", "custom_voice", dtype=torch.bfloat16)
+    assert {value.dtype for value in weights(path).values() if value.is_floating_point()} == {torch.bfloat16}
+    for config in (path / "config.json", path / "speech_tokenizer/config.json"):
+        assert json.loads(config.read_text(encoding="utf-8"))["dtype"] == "bfloat16"
+
+
+@pytest.mark.parametrize("kind", ["base", "custom_voice", "voice_design"])
+@pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
+def test_each_kind_has_what_the_published_one_has(load, shape, kind):
+    model = load(shape, kind)
+    projection = model.talker.code_predictor.small_to_mtp_projection
+    assert model.can_clone == (kind == "base")
+    assert bool(model.speakers) == (kind == "custom_voice")
+    assert isinstance(projection, torch.nn.Identity if shape == "tiny" else torch.nn.Linear)
+    assert model.talker.code_predictor.model.codec_embedding[0].weight.shape[1] == model.width
+
+
+def test_ids_lie_apart_and_within_the_vocabulary(load):
+    config = load("tiny", "custom_voice").config.talker_config
+    special = [
+        getattr(config, f"codec_{name}_id") for name in ("pad", "bos", "eos_token", "think", "nothink")
+    ]
+    special += [config.codec_think_bos_id, config.codec_think_eos_id]
+    ids = [*special, *config.codec_language_id.values(), *config.spk_id.values()]
+    assert len(set(ids)) == len(ids)
+    assert all(64 <= number < config.vocab_size for number in ids), "a code of the codebook would be a sound"
+
+
+def test_special_tokens_are_read_back_from_the_files(written, load):
+    ids = special_ids(written)
+    tokenizer = load("tiny", "base").tokenizer
+    assert all(tokenizer(token)["input_ids"] == [number] for token, number in ids.items())
+    config = json.loads((written / "config.json").read_text(encoding="utf-8"))
+    assert config["tts_eos_token_id"] == ids["<tts_text_eod>"]
+    assert max(ids.values()) < SHAPES["tiny"].text_vocab
+
+
+def test_any_text_can_be_tokenized_and_comes_back(load):
+    tokenizer = load("tiny", "base").tokenizer
+    for text in ("Hello, world.", "今天天气很好。", "naïve — “quotes” 🙂"):
+        assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+def test_what_it_speaks_is_audible_and_does_not_clip(written):
+    model = load_model(written, LoadOptions("fp32", "sdpa"))
+    codes = torch.randint(64, (25, 16), generator=torch.Generator().manual_seed(0))
+    waveform = decode_codes(model, codes)
+    level = 20 * np.log10(waveform.std())
+    assert -26 < level < -14
+    assert (np.abs(waveform) >= 1).mean() < 0.01
+
+
+def test_the_layers_keep_activations_alive(load):
+    """Logits neither flat nor a single peak, so that sampling and masks can be seen to matter."""
+    model = load("tiny", "base")
+    states = torch.randn(50, model.width, generator=torch.Generator().manual_seed(0))
+    shares = model.talker.code_predictor.lm_head[0](states).softmax(-1)
+    entropy = -(shares * shares.log()).sum(-1).mean()
+    assert 0.3 * np.log(64) < entropy < 0.99 * np.log(64)
+
+
+@pytest.mark.parametrize(("shape", "kind"), [("huge", "base"), ("tiny", "singer")])
+def test_unknown_shapes_and_kinds_are_refused_before_anything_is_written(tmp_path, shape, kind):
+    with pytest.raises(ValueError, match=rf"tiny.*custom_voice.*'{shape}' and '{kind}'"):
+        write_checkpoint(tmp_path / "new", shape, kind)
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_full_shapes_are_the_published_ones():
+    """As in the published checkpoints' config.json; they are too large to write in a test."""
+    small, large = SHAPES["0.6B"], SHAPES["1.7B"]
+    wide = ("hidden_size", "intermediate_size")
+    deep = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
+    assert [small.talker[key] for key in wide] == [1024, 3072]
+    assert [large.talker[key] for key in wide] == [2048, 6144]
+    for shape in (small, large):
+        assert [shape.talker[key] for key in deep] == [28, 16, 8, 128]
+        assert [shape.predictor[key] for key in (*wide, *deep)] == [1024, 3072, 5, 16, 8, 128]
+        assert (shape.codebook, shape.text_vocab, shape.text_hidden) == (2048, 151936, 2048)
+        assert sum(shape.mrope) == shape.talker["head_dim"] // 2
+    assert len(SPEAKERS) == 9

@@ -1,0 +1,302 @@
+"""The corpus: held-out words stay unheard, voices stay apart, and phoneme lengths fit the audio."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lab.training.corpus.bundle import (
+    Packed,
+    Weight,
+    pack_weights,
+    read_bundle,
+    unpack_bundle,
+    write_bundle,
+)
+from lab.training.corpus.finish import FinishOptions, finish, frame_power
+from lab.training.corpus.plan import REFERENCES, SHARES, Line, plan
+from lab.training.corpus.shards import Corpus, Utterance, write_shard
+from lab.training.corpus.text import (
+    TextOptions,
+    everyday_lines,
+    split_examples,
+    wordnet_examples,
+    words,
+)
+from lab.training.corpus.voices import (
+    HELD_OUT_ORIGINALS,
+    LEFT_OUT,
+    ORIGINALS,
+    PRESETS,
+    CastOptions,
+    Voice,
+    make_cast,
+    mixed_style,
+)
+
+RATE = 24000
+WORDS = (
+    "the",
+    "a",
+    "my",
+    "old",
+    "new",
+    "red",
+    "big",
+    "small",
+    "dog",
+    "cat",
+    "house",
+    "car",
+    "tree",
+    "river",
+    "day",
+)
+
+
+@pytest.fixture(scope="module")
+def styles() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {name: rng.normal(size=(12, 256)).astype(np.float32) for name in ORIGINALS}
+
+
+@pytest.fixture(scope="module")
+def cast(styles: dict[str, np.ndarray]) -> list[Voice]:
+    return make_cast(styles, CastOptions(mixes=40))
+
+
+def lines(count: int, split: str, kind: str = "wordnet") -> list[Line]:
+    return [Line(f"{split} {place}", "ab", split, kind) for place in range(count)]
+
+
+def tone(seconds: float, quiet: float = 0.0) -> np.ndarray:
+    """A tone between silences; half a second of 1e-5 noise at each end."""
+    noise = 1e-5 * np.random.default_rng(1).normal(size=RATE // 2)
+    time = np.arange(round(seconds * RATE)) / RATE
+    return np.concatenate([noise, (0.05 + quiet) * np.sin(2 * np.pi * 200 * time), noise]).astype(np.float32)
+
+
+# Text
+
+
+def test_examples_are_the_plain_quotations_of_fit_length(tmp_path: Path) -> None:
+    for name in ("data.adj", "data.adv", "data.verb"):
+        (tmp_path / name).write_text("", encoding="latin-1")
+    noun = [
+        '  1 a licence line | "this is no example sentence"',
+        '0001 n | a thing; "the dog ran to the house"; "too short"; "it cost 5 dollars last week"',
+        "0002 n | no quotation here",
+    ]
+    (tmp_path / "data.noun").write_text("\n".join(noun), encoding="latin-1")
+    assert wordnet_examples(tmp_path, TextOptions()) == ["the dog ran to the house"]
+    with pytest.raises(ValueError, match=r"data\.adj.*wordnet-base"):
+        wordnet_examples(tmp_path / "elsewhere", TextOptions())
+
+
+def test_no_training_sentence_says_the_words_of_a_held_out_one() -> None:
+    texts = [" ".join(four) for four in itertools.islice(itertools.permutations(WORDS, 4), 500)]
+    texts += [f"{text[0].upper()}{text[1:]}!" for text in texts]  # twins that differ in case and marks
+    texts += ["an unspeakably rare quotidian sentence"]
+    sentences = split_examples(texts, TextOptions(common=len(WORDS), test=30, dev=20, least_held_out=4))
+    assert Counter(one.split for one in sentences) == {"test": 30, "dev": 20, "train": 901}
+    said = {
+        split: {" ".join(words(one.text)) for one in sentences if one.split == split}
+        for split in ("train", "dev", "test")
+    }
+    assert not said["train"] & (said["dev"] | said["test"])
+    assert not said["dev"] & said["test"]
+    assert "An unspeakably rare quotidian sentence." in {
+        one.text for one in sentences if one.split == "train"
+    }
+    assert sentences == split_examples(
+        texts, TextOptions(common=len(WORDS), test=30, dev=20, least_held_out=4)
+    )
+
+
+def test_everyday_lines_are_short_spelt_out_and_end_with_a_mark() -> None:
+    found = everyday_lines()
+    assert len(found) >= 200
+    assert [
+        text for text in found if len(text.split()) > 7 or text[-1] not in ".?!" or not text.isascii()
+    ] == []
+    assert [text for text in found if any(letter.isdigit() or letter == "#" for letter in text)] == []
+
+
+# Voices
+
+
+def test_held_out_originals_are_in_no_other_voice(cast: list[Voice]) -> None:
+    for voice in cast:
+        assert not set(voice.recipe) & set(LEFT_OUT)
+        if voice.group != "held_out_original":
+            assert not set(voice.recipe) & set(HELD_OUT_ORIGINALS)
+    assert Counter(voice.group for voice in cast) == {
+        "preset": len(PRESETS),
+        "original": len(ORIGINALS) - len(LEFT_OUT) - len(HELD_OUT_ORIGINALS) - len(PRESETS),
+        "held_out_original": len(HELD_OUT_ORIGINALS),
+        "mix": 40,
+        "held_out_mix": 20,
+    }
+
+
+def test_held_out_mixes_lie_apart_and_no_training_mix_is_one(
+    cast: list[Voice], styles: dict[str, np.ndarray]
+) -> None:
+    def place(voice: Voice) -> np.ndarray:
+        return np.mean([mixed_style(voice.recipe, styles, length) for length in range(1, 13)], axis=0)
+
+    new = [place(voice) for voice in cast if voice.group == "held_out_mix"]
+    mixes = [place(voice) for voice in cast if voice.group == "mix"]
+    apart = min(np.linalg.norm(one - other) for one, other in itertools.combinations(new, 2))
+    near = min(np.linalg.norm(one - other) for one, other in itertools.product(new, mixes))
+    assert near > 0.3 * apart
+    strong = [
+        max(voice.recipe, key=lambda name: voice.recipe[name])
+        for voice in cast
+        if voice.group == "held_out_mix"
+    ]
+    assert len(set(strong)) == len(strong)
+
+
+def test_a_mixed_style_is_the_weighted_sum_for_that_length(styles: dict[str, np.ndarray]) -> None:
+    mixed = mixed_style({"af_sky": 0.25, "am_adam": 0.75}, styles, 5)
+    np.testing.assert_allclose(
+        mixed, 0.25 * styles["af_sky"][4] + 0.75 * styles["am_adam"][4], rtol=1e-5, atol=1e-6
+    )
+    for length in (0, 13):
+        with pytest.raises(ValueError, match=f"{length} phonemes"):
+            mixed_style({"af_sky": 1.0}, styles, length)
+
+
+# Plan
+
+
+def test_training_fills_the_hours_from_the_seed_alone_with_no_held_out_voice(cast: list[Voice]) -> None:
+    every = lines(400, "train") + lines(5, "train", "everyday") + lines(9, "test")
+    tasks = plan("train", every, cast, seed=3, hours=1.0)
+    assert sum(task.line.seconds for task in tasks) == pytest.approx(3600, abs=1)
+    assert {task.line.split for task in tasks} == {"train"}
+    assert {task.voice.group for task in tasks} == set(SHARES)
+    presets = sum(task.voice.group == "preset" for task in tasks) / len(tasks)
+    assert presets == pytest.approx(SHARES["preset"], abs=0.03)
+    assert tasks == plan("train", every, cast, seed=3, hours=1.0)
+    assert tasks != plan("train", every, cast, seed=4, hours=1.0)
+
+
+def test_each_test_sentence_is_said_once_by_held_out_voices_in_turn(cast: list[Voice]) -> None:
+    tasks = plan("test", lines(200, "test"), cast, seed=0)
+    assert [task.line.text for task in tasks] == [f"test {place}" for place in range(200)]
+    assert set(Counter(task.voice.name for task in tasks).values()) == {10}
+    assert {task.voice.group for task in tasks} == {"held_out_mix"}
+
+
+def test_references_say_other_sentences_than_the_test(cast: list[Voice]) -> None:
+    tasks = plan("references", lines(9, "test") + lines(50, "dev"), cast, seed=0)
+    assert {task.line.split for task in tasks} == {"dev"}
+    assert set(Counter(task.voice.name for task in tasks).values()) == {REFERENCES}
+
+
+@pytest.mark.parametrize(("split", "hours"), [("train", 0.0), ("tests", 1.0), ("train", float("nan"))])
+def test_a_plan_that_cannot_be_is_an_error(cast: list[Voice], split: str, hours: float) -> None:
+    with pytest.raises(ValueError, match=r"hours|split"):
+        plan(split, lines(9, "train"), cast, seed=0, hours=hours)
+
+
+# Audio
+
+
+@pytest.mark.parametrize("quiet", [0.0, 0.4])
+def test_lines_end_at_one_level_with_short_edges(quiet: float) -> None:
+    audio = tone(1.0, quiet)
+    durations = np.array([RATE // 4, RATE // 4, RATE // 2, RATE // 2, RATE // 4, RATE // 4])
+    done = finish(audio, durations, RATE, FinishOptions())
+    assert done.durations.sum() == len(done.audio)
+    assert len(done.audio) / RATE == pytest.approx(1.18, abs=0.021)
+    power = frame_power(done.audio / 32767)
+    assert 10 * np.log10(power[power > power.max() / 100].mean()) == pytest.approx(-23, abs=0.2)
+    # The two middle tokens are within the tone and keep their lengths; the outermost silence is gone.
+    assert done.durations[2:4].tolist() == [RATE // 2, RATE // 2]
+    assert done.durations[0] == 0
+
+
+def test_a_peaky_line_is_not_clipped() -> None:
+    audio = tone(1.0)
+    audio[RATE] = 1.0
+    done = finish(audio, np.array([len(audio)]), RATE, FinishOptions(floor_db=-60))
+    assert np.abs(done.audio).max() <= 0.99 * 32767 + 1
+
+
+def test_silence_and_wrong_lengths_are_errors() -> None:
+    with pytest.raises(ValueError, match="silent"):
+        finish(np.zeros(RATE, np.float32), np.array([RATE]), RATE, FinishOptions())
+    with pytest.raises(ValueError, match="durations sum to 5"):
+        finish(tone(1.0), np.array([5]), RATE, FinishOptions())
+
+
+# Shards and bundle
+
+
+def spoken(text: str, speaker: str, seed: int) -> Utterance:
+    rng = np.random.default_rng(seed)
+    durations = rng.integers(0, 50, size=5).astype(np.int32)
+    audio = rng.integers(-999, 999, size=durations.sum()).astype(np.int16)
+    return Utterance(text, "həl", speaker, audio, durations)
+
+
+def test_shards_give_back_every_line_in_order(tmp_path: Path) -> None:
+    given = [spoken(f"Line {place}, “quoted”.", f"voice_{place % 3}", place) for place in range(7)]
+    write_shard(tmp_path / "train-00-000.safetensors", given[:3], RATE)
+    write_shard(tmp_path / "train-01-000.safetensors", given[3:], RATE)
+    corpus = Corpus(tmp_path, "train")
+    assert len(corpus) == 7
+    assert corpus.speakers == [one.speaker for one in given]
+    assert corpus.seconds == pytest.approx(sum(len(one.audio) for one in given) / RATE)
+    for place, one in enumerate(given):
+        read = corpus[place]
+        assert (read.text, read.phonemes, read.speaker) == (one.text, one.phonemes, one.speaker)
+        np.testing.assert_array_equal(read.audio, one.audio)
+        np.testing.assert_array_equal(read.durations, one.durations)
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".safetensors"] * 2
+    with pytest.raises(ValueError, match="test"):
+        Corpus(tmp_path, "test")
+
+
+def test_a_line_whose_lengths_do_not_fit_cannot_be_made() -> None:
+    with pytest.raises(ValueError, match="4 durations"):
+        Utterance("Hello.", "həl", "a", np.zeros(8, np.int16), np.array([2, 2, 2, 2], np.int32))
+    with pytest.raises(ValueError, match="summing to 10"):
+        Utterance("Hello.", "həl", "a", np.zeros(8, np.int16), np.full(5, 2, np.int32))
+
+
+def test_a_bundle_gives_back_weights_styles_cast_and_lines(
+    tmp_path: Path, styles: dict[str, np.ndarray], cast: list[Voice]
+) -> None:
+    values = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    packed = Packed(values, np.array([[1], [2], [3]], np.uint8), np.array([[0.5], [1.0], [2.0]], np.float32))
+    weights: dict[str, Weight] = {
+        "a.weight": packed,
+        "a.bias": np.array([0.1, 0.2], np.float32),
+        "unused": values,
+    }
+    teacher = pack_weights(weights, {"a.weight", "a.bias"})
+    about = {"vocabulary": {"h": 50}, "cast": [vars(voice) for voice in cast]}
+    text = [Line("Hi.", "hI.", "train", "everyday"), Line("Hi there.", "hI ðɛɹ.", "test", "wordnet")]
+    for name in ("one", "two"):
+        write_bundle(tmp_path / f"{name}.tar.xz", teacher, styles, text, about)
+    assert (tmp_path / "one.tar.xz").read_bytes() == (tmp_path / "two.tar.xz").read_bytes()
+    for _ in range(2):  # the second as a process that another one was faster than
+        unpack_bundle(tmp_path / "one.tar.xz", tmp_path / "bundle")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle", "one.tar.xz", "two.tar.xz"]
+    bundle = read_bundle(tmp_path / "bundle")
+    assert list(bundle.lines) == text
+    assert list(bundle.cast) == cast
+    assert bundle.vocabulary == {"h": 50}
+    assert {table.shape for table in bundle.styles.values()} == {(len("hI ðɛɹ."), 256)}
+    found = bundle.weights()
+    assert sorted(found) == ["a.bias", "a.weight"]
+    torch.testing.assert_close(found["a.weight"], torch.from_numpy(packed.unpack()))

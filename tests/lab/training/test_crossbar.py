@@ -1,0 +1,248 @@
+"""Training a tail: it begins as the stock crossbar, comes nearer to exact, and is picked up by loading."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.decode.predictor import crossbar
+from qwen3_tts_morph.morph.model.tail import FILE, check_parts, fingerprint, tail_logits
+from qwen3_tts_morph.morph.options import Draw, LoadOptions
+from qwen3_tts_morph.morph.study.sweep import embed_inputs, sampled_distribution
+
+from lab.random_checkpoint import write_checkpoint
+from lab.training.crossbar.__main__ import parse_arguments, train
+from lab.training.crossbar.config import load_config
+from lab.training.crossbar.examples import make_examples
+from lab.training.crossbar.fit import Teacher, divergences, fit
+from lab.training.crossbar.independence import Marginals, measure_independence
+from lab.training.crossbar.measure import measure
+from lab.training.crossbar.record import (
+    find_voices,
+    load_recording,
+    read_texts,
+    record,
+    save_recording,
+)
+from lab.training.crossbar.variants import count_bytes, initial, parse_variant
+
+VARIANTS = ("heads", "rank4", "token", "mix", "groups", "token+mix+rank4", "token+groups+heads")
+TEXTS = ["One.", "Two and three.", "Four?", "Five, six."]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    torch.set_num_threads(1)
+    return write_checkpoint(tmp_path_factory.mktemp("crossbar") / "voice", "tiny", "custom_voice")
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return load_model(folder, LoadOptions("fp32", "sdpa"))
+
+
+@pytest.fixture(scope="module")
+def recording(model):
+    return record(model, TEXTS, find_voices(model, None, 0), 8, 4, 0)
+
+
+@pytest.fixture(scope="module")
+def teacher(model) -> Teacher:
+    heads = torch.stack([head.weight for head in model.talker.code_predictor.lm_head])
+    return Teacher(heads, model.code_tables(), model.sampling.subtalker)
+
+
+def test_frames_are_recorded_as_they_are_spoken(model, recording):
+    """What is kept of a line is what the predictor was given: it predicts the codes that were drawn."""
+    assert recording.hidden.shape == (len(recording.codes), model.width)
+    assert set(recording.texts.tolist()) == {0, 1, 2, 3}
+    again = record(model, TEXTS, find_voices(model, None, 0), 8, 4, 0)
+    assert all(torch.equal(getattr(again, name), getattr(recording, name)) for name in vars(recording))
+    examples = make_examples(model, recording, 1, 0, [5])
+    assert torch.equal(examples.codes, recording.codes)
+    drawn = examples.codes[:, 1:, None] == examples.tokens
+    assert bool(drawn.any(-1).all()), "top_k kept a token that was drawn"
+    assert torch.allclose(examples.chances.sum(-1), torch.ones(()), atol=1e-5)
+
+
+def test_held_out_texts_are_not_learnt_from(recording):
+    learnt, kept = recording.split(4)
+    assert set(learnt.texts.tolist()) == {0, 1, 2} and set(kept.texts.tolist()) == {3}
+    assert len(learnt.codes) + len(kept.codes) == len(recording.codes)
+    with pytest.raises(ValueError, match="cannot be split"):
+        recording.split(9)
+
+
+def test_further_takes_draw_anew_what_the_predictor_makes(model, recording):
+    examples = make_examples(model, recording, 3, 0, [5])
+    count = len(recording.codes)
+    takes = examples.codes.view(3, count, 16)
+    assert torch.equal(takes[0], recording.codes) and torch.equal(takes[1, :, 0], takes[2, :, 0])
+    assert not torch.equal(takes[1], takes[0]) and not torch.equal(takes[1], takes[2])
+
+
+@pytest.mark.parametrize("seq_groups", [1, 5, 14])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_begins_as_the_stock_crossbar(teacher, variant, seq_groups):
+    heads = teacher.heads[seq_groups:].float()
+    parts = initial(variant, heads, teacher.tables[seq_groups - 1], 0.5, 0).parts()
+    check_parts({name: part.detach() for name, part in parts.items()}, seq_groups, teacher.heads)
+    random = torch.Generator().manual_seed(0)
+    states, tokens = torch.randn(5, heads.shape[-1], generator=random), torch.arange(5)
+    stock = crossbar(heads, states)
+    # A layer with an output a group multiplies the heads in another order.
+    exact = "groups" not in variant
+    begun = tail_logits(parts, heads, states, tokens)
+    assert torch.equal(begun, stock) if exact else torch.allclose(begun, stock, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "variant", [*VARIANTS[:1], *(pytest.param(one, marks=pytest.mark.slow) for one in VARIANTS[1:])]
+)
+def test_training_comes_nearer_to_exact_on_lines_held_out(model, recording, teacher, variant):
+    learnt, kept = (make_examples(model, part, 4, 0, [3]) for part in recording.split(4))
+    config = load_config(variant=variant, steps=60, batch_frames=128, learning_rate=3e-3, warmup_steps=5)
+    stock = measure({}, teacher, kept, 3)
+    trained = measure(fit(teacher, learnt, 3, config), teacher, kept, 3)
+    assert sum(trained.divergence) < sum(stock.divergence)
+    assert trained.divergence[0] < 0.97 * stock.divergence[0]
+    again = measure(fit(teacher, learnt, 3, config), teacher, kept, 3)
+    assert again == trained, "the seed fixes it"
+
+
+def test_figures_are_those_of_a_plain_computation(model, recording, teacher):
+    """Against the definition, frame by frame, with the exact distribution of every token."""
+    kept = recording.split(4)[1]
+    kept = kept.take(torch.arange(5))
+    examples, draw = make_examples(model, kept, 1, 0, [13]), model.sampling.subtalker
+    module = model.talker.code_predictor
+    found = measure({}, teacher, examples, 13)
+    inputs = torch.cat((kept.hidden[:, None], embed_inputs(model, kept.codes)), dim=1)
+    states = module.model(
+        inputs_embeds=module.small_to_mtp_projection(inputs), use_cache=False
+    ).last_hidden_state[:, 1:]
+    for place, group in enumerate((13, 14)):
+        head = module.lm_head[group]
+        exact, drawn = (sampled_distribution(head(states[:, at]), draw) for at in (group, 12))
+        warm = (head(states[:, 12]) / draw.temperature).log_softmax(-1)
+        divergence = torch.special.xlogy(exact, exact).sum(-1) - (exact * warm).sum(-1)
+        assert found.divergence[place] == pytest.approx(divergence.mean().item(), abs=1e-4)
+        distance = 0.5 * (exact - drawn).abs().sum(-1).mean().item()
+        assert found.distance[place] == pytest.approx(distance, abs=1e-4)
+
+
+def test_the_exact_distribution_has_no_divergence_from_itself(model, recording, teacher):
+    """At 14 groups the only thing missing is the last token: the heads alone cannot be exact, and that is seen."""
+    examples = make_examples(model, recording, 1, 0, [14, 15])
+    stock = measure({}, teacher, examples, 14)
+    assert stock.divergence[0] > 0.01
+    # Give it the state that has seen that token: then it is exact, up to what top_k removes.
+    given = dataclasses.replace(examples, states=examples.states.flip(1))
+    assert measure({}, teacher, given, 14).distance[0] < 1e-5
+    assert float(divergences({}, teacher, given, 14)[0]) < stock.divergence[0]
+
+
+@pytest.mark.parametrize("variant", ["", "head", "heads+heads", "rank", "rank0", "rank4+rank8", "token,mix"])
+def test_unknown_variants_are_refused(variant):
+    with pytest.raises(ValueError, match="variant"):
+        parse_variant(variant)
+
+
+def test_bytes_a_frame(teacher):
+    heads = teacher.heads[5:]
+    parts = initial("token+mix", heads, teacher.tables[4], 0.5, 0).parts()
+    assert count_bytes(parts, heads) == 2 * (10 * 64 * 64 + 64 + 2 * 32 * 64)
+    assert count_bytes({"heads": heads}, heads) == count_bytes({}, heads)
+
+
+def test_the_command_writes_a_file_that_loading_picks_up(folder, model, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("# not spoken\n\n" + "\n".join([*TEXTS, *"abcde"]), encoding="utf-8")
+    words = ["--checkpoint", str(folder), "--seq-groups", "3,14", "--texts", str(texts), "--device", "cpu"]
+    words += ["--lines", "9", "--takes", "2", "--steps", "40", "--variant", "token+mix"]
+    words += ["--recording", str(tmp_path / "kept.safetensors")]
+    run = parse_arguments(words)
+    assert run.out == folder / FILE
+    try:
+        first = train(run)
+        loaded = load_model(folder, LoadOptions("fp32", "sdpa")).tails()
+        assert [tail.seq_groups for tail in first] == list(loaded) == [3, 14]
+        for tail in first:
+            assert loaded[tail.seq_groups].about == tail.about
+            assert tail.about.variant == "token+mix" and tail.about.distance < tail.about.stock_distance
+            for name, part in tail.parts.items():
+                assert torch.equal(loaded[tail.seq_groups].parts[name], part.to(torch.bfloat16).float())
+        again = train(run)  # from the recording that was kept
+        assert [tail.about for tail in again] == [tail.about for tail in first]
+    finally:
+        (folder / FILE).unlink(missing_ok=True)
+
+
+def test_what_cannot_be_trained_is_refused_before_any_work(folder):
+    with pytest.raises(ValueError, match="15 is exact and has no tail"):
+        parse_arguments(["--checkpoint", str(folder), "--seq-groups", "5,15"])
+    with pytest.raises(ValueError, match="minutes is 0"):
+        parse_arguments(["--checkpoint", str(folder), "--minutes", "0"])
+    with pytest.raises(ValueError, match="variant"):
+        parse_arguments(["--checkpoint", str(folder), "--variant", "magic"])
+
+
+def test_a_recording_of_another_checkpoint_is_refused(folder, recording, tmp_path):
+    path = tmp_path / "kept.safetensors"
+    save_recording(recording, path, fingerprint(folder))
+    back = load_recording(path, fingerprint(folder))
+    assert all(torch.equal(getattr(back, name), getattr(recording, name)) for name in vars(back))
+    with pytest.raises(ValueError, match=r"kept\.safetensors was recorded from another checkpoint"):
+        load_recording(path, "other")
+    path.write_bytes(b"no")
+    with pytest.raises(ValueError, match=r"kept\.safetensors is damaged"):
+        load_recording(path, fingerprint(folder))
+
+
+def test_a_base_checkpoint_speaks_with_the_users_recordings_and_their_blends(tmp_path):
+    base = load_model(write_checkpoint(tmp_path / "base", "tiny", "base"), LoadOptions("fp32", "sdpa"))
+    with pytest.raises(ValueError, match="base has no voices of its own: give --voices FOLDER"):
+        find_voices(base, None, 0)
+    voices = tmp_path / "voices"
+    voices.mkdir()
+    with pytest.raises(ValueError, match="holds no wav"):
+        find_voices(base, voices, 0)
+    for number in range(2):
+        noise = np.random.default_rng(number).normal(0, 0.1, 30000)
+        soundfile.write(voices / f"{number}.wav", noise, 24000)
+    found = find_voices(base, voices, 0)
+    assert len(found) == 6 and len({one.name for one in found}) == 6
+    assert {one.kind for one in found} == {"x_vector"}
+
+
+def test_the_built_in_texts_are_many_and_differ():
+    texts = read_texts()
+    assert len(texts) == len(set(texts)) > 100
+
+
+@torch.inference_mode()
+def test_exact_marginals_are_the_exact_predictor_where_nothing_is_drawn(model):
+    random = torch.Generator().manual_seed(0)
+    hidden, embedding = torch.randn(2, 4, 1, model.width, generator=random)
+    greedy, marginals = Draw(do_sample=False), Marginals(model.talker.code_predictor)
+    exact = marginals.decode_frame(hidden, embedding, 15, greedy, None)
+    for seq_groups in (1, 5, 14):
+        assert torch.equal(marginals.decode_frame(hidden, embedding, seq_groups, greedy, None), exact)
+    stock = super(Marginals, marginals).decode_frame(hidden, embedding, 5, greedy, None)
+    assert not torch.equal(stock, exact)
+
+
+def test_independence_costs_nothing_for_one_group_and_something_for_many(model, recording):
+    some = recording.take(torch.arange(8))
+    one = measure_independence(model, some, 14, 4, 0)
+    assert one.correlation == pytest.approx(0, abs=1e-4)
+    assert one.distance == [pytest.approx(0, abs=1e-4)]
+    many = measure_independence(model, some, 5, 16, 0)
+    assert len(many.exact) == 10
+    assert many.averaged[0] == pytest.approx(many.exact[0], abs=1e-4), "it has seen all groups before"
+    assert many.correlation > 1 and min(many.distance[1:]) > 0.05

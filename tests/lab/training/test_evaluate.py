@@ -1,0 +1,91 @@
+"""Speaking the held-out lines for the judges: who says what, from which references, and what is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.options import LoadOptions
+from safetensors.torch import save_file
+
+from lab.judges.clips import read_texts
+from lab.random_checkpoint import write_checkpoint
+from lab.training.corpus.bundle import ABOUT, LINES, STYLES
+from lab.training.corpus.shards import Utterance, write_shard
+from lab.training.evaluate import EvaluateOptions, evaluate
+
+VOICES = ("new_00", "new_01")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("corpus")
+    (root / "teacher").mkdir()
+    (root / "shards").mkdir()
+    lines = [
+        {"text": f"Line number {place}.", "phonemes": "ab", "split": "test", "kind": "wordnet"}
+        for place in range(4)
+    ]
+    lines += [
+        {"text": f"To choose by, {place}.", "phonemes": "ab", "split": "dev", "kind": "wordnet"}
+        for place in range(4)
+    ]
+    cast = [{"name": name, "group": "held_out_mix", "recipe": {"af_heart": 1.0}} for name in VOICES]
+    (root / "teacher" / LINES).write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    about = {"seed": 0, "vocabulary": {"a": 1, "b": 2}, "cast": cast}
+    (root / "teacher" / ABOUT).write_text(json.dumps(about), encoding="utf-8")
+    save_file({"af_heart": torch.zeros(1, 256)}, root / "teacher" / STYLES)
+    spoken = []
+    for number in range(8):
+        audio = np.random.default_rng(number).normal(0, 3000, 24000 + 100 * number).astype(np.int16)
+        durations = np.array([600, len(audio) - 1200, 300, 300], np.int32)
+        spoken.append(Utterance("Reference.", "ab", VOICES[number // 4], audio, durations))
+    write_shard(root / "shards" / "references-00-000.safetensors", spoken, 24000)
+    return root
+
+
+def test_every_line_is_spoken_and_the_judges_know_voices_by_other_references(corpus: Path, tmp_path: Path):
+    model = load_model(write_checkpoint(tmp_path / "voice", "tiny", "base"), LoadOptions(precision="fp32"))
+    options = EvaluateOptions(corpus, tmp_path / "out", limit=3, seq_groups=3)
+    model.sampling = dataclasses.replace(model.sampling, max_new_tokens=6)
+    about = evaluate(model, options)
+    clips = read_texts(tmp_path / "out" / "texts.tsv")
+    assert [clip.text for clip in clips] == [f"Line number {place}." for place in range(3)]
+    assert {clip.speaker for clip in clips} == set(VOICES)
+    lengths = {soundfile.info(tmp_path / "out" / "wavs" / clip.path).frames for clip in clips}
+    assert all(0 < length <= 6 * 1920 for length in lengths)
+    assert about["lines"] == sum(about["ended"].values()) == 3
+    references = sorted((tmp_path / "out" / "references" / "new_01").glob("*.wav"))
+    # The first two of a voice's four were cloned from.
+    assert [soundfile.info(path).frames for path in references] == [24600, 24700]
+
+
+def test_sampling_is_chosen_by_other_sentences(corpus: Path, tmp_path: Path):
+    model = load_model(write_checkpoint(tmp_path / "voice", "tiny", "base"), LoadOptions(precision="fp32"))
+    model.sampling = dataclasses.replace(model.sampling, max_new_tokens=4)
+    takes = []
+    for name, temperatures in (("warm", (0.9, 0.9)), ("cold", (0.01, 0.01)), ("again", (0.01, 0.01))):
+        options = EvaluateOptions(
+            corpus, tmp_path / name, texts="references", temperatures=temperatures, limit=2
+        )
+        assert evaluate(model, options)["temperatures"] == list(temperatures)
+        clips = read_texts(tmp_path / name / "texts.tsv")
+        assert len(clips) == 2 and all(clip.text.startswith("To choose by") for clip in clips)
+        takes.append([(tmp_path / name / "wavs" / clip.path).read_bytes() for clip in clips])
+    assert takes[0] != takes[1] == takes[2]
+
+
+def test_sentences_of_voices_without_references_are_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match="'dev'"):
+        EvaluateOptions(tmp_path, tmp_path, texts="dev")
+
+
+def test_an_unknown_split_is_named(tmp_path: Path):
+    with pytest.raises(ValueError, match="'train'"):
+        EvaluateOptions(tmp_path, tmp_path, split="train")

@@ -1,0 +1,57 @@
+"""MPS around a block: started, ended, waited for; with programs in the place of NVIDIA's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lab.training.corpus import mps
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="MPS is Linux's")
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that exists while the daemon "runs"; half a second longer than it is asked to."""
+    running, programs = tmp_path / "running", tmp_path / "bin"
+    programs.mkdir()
+    control = (
+        f'if [ "$1" = -d ]; then touch {running}; elif grep -q quit; then (sleep 0.5; rm {running}) & fi'
+    )
+    for name, script in ((mps.CONTROL, control), ("pgrep", f"test -e {running}")):
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    return running
+
+
+def test_it_runs_for_the_block_and_is_gone_after_it(daemon: Path) -> None:
+    with mps.side_by_side():
+        assert daemon.exists()
+    assert not daemon.exists()
+    with pytest.raises(KeyError), mps.side_by_side():
+        raise KeyError
+    assert not daemon.exists()
+
+
+def test_one_that_runs_already_is_left_alone(daemon: Path) -> None:
+    daemon.touch()
+    with mps.side_by_side():
+        pass
+    assert daemon.exists()
+
+
+def test_one_that_does_not_end_is_named(daemon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    control = daemon.parent / "bin" / mps.CONTROL
+    control.write_text(f'#!/bin/sh\nif [ "$1" = -d ]; then touch {daemon}; fi\n', encoding="utf-8")
+    monkeypatch.setattr(mps, "PATIENCE", 0.1)
+    with pytest.raises(RuntimeError, match=mps.DAEMONS), mps.side_by_side():
+        pass
+
+
+def test_without_mps_nothing_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with mps.side_by_side():
+        assert not list(tmp_path.iterdir())

@@ -1,0 +1,309 @@
+"""The talker's training: its network against upstream's, its layouts against the engine's, and its whole way."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered
+from qwen3_tts_morph.morph.decode.eager import decode_lines
+from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.predictor import Predictor
+from qwen3_tts_morph.morph.decode.talker import Talker
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw, LoadOptions, Sampling
+from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
+from qwen3_tts_morph.morph.voice.voice import Voice, clone_voice, preset_voice
+
+from lab.random_checkpoint import write_checkpoint
+from lab.training.export import export
+from lab.training.parallel import World
+from lab.training.talker.batches import Corpus, Line, Lines
+from lab.training.talker.checkpoint import load_weights
+from lab.training.talker.codes import load_codes, pack_mel, unpack_mel
+from lab.training.talker.config import load_config
+from lab.training.talker.layout import Ids
+from lab.training.talker.loop import Trainer
+from lab.training.talker.network import Network
+from lab.training.talker.published import adopt
+from lab.training.talker.speaker import build_encoder
+from lab.training.talker.tokenizer import TextTokens
+from lab.training.talker.train import train
+from tests.lab.training.tiny_talker import (
+    CODEBOOK,
+    TEXTS,
+    VOICES,
+    recording,
+    tiny_run,
+    write_codes,
+    write_config,
+)
+
+STEPS = 20
+GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False), repetition_penalty=1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A trained talker, its folder and the checkpoint made of it."""
+
+    trainer: Trainer
+    folder: Path
+    checkpoint: Path
+    model: Model
+
+
+def run_training(root: Path, steps: int, resume: bool = False) -> Trainer:
+    return train(World(torch.device("cpu")), tiny_run(root, steps, resume))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """It has weights of its own, and has learnt next to nothing."""
+    return make_trained(tmp_path_factory.mktemp("talker"), steps=STEPS)
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """It knows its sentences by heart."""
+    return make_trained(tmp_path_factory.mktemp("learnt"), steps=600)
+
+
+def make_trained(root: Path, steps: int) -> Trained:
+    write_codes(root / "codes")
+    config = load_config(write_config(root / "talker.json"))
+    trainer = run_training(root, steps)
+    codec = write_checkpoint(root / "random") / "speech_tokenizer"
+    export(root / "talker", codec, root / "voice", config.presets, config.sampling, dtype=torch.float32)
+    model = load_model(root / "voice", LoadOptions(precision="fp32"))
+    return Trained(trainer, root, root / "voice", model)
+
+
+def clone(trained: Trained, number: int, mode: str = "x_vector") -> Voice:
+    voice = clone_voice(trained.model, recording(number % 2), 24000)
+    if mode == "x_vector":
+        return voice
+    other = (number + 2) % len(TEXTS)
+    codes = load_codes(trained.folder / "codes")
+    reference = torch.from_numpy(codes.utterance_codes(other)).long()
+    return dataclasses.replace(voice, kind="icl", ref_codes=reference, transcript=TEXTS[other])
+
+
+def voice_of(trained: Trained, number: int, layout: str) -> Voice:
+    if layout == "preset":
+        return preset_voice(trained.model, ("first", "second")[number % 2])
+    return clone(trained, number, layout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["x_vector", "preset", "icl"])
+@pytest.mark.parametrize("language", ["auto", "english"])
+def test_learnt_by_heart_is_spoken_by_the_engine(learnt: Trained, layout: str, language: str) -> None:
+    codes = load_codes(learnt.folder / "codes")
+    prompts = [
+        build_prompt(learnt.model, text, voice_of(learnt, number, layout), language)
+        for number, text in enumerate(TEXTS)
+    ]
+    guards = [Guard(60, detect_loops=False) for _ in prompts]
+    spoken = decode_lines(learnt.model, prompts, guards, PREDICTED_GROUPS, GREEDY, None)
+    for number, line in enumerate(spoken):
+        assert line.ended == "eos"
+        assert line.codes.tolist() == codes.utterance_codes(number).tolist()
+
+
+def engine_logits(model: Model, prompt: Prompt, codes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Group 0's logits ``[F + 1, V]`` and groups 1-15's ``[F, 15, V]`` of given frames, through the engine."""
+    with torch.inference_mode():
+        talker = Talker(model, [prompt])
+        hidden, logits = talker.prefill()
+        states, found = [hidden], [logits]
+        for frame in codes:
+            hidden, logits = talker.step(frame[None])
+            states.append(hidden)
+            found.append(logits)
+        tables = model.code_tables()
+        first = model.talker.get_input_embeddings()(codes[:, :1])
+        rest = tables[torch.arange(14), codes[:, 1:15]]
+        predictor = Predictor(model.talker.code_predictor)
+        inner = predictor.teacher_force(torch.cat(states[:-1]), torch.cat((first, rest), dim=1))
+        return torch.cat(found), torch.einsum("gvh,ngh->ngv", predictor.heads, inner)
+
+
+@pytest.mark.parametrize("layout", ["x_vector", "preset", "icl"])
+def test_trainer_and_engine_give_the_same_logits(trained: Trained, layout: str) -> None:
+    weights, about, shape = load_weights(trained.folder / "talker" / "weights")
+    network, encoder = Network(shape), build_encoder(shape)
+    adopt(network, encoder, {name: tensor.float() for name, tensor in weights.items()})
+    codes = load_codes(trained.folder / "codes")
+    number, other = 1, 3
+    config = load_config(trained.folder / "talker.json")
+    tokens = TextTokens(trained.folder / "talker" / "tokenizer")
+    corpus = Corpus(codes, tokens, Ids.of(shape, tokens), config.mix)
+    reference = (other,) if layout == "icl" else ()
+    line = Line((number,), reference, whole=layout == "preset", tag=True)
+    laid = corpus.lay_out(np.random.default_rng(0), line, plain=True)
+    voice = voice_of(trained, number, layout)
+    with torch.inference_mode():
+        speaker = voice.speaker_embedding
+        if speaker is None:
+            speaker = weights["voices"][about["voices"].index(VOICES[number])].float()
+        inputs = network.embed(
+            torch.from_numpy(laid.text).long()[None],
+            torch.from_numpy(laid.codes).long()[None],
+            torch.tensor([laid.speaker_at]),
+            speaker[None],
+        )
+        hidden = network.talker(inputs)[0][0, laid.first :]
+        first = network.first_head(hidden)
+        frames = torch.from_numpy(codes.utterance_codes(number)).long()
+        rest = network.predict(hidden[:-1], frames[:, :15])
+    prompt = build_prompt(trained.model, TEXTS[number], voice, "english")
+    expected = engine_logits(trained.model, prompt, frames)
+    assert torch.allclose(first, expected[0], atol=1e-3)
+    assert torch.allclose(rest, expected[1], atol=1e-3)
+
+
+def test_training_goes_on_where_it_stopped(trained: Trained, tmp_path: Path) -> None:
+    write_codes(tmp_path / "codes")
+    write_config(tmp_path / "talker.json")
+    first = run_training(tmp_path, steps=3)
+    second = run_training(tmp_path, steps=5, resume=True)
+    assert (first.step, second.step) == (3, 5)
+    assert second.seconds > first.seconds
+    again = run_training(tmp_path, steps=5, resume=True)  # it is at step 5 already, and takes one more
+    assert again.step == 6
+    momentum = [state["exp_avg"] for state in second.updater.optimizer.state.values()]
+    assert all(float(state["step"]) == 6 for state in again.updater.optimizer.state.values())
+    assert any(value.abs().max() > 0 for value in momentum)
+
+
+def test_a_new_training_begins_with_the_weights_of_another(tmp_path: Path) -> None:
+    write_codes(tmp_path / "codes")
+    write_config(tmp_path / "talker.json")
+    first = run_training(tmp_path, steps=30)
+    again = dataclasses.replace(
+        tiny_run(tmp_path, steps=1), start=tmp_path / "talker", out=tmp_path / "second"
+    )
+    (tmp_path / "talker" / "state.safetensors").unlink()  # weights and tokenizer are all that travels
+    second = train(World(torch.device("cpu")), again)
+    assert second.step == 1
+    wanted, found = (trainer.average.values for trainer in (first, second))
+    name = "network.first_head.weight"
+    moved = (found[name].cpu() - wanted[name].cpu()).norm() / wanted[name].norm()
+    assert moved < 0.02, "bf16 and one step away"
+    with pytest.raises(ValueError, match="give one of them"):
+        dataclasses.replace(again, resume=True)
+
+
+def test_weights_of_another_shape_are_no_beginning(tmp_path: Path) -> None:
+    write_codes(tmp_path / "codes")
+    path = write_config(tmp_path / "talker.json")
+    run_training(tmp_path, steps=1)
+    values = json.loads(path.read_text(encoding="utf-8"))
+    values["shape"]["talker"]["inner"] *= 2
+    path.write_text(json.dumps(values), encoding="utf-8")
+    other = dataclasses.replace(
+        tiny_run(tmp_path, steps=1), start=tmp_path / "talker", out=tmp_path / "second"
+    )
+    with pytest.raises(ValueError, match="another shape"):
+        train(World(torch.device("cpu")), other)
+
+
+@pytest.mark.slow
+def test_one_directory_is_both_kinds_to_upstream(learnt: Trained) -> None:
+    from qwen_tts import Qwen3TTSModel
+
+    with default_rope_registered():  # transformers 5 lacks it
+        model = Qwen3TTSModel.from_prelearnt(str(learnt.checkpoint), tts_model_type="custom_voice")
+    waveforms, rate = model.generate_custom_voice(
+        text=TEXTS[0], speaker="first", language="english", do_sample=False, subtalker_dosample=False
+    )
+    frames = load_codes(learnt.folder / "codes").frames()[0]
+    assert rate == 24000
+    assert len(waveforms[0]) == frames * 1920
+
+
+def test_export_refuses_a_codec_of_another_codebook(trained: Trained, tmp_path: Path) -> None:
+    codec = tmp_path / "codec"
+    codec.mkdir()
+    (codec / "config.json").write_text(json.dumps({"decoder_config": {"codebook_size": 2048}}))
+    with pytest.raises(ValueError, match="2048"):
+        export(trained.folder / "talker", codec, tmp_path / "out", {}, {})
+
+
+def test_weights_travel_in_small_files(trained: Trained) -> None:
+    folder = trained.folder / "talker" / "weights"
+    weights, about, shape = load_weights(folder)
+    assert about["step"] == STEPS
+    assert shape == trained.trainer.config.shape
+    assert len(weights["voices"]) == len(VOICES)
+    (folder / "part-0.safetensors").rename(folder / "away")
+    with pytest.raises(ValueError, match="0 of 1"):
+        load_weights(folder)
+    (folder / "away").rename(folder / "part-0.safetensors")
+
+
+def test_text_tokens_are_the_checkpoints(trained: Trained) -> None:
+    tokens = TextTokens(trained.checkpoint)
+    text = "An assistant's user-friendly 3.5 naïve\n line…"
+    ids = trained.model.tokenize_line(text)[0].tolist()
+    assert ids[:3] == tokens.role()
+    assert ids[3:-5] == tokens.encode([text])[0]
+    assert trained.model.config.talker_config.text_vocab_size == tokens.size
+
+
+def test_respelling_without_dropout_is_the_plain_spelling(trained: Trained) -> None:
+    tokens = TextTokens(trained.checkpoint)
+    assert tokens.respell(TEXTS, 0.0, seed=1) == tokens.encode(TEXTS)
+    drawn = tokens.respell(TEXTS, 0.5, seed=1)
+    assert drawn == tokens.respell(TEXTS, 0.5, seed=1) != tokens.encode(TEXTS)
+    assert [tokens.plain.decode(ids) for ids in drawn] == list(TEXTS)
+
+
+def test_joined_sentences_are_tokenized_as_one_text(trained: Trained) -> None:
+    codes = load_codes(trained.folder / "codes")
+    tokens = TextTokens(trained.checkpoint)
+    config = load_config(trained.folder / "talker.json")
+    corpus = Corpus(codes, tokens, Ids.of(trained.trainer.config.shape, tokens), config.mix)
+    joined = corpus.text_of(np.random.default_rng(0), (0, 2), plain=True)
+    assert joined == tokens.encode([f"{TEXTS[0]} {TEXTS[2]}"])[0]
+
+
+def test_batches_have_few_shapes_and_refer_to_the_voice(trained: Trained) -> None:
+    trainer = trained.trainer
+    codes = trainer.codes
+    tokens = TextTokens(trained.checkpoint)
+    mix = dataclasses.replace(
+        load_config(trained.folder / "talker.json").mix,
+        positions=160,
+        lengths=(40, 80),
+        join=0.5,
+        code_noise=0.5,
+        tail_noise=0.5,
+    )
+    corpus = Corpus(codes, tokens, Ids.of(trainer.config.shape, tokens), mix)
+    shapes = set()
+    for _, batch in zip(range(40), Lines(corpus, "train", seed=1), strict=False):
+        shapes.add((batch.lines, batch.length, len(batch.flat)))
+        fields = batch.fields()
+        rows = fields.mel_rows(mix.reference_frames[1]).numpy()
+        voice_of_row = np.searchsorted(codes.mel_starts, rows, side="right") - 1
+        assert (codes.speakers[voice_of_row] == fields.speaker.numpy()[:, None]).all()
+        frames = fields.targets.flatten(0, 1)[fields.picked]
+        assert (frames >= 0).all() and (frames < CODEBOOK).all()
+        ends = fields.targets[..., 0] == corpus.ids.eos
+        assert (ends.sum(1) == 1).all()
+        counts = [(fields.targets[..., 0] >= 0).sum(), (fields.phones >= 0).sum(), batch.lines]
+        assert batch.known().tolist() == counts
+    assert {shape[:2] for shape in shapes} == {(4, 40), (2, 80)}
+    assert len(shapes) == 2
+
+
+def test_mels_are_kept_within_a_rounding_step() -> None:
+    mel = torch.linspace(-11.5, 3.7, 500)
+    assert torch.allclose(unpack_mel(pack_mel(mel)), mel, atol=0.031)

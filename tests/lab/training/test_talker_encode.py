@@ -1,0 +1,120 @@
+"""The encode step: corpus shards to code shards, against upstream's own encoding of the same line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lab.random_checkpoint import write_checkpoint
+from lab.training.corpus.shards import Utterance, write_shard
+from lab.training.talker.codes import Codes, load_codes, unpack_mel
+from lab.training.talker.encode import EncodeOptions, encode, load_codec, phone_labels
+from lab.training.talker.speaker import speaker_mels
+
+ROOT = Path(__file__).resolve().parents[3]
+LEAD = 3840  # two frames
+
+
+def spoken(number: int, samples: int) -> Utterance:
+    audio = np.random.default_rng(number).normal(0, 3000, samples).astype(np.int16)
+    durations = np.array([600, samples // 2, samples - samples // 2 - 1200, 600], np.int32)
+    return Utterance(f"Line {number}.", "ab", f"voice_{number % 2}", audio, durations)
+
+
+LINES = [spoken(number, samples) for number, samples in enumerate((9600, 25000, 14401))]
+
+
+@pytest.fixture(scope="module")
+def codec_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("random")) / "speech_tokenizer"
+
+
+@pytest.fixture(scope="module")
+def codes(codec_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Codes:
+    root = tmp_path_factory.mktemp("corpus")
+    write_shard(root / "train-00-000.safetensors", LINES[:2], 24000)
+    write_shard(root / "dev-00-000.safetensors", LINES[2:], 24000)
+    encode(EncodeOptions(root, codec_folder, root / "codes", device="cpu"))
+    with pytest.raises(ValueError, match="already"):
+        encode(EncodeOptions(root, codec_folder, root / "codes", device="cpu"))
+    return load_codes(root / "codes")
+
+
+def row_of(codes: Codes, line: Utterance) -> int:
+    return codes.texts.index(line.text)
+
+
+def test_lines_keep_their_text_voice_and_split(codes: Codes) -> None:
+    for line, split in zip(LINES, ("train", "train", "dev"), strict=True):
+        row = row_of(codes, line)
+        assert codes.names[codes.speakers[row]] == line.speaker
+        assert codes.splits[row] == split
+        assert codes.frames()[row] == -(-(len(line.audio) + LEAD) // 1920)
+
+
+def test_codes_in_a_padded_batch_are_those_of_the_line_alone(codes: Codes, codec_folder: Path) -> None:
+    codec = load_codec(codec_folder, torch.device("cpu"))
+    for line in LINES:
+        audio = torch.from_numpy(line.audio.astype(np.float32) / 32768)
+        alone = torch.nn.functional.pad(audio, (LEAD, 0))[None]
+        with torch.inference_mode():
+            expected = codec.encode(alone, torch.ones_like(alone).long(), return_dict=True).audio_codes[0]
+        found = codes.utterance_codes(row_of(codes, line))
+        # The last frame has padding in it, which upstream's convolutions make in their own way.
+        assert found[:-1].tolist() == expected[:-1].tolist()
+
+
+def test_later_takes_have_other_codes_and_no_mels(codec_folder: Path, tmp_path: Path) -> None:
+    write_shard(tmp_path / "train-00-000.safetensors", LINES[:2], 24000)
+    write_shard(tmp_path / "dev-00-000.safetensors", LINES[2:], 24000)
+    encode(EncodeOptions(tmp_path, codec_folder, tmp_path / "codes", takes=3, device="cpu"))
+    codes = load_codes(tmp_path / "codes")
+    assert sorted(codes.texts) == ["Line 0."] * 3 + ["Line 1."] * 3 + ["Line 2."]
+    takes = [row for row, text in enumerate(codes.texts) if text == "Line 1."]
+    heard = np.diff(codes.mel_starts) > 0
+    assert heard[takes].tolist() == [True, False, False]
+    first, second, third = (codes.utterance_codes(row)[5:10].tolist() for row in takes)
+    assert first != second != third
+    assert codes.utterance_phones(takes[1]).max() == 2  # the labels move with the sound
+
+
+def test_mels_are_of_the_line_without_its_lead(codes: Codes) -> None:
+    line = LINES[1]
+    row = row_of(codes, line)
+    mel = unpack_mel(codes.mels[codes.mel_starts[row] : codes.mel_starts[row + 1]])
+    expected = speaker_mels(torch.from_numpy(line.audio.astype(np.float32) / 32768)[None])[0]
+    # The last frames see the padding that another line of the batch is longer by.
+    assert torch.allclose(mel[:-2], expected[: len(mel)][:-2], atol=0.04)
+
+
+def test_phone_labels_follow_the_durations() -> None:
+    audio = np.zeros(9600, np.int16)
+    line = Utterance("Ab.", "ab", "voice", audio, np.array([960, 2880, 4800, 960], np.int32))
+    labels = phone_labels(line, {"a": 1, "b": 2}, lead=1920, frames=7)
+    # Samples 480 and 1440 of each frame; a lead of one frame, an edge of half a frame, then a, b, an edge.
+    assert labels.tolist() == [[0, 0], [0, 1], [1, 1], [2, 2], [2, 2], [2, 0], [-1, -1]]
+
+
+@pytest.mark.slow
+def test_two_processes_encode_what_one_does(codec_folder: Path, tmp_path: Path) -> None:
+    write_shard(tmp_path / "train-00-000.safetensors", LINES[:2], 24000)
+    write_shard(tmp_path / "dev-00-000.safetensors", LINES[2:], 24000)
+    command = [sys.executable, "-m", "lab.training.talker.encode", "--device", "cpu", "--processes", "2"]
+    folders = ("--corpus", tmp_path, "--codec", codec_folder, "--out", tmp_path / "both")
+    ended = subprocess.run(
+        [*command, *map(str, folders)], cwd=ROOT, capture_output=True, text=True, timeout=1200
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    encode(EncodeOptions(tmp_path, codec_folder, tmp_path / "one", device="cpu"))
+    both, one = load_codes(tmp_path / "both"), load_codes(tmp_path / "one")
+    assert sorted(both.texts) == sorted(one.texts)
+    for row, text in enumerate(both.texts):
+        same = one.texts.index(text)
+        assert both.splits[row] == one.splits[same]
+        assert both.utterance_codes(row)[:-1].tolist() == one.utterance_codes(same)[:-1].tolist()
+        assert both.utterance_phones(row).tolist() == one.utterance_phones(same).tolist()

@@ -1,0 +1,72 @@
+"""The talker's update can be captured: it waits for nothing, and replayed it does what it does by itself."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from lab.training.parallel import World
+from lab.training.talker.batch import Batch
+from lab.training.talker.batches import Lines
+from lab.training.talker.codes import load_codes
+from lab.training.talker.config import load_config
+from lab.training.talker.loop import Trainer
+from lab.training.talker.train import build_trainer, prepare
+from tests.lab.training.tiny_talker import tiny_run, write_codes, write_config
+
+WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique")
+
+
+class Waits(TorchDispatchMode):
+    """Collects the operators whose result the host has to read before it can go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(func)
+        masks = [one for one in (args[1] if "index.Tensor" in name else ()) if one is not None]
+        if any(word in name for word in WAITS) or any(mask.dtype == torch.bool for mask in masks):
+            self.found.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+def trainer_and_batches(root: Path, device: str, count: int, captured: bool) -> tuple[Trainer, list[Batch]]:
+    if not (root / "codes").is_dir():
+        write_codes(root / "codes")
+        write_config(root / "talker.json")
+    run = tiny_run(root, count, captured=captured)
+    codes, world = load_codes(run.codes), World(torch.device(device))
+    config, corpus = prepare(run, load_config(run.config), codes, world)
+    trainer = build_trainer(run, config, codes, world)
+    return trainer, list(itertools.islice(Lines(corpus, "train", seed=1), count))
+
+
+def test_learning_waits_for_nothing(tmp_path: Path) -> None:
+    trainer, (batch,) = trainer_and_batches(tmp_path, "cpu", 1, captured=False)
+    trainer.learner.train()
+    with Waits() as waits:
+        trainer.updater.learn(batch, torch.ones(3))
+    assert not waits.found
+    with Waits() as waits:  # and this is how it would be found
+        trainer.updater.gradient[trainer.updater.gradient != 0].sum().item()
+    assert len(waits.found) == 2
+
+
+@pytest.mark.gpu
+def test_replayed_updates_are_the_updates(tmp_path: Path) -> None:
+    plain, batches = trainer_and_batches(tmp_path, "cuda", 30, captured=False)
+    fast, _ = trainer_and_batches(tmp_path, "cuda", 1, captured=True)
+    for trainer in (plain, fast):
+        trainer.learner.eval()  # without chance
+    for batch in batches:
+        ours, theirs = (trainer.train_step(batch.to(trainer.device)) for trainer in (fast, plain))
+        assert torch.allclose(ours["groups"], theirs["groups"], rtol=0.05)
+        assert float(ours["gradient"]) == pytest.approx(float(theirs["gradient"]), rel=0.1)
+    assert fast.replayer is not None and len(fast.replayer.captured) >= 2

@@ -1,0 +1,173 @@
+"""Model folders are shared with other packs: whatever is odd in them is left out, and no node is lost for it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from qwen3_tts_morph.morph.checkpoint import find as checkpoint_module
+from qwen3_tts_morph.morph.checkpoint.find import fingerprint, is_checkpoint, list_checkpoints, missing_files
+from qwen3_tts_morph.morph.checkpoint.json_file import MOST_BYTES
+
+from tests.morph.checkpoint.test_find import link, put
+
+NOBODY = 65534
+
+
+@pytest.fixture(autouse=True)
+def no_warning_yet() -> None:
+    checkpoint_module._say_skipped.cache_clear()
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A model folder that holds one good checkpoint."""
+    put(tmp_path / "TTS" / "good")
+    return tmp_path / "TTS"
+
+
+@contextmanager
+def unreadable(path: Path) -> Iterator[None]:
+    """Take a path's rights away from this process: as root, by being another user for a while."""
+    if not hasattr(os, "geteuid"):
+        pytest.skip("no Unix user ids here")
+    root, mode = os.geteuid() == 0, path.stat().st_mode
+    path.chmod(0o700 if root else 0)
+    if root:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+        path.chmod(mode)
+
+
+@pytest.fixture
+def here(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """``shared`` from where it is: pytest's own folders above it are closed to other users."""
+    shared.parent.chmod(0o755)
+    monkeypatch.chdir(shared.parent)
+    return Path(shared.name)
+
+
+def good_alone(root: Path) -> bool:
+    return list_checkpoints([root]) == {"TTS/good": root / "good"}
+
+
+def test_what_another_user_may_not_read_is_left_out_and_named_once(here, caplog):
+    (here / "lost+found").mkdir()
+    with unreadable(here / "lost+found"), caplog.at_level(logging.WARNING):
+        assert all(good_alone(here) for _ in range(3))
+    said = [record.getMessage() for record in caplog.records]
+    assert said and len(said) == len(set(said))
+    assert all("'TTS/lost+found' is left out" in one and "Permission denied" in one for one in said)
+
+
+def test_a_config_that_may_not_be_read_is_left_out(here, caplog):
+    (here / "odd").mkdir()
+    (here / "odd" / "config.json").write_text('{"model_type": "qwen3_tts"}', encoding="utf-8")
+    with unreadable(here / "odd" / "config.json"):
+        assert good_alone(here)
+    assert good_alone(here) is False and "'TTS/odd' is left out" in caplog.text
+
+
+def test_model_folders_that_may_not_be_read_have_no_checkpoints(here, caplog):
+    with unreadable(here):
+        assert list_checkpoints([here]) == {}
+    assert good_alone(here) and "'TTS' is left out" in caplog.text
+
+
+def test_files_that_may_not_be_looked_at_are_missing(here):
+    folder = put(here / "hidden")
+    with unreadable(folder):
+        missing = missing_files(folder)
+        assert fingerprint(folder) == []
+    assert "config.json" in missing and "model.safetensors" in missing
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a":' * 100_000, "nested too deeply"),
+        (b" " * (MOST_BYTES + 1), "larger than 4 MB"),
+        (b'{"model_type": "\xff"}', "is not JSON"),
+        (b'{"model_type": NaN}', "NaN is not a number"),
+        (b"9" * 10_000, "is not JSON"),
+        (b"", "is not JSON"),
+    ],
+    ids=["deep list", "deep object", "huge", "Latin-1", "NaN", "long number", "empty"],
+)
+def test_an_odd_config_is_left_out_with_the_cause(shared, caplog, content, cause):
+    (shared / "odd").mkdir()
+    (shared / "odd" / "config.json").write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        assert good_alone(shared)
+    [said] = [record.getMessage() for record in caplog.records]
+    assert "TTS" in said and "odd" in said and cause in said
+
+
+def test_a_folder_in_the_configs_place_is_left_out(shared, caplog):
+    (shared / "odd" / "config.json").mkdir(parents=True)
+    assert good_alone(shared) and "config.json is not a file" in caplog.text
+
+
+def test_a_pipe_is_not_waited_for(shared, caplog):
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("no pipes in folders here")
+    (shared / "odd").mkdir()
+    os.mkfifo(shared / "odd" / "config.json")
+    os.mkfifo(shared / "pipe")
+    assert good_alone(shared) and "config.json is not a file" in caplog.text
+    os.mkfifo(shared / "good" / "model.safetensors.index.json")
+    (shared / "good" / "model.safetensors").unlink()
+    assert missing_files(shared / "good") == ["model.safetensors"]
+
+
+def test_links_that_lead_round_or_nowhere_are_left_out(shared):
+    link(shared / "round", shared / "round")
+    link(shared / "nowhere", shared / "gone")
+    link(shared / "up", shared)
+    link(shared / "good" / "lost.json", shared / "gone.json")
+    (shared / "odd").mkdir()
+    link(shared / "odd" / "config.json", shared / "odd" / "config.json")
+    assert good_alone(shared)
+    assert list_checkpoints([shared / "round"]) == {}
+    assert len(fingerprint(shared / "good")) == len(fingerprint(put(shared / "other")))
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are Unicode there")
+def test_a_name_that_is_not_unicode_is_left_out(shared, caplog):
+    odd = put(Path(os.fsdecode(os.fsencode(shared) + b"/caf\xe9")))
+    assert good_alone(shared) and "its name is not Unicode: rename it" in caplog.text
+    assert is_checkpoint(odd)
+
+
+@pytest.mark.parametrize(
+    "index",
+    ["{", "[]", "{}", '{"weight_map": []}', '{"weight_map": {}}', '{"weight_map": {"a": 1}}']
+    + [f'{{"weight_map": {{"a": "{name}"}}}}' for name in ("../a.safetensors", "/a.safetensors", "a.bin")],
+)
+def test_a_damaged_index_is_named(tmp_path, index):
+    path = put(tmp_path / "mine", without=("model.safetensors",))
+    (path / "model.safetensors.index.json").write_text(index, encoding="utf-8")
+    [missing] = missing_files(path)
+    assert missing.startswith("model.safetensors.index.json (it is damaged: ")
+
+
+def test_what_replaces_a_checkpoint_changes_its_fingerprint(tmp_path):
+    path = put(tmp_path / "mine")
+    before = fingerprint(path)
+    assert len(before) == 8  # configs and weights, not merges.txt
+    (path / "morph.json").write_text("{}", encoding="utf-8")
+    assert len(fingerprint(path)) == 9
+    os.utime(path / "speech_tokenizer" / "model.safetensors", (1, 1))
+    assert {one[0] for one in set(before) - set(fingerprint(path))} == {
+        str(path / "speech_tokenizer" / "model.safetensors")
+    }

@@ -1,0 +1,125 @@
+"""The codec: upstream's samples and upstream's codes, cut where upstream cuts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
+from qwen3_tts_morph.morph.codec.upstream import decode_codes, encode_waveform, forget_moved_codebooks
+
+FRAME = 1920
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "base")
+
+
+def random_codes(model, frames: int, seed: int = 0) -> torch.Tensor:
+    size = model.codec.config.decoder_config.codebook_size
+    return torch.randint(size, (frames, 16), generator=torch.Generator().manual_seed(seed))
+
+
+def upstream_decode(model, codes) -> np.ndarray:
+    return model.upstream.speech_tokenizer.decode([{"audio_codes": codes}])[0][0]
+
+
+@pytest.mark.parametrize("frames", [1, 10, 300, 330])
+def test_decoding_equals_upstream(model, frames):
+    codes = random_codes(model, frames)
+    ours = decode_codes(model, codes)
+    assert ours.dtype == np.float32 and ours.shape == (frames * FRAME,)
+    assert np.abs(ours).max() > 0.01, "silence would prove nothing"
+    assert np.array_equal(ours, upstream_decode(model, codes))
+
+
+def test_bf16_decoding_equals_upstream(load):
+    model = load("tiny", "base", "bf16")
+    codes = random_codes(model, 10)
+    assert np.array_equal(decode_codes(model, codes), upstream_decode(model, codes))
+
+
+def test_no_codes_are_no_sound(model):
+    empty = random_codes(model, 0)
+    assert decode_codes(model, empty).shape == (0,)
+    assert decode_codes(model, empty, random_codes(model, 5)).shape == (0,)
+
+
+# Upstream cuts at a rounded-down share, which after 15 frames of 22 is one sample early.
+@pytest.mark.parametrize(("reference", "frames"), [(5, 12), (15, 7), (290, 20), (310, 10)])
+def test_a_reference_is_cut_off_as_upstream_does(model, reference, frames, monkeypatch):
+    heard = random_codes(model, reference, seed=1)
+    codes = random_codes(model, frames)
+    monkeypatch.setattr(model.upstream, "generate", lambda **_: ([codes], None))
+    wrapper = import_qwen_tts().Qwen3TTSModel(
+        model.upstream,
+        lambda text, return_tensors, padding: model.tokenizer([text], return_tensors=return_tensors),
+        model.upstream.generate_config,
+    )
+    prompt = SimpleNamespace(
+        ref_code=heard,
+        ref_spk_embedding=torch.zeros(model.width),
+        x_vector_only_mode=False,
+        icl_mode=True,
+        ref_text="a tone",
+    )
+    theirs = wrapper.generate_voice_clone(["Hello."], "english", voice_clone_prompt=[prompt])[0][0]
+    ours = decode_codes(model, codes, heard)
+    assert np.array_equal(ours, theirs)
+    assert 0 <= len(ours) - frames * FRAME <= 1
+    assert not np.array_equal(ours[:FRAME], decode_codes(model, codes)[:FRAME]), "the reference had no say"
+
+
+def test_on_chunk_is_called_before_each_chunk_and_may_cancel(model):
+    calls = []
+    decode_codes(model, random_codes(model, 300), on_chunk=lambda: calls.append(1))
+    assert len(calls) == 1
+    calls.clear()
+    decode_codes(model, random_codes(model, 320), random_codes(model, 290), on_chunk=lambda: calls.append(1))
+    assert len(calls) == 3
+
+    class Cancelled(Exception):
+        pass
+
+    def cancel() -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        decode_codes(model, random_codes(model, 10), on_chunk=cancel)
+    assert decode_codes(model, random_codes(model, 10)).shape == (10 * FRAME,)
+
+
+@pytest.mark.parametrize("samples", [48000, 24000 + 777])
+def test_encoding_equals_upstream(model, recording, samples):
+    waveform = recording[:samples]
+    theirs = model.upstream.speech_tokenizer.encode(waveform, sr=24000).audio_codes[0]
+    ours = encode_waveform(model, waveform)
+    assert ours.dtype == torch.int64 and ours.device.type == "cpu"
+    assert ours.shape == (-(-samples // FRAME), 16)
+    assert len(ours.unique()) > 10
+    assert torch.equal(ours, theirs.cpu())
+
+
+def codebooks(model) -> list:
+    return [module for module in model.codec.encoder.modules() if hasattr(module, "embed_sum")]
+
+
+def test_only_codebooks_on_another_device_are_forgotten(model, recording):
+    encode_waveform(model, recording)
+    moved, *stayed = codebooks(model)
+    kept = [module._embed for module in stayed]
+    assert any(embed is not None for embed in kept), "nothing is remembered any more: drop the workaround"
+    moved._embed = torch.empty_like(moved.embed_sum, device="meta")
+    forget_moved_codebooks(model)
+    assert moved._embed is None
+    assert all(module._embed is embed for module, embed in zip(stayed, kept, strict=True))
+
+
+def test_encoding_after_a_move_makes_the_codebooks_anew(model, recording):
+    before = encode_waveform(model, recording)
+    for module in codebooks(model):
+        module._embed = torch.empty_like(module.embed_sum, device="meta")
+    assert torch.equal(encode_waveform(model, recording), before)

@@ -1,0 +1,263 @@
+"""The engine's loop: a line beside others, its end, progress, and a cancel that leaves nothing behind."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.decode.eager import FirstGroup, choose_kernels, decode_lines
+from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
+from qwen3_tts_morph.morph.decode.lossless import SpeculativePredictor
+from qwen3_tts_morph.morph.decode.predictor import Predictor
+from qwen3_tts_morph.morph.decode.sampling import line_streams
+from qwen3_tts_morph.morph.options import Draw, Sampling
+from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.voice import preset_voice
+from transformers import (
+    MinNewTokensLengthLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
+SEEDS = [11, 12, 13]
+
+
+def decode(model, rows, frames: int = 30, seq_groups: int = 5, on_frame=None, guards=None):
+    voice = preset_voice(model, "ryan")
+    prompts = [build_prompt(model, TEXTS[row], voice) for row in rows]
+    guards = guards or [Guard(frames, detect_loops=False) for _ in rows]
+    streams = line_streams([SEEDS[row] for row in rows], model.device)
+    return decode_lines(model, prompts, guards, seq_groups, Sampling(), streams, on_frame)
+
+
+@pytest.mark.parametrize("seq_groups", [15, 5])
+def test_a_line_is_the_same_alone_and_in_any_batch(load, seq_groups: int) -> None:
+    """In fp32 on the CPU, where another batch size rounds the same for these shapes."""
+    model = load("tiny", "custom_voice")
+    together = decode(model, [0, 1, 2], seq_groups=seq_groups)
+    for row in range(3):
+        alone = decode(model, [row], seq_groups=seq_groups)[0]
+        assert torch.equal(alone.codes, together[row].codes) and alone.ended == together[row].ended
+    swapped = decode(model, [2, 0], seq_groups=seq_groups)
+    assert torch.equal(swapped[1].codes, together[0].codes)
+
+
+def test_another_seed_is_another_line(load) -> None:
+    model = load("tiny", "custom_voice")
+    voice = preset_voice(model, "ryan")
+    prompt = build_prompt(model, TEXTS[0], voice)
+    runs = [
+        decode_lines(
+            model, [prompt], [Guard(10, False)], 5, Sampling(), line_streams([seed], torch.device("cpu"))
+        )
+        for seed in (1, 1, 2)
+    ]
+    assert torch.equal(runs[0][0].codes, runs[1][0].codes)
+    assert not torch.equal(runs[0][0].codes, runs[2][0].codes)
+
+
+def test_lines_end_by_eos_and_by_cap_and_keep_their_frames(load) -> None:
+    model = load("tiny", "custom_voice")
+    ends = {one.ended: one for one in decode(model, [0, 1, 2], frames=30)}
+    assert set(ends) <= {"eos", "cap"} and "cap" in ends
+    assert len(ends["cap"].codes) == 30
+    free = decode(model, [0, 1, 2], frames=2000)
+    assert {one.ended for one in free} == {"eos"}
+    eos = model.config.talker_config.codec_eos_token_id
+    for one in free:
+        assert 2 <= len(one.codes) < 2000, "no EOS among the first two tokens"
+        assert not (one.codes[:, 0] == eos).any()
+        assert one.codes.max() < 64
+
+
+def test_on_frame_counts_the_lines_that_go_on(load) -> None:
+    model = load("tiny", "custom_voice")
+    counted: list[int] = []
+    decoded = decode(model, [0, 1, 2], frames=2000, on_frame=counted.append)
+    lengths = [len(one.codes) for one in decoded]
+    assert len(counted) == max(lengths) and sum(counted) == sum(lengths)
+    assert counted == [sum(length > step for length in lengths) for step in range(max(lengths))]
+
+
+def test_a_cancel_ends_within_one_frame_and_leaves_the_model_usable(load) -> None:
+    model = load("tiny", "custom_voice")
+    before = decode(model, [0])[0].codes
+    frames: list[int] = []
+
+    def cancel(lines: int) -> None:
+        frames.append(lines)
+        if len(frames) == 4:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        decode(model, [0, 2], frames=500, on_frame=cancel)
+    assert len(frames) == 4
+    assert torch.equal(decode(model, [0])[0].codes, before)
+
+
+def test_a_looping_line_is_ended_and_its_batch_mates_are_not(load) -> None:
+    model = load("tiny", "custom_voice")
+    prompt = build_prompt(model, TEXTS[0], preset_voice(model, "ryan"))
+
+    def run(guards: list[Guard], seeds: list[int]):
+        streams = line_streams(seeds, model.device)
+        return decode_lines(model, [prompt] * len(seeds), guards, 1, Sampling(), streams)
+
+    class Looping(Guard):
+        def add(self, code: int) -> str | None:
+            return super().add(7)
+
+    unguarded = ((seed, run([Guard(100, False)], [seed])[0]) for seed in range(100))
+    seed, alone = next((seed, line) for seed, line in unguarded if line.ended == "cap")
+    looping, other = run([Looping(2000), Guard(100, False)], [seed, seed])
+    assert looping.ended == "loop" and len(looping.codes) == LOOP_WINDOW + LONGEST_PERIOD
+    assert torch.equal(looping.codes, alone.codes[: len(looping.codes)]), "what was spoken is kept"
+    assert torch.equal(other.codes, alone.codes)
+
+
+@contextmanager
+def talker_says(model, logits_at):
+    """Let group 0's logits be ``logits_at(step)`` ``[V]`` for every line, whatever the talker computes."""
+    steps = count()
+
+    def replace(_module, _inputs, output):
+        return logits_at(next(steps)).expand(output.shape)
+
+    handle = model.talker.codec_head.register_forward_hook(replace)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def one_likely(model, token: int) -> torch.Tensor:
+    logits = torch.zeros(model.config.talker_config.vocab_size)
+    logits[token] = 100.0
+    return logits
+
+
+def test_no_line_ends_among_its_first_two_tokens(load) -> None:
+    model = load("tiny", "custom_voice")
+    eos = model.config.talker_config.codec_eos_token_id
+    with talker_says(model, lambda step: one_likely(model, eos)):
+        decoded = decode(model, [0, 1])
+    assert [(one.ended, len(one.codes)) for one in decoded] == [("eos", 2), ("eos", 2)]
+    with talker_says(model, lambda step: one_likely(model, eos if step == 4 else 9)):
+        line = decode(model, [0])[0]
+    assert line.ended == "eos"
+    assert line.codes[:, 0].tolist() == [9] * 4
+
+
+@pytest.mark.parametrize("predictor", [Predictor, SpeculativePredictor])
+def test_each_line_ends_no_earlier_than_its_own_minimum(load, predictor) -> None:
+    model = load("tiny", "custom_voice")
+    eos = model.config.talker_config.codec_eos_token_id
+    plain = build_prompt(model, TEXTS[0], preset_voice(model, "ryan"))
+    prompts = [plain, replace(plain, min_frames=7), replace(plain, min_frames=3)]
+    guards, streams = [Guard(20, False) for _ in prompts], line_streams(SEEDS, model.device)
+    own = predictor(model.talker.code_predictor)
+    with talker_says(model, lambda step: one_likely(model, eos)):
+        decoded = decode_lines(model, prompts, guards, 1, Sampling(), streams, predictor=own)
+    assert [(one.ended, len(one.codes)) for one in decoded] == [("eos", 2), ("eos", 7), ("eos", 3)]
+
+
+@pytest.mark.parametrize("frames", [1, 0, -3])
+def test_a_minimum_below_upstreams_is_refused(load, frames) -> None:
+    plain = build_prompt(
+        load("tiny", "custom_voice"), "Hi.", preset_voice(load("tiny", "custom_voice"), "ryan")
+    )
+    with pytest.raises(ValueError, match=f"min_frames is {frames}: choose 2 or more"):
+        replace(plain, min_frames=frames)
+
+
+def test_special_codes_are_never_spoken(load) -> None:
+    """All of the vocabulary's last 1024 but EOS, however likely the talker finds them."""
+    model = load("tiny", "custom_voice")
+    vocab = model.config.talker_config.vocab_size
+    logits = torch.zeros(vocab)
+    logits[-1024:] = 50.0
+    logits[model.config.talker_config.codec_eos_token_id] = -50.0
+    with talker_says(model, lambda step: logits):
+        line = decode(model, [0], frames=40)[0]
+    assert line.ended == "cap"
+    assert line.codes.max() < vocab - 1024
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(), Sampling(Draw(temperature=0.7, top_k=9, top_p=0.8), repetition_penalty=1.7)],
+    ids=["default", "filtered"],
+)
+def test_group_0_is_drawn_through_transformers_own_processors_in_their_order(load, sampling, batch_size):
+    model = load("tiny", "custom_voice")
+    config = model.config.talker_config
+    eos, vocab = config.codec_eos_token_id, config.vocab_size
+    special = [token for token in range(vocab - 1024, vocab) if token != eos]
+    processors = [
+        RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty),
+        MinNewTokensLengthLogitsProcessor(0, 2, eos),
+        SuppressTokensLogitsProcessor(special),
+        TemperatureLogitsWarper(sampling.talker.temperature),
+        TopKLogitsWarper(sampling.talker.top_k),
+        *([TopPLogitsWarper(sampling.talker.top_p)] if sampling.talker.top_p < 1 else []),
+    ]
+    generator = torch.Generator().manual_seed(0)
+    first = FirstGroup(model, [2] * batch_size, sampling, torch.Generator().manual_seed(1))
+    stream = torch.Generator().manual_seed(1)
+    ids = torch.zeros(batch_size, 0, dtype=torch.long)
+    going = torch.zeros(batch_size, dtype=torch.bool)
+    for _ in range(40):
+        logits = 2 * torch.randn(batch_size, vocab, generator=generator).to(torch.bfloat16)
+        logits[:, vocab - 1024 :] += 4
+        scores = logits.float()
+        for processor in processors:
+            scores = processor(ids, scores)
+        wanted = torch.multinomial(scores.softmax(-1), 1, generator=stream)
+        assert torch.equal(first.draw(logits, going), wanted[:, 0])
+        ids = torch.cat((ids, wanted), dim=1)
+
+
+def test_an_ended_line_draws_eos_and_the_others_go_on(load):
+    model = load("tiny", "custom_voice")
+    logits = torch.randn(3, model.config.talker_config.vocab_size, generator=torch.Generator().manual_seed(0))
+    streams = [line_streams(SEEDS, model.device) for _ in range(2)]
+    first, second = (FirstGroup(model, [2] * 3, Sampling(), one) for one in streams)
+    all_go_on = first.draw(logits, torch.tensor([False, False, False]))
+    one_has_ended = second.draw(logits, torch.tensor([False, True, False]))
+    assert one_has_ended.tolist() == [all_go_on[0], first.eos, all_go_on[2]]
+
+
+@torch.inference_mode()
+def test_an_observer_sees_the_states_that_each_frame_was_made_of(load):
+    model = load("tiny", "custom_voice")
+    prompts = [build_prompt(model, text, preset_voice(model, "ryan")) for text in TEXTS[:2]]
+    greedy = Sampling(Draw(do_sample=False), Draw(do_sample=False))
+    seen = []
+    guards = [Guard(6), Guard(6)]
+    decoded = decode_lines(model, prompts, guards, 15, greedy, None, observe=lambda *two: seen.append(two))
+    for row, line in enumerate(decoded):
+        assert torch.equal(
+            torch.stack([codes for _, codes in seen], dim=1)[row][: len(line.codes)], line.codes
+        )
+    predictor = Predictor(model.talker.code_predictor)
+    for hidden, codes in seen:
+        embedding = model.talker.get_input_embeddings()(codes[:, :1])
+        again = predictor.decode_frame(hidden, embedding, 15, greedy.subtalker, None)
+        assert torch.equal(again, codes[:, 1:])
+
+
+@pytest.mark.parametrize(("seq_groups", "cudnn"), [(15, True), (14, False)])
+def test_cudnn_attention_is_left_out_only_where_bits_need_not_be_upstreams(seq_groups, cudnn):
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    with choose_kernels(seq_groups):
+        assert torch.backends.cuda.cudnn_sdp_enabled() is cudnn
+        assert torch.backends.cuda.math_sdp_enabled()
+    assert torch.backends.cuda.cudnn_sdp_enabled()

@@ -1,0 +1,275 @@
+"""SEQ_GROUPS below 15 against the formula in its plainest form, and attaching without a trace."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.decode.predictor import Predictor, attach, crossbar
+from qwen3_tts_morph.morph.decode.sampling import line_streams
+from qwen3_tts_morph.morph.model.joined_weights import stacked, unstack
+from qwen3_tts_morph.morph.options import Draw, LoadOptions
+
+GREEDY = Draw(do_sample=False)
+SAMPLED = Draw(temperature=0.8, top_k=20)
+FILTERED = Draw(temperature=1.1, top_k=30, top_p=0.6)
+BATCH = 2
+
+
+def plain_states(predictor, embeds: list[torch.Tensor]) -> torch.Tensor:
+    """The last hidden state ``[B, H]`` after all of ``embeds``, by upstream's own forward with no cache at all."""
+    sequence = predictor.small_to_mtp_projection(torch.stack(embeds, dim=1))
+    return predictor.model(inputs_embeds=sequence, use_cache=False).last_hidden_state[:, -1]
+
+
+def plain_head(head: torch.nn.Linear, states: torch.Tensor) -> torch.Tensor:
+    """Logits ``[B, V]``, one sum of products at a time."""
+    rows = [[(row * state).sum() for row in head.weight] for state in states]
+    return torch.stack([torch.stack(row) for row in rows])
+
+
+def plain_draw(logits: torch.Tensor, draw: Draw, stream: torch.Generator) -> torch.Tensor:
+    """Temperature, then the top k, then the likeliest until p is crossed, then a draw for each row in turn."""
+    if not draw.do_sample:
+        return logits.argmax(-1)
+    rows = []
+    for row in logits / draw.temperature:
+        kept = torch.full_like(row, -torch.inf)
+        mass = 0.0
+        top = row.topk(draw.top_k)
+        for score, share, token in zip(top.values, top.values.softmax(-1), top.indices, strict=True):
+            if mass < draw.top_p:
+                kept[token] = score
+            mass += float(share)
+        rows.append(kept)
+    return torch.multinomial(torch.stack(rows).softmax(-1), 1, generator=stream)[:, 0]
+
+
+def plain_frame(
+    model, hidden, embedding, seq_groups: int, draw: Draw, stream: torch.Generator
+) -> torch.Tensor:
+    """UPSTREAM.md's formula: S groups one after another, the other 15 - S at once from the last of their states."""
+    predictor = model.talker.code_predictor
+    embeds, codes = [hidden[:, 0], embedding[:, 0]], []
+    for group in range(seq_groups):
+        if group > 0:
+            embeds.append(predictor.model.codec_embedding[group - 1].weight[codes[-1]])
+        states = plain_states(predictor, embeds)
+        codes.append(plain_draw(plain_head(predictor.lm_head[group], states), draw, stream))
+    tail = [plain_head(predictor.lm_head[group], states) for group in range(seq_groups, 15)]
+    if tail:
+        rows = torch.stack([logits[line] for line in range(len(hidden)) for logits in tail])
+        drawn = plain_draw(rows, draw, stream)
+        codes += [drawn[group :: len(tail)] for group in range(len(tail))]
+    return torch.stack(codes, dim=1)
+
+
+def talker_states(model, batch: int = BATCH) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(9)
+    hidden = torch.randn(batch, 1, model.width, generator=generator)
+    tokens = torch.randint(64, (batch, 1), generator=generator)
+    return hidden, model.talker.get_input_embeddings()(tokens)
+
+
+@pytest.mark.parametrize("draw", [GREEDY, SAMPLED, FILTERED], ids=["greedy", "sampled", "filtered"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
+@pytest.mark.parametrize("seq_groups", [1, 3, 5, 14, 15])
+@torch.inference_mode()
+def test_a_frame_equals_the_plain_formula(load, seq_groups, shape, attention, draw):
+    model = load(shape, "base", "fp32", attention)
+    hidden, embedding = talker_states(model)
+    stream = torch.Generator().manual_seed(2)
+    wanted = plain_frame(model, hidden, embedding, seq_groups, draw, torch.Generator().manual_seed(2))
+    codes = Predictor(model.talker.code_predictor).decode_frame(hidden, embedding, seq_groups, draw, stream)
+    assert codes.tolist() == wanted.tolist()
+    assert codes.shape == (BATCH, 15) and codes.dtype == torch.int64
+
+
+@pytest.mark.parametrize("seq_groups", [1, 5, 15])
+@torch.inference_mode()
+def test_a_line_in_a_batch_draws_from_its_own_stream(load, seq_groups):
+    model = load()
+    hidden, embedding = talker_states(model)
+    predictor = Predictor(model.talker.code_predictor)
+    streams = line_streams([7, 8], model.device)
+    together = predictor.decode_frame(hidden, embedding, seq_groups, SAMPLED, streams)
+    for row, seed in enumerate((7, 8)):
+        alone = plain_frame(
+            model,
+            hidden[row : row + 1],
+            embedding[row : row + 1],
+            seq_groups,
+            SAMPLED,
+            torch.Generator().manual_seed(seed),
+        )
+        assert together[row].tolist() == alone[0].tolist()
+
+
+def test_the_crossbar_is_a_product_of_every_head_with_every_line():
+    generator = torch.Generator().manual_seed(0)
+    heads, hidden = torch.randn(4, 6, 5, generator=generator), torch.randn(3, 5, generator=generator)
+    wanted = torch.zeros(3, 4, 6)
+    for line in range(3):
+        for group in range(4):
+            for token in range(6):
+                wanted[line, group, token] = sum(heads[group, token, k] * hidden[line, k] for k in range(5))
+    assert torch.allclose(crossbar(heads, hidden), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@torch.inference_mode()
+def test_teacher_forcing_gives_the_states_that_decoding_went_through(load, attention):
+    model = load("tiny-1.7B", "base", "fp32", attention)
+    predictor = model.talker.code_predictor
+    hidden, embedding = talker_states(model)
+    codes = Predictor(predictor).decode_frame(hidden, embedding, 15, GREEDY, None)
+    rest = [predictor.model.codec_embedding[group].weight[codes[:, group]] for group in range(14)]
+    inputs = torch.stack([embedding[:, 0], *rest], dim=1)
+    states = Predictor(predictor).teacher_force(hidden, inputs)
+    for group in range(15):
+        wanted = plain_states(predictor, [hidden[:, 0], *inputs[:, : group + 1].unbind(1)])
+        assert torch.allclose(states[:, group], wanted, atol=1e-5)
+        assert torch.equal(predictor.lm_head[group](states[:, group]).argmax(-1), codes[:, group])
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@torch.inference_mode()
+def test_teacher_forcing_does_not_look_ahead(load, attention):
+    model = load("tiny", "base", "fp32", attention)
+    hidden, embedding = talker_states(model)
+    inputs = embedding.repeat(1, 15, 1)
+    changed = inputs.clone()
+    changed[:, 9:] += 1
+    predictor = Predictor(model.talker.code_predictor)
+    one, two = predictor.teacher_force(hidden, inputs), predictor.teacher_force(hidden, changed)
+    assert torch.equal(one[:, :9], two[:, :9])
+    assert not torch.allclose(one[:, 9], two[:, 9])
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@torch.inference_mode()
+def test_a_pass_behind_cached_positions_is_causal(load, attention):
+    """Several positions at once, behind several others: as all of them in one pass."""
+    model = load("tiny", "base", "fp32", attention)
+    predictor = Predictor(model.talker.code_predictor)
+    inputs = torch.randn(2, 9, model.width, generator=torch.Generator().manual_seed(1))
+    whole, cache = predictor._run(inputs, 0, None), predictor._new_cache()
+    parts = [predictor._run(inputs[:, start:end], start, cache) for start, end in ((0, 4), (4, 7), (7, 9))]
+    assert torch.allclose(torch.cat(parts, dim=1), whole, atol=1e-5)
+
+
+@pytest.fixture
+def fresh(checkpoint):
+    """A model of the test's own, to be attached to."""
+    return load_model(checkpoint("tiny", "base"), LoadOptions("fp32", "sdpa"))
+
+
+@torch.inference_mode()
+def generated(model) -> torch.Tensor:
+    """What upstream's ``code_predictor.generate`` gives for one frame."""
+    hidden, embedding = talker_states(model)
+    torch.manual_seed(0)
+    result = model.talker.code_predictor.generate(
+        inputs_embeds=torch.cat((hidden, embedding), dim=1),
+        max_new_tokens=15,
+        do_sample=True,
+        top_k=20,
+        temperature=0.8,
+        output_hidden_states=True,
+        return_dict_in_generate=True,
+    )
+    return result.sequences
+
+
+def trace(model) -> tuple[object, ...]:
+    """All that attaching could change: attributes of the modules, and where the heads live."""
+    predictor = model.talker.code_predictor
+    return (
+        {name: sorted(vars(module)) for name, module in model.upstream.named_modules()},
+        {name: sorted(vars(type(module))) for name, module in model.upstream.named_modules()},
+        [id(parameter) for parameter in model.upstream.parameters()],
+        stacked(predictor.lm_head) is not None,
+        len({head.weight.untyped_storage().data_ptr() for head in predictor.lm_head}),
+        sum(head.weight.untyped_storage().nbytes() for head in predictor.lm_head),
+    )
+
+
+@pytest.mark.parametrize("stacked_before", [True, False])
+@pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
+def test_attaching_leaves_no_trace(fresh, error, stacked_before):
+    if not stacked_before:
+        unstack(fresh.talker.code_predictor.lm_head)
+    codes, before = generated(fresh), trace(fresh)
+    try:
+        with attach(fresh.upstream, 1):
+            assert not torch.equal(generated(fresh), codes), "not attached"
+            if error:
+                raise error
+    except (ValueError, KeyboardInterrupt) as caught:
+        assert type(caught) is error
+    assert trace(fresh) == before
+    assert torch.equal(generated(fresh), codes)
+
+
+def test_an_exception_in_the_middle_of_a_frame_leaves_no_trace(fresh):
+    codes, before = generated(fresh), trace(fresh)
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), attach(fresh.upstream, 5):
+        handle = fresh.talker.code_predictor.lm_head[3].register_forward_hook(fail)
+        try:
+            generated(fresh)
+        finally:
+            handle.remove()
+    assert trace(fresh) == before
+    assert torch.equal(generated(fresh), codes)
+
+
+@pytest.mark.parametrize("seq_groups", [1, 5, 15])
+def test_attached_generate_is_the_hybrid_decoder(fresh, seq_groups):
+    with attach(fresh.upstream, seq_groups) as predictor, torch.inference_mode():
+        codes = generated(fresh)
+        torch.manual_seed(0)
+        hidden, embedding = talker_states(fresh)
+        wanted = predictor.decode_frame(hidden, embedding, seq_groups, SAMPLED, None)
+    assert torch.equal(codes, wanted)
+
+
+@torch.inference_mode()
+def test_settings_left_out_are_transformers_own(fresh):
+    """``generate`` without settings is greedy; sampling without them is temperature 1, top-k 50."""
+    hidden, embedding = talker_states(fresh)
+    inputs = torch.cat((hidden, embedding), dim=1)
+    predictor = fresh.talker.code_predictor
+    results = []
+    for settings in ({}, {"do_sample": True}):
+        torch.manual_seed(0)
+        upstream = predictor.generate(inputs_embeds=inputs, max_new_tokens=15, **settings)
+        with attach(fresh.upstream, 15):
+            torch.manual_seed(0)
+            results.append(
+                torch.equal(predictor.generate(inputs_embeds=inputs, **settings).sequences, upstream)
+            )
+    assert results == [True, True]
+
+
+def test_a_second_predictor_is_refused_and_the_first_goes_on(fresh):
+    with attach(fresh.upstream, 1):
+        codes = generated(fresh)
+        with pytest.raises(RuntimeError, match="attached to this model already"), attach(fresh.upstream, 5):
+            pass
+        assert torch.equal(generated(fresh), codes)
+    with attach(fresh.upstream, 5):
+        assert not torch.equal(generated(fresh), codes)
+
+
+@pytest.mark.parametrize("seq_groups", [0, 16, 2.0, None])
+def test_bad_seq_groups_are_refused_before_anything_is_touched(fresh, seq_groups):
+    unstack(fresh.talker.code_predictor.lm_head)
+    before = trace(fresh)
+    with pytest.raises(ValueError, match="SEQ_GROUPS"), attach(fresh.upstream, seq_groups):
+        pass
+    assert trace(fresh) == before

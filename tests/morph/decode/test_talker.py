@@ -1,0 +1,128 @@
+"""The talker's steps against upstream's own forward over the whole sequence, with no cache, one line at a time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.decode.talker import TABLE_STEP, Talker
+from qwen3_tts_morph.morph.voice.prompt import Prompt, embed_frames
+
+LENGTHS = (9, 4, 1)
+TRAILING = (2, 5, 1)
+
+
+def prompts_of(model, lengths=LENGTHS, trailing=TRAILING) -> list[Prompt]:
+    generator = torch.Generator().manual_seed(0)
+
+    def noise(rows: int) -> torch.Tensor:
+        return torch.randn(rows, model.width, generator=generator).to(model.dtype)
+
+    pad = noise(1)
+    return [
+        Prompt(noise(length), noise(text), pad, text) for length, text in zip(lengths, trailing, strict=True)
+    ]
+
+
+def frames_of(batch: int, steps: int) -> torch.Tensor:
+    return torch.randint(64, (batch, steps, 16), generator=torch.Generator().manual_seed(1))
+
+
+def plain_inputs(model, prompt: Prompt, frames: torch.Tensor) -> torch.Tensor:
+    """The prompt, then for every frame the sum of its 16 embeddings and its share of the text."""
+    talker = model.talker
+    rows = [*prompt.embeds]
+    for step, frame in enumerate(frames):
+        row = talker.model.codec_embedding.weight[frame[0]].clone()
+        for group in range(15):
+            row += talker.code_predictor.model.codec_embedding[group].weight[frame[group + 1]]
+        text = prompt.trailing[step] if step < len(prompt.trailing) else prompt.pad[0]
+        rows.append(row + text)
+    return torch.stack(rows)
+
+
+def plain_states(model, prompt: Prompt, frames: torch.Tensor) -> torch.Tensor:
+    """Every hidden state of one line by itself, ``[T, H]``."""
+    inputs = plain_inputs(model, prompt, frames)[None]
+    return model.talker.model(inputs_embeds=inputs, use_cache=False).last_hidden_state[0]
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("lengths", [LENGTHS, (4,), (5, 5)], ids=["padded", "alone", "of one length"])
+@torch.inference_mode()
+def test_each_step_of_a_batch_equals_the_whole_line_by_itself(load, lengths, attention):
+    model = load("tiny-1.7B", "base", "fp32", attention)
+    prompts = prompts_of(model, lengths, TRAILING[: len(lengths)])
+    frames = frames_of(len(lengths), 8)
+    talker = Talker(model, prompts)
+    hidden, logits = talker.prefill()
+    seen = [(hidden, logits)]
+    for step in range(8):
+        seen.append(talker.step(frames[:, step]))
+    for line, prompt in enumerate(prompts):
+        wanted = plain_states(model, prompt, frames[line])[len(prompt.embeds) - 1 :]
+        ours = torch.stack([hidden[line, 0] for hidden, _ in seen])
+        assert torch.allclose(ours, wanted, atol=2e-5)
+        scores = torch.stack([logits[line] for _, logits in seen])
+        assert torch.allclose(scores, model.talker.codec_head(wanted), atol=2e-5)
+
+
+@torch.inference_mode()
+def test_angles_go_on_beyond_the_first_table(load):
+    """The table of positions grows while a line runs on."""
+    model = load()
+    talker = Talker(model, prompts_of(model))
+    wanted = Talker(model, prompts_of(model))
+    wanted.step_number = TABLE_STEP + 20
+    for step in (0, TABLE_STEP, TABLE_STEP + 20):
+        talker.step_number = step
+        cos, sin = talker._angles()
+    assert torch.equal(cos, wanted._angles()[0])
+    rows = torch.tensor(LENGTHS) + TABLE_STEP + 20
+    positions = rows[:, None].expand(3, -1, -1)
+    theirs = model.talker.model.rotary_emb(cos, positions)
+    assert torch.equal(cos, theirs[0]) and torch.equal(sin, theirs[1])
+
+
+def test_a_frame_is_embedded_as_the_sum_of_all_its_groups(load):
+    model = load()
+    frames = frames_of(1, 3)[0]
+    summed = torch.stack(
+        [
+            sum(
+                (model.talker.code_predictor.model.codec_embedding[group].weight[frame[group + 1]])
+                for group in range(15)
+            )
+            + model.talker.model.codec_embedding.weight[frame[0]]
+            for frame in frames
+        ]
+    )
+    assert torch.allclose(embed_frames(model, frames, model.code_tables()), summed, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_nothing_stays_on_the_model(load):
+    """Upstream keeps ``rope_deltas`` on the talker, so that one generation at a time may run."""
+    model = load()
+    before = {name: sorted(vars(module)) for name, module in model.upstream.named_modules()}
+    deltas = model.talker.rope_deltas
+    talkers = [Talker(model, prompts_of(model, lengths)) for lengths in ((3, 2, 1), (1, 7, 3))]
+    frames = frames_of(3, 2)
+    for talker in talkers:  # two at once, step by step
+        talker.prefill()
+    turns = [talker.step(frames[:, step])[1] for step in range(2) for talker in talkers]
+    alone = Talker(model, prompts_of(model, (3, 2, 1)))
+    alone.prefill()
+    assert torch.equal(turns[0], alone.step(frames[:, 0])[1])
+    assert torch.equal(turns[2], alone.step(frames[:, 1])[1])
+    assert {name: sorted(vars(module)) for name, module in model.upstream.named_modules()} == before
+    assert model.talker.rope_deltas is deltas
+
+
+def test_flash_attentions_mask_is_the_plain_one_of_numbers(load, monkeypatch):
+    """FlashAttention itself needs a GPU; it takes ``[B, T]``, 1 where there is something to attend to."""
+    model = load()
+    talker = Talker(model, prompts_of(model, (3, 1), (1, 1)))
+    monkeypatch.setattr(model.talker.config, "_attn_implementation", "flash_attention_2")
+    talker.step_number = 1
+    assert talker._mask().tolist() == [[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]]
+    assert Talker(model, prompts_of(model, (3, 3), (1, 1)))._mask() is None

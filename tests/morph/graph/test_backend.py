@@ -1,0 +1,209 @@
+"""A frame's kernels that fail: one word of it, the same codes, and no second try."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
+from qwen3_tts_morph.morph.graph import backend as fused
+from qwen3_tts_morph.morph.graph import engine as graph
+from qwen3_tts_morph.morph.graph.backend import Frames
+from qwen3_tts_morph.morph.graph.engine import GraphEngine
+from qwen3_tts_morph.morph.model.layers import TORCH_OPS, LayerOps
+from qwen3_tts_morph.morph.options import Sampling
+from qwen3_tts_morph.morph.runtime.capture import Replays
+
+from tests.morph.decoding import SEEDS, assert_equal, graph_lines, guards_of, prompts_of
+
+
+class OutOfResources(Exception):
+    """Triton's own errors are no RuntimeErrors."""
+
+
+class Kernels:
+    """Stands where the kernels' ``decode_frame`` does: makes ``good`` frames, then spoils the state and fails."""
+
+    def __init__(self, error: Exception, good: int = 0):
+        self.error, self.good, self.calls = error, good, 0
+
+    def __call__(self, weights, slots, seq_groups, window):
+        self.calls += 1
+        if self.calls > self.good:
+            for part in vars(slots.state).values():
+                part.fill_(1)
+            raise self.error
+        torch_frame(weights, slots, seq_groups, window)
+
+
+def decode(model, engine: GraphEngine):
+    prompts = prompts_of(model)
+    return engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "custom_voice")
+
+
+@pytest.fixture
+def wanted(model):
+    return graph_lines(model, prompts_of(model), 5, Sampling(), SEEDS)
+
+
+def use(monkeypatch, kernels: Kernels, ops: LayerOps = TORCH_OPS) -> None:
+    monkeypatch.setattr(fused, "choose_frame", lambda weights: (kernels, ops, None))
+
+
+def test_a_kernel_that_fails_is_told_once_and_no_frame_is_lost(model, wanted, monkeypatch, caplog):
+    kernels = Kernels(OutOfResources("out of resource: shared memory\nmore words"))
+    use(monkeypatch, kernels)
+    engine = GraphEngine(4)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert_equal(decode(model, engine), wanted)
+    assert kernels.calls == 1
+    assert [record.message for record in caplog.records] == [
+        "Triton kernels cannot run here (OutOfResources: out of resource: shared memory): "
+        "frames run in torch operations, slower"
+    ]
+    assert engine.frames.describe(model.device) == (
+        "torch operations: OutOfResources: out of resource: shared memory"
+    )
+
+
+class PromptKernels(LayerOps):
+    """Stands where a prefill's kernels do: counts what it is asked for, and fails behind ``good`` of it."""
+
+    def __init__(self, error: Exception, good: int = 0):
+        self.error, self.good, self.calls = error, good, 0
+
+    def gate(self, gate_up):
+        self.calls += 1
+        if self.calls > self.good:
+            raise self.error
+        return super().gate(gate_up)
+
+
+def test_a_prefill_whose_kernel_fails_is_made_again_in_torch_operations(model, wanted, monkeypatch, caplog):
+    kernels, ops = (
+        Kernels(OutOfResources("no"), good=10**6),
+        PromptKernels(OutOfResources("no ptxas"), good=1),
+    )
+    use(monkeypatch, kernels, ops)
+    engine = GraphEngine(4)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert_equal(decode(model, engine), wanted)
+    assert (ops.calls, kernels.calls) == (2, 0)
+    assert [record.message for record in caplog.records] == [
+        "Triton kernels cannot run here (OutOfResources: no ptxas): frames run in torch operations, slower"
+    ]
+
+
+@pytest.mark.parametrize("captured, used", [(True, False), (False, True)])
+def test_a_graph_that_keeps_its_temporaries_has_no_prefill_kernels(model, monkeypatch, captured, used):
+    """Triton refuses such memory; what is not captured may use them."""
+    monkeypatch.setattr(fused, "graphs_keep_memory", lambda device: True)
+    monkeypatch.setattr(graph, "LARGEST_CAPTURED_PREFILL", 10**6 if captured else 0)
+    monkeypatch.setattr(GraphEngine, "_at_once", False)  # as on a GPU: a CPU captures nothing
+    ops = PromptKernels(OutOfResources("no"), good=10**6)
+    use(monkeypatch, Kernels(OutOfResources("no"), good=10**6), ops)
+    prompts = prompts_of(model)[:1]
+    GraphEngine(1).decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS[:1])
+    assert bool(ops.calls) is used
+
+
+def test_a_prefill_out_of_memory_is_no_reason_to_leave_the_kernels(model, monkeypatch):
+    use(monkeypatch, Kernels(OutOfResources("no")), PromptKernels(torch.cuda.OutOfMemoryError("full")))
+    engine = GraphEngine(4)
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        decode(model, engine)
+    assert engine.frames.why_torch is None
+
+
+def test_what_failed_is_remembered_when_the_engine_is_freed(model, monkeypatch):
+    kernels = Kernels(OutOfResources("no"))
+    use(monkeypatch, kernels)
+    engines = graph.GraphEngines()
+    prompts = prompts_of(model)[:1]
+    for _ in range(2):
+        engines.decode_lines(model, prompts, guards_of(prompts), 5, Sampling(), [1], 1)
+        engines.free()
+    assert kernels.calls == 1
+
+
+def test_kernels_that_run_make_all_frames(model, wanted, monkeypatch):
+    kernels = Kernels(OutOfResources("no"), good=10**6)
+    use(monkeypatch, kernels)
+    engine = GraphEngine(4)
+    assert_equal(decode(model, engine), wanted)
+    assert kernels.calls > 3 and engine.frames.why_torch is None
+
+
+def test_the_log_says_once_that_kernels_are_made_ready(model, monkeypatch, caplog):
+    use(monkeypatch, Kernels(OutOfResources("no"), good=10**6))
+    engine = GraphEngine(4)
+    with caplog.at_level(logging.INFO, fused.__name__):
+        for _ in range(2):
+            decode(model, engine)
+            engine.free()
+    assert [record.message for record in caplog.records] == [fused.COMPILING]
+
+
+def test_kernels_are_not_looked_for_when_they_are_not_asked_for(model, wanted, monkeypatch):
+    monkeypatch.setattr(fused, "choose_frame", lambda weights: pytest.fail("looked for"))
+    engine = GraphEngine(4, frames=Frames(kernels=False))
+    assert_equal(decode(model, engine), wanted)
+
+
+def test_full_memory_is_no_reason_to_leave_the_kernels(model, monkeypatch):
+    kernels = Kernels(torch.cuda.OutOfMemoryError("full"))
+    use(monkeypatch, kernels)
+    engine = GraphEngine(4)
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        decode(model, engine)
+    assert engine.frames.why_torch is None
+
+
+def test_kernels_that_cannot_be_captured_make_way_for_torch_operations(model, wanted, monkeypatch, caplog):
+    """The first call works, the capture fails; after it the engine captures anew, without kernels."""
+    made: list[Captures] = []
+
+    class Captures(Replays):
+        """Captures by calling: fails as CUDA would where a kernel is in the way."""
+
+        def __init__(self, *given):
+            super().__init__(*given)
+            self.refused = None
+            self.captured: list[object] = []
+            self._seen: set[object] = set()
+            made.append(self)
+
+        def forget(self):
+            self._seen.clear()
+
+        def run(self, key, function):
+            if self.refused is None and key in self._seen and key not in self.captured:
+                if key[0] == "frame" and engine.frames.why_torch is None:
+                    self.refused = "not permitted"
+                self.captured.append(key)
+            self._seen.add(key)
+            function()
+
+    monkeypatch.setattr(graph, "Replays", Captures)
+    use(monkeypatch, Kernels(OutOfResources("no"), good=10**6))
+    engine = GraphEngine(4)
+    with caplog.at_level(logging.WARNING):
+        assert_equal(decode(model, engine), wanted)
+    assert engine.frames.why_torch == "a graph of them could not be captured: not permitted"
+    assert len(made) == 2 and made[1].refused is None and made[1].captured
+    assert engine.why_plain is None and len(caplog.records) == 1
+
+
+def test_an_error_in_a_capture_is_one_that_a_capture_may_have(model, monkeypatch):
+    """Of a capture only RuntimeErrors are caught: see ``replay.py``."""
+    use(monkeypatch, Kernels(OutOfResources("out of resource"), good=1))
+    with pytest.raises(RuntimeError, match="OutOfResources: out of resource"):
+        decode(model, GraphEngine(4))

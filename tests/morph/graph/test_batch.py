@@ -1,0 +1,99 @@
+"""Who rides in which row, with reports that come late."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.graph.batch import Lines
+
+EOS = 99
+
+
+def lines_of(count: int, rows: int, frames: int = 100) -> Lines:
+    return Lines(
+        [10 * (line + 1) for line in range(count)],
+        [Guard(frames, False) for _ in range(count)],
+        EOS,
+        rows,
+        torch.float16,
+    )
+
+
+def report(*codes: int, broken: int = 0) -> torch.Tensor:
+    return torch.tensor([[code] * 16 + [broken] for code in codes])
+
+
+def test_rows_take_lines_in_order_and_a_freed_row_takes_the_next():
+    lines = lines_of(4, 2)
+    assert lines.admit() == [(0, 0), (1, 1)] and lines.admit() == []
+    lines.send()
+    assert lines.receive(report(5, EOS)) == 1
+    assert lines.admit() == [(1, 2)]
+    lines.send()
+    assert lines.receive(report(EOS, 6)) == 1
+    assert lines.admit() == [(0, 3)]
+    assert lines.going
+
+
+def test_reports_on_their_way_belong_to_the_line_that_was_in_the_row():
+    lines = lines_of(2, 1)
+    lines.admit()
+    lines.send(), lines.send(), lines.send()
+    lines.receive(report(EOS))
+    assert lines.admit() == [(0, 1)]
+    lines.send()
+    assert [lines.receive(report(code)) for code in (7, 8, 9)] == [0, 0, 1]
+    lines.send()
+    lines.receive(report(EOS))
+    assert not lines.going
+    first, second = lines.collect()
+    assert first.codes.shape == (0, 16) and first.codes.dtype == torch.int64
+    assert second.codes.tolist() == [[9] * 16] and second.ended == "eos"
+
+
+def test_positions_are_those_of_the_longest_line_that_goes_on():
+    lines = lines_of(3, 2)
+    assert lines.positions == 0
+    lines.admit()
+    assert lines.positions == 20
+    lines.send(), lines.send()
+    assert lines.positions == 22
+    lines.receive(report(1, EOS))
+    assert lines.positions == 12
+    lines.admit()
+    assert lines.positions == 30
+
+
+def test_many_rows_are_refilled_some_at_a_time_and_the_last_lines_at_once():
+    lines = lines_of(19, 16)
+    assert len(lines.admit()) == 16
+    lines.send()
+    lines.receive(report(EOS, *[1] * 15))
+    assert lines.admit() == [], "one of sixteen rows is free"
+    lines.send()
+    lines.receive(report(1, EOS, *[1] * 14))
+    assert lines.admit() == [(0, 16), (1, 17)]
+    lines.send()
+    lines.receive(report(1, 1, EOS, *[1] * 13))
+    assert lines.admit() == [(2, 18)], "no more lines to wait for"
+
+
+def test_a_guard_ends_its_line_at_its_frame():
+    lines = lines_of(1, 1, frames=2)
+    lines.admit()
+    for _ in range(4):
+        lines.send()
+    assert [lines.receive(report(3)) for _ in range(4)] == [1, 1, 0, 0]
+    assert lines.collect()[0].ended == "cap" and len(lines.collect()[0].codes) == 2
+
+
+def test_numbers_that_are_not_finite_count_for_lines_that_go_on_alone():
+    lines = lines_of(2, 2)
+    lines.admit()
+    lines.send(), lines.send()
+    lines.receive(report(EOS, 4))
+    lines.receive(torch.cat((report(1, broken=1), report(4))))
+    lines.send()
+    with pytest.raises(ValueError, match="overflow in fp16"):
+        lines.receive(torch.cat((report(1), report(4, broken=1))))

@@ -1,0 +1,306 @@
+"""The graph engine beside the eager one: the same codes, in any batch, whatever was decoded before.
+
+The CPU runs the functions that CUDA captures; ``recorded.py`` stands in for the capture.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.decode import eager
+from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
+from qwen3_tts_morph.morph.graph import backend as fused
+from qwen3_tts_morph.morph.graph import engine as graph
+from qwen3_tts_morph.morph.graph.engine import (
+    LARGEST_PREFILL,
+    GraphEngine,
+    choose_window,
+    positions_expected,
+    split_prefill,
+)
+from qwen3_tts_morph.morph.graph.readback import LAG
+from qwen3_tts_morph.morph.options import LoadOptions, Sampling
+
+from tests.morph.decoding import (
+    CHECKPOINT_OF,
+    FILTERED,
+    GREEDY,
+    SEEDS,
+    assert_equal,
+    eager_lines,
+    graph_lines,
+    guards_of,
+    prompts_of,
+)
+from tests.morph.pairwise import pairwise
+from tests.morph.recorded import Recordings
+
+
+@pytest.mark.parametrize(
+    ("shape", "seq_groups", "rows", "sampling"),
+    pairwise(
+        {"tiny": "tiny", "tiny-1.7B": "tiny-1.7B"},
+        {"15": 15, "7": 7, "5": 5, "1": 1},
+        {"one line": (0,), "batch": (0, 1, 2)},
+        {"greedy": GREEDY, "sampled": Sampling(), "filtered": FILTERED},
+    ),
+)
+def test_codes_are_the_eager_engines(load, monkeypatch, shape, seq_groups, rows, sampling):
+    model = load(shape, "custom_voice")
+    prompts, seeds = prompts_of(model, rows=rows), [SEEDS[row] for row in rows]
+    theirs = eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch)
+    assert sum(len(one.codes) for one in theirs) > 2 * len(rows)
+    assert_equal(graph_lines(model, prompts, seq_groups, sampling, seeds), theirs)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling()], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("kind", ["x_vector", "icl", "design", "preset"])
+@pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
+def test_each_voice_kinds_codes_are_the_eager_engines(load, monkeypatch, recording, shape, kind, sampling):
+    """Clones take their text one token a frame, presets and designs in the prefill."""
+    model = load(shape, CHECKPOINT_OF[kind])
+    prompts = prompts_of(model, kind, recording=recording)
+    theirs = eager_lines(model, prompts, 15, sampling, SEEDS, monkeypatch)
+    assert_equal(graph_lines(model, prompts, 15, sampling, SEEDS), theirs)
+
+
+@pytest.mark.parametrize("seq_groups", [15, 5])
+def test_a_line_is_the_same_alone_and_in_any_batch(load, seq_groups):
+    model = load("tiny", "custom_voice")
+    prompts = prompts_of(model)
+    together = graph_lines(model, prompts, seq_groups, Sampling(), SEEDS)
+    for row in range(3):
+        assert_equal(
+            graph_lines(model, prompts[row : row + 1], seq_groups, Sampling(), SEEDS[row : row + 1]),
+            together[row : row + 1],
+        )
+    swapped = graph_lines(model, prompts[::-1], seq_groups, Sampling(), SEEDS[::-1])
+    assert_equal(swapped[::-1], together)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 8])
+@pytest.mark.parametrize("sampling", [GREEDY, FILTERED], ids=["greedy", "filtered"])
+def test_lines_through_fewer_rows_are_as_they_are_alone(load, sampling, rows):
+    """Rows are refilled as lines end; neither the rows nor the order nor the neighbours change a code."""
+    model = load("tiny-1.7B", "custom_voice")
+    prompts, seeds = prompts_of(model, rows=[0, 1, 2] * 4), list(range(12))
+    frames = [3, 40, 12, 1, 25, 7, 2, 9, 31, 4, 15, 6]
+
+    def guards() -> list[Guard]:
+        return [Guard(most, False) for most in frames]
+
+    alone = [
+        graph_lines(model, [prompts[line]], 5, sampling, [seeds[line]], [guards()[line]])[0]
+        for line in range(12)
+    ]
+    assert len({len(one.codes) for one in alone}) > 6
+    assert_equal(graph_lines(model, prompts, 5, sampling, seeds, guards(), rows), alone)
+    turned = graph_lines(model, prompts[::-1], 5, sampling, seeds[::-1], guards()[::-1], rows)
+    assert_equal(turned[::-1], alone)
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+def test_refilled_rows_keep_all_rows_at_work(load, monkeypatch, recorded):
+    """A decoding takes as many frames as its rows need when each takes the next line soon after its own has ended."""
+    model = load("tiny", "custom_voice")
+    if recorded:
+        monkeypatch.setattr(graph, "Replays", Recordings)
+    prompts = prompts_of(model, rows=[2] * 9)
+    engine, made = GraphEngine(4), []
+    monkeypatch.setattr(
+        engine, "frame", lambda positions: (made.append(1), GraphEngine.frame(engine, positions))[1]
+    )
+    guards = [Guard(20, False) for _ in prompts]
+    decoded = engine.decode(model, prompts, guards, 1, GREEDY, list(range(9)))
+    work = sum(len(one.codes) for one in decoded)
+    assert work > 9
+    longest = max(len(one.codes) for one in decoded)
+    assert len(made) <= work / 4 + longest + 3 * (LAG + 1)
+    if recorded:
+        theirs = graph_lines(model, prompts[:1], 1, GREEDY, [0], [Guard(20, False)])
+        assert all(torch.equal(one.codes, theirs[0].codes) for one in decoded)
+
+
+def test_one_recording_serves_other_texts_seeds_and_settings(load, monkeypatch):
+    """What changes from line to line is in tensors: a graph's replay takes it from there."""
+    model = load("tiny", "custom_voice")
+    monkeypatch.setattr(graph, "Replays", Recordings)
+    monkeypatch.setattr(Recordings, "made", 0)
+    prompts, engine = prompts_of(model), GraphEngine(2)
+    runs = [
+        ((0, 1), 5, GREEDY, [1, 2]),
+        ((2,), 5, Sampling(), [3]),
+        ((1, 2), 5, FILTERED, [4, 5]),
+        ((0,), 5, GREEDY, [6]),
+        ((1, 0), 5, Sampling(), [7, 8]),
+        ((0, 1, 2), 5, FILTERED, [9, 10, 11]),
+        ((0, 1), 15, GREEDY, [1, 2]),
+    ]
+    for rows, seq_groups, sampling, seeds in runs:
+        chosen = [prompts[row] for row in rows]
+        theirs = eager_lines(model, chosen, seq_groups, sampling, seeds, monkeypatch)
+        assert_equal(engine.decode(model, chosen, guards_of(chosen), seq_groups, sampling, seeds), theirs)
+    assert Recordings.made == len(engine._replays.recordings)
+    assert sum(key[0] == "frame" for key in engine._replays.recordings) == 2
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+def test_a_line_longer_than_expected_gets_room(load, monkeypatch, recorded):
+    """Windows of the cache, then a larger cache, in the middle of a line: no frame is lost or changed."""
+    model = load("tiny", "custom_voice")
+    if recorded:
+        monkeypatch.setattr(graph, "Replays", Recordings)
+    monkeypatch.setattr(graph, "SMALLEST_WINDOW", 32)
+    monkeypatch.setattr(graph, "PROMPT_STEP", 8)
+    monkeypatch.setattr(graph, "FRAMES_PER_TOKEN", 0)
+    prompts = prompts_of(model)[:2]
+    eos = model.config.talker_config.codec_eos_token_id
+    head, kept = model.talker.codec_head.weight, model.talker.codec_head.weight[eos].clone()
+    head.data[eos] = 0  # hardly ever an EOS
+    rooms: list[int] = []
+    try:
+        theirs = eager_lines(
+            model, prompts, 1, GREEDY, SEEDS[:2], monkeypatch, guards=[Guard(200, False), Guard(90, False)]
+        )
+        engine = GraphEngine(2)
+        ours = engine.decode(
+            model, prompts, [Guard(200, False), Guard(90, False)], 1, GREEDY, SEEDS[:2],
+            lambda _: rooms.append(engine.context),
+        )  # fmt: skip
+    finally:
+        head.data[eos] = kept
+    assert max(len(one.codes) for one in theirs) > 150
+    assert rooms[0] == 64 and rooms[-1] == 256
+    assert_equal(ours, theirs)
+
+
+def test_progress_and_ends_are_noticed_late_and_told_as_they_were(load, monkeypatch):
+    model = load("tiny", "custom_voice")
+    prompts, told = prompts_of(model), ([], [])
+    guards = [Guard(30, False) for _ in prompts]
+    theirs = eager_lines(model, prompts, 5, Sampling(), SEEDS, monkeypatch, on_frame=told[0].append)
+    engine = GraphEngine(4)
+    made = []
+    monkeypatch.setattr(
+        engine, "frame", lambda positions: (made.append(1), GraphEngine.frame(engine, positions))[1]
+    )
+    ours = engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS, told[1].append)
+    assert_equal(ours, theirs)
+    assert told[0] == told[1] and guards[0].frames == 0
+    assert len(made) <= max(len(one.codes) for one in ours) + LAG + 1, "more frames in vain than the lag"
+
+
+def test_a_cancel_passes_through_and_leaves_the_engine_usable(load):
+    model = load("tiny", "custom_voice")
+    prompts, engine = prompts_of(model), GraphEngine(4)
+    wanted = engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
+    frames: list[int] = []
+
+    def cancel(lines: int) -> None:
+        frames.append(lines)
+        if len(frames) == 4:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        engine.decode(model, prompts, guards_of(prompts, 500), 5, Sampling(), SEEDS, cancel)
+    assert len(frames) == 4
+    assert_equal(engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS), wanted)
+
+
+def test_a_looping_line_is_ended_and_its_batch_mates_are_not(load):
+    model = load("tiny", "custom_voice")
+    prompt = prompts_of(model)[0]
+
+    class Looping(Guard):
+        def add(self, code: int) -> str | None:
+            return super().add(7)
+
+    runs = (
+        (seed, graph_lines(model, [prompt], 1, Sampling(), [seed], guards=[Guard(100, False)])[0])
+        for seed in range(100)
+    )
+    seed, alone = next((seed, line) for seed, line in runs if line.ended == "cap")
+    looping, other = graph_lines(
+        model, [prompt] * 2, 1, Sampling(), [seed] * 2, guards=[Looping(2000), Guard(100, False)]
+    )
+    assert looping.ended == "loop" and len(looping.codes) == LOOP_WINDOW + LONGEST_PERIOD
+    assert torch.equal(looping.codes, alone.codes[: len(looping.codes)])
+    assert torch.equal(other.codes, alone.codes)
+
+
+@pytest.mark.parametrize(("lines", "seeds"), [(0, 0), (2, 1)])
+def test_other_numbers_of_lines_and_seeds_are_refused(load, lines, seeds):
+    model = load("tiny", "custom_voice")
+    prompts = prompts_of(model)[:lines]
+    with pytest.raises(ValueError, match="give one or more of each, as many"):
+        GraphEngine(2).decode(model, prompts, guards_of(prompts), 5, Sampling(), [0] * seeds)
+
+
+@pytest.mark.parametrize("seq_groups", [0, 16, 5.0])
+def test_bad_seq_groups_are_refused(load, seq_groups):
+    model = load("tiny", "custom_voice")
+    with pytest.raises(ValueError, match="SEQ_GROUPS"):
+        graph_lines(model, prompts_of(model)[:1], seq_groups, Sampling(), [0])
+
+
+def test_prefills_are_cut_into_powers_of_two_that_are_not_too_large():
+    def parts(lengths: list[int]) -> list[int]:
+        cut = list(split_prefill(lengths))
+        assert [place for part in cut for place in range(len(lengths))[part]] == list(range(len(lengths)))
+        return [part.stop - part.start for part in cut]
+
+    assert parts([9]) == [1] and parts([70] * 7) == [4, 2, 1] and parts([20] * 64) == [64]
+    assert parts([LARGEST_PREFILL // 4] * 8) == [4, 4]
+    assert parts([LARGEST_PREFILL + 1, 5, 5]) == [1, 2]
+
+
+def test_a_prefill_too_large_to_be_captured_is_as_long_as_its_longest_prompt(load, monkeypatch):
+    model, lengths = load("tiny", "custom_voice"), []
+    prompts, whole = prompts_of(model), fused.prefill
+    wanted = graph_lines(model, prompts, 5, Sampling(), SEEDS)
+    monkeypatch.setattr(graph, "LARGEST_CAPTURED_PREFILL", 0)
+    monkeypatch.setattr(
+        fused, "prefill", lambda *given: lengths.append(given[2].embeds.shape[1]) or whole(*given)
+    )
+    assert_equal(graph_lines(model, prompts, 5, Sampling(), SEEDS), wanted)
+    parts = split_prefill([len(prompt.embeds) for prompt in prompts])
+    assert lengths == [max(len(prompt.embeds) for prompt in prompts[part]) for part in parts]
+
+
+def test_room_is_made_for_what_a_line_is_likely_to_need(load):
+    assert [choose_window(positions) for positions in (1, 256, 257, 5000)] == [256, 256, 512, 8192]
+    prompt = prompts_of(load("tiny", "custom_voice"))[0]
+    spare = positions_expected(prompt, Guard(8191)) - len(prompt.embeds)
+    assert 4 * prompt.text_tokens < spare < 12 * prompt.text_tokens
+    assert positions_expected(prompt, Guard(3)) == len(prompt.embeds) + 3 + LAG + 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rows", [(0,), (0, 1, 2)], ids=["one line", "batch"])
+@pytest.mark.parametrize("seq_groups", [15, 5, 1])
+def test_replays_on_cuda_give_the_eager_engines_codes(checkpoint, monkeypatch, seq_groups, rows):
+    model = load_model(checkpoint("tiny-1.7B", "custom_voice"), LoadOptions("fp32", "sdpa"), "cuda")
+    prompts = prompts_of(model, rows=rows)
+    theirs = eager.decode_lines(model, prompts, guards_of(prompts), seq_groups, GREEDY, None)
+    engine = GraphEngine(len(rows))
+    for _ in range(3):  # plain, captured, replayed
+        ours = engine.decode(model, prompts, guards_of(prompts), seq_groups, GREEDY, SEEDS[: len(rows)])
+        assert_equal(ours, theirs)
+    assert engine.why_plain is None and all(engine._replays._graphs.values())
+
+
+@pytest.mark.gpu
+def test_a_replay_on_cuda_makes_the_host_wait_for_nothing(checkpoint):
+    model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("bf16", "sdpa"), "cuda")
+    prompts, engine = prompts_of(model), GraphEngine(2)
+    engine.start(model, 15, Sampling(), 200)
+    for _ in range(2):
+        engine.put([0], prompts[:1], [1])
+        engine.frame(100)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        engine.put([1], prompts[:1], [2])
+        engine.frame(100)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

@@ -1,0 +1,110 @@
+"""What the graph engine holds and for how long: weights, caches and graphs, beside a model that may be moved."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.graph import engine as graph
+from qwen3_tts_morph.morph.graph.engine import GraphEngine, GraphEngines
+from qwen3_tts_morph.morph.options import LoadOptions, Sampling
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, prompts_of
+from tests.morph.recorded import Recordings
+
+
+@pytest.fixture
+def fresh(checkpoint):
+    """A model of the test's own, whose weights may be moved."""
+    return load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa"))
+
+
+def move(model) -> None:
+    """What a move to another device and back leaves: every parameter in a storage of its own."""
+    for parameter in model.module.parameters():
+        parameter.data = parameter.data.clone()
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+def test_a_model_that_was_moved_in_between_is_met_where_it_is(fresh, monkeypatch, recorded):
+    if recorded:
+        monkeypatch.setattr(graph, "Replays", Recordings)
+    prompts, engine = prompts_of(fresh), GraphEngine(4)
+    wanted = engine.decode(fresh, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
+    fused = StorageWeakRef(fresh.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
+    cache = StorageWeakRef(engine._slots.cache.keys.untyped_storage())
+    move(fresh)
+    # A recording holds its tensors; a CUDA graph holds addresses.
+    assert fused.expired() or recorded, "the engine holds weights of a model that has left"
+    assert_equal(engine.decode(fresh, prompts, guards_of(prompts), 5, Sampling(), SEEDS), wanted)
+    assert cache.expired()
+    with torch.no_grad():
+        for parameter in fresh.talker.parameters():
+            parameter.mul_(1.5)
+    changed = engine.decode(fresh, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
+    assert not torch.equal(changed[0].codes[:2], wanted[0].codes[:2]), "old weights were used"
+
+
+def test_free_lets_go_of_caches_and_graphs(load):
+    model = load("tiny", "custom_voice")
+    prompts, engines = prompts_of(model), GraphEngines()
+
+    def decode():
+        return engines.decode_lines(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS, 8)
+
+    first = decode()
+    slots = engines._engines[False]._slots
+    workspace = slots.workspace.empty("qkv", (1, 8), torch.float32)
+    kept = (slots.cache.keys, slots.text, slots.angles.cos, workspace)
+    held = [StorageWeakRef(one.untyped_storage()) for one in kept]
+    del slots, workspace, kept
+    engines.free()
+    assert all(one.expired() for one in held)
+    assert_equal(decode(), first)
+
+
+def test_an_engine_that_is_dropped_is_gone_at_once(load, monkeypatch):
+    """Nothing of it waits for the garbage collector, which runs when it likes."""
+    monkeypatch.setattr(graph, "Replays", Recordings)
+    model = load("tiny", "custom_voice")
+    prompts, engine = prompts_of(model), GraphEngine(4)
+    gc.disable()
+    try:
+        engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
+        gone = weakref.ref(engine)
+        del engine
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_a_batch_keeps_its_engine_and_a_single_line_has_its_own():
+    engines = GraphEngines()
+
+    def rows(count: int, batch_size: int = 16, device: str = "cuda") -> int:
+        return engines._engine(count, batch_size, torch.device(device)).batch
+
+    assert [rows(count) for count in (3, 2, 1, 5, 3)] == [4, 4, 1, 8, 8]
+    assert [rows(18), rows(5), rows(2), rows(18, 6), rows(18, 1)] == [16, 16, 2, 6, 1]
+    assert len(engines._engines) == 2
+    assert [rows(count, 6, "cpu") for count in (3, 2, 1, 5, 18)] == [3, 2, 1, 5, 6], "no row is left unused"
+
+
+def test_an_overflow_in_fp16_gets_its_sentence_and_the_next_line_is_not_spoilt(fresh):
+    fresh.module.half()
+    prompts, engine = prompts_of(fresh), GraphEngine()
+    wanted = engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1])
+    with torch.inference_mode():
+        engine._slots.cache.keys.fill_(torch.nan)  # as an idle row's may be
+    assert_equal(engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1]), wanted)
+    head = fresh.talker.codec_head.weight
+    kept = head.data.clone()
+    head.data.fill_(6e4)
+    with pytest.raises(ValueError, match="overflow in fp16: load it with precision auto"):
+        engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1])
+    head.data.copy_(kept)
+    assert_equal(engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1]), wanted)

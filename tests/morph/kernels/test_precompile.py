@@ -1,0 +1,94 @@
+"""Kernels compiled ahead of a pass: none is launched, none is left for the pass itself, and nothing counts yet."""
+
+from __future__ import annotations
+
+import copy
+import threading
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="the kernels need triton")
+
+import triton
+from qwen3_tts_morph.morph.kernels import compile_frame
+from qwen3_tts_morph.morph.kernels.frame import decode_frame
+from qwen3_tts_morph.morph.kernels.plan import Plan
+from qwen3_tts_morph.morph.kernels.precompile import compile_only, compile_side_by_side, run
+from qwen3_tts_morph.morph.options import Sampling
+
+from lab.benchmarks.random_weights import SHAPES, random_slots, random_weights
+
+needs_mode = pytest.mark.skipif(not hasattr(triton, "AsyncCompileMode"), reason="Triton cannot side by side")
+
+
+class Kernel:
+    """Stands where a kernel does."""
+
+    def __init__(self):
+        self.calls: list[tuple] = []
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.calls.append(("run", grid, arguments, options))
+
+    def warmup(self, *arguments, grid, **options):
+        self.calls.append(("compile", grid, arguments, options))
+
+
+def test_a_kernel_is_launched_or_compiled_with_the_same_arguments():
+    kernel = Kernel()
+    run(kernel, (3, 2), 7, WIDTH=5)
+    compile_only(kernel, (3, 2), 7, WIDTH=5)
+    assert kernel.calls == [("run", (3, 2), (7,), {"WIDTH": 5}), ("compile", (3, 2), (7,), {"WIDTH": 5})]
+
+
+@needs_mode
+def test_what_fails_ahead_passes_through_and_the_mode_is_not_left_on():
+    def fail():
+        raise ValueError("no")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"):
+            compile_side_by_side(fail)
+    seen = []
+    compile_side_by_side(lambda: seen.append(threading.current_thread()))
+    assert seen == [threading.main_thread()]
+
+
+def test_an_older_triton_compiles_as_it_goes(monkeypatch):
+    monkeypatch.delattr(triton, "AsyncCompileMode", raising=False)
+    compile_side_by_side(lambda: pytest.fail("gone through"))
+
+
+@pytest.mark.parametrize("shape, batch", [("tiny", 1), ("tiny-1.7B", 4)])
+@torch.inference_mode()
+def test_a_frame_gone_through_launches_nothing_and_changes_no_line(device, shape, batch):
+    torch.manual_seed(0)
+    weights = random_weights(SHAPES[shape], device, torch.float32)
+    slots = random_slots(SHAPES[shape], weights, batch, 64, [40, 3, 17, 62][:batch], Sampling())
+    before, kernels = copy.deepcopy(slots), []
+    decode_frame(weights, slots, 5, 64, Plan(start=lambda kernel, *_, **__: kernels.append(kernel.__name__)))
+    assert {"draw_codes", "embed_frame", "draw_first"} <= set(kernels)
+    for name, part in vars(before.state).items():
+        assert torch.equal(getattr(slots.state, name), part), name
+    for cache, other in ((slots.cache, before.cache), (slots.frame_cache, before.frame_cache)):
+        assert torch.equal(cache.keys, other.keys) and torch.equal(cache.values, other.values)
+
+
+@pytest.mark.gpu
+@needs_mode
+@torch.inference_mode()
+def test_a_frame_finds_all_its_kernels_compiled(tmp_path, monkeypatch):
+    """In a cache of its own: what an earlier test compiled is in no kernel's memory for this shape."""
+    from triton import knobs
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    device, compiled = torch.device("cuda"), []
+    weights = random_weights(SHAPES["tiny-1.7B"], device, torch.bfloat16)
+    slots = random_slots(SHAPES["tiny-1.7B"], weights, 3, 64, [40, 3, 17], Sampling())
+    monkeypatch.setattr(knobs.runtime, "jit_post_compile_hook", lambda **given: compiled.append(given["key"]))
+    compile_frame(weights, slots, 6, 64)
+    ahead = len(compiled)
+    decode_frame(weights, slots, 6, 64)
+    torch.cuda.synchronize()
+    assert len(compiled) == ahead > 0

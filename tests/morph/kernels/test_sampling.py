@@ -1,0 +1,173 @@
+"""Draws on the device: the tokens of ``draw_static`` with the same noise, whatever the settings."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="the kernels need triton")
+
+import triton
+import triton.language as tl
+from qwen3_tts_morph.morph.frame.noise import GROUPS, gumbel_noise, line_keys
+from qwen3_tts_morph.morph.frame.noise import random_words as torch_words
+from qwen3_tts_morph.morph.frame.sampling import DrawTensors, draw_static
+from qwen3_tts_morph.morph.kernels.sampling import divide, draw_codes, draw_first, gumbel, random_words
+from qwen3_tts_morph.morph.options import Draw
+
+DRAWS = [
+    Draw(),
+    Draw(top_p=0.8),
+    Draw(temperature=0.3, top_k=0, top_p=0.5),
+    Draw(temperature=1.0, top_k=5),
+    Draw(temperature=1.7, top_k=20, top_p=0.9),
+    Draw(temperature=1.0, top_k=0),
+    Draw(top_k=1000, top_p=0.999),
+    Draw(temperature=1.0, top_k=1),
+    Draw(temperature=1.0, top_k=0, top_p=1e-6),
+    Draw(do_sample=False, temperature=0.2, top_k=3, top_p=0.4),
+]
+
+
+@triton.jit
+def write_noise(keys, counter, words, noise, WIDTH: tl.constexpr):
+    tokens = tl.arange(0, WIDTH)
+    drawn = random_words(keys, tl.load(counter), tokens)
+    tl.store(words + tokens, drawn.to(tl.int64))
+    tl.store(noise + tokens, gumbel(drawn))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**63 + 12345, -7])
+def test_noise_is_that_of_torch(device, seed):
+    keys = line_keys([seed]).to(device)
+    for number in (0, 1, 17, 16 * 8192 + 15):
+        counter = torch.tensor([[number]], device=device)
+        words = torch.zeros(256, dtype=torch.int64, device=device)
+        noise = torch.zeros(256, device=device)
+        write_noise[(1,)](keys, counter, words, noise, WIDTH=256)
+        assert torch.equal(words, torch_words(keys, counter, 256)[0, 0])
+        assert torch.allclose(noise, gumbel_noise(keys, counter, 256)[0, 0], rtol=1e-5, atol=1e-6)
+
+
+@triton.jit
+def write_quotients(values, divisor, out, WIDTH: tl.constexpr):
+    places = tl.arange(0, WIDTH)
+    tl.store(out + places, divide(tl.load(values + places), tl.load(divisor)))
+
+
+@pytest.mark.parametrize("divisor", [0.9, 1.0, 0.05, 1.7, 1e-3])
+def test_quotients_are_those_of_a_division(device, divisor):
+    """To the bit where the GPU multiplies and adds in one step; the interpreter rounds in between."""
+    values = logits("plain", 1024).to(device)
+    values[:4] = torch.tensor([torch.inf, -torch.inf, 0.0, 3e38], device=device)
+    out = torch.zeros_like(values)
+    divisors = torch.tensor([divisor], device=device)
+    write_quotients[(1,)](values, divisors, out, WIDTH=1024)
+    wanted = values / divisors
+    if device.type == "cuda":
+        assert torch.equal(out, wanted)
+    assert torch.allclose(out, wanted, rtol=2e-7, atol=0.0)
+
+
+def tensors(draws: list[Draw], vocab: int, device) -> DrawTensors:
+    rows = [DrawTensors.allocate(1, device) for _ in draws]
+    for row, draw in zip(rows, draws, strict=True):
+        row.put(draw, vocab)
+    return DrawTensors(
+        *(torch.cat(column) for column in zip(*(vars(row).values() for row in rows), strict=True))
+    )
+
+
+def logits(kind: str, *shape: int, seed: int = 3) -> torch.Tensor:
+    made = 4 * torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+    return made.round() if kind == "ties" else made
+
+
+@pytest.mark.parametrize("kind", ["plain", "ties"])
+@pytest.mark.parametrize("vocab, groups", [(64, 1), (100, 3), (1, 1)])
+def test_codes_are_those_of_the_torch_sampler(device, vocab, groups, kind):
+    """Ties too: which of equal tokens stay is the order of a stable sort in both."""
+    lines = len(DRAWS)
+    keys, draws = line_keys(range(lines)).to(device), tensors(DRAWS, vocab, device)
+    for seed in range(6):
+        scores = logits(kind, lines, groups, vocab, seed=seed).to(device)
+        steps = torch.arange(lines, device=device) + 5 * seed
+        report = torch.full((lines, GROUPS + 1), -1, device=device)
+        draw_codes[(lines, groups)](
+            scores, keys, steps, draws.temperatures, draws.places, draws.shares, draws.scales, report, 2,
+            V=vocab, CODES=GROUPS, PADDED=triton.next_power_of_2(vocab), PDL=False,
+        )  # fmt: skip
+        counters = steps[:, None] * GROUPS + 2 + torch.arange(groups, device=device)
+        wanted = draw_static(scores, draws, gumbel_noise(keys, counters, vocab))
+        assert torch.equal(report[:, 2 : 2 + groups], wanted)
+        report[:, 2 : 2 + groups] = -1
+        assert bool((report == -1).all()), "nothing else is written"
+
+
+def test_numbers_that_are_none_are_noted_and_drawn_within_the_vocabulary(device):
+    draws = tensors([Draw(top_p=0.5)] * 3, 100, device)
+    scores = logits("plain", 3, 1, 100).to(device)
+    scores[0, 0, 7] = torch.inf
+    scores[1] = torch.nan
+    report = torch.zeros(3, GROUPS + 1, dtype=torch.int64, device=device)
+    draw_codes[(3, 1)](
+        scores, line_keys(range(3)).to(device), torch.zeros(3, dtype=torch.int64, device=device), draws.temperatures,
+        draws.places, draws.shares, draws.scales, report, 1,
+        V=100, CODES=GROUPS, PADDED=128, PDL=False,
+    )  # fmt: skip
+    assert report[:, GROUPS].tolist() == [1, 1, 0]
+    assert bool(((report[:, 1] >= 0) & (report[:, 1] < 100)).all())
+
+
+def test_group_0_of_numbers_that_are_none_is_noted_and_drawn_within_the_vocabulary(device):
+    """NaN at a token that is never spoken counts: it is a damaged weight."""
+    draws, vocab = tensors([Draw(top_p=0.5)] * 4, 100, device), 100
+    scores = logits("plain", 4, vocab).to(device)
+    scores[0, 7], scores[1], scores[2, 90] = torch.inf, torch.nan, -torch.tensor(torch.nan)
+    report = torch.zeros(4, GROUPS + 1, dtype=torch.int64, device=device)
+    integers = [torch.zeros(4, dtype=torch.int64, device=device) for _ in range(4)]
+    steps, minimums, positions, drawn = integers
+    seen = torch.zeros(4, vocab, dtype=torch.bool, device=device)
+    suppressed = torch.arange(vocab, device=device) >= 70
+    draw_first[(4,)](
+        scores, line_keys(range(4)).to(device), steps, minimums, positions, draws.temperatures, draws.places,
+        draws.shares, draws.scales, torch.ones(4, device=device), seen, suppressed, torch.zeros_like(suppressed), drawn,
+        report, V=vocab, CODES=GROUPS, PADDED=128, PDL=False,
+    )  # fmt: skip
+    assert report[:, GROUPS].tolist() == [1, 1, 1, 0]
+    assert bool(((drawn >= 0) & (drawn < vocab)).all())
+
+
+@pytest.mark.parametrize("kind", ["plain", "ties"])
+def test_group_0_is_penalised_suppressed_and_counted(device, kind):
+    vocab, lines = 100, len(DRAWS)
+    keys, draws = line_keys(range(lines)).to(device), tensors(DRAWS, vocab, device)
+    suppressed = (torch.arange(vocab, device=device) >= 70) & (torch.arange(vocab, device=device) != 80)
+    is_eos = torch.arange(vocab, device=device) == 80
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        scores = logits(kind, lines, vocab, seed=seed).to(device)
+        scores[:, 80] += 6
+        seen = (torch.rand(lines, vocab, generator=generator) < 0.3).to(device)
+        steps = torch.arange(lines, device=device) % 4
+        minimums = 2 + torch.arange(lines, device=device) % 3
+        positions, tokens = steps + 30, steps + 50
+        penalties = (1 + torch.rand(lines, generator=generator)).to(device)
+        report = torch.full((lines, GROUPS + 1), -1, device=device)
+        before = seen.clone(), steps.clone(), positions.clone(), tokens.clone()
+        draw_first[(lines,)](
+            scores, keys, steps, minimums, positions, draws.temperatures, draws.places, draws.shares, draws.scales,
+            penalties, seen, suppressed, is_eos, tokens, report,
+            V=vocab, CODES=GROUPS, PADDED=128, PDL=False,
+        )  # fmt: skip
+        was_seen, step, position, old = before
+        column = penalties[:, None]
+        wanted = torch.where(was_seen, torch.where(scores < 0, scores * column, scores / column), scores)
+        early = ((step + 1) < minimums)[:, None] & is_eos
+        wanted = wanted.masked_fill(suppressed | early, -torch.inf)
+        noise = gumbel_noise(keys, ((step + 1) * GROUPS)[:, None], vocab)[:, 0]
+        drawn = draw_static(wanted, draws, noise)
+        assert torch.equal(tokens, drawn)
+        assert torch.equal(steps, step + 1) and torch.equal(positions, position + 1)
+        assert torch.equal(seen, was_seen.scatter(1, drawn[:, None], True))
+        assert torch.equal(report[:, 0], old) and bool((report[:, 1:] == -1).all())

@@ -1,0 +1,306 @@
+"""Trained tails: what they compute, in both engines and nowhere else, and the file that they come from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.decode.predictor import Predictor
+from qwen3_tts_morph.morph.frame.step import Weights, decode_frame
+from qwen3_tts_morph.morph.graph.engine import GraphEngine
+from qwen3_tts_morph.morph.model.tail import (
+    FILE,
+    About,
+    Tail,
+    fingerprint,
+    load_tails,
+    save_tails,
+    tail_logits,
+)
+from qwen3_tts_morph.morph.options import Draw, GenerateOptions, LoadOptions, Sampling
+from qwen3_tts_morph.morph.render.report import describe_groups
+from qwen3_tts_morph.morph.study.sweep import measure_distances
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from lab.random_checkpoint import write_checkpoint
+from tests.morph.decoding import GREEDY, SEEDS, assert_equal, eager_lines, graph_lines, guards_of, prompts_of
+from tests.morph.frame.test_step import started
+from tests.morph.recorded import Recording, Recordings
+
+ABOUT = About("token+mix", 0.25, 0.5)
+VOCAB, WIDTH, INNER, RANK = 64, 64, 12, 5
+KINDS = {
+    "token": ("token",),
+    "mix": ("mix_up", "mix_down"),
+    "groups": ("group_up", "group_down"),
+    "rank": ("left", "right"),
+    "heads": ("heads",),
+}
+
+
+def random_parts(seq_groups: int, *words: str, seed: int = 0) -> dict[str, torch.Tensor]:
+    random, groups = torch.Generator().manual_seed(seed), 15 - seq_groups
+    shapes = {
+        "token": (VOCAB, WIDTH),
+        "mix_up": (INNER, WIDTH),
+        "mix_down": (WIDTH, INNER),
+        "group_up": (INNER, WIDTH),
+        "group_down": (groups, WIDTH, INNER),
+        "left": (groups, VOCAB, RANK),
+        "right": (groups, RANK, WIDTH),
+        "heads": (groups, VOCAB, WIDTH),
+    }
+    names = [name for word in words or KINDS for name in KINDS[word]]
+    parts = {name: torch.randn(shapes[name], generator=random) / 4 for name in names}
+    return {name: part.to(torch.bfloat16).float() for name, part in parts.items()}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A checkpoint with trained tails for SEQ_GROUPS 5 (all parts) and 1 (two kinds)."""
+    path = write_checkpoint(tmp_path_factory.mktemp("tails") / "voice", "tiny", "custom_voice")
+    heads = load_model(path, LoadOptions("fp32", "sdpa")).talker.code_predictor.lm_head
+    stock = torch.stack([head.weight for head in heads])
+    tails = [
+        Tail(1, random_parts(1, "token", "rank"), ABOUT, stock),
+        Tail(5, random_parts(5), ABOUT, stock),
+    ]
+    save_tails(path / FILE, tails, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    return load_model(folder, LoadOptions("fp32", "sdpa"))
+
+
+@pytest.fixture
+def stock(load):
+    """The same weights without the file."""
+    return load("tiny", "custom_voice")
+
+
+@pytest.mark.parametrize("words", [*[(word,) for word in KINDS], tuple(KINDS)], ids="+".join)
+def test_logits_are_those_of_a_plain_computation(words):
+    random = torch.Generator().manual_seed(1)
+    parts, heads = random_parts(12, *words), torch.randn(3, VOCAB, WIDTH, generator=random)
+    states, tokens = torch.randn(4, WIDTH, generator=random), torch.tensor([3, 0, 63, 3])
+
+    def inner(state: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        raw = up @ (state / (state.square().mean() + 1e-6).sqrt())
+        return raw * torch.sigmoid(raw)
+
+    for row in range(4):
+        state = states[row] + (parts["token"][tokens[row]] if "token" in parts else 0)
+        if "mix_up" in parts:
+            state = state + parts["mix_down"] @ inner(state, parts["mix_up"])
+        for group in range(3):
+            own = state
+            if "group_up" in parts:
+                own = state + parts["group_down"][group] @ inner(state, parts["group_up"])
+            wanted = parts.get("heads", heads)[group] @ own
+            if "left" in parts:
+                wanted = wanted + parts["left"][group] @ parts["right"][group] @ own
+            got = tail_logits(parts, heads, states, tokens)[row, group]
+            assert torch.allclose(got, wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("seq_groups", [1, 5])
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling()], ids=["greedy", "sampled"])
+def test_both_engines_use_the_tail(trained, stock, monkeypatch, seq_groups, sampling):
+    prompts = prompts_of(trained)
+    ours = graph_lines(trained, prompts, seq_groups, sampling, SEEDS)
+    assert_equal(ours, eager_lines(trained, prompts, seq_groups, sampling, SEEDS, monkeypatch))
+    plain = graph_lines(stock, prompts, seq_groups, sampling, SEEDS)
+    first, other = ours[0].codes[0], plain[0].codes[0]
+    assert torch.equal(first[: seq_groups + 1], other[: seq_groups + 1])
+    assert not torch.equal(first[seq_groups + 1 :], other[seq_groups + 1 :])
+
+
+@pytest.mark.parametrize("seq_groups", [15, 3])
+def test_other_settings_are_untouched(trained, stock, monkeypatch, seq_groups):
+    prompts = prompts_of(trained)
+    for lines in (graph_lines, lambda *args: eager_lines(*args, monkeypatch)):
+        assert_equal(
+            lines(trained, prompts, seq_groups, Sampling(), SEEDS),
+            lines(stock, prompts, seq_groups, Sampling(), SEEDS),
+        )
+
+
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+def test_the_tail_can_be_left_out(folder, load, engine):
+    model = load_model(folder, LoadOptions("fp32", "sdpa", engine))
+    other = load_model(Path(folder), LoadOptions("fp32", "sdpa", engine))
+    other.module.tails.clear()
+    prompts = prompts_of(model)
+    lines = [
+        one.engine.decode_lines(one, prompts, guards_of(prompts), 5, Sampling(), SEEDS, 3, tail=tail)
+        for one, tail in ((model, "auto"), (model, "stock"), (other, "auto"))
+    ]
+    assert_equal(lines[1], lines[2])
+    assert not torch.equal(lines[0][0].codes[0], lines[2][0].codes[0])
+
+
+def test_graphs_of_one_tail_do_not_serve_another(trained, monkeypatch):
+    monkeypatch.setattr("qwen3_tts_morph.morph.graph.engine.Replays", Recordings)
+    prompts, engine = prompts_of(trained), GraphEngine(3)
+
+    def lines(one: GraphEngine, tail: str, seq_groups: int):
+        guards = guards_of(prompts)
+        return one.decode(trained, prompts, guards, seq_groups, GREEDY, SEEDS, tail=tail)
+
+    for tail, seq_groups in (("auto", 5), ("stock", 5), ("auto", 5), ("auto", 1), ("stock", 1)):
+        assert_equal(lines(engine, tail, seq_groups), lines(GraphEngine(3), tail, seq_groups))
+
+
+@torch.inference_mode()
+def test_a_frame_with_a_tail_can_be_recorded(trained):
+    weights, slots = started(trained, Sampling())
+    wanted = []
+    for _ in range(6):
+        decode_frame(weights, slots, 5, 64)
+        wanted.append(slots.state.report.clone())
+    weights, slots = started(trained, Sampling())
+    with Recording() as recording:
+        decode_frame(weights, slots, 5, 64)
+    reports = [slots.state.report.clone()]
+    for _ in range(5):
+        recording.replay()
+        reports.append(slots.state.report.clone())
+    assert torch.equal(torch.stack(reports), torch.stack(wanted))
+
+
+def test_tails_move_with_the_model_and_graphs_know_their_addresses(folder):
+    model = load_model(folder, LoadOptions("fp32", "sdpa"))
+    before = Weights.of(model).addresses()
+    assert before == Weights.of(model).addresses() != Weights.of(model, "stock").addresses()
+    model.module.tails["5"].token.data = model.module.tails["5"].token.data.clone()
+    assert before != Weights.of(model).addresses()
+    model.module.to("meta")
+    assert {part.device.type for tail in model.tails().values() for part in tail.parts.values()} == {"meta"}
+
+
+@torch.inference_mode()
+def test_distances_are_those_of_the_tail(trained, stock):
+    """A tail for 14 groups that knows the last head and the exact state would be exact; a random one is not."""
+    random = torch.Generator().manual_seed(0)
+    hidden = torch.randn(6, 1, trained.width, generator=random)
+    codes = torch.randint(VOCAB, (6, 16), generator=random)
+    ours, plain = (measure_distances(model, hidden, codes, Draw()) for model in (trained, stock))
+    assert [groups for groups in ours if ours[groups] != plain[groups]] == [1, 5]
+    assert measure_distances(trained, hidden, codes, Draw(), "stock") == plain
+
+
+def test_the_report_says_what_the_tail_is(trained):
+    assert describe_groups(GenerateOptions(15)) == "SEQ_GROUPS 15 (exact)"
+    assert describe_groups(GenerateOptions(5)).endswith("come from the crossbar; stock heads)")
+    said = describe_groups(GenerateOptions(5), trained.tails()[5])
+    assert said.endswith("trained tail token+mix, distance of its groups 0.250 (stock heads 0.500))")
+
+
+def test_a_file_gives_back_what_was_saved(folder, trained, stock):
+    assert list(trained.tails()) == [1, 5]
+    for seq_groups, words in ((1, ("token", "rank")), (5, ())):
+        parts = trained.tails()[seq_groups].parts
+        wanted = random_parts(seq_groups, *words)
+        assert parts.keys() == wanted.keys()
+        assert all(torch.equal(parts[name], wanted[name]) for name in wanted)
+    assert trained.tails()[1].about == ABOUT
+    assert trained.tails("stock") == {} == stock.tails()
+    assert not list(folder.glob("*.part"))
+
+
+def test_a_checkpoint_in_another_precision_has_the_same_tails(folder, trained):
+    half = load_model(folder, LoadOptions("bf16", "sdpa"))
+    part = half.tails()[5].parts["heads"]
+    assert part.dtype == torch.bfloat16
+    assert torch.equal(part.float(), trained.tails()[5].parts["heads"])
+
+
+def test_the_choice_is_checked():
+    with pytest.raises(ValueError, match="tail is 'best': choose one of auto, stock"):
+        GenerateOptions(tail="best")
+
+
+def rewrite(path: Path, change) -> None:
+    """Change the tensors or the metadata of a file."""
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    change(tensors, metadata)
+    save_file(tensors, path, metadata=metadata)
+
+
+def put(name: str, tensor: torch.Tensor):
+    return lambda tensors, _: tensors.update({name: tensor})
+
+
+BAD = {
+    "another version": (lambda _, words: words.update(version="2"), "format version 2 and this pack reads 1"),
+    "a foreign file": (lambda _, words: words.pop("format"), "is no file of trained tails"),
+    "another checkpoint": (lambda _, words: words.update(predictor="00"), "trained for another checkpoint"),
+    "no list": (lambda _, words: words.pop("tails"), "is damaged"),
+    "a broken list": (lambda _, words: words.update(tails="[1]"), "is damaged"),
+    "a tail of 15": (
+        lambda _, words: words.update(tails=json.dumps({"15": vars(ABOUT)})),
+        "is damaged",
+    ),
+    "a tail without parts": (
+        lambda _, words: words.update(tails=json.dumps({**json.loads(words["tails"]), "7": vars(ABOUT)})),
+        "SEQ_GROUPS 7 has no part",
+    ),
+    "a wrong shape": (put("5.token", torch.zeros(3, WIDTH)), r"token is torch.float32 \(3, 64\), expected"),
+    "integers": (put("5.token", torch.zeros(VOCAB, WIDTH, dtype=torch.int64)), "token is torch.int64"),
+    "a number that is none": (put("5.token", torch.full((VOCAB, WIDTH), torch.nan)), "token holds numbers"),
+    "an unknown part": (put("5.bias", torch.zeros(3)), "'bias' is no part of a tail"),
+    "half a pair": (lambda tensors, _: tensors.pop("5.mix_up"), "mix_up and mix_down belong together"),
+    "a tensor of no tail": (put("9.token", torch.zeros(VOCAB, WIDTH)), "is damaged"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_file_is_refused_by_name(folder, tmp_path, what):
+    change, reason = BAD[what]
+    checkpoint = tmp_path / "voice"
+    shutil.copytree(folder, checkpoint)
+    rewrite(checkpoint / FILE, change)
+    with pytest.raises(ValueError, match=reason) as error:
+        load_model(checkpoint, LoadOptions("fp32", "sdpa"))
+    assert "crossbar.safetensors of voice" in str(error.value)
+    assert "delete it, or train it again with `python -m lab.training.crossbar" in str(error.value)
+
+
+@pytest.mark.parametrize("size", [0, 20, 3000])
+def test_a_cut_file_is_refused(folder, tmp_path, size):
+    path = tmp_path / FILE
+    path.write_bytes((folder / FILE).read_bytes()[:size])
+    with pytest.raises(ValueError, match=r"crossbar\.safetensors of voice is damaged"):
+        load_tails(path, folder, torch.zeros(15, VOCAB, WIDTH))
+
+
+def test_checkpoints_of_one_shape_are_told_apart(folder, tmp_path):
+    other = write_checkpoint(tmp_path / "other", "tiny", "custom_voice", seed=1)
+    assert fingerprint(other) != fingerprint(folder)
+    shutil.copy(folder / FILE, other / FILE)
+    with pytest.raises(
+        ValueError, match=r"crossbar\.safetensors of other was trained for another checkpoint"
+    ):
+        load_model(other)
+
+
+def test_upstreams_own_predictor_stays_exact_with_tails(trained):
+    """At 15 a predictor with tails draws what one without them draws."""
+    random = torch.Generator().manual_seed(0)
+    hidden, embedding = torch.randn(2, 3, 1, trained.width, generator=random)
+    codes = [
+        Predictor(trained.talker.code_predictor, tails).decode_frame(
+            hidden, embedding, 15, Draw(), torch.Generator().manual_seed(1)
+        )
+        for tails in (trained.tails(), None)
+    ]
+    assert torch.equal(*codes)

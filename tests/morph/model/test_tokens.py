@@ -1,0 +1,105 @@
+"""Users' texts to token ids: upstream's for ordinary texts, and no control tokens whatever is typed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import transformers
+from qwen3_tts_morph.morph.model.tokens import control_id, plain_ids, turn_ids
+from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.voice import clone_voice, design_voice
+
+DEMO_VOICE = Path(__file__).parents[3] / "demo_voice"
+ALPHABET = [
+    *"abcXYZ 0123456789.,!?-'\"<|>_/&[]{}()\t",
+    *["\n", "\n\n", "\r\n", "  ", " the", "assistant", "user", "im_end", "endoftext", "<|", "|>", "'ll"],
+    *[
+        "\u00e9",
+        "e\u0301",
+        "\u0338",
+        "\u00a0",
+        "\u200b",
+        "\u4f60\u597d",
+        "\u3002",
+        "\U0001f600",
+        "\u0928\u0940",
+        "\u00df",
+    ],
+]
+BEGINNINGS = ["", " ", "\n", "\n\n\n", " \n ", "\r\n", "\t", "assistant\n", "\u0338", "\u200b"]
+
+
+def made_texts(count: int = 400) -> list[str]:
+    draws = random.Random(5)
+    made = ["".join(draws.choices(ALPHABET, k=draws.randint(0, 40))) for _ in range(count)]
+    return [*BEGINNINGS, *(draws.choice(BEGINNINGS) + text + draws.choice(BEGINNINGS) for text in made)]
+
+
+@pytest.fixture(scope="module", params=["demo", "tiny", "python"])
+def tokenizer(request, checkpoint):
+    """The demo voice's and a tiny checkpoint's as they are loaded, and transformers' own in Python where it has one."""
+    folder = checkpoint("tiny", "base") if request.param == "tiny" else DEMO_VOICE
+    return transformers.AutoTokenizer.from_pretrained(folder, use_fast=request.param != "python")
+
+
+def is_upstreams(tokenizer, text: str) -> bool:
+    """Upstream's strings of a line, a transcript and an instruction."""
+    line = tokenizer(f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n")["input_ids"]
+    answer = [control_id(tokenizer, "<|im_start|>"), *plain_ids(tokenizer, "assistant\n")]
+    instruction = tokenizer(f"<|im_start|>user\n{text}<|im_end|>\n")["input_ids"]
+    return (
+        turn_ids(tokenizer, "assistant", text) + answer == line
+        and turn_ids(tokenizer, "user", text) == instruction
+    )
+
+
+def test_ordinary_texts_have_upstreams_ids(tokenizer):
+    assert [text for text in made_texts() if not is_upstreams(tokenizer, text)] == []
+
+
+def test_control_tokens_in_a_text_are_text(tokenizer):
+    added = sorted(tokenizer.get_added_vocab())
+    assert {"<|im_start|>", "<|im_end|>", "<tts_pad>"} <= set(added)
+    typed = [*added, "Hello<|im_end|> there.", "<|im_end|>\n<|im_start|>user\n", "".join(added)]
+    for text in typed:
+        ids = turn_ids(tokenizer, "assistant", text)
+        assert not set(ids[1:-2]) & set(tokenizer.get_added_vocab().values()), text
+        assert tokenizer.decode(ids[1:-2], clean_up_tokenization_spaces=False) == f"assistant\n{text}"
+        assert is_upstreams(tokenizer, "Hello there."), "the tokenizer is as it was"
+
+
+def test_added_tokens_that_are_not_special_are_text_too(checkpoint):
+    """Those of Qwen's own tokenizer are <think> and the like; here they also overlap."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint("tiny", "base"))
+    tokenizer.add_tokens(["<think>", "k></think>", "aa"])
+    added = set(tokenizer.get_added_vocab().values())
+    assert set(tokenizer("<think>aa")["input_ids"]) <= added
+    for text in ("<think>", "So<think></think> it is.", "aaaaa", "<|im_end|><think>"):
+        ids = plain_ids(tokenizer, text)
+        assert not set(ids) & added
+        assert tokenizer.decode(ids, clean_up_tokenization_spaces=False) == text
+
+
+def test_a_tokenizer_without_control_tokens_is_refused(checkpoint):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint("tiny", "base"))
+    with pytest.raises(ValueError, match=r"lacks the control token <\|nothing\|>"):
+        control_id(tokenizer, "<|nothing|>")
+
+
+def test_texts_transcripts_and_instructions_of_a_prompt_hold_no_control_tokens(load, recording):
+    """A text's tokens are counted in the prompt: each of these characters is one of the tiny tokenizer."""
+    typed = "Hello<|im_end|> there."
+    model = load("tiny", "voice_design")
+    described, plain = (
+        build_prompt(model, "Hi.", design_voice(model, text)) for text in (typed, "x" * len(typed))
+    )
+    assert len(described.embeds) == len(plain.embeds)
+    assert build_prompt(model, typed, design_voice(model, "old")).text_tokens == len(typed)
+    model = load("tiny", "base")
+    lengths = {
+        len(build_prompt(model, "Hi " * 9, clone_voice(model, recording, 24000, "icl", text)).trailing)
+        for text in (typed, "x" * len(typed))
+    }
+    assert len(lengths) == 1

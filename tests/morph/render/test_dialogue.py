@@ -1,0 +1,158 @@
+"""Scripts to speech: names, seeds that stay, and times that fit the joined track."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.render import dialogue
+from qwen3_tts_morph.morph.render.dialogue import line_seeds, render_script
+from qwen3_tts_morph.morph.render.lines import LineReport, Spoken
+from qwen3_tts_morph.morph.text.script import ScriptError, ScriptLine
+from qwen3_tts_morph.morph.voice.voice import preset_voice
+
+RATE = 24000
+OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=7), batch_size=1)
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "custom_voice")
+
+
+@pytest.fixture
+def cast(model):
+    return {"Anna": preset_voice(model, "vivian"), "Bob": preset_voice(model, "ryan")}
+
+
+def lines(*said: str) -> list[ScriptLine]:
+    return [ScriptLine(number, *one.split(": ")) for number, one in enumerate(said, start=1)]
+
+
+def test_an_unknown_name_is_told_with_the_cast(model, cast):
+    script = "ANNA: Hello.\nCAROL: Hi.\nBOB: Yes.\nDave: No."
+    with pytest.raises(ScriptError) as caught:
+        render_script(model, script, cast)
+    said = str(caught.value)
+    assert "line 2: 'CAROL' is not in the cast: choose from Anna, Bob" in said
+    assert "line 4: 'Dave'" in said and "line 1" not in said and "line 3" not in said
+
+
+def test_an_unknown_language_of_the_checkpoint_is_told(model, cast):
+    with pytest.raises(ScriptError, match=r"'Klingon' is not in the languages.*english"):
+        render_script(model, "ANNA: [lang Klingon] Hello.", cast)
+
+
+SCRIPT = """
+[pause 0.25]
+ANNA: Hello there.
+# a comment
+[pause 0.5]
+BOB: It is 5:30. [pause 0.1]
+ANNA: Yes.
+[pause 0.7]
+"""
+
+
+def srt_times(srt: str) -> list[tuple[int, int]]:
+    found = re.findall(r"(\d\d):(\d\d):(\d\d),(\d{3}) --> (\d\d):(\d\d):(\d\d),(\d{3})", srt)
+    numbers = [[int(part) for part in one] for one in found]
+    return [tuple(((h * 60 + m) * 60 + s) * 1000 + ms for h, m, s, ms in (n[:4], n[4:])) for n in numbers]
+
+
+@pytest.mark.parametrize("gap_s", [0.3, 0.0])
+def test_the_track_and_its_subtitles_agree_to_the_millisecond(model, cast, gap_s):
+    result = render_script(model, SCRIPT, cast, options=OPTIONS, gap_s=gap_s)
+    waves = [one.waveform for one in result.lines]
+    silences = [0.25, gap_s + 0.5, gap_s + 0.1]
+    assert result.sample_rate == RATE and len(waves) == 3
+    assert len(result.joined) == sum(map(len, waves)) + round((sum(silences) + 0.7) * RATE)
+    place, spans = 0, []
+    for silence, wave in zip(silences, waves, strict=True):
+        assert not result.joined[place : place + round(silence * RATE)].any()
+        place += round(silence * RATE)
+        assert np.array_equal(result.joined[place : place + len(wave)], wave)
+        spans.append((place, place + len(wave)))
+        place += len(wave)
+    assert srt_times(result.srt) == [(int(a / 24 + 0.5), int(b / 24 + 0.5)) for a, b in spans]
+    texts = re.findall(r"^(?:Anna|Bob): .*$", result.srt, re.MULTILINE)
+    assert texts == ["Anna: Hello there.", "Bob: It is 5:30.", "Anna: Yes."]
+    assert [one.report.name for one in result.lines] == ["Anna", "Bob", "Anna"]
+
+
+def test_editing_a_line_leaves_the_other_takes_as_they_were(model, cast):
+    before = render_script(model, "ANNA: Hello there.\nBOB: Good morning.", cast, seed=3, options=OPTIONS)
+    after = render_script(
+        model, "BOB: New.\nANNA: Hello, you.\n\nBOB: Good morning.", cast, seed=3, options=OPTIONS
+    )
+    assert np.array_equal(after.lines[2].waveform, before.lines[1].waveform)
+    assert not np.array_equal(after.lines[1].waveform[:1920], before.lines[0].waveform[:1920])
+    other = render_script(model, "BOB: Good morning.", cast, seed=4, options=OPTIONS)
+    assert not np.array_equal(other.lines[0].waveform[:1920], before.lines[1].waveform[:1920])
+
+
+def test_a_seed_of_the_script_is_the_lines_own(model, cast):
+    seeded = "[seed 7] ANNA: Hello there."
+    one, two = (render_script(model, seeded, cast, seed=seed, options=OPTIONS).joined for seed in (1, 2))
+    assert np.array_equal(one, two)
+
+
+def test_the_language_of_a_line_comes_before_the_scripts(model, cast):
+    def speak(script: str, language: str) -> np.ndarray:
+        return render_script(model, script, cast, language, 5, OPTIONS).joined
+
+    tagged = speak("ANNA: [lang German] Hello.", "english")
+    assert np.array_equal(tagged, speak("ANNA: Hello.", "german"))
+    assert not np.array_equal(tagged, speak("ANNA: Hello.", "english"))
+
+
+def test_line_seeds_stay_when_another_line_changes():
+    before = line_seeds(lines("A: One.", "B: Two.", "A: Three."), 9)
+    after = line_seeds(lines("A: Edited.", "C: New.", "B: Two.", "A: Three."), 9)
+    assert after[2:] == before[1:] and after[0] != before[0]
+    assert len(set(before)) == 3
+    assert all(0 <= seed < 2**63 for seed in before)
+    assert not set(before) & set(line_seeds(lines("A: One.", "B: Two.", "A: Three."), 10))
+    # The name counts too.
+    assert line_seeds(lines("B: One."), 9) != before[:1]
+
+
+def test_twin_lines_differ_and_keep_their_order():
+    twins = line_seeds(lines("A: No.", "A: No.", "A: No."), 0)
+    assert len(set(twins)) == 3
+    assert line_seeds(lines("A: No.", "B: What?", "A: No.", "A: No."), 0)[::2] == [twins[0], twins[1]]
+
+
+def test_an_explicit_seed_is_kept_and_shifts_no_other():
+    seeded = [
+        ScriptLine(1, "A", "One.", seed=7),
+        ScriptLine(2, "A", "Two.", seed=0),
+        ScriptLine(3, "A", "Three."),
+    ]
+    assert line_seeds(seeded, 3) == [7, 0, line_seeds(lines("A: Three."), 3)[0]]
+
+
+def test_progress_reaches_the_caller(model, cast):
+    class Cancelled(Exception):
+        pass
+
+    def cancel(done: int, expected: int) -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        render_script(model, "ANNA: Hello.", cast, options=OPTIONS, on_frame=cancel)
+
+
+def test_a_caption_is_where_the_voice_is_heard(model, cast, monkeypatch):
+    """Lines begin and end with silence of their own: here 0.24 s in front and 0.4 s after a tone of 1 s."""
+    tone = 0.3 * np.sin(2 * np.pi * 200 * np.arange(RATE) / RATE)
+    wave = np.concatenate((np.zeros(5760), tone, np.zeros(9600))).astype(np.float32)
+    report = LineReport("Anna", "Hello there.", 20, len(wave) / RATE, "eos", 1)
+    spoken = Spoken(wave + 0.0005, RATE, report)
+    monkeypatch.setattr(dialogue, "render_lines", lambda *_: [spoken, spoken])
+    result = render_script(model, "Anna: Hello there.\n[pause 1]\nBob: Hi.", cast, gap_s=0)
+    [first, second] = srt_times(result.srt)
+    assert abs(first[0] - 200) <= 2 and abs(first[1] - 1280) <= 2, "40 ms of margin"
+    assert second[0] - first[0] == 1640 + 1000

@@ -1,0 +1,95 @@
+"""The report: every line, how it ended, and the arithmetic of speed."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.render.lines import LineReport, Spoken
+from qwen3_tts_morph.morph.render.report import describe, describe_groups, outcome
+from qwen3_tts_morph.morph.render.takes import WRONG
+
+
+def spoken(name: str, text: str, frames: int, ended: str = "eos", pieces: int = 1, **more) -> Spoken:
+    report = LineReport(name, text, frames, frames * 0.08, ended, pieces, **more)
+    return Spoken(np.zeros(frames * 1920, dtype=np.float32), 24000, report)
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "base")
+
+
+def test_speed_is_time_over_audio_and_over_frames():
+    lines = [spoken("", "One.", 25), spoken("", "Two.", 50)]  # 2 s and 4 s
+    first, speed = outcome(lines, 1.5).splitlines()
+    assert first == "All 2 lines ended by themselves."
+    assert speed == "6.00 s of audio in 1.50 s: RTF 0.250, 20.0 ms per frame"
+
+
+def test_what_went_wrong_comes_first_and_how_it_was_made_last(model):
+    lines = [
+        spoken("ANNA", "Hello.", 10),
+        spoken("", "x" * 61, 20, "cap", pieces=3),
+        spoken("BOB", "y" * 60, 5, "loop", takes=2),
+    ]
+    report = describe(model, lines, GenerateOptions(seq_groups=15), 1.0)
+    outcome_block, rows, settings = (block.splitlines() for block in report.split("\n\n"))
+    assert outcome_block[0] == "2 of 3 lines went wrong."
+    assert outcome_block[1].startswith(f"Line 2 ('{'x' * 57}...') RAN INTO ITS LIMIT")
+    assert outcome_block[2].startswith(f"Line 3 ('{'y' * 60}') REPEATED ITSELF")
+    assert outcome_block[3] == "1 of 3 spoken again with another seed: see below."
+    assert outcome_block[4].startswith("2.80 s of audio in 1.00 s")
+    assert rows[0] == "1. ANNA: 'Hello.': ended by itself, 0.80 s, 10 frames"
+    assert rows[1].endswith("try another seed, or a higher max seconds, 1.60 s in 3 pieces, 20 frames")
+    assert rows[2].startswith(f"3. BOB: '{'y' * 60}': REPEATED ITSELF") and " at take 2, " in rows[2]
+    assert settings == [
+        "- SEQ_GROUPS 15 (exact)",
+        f"- {model.engine.describe(model)}",
+        f"- {model.summary()}",
+    ]
+
+
+@pytest.mark.parametrize("ended", WRONG)
+def test_every_way_to_go_wrong_is_named_in_capitals_with_what_to_do(ended):
+    first = outcome([spoken("", "One.", 10, ended)], 1.0).splitlines()[0]
+    assert re.match(r"The line (RAN|REPEATED|ENDED|IS) ", first) and "try another seed" in first
+
+
+def test_a_single_line_that_went_well_says_so():
+    assert outcome([spoken("", "One.", 10)], 1.0).splitlines()[0] == "It ended by itself."
+
+
+def test_of_many_wrong_lines_a_few_are_named():
+    said = outcome([spoken("", f"Line {number}.", 10, "silent") for number in range(30)], 1.0).splitlines()
+    assert (
+        said[0] == "30 of 30 lines went wrong." and said[-2] == "And 25 more: see below." and len(said) == 8
+    )
+
+
+def test_the_text_as_it_was_spoken_and_notes_are_shown(model):
+    line = spoken("", "It costs $45.", 10, spoken="It costs forty five dollars.", notes=("A note.",))
+    report = describe(model, [line, line], GenerateOptions(), 1.0)
+    assert report.splitlines()[0] == "A note." and report.count("A note.") == 1
+    assert report.count("spoken as 'It costs forty five dollars.'") == 2
+
+
+def test_a_text_of_several_lines_takes_one_row(model):
+    report = describe(model, [spoken("", "One.\nTwo.", 10)], GenerateOptions(), 1.0)
+    assert len(report.split("\n\n")[1].splitlines()) == 1
+
+
+@pytest.mark.parametrize("groups", range(1, 16))
+def test_only_15_is_called_exact(groups):
+    said = describe_groups(GenerateOptions(groups))
+    assert said.startswith(f"SEQ_GROUPS {groups} (")
+    assert ("approximate" in said) == (groups < 15) and ("exact" in said) == (groups == 15)
+
+
+def test_lossless_is_called_what_it_is():
+    said = describe_groups(GenerateOptions(1, decoding="lossless"))
+    meaning = "lossless: distributed as 15; groups above it are drafted by the crossbar; stock heads"
+    assert said == f"SEQ_GROUPS 1 ({meaning})"
+    assert describe_groups(GenerateOptions(15, decoding="lossless")) == "SEQ_GROUPS 15 (exact)"

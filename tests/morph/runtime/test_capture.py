@@ -1,0 +1,157 @@
+"""When functions are called, captured and replayed; CUDA's own calls are replaced by notes of them."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from contextlib import contextmanager
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.runtime.capture import Replays, graphs_keep_memory
+
+
+@pytest.fixture
+def cuda(monkeypatch) -> list[str]:
+    """Notes of what was done with CUDA."""
+    notes: list[str] = []
+
+    class Stream:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def wait_stream(self, _: object) -> None:
+            notes.append("wait")
+
+    class Graph:
+        def replay(self) -> None:
+            notes.append("replay")
+
+    @contextmanager
+    def within(*_: object, **__: object):
+        yield
+
+    @contextmanager
+    def capture(graph: Graph, pool: object, stream: Stream, capture_error_mode: str):
+        assert capture_error_mode == "thread_local"
+        notes.append("capture")
+        yield
+
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", within)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", capture)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: notes.append("synchronize"))
+    return notes
+
+
+def test_each_key_is_called_then_captured_then_replayed(cuda):
+    replays, calls = Replays(torch.device("cuda")), []
+    for key in ("a", "a", "a", "b", "b"):
+        replays.run(key, lambda key=key: calls.append(key))
+    assert calls == ["a", "a", "b", "b"]
+    assert cuda == ["wait", "wait", "capture", "replay", "replay", "wait", "wait", "capture", "replay"]
+    assert replays.refused is None
+
+
+def test_what_is_forgotten_is_made_anew_after_the_device_is_done(cuda):
+    replays, calls = Replays(torch.device("cuda")), []
+    for _ in range(3):
+        replays.run("a", lambda: calls.append("old"))
+    replays.forget()
+    assert cuda[-1] == "synchronize"
+    replays.run("a", lambda: calls.append("new"))
+    assert calls == ["old", "old", "new"]
+
+
+def test_a_capture_that_fails_is_told_once_and_all_runs_on_plainly(cuda, monkeypatch, caplog):
+    def refuse() -> None:
+        raise RuntimeError("this allocator cannot be captured\nmore words")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", refuse)
+    replays, calls = Replays(torch.device("cuda")), []
+    with caplog.at_level(logging.WARNING):
+        for key in ("a", "b", "a", "b", "b"):
+            replays.run(key, lambda key=key: calls.append(key))
+    assert calls == ["a", "b", "a", "b", "b"]
+    assert [record.message for record in caplog.records] == [
+        "CUDA graphs cannot be captured here (this allocator cannot be captured): frames run op by op, slower"
+    ]
+    assert replays.refused == "this allocator cannot be captured"
+
+
+def test_what_a_failed_capture_made_is_freed_in_the_capture(cuda, monkeypatch):
+    """Later would be too late: cudaMallocAsync ends the process then."""
+    made: list[weakref.ref[torch.Tensor]] = []
+    alive: list[bool] = []
+
+    @contextmanager
+    def capture(*_: object, **__: object):
+        try:
+            yield
+        finally:
+            alive.append(made[-1]() is not None)
+
+    def work(fails: bool = True) -> None:
+        tensor = torch.empty(1)
+        made.append(weakref.ref(tensor))
+        try:
+            if fails:
+                refuse(tensor)
+        except ValueError as error:
+            raise RuntimeError("in other words") from error
+
+    def refuse(argument: torch.Tensor) -> None:
+        raise ValueError("Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?)")
+
+    monkeypatch.setattr(torch.cuda, "graph", capture)
+    replays = Replays(torch.device("cuda"))
+    replays.run("a", lambda: work(fails=False))
+    replays.run("a", work_twice := lambda: work(fails=not alive))
+    assert alive == [False] and replays.refused == "in other words"
+    replays.run("a", work_twice)
+    assert len(made) == 4, "plain, captured, plain because of it, plain"
+
+
+def test_full_memory_is_no_reason_to_stop_capturing(cuda, monkeypatch):
+    replays, calls = Replays(torch.device("cuda")), []
+
+    def work(full: bool = False) -> None:
+        calls.append(full)
+        if full:
+            raise torch.cuda.OutOfMemoryError
+
+    replays.run("a", work)
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        replays.run("a", lambda: work(full=True))
+    replays.run("a", work)
+    assert replays.refused is None and cuda[-1] == "replay"
+
+
+def test_a_first_call_that_fails_is_the_first_again(cuda):
+    replays, calls = Replays(torch.device("cuda")), []
+
+    def fail() -> None:
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        replays.run("a", fail)
+    replays.run("a", lambda: calls.append(1))
+    assert calls == [1] and "capture" not in cuda
+
+
+@pytest.mark.parametrize(("backend", "keep"), [("native", False), ("cudaMallocAsync", True)])
+def test_graphs_keep_memory_under_cuda_malloc_async(monkeypatch, backend, keep):
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: backend)
+    assert graphs_keep_memory(torch.device("cuda")) is keep
+    assert not graphs_keep_memory(torch.device("cpu"))
+
+
+def test_without_cuda_every_call_is_plain():
+    replays, calls = Replays(torch.device("cpu")), []
+    for _ in range(4):
+        replays.run("a", lambda: calls.append(1))
+    replays.forget()
+    assert len(calls) == 4 and replays.refused == "no CUDA"

@@ -1,0 +1,73 @@
+"""What a checkpoint's morph.json says about speaking with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from qwen3_tts_morph.morph.checkpoint.find import demo_voice
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.text.profile import TextProfile, read_profile
+
+from lab.training.export import PROFILE
+
+DEFAULTS = TextProfile(longest_piece=400, normalize="", hold_end=False)
+
+
+def written(folder, text: str):
+    (folder / "morph.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_a_checkpoint_without_a_profile_takes_the_defaults(tmp_path, load):
+    assert read_profile(tmp_path) == TextProfile() == DEFAULTS
+    assert load("tiny", "base").profile == DEFAULTS
+
+
+def test_the_demo_voices_profile_is_what_training_exports():
+    assert read_profile(demo_voice()) == TextProfile(100, "en", True) == TextProfile(**PROFILE)
+
+
+def test_a_loaded_model_has_its_checkpoints_profile(checkpoint, tmp_path):
+    path = shutil.copytree(checkpoint("tiny", "base"), tmp_path / "mine")
+    written(path, '{"longest_piece": 120, "normalize": null}')
+    assert load_model(path).profile == TextProfile(120, "", False)
+
+
+@pytest.mark.parametrize("given", [{"longest_piece": 40}, {"longest_piece": 10000}, {"normalize": "en"}, {}])
+def test_what_is_left_out_takes_its_default(tmp_path, given):
+    assert read_profile(written(tmp_path, json.dumps(given))) == TextProfile(**given)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ('{"longest_piece": 39}', "longest_piece is 39: choose 40 to 10000"),
+        ('{"longest_piece": 10001}', "longest_piece is 10001"),
+        ('{"longest_piece": 100.0}', r"longest_piece is 100\.0"),
+        ('{"longest_piece": true}', "longest_piece is True"),
+        ('{"longest_piece": null}', "longest_piece is None"),
+        ('{"longest_piece": NaN}', "morph.json is not JSON"),
+        ('{"normalize": "de"}', "normalize is 'de': choose"),
+        ('{"normalize": ["en"]}', "normalize is"),
+        ('{"hold_end": 1}', "hold_end is 1: choose true or false"),
+        ('{"longest_pieces": 100}', "'longest_pieces' is unknown"),
+        ("[]", "holds a list where an object belongs"),
+        ("{", "morph.json is not JSON"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_damaged_profile_is_refused_with_checkpoint_and_field(tmp_path, text, cause):
+    path = tmp_path / "mine"
+    path.mkdir()
+    with pytest.raises(
+        ValueError, match=rf"checkpoint mine has a damaged morph\.json \(.*{cause}.*correct it"
+    ):
+        read_profile(written(path, text))
+
+
+def test_a_folder_in_the_profiles_place_is_refused(tmp_path):
+    (tmp_path / "morph.json").mkdir()
+    with pytest.raises(ValueError, match=r"morph\.json is not a file"):
+        read_profile(tmp_path)

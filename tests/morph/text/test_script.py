@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import pytest
+from qwen3_tts_morph.morph.text.script import Pause, Script, ScriptError, ScriptLine, parse_script
+
+CAST = ["Bob", "Anna Maria", "小明"]
+
+
+def only_line(text: str) -> ScriptLine:
+    (line,) = parse_script(text, CAST).lines
+    return line
+
+
+def test_lines_pauses_comments_and_blank_lines():
+    script = parse_script(
+        "# a play\n\nBob: Hello.\r\n[pause 0.5]\n  Anna Maria :  Hi there. \n#Bob: no\n", CAST
+    )
+    assert script.items == (
+        ScriptLine(3, "Bob", "Hello."),
+        Pause(0.5),
+        ScriptLine(5, "Anna Maria", "Hi there."),
+    )
+    assert script.lines == (script.items[0], script.items[2])
+
+
+@pytest.mark.parametrize("name", ["bob", "BOB", " Bob ", "\ufeffBob"])
+def test_names_match_in_any_case_and_are_given_as_the_cast_spells_them(name):
+    assert only_line(f"{name}: Hi") == ScriptLine(1, "Bob", "Hi")
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("Bob: It is 5:30: late", "It is 5:30: late"),
+        ("Bob：It is 5:30", "It is 5:30"),
+        ("Bob: 时间：五点", "时间：五点"),
+        ("Bob: so [laughs] funny [pauses]", "so [laughs] funny [pauses]"),
+        ("Bob: one [ two", "one [ two"),
+        ("Bob: # 1", "# 1"),
+    ],
+)
+def test_the_text_is_what_follows_the_first_colon(script, text):
+    assert only_line(script).text == text
+
+
+def test_a_full_width_name_and_colon():
+    assert only_line("小明：你好。") == ScriptLine(1, "小明", "你好。")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "[seed 7][lang German] [instruct whisper, softly] Bob: Hi",
+        "Bob: [seed 7] [lang German] [instruct whisper, softly] Hi",
+        "[SEED 7] Bob: [ Lang  German ][instruct whisper, softly]Hi",
+        "[seed 7]\n[lang German] [instruct whisper, softly]\nBob: Hi",
+    ],
+)
+def test_tags_in_front_of_name_or_text_or_alone_set_the_line(script):
+    line = only_line(script)
+    assert (line.text, line.seed, line.language, line.instruct) == ("Hi", 7, "German", "whisper, softly")
+
+
+def test_tags_of_a_line_end_with_it_and_tags_alone_hold_until_set_again():
+    script = """[lang German]
+        [seed 1] Bob: a
+        Bob: b
+        [lang French] Bob: c
+        Bob: d
+        [lang]
+        [seed 5]
+        Bob: e
+        [seed] Bob: f"""
+    found = [(line.text, line.seed, line.language) for line in parse_script(script, CAST).lines]
+    assert found == [
+        ("a", 1, "German"),
+        ("b", None, "German"),
+        ("c", None, "French"),
+        ("d", None, "German"),
+        ("e", 5, None),
+        ("f", None, None),
+    ]
+
+
+def test_pauses_stand_alone_in_front_of_a_line_or_at_its_end():
+    script = parse_script(
+        "[pause 1]\n[pause .5] Bob: [pause 2] a [pause 0.25] [PAUSE 3]\n[pause 60]\nBob: b[pause 0]", CAST
+    )
+    seconds = [item.seconds if isinstance(item, Pause) else item.text for item in script.items]
+    assert seconds == [1.0, 0.5, 2.0, "a", 0.25, 3.0, 60.0, "b", 0.0]
+    assert script.pauses == (3.5, 63.25, 0.0)
+
+
+def test_pauses_are_one_more_than_the_lines():
+    assert parse_script("Bob: a\nBob: b", CAST).pauses == (0.0, 0.0, 0.0)
+    assert Script(()).pauses == (0.0,)
+
+
+def test_the_largest_seed_is_read():
+    assert only_line(f"[seed {2**64 - 1}] Bob: Hi").seed == 2**64 - 1
+
+
+def test_languages_are_checked_where_given_and_spelled_as_the_model_does():
+    languages = ["auto", "german", "english"]
+    assert parse_script("[lang German] Bob: Hallo", CAST, languages).lines[0].language == "german"
+    with pytest.raises(
+        ScriptError, match="line 1: 'Klingon' is not in the languages: choose from auto, english"
+    ):
+        parse_script("[lang Klingon] Bob: nuqneH", CAST, languages)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("Eve: Hi", "line 2: 'Eve' is not in the cast: choose from Anna Maria, Bob, 小明"),
+        (": Hi", "line 2: '' is not in the cast"),
+        ("just some words", "line 2: 'just some words' names no character: write 'NAME: text'"),
+        ("[seed 7] words", "line 2: 'words' names no character"),
+        ("Bob:", "line 2: Bob has nothing to say"),
+        ("Bob: [seed 7]", "line 2: Bob has nothing to say"),
+        ("Bob: [pause 1]", "line 2: Bob has nothing to say"),
+        ("[shout] Bob: Hi", r"line 2: \[shout\] is not a tag: write \[pause SECONDS\], \[seed"),
+        ("Bob: [laughs] Hi", r"line 2: \[laughs\] is not a tag"),
+        ("[] Bob: Hi", r"line 2: '\[\] Bob: Hi' does not start with a whole tag"),
+        ("[seed 7 Bob: Hi", "does not start with a whole tag"),
+        ("[seed 7] Bob: [seed 8] Hi", r"\[seed\] stands twice"),
+        ("Bob: Hi [seed 7]", r"'\[seed 7\]' is inside the text: put it in front"),
+        ("Bob: one [pause 1] two", r"'\[pause 1\]' is inside the text"),
+        ("Bob: one [pause 1", r"'\[pause 1' is inside the text"),
+        ("[pause -1]", r"\[pause -1\] is no pause: give 0 to 60 seconds"),
+        ("[pause nan]", r"\[pause nan\] is no pause"),
+        ("[pause inf]", r"\[pause inf\] is no pause"),
+        ("[pause 60.01]", r"\[pause 60.01\] is no pause"),
+        ("[pause 1e1]", r"\[pause 1e1\] is no pause"),
+        ("[pause]", r"\[pause \] is no pause"),
+        ("Bob: Hi [pause x]", r"\[pause x\] is no pause"),
+        ("[seed -1] Bob: Hi", r"\[seed -1\] is no seed: give a whole number"),
+        ("[seed 1.5] Bob: Hi", r"\[seed 1.5\] is no seed"),
+        (f"[seed {2**64}] Bob: Hi", "is no seed"),
+        ("[seed " + "9" * 5000 + "] Bob: Hi", "is no seed"),
+        ("x" * 5000, "'x{39}…' names no character"),
+    ],
+)
+def test_a_faulty_line_is_reported_with_its_number(line, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        parse_script(f"Bob: fine\n{line}\nBob: fine", CAST)
+
+
+def test_all_faulty_lines_are_reported_at_once():
+    with pytest.raises(ScriptError) as caught:
+        parse_script("Eve: a\nBob: b\n[shout] Bob: c\n[pause -1]", CAST)
+    assert [line.split(":")[0] for line in str(caught.value).splitlines()[1:]] == [
+        "line 1",
+        "line 3",
+        "line 4",
+    ]
+
+
+def test_ten_faulty_lines_are_shown_and_the_rest_counted():
+    with pytest.raises(ScriptError) as caught:
+        parse_script("Eve: a\n" * 13, CAST)
+    message = str(caught.value).splitlines()
+    assert len(message) == 12 and message[-1] == "and 3 more"
+
+
+@pytest.mark.parametrize("text", ["", "\n# only a comment\n", "[pause 1]"])
+def test_a_script_without_lines_is_refused(text):
+    with pytest.raises(ValueError, match="script has no line to speak"):
+        parse_script(text, CAST)
+
+
+def test_an_empty_or_ambiguous_cast_is_refused():
+    with pytest.raises(ValueError, match="cast is empty"):
+        parse_script("Bob: Hi", [])
+    with pytest.raises(ValueError, match=r"differ in case only \(BOB, Bob\)"):
+        parse_script("Bob: Hi", ["Bob", "BOB"])
+
+
+LONG = 100_000
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        ("Bob: [" + "x" * LONG, "does not start with a whole tag"),
+        ("Bob: x" + " " * LONG + "[pause 1", "is inside the text"),
+        ("Bob: " + "[" * LONG, "does not start with a whole tag"),
+        ("[pause 1]" * (LONG // 9) + "x", "names no character"),
+        ("Bob: x" + "[ " * (LONG // 2) + "]", None),
+        ("Bob: x " + "[pause 1] " * (LONG // 10), None),
+        ("Bob: x" + " " * LONG + "y", None),
+    ],
+    ids=range(7),
+)
+def test_a_hundred_thousand_characters_are_read_at_once(script, sentence):
+    """In quadratic time (a minute for the first, once) this test would take minutes."""
+    if sentence is None:
+        assert parse_script(script, CAST).lines
+    else:
+        with pytest.raises(ScriptError, match=sentence):
+            parse_script(script, CAST)
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"), [("Bob: ...", "no letter and no digit"), ("Bob: \ud83d", "half a character")]
+)
+def test_a_line_with_nothing_to_speak_is_refused(script, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        parse_script(script, CAST)

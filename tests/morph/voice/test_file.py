@@ -1,0 +1,183 @@
+"""Voice files: bit-equal, whole or not at all, and refused in words when they are not what they should be."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.voice import file as voice_file
+from qwen3_tts_morph.morph.voice.file import load_voice, save_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+EMBEDDING = torch.randn(64, generator=torch.Generator().manual_seed(0))
+CODES = torch.randint(2048, (25, 16), generator=torch.Generator().manual_seed(1))
+VOICES = {
+    "x_vector fp32": Voice("x_vector", "0b6", "Anna", EMBEDDING),
+    "x_vector bf16": Voice("x_vector", "1b7", "", EMBEDDING.bfloat16()),
+    "icl": Voice("icl", "0b6", "Jürgen 李", EMBEDDING.bfloat16(), CODES, '„Ja“, "no"\n好'),
+    "icl, codes not contiguous": Voice("icl", "0b6", "Anna", EMBEDDING, CODES.T.contiguous().T, "words"),
+    "preset": Voice("preset", "1b7", "ryan", speaker="ryan", instruct="whispering"),
+    "design": Voice("design", "1b7", "designed voice", instruct="an old man"),
+}
+
+
+@pytest.fixture
+def saved(tmp_path) -> Path:
+    path = tmp_path / "anna.safetensors"
+    save_voice(VOICES["icl"], path)
+    return path
+
+
+def same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.dtype == other.dtype and torch.equal(one, other)
+
+
+@pytest.mark.parametrize("voice", VOICES.values(), ids=VOICES.keys())
+def test_a_voice_comes_back_bit_equal(voice, tmp_path):
+    path = tmp_path / "new folder" / "voice.safetensors"
+    save_voice(voice, path)
+    back = load_voice(path)
+    for field in dataclasses.fields(Voice):
+        ours, theirs = getattr(voice, field.name), getattr(back, field.name)
+        equal = same(ours, theirs) if field.name in voice_file.TENSORS else ours == theirs
+        assert equal, field.name
+    assert [file.name for file in path.parent.iterdir()] == ["voice.safetensors"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="not run: Windows has no umask")
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+def test_a_saved_voice_has_the_mode_that_the_umask_gives(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        save_voice(VOICES["icl"], tmp_path / "anna.safetensors")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "anna.safetensors").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("change", ["overwritten", "truncated"])
+def test_a_loaded_voice_does_not_depend_on_its_file(saved, change):
+    """Were its tensors views of the mapped file, this would change them, or end the process with SIGBUS."""
+    voice = load_voice(saved)
+    size = saved.stat().st_size
+    with saved.open("r+b") as file:
+        if change == "overwritten":
+            file.write(bytes(size))
+        else:
+            file.truncate(0)
+    assert same(voice.speaker_embedding, VOICES["icl"].speaker_embedding)
+    assert same(voice.ref_codes, CODES)
+
+
+def test_every_field_of_a_voice_is_in_the_file():
+    names = {field.name for field in dataclasses.fields(Voice)}
+    assert names == {*voice_file.TENSORS, *voice_file.TEXTS, "notes"}  # which are of the moment
+
+
+def refused(path: Path, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence) as caught:
+        load_voice(path)
+    assert path.name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kept", [0, 5, 100, -1], ids=["empty", "no header", "half a header", "one byte short"]
+)
+def test_a_truncated_file_is_refused(saved, kept):
+    saved.write_bytes(saved.read_bytes()[:kept])
+    refused(saved, "is damaged.*save the voice again")
+
+
+@pytest.mark.parametrize("place", [0, 7, 8, 9])
+def test_a_flipped_header_is_refused(saved, place):
+    content = bytearray(saved.read_bytes())
+    content[place] ^= 0xFF
+    saved.write_bytes(bytes(content))
+    refused(saved, "is damaged.*save the voice again")
+
+
+def rewrite(path: Path, **changed: str | None) -> None:
+    """Write the file again with other metadata; None leaves a key out."""
+    with safe_open(path, framework="pt") as file:
+        metadata = {**file.metadata(), **changed}
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    save_file(tensors, path, metadata={key: value for key, value in metadata.items() if value is not None})
+
+
+def test_a_later_version_is_refused(saved):
+    rewrite(saved, version="2")
+    refused(saved, "version 2 and this pack reads 1: update the pack")
+
+
+@pytest.mark.parametrize("metadata", [None, {"format": "pt"}])
+def test_a_foreign_file_is_refused(tmp_path, metadata):
+    path = tmp_path / "model.safetensors"
+    save_file({"speaker_embedding": EMBEDDING}, path, metadata=metadata)
+    refused(path, "not a voice file of this pack")
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [None, "{", "[]", json.dumps({"kind": "icl"}), json.dumps(dict.fromkeys(voice_file.TEXTS, "song"))],
+    ids=["none", "no json", "a list", "lacking keys", "unknown kind"],
+)
+def test_texts_that_make_no_voice_are_refused(saved, texts):
+    rewrite(saved, voice=texts)
+    refused(saved, "is damaged")
+
+
+def test_a_voice_whose_tensor_is_gone_is_refused(saved):
+    with safe_open(saved, framework="pt") as file:
+        metadata = file.metadata()
+    save_file({"speaker_embedding": EMBEDDING}, saved, metadata=metadata)
+    refused(saved, "damaged.*checksum")
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    refused(tmp_path / "gone.safetensors", "is missing")
+    (tmp_path / "folder.safetensors").mkdir()
+    refused(tmp_path / "folder.safetensors", "is missing")
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_save_that_fails_leaves_nothing_half_written(tmp_path, monkeypatch, existing):
+    path = tmp_path / "anna.safetensors"
+    if existing:
+        save_voice(VOICES["preset"], path)
+
+    def fail(path: Path, content: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(content[: len(content) // 2])
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save_voice(VOICES["icl"], path)
+    assert [file.name for file in tmp_path.iterdir()] == (["anna.safetensors"] if existing else [])
+    if existing:
+        assert load_voice(path).speaker == "ryan"
+
+
+@pytest.mark.parametrize("place", ["tensor data", "dtype", "texts"])
+def test_one_changed_byte_anywhere_is_noticed(tmp_path, place):
+    path = tmp_path / "voice.safetensors"
+    embedding = torch.arange(8, dtype=torch.float32)
+    save_voice(Voice("x_vector", "0b6", "Anna", speaker_embedding=embedding), path)
+    whole = path.read_bytes()
+    changed = {
+        "tensor data": whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:],
+        "dtype": whole.replace(b'"F32"', b'"I32"'),
+        "texts": whole.replace(b"Anna", b"Anne"),
+    }[place]
+    assert changed != whole
+    path.write_bytes(changed)
+    with pytest.raises(ValueError, match=r"voice\.safetensors is damaged .*checksum.*save the voice again"):
+        load_voice(path)

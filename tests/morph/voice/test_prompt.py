@@ -1,0 +1,177 @@
+"""Prompts against upstream's: what its own ``generate_*`` hand to the talker, bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
+from qwen3_tts_morph.morph.options import Sampling
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, build_prompt, check_language
+from qwen3_tts_morph.morph.voice.voice import Voice, clone_voice, design_voice, preset_voice
+
+TEXTS = [
+    "a",
+    "Hello there.",
+    "今天天气很好。",
+    "The quick brown fox jumps over the lazy dog; twice, they say.",
+]
+
+
+class Handed(Exception):
+    """Carries what upstream handed to the talker."""
+
+
+def upstream_prompt(model, text: str, voice: Voice, language: str, instruct: str | None, monkeypatch):
+    """Upstream's ``inputs_embeds`` and trailing text for one line, and its padding embedding."""
+
+    def catch(**handed):
+        raise Handed(handed["inputs_embeds"], handed["trailing_text_hidden"], handed["tts_pad_embed"])
+
+    def processor(text, return_tensors, padding):
+        return model.tokenizer([text], return_tensors=return_tensors, padding=padding)
+
+    monkeypatch.setattr(model.talker, "generate", catch)
+    qwen_tts = import_qwen_tts()
+    wrapper = qwen_tts.Qwen3TTSModel(model.upstream, processor, model.upstream.generate_config)
+    with pytest.raises(Handed) as caught:
+        if voice.kind == "preset":
+            wrapper.generate_custom_voice(text, voice.speaker, language, instruct)
+        elif voice.kind == "design":
+            wrapper.generate_voice_design(text, instruct, language)
+        else:
+            item = qwen_tts.VoiceClonePromptItem(
+                ref_code=voice.ref_codes,
+                ref_spk_embedding=voice.speaker_embedding,
+                x_vector_only_mode=voice.kind == "x_vector",
+                icl_mode=voice.kind == "icl",
+                ref_text=voice.transcript,
+            )
+            wrapper.generate_voice_clone(text, language, voice_clone_prompt=[item])
+    return [tensor[0] for tensor in caught.value.args]
+
+
+def assert_same_prompt(model, text, voice, language, instruct, monkeypatch):
+    embeds, trailing, pad = upstream_prompt(
+        model, text, voice, language, instruct or voice.instruct, monkeypatch
+    )
+    ours = build_prompt(model, text, voice, language, instruct)
+    assert ours.embeds.dtype == model.dtype
+    assert torch.equal(ours.embeds, embeds)
+    assert torch.equal(ours.trailing, trailing)
+    assert torch.equal(ours.pad, pad)
+    assert ours.text_tokens == len(model.tokenizer(text)["input_ids"])
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("language", ["auto", "Chinese", "english"])
+@pytest.mark.parametrize("mode", ["x_vector", "icl"])
+def test_cloned_voices(load, recording, monkeypatch, mode, language, text, precision):
+    model = load("tiny-1.7B", "base", precision)
+    voice = clone_voice(model, recording, 24000, mode, "a tone that rises")
+    assert_same_prompt(model, text, voice, language, None, monkeypatch)
+
+
+@pytest.mark.parametrize(("frames", "trails"), [(3, 14), (16, 1), (17, 1), (40, 1)])
+def test_a_reference_shorter_or_longer_than_the_texts(load, recording, monkeypatch, frames, trails):
+    """Text (18 with its end) that outruns the reference (and bos) trails; a longer one goes on over padding."""
+    model = load("tiny", "base")
+    voice = clone_voice(model, recording, 24000)
+    codes = torch.randint(64, (frames, 16), generator=torch.Generator().manual_seed(0))
+    icl = Voice("icl", model.size, "x", voice.speaker_embedding, codes, "ten tokens")
+    assert_same_prompt(model, "and six", icl, "german", None, monkeypatch)
+    prompt = build_prompt(model, "and six", icl, "german")
+    assert len(prompt.trailing) == trails
+    assert torch.equal(prompt.trailing, prompt.pad) == (frames >= 17)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("language", ["auto", "chinese", "english"])
+@pytest.mark.parametrize("speaker", ["ryan", "eric"])  # eric speaks a dialect
+def test_preset_voices(load, monkeypatch, speaker, language, text):
+    model = load("tiny-1.7B", "custom_voice")
+    assert_same_prompt(model, text, preset_voice(model, speaker), language, None, monkeypatch)
+
+
+def test_an_instruction_of_the_line_stands_before_the_voices_own(load, monkeypatch):
+    model = load("tiny-1.7B", "custom_voice")
+    voice = preset_voice(model, "ryan", "whispering")
+    assert_same_prompt(model, "Hi there.", voice, "auto", None, monkeypatch)
+    assert_same_prompt(model, "Hi there.", voice, "auto", "shouting out loud", monkeypatch)
+    bare = build_prompt(model, "Hi there.", preset_voice(model, "ryan"))
+    assert torch.equal(build_prompt(model, "Hi there.", voice, "auto", "").embeds, bare.embeds)
+
+
+def test_lines_that_share_what_they_can_have_the_prompts_of_lines_alone(load, recording, monkeypatch):
+    model = load("tiny", "base")
+    builder = PromptBuilder(model)
+    projected = []
+    project = type(model.talker.text_projection).forward
+    monkeypatch.setattr(
+        type(model.talker.text_projection),
+        "forward",
+        lambda self, states: projected.append(states.shape[1]) or project(self, states),
+    )
+    for turn in range(2):
+        for mode, language in (("icl", "german"), ("x_vector", "german"), ("x_vector", "auto")):
+            for number in range(2):  # voices that nobody else holds: another may come to lie where one was
+                voice = clone_voice(model, recording * (1 - number / 2), 24000, mode, "a tone that rises")
+                projected.clear()
+                shared = builder.build(f"Hi there, {turn}.", voice, language)
+                assert len(projected) <= 2 or (not turn and not number)
+                alone = build_prompt(model, f"Hi there, {turn}.", voice, language)
+                for part in ("embeds", "trailing", "pad"):
+                    assert torch.equal(getattr(shared, part), getattr(alone, part))
+
+
+@pytest.mark.parametrize("language", ["auto", "german"])
+def test_designed_voices(load, monkeypatch, language):
+    model = load("tiny-1.7B", "voice_design")
+    assert_same_prompt(model, "Hi there.", design_voice(model, "old, calm"), language, None, monkeypatch)
+
+
+def test_a_dialect_is_spoken_by_its_speaker_alone_and_not_in_other_languages(load):
+    model = load("tiny", "custom_voice")
+    ids = model.config.talker_config.codec_language_id
+    table = model.talker.get_input_embeddings().weight
+
+    def language_row(speaker: str, language: str) -> torch.Tensor:
+        prompt = build_prompt(model, "Hi.", preset_voice(model, speaker), language)
+        return prompt.embeds[5] - prompt.pad[0]  # role, think, think_bos, then the language
+
+    for speaker, language, spoken in [
+        ("eric", "auto", "sichuan_dialect"),
+        ("eric", "Chinese", "sichuan_dialect"),
+        ("eric", "english", "english"),
+        ("ryan", "chinese", "chinese"),
+    ]:
+        assert torch.allclose(language_row(speaker, language), table[ids[spoken]], atol=1e-6)
+
+
+@pytest.mark.parametrize("language", ["klingon", "", "sichuan_dialect"])
+def test_an_unknown_language_is_refused_with_the_list(load, language):
+    with pytest.raises(ValueError, match=r"is unknown to tiny-base: choose one of auto, .*english"):
+        check_language(load(), language)
+    assert check_language(load(), " English ") == "english"
+
+
+def test_a_text_beyond_the_context_is_refused_with_the_mend(load, recording, monkeypatch):
+    model = load()
+    voice = clone_voice(model, recording, 24000)
+    prompt = build_prompt(model, "x" * 50, voice)
+    needed = len(prompt.embeds) + len(prompt.trailing)
+    monkeypatch.setattr(model.config.talker_config, "max_position_embeddings", needed)
+    with pytest.raises(ValueError, match=f"needs {needed} positions and .* has {needed}: split it"):
+        build_prompt(model, "x" * 50, voice)
+    monkeypatch.setattr(model.config.talker_config, "max_position_embeddings", needed + 1)
+    assert len(build_prompt(model, "x" * 50, voice).embeds) == len(prompt.embeds)
+
+
+def test_an_icl_voice_without_codes_cannot_be_made():
+    with pytest.raises(ValueError, match="has no reference codes"):
+        Voice("icl", "0b6", "x", torch.zeros(4), None, "words")
+
+
+def test_the_default_sampling_leaves_room_in_the_context(load):
+    """8192 frames fit behind any prompt that is let through only if the context says so."""
+    assert Sampling().max_frames < load().config.talker_config.max_position_embeddings

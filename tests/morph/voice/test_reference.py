@@ -1,0 +1,161 @@
+"""Reference recordings: ordinary ones stay as they are, odd ones are mended with a note or refused in words."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import librosa
+import numpy as np
+import pytest
+import soundfile
+from qwen3_tts_morph.morph.voice.reference import Reference, prepare_reference
+from qwen3_tts_morph.morph.voice.voice import clone_voice
+
+RATE = 24000
+DATA = Path(__file__).resolve().parents[2] / "data"
+
+
+@pytest.fixture
+def base(load):
+    return load("tiny", "base")
+
+
+@pytest.fixture(scope="module")
+def speech() -> np.ndarray:
+    """7.1 s of a person's speech, at 24 kHz."""
+    read, rate = soundfile.read(DATA / "austen-0870.flac", dtype="float32")
+    return librosa.resample(read, orig_sr=rate, target_sr=RATE)
+
+
+def quiet(seconds: float, level: float = 1e-4) -> np.ndarray:
+    noise = np.random.default_rng(0).normal(size=round(seconds * RATE))
+    return (level * noise).astype(np.float32)
+
+
+def prepare(waveform: np.ndarray, **options: bool) -> Reference:
+    return prepare_reference(waveform, RATE, RATE, **options)
+
+
+@pytest.mark.parametrize("name", ["austen-0870.flac", "austen-0880.flac"])
+@pytest.mark.parametrize("quieter", [1, 10])
+def test_ordinary_recordings_stay_as_they_are(name, quieter):
+    read, rate = soundfile.read(DATA / name, dtype="float32")
+    read = read / np.float32(quieter)
+    assert prepare_reference(read, rate, rate).notes == ()
+    assert np.array_equal(prepare_reference(read, rate, rate).waveform, read)
+    assert np.array_equal(prepare_reference(np.stack([read, read]), rate, rate).waveform, read)
+    wanted = librosa.resample(read, orig_sr=rate, target_sr=RATE)
+    assert np.array_equal(prepare_reference(read, rate, RATE).waveform, wanted)
+
+
+def test_a_second_of_silence_at_the_ends_stays(speech):
+    padded = np.concatenate([quiet(1.5), speech, quiet(1.5)])
+    assert prepare(padded).notes == () and np.array_equal(prepare(padded).waveform, padded)
+
+
+def test_a_reference_is_float32_within_full_scale(speech):
+    assert np.abs(prepare(1.5 * speech / np.abs(speech).max()).waveform).max() == pytest.approx(1.0)
+    assert prepare(speech.astype(np.float64)).waveform.dtype == np.float32
+    assert len(prepare_reference(speech, 2 * RATE, RATE).waveform) == -(-len(speech) // 2)
+
+
+def test_librosa_is_what_resamples(recording):
+    """Held against the library itself: a wrong order of the two rates would pass every length of 24 kHz."""
+    wanted = librosa.resample(recording, orig_sr=44100, target_sr=RATE)
+    ours = prepare_reference(recording, 44100, RATE).waveform
+    assert np.allclose(ours, wanted / max(1.0, np.abs(wanted).max()), atol=1e-6)
+
+
+def test_of_a_long_recording_an_x_vector_takes_the_first_30_s(base, speech, caplog):
+    long = np.tile(speech, 6)
+    with caplog.at_level(logging.WARNING):
+        voice = clone_voice(base, long, RATE, name="Anna")
+    [note] = voice.notes
+    assert note == f"reference is {len(long) / RATE:.1f} s long: only its first 30 s are used"
+    assert note in caplog.text
+    assert np.array_equal(prepare(long).waveform, long[: 30 * RATE])
+    assert prepare(long[: 30 * RATE]).notes == ()
+
+
+def test_icl_refuses_a_long_recording_as_its_transcript_would_not_fit(base, speech):
+    long = np.tile(speech, 6)
+    with pytest.raises(
+        ValueError, match=r"reference is 4\d\.\d s long and ICL takes at most 30 s: cut it .*x-vector"
+    ):
+        clone_voice(base, long, RATE, "icl", "words " * 100)
+    about_30_s = long[: 30 * RATE + RATE // 20]
+    assert np.array_equal(prepare(about_30_s, whole=True).waveform, about_30_s)
+
+
+@pytest.mark.parametrize("level", [0, 1e-4], ids=["silence", "near silence"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_long_silence_before_and_after_is_left_out(speech, level, whole):
+    made = prepare(np.concatenate([quiet(31, level), speech, quiet(20, level)]), whole=whole)
+    [note] = made.notes
+    assert "s of silence at the recording's ends were left out" in note
+    assert abs(len(made.waveform) - len(speech)) < RATE
+    assert np.isin(speech[RATE : 5 * RATE], made.waveform).all()
+
+
+def test_channels_that_cancel_one_another_out_are_not_mixed(speech):
+    assert prepare(np.stack([0.3 * speech, -speech])).notes == ()
+    made = prepare(np.stack([speech, -speech]))
+    assert np.array_equal(made.waveform, speech)
+    assert made.notes == ("the recording's channels cancel one another out: only the loudest is used",)
+    surround = np.zeros((6, len(speech)), dtype=np.float32)
+    surround[2] = speech
+    assert prepare(surround).notes == ()
+
+
+def test_a_constant_offset_is_taken_out(speech):
+    made = prepare(speech + 0.3)
+    assert made.notes == ("the recording has a constant offset (DC): it was taken out",)
+    assert np.allclose(made.waveform, speech - speech.mean(), atol=1e-5)
+    assert "cancel" in "".join(prepare(np.stack([speech + 0.3, 0.3 - speech])).notes)
+
+
+@pytest.mark.parametrize("gain", [40, 32768, 1e37])
+def test_a_recording_far_over_full_scale_is_turned_down(speech, gain):
+    loudest = speech / np.abs(speech).max()
+    made = prepare(np.stack([gain * loudest, gain * loudest]))
+    assert made.notes == (
+        f"the recording is {20 * np.log10(gain):.0f} dB over full scale: it was turned down",
+    )
+    assert np.allclose(made.waveform, loudest, atol=1e-5)
+
+
+def test_a_clipped_recording_is_taken_with_a_note(speech):
+    [note] = prepare(np.clip(20 * speech / np.abs(speech).max(), -1, 1)).notes
+    assert "is clipped: one that is recorded less loud" in note
+
+
+@pytest.mark.parametrize("kind", ["noise", "tone"])
+def test_what_does_not_vary_as_speech_does_is_taken_with_a_note(kind):
+    sound = {"noise": quiet(5, 0.1), "tone": np.sin(np.arange(5 * RATE) / 20)}[kind]
+    [note] = prepare(sound).notes
+    assert note.endswith("as that of noise or a tone: is it speech?")
+
+
+@pytest.mark.parametrize(
+    ("waveform", "sentence"),
+    [
+        (np.full(RATE * 2, 0.3), "is silent"),
+        (quiet(40), "is silent"),
+        (
+            np.concatenate([quiet(20), 0.1 * np.ones(RATE // 2) * (-1) ** np.arange(RATE // 2)]),
+            "only 0.50 s of sound",
+        ),
+        (np.zeros((0, RATE)), "one recording"),
+        (np.float32(1), "long: give at least 1 s"),
+    ],
+    ids=["constant", "quiet", "a click", "no channel", "a number"],
+)
+def test_recordings_without_speech_are_refused(waveform, sentence):
+    with pytest.raises(ValueError, match=f"reference .*{sentence}"):
+        prepare(waveform)
+
+
+def test_ten_minutes_are_taken_with_a_note(speech):
+    [note] = prepare(np.tile(speech, 85)).notes
+    assert "only its first 30 s are used" in note

@@ -1,0 +1,222 @@
+"""Voices: the same sound gives the same voice whatever its format, and what cannot serve is refused in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.codec.upstream import encode_waveform
+from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.voice import (
+    Voice,
+    blend_voices,
+    check_voice,
+    clone_voice,
+    design_voice,
+    preset_voice,
+)
+
+RATE = 24000
+
+
+@pytest.fixture
+def base(load):
+    return load("tiny", "base")
+
+
+def smooth(seconds: float, rate: int) -> np.ndarray:
+    """The same sound at any rate: a few partials, all far below 8 kHz."""
+    time = np.arange(round(seconds * rate)) / rate
+    return sum(0.1 * np.sin(2 * np.pi * f * time + f) for f in (180, 430, 990, 2100)).astype(np.float32)
+
+
+def embedding(model, waveform, rate) -> torch.Tensor:
+    vector = clone_voice(model, waveform, rate).speaker_embedding
+    assert vector is not None and vector.shape == (model.width,) and vector.device.type == "cpu"
+    return vector.float()
+
+
+@pytest.mark.parametrize("rate", [16000, 48000])
+def test_the_rate_of_a_recording_hardly_changes_its_embedding(base, rate):
+    ours = embedding(base, smooth(2, rate), rate)
+    reference = embedding(base, smooth(2, RATE), RATE)
+    assert torch.cosine_similarity(ours, reference, dim=0) > 0.99
+    # Resampling is what makes them equal: read at a wrong rate, the same samples are another voice.
+    unread = embedding(base, smooth(2, rate), RATE)
+    assert torch.cosine_similarity(ours, reference, dim=0) > torch.cosine_similarity(unread, reference, dim=0)
+
+
+def test_channels_are_mixed_down(base, recording):
+    mono = embedding(base, recording, RATE)
+    assert torch.allclose(embedding(base, np.stack([recording, recording]), RATE), mono, atol=1e-6)
+    assert torch.allclose(embedding(base, np.stack([2 * recording, 0 * recording]), RATE), mono, atol=1e-5)
+    assert not torch.allclose(embedding(base, recording[::-1].copy(), RATE), mono, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("waveform", "sentence"),
+    [
+        (np.zeros(RATE * 2), "silent"),
+        (np.full(RATE * 2, 1e-4), "silent"),
+        (np.full(RATE * 2, np.nan), "NaN or infinite"),
+        (np.concatenate([np.ones(RATE), [np.inf]]), "NaN or infinite"),
+        (np.zeros(0), "0.00 s long: give at least 1 s"),
+        (np.ones(RATE - 1), "give at least 1 s"),
+        (np.ones((1, 2, RATE)), "one recording"),
+    ],
+)
+def test_recordings_that_cannot_serve_are_refused(base, waveform, sentence):
+    with pytest.raises(ValueError, match=f"reference.*{sentence}"):
+        clone_voice(base, waveform, RATE)
+
+
+def test_a_sample_rate_must_be_one(base, recording):
+    with pytest.raises(ValueError, match="at 0 Hz"):
+        clone_voice(base, recording, 0)
+
+
+@pytest.mark.parametrize("transcript", [None, "", "  \n"])
+def test_icl_needs_a_transcript(base, recording, transcript):
+    with pytest.raises(ValueError, match=r"transcript is empty.*or use x-vector"):
+        clone_voice(base, recording, RATE, "icl", transcript)
+
+
+def test_an_unknown_mode_is_refused(base, recording):
+    with pytest.raises(ValueError, match="mode is 'quick': choose one of x_vector, icl"):
+        clone_voice(base, recording, RATE, "quick")
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("custom_voice", "CustomVoice"), ("voice_design", "VoiceDesign")]
+)
+def test_only_base_checkpoints_clone(load, recording, kind, words):
+    with pytest.raises(ValueError, match=f"{words} checkpoint and cannot clone.*load a Base"):
+        clone_voice(load("tiny-1.7B", kind), recording, RATE)
+
+
+def test_what_a_checkpoint_cannot_be_is_said(load, base):
+    with pytest.raises(ValueError, match="no preset speakers: load a CustomVoice"):
+        preset_voice(base, "ryan")
+    with pytest.raises(ValueError, match=r"speaker 'nobody' is unknown.*aiden, dylan.*vivian"):
+        preset_voice(load("tiny", "custom_voice"), "nobody")
+    with pytest.raises(ValueError, match=r"needs a VoiceDesign checkpoint.*is Base"):
+        design_voice(base, "an old man")
+    with pytest.raises(ValueError, match="description is empty"):
+        design_voice(load("tiny-1.7B", "voice_design"), "  ")
+
+
+def test_instructions_only_where_they_are_followed(load):
+    small, large = load("tiny", "custom_voice"), load("tiny-1.7B", "custom_voice")
+    with pytest.raises(ValueError, match="does not follow instructions"):
+        preset_voice(small, "ryan", "whispering")
+    assert preset_voice(small, "ryan", "  ").instruct is None
+    assert preset_voice(large, "ryan", " whispering ").instruct == "whispering"
+    with pytest.raises(ValueError, match="does not follow instructions"):
+        check_voice(small, preset_voice(small, "ryan"), "whispering")
+    check_voice(large, preset_voice(large, "ryan"), "whispering")
+
+
+def test_voices_stay_with_their_model_size_and_kind(load, base, recording):
+    voice = clone_voice(base, recording, RATE, name="Anna")
+    check_voice(base, voice)
+    with pytest.raises(ValueError, match=r"'Anna' was made for a 0\.6B model and .* is 1\.7B"):
+        check_voice(load("tiny-1.7B", "base"), voice)
+    with pytest.raises(ValueError, match=r"'Anna' \(x_vector\) needs a Base checkpoint .* is CustomVoice"):
+        check_voice(load("tiny", "custom_voice"), voice)
+    designed = design_voice(load("tiny-1.7B", "voice_design"), "an old man")
+    with pytest.raises(ValueError, match="needs a VoiceDesign checkpoint"):
+        check_voice(load("tiny-1.7B", "base"), designed)
+    stranger = Voice("preset", "0b6", speaker="nobody")
+    with pytest.raises(ValueError, match="'nobody' is unknown"):
+        check_voice(load("tiny", "custom_voice"), stranger)
+
+
+def test_padding_adds_its_frames_only_when_asked_for(base, recording):
+    def clone(**options) -> Voice:
+        return clone_voice(base, recording, RATE, "icl", " a tone ", **options)
+
+    plain, padded = clone(), clone(pad_silence=True)
+    assert plain.kind == "icl" and plain.transcript == "a tone"
+    assert plain.ref_codes is not None and padded.ref_codes is not None
+    assert plain.ref_codes.dtype == torch.int64 and plain.ref_codes.shape == (25, 16)
+    assert len(padded.ref_codes) == 32  # 2.5 s at 12.5 a second, the last one begun
+    assert torch.equal(plain.ref_codes, encode_waveform(base, recording))
+    # The embedding is of the recording alone.
+    assert torch.equal(plain.speaker_embedding, padded.speaker_embedding)
+    assert clone_voice(base, recording, RATE, "x_vector", "a tone").ref_codes is None
+
+
+def test_blends_are_weighted_means():
+    one = Voice("x_vector", "0b6", "A", speaker_embedding=torch.tensor([1.0, 0.0, 4.0]))
+    two = Voice(
+        "icl", "0b6", "B", torch.tensor([0.0, 2.0, 8.0]), torch.zeros(3, 16, dtype=torch.int64), "words"
+    )
+    blend = blend_voices([one, two], [3, 1])
+    assert torch.allclose(blend.speaker_embedding, torch.tensor([0.75, 0.5, 5.0]))
+    assert (blend.kind, blend.model_size, blend.ref_codes, blend.transcript) == (
+        "x_vector",
+        "0b6",
+        None,
+        None,
+    )
+    assert blend.name == "75% A + 25% B"
+    assert torch.equal(blend_voices([one, two], [0.2, 0]).speaker_embedding, one.speaker_embedding)
+    half = Voice("x_vector", "0b6", speaker_embedding=torch.ones(3, dtype=torch.bfloat16))
+    assert blend_voices([half, half], [1, 2]).speaker_embedding.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("weights", [[0, 0], [1, -1], [1, float("nan")], [float("inf"), 1], [1e308, 1e308]])
+def test_weights_that_make_no_mean_are_refused(weights):
+    voice = Voice("x_vector", "0b6", speaker_embedding=torch.ones(3))
+    with pytest.raises(ValueError, match="weights are"):
+        blend_voices([voice, voice], weights)
+
+
+def test_voices_that_cannot_be_blended_are_refused():
+    small = Voice("x_vector", "0b6", "A", speaker_embedding=torch.ones(3))
+    large = Voice("x_vector", "1b7", "B", speaker_embedding=torch.ones(4))
+    preset = Voice("preset", "0b6", "ryan", speaker="ryan")
+    with pytest.raises(ValueError, match=r"0.6B, 1.7B.*cannot be blended"):
+        blend_voices([small, large], [1, 1])
+    with pytest.raises(ValueError, match=r"'ryan' \(preset\) has no speaker embedding"):
+        blend_voices([small, preset], [1, 1])
+    wide = Voice("x_vector", "0b6", "C", speaker_embedding=torch.ones(4))
+    with pytest.raises(ValueError, match="have 3 and 4 numbers cannot be blended: clone them with one model"):
+        blend_voices([small, wide], [1, 1])
+    with pytest.raises(ValueError, match="two or more"):
+        blend_voices([small], [1])
+    with pytest.raises(ValueError, match="2 voices and 1 weights"):
+        blend_voices([small, small], [1])
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"kind": "song"}, "voice kind is 'song'"),
+        ({"kind": "x_vector"}, "no speaker embedding"),
+        ({"kind": "icl", "speaker_embedding": torch.ones(3)}, r"\(icl\) has no reference codes"),
+    ],
+)
+def test_half_voices_cannot_be_made(fields, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Voice(model_size="0b6", **fields)
+
+
+def test_a_fine_tuned_speaker_is_found_in_any_case(load, monkeypatch):
+    model = load("tiny", "custom_voice")
+    tuned = {**model.config.talker_config.spk_id, "My_Voice": 500}
+    monkeypatch.setattr(model.config.talker_config, "spk_id", tuned)
+    assert "My_Voice" in model.speakers
+    for spelled in ("my_voice", "MY_VOICE", " My_Voice "):
+        voice = preset_voice(model, spelled)
+        assert voice.speaker.lower() == "my_voice"
+        told = build_prompt(model, "Hello.", voice).embeds
+        assert not torch.equal(told, build_prompt(model, "Hello.", preset_voice(model, "ryan")).embeds)
+    assert preset_voice(model, "RYAN").speaker == "ryan"
+
+
+def test_a_fine_tuned_base_speaks_with_its_speaker(load, monkeypatch):
+    """Fine-tuning a Base checkpoint gives it one speaker, and upstream's kind custom_voice or base."""
+    model = load("tiny", "base")
+    monkeypatch.setattr(model.config.talker_config, "spk_id", {"anna": 500})
+    assert preset_voice(model, "Anna").kind == "preset"

@@ -1,0 +1,285 @@
+"""Many lines decoded together: each one's waveform is what upstream's decoder gives for it alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps
+from qwen3_tts_morph.morph.codec.packing import choose_size, cut_chunks, pack_rows, row_sizes, write_plan
+from qwen3_tts_morph.morph.codec.upstream import decode_codes
+from qwen3_tts_morph.morph.options import LoadOptions
+from qwen3_tts_morph.morph.waveform import engine as waveforms
+from qwen3_tts_morph.morph.waveform.engine import CodecEngine, Waveforms
+
+FRAME = 1920
+# The random codec makes rounding loud: against float64, both upstream's float32 and ours stand at 89-90 dB.
+FLOAT32_DB = 80
+BF16_DB = 12  # of float32; upstream's own bf16 stands at 15
+FP16_DB = 20  # three more bits of mantissa
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "base")
+
+
+def random_codes(model, frames: int, seed: int = 0) -> torch.Tensor:
+    size = model.codec.config.decoder_config.codebook_size
+    return torch.randint(size, (frames, 16), generator=torch.Generator().manual_seed(seed))
+
+
+def assert_near(ours: np.ndarray, theirs: np.ndarray) -> None:
+    """Equal up to float32's rounding, everywhere."""
+    assert ours.dtype == np.float32 and ours.shape == theirs.shape
+    assert len(ours) == 0 or signal_to_noise(theirs, ours) > FLOAT32_DB
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=3e-4)
+
+
+def signal_to_noise(signal: np.ndarray, other: np.ndarray) -> float:
+    """In dB."""
+    error = np.square(signal.astype(np.float64) - other).mean()
+    return 10 * np.log10(np.square(signal.astype(np.float64)).mean() / error)
+
+
+def test_lines_of_unlike_length_equal_upstreams(model):
+    engine = CodecEngine(model)
+    lines = [random_codes(model, frames, seed) for seed, frames in enumerate((1, 7, 330, 40, 626, 72, 0, 25))]
+    waves = engine.decode_batch(lines)
+    for codes, wave in zip(lines, waves, strict=True):
+        theirs = decode_codes(model, codes)
+        assert theirs.shape == (len(codes) * FRAME,)
+        assert_near(wave, theirs)
+    assert min(np.abs(wave).max() for wave in waves if len(wave)) > 0.01, "silence would prove nothing"
+
+
+@pytest.mark.parametrize("slabs", [Slabs(5, 0), Slabs(24, 1), Slabs(7, 3)], ids=str)
+def test_slabs_from_any_block_on_leave_no_seam(model, slabs):
+    codes = random_codes(model, 40)
+    [wave] = CodecEngine(model, slabs=slabs).decode_batch([codes])
+    assert_near(wave, decode_codes(model, codes))
+
+
+@pytest.mark.parametrize(("reference", "frames"), [(5, 12), (15, 7), (290, 20), (310, 0)])
+def test_a_reference_is_decoded_in_front_and_cut_off(model, reference, frames):
+    heard, codes = random_codes(model, reference, seed=1), random_codes(model, frames)
+    alone = random_codes(model, 9, seed=2)
+    ours, other = CodecEngine(model).decode_batch([codes, alone], [heard, None])
+    theirs = decode_codes(model, codes, heard)
+    assert_near(ours, theirs)
+    assert_near(other, decode_codes(model, alone))
+
+
+def test_bf16_is_as_near_to_float32_as_upstreams_own(load):
+    half, whole = load("tiny", "base", "bf16"), load("tiny", "base")
+    codes = random_codes(whole, 60)
+    exact = decode_codes(whole, codes)
+    ours = signal_to_noise(exact, CodecEngine(half).decode_batch([codes])[0])
+    theirs = signal_to_noise(exact, decode_codes(half, codes))
+    assert ours > theirs - 0.5 and ours > BF16_DB
+
+
+@pytest.mark.parametrize(("dtype", "least"), [(torch.bfloat16, BF16_DB), (torch.float16, FP16_DB)])
+def test_another_dtype_leaves_the_weights_alone(model, dtype, least):
+    codes = random_codes(model, 30)
+    before = decode_codes(model, codes)
+    wave = CodecEngine(model, dtype).decode_batch([codes])[0]
+    assert {value.dtype for value in model.codec.decoder.parameters()} == {torch.float32}
+    assert least < signal_to_noise(before, wave) < FLOAT32_DB, "above that, float32 was computed"
+
+
+def test_upstreams_decoder_still_works_on_the_weights_and_they_are_held_once(checkpoint):
+    model = load_model(checkpoint("tiny", "base"))
+    codes = random_codes(model, 20)
+    before = decode_codes(model, codes)
+    shapes = {name: value.shape for name, value in model.codec.decoder.named_parameters()}
+    engine = CodecEngine(model)
+    engine.decode_batch([codes])
+    assert shapes == {name: value.shape for name, value in model.codec.decoder.named_parameters()}
+    assert_near(decode_codes(model, codes), before)
+    weights = engine.look_up()
+    for index, block in enumerate(weights.blocks):
+        unit = model.codec.decoder.decoder[1 + index].block[2]
+        assert block.units[0].conv.data_ptr() == unit.conv1.conv.weight.data_ptr()
+        assert block.now.data_ptr() == model.codec.decoder.decoder[1 + index].block[1].conv.weight.data_ptr()
+
+
+def test_a_moved_model_is_noticed(checkpoint):
+    model = load_model(checkpoint("tiny", "base"))
+    codes = random_codes(model, 20)
+    engine = CodecEngine(model)
+    before = engine.decode_batch([codes])[0]
+    for parameter in model.codec.decoder.parameters():
+        parameter.data = torch.zeros_like(parameter)
+    assert not np.array_equal(engine.decode_batch([codes])[0], before)
+
+
+def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
+    engine = CodecEngine(model)
+    calls = []
+
+    class Cancelled(Exception):
+        pass
+
+    def cancel_at_the_second() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise Cancelled
+
+    lines = [random_codes(model, 300, seed) for seed in range(4)]
+    with pytest.raises(Cancelled):
+        CodecEngine(model, largest=360).decode_batch(lines, on_chunk=cancel_at_the_second)
+    calls.clear()
+    engine.free()
+    assert np.abs(engine.decode_batch(lines[:1], on_chunk=lambda: calls.append(1))[0]).max() > 0.01
+    assert len(calls) == 1
+
+
+def test_rows_are_not_captured_where_a_graph_would_keep_their_memory(model, monkeypatch):
+    wanted = CodecEngine(model).decode_batch([random_codes(model, 20)])[0]
+    monkeypatch.setattr(waveforms, "graphs_keep_memory", lambda device: True)
+    monkeypatch.setattr(waveforms, "Replays", pytest.fail)
+    assert np.array_equal(CodecEngine(model).decode_batch([random_codes(model, 20)])[0], wanted)
+
+
+class AheadOps(TorchOps):
+    """Goes through a row ahead of it with operations that spoil the samples."""
+
+    def __init__(self):
+        self.rows = 0
+
+    def compile_ahead(self, row):
+        self.rows += 1
+        row(ZeroOps())
+
+
+class ZeroOps(TorchOps):
+    def finish(self, x, weight, bias):
+        return torch.zeros(len(x), device=x.device)
+
+
+def test_kernels_are_compiled_ahead_once_a_length_and_no_sample_is_of_that(model):
+    lines = [[random_codes(model, 20)], [random_codes(model, 20, 1)], [random_codes(model, 300)]]
+    plain, ops = CodecEngine(model), AheadOps()
+    engine = CodecEngine(model, ops=ops)
+    for line, rows in zip(lines, (1, 1, 2), strict=True):
+        assert np.array_equal(engine.decode_batch(line)[0], plain.decode_batch(line)[0])
+        assert ops.rows == rows
+    engine.free()
+    engine.decode_batch(lines[0])
+    assert ops.rows == 2
+
+
+class FailingOps(TorchOps):
+    """Kernels of which one does not run on this device."""
+
+    def __init__(self, error: Exception):
+        self.error, self.calls = error, 0
+
+    def finish(self, x, weight, bias):
+        self.calls += 1
+        raise self.error
+
+
+class OutOfResources(Exception):
+    """Triton's own errors are no RuntimeErrors."""
+
+
+def test_a_kernel_that_fails_is_told_once_and_no_line_is_lost(model, caplog):
+    lines = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41))]
+    wanted = CodecEngine(model, largest=360).decode_batch(lines)
+    ops = FailingOps(OutOfResources("shared memory\nmore"))
+    engine = CodecEngine(model, ops=ops, largest=360)
+    for _ in range(2):
+        for ours, theirs in zip(engine.decode_batch(lines), wanted, strict=True):
+            assert np.array_equal(ours, theirs)
+        engine.free()
+    assert ops.calls == 1 and engine.why_torch == "OutOfResources: shared memory"
+    assert [record.message for record in caplog.records] == [
+        "Triton cannot run here (OutOfResources: shared memory): the codec runs on torch's own operations, slower"
+    ]
+
+
+def test_full_memory_and_torchs_own_errors_pass_through(model, monkeypatch):
+    engine = CodecEngine(model, ops=FailingOps(torch.cuda.OutOfMemoryError("full")))
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        engine.decode_batch([random_codes(model, 5)])
+    assert engine.why_torch is None
+    monkeypatch.setattr(TorchOps, "finish", FailingOps(RuntimeError("broken")).finish)
+    with pytest.raises(RuntimeError, match="broken"):
+        CodecEngine(model).decode_batch([random_codes(model, 5)])
+
+
+def test_a_codec_that_is_not_computed_is_left_to_upstreams_modules(checkpoint, caplog):
+    model = load_model(checkpoint("tiny", "base"))
+    lines, heard = [random_codes(model, 9), random_codes(model, 0)], [random_codes(model, 4, 1), None]
+    model.codec.decoder.config.attention_bias = True
+    waveforms = Waveforms()
+    for _ in range(2):
+        first, second = waveforms.decode_lines(model, lines, heard)
+    assert np.array_equal(first, decode_codes(model, lines[0], heard[0])) and len(second) == 0
+    assert len(caplog.records) == 1 and "attention_bias True" in (waveforms.describe() or "")
+
+
+def test_nothing_to_decode(model):
+    engine = CodecEngine(model)
+    assert engine.decode_batch([]) == []
+    assert [len(wave) for wave in engine.decode_batch([random_codes(model, 0)])] == [0]
+
+
+def test_rows_waste_little():
+    lengths = [125] * 64 + [300] * 10 + [3, 17, 700]
+    chunks = list(cut_chunks(lengths))
+    assert sum(chunk.frames for chunk in chunks) == sum(lengths)
+    sizes = row_sizes(72, 1152)
+    rows = pack_rows(chunks, sizes[-1], gap=3)
+    assert sorted((p.chunk.line, p.chunk.start) for row in rows for p in row) == sorted(
+        (chunk.line, chunk.start) for chunk in chunks
+    )
+    computed = sum(choose_size(row, sizes) for row in rows)
+    assert sum(chunk.length for chunk in chunks) / computed > 0.9
+
+
+def test_a_plan_keeps_gaps_between_chunks():
+    lines = [torch.full((5, 16), 7), torch.full((2, 16), 9)]
+    row = pack_rows(list(cut_chunks([5, 2])), 24, gap=3)[0]
+    plan = write_plan(row, lines, 24)
+    assert plan[:, -1].tolist() == [-1] * 3 + [3] * 5 + [-1] * 3 + [11] * 2 + [-1] * 11
+    assert plan[:, 0].tolist() == [0] * 3 + [7] * 5 + [0] * 3 + [9] * 2 + [0] * 11
+
+
+def test_rows_too_short_for_a_chunk_are_refused():
+    with pytest.raises(ValueError, match="decodes 350 frames together and may take 288"):
+        row_sizes(72, 288)
+
+
+@pytest.mark.parametrize("window", [1, 5, 16, 71, 72, 100, 250, 1000, 5000])
+def test_rows_of_any_window_hold_a_chunk_and_are_whole_blocks(window):
+    """The demo voice's window is 16, the published codec's 72."""
+    sizes = row_sizes(window, 1152)
+    assert sizes == sorted(set(sizes)) and 350 <= sizes[-1] <= 1152
+    assert all(size < window or size % window == 0 for size in sizes)
+
+
+def test_rows_of_the_published_window_are_these():
+    assert row_sizes(72, 1152) == [24, 36, 72, 144, 216, 288, 360, 504, 648, 792, 936, 1152]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_replayed_rows_equal_plain_ones_on_cuda(checkpoint, precision):
+    model = load_model(checkpoint("tiny", "base"), LoadOptions(precision), "cuda")
+    lines = [random_codes(model, frames, seed) for seed, frames in enumerate((300, 7, 330, 40))]
+    others = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41, 330), 10)]
+    plain = CodecEngine(model, capture=False).decode_batch(lines)
+    engine = CodecEngine(model)
+    for batch in (lines, others, others):  # plain, captured, replayed
+        engine.decode_batch(batch)
+    for ours, theirs in zip(engine.decode_batch(lines), plain, strict=True):
+        assert np.array_equal(ours, theirs)
+    held = torch.cuda.memory_allocated()
+    engine.free()
+    assert torch.cuda.memory_allocated() < held
+    for ours, theirs in zip(engine.decode_batch(lines), plain, strict=True):
+        assert np.array_equal(ours, theirs)
