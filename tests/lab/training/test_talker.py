@@ -219,7 +219,7 @@ def test_one_directory_is_both_kinds_to_upstream(learnt: Trained) -> None:
     from qwen_tts import Qwen3TTSModel
 
     with default_rope_registered():  # transformers 5 lacks it
-        model = Qwen3TTSModel.from_prelearnt(str(learnt.checkpoint), tts_model_type="custom_voice")
+        model = Qwen3TTSModel.from_pretrained(str(learnt.checkpoint), tts_model_type="custom_voice")
     waveforms, rate = model.generate_custom_voice(
         text=TEXTS[0], speaker="first", language="english", do_sample=False, subtalker_dosample=False
     )
