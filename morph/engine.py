@@ -12,9 +12,9 @@ import torch
 
 from .decode.eager import Decoded, decode_lines
 from .decode.guard import Guard
-from .decode.lossless import SpeculativePredictor
+from .decode.lossless import LosslessPredictor
 from .decode.sampling import line_streams, not_finite
-from .graph.engine import GraphEngines
+from .graph.engine import DecoderPool
 from .model.layers import check_config
 from .model.model import Model
 from .model.threads import is_small_on_cpu
@@ -24,7 +24,7 @@ from .voice.prompt import Prompt
 from .waveform.engine import Waveforms, decode_one_by_one
 
 # What runs by default, where it can; else torch operations, and upstream's own decoder of the codec.
-KERNELS = FAST_CODEC = True
+SDPA_BACKENDS = FAST_CODEC = True
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +42,10 @@ class Engine:
     Threads take turns: caches and graphs serve one decoding at a time.
     """
 
-    def __init__(self, choice: str = "auto", kernels: bool = KERNELS, fast_codec: bool = FAST_CODEC):
+    def __init__(self, choice: str = "auto", kernels: bool = SDPA_BACKENDS, fast_codec: bool = FAST_CODEC):
         self.choice = check_engine(choice)
         captures = CaptureStream()  # codes and waveforms take turns
-        self._graphs = GraphEngines(kernels, captures)
+        self._graphs = DecoderPool(kernels, captures)
         self._waveforms = Waveforms(fast_codec, captures)
         self._lock = threading.RLock()
 
@@ -139,7 +139,7 @@ class Engine:
                 )
             lossless = None
             if decoding == "lossless":
-                lossless = SpeculativePredictor(model.talker.code_predictor, tails=model.tails(tail))
+                lossless = LosslessPredictor(model.talker.code_predictor, tails=model.tails(tail))
             decoded: list[Decoded] = []
             for start in range(0, len(prompts), batch_size):
                 part = slice(start, start + batch_size)

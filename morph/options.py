@@ -65,7 +65,7 @@ def _keep_plain(options: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Draw:
+class TokenSampling:
     """How one token is drawn from its logits; the names and the order are transformers'."""
 
     do_sample: bool = True
@@ -86,7 +86,7 @@ class Draw:
             raise ValueError(f"top_p is {self.top_p!r}: choose above 0 and at most 1 (off)")
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], prefix: str, do_sample: str) -> Draw:
+    def from_config(cls, config: Mapping[str, Any], prefix: str, do_sample: str) -> TokenSampling:
         """Read the keys of one of the two samplers; upstream spells the sub-talker's switch another way."""
         return cls(
             do_sample=config.get(do_sample, True),
@@ -103,8 +103,8 @@ class Sampling:
     ``max_seconds`` caps each line's audio; None leaves it to the guard and to ``max_new_tokens``.
     """
 
-    talker: Draw = Draw()
-    subtalker: Draw = Draw()
+    talker: TokenSampling = TokenSampling()
+    subtalker: TokenSampling = TokenSampling()
     repetition_penalty: float = 1.05
     max_seconds: float | None = None
     max_new_tokens: int = 8192
@@ -112,8 +112,10 @@ class Sampling:
     def __post_init__(self) -> None:
         _keep_plain(self)
         for name in ("talker", "subtalker"):
-            if not isinstance(getattr(self, name), Draw):
-                raise ValueError(f"{name} is {getattr(self, name)!r}: choose how it draws with a Draw")
+            if not isinstance(getattr(self, name), TokenSampling):
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}: choose how it draws with a TokenSampling"
+                )
         if not is_number(self.repetition_penalty) or self.repetition_penalty <= 0:
             raise ValueError(f"repetition_penalty is {self.repetition_penalty!r}: choose above 0 (1 is off)")
         if self.max_seconds is not None and (
@@ -128,8 +130,8 @@ class Sampling:
         """Read a checkpoint's ``generation_config.json``; what it lacks, or has as null, takes upstream's defaults."""
         config = {key: value for key, value in config.items() if value is not None}
         return cls(
-            talker=Draw.from_config(config, "", "do_sample"),
-            subtalker=Draw.from_config(config, "subtalker_", "subtalker_dosample"),
+            talker=TokenSampling.from_config(config, "", "do_sample"),
+            subtalker=TokenSampling.from_config(config, "subtalker_", "subtalker_dosample"),
             repetition_penalty=config.get("repetition_penalty", 1.05),
             max_new_tokens=config.get("max_new_tokens", 2048),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from comfy_api.latest import io
 
-from ..morph.options import Draw, Sampling
+from ..morph.options import Sampling, TokenSampling
 from .sockets import CATEGORY, SamplingSocket
 
 DEFAULTS = Sampling()
@@ -126,8 +126,10 @@ class SamplingSettings(io.ComfyNode):
     ) -> io.NodeOutput:
         return io.NodeOutput(
             Sampling(
-                talker=Draw(not greedy, temperature, top_k, top_p),
-                subtalker=Draw(not subtalker_greedy, subtalker_temperature, subtalker_top_k, subtalker_top_p),
+                talker=TokenSampling(not greedy, temperature, top_k, top_p),
+                subtalker=TokenSampling(
+                    not subtalker_greedy, subtalker_temperature, subtalker_top_k, subtalker_top_p
+                ),
                 repetition_penalty=repetition_penalty,
                 max_seconds=max_seconds or None,
             )

@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.kernels import layer as passes
 from qwen3_tts_morph.morph.kernels.layer import look_up, project
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import Inputs, Place, States
-from qwen3_tts_morph.morph.model.layers import Decoder
+from qwen3_tts_morph.morph.model.layers import LayerStack
 
 if TYPE_CHECKING:
     from .kernels import Bench
@@ -33,7 +33,7 @@ def kernels_of_many(bench: Bench, plan: Plan, batch: int) -> dict[str, tuple[Cal
     frame = Place(slots.frame_cache, slots.frame_angles, 1, FRAME_POSITION + 1, FRAME_POSITION)
     row = 2 * decoder.kv_heads * decoder.head_dim * decoder.norm.itemsize  # a position's keys and values
 
-    def attend(which: Decoder, place: Place, index: int) -> Any:
+    def attend(which: LayerStack, place: Place, index: int) -> Any:
         return passes._attend_lines(which, index % len(which.layers), plan, qkv, place)
 
     def add(inputs: Any, weight: Any, norm: Any) -> None:

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps
-from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, CodecEngine
+from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec
 
 from ..random_checkpoint import SHAPES, random_codec
 from .common import synchronize, timed_ms
@@ -76,7 +76,7 @@ def engine(ops: Callable[[], TorchOps], **options: Any) -> Callable[[Any], Decod
 
     def make(codec: Any) -> Decode:
         model: Any = SimpleNamespace(codec=codec, samples_per_frame=codec.get_decode_upsample_rate())
-        return CodecEngine(model, ops=ops(), **options).decode_batch
+        return BatchCodec(model, ops=ops(), **options).decode_batch
 
     return make
 

@@ -23,7 +23,7 @@ from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.kernels import available
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import PRECISIONS, WEIGHTS, Draw, LoadOptions, Sampling
+from qwen3_tts_morph.morph.options import PRECISIONS, WEIGHTS, LoadOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
 from qwen3_tts_morph.morph.voice.voice import preset_voice
 
@@ -162,7 +162,7 @@ def frame_ms(run: Callable[[Sampling], torch.Tensor], sampling: Sampling, device
 
 def greedy(sampling: Sampling) -> Sampling:
     """The same without chance, in talker and predictor."""
-    return replace(sampling, talker=Draw(do_sample=False), subtalker=Draw(do_sample=False))
+    return replace(sampling, talker=TokenSampling(do_sample=False), subtalker=TokenSampling(do_sample=False))
 
 
 def precision_of(model: Model) -> str:

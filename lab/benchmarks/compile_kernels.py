@@ -25,7 +25,7 @@ import triton
 from qwen3_tts_morph.morph.kernels import frame
 from qwen3_tts_morph.morph.kernels import layer as passes
 from qwen3_tts_morph.morph.kernels.plan import Plan, has_gluon
-from qwen3_tts_morph.morph.options import Draw, Sampling
+from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -41,7 +41,7 @@ TYPES = {
     torch.int8: "i8",
     torch.bool: "i1",
 }
-SAMPLING = Sampling(Draw(), Draw(), 1.05)
+SAMPLING = Sampling(TokenSampling(), TokenSampling(), 1.05)
 PLANS = VARIANTS | FEW_VARIANTS | WIDE_VARIANTS
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 

@@ -27,17 +27,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.frame.buffers import Slots
+from qwen3_tts_morph.morph.frame.buffers import Buffers
 from qwen3_tts_morph.morph.frame.step import Weights
 from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
 from qwen3_tts_morph.morph.kernels import frame as fused
 from qwen3_tts_morph.morph.kernels.layer import look_up, run_layers
 from qwen3_tts_morph.morph.kernels.plan import MOST_FOLDED, Plan
 from qwen3_tts_morph.morph.kernels.states import Inputs, Place, States
-from qwen3_tts_morph.morph.model.layers import Decoder
+from qwen3_tts_morph.morph.model.layers import LayerStack
 from qwen3_tts_morph.morph.model.layers import run_layers as torch_layers
-from qwen3_tts_morph.morph.model.static_cache import Span, StaticCache, Step
-from qwen3_tts_morph.morph.options import Draw, Sampling
+from qwen3_tts_morph.morph.model.static_cache import SpanView, StaticCache, StepView
+from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 from triton.runtime.errors import TritonError
 
 from .batch_kernels import many_table
@@ -46,7 +46,7 @@ from .line_kernels import kernel_table, line_table
 from .random_weights import SHAPES, random_slots, random_weights
 from .results import installed_versions, machine_name
 
-SAMPLING = Sampling(Draw(), Draw(), 1.05)
+SAMPLING = Sampling(TokenSampling(), TokenSampling(), 1.05)
 PREDICTOR_START = 8
 BATCH_SEQ_GROUPS = 2  # batches are measured at the first two of --seq-groups
 
@@ -82,7 +82,7 @@ class Bench:
         us = 1000 * self.measure(action)[0] / times
         self.note("kernel", what, us=us, mb=size / 1e6, gb_s=size / us / 1000)
 
-    def slots(self, batch: int, position: int, window: int, weights: Weights | None = None) -> Slots:
+    def slots(self, batch: int, position: int, window: int, weights: Weights | None = None) -> Buffers:
         """Lines in the midst of their work."""
         weights = weights or self.weights
         return random_slots(self.shape, weights, batch, window, [position] * batch, SAMPLING)
@@ -143,21 +143,23 @@ def check_states(bench: Bench, batch: int) -> None:
     check_pass(bench, f"talker step, batch {batch}", bench.weights.talker, wide.talker, place, batch)
 
 
-def torch_states(decoder: Decoder, place: Place, states: torch.Tensor) -> torch.Tensor:
+def torch_states(decoder: LayerStack, place: Place, states: torch.Tensor) -> torch.Tensor:
     """The last position's normed states ``[B, H]`` of a pass in torch operations; the cache's dtype follows theirs."""
     cache = StaticCache(
         place.cache.keys.to(states.dtype).clone(), place.cache.values.to(states.dtype).clone()
     )
     if place.positions is None:
         end = place.start + place.length
-        view: Span | Step = Span(cache, place.start, end)
+        view: SpanView | StepView = SpanView(cache, place.start, end)
         angles = place.angles.span(place.start, end)
     else:
-        view, angles = Step(cache, place.positions), place.angles.at(place.positions)
+        view, angles = StepView(cache, place.positions), place.angles.at(place.positions)
     return torch_layers(decoder, states, angles, decoder.head_norms(), view)[:, -1]
 
 
-def check_pass(bench: Bench, what: str, decoder: Decoder, exact: Decoder, place: Place, batch: int) -> None:
+def check_pass(
+    bench: Bench, what: str, decoder: LayerStack, exact: LayerStack, place: Place, batch: int
+) -> None:
     """Fail when the kernels are further from float32 than twice what torch's bf16 is."""
     inputs = torch.randn(batch, place.length, len(decoder.norm), device=bench.device).to(torch.bfloat16)
     wanted = torch_states(exact, place, inputs.float())
@@ -240,7 +242,7 @@ def frame_table(bench: Bench, seq_groups: list[int], batches: list[int]) -> None
         for groups in seq_groups if batch == 1 else seq_groups[:BATCH_SEQ_GROUPS]:
             slots = bench.slots(batch, 100, 256)
 
-            def again(slots: Slots = slots) -> None:
+            def again(slots: Buffers = slots) -> None:
                 slots.state.positions.fill_(100)
 
             ms, ready = bench.measure(

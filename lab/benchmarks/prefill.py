@@ -29,8 +29,8 @@ from .common import (
 )
 from .results import PartRow, save_rows
 
-from qwen3_tts_morph.morph.graph.backend import Frames  # isort: skip  (common has loaded the pack)
-from qwen3_tts_morph.morph.graph.engine import GraphEngine, on_device  # isort: skip
+from qwen3_tts_morph.morph.graph.backend import FrameBackend  # isort: skip  (common has loaded the pack)
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder, on_device  # isort: skip
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS  # isort: skip
 
 BATCHES = (1, 4, 16, 64)
@@ -54,7 +54,7 @@ def measure(model: Model, options: argparse.Namespace, name: str, batch: int) ->
         RuntimeError: when kernels were to be measured and torch operations ran.
     """
     prompt = make_prompt(model)
-    engine = GraphEngine(batch, frames=Frames(name == "kernels"))
+    engine = GraphDecoder(batch, frames=FrameBackend(name == "kernels"))
 
     def put() -> float:
         started = time.perf_counter()

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.frame.buffers import Slots
+from qwen3_tts_morph.morph.frame.buffers import Buffers
 from qwen3_tts_morph.morph.frame.noise import line_keys
 from qwen3_tts_morph.morph.frame.step import Weights
 from qwen3_tts_morph.morph.model.int8 import Int8Weight, quantize
-from qwen3_tts_morph.morph.model.layers import Decoder, Layer
+from qwen3_tts_morph.morph.model.layers import Layer, LayerStack
 from qwen3_tts_morph.morph.options import Sampling
 
 GROUPS = 16
@@ -57,11 +57,11 @@ def _gain(device: torch.device, dtype: torch.dtype, *shape: int) -> torch.Tensor
     return (1 + 0.1 * torch.randn(*shape, device=device)).to(dtype)
 
 
-def random_decoder(shape: Stack, device: torch.device, dtype: torch.dtype) -> Decoder:
+def random_decoder(shape: Stack, device: torch.device, dtype: torch.dtype) -> LayerStack:
     """A stack of random layers."""
     projected = shape.heads * shape.head_dim
     qkv = projected + 2 * shape.kv_heads * shape.head_dim
-    return Decoder(
+    return LayerStack(
         layers=tuple(
             Layer(
                 input_norm=_gain(device, dtype, shape.hidden),
@@ -100,7 +100,7 @@ def random_weights(shape: FrameShape, device: torch.device, dtype: torch.dtype) 
 
 
 def config_of(shape: FrameShape) -> Any:
-    """What ``Slots.allocate`` reads of a talker's config."""
+    """What ``Buffers.allocate`` reads of a talker's config."""
     rope = {"rope_theta": 1000000.0, "rope_scaling": None}
     predictor = SimpleNamespace(head_dim=shape.predictor.head_dim, vocab_size=shape.codebook, **rope)
     return SimpleNamespace(
@@ -117,7 +117,7 @@ def config_of(shape: FrameShape) -> Any:
 def quantize_weights(weights: Weights) -> Weights:
     """The same weights in INT8, as far as a model's are."""
 
-    def decoder(one: Decoder) -> Decoder:
+    def decoder(one: LayerStack) -> LayerStack:
         return replace(one, layers=tuple(replace(layer, **quantize_all(layer)) for layer in one.layers))
 
     def quantize_all(layer: Layer) -> dict[str, Int8Weight]:
@@ -129,9 +129,9 @@ def quantize_weights(weights: Weights) -> Weights:
 
 def random_slots(
     shape: FrameShape, weights: Weights, batch: int, context: int, positions: list[int], sampling: Sampling
-) -> Slots:
+) -> Buffers:
     """Slots in the midst of their lines: random caches up to each line's position, seeds ``0 ..``."""
-    slots = Slots.allocate(config_of(shape), weights.talker, weights.predictor, batch, context)
+    slots = Buffers.allocate(config_of(shape), weights.talker, weights.predictor, batch, context)
     state = slots.state
     state.keys.copy_(line_keys(range(batch)))
     slots.put(sampling)

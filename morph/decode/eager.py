@@ -14,7 +14,7 @@ from ..options import PREDICTED_GROUPS, Sampling
 from ..voice.prompt import Prompt
 from .guard import Guard
 from .predictor import Predictor
-from .sampling import Randomness, check_finite, draw_tokens, penalize_repetition
+from .sampling import Randomness, check_finite, penalize_repetition, sample_tokens
 from .talker import Talker
 
 SPECIAL_CODES = 1024  # the top of group 0's vocabulary, suppressed but for EOS
@@ -59,7 +59,7 @@ class FirstGroup:
             scores = scores.clone()
             scores[:, self.eos].masked_fill_(self.drawn < self.minimums, -torch.inf)
         scores = scores.masked_fill(self.suppressed, -torch.inf)
-        tokens = draw_tokens(scores, self.sampling.talker, self.randomness).masked_fill(ended, self.eos)
+        tokens = sample_tokens(scores, self.sampling.talker, self.randomness).masked_fill(ended, self.eos)
         self.seen.scatter_(1, tokens[:, None], True)
         self.drawn += 1
         return tokens

@@ -25,7 +25,7 @@ import torch
 from ..model.joined_weights import stack
 from ..model.linear import Weight, crossbar
 from ..model.tail import Tail
-from ..options import Draw
+from ..options import TokenSampling
 from .kv_cache import KeyValueCache
 from .predictor import Predictor
 from .sampling import Randomness, distribution
@@ -126,7 +126,7 @@ class Tally:
         return f"{self.mean_passes:.2f} passes of the predictor a frame in the mean of {self.frames}"
 
 
-class SpeculativePredictor(Predictor):
+class LosslessPredictor(Predictor):
     """A ``Predictor`` whose frames are distributed as with 15 sequential groups, whatever ``seq_groups`` is.
 
     Args:
@@ -158,7 +158,7 @@ class SpeculativePredictor(Predictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Predict a frame's groups; see ``Predictor.decode_frame``.
@@ -174,7 +174,7 @@ class SpeculativePredictor(Predictor):
         embedding: torch.Tensor,
         seq_groups: int,
         max_passes: int,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """A frame within ``max_passes``: groups that are not exact by then stay as the last draft has them."""
@@ -221,7 +221,7 @@ class SpeculativePredictor(Predictor):
         return self._run(self.tables[groups, inputs.flatten(0, 1)], start + 1, cache)
 
 
-class BoundedPredictor(SpeculativePredictor):
+class BoundedPredictor(LosslessPredictor):
     """Lossless decoding that is broken off: ``seq_groups`` is the number of passes that a frame may take.
 
     The same passes as ``Predictor`` with the same ``seq_groups``, and as many exact groups or more, since a pass that
@@ -234,7 +234,7 @@ class BoundedPredictor(SpeculativePredictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Predict a frame's groups in ``seq_groups`` passes; see ``Predictor.decode_frame``."""

@@ -20,9 +20,9 @@ from ..model.joined_weights import stacked, unstack, view_heads
 from ..model.linear import crossbar
 from ..model.rope import RopeTable
 from ..model.tail import Tail
-from ..options import PREDICTED_GROUPS, Draw, check_seq_groups
+from ..options import PREDICTED_GROUPS, TokenSampling, check_seq_groups
 from .kv_cache import KeyValueCache
-from .sampling import Randomness, draw_tokens
+from .sampling import Randomness, sample_tokens
 
 POSITIONS = PREDICTED_GROUPS + 2  # the pair of the prefill and 15 tokens, as in the paper's table
 
@@ -50,7 +50,7 @@ class Predictor:
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Predict groups 1-15 of one frame.
@@ -71,7 +71,7 @@ class Predictor:
         if seq_groups == len(self.heads):
             return sequential
         logits = self.tail_logits(seq_groups, state, sequential[:, -1])
-        return torch.cat((sequential, draw_tokens(logits, draw, randomness)), dim=1)
+        return torch.cat((sequential, sample_tokens(logits, draw, randomness)), dim=1)
 
     def _new_cache(self) -> KeyValueCache:
         return KeyValueCache(len(self.module.model.layers))
@@ -81,17 +81,17 @@ class Predictor:
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
         cache: KeyValueCache,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The first groups' codes ``[B, seq_groups]``, and the state ``[B, H]`` that the last of them came from."""
         tables, heads = self.module.model.codec_embedding, self.module.lm_head
         states = self._run(torch.cat((hidden, embedding), dim=1), 0, cache)
-        codes = [draw_tokens(heads[0](states)[:, -1], draw, randomness)]
+        codes = [sample_tokens(heads[0](states)[:, -1], draw, randomness)]
         for group in range(1, seq_groups):
             states = self._run(tables[group - 1](codes[-1][:, None]), group + 1, cache)
-            codes.append(draw_tokens(heads[group](states)[:, -1], draw, randomness))
+            codes.append(sample_tokens(heads[group](states)[:, -1], draw, randomness))
         return torch.stack(codes, dim=1), states[:, -1]
 
     def tail_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
@@ -173,7 +173,7 @@ def attach(model: Any, seq_groups: int) -> Iterator[Predictor]:
         **_: Any,
     ) -> SimpleNamespace:
         # None takes transformers' own defaults, as code_predictor.generate would.
-        draw = Draw(
+        draw = TokenSampling(
             do_sample=bool(do_sample),
             temperature=1.0 if temperature is None else temperature,
             top_k=50 if top_k is None else top_k,

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import torch
 
-from ..options import Draw
+from ..options import TokenSampling
 
 Randomness: TypeAlias = "torch.Generator | Sequence[torch.Generator] | None"
 """One stream for a whole batch (None: torch's default, as upstream), or a stream per line."""
@@ -30,7 +30,7 @@ def penalize_repetition(scores: torch.Tensor, seen: torch.Tensor, penalty: float
     return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
 
 
-def filter_logits(scores: torch.Tensor, draw: Draw) -> torch.Tensor:
+def filter_logits(scores: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
     """Apply temperature, top-k and top-p to float32 ``scores`` ``[..., V]``; removed tokens become -inf."""
     if draw.temperature != 1.0:
         scores = scores / draw.temperature
@@ -50,7 +50,7 @@ def _keep_top_p(scores: torch.Tensor, top_p: float) -> torch.Tensor:
     return scores.masked_fill(remove.scatter(-1, order, remove), -torch.inf)
 
 
-def distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
+def distribution(logits: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
     """The probabilities that tokens are drawn with: ``[..., V]``, float32; greedy has all on its largest logit."""
     check_finite(logits)
     scores = logits.float()
@@ -59,7 +59,7 @@ def distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
     return filter_logits(scores, draw).softmax(dim=-1)
 
 
-def draw_tokens(logits: torch.Tensor, draw: Draw, randomness: Randomness) -> torch.Tensor:
+def sample_tokens(logits: torch.Tensor, draw: TokenSampling, randomness: Randomness) -> torch.Tensor:
     """Draw one token for each row of logits.
 
     Args:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 
 from ..model.linear import Weight
-from ..options import Draw
+from ..options import TokenSampling
 from .sampling import Randomness, distribution
 
 
@@ -41,7 +41,12 @@ class Noise:
 
     @classmethod
     def make(
-        cls, randomness: Randomness, going: Sequence[bool], heads: Weight, counts: Sequence[int], draw: Draw
+        cls,
+        randomness: Randomness,
+        going: Sequence[bool],
+        heads: Weight,
+        counts: Sequence[int],
+        draw: TokenSampling,
     ) -> Noise:
         """Draw for the lines that are ``going``; a line that is done draws nothing from its stream, nor does greedy.
 
@@ -68,9 +73,11 @@ class Noise:
         return Noise(self.tokens[:, start:], self.correction, self.trials, self.verdicts[:, start:])
 
 
-def drafting(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
+def drafting(logits: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
     """The probabilities that a draft is drawn with. Greedy ones keep all tokens, so that candidates have an order."""
-    return distribution(logits, draw if draw.do_sample else Draw(temperature=1.0, top_k=0, top_p=1.0))
+    return distribution(
+        logits, draw if draw.do_sample else TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
+    )
 
 
 def propose(codes: torch.Tensor, drafted: torch.Tensor, known: torch.Tensor, noise: Noise) -> torch.Tensor:

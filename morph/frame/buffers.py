@@ -10,13 +10,13 @@ import torch
 
 from ..decode.eager import SPECIAL_CODES
 from ..decode.predictor import POSITIONS
-from ..model.layers import Angles, Decoder
+from ..model.layers import Angles, LayerStack
 from ..model.static_cache import StaticCache
 from ..options import Sampling
 from ..runtime.workspace import Workspace
 from ..voice.prompt import MIN_FRAMES, Prompt
 from .noise import line_keys
-from .sampling import DrawTensors
+from .sampling import SamplingTensors
 
 PREDICTOR_LENGTH = POSITIONS + 7  # 24: the rows of its cache stay aligned
 
@@ -70,13 +70,13 @@ class Settings:
     """How each line draws: ``penalties`` ``[B]`` for repetition, and the two samplers'."""
 
     penalties: torch.Tensor
-    talker: DrawTensors
-    subtalker: DrawTensors
+    talker: SamplingTensors
+    subtalker: SamplingTensors
 
     @classmethod
     def allocate(cls, batch: int, device: torch.device) -> Settings:
         """Greedy and without a penalty, until ``put`` says otherwise."""
-        draws = [DrawTensors.allocate(batch, device) for _ in range(2)]
+        draws = [SamplingTensors.allocate(batch, device) for _ in range(2)]
         return cls(torch.ones(batch, device=device), *draws)
 
     def put(self, sampling: Sampling, vocab: int, codebook: int) -> None:
@@ -91,7 +91,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class PrefillBatch:
     """What a prefill of N lines reads: ``embeds`` ``[N, T, H]``, the prompts, padded on the right with zeros.
 
     ``numbers`` is int64 ``[N, 5]``: a line's row, its prompt's length, its least number of frames and its key (see
@@ -102,7 +102,7 @@ class Arrivals:
     numbers: torch.Tensor
 
     @classmethod
-    def allocate(cls, lines: int, length: int, like: torch.Tensor) -> Arrivals:
+    def allocate(cls, lines: int, length: int, like: torch.Tensor) -> PrefillBatch:
         """For prompts of at most ``length`` positions; width, dtype and device of ``like`` ``[..., H]``."""
         numbers = torch.zeros(lines, 5, dtype=torch.int64, device=like.device)
         return cls(like.new_zeros(lines, length, like.shape[-1]), numbers)
@@ -134,7 +134,7 @@ def _sendable(numbers: torch.Tensor, destination: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Slots:
+class Buffers:
     """The buffers of a batch.
 
     ``text`` ``[B, N, H]`` is what the text adds to each frame; ``cache`` is the talker's, ``frame_cache`` the
@@ -157,7 +157,9 @@ class Slots:
     workspace: Workspace
 
     @classmethod
-    def allocate(cls, config: Any, talker: Decoder, predictor: Decoder, batch: int, context: int) -> Slots:
+    def allocate(
+        cls, config: Any, talker: LayerStack, predictor: LayerStack, batch: int, context: int
+    ) -> Buffers:
         """For ``batch`` lines of at most ``context`` positions, where the weights are. ``config`` is the talker's."""
         like = talker.norm
         tokens = torch.arange(config.vocab_size, device=like.device)
@@ -182,7 +184,7 @@ class Slots:
         """Positions a line."""
         return self.cache.length
 
-    def grown(self, context: int) -> Slots:
+    def grown(self, context: int) -> Buffers:
         """The same lines with room for more positions: cache, text and RoPE table are new, the rest is shared."""
         layers, batch, kv_heads, _, head_dim = self.cache.keys.shape
         cache = StaticCache.allocate(layers, batch, kv_heads, context, head_dim, self.cache.keys)
@@ -212,7 +214,7 @@ class Slots:
             self.cache.clear(index)
 
 
-def _allocate_cache(decoder: Decoder, batch: int, length: int) -> StaticCache:
+def _allocate_cache(decoder: LayerStack, batch: int, length: int) -> StaticCache:
     return StaticCache.allocate(
         len(decoder.layers), batch, decoder.kv_heads, length, decoder.head_dim, decoder.norm
     )

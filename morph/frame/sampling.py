@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import torch
 
-from ..options import Draw
+from ..options import TokenSampling
 
 OFF = -1.0  # a share that no running sum is below: top-p keeps all
 
 
 @dataclass(frozen=True)
-class DrawTensors:
-    """A ``Draw`` a line, ``[B]`` each.
+class SamplingTensors:
+    """A ``TokenSampling`` a line, ``[B]`` each.
 
     ``places`` (int64) is where the k-th likeliest token stands among V sorted upwards; ``shares`` (float32) is the
     share of the unlikeliest that top-p removes; ``scales`` (float32) is 1, or 0 for greedy: no noise.
@@ -25,7 +25,7 @@ class DrawTensors:
     scales: torch.Tensor
 
     @classmethod
-    def allocate(cls, batch: int, device: torch.device) -> DrawTensors:
+    def allocate(cls, batch: int, device: torch.device) -> SamplingTensors:
         """Greedy for every line, until ``put`` says otherwise."""
         return cls(
             torch.ones(batch, device=device),
@@ -34,11 +34,13 @@ class DrawTensors:
             torch.zeros(batch, device=device),
         )
 
-    def take(self, rows: torch.Tensor) -> DrawTensors:
+    def take(self, rows: torch.Tensor) -> SamplingTensors:
         """Those of some of the lines (int64 ``[N]``), copied."""
-        return DrawTensors(self.temperatures[rows], self.places[rows], self.shares[rows], self.scales[rows])
+        return SamplingTensors(
+            self.temperatures[rows], self.places[rows], self.shares[rows], self.scales[rows]
+        )
 
-    def put(self, draw: Draw, vocab: int) -> None:
+    def put(self, draw: TokenSampling, vocab: int) -> None:
         """Let every line draw so, from ``vocab`` tokens."""
         sampled = draw.do_sample
         kept = min(draw.top_k, vocab) if draw.top_k and sampled else vocab
@@ -48,7 +50,7 @@ class DrawTensors:
         self.scales.fill_(float(sampled))
 
 
-def draw_static(scores: torch.Tensor, draws: DrawTensors, noise: torch.Tensor) -> torch.Tensor:
+def sample_static(scores: torch.Tensor, draws: SamplingTensors, noise: torch.Tensor) -> torch.Tensor:
     """Draw a token from each row of scores, as ``sampling.filter_logits`` filters them, with the noise given.
 
     Works among the sorted tokens, so that one sort serves top-k and top-p. Of equal tokens on the edge of top-p as

@@ -14,27 +14,27 @@ import torch
 from torch.nn import functional
 
 from ..model.joined_weights import view_heads
-from ..model.layers import TORCH_OPS, Decoder, LayerOps, run_layers
+from ..model.layers import TORCH_OPS, LayerOps, LayerStack, run_layers
 from ..model.linear import Weight, multiply, tensors_of
 from ..model.model import Model
-from ..model.static_cache import Fill, Span, Step
+from ..model.static_cache import FillView, SpanView, StepView
 from ..model.tail import tail_logits
-from .buffers import Arrivals, LineState, Settings, Slots
+from .buffers import Buffers, LineState, PrefillBatch, Settings
 from .noise import GROUPS, gumbel_noise
-from .sampling import draw_static
+from .sampling import sample_static
 
 
 @dataclass(frozen=True)
 class Weights:
-    """All weights of a frame, as views of the model's parameters; see ``Decoder`` for how long to hold them.
+    """All weights of a frame, as views of the model's parameters; see ``LayerStack`` for how long to hold them.
 
     ``first_table`` and ``first_head`` are group 0's ``[V, H]``, ``tables`` ``[15, V, H]`` and ``heads``
     ``[15, V, H_predictor]`` the others'; ``projection`` is weight and bias from one width to the other, or None.
     ``tails`` holds the parts of trained tails, by SEQ_GROUPS.
     """
 
-    talker: Decoder
-    predictor: Decoder
+    talker: LayerStack
+    predictor: LayerStack
     first_table: torch.Tensor
     first_head: torch.Tensor
     tables: torch.Tensor
@@ -53,8 +53,8 @@ class Weights:
         """
         talker, predictor = model.talker, model.talker.code_predictor
         return cls(
-            talker=Decoder.of(talker.model),
-            predictor=Decoder.of(predictor.model),
+            talker=LayerStack.of(talker.model),
+            predictor=LayerStack.of(predictor.model),
             first_table=talker.get_input_embeddings().weight.detach(),
             first_head=talker.codec_head.weight.detach(),
             tables=model.code_tables(),
@@ -83,13 +83,13 @@ def _view_projection(module: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
     return module.weight.detach(), module.bias.detach()
 
 
-def prefill(weights: Weights, slots: Slots, arrivals: Arrivals, ops: LayerOps = TORCH_OPS) -> None:
+def prefill(weights: Weights, slots: Buffers, arrivals: PrefillBatch, ops: LayerOps = TORCH_OPS) -> None:
     """Run the prompts of lines that arrive, and draw group 0 of their first frames; other lines are not touched."""
     lines, length = arrivals.embeds.shape[:2]
     rows, lengths, minimums, keys = arrivals.numbers.split((1, 1, 1, 2), dim=1)
     rows, lengths = rows[:, 0], lengths[:, 0]
     head_norms, angles = weights.talker.head_norms(), slots.angles.span(0, length)
-    states = run_layers(weights.talker, arrivals.embeds, angles, head_norms, Fill(slots.cache, rows), ops)
+    states = run_layers(weights.talker, arrivals.embeds, angles, head_norms, FillView(slots.cache, rows), ops)
     last = (lengths - 1)[:, None, None].expand(-1, 1, states.shape[2])
     fresh = LineState.allocate(slots.config, lines, states)
     fresh.positions.copy_(lengths)
@@ -101,7 +101,7 @@ def prefill(weights: Weights, slots: Slots, arrivals: Arrivals, ops: LayerOps = 
     slots.state.copy_rows(rows, fresh)
 
 
-def decode_frame(weights: Weights, slots: Slots, seq_groups: int, window: int) -> None:
+def decode_frame(weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
     """Make every line's next frame, report it, and draw group 0 of the one after.
 
     ``window`` is how many positions of the cache are looked at; a line that has run beyond it (one that has ended,
@@ -125,7 +125,7 @@ def _frame_noise(weights: Weights, state: LineState) -> torch.Tensor:
     return gumbel_noise(state.keys, frames * GROUPS + groups, width)
 
 
-def predict(weights: Weights, slots: Slots, seq_groups: int, noise: torch.Tensor) -> torch.Tensor:
+def predict(weights: Weights, slots: Buffers, seq_groups: int, noise: torch.Tensor) -> torch.Tensor:
     """A frame's 16 codes ``[B, 16]``: ``seq_groups`` passes of the predictor, the crossbar for the rest.
 
     ``noise`` is ``[B, 15, V]``.
@@ -139,7 +139,7 @@ def predict(weights: Weights, slots: Slots, seq_groups: int, noise: torch.Tensor
         if group > 0:
             inputs = functional.embedding(codes[-1], weights.tables[group - 1])[:, None]
         start, end = group + 1 if group else 0, group + 2
-        view = Span(slots.frame_cache, start, end)
+        view = SpanView(slots.frame_cache, start, end)
         angles = slots.frame_angles.span(start, end)
         last = run_layers(decoder, _project(weights, inputs), angles, head_norms, view)[:, -1]
         logits = multiply(last, weights.heads[group])
@@ -156,12 +156,12 @@ def _project(weights: Weights, inputs: torch.Tensor) -> torch.Tensor:
     return inputs if weights.projection is None else functional.linear(inputs, *weights.projection)
 
 
-def _draw_rest(slots: Slots, logits: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+def _draw_rest(slots: Buffers, logits: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     _note_not_finite(slots.state, logits)
-    return draw_static(logits.float(), slots.settings.subtalker, noise)
+    return sample_static(logits.float(), slots.settings.subtalker, noise)
 
 
-def _step_talker(weights: Weights, slots: Slots, codes: torch.Tensor, window: int) -> torch.Tensor:
+def _step_talker(weights: Weights, slots: Buffers, codes: torch.Tensor, window: int) -> torch.Tensor:
     """The talker's state ``[B, H]`` after a frame's codes ``[B, 16]``."""
     state = slots.state
     groups = torch.arange(GROUPS - 1, device=codes.device)
@@ -170,14 +170,14 @@ def _step_talker(weights: Weights, slots: Slots, codes: torch.Tensor, window: in
     step = state.steps.clamp(max=slots.context - 1)[:, None, None]
     text = slots.text.gather(1, step.expand(-1, 1, slots.text.shape[2]))
     positions = state.positions.clamp(max=window - 1)
-    view = Step(slots.cache.window(window), positions)
+    view = StepView(slots.cache.window(window), positions)
     angles, head_norms = slots.angles.at(positions), weights.talker.head_norms()
     return run_layers(weights.talker, embedded[:, None] + text, angles, head_norms, view)[:, 0]
 
 
 def _start_frame(
     weights: Weights,
-    slots: Slots,
+    slots: Buffers,
     state: LineState,
     settings: Settings,
     hidden: torch.Tensor,
@@ -190,7 +190,7 @@ def _start_frame(
     penalized = torch.where(scores < 0, scores * penalties, scores / penalties)
     early = (state.steps < state.minimums)[:, None] & slots.is_eos
     scores = torch.where(state.seen, penalized, scores).masked_fill(slots.suppressed | early, -torch.inf)
-    tokens = draw_static(scores, settings.talker, noise)
+    tokens = sample_static(scores, settings.talker, noise)
     state.seen.scatter_(1, tokens[:, None], True)
     state.tokens.copy_(tokens)
     state.hidden.copy_(hidden)

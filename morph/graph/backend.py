@@ -8,7 +8,7 @@ from collections.abc import Hashable
 
 import torch
 
-from ..frame.buffers import Arrivals, Slots
+from ..frame.buffers import Buffers, PrefillBatch
 from ..frame.step import Weights, prefill
 from ..frame.step import decode_frame as torch_frame
 from ..kernels import DecodeFrame, available, choose_frame, compile_frame
@@ -24,7 +24,7 @@ COMPILING = (
 )
 
 
-class Frames:
+class FrameBackend:
     """``frame.decode_frame`` and ``frame.prefill``, in kernels as long as none of them fails.
 
     A kernel can fail where nothing could be known before: it does not compile, or takes more shared memory than this
@@ -62,7 +62,7 @@ class Frames:
         self._decode, self._ops = torch_frame, TORCH_OPS
         log.warning("Triton kernels cannot run here (%s): frames run in torch operations, slower", reason)
 
-    def prefill(self, weights: Weights, slots: Slots, arrivals: Arrivals, captured: bool) -> None:
+    def prefill(self, weights: Weights, slots: Buffers, arrivals: PrefillBatch, captured: bool) -> None:
         """Run the prompts of lines that arrive: see ``frame.prefill``, which can simply be called again.
 
         ``captured`` says that a graph will be made of it: in one that keeps its temporaries torch's operations stay,
@@ -79,7 +79,7 @@ class Frames:
             self.refuse(first_line(error))
             prefill(weights, slots, arrivals)
 
-    def decode(self, weights: Weights, slots: Slots, seq_groups: int, window: int) -> None:
+    def decode(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
         """Make a frame: see ``frame.decode_frame``.
 
         Raises:
@@ -99,7 +99,7 @@ class Frames:
         except Exception as error:  # Triton's own types, by version
             raise RuntimeError(first_line(error)) from error
 
-    def _try(self, weights: Weights, slots: Slots, seq_groups: int, window: int) -> None:
+    def _try(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
         """The first frame of its kind: where a kernel fails, the lines' state is put back and torch makes the frame."""
         before = {name: part.clone() for name, part in vars(slots.state).items()}
         try:

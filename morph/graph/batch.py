@@ -15,7 +15,7 @@ from ..frame.noise import GROUPS
 REFILL_SHARE = 8  # rows are refilled an eighth at a time: one prefill serves several lines
 
 
-class Lines:
+class LineBatch:
     """Follows lines through a batch of fewer rows: a row whose line has ended takes the next that waits.
 
     Args:

@@ -18,15 +18,15 @@ from torch.nn.attention import sdpa_kernel
 
 from ..decode.eager import Decoded
 from ..decode.guard import Guard
-from ..frame.buffers import Arrivals, Slots
+from ..frame.buffers import Buffers, PrefillBatch
 from ..frame.step import Weights
-from ..model.layers import KERNELS
+from ..model.layers import SDPA_BACKENDS
 from ..model.model import Model
 from ..options import PREDICTED_GROUPS, Sampling, check_seq_groups
-from ..runtime.capture import CaptureStream, Replays
+from ..runtime.capture import CapturedGraphs, CaptureStream
 from ..voice.prompt import Prompt
-from .backend import Frames
-from .batch import Lines
+from .backend import FrameBackend
+from .batch import LineBatch
 from .readback import LAG, Readback
 
 SMALLEST_WINDOW = 256  # positions; windows double from here
@@ -51,7 +51,7 @@ def pad_length(positions: int) -> int:
     return -(-positions // PROMPT_STEP) * PROMPT_STEP
 
 
-class GraphEngine:
+class GraphDecoder:
     """Decodes lines with one model, up to ``batch`` of them together.
 
     Args:
@@ -68,22 +68,22 @@ class GraphEngine:
         self,
         batch: int = 1,
         context: int = 1,
-        frames: Frames | None = None,
+        frames: FrameBackend | None = None,
         captures: CaptureStream | None = None,
     ):
         if batch < 1:
             raise ValueError(f"batch is {batch}: choose 1 or more")
         self.batch = batch
         self.context = choose_window(context)
-        self.frames = frames or Frames()
+        self.frames = frames or FrameBackend()
         self._captures = captures or CaptureStream()
         self.seq_groups = PREDICTED_GROUPS
         self._weights: Weights | None = None
         self._addresses: tuple[int, ...] = ()
-        self._slots: Slots | None = None
-        self._replays: Replays | None = None
+        self._slots: Buffers | None = None
+        self._replays: CapturedGraphs | None = None
         self._readback: Readback | None = None
-        self._arrivals: dict[tuple[int, int], Arrivals] = {}
+        self._arrivals: dict[tuple[int, int], PrefillBatch] = {}
 
     def free(self) -> None:
         """Let go of graphs, caches and views of the weights; the next decoding makes them anew."""
@@ -116,10 +116,12 @@ class GraphEngine:
         self._weights, self._addresses = weights, addresses
         self.frames.choose(weights)
         if self._replays is None or self._replays.device != model.device:
-            self._replays = Replays(model.device, self._captures)
+            self._replays = CapturedGraphs(model.device, self._captures)
         if self._slots is None:
             config = model.config.talker_config
-            self._slots = Slots.allocate(config, weights.talker, weights.predictor, self.batch, self.context)
+            self._slots = Buffers.allocate(
+                config, weights.talker, weights.predictor, self.batch, self.context
+            )
         self._slots.put(sampling)
 
     def stop(self) -> None:
@@ -127,7 +129,7 @@ class GraphEngine:
         self._weights = None
 
     @property
-    def _ready(self) -> tuple[Weights, Slots, Replays]:
+    def _ready(self) -> tuple[Weights, Buffers, CapturedGraphs]:
         if self._weights is None or self._slots is None or self._replays is None:
             raise RuntimeError("start the engine first")
         return self._weights, self._slots, self._replays
@@ -162,11 +164,11 @@ class GraphEngine:
         if not small:  # nothing is captured, so there may be as many lengths as there are
             length = longest
         key = (len(rows), length)
-        arrivals = self._arrivals.get(key) or Arrivals.allocate(*key, slots.state.hidden)
+        arrivals = self._arrivals.get(key) or PrefillBatch.allocate(*key, slots.state.hidden)
         arrivals.put(rows, prompts, seeds)
 
         def function() -> None:
-            with sdpa_kernel(KERNELS):
+            with sdpa_kernel(SDPA_BACKENDS):
                 self.frames.prefill(weights, slots, arrivals, small)
 
         if small:
@@ -186,7 +188,7 @@ class GraphEngine:
         window = choose_window(positions)
 
         def function() -> None:
-            with sdpa_kernel(KERNELS):
+            with sdpa_kernel(SDPA_BACKENDS):
                 self.frames.decode(weights, slots, self.seq_groups, window)
 
         refused = replays.refused
@@ -195,7 +197,7 @@ class GraphEngine:
             # It may be the kernels that cannot be captured: torch operations get a try of their own.
             self.frames.refuse(f"a graph of them could not be captured: {replays.refused}")
             replays.forget()
-            self._replays = Replays(replays.device, self._captures)
+            self._replays = CapturedGraphs(replays.device, self._captures)
 
     @property
     def report(self) -> torch.Tensor:
@@ -229,7 +231,7 @@ class GraphEngine:
             )
         eos = int(model.config.talker_config.codec_eos_token_id)
         lengths = [len(prompt.embeds) for prompt in prompts]
-        lines = Lines(lengths, guards, eos, self.batch, model.dtype)
+        lines = LineBatch(lengths, guards, eos, self.batch, model.dtype)
         try:
             with on_device(model.device):
                 self.start(model, seq_groups, sampling, max(map(positions_expected, prompts, guards)), tail)
@@ -243,7 +245,7 @@ class GraphEngine:
 
     def _decode(
         self,
-        lines: Lines,
+        lines: LineBatch,
         prompts: Sequence[Prompt],
         seeds: Sequence[int],
         on_frame: Callable[[int], None] | None,
@@ -289,7 +291,7 @@ def on_device(device: torch.device) -> AbstractContextManager[object]:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-class GraphEngines:
+class DecoderPool:
     """The graph engines of one model, made when they are needed: one for single lines, one for batches.
 
     ``kernels`` False keeps their frames to torch operations. Whoever moves the model away from its device calls
@@ -298,9 +300,9 @@ class GraphEngines:
     """
 
     def __init__(self, kernels: bool = True, captures: CaptureStream | None = None) -> None:
-        self.frames = Frames(kernels)
+        self.frames = FrameBackend(kernels)
         self._captures = captures or CaptureStream()
-        self._engines: dict[bool, GraphEngine] = {}
+        self._engines: dict[bool, GraphDecoder] = {}
 
     @property
     def why_plain(self) -> str | None:
@@ -319,7 +321,7 @@ class GraphEngines:
         on_frame: Callable[[int], None] | None = None,
         tail: str = "auto",
     ) -> list[Decoded]:
-        """Decode any number of lines to their ends, at most ``batch_size`` at a time; see ``GraphEngine.decode``."""
+        """Decode any number of lines to their ends, at most ``batch_size`` at a time; see ``GraphDecoder.decode``."""
         engine = self._engine(len(prompts), batch_size, model.device)
         return engine.decode(model, prompts, guards, seq_groups, sampling, seeds, on_frame, tail)
 
@@ -329,7 +331,7 @@ class GraphEngines:
             engine.free()
         self._engines.clear()
 
-    def _engine(self, lines: int, batch_size: int, device: torch.device) -> GraphEngine:
+    def _engine(self, lines: int, batch_size: int, device: torch.device) -> GraphDecoder:
         """Single lines have an engine of their own; a batch takes the last batch's where its rows fit.
 
         On a CPU it is reused only with exactly as many rows: an idle row costs time, and there are no graphs to keep.
@@ -343,7 +345,7 @@ class GraphEngines:
             if engine is not None:
                 engine.free()
             rows = wanted if exact else min(1 << (wanted - 1).bit_length(), batch_size)
-            engine = GraphEngine(rows, ROOM_ALONE if single else 1, self.frames, self._captures)
+            engine = GraphDecoder(rows, ROOM_ALONE if single else 1, self.frames, self._captures)
             self._engines[single] = engine
         return engine
 

@@ -31,10 +31,10 @@ from ..model.int8 import Int8Weight
 from ..model.layers import TORCH_OPS, LayerOps
 
 if TYPE_CHECKING:
-    from ..frame.buffers import Slots
+    from ..frame.buffers import Buffers
     from ..frame.step import Weights
 
-DecodeFrame: TypeAlias = "Callable[[Weights, Slots, int, int], None]"
+DecodeFrame: TypeAlias = "Callable[[Weights, Buffers, int, int], None]"
 
 OLDEST_CAPABILITY = (8, 0)
 
@@ -77,7 +77,7 @@ def unsupported(weights: Weights) -> str | None:
     return None
 
 
-def compile_frame(weights: Weights, slots: Slots, seq_groups: int, window: int) -> None:
+def compile_frame(weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
     """Compile what a frame launches, all kernels side by side; its codes are not made."""
     from .frame import decode_frame
     from .plan import Plan

@@ -12,7 +12,7 @@ import torch
 import triton
 from torch.nn import functional
 
-from ..frame.buffers import Slots
+from ..frame.buffers import Buffers
 from ..frame.noise import GROUPS
 from ..frame.step import Weights
 from .embed import embed_frame
@@ -23,7 +23,7 @@ from .states import Inputs, Place, States
 
 
 def decode_frame(
-    weights: Weights, slots: Slots, seq_groups: int, window: int, plan: Plan | None = None
+    weights: Weights, slots: Buffers, seq_groups: int, window: int, plan: Plan | None = None
 ) -> None:
     """``morph.frame.decode_frame``: make every line's next frame, report it, and draw group 0 of the one after."""
     plan = replace(plan or Plan.of(weights.first_head.device), workspace=slots.workspace)
@@ -31,7 +31,7 @@ def decode_frame(
     step_talker(weights, slots, window, plan)
 
 
-def predict(weights: Weights, slots: Slots, seq_groups: int, plan: Plan) -> None:
+def predict(weights: Weights, slots: Buffers, seq_groups: int, plan: Plan) -> None:
     """Draw groups 1-15 into the report: ``seq_groups`` passes of the predictor, the crossbar for the rest."""
     state, decoder = slots.state, weights.predictor
     inputs = Inputs(weights.first_table, state.tokens, before=state.hidden)
@@ -61,7 +61,7 @@ def _projected(weights: Weights, plan: Plan, inputs: Inputs) -> Inputs | States:
     return states
 
 
-def _draw_groups(weights: Weights, slots: Slots, plan: Plan, states: States, first: int, end: int) -> None:
+def _draw_groups(weights: Weights, slots: Buffers, plan: Plan, states: States, first: int, end: int) -> None:
     """Draw groups ``first + 1 .. end`` of every line from the predictor's last state."""
     logits = plan.empty("logits", (len(states.wide), (end - first) * slots.codebook), states.wide)
     heads = weights.heads[first:end].flatten(0, 1)
@@ -69,7 +69,7 @@ def _draw_groups(weights: Weights, slots: Slots, plan: Plan, states: States, fir
     _draw(weights, slots, plan, logits, first, end)
 
 
-def _draw_tail(weights: Weights, slots: Slots, plan: Plan, states: States, seq_groups: int) -> None:
+def _draw_tail(weights: Weights, slots: Buffers, plan: Plan, states: States, seq_groups: int) -> None:
     """Draw the groups above ``seq_groups`` through their trained tail, in torch operations."""
     decoder, dtype = weights.predictor, weights.heads.dtype
     normed = functional.rms_norm(states.wide, states.wide.shape[-1:], decoder.norm.float(), decoder.eps)
@@ -79,7 +79,7 @@ def _draw_tail(weights: Weights, slots: Slots, plan: Plan, states: States, seq_g
     _draw(weights, slots, plan, rows, seq_groups, len(weights.heads))
 
 
-def _draw(weights: Weights, slots: Slots, plan: Plan, logits: torch.Tensor, first: int, end: int) -> None:
+def _draw(weights: Weights, slots: Buffers, plan: Plan, logits: torch.Tensor, first: int, end: int) -> None:
     """Draw groups ``first + 1 .. end`` from logits, float32 ``[B, (end - first) V]``."""
     state, groups, vocab = slots.state, end - first, slots.codebook
     draws = slots.settings.subtalker
@@ -91,7 +91,7 @@ def _draw(weights: Weights, slots: Slots, plan: Plan, logits: torch.Tensor, firs
     )  # fmt: skip
 
 
-def step_talker(weights: Weights, slots: Slots, window: int, plan: Plan) -> None:
+def step_talker(weights: Weights, slots: Buffers, window: int, plan: Plan) -> None:
     """The talker's step after the frame's codes, and group 0 of the next frame."""
     state, decoder = slots.state, weights.talker
     lines, width = state.hidden.shape

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import triton
 
-from ..model.layers import Decoder, Layer
+from ..model.layers import Layer, LayerStack
 from ..model.linear import Weight, split_scales
 from .attention.batch import attend_many
 from .attention.one_line import attend_line, attend_project, join_project
@@ -143,7 +143,7 @@ def _multiply(plan: Plan, wide: WideTile, arguments: dict[str, Any]) -> None:
     launch(project_many, grid, plan, wide.warps, **arguments, **sizes)
 
 
-def run_layers(decoder: Decoder, plan: Plan, inputs: Inputs | States, place: Place) -> States:
+def run_layers(decoder: LayerStack, plan: Plan, inputs: Inputs | States, place: Place) -> States:
     """Run all layers over the states of each line's new positions; the last norm is left to who multiplies by it."""
     states, first = _begin(decoder, plan, inputs)
     for index, layer in enumerate(decoder.layers):
@@ -151,14 +151,14 @@ def run_layers(decoder: Decoder, plan: Plan, inputs: Inputs | States, place: Pla
     return states
 
 
-def _norm_after(decoder: Decoder, index: int) -> torch.Tensor:
+def _norm_after(decoder: LayerStack, index: int) -> torch.Tensor:
     """The weight of the norm behind a layer."""
     last = index + 1 == len(decoder.layers)
     return decoder.norm if last else decoder.layers[index + 1].input_norm
 
 
 def run_layer(
-    decoder: Decoder,
+    decoder: LayerStack,
     layer: Layer,
     index: int,
     plan: Plan,
@@ -181,7 +181,7 @@ def run_layer(
     )
 
 
-def _begin(decoder: Decoder, plan: Plan, inputs: Inputs | States) -> tuple[States, Inputs | None]:
+def _begin(decoder: LayerStack, plan: Plan, inputs: Inputs | States) -> tuple[States, Inputs | None]:
     """The buffers of the residual stream, and what the first kernel is to fill them from, unless they are full."""
     if isinstance(inputs, States):
         return inputs, None
@@ -191,7 +191,7 @@ def _begin(decoder: Decoder, plan: Plan, inputs: Inputs | States) -> tuple[State
 
 
 def _attention(
-    decoder: Decoder, layer: Layer, index: int, plan: Plan, states: States, qkv: torch.Tensor, place: Place
+    decoder: LayerStack, layer: Layer, index: int, plan: Plan, states: States, qkv: torch.Tensor, place: Place
 ) -> torch.Tensor | None:
     """Attention and its projection: added to many states, or given in parts ``[parts, R, H]`` for one line."""
     rows = len(qkv)
@@ -208,7 +208,7 @@ def _attention(
 
 
 def _attend_short(
-    decoder: Decoder, layer: Layer, index: int, plan: Plan, qkv: torch.Tensor, place: Place
+    decoder: LayerStack, layer: Layer, index: int, plan: Plan, qkv: torch.Tensor, place: Place
 ) -> torch.Tensor:
     """One line's attention over a frame's positions, projected: ``[kv_heads, R, H]``."""
     partials = plan.empty("partials", (decoder.kv_heads, len(qkv), len(layer.out)), decoder.norm)
@@ -222,7 +222,7 @@ def _attend_short(
 
 
 def _attend_line(
-    decoder: Decoder,
+    decoder: LayerStack,
     layer: Layer,
     index: int,
     plan: Plan,
@@ -250,7 +250,7 @@ def _attend_line(
 
 
 def _product(
-    decoder: Decoder, layer: Layer, plan: Plan, partials: torch.Tensor
+    decoder: LayerStack, layer: Layer, plan: Plan, partials: torch.Tensor
 ) -> tuple[tuple[int, int], dict[str, Any]]:
     """Grid and arguments of a projection that leaves its product in ``partials`` ``[parts, R, H]``."""
     parts, outputs = len(partials), len(layer.out)
@@ -264,7 +264,7 @@ def _product(
     }  # fmt: skip
 
 
-def _source(decoder: Decoder, index: int, qkv: torch.Tensor, place: Place) -> dict[str, Any]:
+def _source(decoder: LayerStack, index: int, qkv: torch.Tensor, place: Place) -> dict[str, Any]:
     """What a layer's attention reads."""
     keys, values = place.cache.keys[index], place.cache.values[index]
     return {
@@ -274,7 +274,7 @@ def _source(decoder: Decoder, index: int, qkv: torch.Tensor, place: Place) -> di
 
 
 def _attend(
-    decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, place: Place, splits: int
+    decoder: LayerStack, index: int, plan: Plan, qkv: torch.Tensor, place: Place, splits: int
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Attention before its projection, ``[splits, R, heads, D]``; with more than one split their log-sums too."""
     rows, like, lines = len(qkv), decoder.norm, len(qkv) // place.length
@@ -294,7 +294,9 @@ def _attend(
     return mean, sums
 
 
-def _attend_lines(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, place: Place) -> torch.Tensor:
+def _attend_lines(
+    decoder: LayerStack, index: int, plan: Plan, qkv: torch.Tensor, place: Place
+) -> torch.Tensor:
     """Attention of several lines or positions before its projection, ``[R, heads, D]``."""
     lines = len(qkv) // place.length
     splits = plan.split(lines, decoder.kv_heads, place.window)
@@ -304,7 +306,9 @@ def _attend_lines(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, p
     return mean[0] if sums is None else _combine(decoder, plan, mean, sums)
 
 
-def _attend_many(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, place: Place) -> torch.Tensor:
+def _attend_many(
+    decoder: LayerStack, index: int, plan: Plan, qkv: torch.Tensor, place: Place
+) -> torch.Tensor:
     """The same for one position a line, whose context is not split."""
     keys = place.cache.keys
     out = plan.empty("mean", (len(qkv), decoder.heads, decoder.head_dim), decoder.norm)
@@ -318,7 +322,7 @@ def _attend_many(decoder: Decoder, index: int, plan: Plan, qkv: torch.Tensor, pl
     return out
 
 
-def _combine(decoder: Decoder, plan: Plan, mean: torch.Tensor, sums: torch.Tensor) -> torch.Tensor:
+def _combine(decoder: LayerStack, plan: Plan, mean: torch.Tensor, sums: torch.Tensor) -> torch.Tensor:
     """Join the parts of many rows' attention."""
     joined = plan.empty("joined", mean.shape[1:], decoder.norm)
     launch(

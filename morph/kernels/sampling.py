@@ -1,4 +1,4 @@
-"""Draw codes from logits on the device, as ``static_sampling.draw_static`` does, with ``noise.py``'s noise.
+"""Draw codes from logits on the device, as ``static_sampling.sample_static`` does, with ``noise.py``'s noise.
 
 One program draws one token. It does not sort: the likeliest token with its noise is the draw, if top-k keeps it, and
 that is known by counting the tokens above it. If not, no token that is likelier gone is asked again. Only top-p needs
@@ -110,7 +110,7 @@ def divide(values, divisor):
 
 @triton.jit
 def draw_token(scores, noise, tokens, V: tl.constexpr, temperature, place, share, scale):
-    """One draw from float32 scores ``[padded V]``; arguments as of ``draw_static``, for one line."""
+    """One draw from float32 scores ``[padded V]``; arguments as of ``sample_static``, for one line."""
     real = tokens < V
     scores = divide(scores, temperature)
     keys = tl.where(real, sort_keys(scores), LOWEST)
@@ -149,7 +149,7 @@ def draw_codes(
     Args:
         logits: float32 ``[B, groups, V]``.
         line_keys, steps: of ``slots.LineState``: ``[B, 2]`` and ``[B]``, int64.
-        temperatures, places, shares, scales: of ``DrawTensors``, ``[B]``.
+        temperatures, places, shares, scales: of ``SamplingTensors``, ``[B]``.
         report: int64 ``[B, CODES + 1]``, the frame's codes and whether a logit was not finite.
     """
     line, group = tl.program_id(0), tl.program_id(1)

@@ -17,12 +17,12 @@ from torch.nn.attention import SDPBackend
 from .joined_weights import join, view_weight
 from .linear import Weight, multiply
 from .rope import RopeTable
-from .static_cache import Fill, Span, Step
+from .static_cache import FillView, SpanView, StepView
 
 # Without cuDNN's: it plans anew for every shape, and a capture would hold those of every length.
-KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+SDPA_BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
-View: TypeAlias = "Fill | Span | Step"
+View: TypeAlias = "FillView | SpanView | StepView"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Decoder:
+class LayerStack:
     """A stack of layers. ``qk_norms`` is ``[layers, 2, head_dim]``, ``norm`` the last norm's ``[H]``.
 
     Holds nothing but views of the model's parameters: let go of it before the model is to leave the device.
@@ -53,7 +53,7 @@ class Decoder:
     eps: float
 
     @classmethod
-    def of(cls, module: Any) -> Decoder:
+    def of(cls, module: Any) -> LayerStack:
         """View a ``Qwen3TTSTalkerModel`` or ``Qwen3TTSTalkerCodePredictorModel``; joins its weights where needed.
 
         Raises:
@@ -177,7 +177,7 @@ TORCH_OPS = LayerOps()
 
 
 def run_layers(
-    decoder: Decoder,
+    decoder: LayerStack,
     states: torch.Tensor,
     angles: Angles,
     head_norms: torch.Tensor,
@@ -201,7 +201,7 @@ def run_layers(
 
 
 def _self_attention(
-    decoder: Decoder, index: int, turned: torch.Tensor, values: torch.Tensor, view: View
+    decoder: LayerStack, index: int, turned: torch.Tensor, values: torch.Tensor, view: View
 ) -> torch.Tensor:
     """From queries and keys, ``turned`` ``[B, T, heads + kv_heads, D]``, and values: ``[B, T, heads * D]``."""
     turned = turned.transpose(1, 2)

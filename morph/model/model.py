@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -56,6 +58,17 @@ class Model:
         self.sampling = Sampling.from_config(self.upstream.generate_config)
         self.profile = TextProfile()
         self.engine = Engine(engine)
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Let no other thread use the model for the length of the ``with``; others wait.
+
+        Rendering and cloning hold it: first use joins weights in place, and torch's number of threads is the process's
+        (see ``threads.limit_threads``). Whoever also needs the engine's caches takes ``Engine.exclusive`` after it.
+        """
+        with self._lock:
+            yield
 
     @property
     def type(self) -> str:

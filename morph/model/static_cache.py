@@ -50,7 +50,7 @@ class StaticCache:
         self.values[:, :, :, : other.length].copy_(other.values)
 
 
-class Fill:
+class FillView:
     """Prompts of some rows, from position 0 on: int64 ``rows`` ``[N]`` on the device, each once.
 
     Reads nothing, the pass is causal among the prompts themselves: it cannot see the padding to the right of a
@@ -72,7 +72,7 @@ class Fill:
         return keys, values
 
 
-class Span:
+class SpanView:
     """The same positions for all lines: some from 0 on (causal), or one. Reads ``0 .. end``, so needs no mask."""
 
     mask: torch.Tensor | None = None
@@ -92,7 +92,7 @@ class Span:
         return all_keys[:, :, : self.end], all_values[:, :, : self.end]
 
 
-class Step:
+class StepView:
     """One new position a line, each at its own: ``positions`` int64 ``[B]`` on the device.
 
     Reads the whole cache; the mask hides what lies behind each line's position.

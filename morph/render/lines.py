@@ -147,7 +147,7 @@ def render_lines(
         ValueError: for a text, a language, a voice, an instruction or a decoding that cannot serve.
     """
     options = options or GenerateOptions()
-    with model.engine.exclusive(), limit_threads(model):
+    with model.exclusive(), model.engine.exclusive(), limit_threads(model):
         rendering = _Rendering.prepare(model, lines, options, on_frame)
         takes = rendering.speak(on_phase or (lambda _: None))
         return [rendering.assemble(index, takes) for index in range(len(lines))]

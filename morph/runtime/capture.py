@@ -29,7 +29,7 @@ class CaptureStream:
         return self._stream
 
 
-class Replays:
+class CapturedGraphs:
     """Graphs of functions of static buffers, by key: the first call is plain, the second captures, later ones replay.
 
     The plain call is real work and warms up what a capture must not meet cold: it runs on the stream that captures,

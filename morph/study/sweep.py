@@ -14,7 +14,7 @@ from ..decode.sampling import distribution, line_streams
 from ..model.linear import crossbar
 from ..model.model import Model
 from ..model.threads import limit_threads
-from ..options import PREDICTED_GROUPS, Draw, GenerateOptions, check_seq_groups
+from ..options import PREDICTED_GROUPS, GenerateOptions, TokenSampling, check_seq_groups
 from ..render.lines import (
     Line,
     LineReport,
@@ -29,7 +29,7 @@ from ..render.lines import (
 )
 from ..voice.prompt import Prompt, PromptBuilder
 
-PLAIN = Draw(temperature=1.0, top_k=0, top_p=1.0)
+PLAIN = TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
 CHUNK = 64  # frames whose distributions are compared at once: 64 x 15 x 2048 float32 is 8 MB
 
 
@@ -88,7 +88,7 @@ def sweep(
     options = options or GenerateOptions()
     for groups in seq_groups:
         check_seq_groups(groups)
-    with model.engine.exclusive(), limit_threads(model):
+    with model.exclusive(), model.engine.exclusive(), limit_threads(model):
         return _sweep(model, line, seq_groups, options, on_frame)
 
 
@@ -145,7 +145,7 @@ def _decode(
 
 @torch.inference_mode()
 def measure_distances(
-    model: Model, hidden: torch.Tensor, codes: torch.Tensor, draw: Draw, tail: str = "auto"
+    model: Model, hidden: torch.Tensor, codes: torch.Tensor, draw: TokenSampling, tail: str = "auto"
 ) -> dict[int, float]:
     """The distance (see ``SweepRow``) of every SEQ_GROUPS from exact.
 
@@ -176,7 +176,7 @@ def embed_inputs(model: Model, codes: torch.Tensor) -> torch.Tensor:
     return torch.cat((first, model.code_tables()[groups, codes[:, 1:-1]]), dim=1)
 
 
-def sampled_distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
+def sampled_distribution(logits: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
     """The probabilities that tokens are drawn with, float32; of a greedy draw, those of plain sampling."""
     return distribution(logits, draw if draw.do_sample else PLAIN)
 

@@ -240,7 +240,7 @@ def clone_voice(
     reference = prepare_reference(waveform, sample_rate, model.sample_rate, whole=mode == "icl")
     for note in reference.notes:
         log.warning("%s: %s", name, note)
-    with model.engine.exclusive(), limit_threads(model):
+    with model.exclusive(), limit_threads(model):
         voice = _take_voice(model, reference, name)
         if mode == "x_vector":
             return voice

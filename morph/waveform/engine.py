@@ -20,9 +20,9 @@ from ..codec.packing import Placed, choose_size, cut_chunks, pack_rows, row_size
 from ..codec.upstream import cut_reference, decode_codes
 from ..codec.weights import CodecWeights
 from ..graph.backend import first_line
-from ..model.layers import KERNELS
+from ..model.layers import SDPA_BACKENDS
 from ..model.model import Model
-from ..runtime.capture import CaptureStream, Replays, graphs_keep_memory
+from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ LONG_ROW = 288  # frames; to longer rows it is the device's occupation that matt
 SLABS, SHORT_SLABS = Slabs(288, 2), Slabs(24, 1)
 
 
-class CodecEngine:
+class BatchCodec:
     """Decodes the codes of many lines together with one model's codec.
 
     Args:
@@ -72,7 +72,7 @@ class CodecEngine:
         self.why_torch: str | None = None
         self._slabs = slabs
         self._capture, self._captures = capture, captures or CaptureStream()
-        self._replays: Replays | None = None
+        self._replays: CapturedGraphs | None = None
         self._met: set[int] = set()
         self.sizes = row_sizes(model.codec.decoder.config.sliding_window, largest)
         self.free()
@@ -158,14 +158,14 @@ class CodecEngine:
         is_first = size not in self._met
 
         def decode_row() -> None:
-            with sdpa_kernel(KERNELS):
+            with sdpa_kernel(SDPA_BACKENDS):
                 if is_first:
                     ops.compile_ahead(lambda others: synthesise(weights, into, others, slabs, out))
                 synthesise(weights, into, ops, slabs, out)
 
         if self._capture and not graphs_keep_memory(device):
             if self._replays is None or self._replays.device != device:
-                self._replays = Replays(device, self._captures)
+                self._replays = CapturedGraphs(device, self._captures)
             self._replays.run(size, decode_row)
         else:
             decode_row()
@@ -212,7 +212,7 @@ class Waveforms:
     def __init__(self, fast: bool = True, captures: CaptureStream | None = None):
         self.fast, self._captures = fast, captures
         self.why_upstream: str | None = None if fast else "the codec engine is off"
-        self._engine: CodecEngine | None = None
+        self._engine: BatchCodec | None = None
 
     def describe(self) -> str | None:
         """What runs otherwise than it would run fastest, in a few words, or None."""
@@ -229,7 +229,7 @@ class Waveforms:
         references: Sequence[torch.Tensor | None],
         on_chunk: Callable[[], None] | None = None,
     ) -> list[np.ndarray]:
-        """Decode lines together; arguments and result are ``CodecEngine.decode_batch``'s."""
+        """Decode lines together; arguments and result are ``BatchCodec.decode_batch``'s."""
         engine = self._engine_of(model)
         if engine is None:
             return decode_one_by_one(model, codes, references, on_chunk)
@@ -240,10 +240,10 @@ class Waveforms:
         if self._engine is not None:
             self._engine.free()
 
-    def _engine_of(self, model: Model) -> CodecEngine | None:
+    def _engine_of(self, model: Model) -> BatchCodec | None:
         if self.fast and (self._engine is None or self._engine.codec is not model.codec):
             try:
-                engine = CodecEngine(model, captures=self._captures)
+                engine = BatchCodec(model, captures=self._captures)
                 engine.look_up()
             except ValueError as error:
                 self.fast, self.why_upstream = False, str(error)
@@ -260,7 +260,7 @@ def decode_one_by_one(
     references: Sequence[torch.Tensor | None],
     on_chunk: Callable[[], None] | None = None,
 ) -> list[np.ndarray]:
-    """Decode lines through upstream's modules; arguments and result are ``CodecEngine.decode_batch``'s."""
+    """Decode lines through upstream's modules; arguments and result are ``BatchCodec.decode_batch``'s."""
     pairs = zip(codes, references, strict=True)
     return [decode_codes(model, line, reference, on_chunk) for line, reference in pairs]
 

@@ -7,15 +7,17 @@ from qwen3_tts_morph.morph.decode import eager, predictor
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.sampling import filter_logits
 from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys
-from qwen3_tts_morph.morph.graph.engine import GraphEngine
-from qwen3_tts_morph.morph.options import Draw, Sampling
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder
+from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import clone_voice, design_voice, preset_voice
 
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
 SEEDS = [11, 12, 2**64 - 1]
-GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False))
-FILTERED = Sampling(Draw(top_k=20, top_p=0.8), Draw(temperature=1.1, top_k=0, top_p=0.7), 1.3)
+GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False))
+FILTERED = Sampling(
+    TokenSampling(top_k=20, top_p=0.8), TokenSampling(temperature=1.1, top_k=0, top_p=0.7), 1.3
+)
 CHECKPOINT_OF = {"preset": "custom_voice", "design": "voice_design", "x_vector": "base", "icl": "base"}
 
 
@@ -39,7 +41,7 @@ class SameNoise:
     def __init__(self, seeds):
         self.keys, self.counter = line_keys(seeds), 0
 
-    def draw(self, logits: torch.Tensor, draw: Draw, _: object) -> torch.Tensor:
+    def draw(self, logits: torch.Tensor, draw: TokenSampling, _: object) -> torch.Tensor:
         groups = logits.shape[1] if logits.dim() == 3 else 1
         counters = (self.counter + torch.arange(groups)).expand(len(logits), -1)
         noise = gumbel_noise(self.keys, counters, logits.shape[-1]).view(logits.shape)
@@ -51,15 +53,15 @@ class SameNoise:
 def eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch, **options):
     with monkeypatch.context() as patch:
         draw = SameNoise(seeds).draw
-        patch.setattr(eager, "draw_tokens", draw)
-        patch.setattr(predictor, "draw_tokens", draw)
+        patch.setattr(eager, "sample_tokens", draw)
+        patch.setattr(predictor, "sample_tokens", draw)
         guards = options.pop("guards", None) or guards_of(prompts)
         return eager.decode_lines(model, prompts, guards, seq_groups, sampling, None, **options)
 
 
 def graph_lines(model, prompts, seq_groups, sampling, seeds, guards=None, rows=None):
     guards = guards or guards_of(prompts)
-    return GraphEngine(rows or len(prompts)).decode(model, prompts, guards, seq_groups, sampling, seeds)
+    return GraphDecoder(rows or len(prompts)).decode(model, prompts, guards, seq_groups, sampling, seeds)
 
 
 def assert_equal(ours, theirs) -> None:

@@ -37,7 +37,7 @@ class Recording(TorchDispatchMode):
 
 
 class Recordings:
-    """Stands where ``replay.Replays`` does: plain, then recorded, then replayed. ``made`` counts the recordings."""
+    """In place of ``capture.CapturedGraphs``: plain, then recorded, then replayed. ``made`` counts the recordings."""
 
     made = 0
 

@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, i
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import distribution
 from qwen3_tts_morph.morph.model.joined_weights import stack
-from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.options import TokenSampling
 
 WIDTH = 24  # the talker's
 
@@ -75,7 +75,7 @@ def number_of(frames: torch.Tensor, codes: int) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def exact_joint(small: Small, draw: Draw) -> torch.Tensor:
+def exact_joint(small: Small, draw: TokenSampling) -> torch.Tensor:
     """The probability of every frame when all groups are decoded one after another, ``[codes ** groups]``."""
     predictor = Predictor(small.module)
     groups, codes = predictor.heads.shape[:2]

@@ -14,8 +14,8 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode import eager
 from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.graph.engine import GraphEngine
-from qwen3_tts_morph.morph.options import Draw, LoadOptions, Sampling
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder
+from qwen3_tts_morph.morph.options import LoadOptions, Sampling, TokenSampling
 
 from tests.morph.decoding import prompts_of
 
@@ -29,7 +29,7 @@ PAIRS = ((0, 1), (1, 2), (2, 15))
 FOLDED = 12  # kinds that each group of a pair is folded to
 FEWEST = 10  # draws of a kind in both samples together, below which kinds are put together
 # Sharp enough that a draw depends much on those before it.
-SAMPLING = Sampling(Draw(temperature=0.5), Draw(temperature=0.4))
+SAMPLING = Sampling(TokenSampling(temperature=0.5), TokenSampling(temperature=0.4))
 
 
 def upstream_codes(model, prompt) -> torch.Tensor:
@@ -43,7 +43,7 @@ def upstream_codes(model, prompt) -> torch.Tensor:
 
 
 def graph_codes(model, prompt, seq_groups: int) -> torch.Tensor:
-    engine = GraphEngine(ROWS)
+    engine = GraphDecoder(ROWS)
 
     def decode(seeds: range) -> list:
         guards = [Guard(FRAMES, detect_loops=False) for _ in range(ROWS)]

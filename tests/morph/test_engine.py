@@ -13,13 +13,13 @@ from qwen3_tts_morph.morph.codec.upstream import decode_codes
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import backend as fused
-from qwen3_tts_morph.morph.options import Draw, GenerateOptions, Sampling
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.study.sweep import sweep
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import preset_voice
 
-GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False), max_new_tokens=13)
+GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False), max_new_tokens=13)
 SAMPLED = Sampling(max_new_tokens=13)
 TEXTS = ["One.", "A much longer line than the first one is.", "Three, four.", "Five.", "And six of them."]
 

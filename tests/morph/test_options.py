@@ -5,7 +5,13 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.options import Draw, GenerateOptions, LoadOptions, Sampling, check_seq_groups
+from qwen3_tts_morph.morph.options import (
+    GenerateOptions,
+    LoadOptions,
+    Sampling,
+    TokenSampling,
+    check_seq_groups,
+)
 
 NAN = math.nan
 
@@ -13,14 +19,14 @@ NAN = math.nan
 @pytest.mark.parametrize(
     ("make", "values", "named"),
     [
-        (Draw, {"temperature": 0.0}, "temperature is 0.0"),
-        (Draw, {"temperature": -1.0}, "temperature is -1.0"),
-        (Draw, {"temperature": NAN}, "temperature is nan"),
-        (Draw, {"temperature": math.inf}, "temperature is inf"),
-        (Draw, {"top_k": -1}, "top_k is -1"),
-        (Draw, {"top_p": 0.0}, "top_p is 0.0"),
-        (Draw, {"top_p": 1.1}, "top_p is 1.1"),
-        (Draw, {"top_p": NAN}, "top_p is nan"),
+        (TokenSampling, {"temperature": 0.0}, "temperature is 0.0"),
+        (TokenSampling, {"temperature": -1.0}, "temperature is -1.0"),
+        (TokenSampling, {"temperature": NAN}, "temperature is nan"),
+        (TokenSampling, {"temperature": math.inf}, "temperature is inf"),
+        (TokenSampling, {"top_k": -1}, "top_k is -1"),
+        (TokenSampling, {"top_p": 0.0}, "top_p is 0.0"),
+        (TokenSampling, {"top_p": 1.1}, "top_p is 1.1"),
+        (TokenSampling, {"top_p": NAN}, "top_p is nan"),
         (Sampling, {"repetition_penalty": 0.0}, "repetition_penalty is 0.0"),
         (Sampling, {"repetition_penalty": NAN}, "repetition_penalty is nan"),
         (Sampling, {"max_seconds": 0.0}, "max_seconds is 0.0"),
@@ -66,7 +72,11 @@ def fits(make, field: str, value: object) -> bool:
 @pytest.mark.parametrize("value", WRONG, ids=repr)
 @pytest.mark.parametrize(
     ("make", "field"),
-    [(make, f.name) for make in (Draw, Sampling, GenerateOptions, LoadOptions) for f in fields(make)],
+    [
+        (make, f.name)
+        for make in (TokenSampling, Sampling, GenerateOptions, LoadOptions)
+        for f in fields(make)
+    ],
 )
 def test_a_value_of_the_wrong_kind_is_refused_by_name_never_by_a_type_error(make, field, value):
     if fits(make, field, value):
@@ -78,8 +88,8 @@ def test_a_value_of_the_wrong_kind_is_refused_by_name_never_by_a_type_error(make
 
 
 def test_numpys_numbers_are_numbers_and_kept_as_pythons():
-    draw = Draw(np.bool_(True), np.float32(0.5), np.int64(7), np.float64(0.25))
-    assert draw == Draw(True, 0.5, 7, 0.25)
+    draw = TokenSampling(np.bool_(True), np.float32(0.5), np.int64(7), np.float64(0.25))
+    assert draw == TokenSampling(True, 0.5, 7, 0.25)
     options = GenerateOptions(seq_groups=np.int32(3), batch_size=np.uint8(4), crossfade_ms=np.float32(1.5))
     kinds = [type(getattr(options, name)) for name in ("seq_groups", "batch_size", "crossfade_ms")]
     assert kinds == [int, int, float] and [type(value) for value in vars(draw).values()] == [
@@ -93,13 +103,13 @@ def test_numpys_numbers_are_numbers_and_kept_as_pythons():
 
 def test_a_number_too_large_for_a_float_is_refused():
     with pytest.raises(ValueError, match="temperature is 1000"):
-        Draw(temperature=10**400)
+        TokenSampling(temperature=10**400)
 
 
 @pytest.mark.parametrize(
     ("make", "values"),
     [
-        (Draw, {"temperature": 0.01, "top_k": 0, "top_p": 1.0}),
+        (TokenSampling, {"temperature": 0.01, "top_k": 0, "top_p": 1.0}),
         (Sampling, {"repetition_penalty": 1.0, "max_seconds": 3600.0, "max_new_tokens": 2}),
         (GenerateOptions, {"seq_groups": 1, "batch_size": 256, "split_chars": 0, "crossfade_ms": 0.0}),
         (GenerateOptions, {"seq_groups": 15, "batch_size": 1, "split_chars": 40, "crossfade_ms": 1000.0}),
@@ -120,7 +130,7 @@ def test_seq_groups_is_a_whole_number_from_1_to_15(value):
 
 def test_options_cannot_be_changed_after_they_were_checked():
     with pytest.raises(AttributeError):
-        Draw().temperature = -1.0
+        TokenSampling().temperature = -1.0
 
 
 def test_a_checkpoints_own_sampling_is_read_key_by_key():
@@ -138,13 +148,13 @@ def test_a_checkpoints_own_sampling_is_read_key_by_key():
         "eos_token_id": 5,
     }
     assert Sampling.from_config(config) == Sampling(
-        Draw(False, 0.5, 11, 0.6), Draw(False, 0.7, 12, 0.8), 1.3, None, 99
+        TokenSampling(False, 0.5, 11, 0.6), TokenSampling(False, 0.7, 12, 0.8), 1.3, None, 99
     )
 
 
 def test_what_a_checkpoint_leaves_out_takes_upstreams_defaults():
     assert Sampling.from_config({}) == Sampling(
-        Draw(True, 0.9, 50, 1.0), Draw(True, 0.9, 50, 1.0), 1.05, None, 2048
+        TokenSampling(True, 0.9, 50, 1.0), TokenSampling(True, 0.9, 50, 1.0), 1.05, None, 2048
     )
 
 

@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.decode.eager import decode_lines
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import attach
-from qwen3_tts_morph.morph.options import Draw, Sampling
+from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice, clone_voice, design_voice, preset_voice
 
@@ -19,10 +19,16 @@ from tests.morph.pairwise import pairwise
 
 TEXTS = ["Hello there.", "The quick brown fox jumps over the lazy dog, twice.", "No."]
 MAX_NEW_TOKENS = 40
-GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False), max_new_tokens=MAX_NEW_TOKENS)
+GREEDY = Sampling(
+    TokenSampling(do_sample=False), TokenSampling(do_sample=False), max_new_tokens=MAX_NEW_TOKENS
+)
 SAMPLED = Sampling(max_new_tokens=MAX_NEW_TOKENS)
 FILTERED = Sampling(
-    Draw(top_k=20, top_p=0.8), Draw(temperature=1.0, top_k=0, top_p=0.7), 1.2, None, MAX_NEW_TOKENS
+    TokenSampling(top_k=20, top_p=0.8),
+    TokenSampling(temperature=1.0, top_k=0, top_p=0.7),
+    1.2,
+    None,
+    MAX_NEW_TOKENS,
 )
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from qwen3_tts_morph.morph.decode.kv_cache import KeyValueCache
 from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
-from qwen3_tts_morph.morph.decode.sampling import Randomness, draw_tokens
+from qwen3_tts_morph.morph.decode.sampling import Randomness, sample_tokens
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, TokenSampling
 
 REFINEMENTS = 5  # rounds, in the paper
 FENCE = 64  # tokens of each group that refinement may choose among
@@ -33,7 +33,7 @@ class TightLoop(Predictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """All 15 groups in turn; ``seq_groups`` is not looked at."""
@@ -43,7 +43,7 @@ class TightLoop(Predictor):
         out = self.module(
             inputs_embeds=torch.cat((hidden, embedding), dim=1), past_key_values=cache, use_cache=True
         )
-        codes = [draw_tokens(out.logits[:, -1], draw, randomness)]
+        codes = [sample_tokens(out.logits[:, -1], draw, randomness)]
         for step in range(1, PREDICTED_GROUPS):
             out = self.module(
                 input_ids=codes[-1][:, None],
@@ -51,7 +51,7 @@ class TightLoop(Predictor):
                 use_cache=True,
                 generation_steps=step,
             )
-            codes.append(draw_tokens(out.logits[:, -1], draw, randomness))
+            codes.append(sample_tokens(out.logits[:, -1], draw, randomness))
         return torch.stack(codes, dim=1)
 
 
@@ -130,7 +130,7 @@ class Refined(MaskedPredictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """All 15 groups; ``seq_groups`` is not looked at."""
@@ -138,13 +138,13 @@ class Refined(MaskedPredictor):
         logits = crossbar(self.heads, self._run(pair, 0, None)[:, -1])
         fence = logits.topk(min(FENCE, logits.shape[-1]), dim=-1).indices
         allowed = torch.zeros_like(logits, dtype=torch.bool).scatter_(-1, fence, True)
-        codes = draw_tokens(logits, draw, randomness)
+        codes = sample_tokens(logits, draw, randomness)
         all_see_all = torch.ones(PREDICTED_GROUPS + 1, PREDICTED_GROUPS + 1, dtype=torch.bool)
         for _ in range(REFINEMENTS):
             frame = torch.cat((pair, self.embed(codes[:, :-1], 0)), dim=1)
             states = self.run_masked(frame, 0, None, all_see_all.to(hidden.device))[:, 1:]
             logits = crossbar(self.heads, states)
-            codes = draw_tokens(logits.masked_fill(~allowed, -torch.inf), draw, randomness)
+            codes = sample_tokens(logits.masked_fill(~allowed, -torch.inf), draw, randomness)
         return codes
 
 
@@ -161,7 +161,7 @@ class Chunked(MaskedPredictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """All 15 groups; ``seq_groups`` is not looked at."""
@@ -177,9 +177,11 @@ class Chunked(MaskedPredictor):
             chunks.append(self._draw(first, states, draw, randomness))
         return torch.cat(chunks, dim=1)
 
-    def _draw(self, first: int, states: torch.Tensor, draw: Draw, randomness: Randomness) -> torch.Tensor:
+    def _draw(
+        self, first: int, states: torch.Tensor, draw: TokenSampling, randomness: Randomness
+    ) -> torch.Tensor:
         """The chunk of groups ``first + 1 ..`` from the last state."""
-        return draw_tokens(crossbar(self.heads[first : first + CHUNK], states[:, -1]), draw, randomness)
+        return sample_tokens(crossbar(self.heads[first : first + CHUNK], states[:, -1]), draw, randomness)
 
 
 def chunk_sources() -> Sequence[int]:

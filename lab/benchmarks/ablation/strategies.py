@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.options import TokenSampling
 from qwen3_tts_morph.postprocess import LowPass, low_pass, normalize_peak
 
 from ..quality.strategies import Strategy, by_predictor, crossbar_distributions, from_states, own_predictor
@@ -22,7 +22,7 @@ def smooth(waveform: np.ndarray, sample_rate: int) -> np.ndarray:
 
 
 def chunk_distributions(
-    model: Model, states: torch.Tensor, inputs: torch.Tensor, seq_groups: int, draw: Draw
+    model: Model, states: torch.Tensor, inputs: torch.Tensor, seq_groups: int, draw: TokenSampling
 ) -> torch.Tensor:
     """Each chunk from the state before it."""
     return from_states(model, states, chunk_sources(), draw)

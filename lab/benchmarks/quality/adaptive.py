@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from qwen3_tts_morph.morph.decode.lossless import Tally
 from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
-from qwen3_tts_morph.morph.decode.sampling import Randomness, distribution, draw_tokens
+from qwen3_tts_morph.morph.decode.sampling import Randomness, distribution, sample_tokens
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.options import TokenSampling
 from qwen3_tts_morph.morph.study.sweep import embed_inputs
 
 
@@ -47,7 +47,7 @@ class Calibration:
 
 @torch.inference_mode()
 def calibrate(
-    model: Model, hidden: torch.Tensor, codes: torch.Tensor, draw: Draw
+    model: Model, hidden: torch.Tensor, codes: torch.Tensor, draw: TokenSampling
 ) -> tuple[Calibration, torch.Tensor]:
     """Fit a ``Calibration`` by least squares to exact frames of the checkpoint.
 
@@ -111,7 +111,7 @@ class AdaptivePredictor(Predictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """See ``Predictor.decode_frame``. ``seq_groups`` of 15 is exact; below it the target decides, not it."""
@@ -144,7 +144,9 @@ class AdaptivePredictor(Predictor):
         self.tally.line_passes += sum(passes)
 
 
-def _draw_rows(logits: torch.Tensor, rows: list[int], draw: Draw, randomness: Randomness) -> torch.Tensor:
+def _draw_rows(
+    logits: torch.Tensor, rows: list[int], draw: TokenSampling, randomness: Randomness
+) -> torch.Tensor:
     """Draw for some lines of a batch; the streams of the others stay where they are."""
     own = [randomness[row] for row in rows] if isinstance(randomness, Sequence) else randomness
-    return draw_tokens(logits[rows], draw, own)
+    return sample_tokens(logits[rows], draw, own)

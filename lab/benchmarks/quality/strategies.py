@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from qwen3_tts_morph.morph.decode.eager import Decoded, decode_lines
 from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.decode.lossless import SpeculativePredictor
+from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
 from qwen3_tts_morph.morph.decode.sampling import Randomness, line_streams
 from qwen3_tts_morph.morph.model.joined_weights import view_heads
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw, Sampling, check_seq_groups
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Sampling, TokenSampling, check_seq_groups
 from qwen3_tts_morph.morph.study.sweep import sampled_distribution
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 
@@ -31,7 +31,7 @@ Decode: TypeAlias = Callable[
 ]
 """Decodes a batch of lines: prompts, guards, sampling, a seed a line, and what hears of every frame."""
 
-Distributions: TypeAlias = Callable[[Model, torch.Tensor, torch.Tensor, int, Draw], torch.Tensor]
+Distributions: TypeAlias = Callable[[Model, torch.Tensor, torch.Tensor, int, TokenSampling], torch.Tensor]
 """What a strategy draws groups 1-15 of finished frames from, each with the exact codes before it: from the model, the
 exact states ``[N, 15, H]`` (see ``Predictor.teacher_force``), the frames' codes ``[N, 16]``, SEQ_GROUPS and the
 sub-talker's draw to probabilities ``[N, 15, V]``."""
@@ -142,7 +142,7 @@ def trained_predictor(model: Model, seq_groups: int) -> Predictor:
     return Predictor(model.talker.code_predictor, tails)
 
 
-def lossless_trained(model: Model, seq_groups: int) -> SpeculativePredictor:
+def lossless_trained(model: Model, seq_groups: int) -> LosslessPredictor:
     """The product's lossless predictor, whose drafts come from whichever trained tail fits a line's exact groups.
 
     Raises:
@@ -154,24 +154,26 @@ def lossless_trained(model: Model, seq_groups: int) -> SpeculativePredictor:
             "the checkpoint has no trained tail to draft by: leave lossless-trained out, or run "
             "python -m lab.training.crossbar"
         )
-    return SpeculativePredictor(model.talker.code_predictor, tails=tails)
+    return LosslessPredictor(model.talker.code_predictor, tails=tails)
 
 
-def from_states(model: Model, states: torch.Tensor, sources: Sequence[int], draw: Draw) -> torch.Tensor:
+def from_states(
+    model: Model, states: torch.Tensor, sources: Sequence[int], draw: TokenSampling
+) -> torch.Tensor:
     """Probabilities ``[N, G, V]`` when the stock heads predict group g+1 from the exact state ``sources[g]``."""
     heads = view_heads(model.talker.code_predictor.lm_head)[: len(sources)]
     return sampled_distribution(crossbar(heads, states[:, list(sources)]), draw)
 
 
 def exact_distributions(
-    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: Draw
+    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: TokenSampling
 ) -> torch.Tensor:
     """Every group from its own state; ``seq_groups`` is not looked at."""
     return from_states(model, states, range(PREDICTED_GROUPS), draw)
 
 
 def crossbar_distributions(
-    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: Draw
+    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: TokenSampling
 ) -> torch.Tensor:
     """The product's: the last sequential group's state predicts the tail too."""
     sources = [min(group, seq_groups - 1) for group in range(PREDICTED_GROUPS)]
@@ -179,7 +181,7 @@ def crossbar_distributions(
 
 
 def trained_distributions(
-    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: Draw
+    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: TokenSampling
 ) -> torch.Tensor:
     """The product's with a trained tail, which also reads the last sequential group's code."""
     predictor = trained_predictor(model, seq_groups)
@@ -216,7 +218,7 @@ class SpoiledTail(Predictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """As ``Predictor.decode_frame`` at SEQ_GROUPS=5, with the tail zeroed or uniformly random."""

@@ -12,24 +12,24 @@ from typing import Any, TypeAlias
 
 import torch
 from qwen3_tts_morph.morph.decode.kv_cache import KeyValueCache
-from qwen3_tts_morph.morph.decode.lossless import BoundedPredictor, SpeculativePredictor
+from qwen3_tts_morph.morph.decode.lossless import BoundedPredictor, LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
-from qwen3_tts_morph.morph.decode.sampling import Randomness, draw_tokens
-from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.decode.sampling import Randomness, sample_tokens
+from qwen3_tts_morph.morph.options import TokenSampling
 
-ChangeDraw: TypeAlias = Callable[[Draw], Draw]
+ChangeSampling: TypeAlias = Callable[[TokenSampling], TokenSampling]
 
 
-def unchanged(draw: Draw) -> Draw:
+def unchanged(draw: TokenSampling) -> TokenSampling:
     return draw
 
 
-def greedy(draw: Draw) -> Draw:
+def greedy(draw: TokenSampling) -> TokenSampling:
     """The likeliest token."""
     return replace(draw, do_sample=False)
 
 
-def cooler(factor: float) -> ChangeDraw:
+def cooler(factor: float) -> ChangeSampling:
     """The temperature times ``factor``."""
     return lambda draw: replace(draw, temperature=draw.temperature * factor)
 
@@ -37,7 +37,7 @@ def cooler(factor: float) -> ChangeDraw:
 class TailPredictor(Predictor):
     """S passes: the crossbar, with a draw of its own for the tail (a lower temperature, or greedy)."""
 
-    def __init__(self, code_predictor: Any, change: ChangeDraw = unchanged):
+    def __init__(self, code_predictor: Any, change: ChangeSampling = unchanged):
         super().__init__(code_predictor)
         self.change = change
 
@@ -46,7 +46,7 @@ class TailPredictor(Predictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """See ``Predictor.decode_frame``."""
@@ -61,12 +61,12 @@ class TailPredictor(Predictor):
         codes: torch.Tensor,
         state: torch.Tensor,
         cache: KeyValueCache,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Complete ``codes`` ``[B, S]`` to ``[B, 15]``; ``state`` ``[B, H]`` is what the last was drawn from."""
         logits = crossbar(self.heads[codes.shape[1] :], state)
-        return torch.cat((codes, draw_tokens(logits, self.change(draw), randomness)), dim=1)
+        return torch.cat((codes, sample_tokens(logits, self.change(draw), randomness)), dim=1)
 
     def pass_over(self, codes: torch.Tensor, first: int, cache: KeyValueCache) -> torch.Tensor:
         """One causal pass over groups ``first`` .. of ``codes``: the states that the groups after each come from."""
@@ -83,17 +83,17 @@ class TwoHalves(TailPredictor):
         codes: torch.Tensor,
         state: torch.Tensor,
         cache: KeyValueCache,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         sequential, groups = codes.shape[1], len(self.heads)
         half = sequential + (groups - sequential + 1) // 2
-        first = draw_tokens(crossbar(self.heads[sequential:half], state), self.change(draw), randomness)
+        first = sample_tokens(crossbar(self.heads[sequential:half], state), self.change(draw), randomness)
         codes = torch.cat((codes, first), dim=1)
         if half == groups:
             return codes
         state = self.pass_over(codes, sequential - 1, cache)[:, -1]
-        rest = draw_tokens(crossbar(self.heads[half:], state), self.change(draw), randomness)
+        rest = sample_tokens(crossbar(self.heads[half:], state), self.change(draw), randomness)
         return torch.cat((codes, rest), dim=1)
 
 
@@ -108,14 +108,14 @@ class SecondPass(TailPredictor):
         codes: torch.Tensor,
         state: torch.Tensor,
         cache: KeyValueCache,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         sequential = codes.shape[1]
         draft = super().decode_tail(codes, state, cache, draw, randomness)
         states = self.pass_over(draft[:, :-1], sequential - 1, cache)
         logits = crossbar(self.heads[sequential:], states)
-        return torch.cat((codes, draw_tokens(logits, draw, randomness)), dim=1)
+        return torch.cat((codes, sample_tokens(logits, draw, randomness)), dim=1)
 
 
 TAILS: Mapping[str, tuple[str, Callable[[Any], Predictor]]] = {
@@ -133,7 +133,7 @@ TAILS: Mapping[str, tuple[str, Callable[[Any], Predictor]]] = {
     "bounded": ("lossless, broken off after SEQ_GROUPS passes of the predictor", BoundedPredictor),
     "lossless": (
         "the crossbar drafts behind SEQ_GROUPS groups, passes verify: distributed as SEQ_GROUPS=15",
-        SpeculativePredictor,
+        LosslessPredictor,
     ),
 }
 """From a name to what it is, and what makes the predictor of a ``code_predictor``."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 from qwen3_tts_morph.morph.model.tail import tail_logits
-from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.options import TokenSampling
 
 from .config import Config
 from .examples import Examples
@@ -31,7 +31,7 @@ class Teacher:
 
     heads: torch.Tensor
     tables: torch.Tensor
-    draw: Draw
+    draw: TokenSampling
 
     @property
     def temperature(self) -> float:

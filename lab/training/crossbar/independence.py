@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from qwen3_tts_morph.morph.decode.kv_cache import KeyValueCache
 from qwen3_tts_morph.morph.decode.predictor import Predictor
-from qwen3_tts_morph.morph.decode.sampling import Randomness, draw_tokens
+from qwen3_tts_morph.morph.decode.sampling import Randomness, sample_tokens
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, TokenSampling
 from qwen3_tts_morph.morph.study.sweep import embed_inputs, sampled_distribution
 
 from .record import Recording
@@ -34,7 +34,7 @@ class Marginals(Predictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: Draw,
+        draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """As ``Predictor.decode_frame``; one stream for all lines."""
@@ -51,7 +51,7 @@ class Marginals(Predictor):
         return torch.cat((exact[:, :seq_groups], tail), dim=1)
 
     def continue_frames(
-        self, inputs: torch.Tensor, seq_groups: int, draw: Draw, randomness: Randomness
+        self, inputs: torch.Tensor, seq_groups: int, draw: TokenSampling, randomness: Randomness
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Draw groups S+1 to 15 one after another.
 
@@ -73,7 +73,7 @@ class Marginals(Predictor):
             if codes:
                 states = self._run(tables[group - 1](codes[-1][:, None]), group + 1, cache)
             logits = heads[group](states)[:, -1]
-            codes.append(draw_tokens(logits, draw, randomness))
+            codes.append(sample_tokens(logits, draw, randomness))
             chances.append(sampled_distribution(logits, draw))
         return torch.stack(codes, dim=1), torch.stack(chances, dim=1)
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.decode.sampling import draw_tokens
-from qwen3_tts_morph.morph.options import Draw, Sampling
+from qwen3_tts_morph.morph.decode.sampling import sample_tokens
+from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 from torch.nn import functional
 
 from ..parallel import World, launch
@@ -76,7 +76,9 @@ def hidden_of(talker: Talker, layouts: Sequence[Layout], voices: torch.Tensor) -
     )
 
 
-def draw_rest(network: Network, hidden: torch.Tensor, first: torch.Tensor, draw: Draw) -> torch.Tensor:
+def draw_rest(
+    network: Network, hidden: torch.Tensor, first: torch.Tensor, draw: TokenSampling
+) -> torch.Tensor:
     """Draw groups 1-15 of N frames, one after another.
 
     Args:
@@ -93,7 +95,7 @@ def draw_rest(network: Network, hidden: torch.Tensor, first: torch.Tensor, draw:
     drawn: list[torch.Tensor] = []
     for group in range(PREDICTED):
         last = network.predictor(states)[0][:, -1]
-        drawn.append(draw_tokens(last @ network.heads[group].to(last).T, draw, None))
+        drawn.append(sample_tokens(last @ network.heads[group].to(last).T, draw, None))
         read = network.narrow(functional.embedding(drawn[-1], network.tables[group]).to(hidden))
         states = torch.cat((states, read[:, None]), dim=1)
     return torch.stack(drawn, dim=1)
@@ -102,7 +104,7 @@ def draw_rest(network: Network, hidden: torch.Tensor, first: torch.Tensor, draw:
 class Redrawer:
     """Draws lines of recorded codes in their voices, as the talker's encoder hears them."""
 
-    def __init__(self, talker: Talker, codes: Codes, draw: Draw):
+    def __init__(self, talker: Talker, codes: Codes, draw: TokenSampling):
         self.talker, self.codes, self.draw = talker, codes, draw
         self.voices = embed_voices(codes, codes.mels, talker.embed)
 

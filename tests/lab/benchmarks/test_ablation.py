@@ -12,7 +12,7 @@ from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
 from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.options import TokenSampling
 from qwen3_tts_morph.morph.study.sweep import embed_inputs
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
 from qwen3_tts_morph.morph.voice.voice import clone_voice
@@ -24,7 +24,7 @@ from lab.benchmarks.ablation.upstream import cut, start_upstream
 from lab.benchmarks.quality.registry import STRATEGIES
 from lab.benchmarks.quality.strategies import select
 
-GREEDY = Draw(do_sample=False)
+GREEDY = TokenSampling(do_sample=False)
 TEXTS = ("Hello there.", "This is a longer line, is it not?")
 
 
@@ -64,8 +64,10 @@ def test_upstreams_lines_are_cut_where_they_end() -> None:
     assert (capped.ended, len(capped.codes)) == ("cap", 2)
 
 
-@pytest.mark.parametrize("draw", [GREEDY, Draw()])
-def test_the_tight_loop_is_exact(model: Model, frame: tuple[torch.Tensor, torch.Tensor], draw: Draw) -> None:
+@pytest.mark.parametrize("draw", [GREEDY, TokenSampling()])
+def test_the_tight_loop_is_exact(
+    model: Model, frame: tuple[torch.Tensor, torch.Tensor], draw: TokenSampling
+) -> None:
     module = model.talker.code_predictor
     ours = Predictor(module).decode_frame(*frame, 15, draw, line_streams([1, 2, 3], model.device))
     loop = TightLoop(module).decode_frame(*frame, 15, draw, line_streams([1, 2, 3], model.device))
@@ -107,7 +109,7 @@ def test_refinement_stays_within_the_drafts_fence(
     passes = []
     run = refined.run_masked
     monkeypatch.setattr(refined, "run_masked", lambda *args: passes.append(args[-1]) or run(*args))
-    codes = refined.decode_frame(*frame, 1, Draw(), line_streams([1, 2, 3], model.device))
+    codes = refined.decode_frame(*frame, 1, TokenSampling(), line_streams([1, 2, 3], model.device))
     state = refined._run(torch.cat(frame, dim=1), 0, None)[:, -1]
     fence = crossbar(refined.heads, state).topk(4).indices
     assert (codes[..., None] == fence).any(-1).all()

@@ -11,7 +11,7 @@ import torch
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.options import TokenSampling
 from qwen3_tts_morph.morph.voice.voice import clone_voice
 
 from lab.benchmarks.quality import calibrating
@@ -24,8 +24,8 @@ from lab.benchmarks.quality.registry import STRATEGIES
 from lab.benchmarks.quality.speak import Speaker
 from lab.benchmarks.quality.strategies import Condition
 
-GREEDY = Draw(do_sample=False)
-SAMPLED = Draw(temperature=0.8, top_k=20)
+GREEDY = TokenSampling(do_sample=False)
+SAMPLED = TokenSampling(temperature=0.8, top_k=20)
 BATCH = 12
 
 
@@ -39,7 +39,12 @@ def frame(model: Model) -> tuple[torch.Tensor, torch.Tensor]:
 
 @torch.inference_mode()
 def decode(
-    model: Model, frame, predictor: Predictor, seq_groups: int = 1, draw: Draw = GREEDY, rows=slice(None)
+    model: Model,
+    frame,
+    predictor: Predictor,
+    seq_groups: int = 1,
+    draw: TokenSampling = GREEDY,
+    rows=slice(None),
 ) -> torch.Tensor:
     """Codes of some of the frame's lines, each with a stream of its own."""
     hidden, tokens = frame

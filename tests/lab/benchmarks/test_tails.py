@@ -7,7 +7,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.options import TokenSampling
 
 from lab.benchmarks.quality.tails import (
     TAILS,
@@ -19,8 +19,8 @@ from lab.benchmarks.quality.tails import (
 )
 from lab.random_checkpoint import write_checkpoint
 
-GREEDY = Draw(do_sample=False)
-SAMPLED = Draw(temperature=0.8, top_k=20)
+GREEDY = TokenSampling(do_sample=False)
+SAMPLED = TokenSampling(temperature=0.8, top_k=20)
 BATCH = 5
 
 
@@ -45,7 +45,9 @@ def states_of(model: Model, frame, codes: torch.Tensor) -> torch.Tensor:
     return Predictor(model.talker.code_predictor).teacher_force(hidden, torch.cat((embedding, rest), dim=1))
 
 
-def decode(model: Model, frame, predictor: Predictor, seq_groups: int, draw: Draw = GREEDY) -> torch.Tensor:
+def decode(
+    model: Model, frame, predictor: Predictor, seq_groups: int, draw: TokenSampling = GREEDY
+) -> torch.Tensor:
     hidden, _, embedding = frame
     return predictor.decode_frame(hidden, embedding, seq_groups, draw, torch.Generator().manual_seed(1))
 

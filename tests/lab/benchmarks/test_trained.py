@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.model.joined_weights import stack
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.model.tail import About, Tail
-from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.options import TokenSampling
 
 from lab.benchmarks.quality.distance import Trace, measure_line
 from lab.benchmarks.quality.registry import STRATEGIES
@@ -63,7 +63,7 @@ def test_without_a_tail_the_row_says_so(model: Model) -> None:
 @torch.inference_mode()
 def test_lossless_trained_drafts_by_the_tail(model: Model, trace: Trace) -> None:
     """A tail that knows the frame's groups has them accepted in one pass; the stock heads do not."""
-    module, greedy = model.talker.code_predictor, Draw(do_sample=False)
+    module, greedy = model.talker.code_predictor, TokenSampling(do_sample=False)
     hidden, embedding = trace.hidden[:1], model.talker.get_input_embeddings()(trace.codes[:1, :1])
 
     def decode(name: str) -> int:

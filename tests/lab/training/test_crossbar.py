@@ -12,7 +12,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.predictor import crossbar
 from qwen3_tts_morph.morph.model.tail import FILE, check_parts, fingerprint, tail_logits
-from qwen3_tts_morph.morph.options import Draw, LoadOptions
+from qwen3_tts_morph.morph.options import LoadOptions, TokenSampling
 from qwen3_tts_morph.morph.study.sweep import embed_inputs, sampled_distribution
 
 from lab.random_checkpoint import write_checkpoint
@@ -229,7 +229,7 @@ def test_the_built_in_texts_are_many_and_differ():
 def test_exact_marginals_are_the_exact_predictor_where_nothing_is_drawn(model):
     random = torch.Generator().manual_seed(0)
     hidden, embedding = torch.randn(2, 4, 1, model.width, generator=random)
-    greedy, marginals = Draw(do_sample=False), Marginals(model.talker.code_predictor)
+    greedy, marginals = TokenSampling(do_sample=False), Marginals(model.talker.code_predictor)
     exact = marginals.decode_frame(hidden, embedding, 15, greedy, None)
     for seq_groups in (1, 5, 14):
         assert torch.equal(marginals.decode_frame(hidden, embedding, seq_groups, greedy, None), exact)

@@ -16,7 +16,7 @@ from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.talker import Talker
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Draw, LoadOptions, Sampling
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, LoadOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice, clone_voice, preset_voice
 
@@ -45,7 +45,7 @@ from tests.lab.training.tiny_talker import (
 )
 
 STEPS = 20
-GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False), repetition_penalty=1.0)
+GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False), repetition_penalty=1.0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.options import TokenSampling
 
 from lab.training.codec import train as codec_command
 from lab.training.codec.checkpoint import read_weights, write_weights
@@ -70,7 +70,7 @@ def test_greedy_draws_are_what_the_predictor_says_of_them(root: Path) -> None:
     hidden = torch.randn(7, 96, generator=generator)
     first = torch.randint(CODEBOOK, (7,), generator=generator)
     with torch.inference_mode():
-        rest = draw_rest(network, hidden, first, Draw(do_sample=False))
+        rest = draw_rest(network, hidden, first, TokenSampling(do_sample=False))
         said = network.predict(hidden, torch.cat((first[:, None], rest[:, :-1]), dim=1))
     assert rest.tolist() == said.argmax(-1).tolist()
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.decode.eager import FirstGroup, choose_kernels, decode_lines
 from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
-from qwen3_tts_morph.morph.decode.lossless import SpeculativePredictor
+from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams
-from qwen3_tts_morph.morph.options import Draw, Sampling
+from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import preset_voice
 from transformers import (
@@ -155,7 +155,7 @@ def test_no_line_ends_among_its_first_two_tokens(load) -> None:
     assert line.codes[:, 0].tolist() == [9] * 4
 
 
-@pytest.mark.parametrize("predictor", [Predictor, SpeculativePredictor])
+@pytest.mark.parametrize("predictor", [Predictor, LosslessPredictor])
 def test_each_line_ends_no_earlier_than_its_own_minimum(load, predictor) -> None:
     model = load("tiny", "custom_voice")
     eos = model.config.talker_config.codec_eos_token_id
@@ -193,7 +193,7 @@ def test_special_codes_are_never_spoken(load) -> None:
 @pytest.mark.parametrize("batch_size", [1, 3])
 @pytest.mark.parametrize(
     "sampling",
-    [Sampling(), Sampling(Draw(temperature=0.7, top_k=9, top_p=0.8), repetition_penalty=1.7)],
+    [Sampling(), Sampling(TokenSampling(temperature=0.7, top_k=9, top_p=0.8), repetition_penalty=1.7)],
     ids=["default", "filtered"],
 )
 def test_group_0_is_drawn_through_transformers_own_processors_in_their_order(load, sampling, batch_size):
@@ -239,7 +239,7 @@ def test_an_ended_line_draws_eos_and_the_others_go_on(load):
 def test_an_observer_sees_the_states_that_each_frame_was_made_of(load):
     model = load("tiny", "custom_voice")
     prompts = [build_prompt(model, text, preset_voice(model, "ryan")) for text in TEXTS[:2]]
-    greedy = Sampling(Draw(do_sample=False), Draw(do_sample=False))
+    greedy = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False))
     seen = []
     guards = [Guard(6), Guard(6)]
     decoded = decode_lines(model, prompts, guards, 15, greedy, None, observe=lambda *two: seen.append(two))

@@ -10,22 +10,22 @@ from qwen3_tts_morph.morph.decode import verdict
 from qwen3_tts_morph.morph.decode.eager import decode_lines
 from qwen3_tts_morph.morph.decode.lossless import (
     BoundedPredictor,
+    LosslessPredictor,
     Reached,
-    SpeculativePredictor,
     Tally,
     crossbar_drafter,
     tails_drafter,
 )
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams
-from qwen3_tts_morph.morph.options import Draw, Sampling
+from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 
 from tests.morph.decoding import GREEDY, SEEDS, assert_equal, eager_lines, guards_of, prompts_of
 from tests.morph.pairwise import pairwise
 from tests.morph.small_predictor import Small, exact_joint, make_small, number_of
 
-PLAIN = Draw(temperature=1.0, top_k=0)
-FILTERED = Draw(temperature=0.8, top_k=3, top_p=0.9)
+PLAIN = TokenSampling(temperature=1.0, top_k=0)
+FILTERED = TokenSampling(temperature=0.8, top_k=3, top_p=0.9)
 DRAWS = pytest.mark.parametrize("draw", [PLAIN, FILTERED], ids=["plain", "filtered"])
 
 
@@ -69,7 +69,7 @@ class Ways:
         settled = [0] * min(len(self.counts), weights.shape[1])
         return torch.tensor([settled + [self.choose(row) for row in behind]])
 
-    def draw_tokens(self, logits: torch.Tensor, draw: Draw, _: object) -> torch.Tensor:
+    def sample_tokens(self, logits: torch.Tensor, draw: TokenSampling, _: object) -> torch.Tensor:
         return self.pick(speculative.distribution(logits, draw), logits)
 
     def rank(self, weights: torch.Tensor, _: torch.Tensor, count: int) -> torch.Tensor:
@@ -104,14 +104,19 @@ class Ways:
 
 @torch.inference_mode()
 def count_all(
-    small: Small, draw: Draw, seq_groups: int, candidates: tuple[int, ...], monkeypatch, wrong: bool = False
+    small: Small,
+    draw: TokenSampling,
+    seq_groups: int,
+    candidates: tuple[int, ...],
+    monkeypatch,
+    wrong: bool = False,
 ) -> torch.Tensor:
     """The probability of every frame of the speculative decoder, by going all its ways."""
-    decoder, ways = SpeculativePredictor(small.module, candidates=candidates), Ways(candidates)
+    decoder, ways = LosslessPredictor(small.module, candidates=candidates), Ways(candidates)
     groups, codes = decoder.heads.shape[:2]
     joint = torch.zeros(codes**groups, dtype=torch.float64)
     with monkeypatch.context() as patch:
-        patch.setattr(predictor_module, "draw_tokens", ways.draw_tokens)
+        patch.setattr(predictor_module, "sample_tokens", ways.sample_tokens)
         for name in ("pick", "rank", "accept"):
             patch.setattr(verdict, name, getattr(ways, name))
         if wrong:
@@ -169,7 +174,12 @@ def chi_square(counts: torch.Tensor, expected: torch.Tensor) -> float:
 
 @torch.inference_mode()
 def draw_two_kinds(
-    lines: int, draw: Draw, seq_groups: int, per_line: bool, candidates: tuple[int, ...], seed: int = 0
+    lines: int,
+    draw: TokenSampling,
+    seq_groups: int,
+    per_line: bool,
+    candidates: tuple[int, ...],
+    seed: int = 0,
 ) -> list[float]:
     """p-values of the frames of two inputs that take turns in one batch."""
     small = make_small(4, 3)
@@ -179,7 +189,7 @@ def draw_two_kinds(
     embedding = torch.cat((small.embedding, other.embedding)).repeat(turns)
     seeds = range(seed * lines, (seed + 1) * lines)
     streams = line_streams(seeds, hidden.device) if per_line else torch.Generator().manual_seed(seed)
-    decoder = SpeculativePredictor(small.module, candidates=candidates)
+    decoder = LosslessPredictor(small.module, candidates=candidates)
     frames = decoder.decode_frame(hidden, embedding, seq_groups, draw, streams)
     result = []
     for kind, inputs in enumerate((small, other)):
@@ -236,9 +246,9 @@ def test_greedy_frames_are_those_of_15_groups(load, seq_groups, shape, attention
     """In float32; lines whose drafts hold for unlike lengths share the batch."""
     model = load(shape, "base", "fp32", attention)
     hidden, embedding = random_inputs(model, 24, seed=3)
-    greedy = Draw(do_sample=False)
+    greedy = TokenSampling(do_sample=False)
     exact = Predictor(model.talker.code_predictor).decode_frame(hidden, embedding, 15, greedy, None)
-    decoder = SpeculativePredictor(model.talker.code_predictor, candidates=(5, 3))
+    decoder = LosslessPredictor(model.talker.code_predictor, candidates=(5, 3))
     before = torch.get_rng_state()
     assert torch.equal(decoder.decode_frame(hidden, embedding, seq_groups, greedy, None), exact)
     assert torch.equal(torch.get_rng_state(), before), "greedy draws nothing"
@@ -249,16 +259,16 @@ def test_greedy_frames_are_those_of_15_groups(load, seq_groups, shape, attention
 def test_a_perfect_draft_takes_one_pass_and_a_useless_one_at_most_15(load):
     model = load("tiny")
     hidden, embedding = random_inputs(model, 3, seed=3)
-    greedy, module = Draw(do_sample=False), model.talker.code_predictor
+    greedy, module = TokenSampling(do_sample=False), model.talker.code_predictor
     exact = Predictor(module).decode_frame(hidden, embedding, 15, greedy, None)
-    vocabulary = SpeculativePredictor(module).heads.shape[1]
+    vocabulary = LosslessPredictor(module).heads.shape[1]
 
     def draft(shift: int):
         wanted = torch.nn.functional.one_hot((exact + shift) % vocabulary, vocabulary).float()
         return lambda reached: 100 * wanted[:, reached.start :]
 
     for shift, passes in ((0, 2), (1, 15)):
-        decoder = SpeculativePredictor(module, draft(shift), candidates=(1,))
+        decoder = LosslessPredictor(module, draft(shift), candidates=(1,))
         assert torch.equal(decoder.decode_frame(hidden, embedding, 1, greedy, None), exact)
         assert decoder.tally.passes == passes and decoder.tally.line_passes == 3 * passes
         assert sum(decoder.tally.accepted) == (3 * 14 if shift == 0 else 0)
@@ -269,14 +279,14 @@ def test_a_candidate_that_comes_second_saves_the_pass(load):
     """The exact code is every draft's second choice: one candidate is refused 14 times, two never are."""
     model = load("tiny")
     hidden, embedding = random_inputs(model, 3, seed=3)
-    greedy, module = Draw(do_sample=False), model.talker.code_predictor
+    greedy, module = TokenSampling(do_sample=False), model.talker.code_predictor
     exact = Predictor(module).decode_frame(hidden, embedding, 15, greedy, None)
-    vocabulary = SpeculativePredictor(module).heads.shape[1]
+    vocabulary = LosslessPredictor(module).heads.shape[1]
     code = torch.nn.functional.one_hot
     wanted = (3.0 * code(exact, vocabulary) + 4.0 * code((exact + 1) % vocabulary, vocabulary)).float()
     taken = {}
     for candidates in ((1,), (2,), (2, 2), (1, 2), (2, 2, 2)):
-        decoder = SpeculativePredictor(module, lambda reached: wanted[:, reached.start :], None, candidates)
+        decoder = LosslessPredictor(module, lambda reached: wanted[:, reached.start :], None, candidates)
         assert torch.equal(decoder.decode_frame(hidden, embedding, 1, greedy, None), exact)
         taken[candidates] = decoder.tally.passes
     # Refused at once; kept and the next refused; both kept and the next refused; three, of 14 groups.
@@ -288,7 +298,7 @@ def test_a_drafter_is_told_what_the_newest_exact_token_was_drawn_from(load):
     """The states and tokens are those of teacher forcing on the finished frame."""
     model = load("tiny")
     hidden, embedding = random_inputs(model, 4, seed=4)
-    told, decoder = [], SpeculativePredictor(model.talker.code_predictor)
+    told, decoder = [], LosslessPredictor(model.talker.code_predictor)
     stock = decoder.draft
 
     def draft(reached):
@@ -336,7 +346,7 @@ def test_trained_tails_draft_where_they_were_trained_and_the_stock_crossbar_else
 def test_a_bounded_frame_takes_its_passes_and_its_first_groups_are_exact(load, passes):
     model = load("tiny")
     hidden, embedding = random_inputs(model, 6, seed=3)
-    greedy, module = Draw(do_sample=False), model.talker.code_predictor
+    greedy, module = TokenSampling(do_sample=False), model.talker.code_predictor
     bounded = BoundedPredictor(module)
     codes = bounded.decode_frame(hidden, embedding, passes, greedy, None)
     exact = Predictor(module).decode_frame(hidden, embedding, 15, greedy, None)
@@ -350,7 +360,7 @@ def test_a_bounded_frame_takes_its_passes_and_its_first_groups_are_exact(load, p
 def speculative_lines(model, rows, sampling=None, seq_groups=1, candidates=None):
     prompts = prompts_of(model, rows=rows)
     streams = line_streams([SEEDS[row] for row in rows], model.device)
-    decoder = SpeculativePredictor(model.talker.code_predictor, candidates=candidates)
+    decoder = LosslessPredictor(model.talker.code_predictor, candidates=candidates)
     guards = guards_of(prompts, 20)
     return decode_lines(
         model, prompts, guards, seq_groups, sampling or Sampling(), streams, predictor=decoder

@@ -8,11 +8,11 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.predictor import Predictor, attach, crossbar
 from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.model.joined_weights import stacked, unstack
-from qwen3_tts_morph.morph.options import Draw, LoadOptions
+from qwen3_tts_morph.morph.options import LoadOptions, TokenSampling
 
-GREEDY = Draw(do_sample=False)
-SAMPLED = Draw(temperature=0.8, top_k=20)
-FILTERED = Draw(temperature=1.1, top_k=30, top_p=0.6)
+GREEDY = TokenSampling(do_sample=False)
+SAMPLED = TokenSampling(temperature=0.8, top_k=20)
+FILTERED = TokenSampling(temperature=1.1, top_k=30, top_p=0.6)
 BATCH = 2
 
 
@@ -28,7 +28,7 @@ def plain_head(head: torch.nn.Linear, states: torch.Tensor) -> torch.Tensor:
     return torch.stack([torch.stack(row) for row in rows])
 
 
-def plain_draw(logits: torch.Tensor, draw: Draw, stream: torch.Generator) -> torch.Tensor:
+def plain_draw(logits: torch.Tensor, draw: TokenSampling, stream: torch.Generator) -> torch.Tensor:
     """Temperature, then the top k, then the likeliest until p is crossed, then a draw for each row in turn."""
     if not draw.do_sample:
         return logits.argmax(-1)
@@ -46,7 +46,7 @@ def plain_draw(logits: torch.Tensor, draw: Draw, stream: torch.Generator) -> tor
 
 
 def plain_frame(
-    model, hidden, embedding, seq_groups: int, draw: Draw, stream: torch.Generator
+    model, hidden, embedding, seq_groups: int, draw: TokenSampling, stream: torch.Generator
 ) -> torch.Tensor:
     """UPSTREAM.md's formula: S groups one after another, the other 15 - S at once from the last of their states."""
     predictor = model.talker.code_predictor

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.sampling import (
-    draw_tokens,
     filter_logits,
     line_streams,
     penalize_repetition,
+    sample_tokens,
 )
-from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.options import TokenSampling
 from transformers import (
     RepetitionPenaltyLogitsProcessor,
     TemperatureLogitsWarper,
@@ -21,13 +21,13 @@ from transformers import (
 VOCAB = 64
 CPU = torch.device("cpu")
 DRAWS = [
-    Draw(),
-    Draw(top_p=0.8),
-    Draw(temperature=0.3, top_k=0, top_p=0.5),
-    Draw(temperature=1.0, top_k=5),
-    Draw(temperature=1.7, top_k=20, top_p=0.9),
-    Draw(temperature=1.0, top_k=0),
-    Draw(top_k=1000, top_p=0.999),
+    TokenSampling(),
+    TokenSampling(top_p=0.8),
+    TokenSampling(temperature=0.3, top_k=0, top_p=0.5),
+    TokenSampling(temperature=1.0, top_k=5),
+    TokenSampling(temperature=1.7, top_k=20, top_p=0.9),
+    TokenSampling(temperature=1.0, top_k=0),
+    TokenSampling(top_k=1000, top_p=0.999),
 ]
 
 
@@ -38,7 +38,7 @@ def logits(kind: str, *shape: int) -> torch.Tensor:
     return made.to(torch.bfloat16) if kind == "bf16" else made
 
 
-def hf_scores(scores: torch.Tensor, draw: Draw, ids: torch.Tensor, penalty: float) -> torch.Tensor:
+def hf_scores(scores: torch.Tensor, draw: TokenSampling, ids: torch.Tensor, penalty: float) -> torch.Tensor:
     processors = [RepetitionPenaltyLogitsProcessor(penalty)] if penalty != 1.0 else []
     if draw.temperature != 1.0:
         processors.append(TemperatureLogitsWarper(draw.temperature))
@@ -61,7 +61,7 @@ def test_scores_and_draws_equal_transformers_bit_for_bit(draw, kind, penalty):
     theirs = hf_scores(raw.float(), draw, ids, penalty)
     penalized = penalize_repetition(raw.float(), seen, penalty)
     assert torch.equal(filter_logits(penalized, draw), theirs)
-    drawn = draw_tokens(penalized, draw, torch.Generator().manual_seed(5))
+    drawn = sample_tokens(penalized, draw, torch.Generator().manual_seed(5))
     wanted = torch.multinomial(theirs.softmax(-1), 1, generator=torch.Generator().manual_seed(5)).squeeze(1)
     assert torch.equal(drawn, wanted)
 
@@ -69,7 +69,7 @@ def test_scores_and_draws_equal_transformers_bit_for_bit(draw, kind, penalty):
 @pytest.mark.parametrize("top_p", [0.25, 0.5, 0.75])
 def test_a_share_that_is_met_exactly_is_cut_where_transformers_cuts_it(top_p):
     """Four equal tokens: their running sums are 1/4, 1/2 and 3/4 to the bit."""
-    scores, draw = torch.zeros(1, 4), Draw(temperature=1.0, top_k=0, top_p=top_p)
+    scores, draw = torch.zeros(1, 4), TokenSampling(temperature=1.0, top_k=0, top_p=top_p)
     theirs = hf_scores(scores, draw, torch.zeros(1, 1, dtype=torch.long), 1.0)
     assert theirs.isfinite().sum() == 4 * top_p
     assert torch.equal(filter_logits(scores, draw), theirs)
@@ -78,17 +78,17 @@ def test_a_share_that_is_met_exactly_is_cut_where_transformers_cuts_it(top_p):
 @pytest.mark.parametrize("draw", DRAWS, ids=str)
 def test_bf16_logits_are_sampled_in_float32(draw):
     raw = logits("bf16", 40)
-    drawn = draw_tokens(raw, draw, torch.Generator().manual_seed(5))
-    assert torch.equal(drawn, draw_tokens(raw.float(), draw, torch.Generator().manual_seed(5)))
+    drawn = sample_tokens(raw, draw, torch.Generator().manual_seed(5))
+    assert torch.equal(drawn, sample_tokens(raw.float(), draw, torch.Generator().manual_seed(5)))
 
 
 def test_no_stream_draws_from_torchs_own_generator_as_upstream():
     raw = logits("fp32", 7)
     torch.manual_seed(11)
-    drawn = draw_tokens(raw, Draw(), None)
+    drawn = sample_tokens(raw, TokenSampling(), None)
     state = torch.get_rng_state()
     torch.manual_seed(11)
-    probabilities = hf_scores(raw, Draw(), torch.zeros(7, 1, dtype=torch.long), 1.0).softmax(-1)
+    probabilities = hf_scores(raw, TokenSampling(), torch.zeros(7, 1, dtype=torch.long), 1.0).softmax(-1)
     assert torch.equal(drawn, torch.multinomial(probabilities, 1).squeeze(1))
     assert torch.equal(state, torch.get_rng_state())
 
@@ -98,39 +98,39 @@ def test_a_lines_draws_do_not_depend_on_its_batch_mates(shape):
     raw = logits("fp32", *shape)
     seeds = [3, 3, 2**64 - 1, 0]
     together = line_streams(seeds, CPU)
-    first, second = (draw_tokens(raw, Draw(), together) for _ in range(2))
+    first, second = (sample_tokens(raw, TokenSampling(), together) for _ in range(2))
     for row, seed in enumerate(seeds):
         alone = line_streams([seed], CPU)
-        assert torch.equal(draw_tokens(raw[row : row + 1], Draw(), alone)[0], first[row])
-        assert torch.equal(draw_tokens(raw[row : row + 1], Draw(), alone)[0], second[row])
+        assert torch.equal(sample_tokens(raw[row : row + 1], TokenSampling(), alone)[0], first[row])
+        assert torch.equal(sample_tokens(raw[row : row + 1], TokenSampling(), alone)[0], second[row])
     assert not torch.equal(first, second), "a stream goes on"
 
 
 def test_seeds_make_different_streams_and_the_same_seed_the_same():
     row = logits("fp32", 1, 15)
-    drawn = [draw_tokens(row, Draw(top_k=0), line_streams([seed], CPU)) for seed in (1, 2, 1)]
+    drawn = [sample_tokens(row, TokenSampling(top_k=0), line_streams([seed], CPU)) for seed in (1, 2, 1)]
     assert torch.equal(drawn[0], drawn[2])
     assert not torch.equal(drawn[0], drawn[1])
 
 
 def test_a_stream_is_needed_for_every_line():
     with pytest.raises(ValueError, match="shorter"):
-        draw_tokens(logits("fp32", 3), Draw(), line_streams([1, 2], CPU))
+        sample_tokens(logits("fp32", 3), TokenSampling(), line_streams([1, 2], CPU))
 
 
 def test_crossbar_groups_are_each_drawn_from_their_own_logits():
     wanted = torch.randint(VOCAB, (3, 10), generator=torch.Generator().manual_seed(0))
     peaked = torch.zeros(3, 10, VOCAB).scatter_(2, wanted[..., None], 200.0)
     for randomness in (None, torch.Generator(), line_streams([1, 2, 3], CPU)):
-        drawn = draw_tokens(peaked, Draw(), randomness)
+        drawn = sample_tokens(peaked, TokenSampling(), randomness)
         assert drawn.dtype == torch.int64
         assert torch.equal(drawn, wanted)
 
 
 def test_crossbar_draws_with_one_stream_equal_one_multinomial_over_all_groups():
     raw = logits("fp32", 3, 10)
-    drawn = draw_tokens(raw, Draw(), torch.Generator().manual_seed(8))
-    flat = hf_scores(raw.reshape(30, VOCAB), Draw(), torch.zeros(30, 1, dtype=torch.long), 1.0)
+    drawn = sample_tokens(raw, TokenSampling(), torch.Generator().manual_seed(8))
+    flat = hf_scores(raw.reshape(30, VOCAB), TokenSampling(), torch.zeros(30, 1, dtype=torch.long), 1.0)
     wanted = torch.multinomial(flat.softmax(-1), 1, generator=torch.Generator().manual_seed(8))
     assert torch.equal(drawn, wanted.reshape(3, 10))
 
@@ -140,7 +140,7 @@ def test_greedy_takes_the_likeliest_and_draws_nothing(shape):
     raw = logits("bf16", *shape)
     stream = torch.Generator().manual_seed(1)
     before = stream.get_state()
-    drawn = draw_tokens(raw, Draw(do_sample=False, top_k=1, temperature=0.1), stream)
+    drawn = sample_tokens(raw, TokenSampling(do_sample=False, top_k=1, temperature=0.1), stream)
     assert torch.equal(drawn, raw.float().argmax(-1))
     assert torch.equal(stream.get_state(), before)
 
@@ -149,8 +149,8 @@ def test_the_input_logits_are_left_as_they_were():
     raw = logits("fp32", 4)
     before = raw.clone()
     seen = torch.ones(4, VOCAB, dtype=torch.bool)
-    draw_tokens(penalize_repetition(raw, seen, 1.3), Draw(top_p=0.5), torch.Generator())
-    draw_tokens(raw, Draw(temperature=1.0, top_k=3, top_p=0.5), torch.Generator())
+    sample_tokens(penalize_repetition(raw, seen, 1.3), TokenSampling(top_p=0.5), torch.Generator())
+    sample_tokens(raw, TokenSampling(temperature=1.0, top_k=3, top_p=0.5), torch.Generator())
     assert torch.equal(raw, before)
 
 
@@ -158,4 +158,4 @@ def test_an_overflow_in_fp16_gets_its_sentence_before_anything_is_drawn():
     """The field's "probability tensor contains either inf, nan"."""
     logits = torch.full((1, 8), torch.nan, dtype=torch.float16)
     with pytest.raises(ValueError, match="overflow in fp16: load it with precision auto"):
-        draw_tokens(logits, Draw(), None)
+        sample_tokens(logits, TokenSampling(), None)

@@ -6,31 +6,31 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.decode.sampling import filter_logits
 from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys
-from qwen3_tts_morph.morph.frame.sampling import DrawTensors, draw_static
-from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.frame.sampling import SamplingTensors, sample_static
+from qwen3_tts_morph.morph.options import TokenSampling
 
 VOCAB = 64
 DRAWS = [
-    Draw(),
-    Draw(top_p=0.8),
-    Draw(temperature=0.3, top_k=0, top_p=0.5),
-    Draw(temperature=1.0, top_k=5),
-    Draw(temperature=1.7, top_k=20, top_p=0.9),
-    Draw(temperature=1.0, top_k=0),
-    Draw(top_k=1000, top_p=0.999),
-    Draw(temperature=1.0, top_k=1),
-    Draw(temperature=1.0, top_k=0, top_p=1e-6),
-    Draw(do_sample=False, temperature=0.2, top_k=3, top_p=0.4),
+    TokenSampling(),
+    TokenSampling(top_p=0.8),
+    TokenSampling(temperature=0.3, top_k=0, top_p=0.5),
+    TokenSampling(temperature=1.0, top_k=5),
+    TokenSampling(temperature=1.7, top_k=20, top_p=0.9),
+    TokenSampling(temperature=1.0, top_k=0),
+    TokenSampling(top_k=1000, top_p=0.999),
+    TokenSampling(temperature=1.0, top_k=1),
+    TokenSampling(temperature=1.0, top_k=0, top_p=1e-6),
+    TokenSampling(do_sample=False, temperature=0.2, top_k=3, top_p=0.4),
 ]
 
 
-def tensors(draws: list[Draw], vocab: int = VOCAB) -> DrawTensors:
+def tensors(draws: list[TokenSampling], vocab: int = VOCAB) -> SamplingTensors:
     """Settings of a line each."""
     rows = []
     for draw in draws:
-        rows.append(DrawTensors.allocate(1, torch.device("cpu")))
+        rows.append(SamplingTensors.allocate(1, torch.device("cpu")))
         rows[-1].put(draw, vocab)
-    return DrawTensors(
+    return SamplingTensors(
         *(torch.cat(column) for column in zip(*(vars(row).values() for row in rows), strict=True))
     )
 
@@ -42,7 +42,7 @@ def logits(kind: str, *shape: int) -> torch.Tensor:
     return made.to(torch.bfloat16).float() if kind == "bf16" else made
 
 
-def plain(scores: torch.Tensor, draw: Draw, noise: torch.Tensor) -> torch.Tensor:
+def plain(scores: torch.Tensor, draw: TokenSampling, noise: torch.Tensor) -> torch.Tensor:
     return (filter_logits(scores, draw) + noise if draw.do_sample else scores).argmax(-1)
 
 
@@ -55,7 +55,7 @@ def test_each_line_draws_by_its_own_settings_as_the_eager_sampler(kind, groups):
         scores = logits(kind, *shape)
         counters = round_number * 16 + torch.arange(groups or 1).expand(len(DRAWS), -1)
         noise = gumbel_noise(keys, counters, VOCAB).view(scores.shape)
-        drawn = draw_static(scores, tensors(DRAWS), noise)
+        drawn = sample_static(scores, tensors(DRAWS), noise)
         assert drawn.dtype == torch.int64
         for row, draw in enumerate(DRAWS):
             if kind == "ties" and draw.top_p < 1:
@@ -66,9 +66,9 @@ def test_each_line_draws_by_its_own_settings_as_the_eager_sampler(kind, groups):
 @pytest.mark.parametrize("top_p", [0.25, 0.5, 0.75])
 def test_a_share_that_is_met_exactly_is_cut_where_transformers_cuts_it(top_p):
     """Four equal tokens: how many of them stay shows in what noise can pick."""
-    draw, scores = Draw(temperature=1.0, top_k=0, top_p=top_p), torch.zeros(1, 4)
+    draw, scores = TokenSampling(temperature=1.0, top_k=0, top_p=top_p), torch.zeros(1, 4)
     picked = [
-        int(draw_static(scores, tensors([draw], 4), 10 * torch.eye(4)[token : token + 1])) == token
+        int(sample_static(scores, tensors([draw], 4), 10 * torch.eye(4)[token : token + 1])) == token
         for token in range(4)
     ]
     assert sum(picked) == filter_logits(scores, draw).isfinite().sum() == 4 * top_p
@@ -79,14 +79,14 @@ def test_suppressed_tokens_are_never_drawn():
     scores[0, 9], scores[0, 11] = -50.0, -49.0
     for draw in DRAWS:
         noise = gumbel_noise(line_keys([1]), torch.arange(300)[None], VOCAB)[0]
-        drawn = draw_static(scores.expand(300, -1), tensors([draw] * 300), noise)
+        drawn = sample_static(scores.expand(300, -1), tensors([draw] * 300), noise)
         assert set(drawn.tolist()) <= {9, 11}
 
 
 def test_settings_are_changed_in_place():
-    made = DrawTensors.allocate(2, torch.device("cpu"))
+    made = SamplingTensors.allocate(2, torch.device("cpu"))
     addresses = [tensor.data_ptr() for tensor in vars(made).values()]
-    made.put(Draw(temperature=2.0, top_k=4, top_p=0.75), VOCAB)
+    made.put(TokenSampling(temperature=2.0, top_k=4, top_p=0.75), VOCAB)
     assert addresses == [tensor.data_ptr() for tensor in vars(made).values()]
     assert made.temperatures.tolist() == [2.0, 2.0]
     assert made.places.tolist() == [VOCAB - 4] * 2 and made.shares.tolist() == [0.25] * 2
@@ -108,7 +108,7 @@ def test_over_many_draws_each_token_comes_as_often_as_the_eager_sampler_says():
         if chances is None:
             continue
         noise = gumbel_noise(line_keys([number]), torch.arange(rounds)[None], VOCAB)[0]
-        drawn = draw_static(
+        drawn = sample_static(
             scores.expand(rounds, -1), tensors([draw]).take(torch.zeros(rounds).long()), noise
         )
         counts, kept = drawn.bincount(minlength=VOCAB).double(), chances * rounds >= 5

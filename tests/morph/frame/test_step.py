@@ -10,17 +10,19 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import filter_logits
 from qwen3_tts_morph.morph.decode.talker import Talker
-from qwen3_tts_morph.morph.frame.buffers import Arrivals, Slots
+from qwen3_tts_morph.morph.frame.buffers import Buffers, PrefillBatch
 from qwen3_tts_morph.morph.frame.noise import gumbel_noise
 from qwen3_tts_morph.morph.frame.step import Weights, decode_frame, predict, prefill
-from qwen3_tts_morph.morph.options import Draw, LoadOptions, Sampling
+from qwen3_tts_morph.morph.options import LoadOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 
 from tests.morph.recorded import Recording
 
 LENGTHS, TRAILING = (9, 4, 1), (2, 5, 1)
-GREEDY = Sampling(Draw(do_sample=False), Draw(do_sample=False))
-FILTERED = Sampling(Draw(top_k=20, top_p=0.8), Draw(temperature=1.1, top_k=0, top_p=0.7), 1.3)
+GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False))
+FILTERED = Sampling(
+    TokenSampling(top_k=20, top_p=0.8), TokenSampling(temperature=1.1, top_k=0, top_p=0.7), 1.3
+)
 
 
 def prompts_of(model, rows=range(3)) -> list[Prompt]:
@@ -35,7 +37,7 @@ def started(model, sampling: Sampling, rows=range(3), batch: int | None = None, 
     """Weights and slots with some of the lines prefilled, line ``row`` with seed ``row``."""
     weights, prompts = Weights.of(model), prompts_of(model, rows)
     config, batch = model.config.talker_config, batch or len(prompts)
-    slots = Slots.allocate(config, weights.talker, weights.predictor, batch, context)
+    slots = Buffers.allocate(config, weights.talker, weights.predictor, batch, context)
     slots.put(sampling)
     arrive(weights, slots, prompts, range(len(prompts)), rows)
     return weights, slots
@@ -45,7 +47,7 @@ def arrive(weights, slots, prompts, rows, seeds) -> None:
     """Prefill lines into these rows."""
     slots.put_texts(list(rows), prompts)
     longest = max(len(prompt.embeds) for prompt in prompts)
-    arrivals = Arrivals.allocate(len(prompts), longest, slots.state.hidden)
+    arrivals = PrefillBatch.allocate(len(prompts), longest, slots.state.hidden)
     arrivals.put(list(rows), prompts, list(seeds))
     prefill(weights, slots, arrivals)
 
@@ -83,7 +85,7 @@ def test_groups_1_to_15_are_the_eager_predictors(load, shape, seq_groups):
 class Draws:
     """Lets the eager predictor draw with noise that is given, for the length of the ``with``."""
 
-    def __init__(self, noise: torch.Tensor, draw: Draw):
+    def __init__(self, noise: torch.Tensor, draw: TokenSampling):
         self.noise, self.draw, self.drawn = noise, draw, 0
         self.patch = pytest.MonkeyPatch()
 
@@ -94,7 +96,7 @@ class Draws:
     def __exit__(self, *_: object) -> None:
         self.patch.undo()
 
-    def tokens(self, logits: torch.Tensor, draw: Draw, _: object) -> torch.Tensor:
+    def tokens(self, logits: torch.Tensor, draw: TokenSampling, _: object) -> torch.Tensor:
         groups = logits.shape[1] if logits.dim() == 3 else 1
         noise = self.noise[:, self.drawn : self.drawn + groups].view_as(logits)
         self.drawn += groups
@@ -152,7 +154,7 @@ def test_lines_that_arrive_in_the_middle_touch_no_other_and_are_as_they_would_be
 def test_the_noise_of_every_group_and_frame_is_another(load):
     """With flat logits a code is its noise alone: equal noise would show as equal codes."""
     model = load("tiny", "base")
-    weights, slots = started(model, Sampling(Draw(True, 1.0, 0), Draw(True, 1.0, 0), 1.0))
+    weights, slots = started(model, Sampling(TokenSampling(True, 1.0, 0), TokenSampling(True, 1.0, 0), 1.0))
     kept = weights.heads.clone()
     weights.heads.zero_()
     try:
@@ -217,9 +219,9 @@ def test_a_frame_needs_nothing_from_the_host(checkpoint):
     with torch.inference_mode(False):
         model.module.to("meta")
     weights = Weights.of(model)
-    slots = Slots.allocate(model.config.talker_config, weights.talker, weights.predictor, 2, 64)
+    slots = Buffers.allocate(model.config.talker_config, weights.talker, weights.predictor, 2, 64)
     decode_frame(weights, slots, 5, 64)
-    prefill(weights, slots, Arrivals.allocate(2, 8, slots.state.hidden))
+    prefill(weights, slots, PrefillBatch.allocate(2, 8, slots.state.hidden))
 
 
 @torch.inference_mode()
@@ -244,7 +246,7 @@ def test_each_line_ends_no_earlier_than_its_own_minimum(load, monkeypatch):
         first_group = scores.shape[-1] > eos
         return scores[:, eos].isfinite() * eos if first_group else scores.argmax(-1)
 
-    monkeypatch.setattr("qwen3_tts_morph.morph.frame.step.draw_static", draw)
+    monkeypatch.setattr("qwen3_tts_morph.morph.frame.step.sample_static", draw)
     first, second, third = prompts_of(model)
     for minimums in ((5, 2, 3), (2, 6, 2)):
         prompts = [

@@ -9,11 +9,11 @@ import torch
 from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
 from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.graph import engine as graph
-from qwen3_tts_morph.morph.graph.backend import Frames
-from qwen3_tts_morph.morph.graph.engine import GraphEngine
+from qwen3_tts_morph.morph.graph.backend import FrameBackend
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, LayerOps
 from qwen3_tts_morph.morph.options import Sampling
-from qwen3_tts_morph.morph.runtime.capture import Replays
+from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 
 from tests.morph.decoding import SEEDS, assert_equal, graph_lines, guards_of, prompts_of
 
@@ -37,7 +37,7 @@ class Kernels:
         torch_frame(weights, slots, seq_groups, window)
 
 
-def decode(model, engine: GraphEngine):
+def decode(model, engine: GraphDecoder):
     prompts = prompts_of(model)
     return engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
 
@@ -59,7 +59,7 @@ def use(monkeypatch, kernels: Kernels, ops: LayerOps = TORCH_OPS) -> None:
 def test_a_kernel_that_fails_is_told_once_and_no_frame_is_lost(model, wanted, monkeypatch, caplog):
     kernels = Kernels(OutOfResources("out of resource: shared memory\nmore words"))
     use(monkeypatch, kernels)
-    engine = GraphEngine(4)
+    engine = GraphDecoder(4)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             assert_equal(decode(model, engine), wanted)
@@ -92,7 +92,7 @@ def test_a_prefill_whose_kernel_fails_is_made_again_in_torch_operations(model, w
         PromptKernels(OutOfResources("no ptxas"), good=1),
     )
     use(monkeypatch, kernels, ops)
-    engine = GraphEngine(4)
+    engine = GraphDecoder(4)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             assert_equal(decode(model, engine), wanted)
@@ -107,17 +107,17 @@ def test_a_graph_that_keeps_its_temporaries_has_no_prefill_kernels(model, monkey
     """Triton refuses such memory; what is not captured may use them."""
     monkeypatch.setattr(fused, "graphs_keep_memory", lambda device: True)
     monkeypatch.setattr(graph, "LARGEST_CAPTURED_PREFILL", 10**6 if captured else 0)
-    monkeypatch.setattr(GraphEngine, "_at_once", False)  # as on a GPU: a CPU captures nothing
+    monkeypatch.setattr(GraphDecoder, "_at_once", False)  # as on a GPU: a CPU captures nothing
     ops = PromptKernels(OutOfResources("no"), good=10**6)
     use(monkeypatch, Kernels(OutOfResources("no"), good=10**6), ops)
     prompts = prompts_of(model)[:1]
-    GraphEngine(1).decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS[:1])
+    GraphDecoder(1).decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS[:1])
     assert bool(ops.calls) is used
 
 
 def test_a_prefill_out_of_memory_is_no_reason_to_leave_the_kernels(model, monkeypatch):
     use(monkeypatch, Kernels(OutOfResources("no")), PromptKernels(torch.cuda.OutOfMemoryError("full")))
-    engine = GraphEngine(4)
+    engine = GraphDecoder(4)
     with pytest.raises(torch.cuda.OutOfMemoryError):
         decode(model, engine)
     assert engine.frames.why_torch is None
@@ -126,7 +126,7 @@ def test_a_prefill_out_of_memory_is_no_reason_to_leave_the_kernels(model, monkey
 def test_what_failed_is_remembered_when_the_engine_is_freed(model, monkeypatch):
     kernels = Kernels(OutOfResources("no"))
     use(monkeypatch, kernels)
-    engines = graph.GraphEngines()
+    engines = graph.DecoderPool()
     prompts = prompts_of(model)[:1]
     for _ in range(2):
         engines.decode_lines(model, prompts, guards_of(prompts), 5, Sampling(), [1], 1)
@@ -137,14 +137,14 @@ def test_what_failed_is_remembered_when_the_engine_is_freed(model, monkeypatch):
 def test_kernels_that_run_make_all_frames(model, wanted, monkeypatch):
     kernels = Kernels(OutOfResources("no"), good=10**6)
     use(monkeypatch, kernels)
-    engine = GraphEngine(4)
+    engine = GraphDecoder(4)
     assert_equal(decode(model, engine), wanted)
     assert kernels.calls > 3 and engine.frames.why_torch is None
 
 
 def test_the_log_says_once_that_kernels_are_made_ready(model, monkeypatch, caplog):
     use(monkeypatch, Kernels(OutOfResources("no"), good=10**6))
-    engine = GraphEngine(4)
+    engine = GraphDecoder(4)
     with caplog.at_level(logging.INFO, fused.__name__):
         for _ in range(2):
             decode(model, engine)
@@ -154,14 +154,14 @@ def test_the_log_says_once_that_kernels_are_made_ready(model, monkeypatch, caplo
 
 def test_kernels_are_not_looked_for_when_they_are_not_asked_for(model, wanted, monkeypatch):
     monkeypatch.setattr(fused, "choose_frame", lambda weights: pytest.fail("looked for"))
-    engine = GraphEngine(4, frames=Frames(kernels=False))
+    engine = GraphDecoder(4, frames=FrameBackend(kernels=False))
     assert_equal(decode(model, engine), wanted)
 
 
 def test_full_memory_is_no_reason_to_leave_the_kernels(model, monkeypatch):
     kernels = Kernels(torch.cuda.OutOfMemoryError("full"))
     use(monkeypatch, kernels)
-    engine = GraphEngine(4)
+    engine = GraphDecoder(4)
     with pytest.raises(torch.cuda.OutOfMemoryError):
         decode(model, engine)
     assert engine.frames.why_torch is None
@@ -171,7 +171,7 @@ def test_kernels_that_cannot_be_captured_make_way_for_torch_operations(model, wa
     """The first call works, the capture fails; after it the engine captures anew, without kernels."""
     made: list[Captures] = []
 
-    class Captures(Replays):
+    class Captures(CapturedGraphs):
         """Captures by calling: fails as CUDA would where a kernel is in the way."""
 
         def __init__(self, *given):
@@ -192,9 +192,9 @@ def test_kernels_that_cannot_be_captured_make_way_for_torch_operations(model, wa
             self._seen.add(key)
             function()
 
-    monkeypatch.setattr(graph, "Replays", Captures)
+    monkeypatch.setattr(graph, "CapturedGraphs", Captures)
     use(monkeypatch, Kernels(OutOfResources("no"), good=10**6))
-    engine = GraphEngine(4)
+    engine = GraphDecoder(4)
     with caplog.at_level(logging.WARNING):
         assert_equal(decode(model, engine), wanted)
     assert engine.frames.why_torch == "a graph of them could not be captured: not permitted"
@@ -206,4 +206,4 @@ def test_an_error_in_a_capture_is_one_that_a_capture_may_have(model, monkeypatch
     """Of a capture only RuntimeErrors are caught: see ``replay.py``."""
     use(monkeypatch, Kernels(OutOfResources("out of resource"), good=1))
     with pytest.raises(RuntimeError, match="OutOfResources: out of resource"):
-        decode(model, GraphEngine(4))
+        decode(model, GraphDecoder(4))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.graph.batch import Lines
+from qwen3_tts_morph.morph.graph.batch import LineBatch
 
 EOS = 99
 
 
-def lines_of(count: int, rows: int, frames: int = 100) -> Lines:
-    return Lines(
+def lines_of(count: int, rows: int, frames: int = 100) -> LineBatch:
+    return LineBatch(
         [10 * (line + 1) for line in range(count)],
         [Guard(frames, False) for _ in range(count)],
         EOS,

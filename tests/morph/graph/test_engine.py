@@ -14,7 +14,7 @@ from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import (
     LARGEST_PREFILL,
-    GraphEngine,
+    GraphDecoder,
     choose_window,
     positions_expected,
     split_prefill,
@@ -105,11 +105,11 @@ def test_refilled_rows_keep_all_rows_at_work(load, monkeypatch, recorded):
     """A decoding takes as many frames as its rows need when each takes the next line soon after its own has ended."""
     model = load("tiny", "custom_voice")
     if recorded:
-        monkeypatch.setattr(graph, "Replays", Recordings)
+        monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     prompts = prompts_of(model, rows=[2] * 9)
-    engine, made = GraphEngine(4), []
+    engine, made = GraphDecoder(4), []
     monkeypatch.setattr(
-        engine, "frame", lambda positions: (made.append(1), GraphEngine.frame(engine, positions))[1]
+        engine, "frame", lambda positions: (made.append(1), GraphDecoder.frame(engine, positions))[1]
     )
     guards = [Guard(20, False) for _ in prompts]
     decoded = engine.decode(model, prompts, guards, 1, GREEDY, list(range(9)))
@@ -125,9 +125,9 @@ def test_refilled_rows_keep_all_rows_at_work(load, monkeypatch, recorded):
 def test_one_recording_serves_other_texts_seeds_and_settings(load, monkeypatch):
     """What changes from line to line is in tensors: a graph's replay takes it from there."""
     model = load("tiny", "custom_voice")
-    monkeypatch.setattr(graph, "Replays", Recordings)
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     monkeypatch.setattr(Recordings, "made", 0)
-    prompts, engine = prompts_of(model), GraphEngine(2)
+    prompts, engine = prompts_of(model), GraphDecoder(2)
     runs = [
         ((0, 1), 5, GREEDY, [1, 2]),
         ((2,), 5, Sampling(), [3]),
@@ -150,7 +150,7 @@ def test_a_line_longer_than_expected_gets_room(load, monkeypatch, recorded):
     """Windows of the cache, then a larger cache, in the middle of a line: no frame is lost or changed."""
     model = load("tiny", "custom_voice")
     if recorded:
-        monkeypatch.setattr(graph, "Replays", Recordings)
+        monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     monkeypatch.setattr(graph, "SMALLEST_WINDOW", 32)
     monkeypatch.setattr(graph, "PROMPT_STEP", 8)
     monkeypatch.setattr(graph, "FRAMES_PER_TOKEN", 0)
@@ -163,7 +163,7 @@ def test_a_line_longer_than_expected_gets_room(load, monkeypatch, recorded):
         theirs = eager_lines(
             model, prompts, 1, GREEDY, SEEDS[:2], monkeypatch, guards=[Guard(200, False), Guard(90, False)]
         )
-        engine = GraphEngine(2)
+        engine = GraphDecoder(2)
         ours = engine.decode(
             model, prompts, [Guard(200, False), Guard(90, False)], 1, GREEDY, SEEDS[:2],
             lambda _: rooms.append(engine.context),
@@ -180,10 +180,10 @@ def test_progress_and_ends_are_noticed_late_and_told_as_they_were(load, monkeypa
     prompts, told = prompts_of(model), ([], [])
     guards = [Guard(30, False) for _ in prompts]
     theirs = eager_lines(model, prompts, 5, Sampling(), SEEDS, monkeypatch, on_frame=told[0].append)
-    engine = GraphEngine(4)
+    engine = GraphDecoder(4)
     made = []
     monkeypatch.setattr(
-        engine, "frame", lambda positions: (made.append(1), GraphEngine.frame(engine, positions))[1]
+        engine, "frame", lambda positions: (made.append(1), GraphDecoder.frame(engine, positions))[1]
     )
     ours = engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS, told[1].append)
     assert_equal(ours, theirs)
@@ -193,7 +193,7 @@ def test_progress_and_ends_are_noticed_late_and_told_as_they_were(load, monkeypa
 
 def test_a_cancel_passes_through_and_leaves_the_engine_usable(load):
     model = load("tiny", "custom_voice")
-    prompts, engine = prompts_of(model), GraphEngine(4)
+    prompts, engine = prompts_of(model), GraphDecoder(4)
     wanted = engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
     frames: list[int] = []
 
@@ -234,7 +234,7 @@ def test_other_numbers_of_lines_and_seeds_are_refused(load, lines, seeds):
     model = load("tiny", "custom_voice")
     prompts = prompts_of(model)[:lines]
     with pytest.raises(ValueError, match="give one or more of each, as many"):
-        GraphEngine(2).decode(model, prompts, guards_of(prompts), 5, Sampling(), [0] * seeds)
+        GraphDecoder(2).decode(model, prompts, guards_of(prompts), 5, Sampling(), [0] * seeds)
 
 
 @pytest.mark.parametrize("seq_groups", [0, 16, 5.0])
@@ -283,7 +283,7 @@ def test_replays_on_cuda_give_the_eager_engines_codes(checkpoint, monkeypatch, s
     model = load_model(checkpoint("tiny-1.7B", "custom_voice"), LoadOptions("fp32", "sdpa"), "cuda")
     prompts = prompts_of(model, rows=rows)
     theirs = eager.decode_lines(model, prompts, guards_of(prompts), seq_groups, GREEDY, None)
-    engine = GraphEngine(len(rows))
+    engine = GraphDecoder(len(rows))
     for _ in range(3):  # plain, captured, replayed
         ours = engine.decode(model, prompts, guards_of(prompts), seq_groups, GREEDY, SEEDS[: len(rows)])
         assert_equal(ours, theirs)
@@ -293,7 +293,7 @@ def test_replays_on_cuda_give_the_eager_engines_codes(checkpoint, monkeypatch, s
 @pytest.mark.gpu
 def test_a_replay_on_cuda_makes_the_host_wait_for_nothing(checkpoint):
     model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("bf16", "sdpa"), "cuda")
-    prompts, engine = prompts_of(model), GraphEngine(2)
+    prompts, engine = prompts_of(model), GraphDecoder(2)
     engine.start(model, 15, Sampling(), 200)
     for _ in range(2):
         engine.put([0], prompts[:1], [1])

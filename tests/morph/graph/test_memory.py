@@ -9,7 +9,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.graph import engine as graph
-from qwen3_tts_morph.morph.graph.engine import GraphEngine, GraphEngines
+from qwen3_tts_morph.morph.graph.engine import DecoderPool, GraphDecoder
 from qwen3_tts_morph.morph.options import LoadOptions, Sampling
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -32,8 +32,8 @@ def move(model) -> None:
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
 def test_a_model_that_was_moved_in_between_is_met_where_it_is(fresh, monkeypatch, recorded):
     if recorded:
-        monkeypatch.setattr(graph, "Replays", Recordings)
-    prompts, engine = prompts_of(fresh), GraphEngine(4)
+        monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    prompts, engine = prompts_of(fresh), GraphDecoder(4)
     wanted = engine.decode(fresh, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
     fused = StorageWeakRef(fresh.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
     cache = StorageWeakRef(engine._slots.cache.keys.untyped_storage())
@@ -51,7 +51,7 @@ def test_a_model_that_was_moved_in_between_is_met_where_it_is(fresh, monkeypatch
 
 def test_free_lets_go_of_caches_and_graphs(load):
     model = load("tiny", "custom_voice")
-    prompts, engines = prompts_of(model), GraphEngines()
+    prompts, engines = prompts_of(model), DecoderPool()
 
     def decode():
         return engines.decode_lines(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS, 8)
@@ -69,9 +69,9 @@ def test_free_lets_go_of_caches_and_graphs(load):
 
 def test_an_engine_that_is_dropped_is_gone_at_once(load, monkeypatch):
     """Nothing of it waits for the garbage collector, which runs when it likes."""
-    monkeypatch.setattr(graph, "Replays", Recordings)
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     model = load("tiny", "custom_voice")
-    prompts, engine = prompts_of(model), GraphEngine(4)
+    prompts, engine = prompts_of(model), GraphDecoder(4)
     gc.disable()
     try:
         engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
@@ -83,7 +83,7 @@ def test_an_engine_that_is_dropped_is_gone_at_once(load, monkeypatch):
 
 
 def test_a_batch_keeps_its_engine_and_a_single_line_has_its_own():
-    engines = GraphEngines()
+    engines = DecoderPool()
 
     def rows(count: int, batch_size: int = 16, device: str = "cuda") -> int:
         return engines._engine(count, batch_size, torch.device(device)).batch
@@ -96,7 +96,7 @@ def test_a_batch_keeps_its_engine_and_a_single_line_has_its_own():
 
 def test_an_overflow_in_fp16_gets_its_sentence_and_the_next_line_is_not_spoilt(fresh):
     fresh.module.half()
-    prompts, engine = prompts_of(fresh), GraphEngine()
+    prompts, engine = prompts_of(fresh), GraphDecoder()
     wanted = engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1])
     with torch.inference_mode():
         engine._slots.cache.keys.fill_(torch.nan)  # as an idle row's may be

@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="the kernels need triton")
 from qwen3_tts_morph.morph.kernels.layer import _attention
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import Place, States
-from qwen3_tts_morph.morph.model.layers import Angles, Decoder, Layer
+from qwen3_tts_morph.morph.model.layers import Angles, Layer, LayerStack
 from qwen3_tts_morph.morph.model.static_cache import StaticCache
 
 from tests.morph.pairwise import pairwise
@@ -48,7 +48,7 @@ class Case:
         norms = (1 + 0.3 * random(1, 2, self.d)).to(dtype)
         post_norm = torch.ones(WIDTH, dtype=dtype, device=device)
         self.layer = Layer(unused, unused, out, post_norm, unused, unused)
-        self.decoder = Decoder((self.layer,), norms, unused, *heads, 1e-6)
+        self.decoder = LayerStack((self.layer,), norms, unused, *heads, 1e-6)
         self.cache = StaticCache(*random(2, 1, lines, self.kv_heads, room, self.d).to(dtype).unbind(0))
         angles = random(2, room, self.d)
         self.angles = Angles(angles[0], angles[1])

@@ -12,7 +12,7 @@ from qwen3_tts_morph.morph.kernels.codec.conv import Tile, split_channels
 from qwen3_tts_morph.morph.kernels.codec.ops import TritonOps
 from qwen3_tts_morph.morph.kernels.codec.snake import activate
 from qwen3_tts_morph.morph.options import LoadOptions
-from qwen3_tts_morph.morph.waveform.engine import CodecEngine
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DILATIONS = (1, 3, 9)
@@ -138,5 +138,5 @@ def test_a_whole_line_is_upstreams(checkpoint):
     codes = torch.randint(64, (20, 16), generator=torch.Generator().manual_seed(0))
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         theirs = decode_codes(model, codes)
-        ours = CodecEngine(model, ops=TritonOps()).decode_batch([codes])[0]
+        ours = BatchCodec(model, ops=TritonOps()).decode_batch([codes])[0]
     assert relative(torch.from_numpy(ours), torch.from_numpy(theirs)) < 1e-4

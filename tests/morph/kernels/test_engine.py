@@ -10,8 +10,8 @@ pytest.importorskip("triton", reason="the kernels need triton")
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.graph import backend as fused
-from qwen3_tts_morph.morph.graph.backend import Frames
-from qwen3_tts_morph.morph.graph.engine import GraphEngine
+from qwen3_tts_morph.morph.graph.backend import FrameBackend
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.kernels import frame, unsupported
 from qwen3_tts_morph.morph.kernels.prefill import PromptOps
 from qwen3_tts_morph.morph.options import LoadOptions, Sampling
@@ -42,12 +42,12 @@ def test_lines_are_those_of_torch_operations(checkpoint, device, shape, rows, sa
     model = load_model(checkpoint(shape, "custom_voice"), LoadOptions("fp32", "sdpa"), device)
     prompts, seeds = prompts_of(model, rows=rows), list(rows)
 
-    def decode(engine: GraphEngine):
+    def decode(engine: GraphDecoder):
         guards = [Guard(FRAMES, False) for _ in prompts]
         return engine.decode(model, prompts, guards, 1, sampling, seeds)
 
-    engine = GraphEngine(len(rows))
-    plain = GraphEngine(len(rows), frames=Frames(kernels=False))
+    engine = GraphDecoder(len(rows))
+    plain = GraphDecoder(len(rows), frames=FrameBackend(kernels=False))
     for _ in range(3 if device.type == "cuda" else 1):  # plain, captured, replayed
         assert_equal(decode(engine), decode(plain))
     assert engine.frames.why_torch is None and plain.frames.why_torch is not None

@@ -17,13 +17,15 @@ from qwen3_tts_morph.morph.kernels import available, choose_frame, unsupported
 from qwen3_tts_morph.morph.kernels.frame import decode_frame, step_talker
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS
-from qwen3_tts_morph.morph.options import Draw, Sampling
+from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 from qwen3_tts_morph.morph.runtime.workspace import Workspace
 from triton.runtime.interpreter import GridExecutor
 
 from lab.benchmarks.random_weights import SHAPES, random_slots, random_weights
 
-FILTERED = Sampling(Draw(top_k=20, top_p=0.8), Draw(temperature=1.1, top_k=0, top_p=0.7), 1.3)
+FILTERED = Sampling(
+    TokenSampling(top_k=20, top_p=0.8), TokenSampling(temperature=1.1, top_k=0, top_p=0.7), 1.3
+)
 POSITIONS = [40, 3, 17, 62]
 
 

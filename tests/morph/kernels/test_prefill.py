@@ -9,7 +9,7 @@ import torch
 
 pytest.importorskip("triton", reason="the kernels need triton")
 
-from qwen3_tts_morph.morph.frame.buffers import Arrivals
+from qwen3_tts_morph.morph.frame.buffers import PrefillBatch
 from qwen3_tts_morph.morph.frame.step import prefill
 from qwen3_tts_morph.morph.kernels.prefill import PromptOps
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, Angles
@@ -62,7 +62,7 @@ def test_a_prefill_leaves_what_torch_operations_leave(device):
     for ops in (TORCH_OPS, PromptOps()):
         torch.manual_seed(1)
         slots = random_slots(SHAPES["tiny"], weights, 3, 64, [40, 3, 17], Sampling())
-        arrivals = Arrivals.allocate(2, 8, slots.state.hidden)
+        arrivals = PrefillBatch.allocate(2, 8, slots.state.hidden)
         arrivals.embeds.copy_(noise(device, *arrivals.embeds.shape))
         arrivals.numbers.copy_(torch.tensor([[2, 8, 2, 5, 6], [0, 5, 9, 7, 8]]))
         prefill(weights, slots, arrivals, ops)

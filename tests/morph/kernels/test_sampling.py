@@ -1,4 +1,4 @@
-"""Draws on the device: the tokens of ``draw_static`` with the same noise, whatever the settings."""
+"""Draws on the device: the tokens of ``sample_static`` with the same noise, whatever the settings."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import triton
 import triton.language as tl
 from qwen3_tts_morph.morph.frame.noise import GROUPS, gumbel_noise, line_keys
 from qwen3_tts_morph.morph.frame.noise import random_words as torch_words
-from qwen3_tts_morph.morph.frame.sampling import DrawTensors, draw_static
+from qwen3_tts_morph.morph.frame.sampling import SamplingTensors, sample_static
 from qwen3_tts_morph.morph.kernels.sampling import divide, draw_codes, draw_first, gumbel, random_words
-from qwen3_tts_morph.morph.options import Draw
+from qwen3_tts_morph.morph.options import TokenSampling
 
 DRAWS = [
-    Draw(),
-    Draw(top_p=0.8),
-    Draw(temperature=0.3, top_k=0, top_p=0.5),
-    Draw(temperature=1.0, top_k=5),
-    Draw(temperature=1.7, top_k=20, top_p=0.9),
-    Draw(temperature=1.0, top_k=0),
-    Draw(top_k=1000, top_p=0.999),
-    Draw(temperature=1.0, top_k=1),
-    Draw(temperature=1.0, top_k=0, top_p=1e-6),
-    Draw(do_sample=False, temperature=0.2, top_k=3, top_p=0.4),
+    TokenSampling(),
+    TokenSampling(top_p=0.8),
+    TokenSampling(temperature=0.3, top_k=0, top_p=0.5),
+    TokenSampling(temperature=1.0, top_k=5),
+    TokenSampling(temperature=1.7, top_k=20, top_p=0.9),
+    TokenSampling(temperature=1.0, top_k=0),
+    TokenSampling(top_k=1000, top_p=0.999),
+    TokenSampling(temperature=1.0, top_k=1),
+    TokenSampling(temperature=1.0, top_k=0, top_p=1e-6),
+    TokenSampling(do_sample=False, temperature=0.2, top_k=3, top_p=0.4),
 ]
 
 
@@ -69,11 +69,11 @@ def test_quotients_are_those_of_a_division(device, divisor):
     assert torch.allclose(out, wanted, rtol=2e-7, atol=0.0)
 
 
-def tensors(draws: list[Draw], vocab: int, device) -> DrawTensors:
-    rows = [DrawTensors.allocate(1, device) for _ in draws]
+def tensors(draws: list[TokenSampling], vocab: int, device) -> SamplingTensors:
+    rows = [SamplingTensors.allocate(1, device) for _ in draws]
     for row, draw in zip(rows, draws, strict=True):
         row.put(draw, vocab)
-    return DrawTensors(
+    return SamplingTensors(
         *(torch.cat(column) for column in zip(*(vars(row).values() for row in rows), strict=True))
     )
 
@@ -98,14 +98,14 @@ def test_codes_are_those_of_the_torch_sampler(device, vocab, groups, kind):
             V=vocab, CODES=GROUPS, PADDED=triton.next_power_of_2(vocab), PDL=False,
         )  # fmt: skip
         counters = steps[:, None] * GROUPS + 2 + torch.arange(groups, device=device)
-        wanted = draw_static(scores, draws, gumbel_noise(keys, counters, vocab))
+        wanted = sample_static(scores, draws, gumbel_noise(keys, counters, vocab))
         assert torch.equal(report[:, 2 : 2 + groups], wanted)
         report[:, 2 : 2 + groups] = -1
         assert bool((report == -1).all()), "nothing else is written"
 
 
 def test_numbers_that_are_none_are_noted_and_drawn_within_the_vocabulary(device):
-    draws = tensors([Draw(top_p=0.5)] * 3, 100, device)
+    draws = tensors([TokenSampling(top_p=0.5)] * 3, 100, device)
     scores = logits("plain", 3, 1, 100).to(device)
     scores[0, 0, 7] = torch.inf
     scores[1] = torch.nan
@@ -121,7 +121,7 @@ def test_numbers_that_are_none_are_noted_and_drawn_within_the_vocabulary(device)
 
 def test_group_0_of_numbers_that_are_none_is_noted_and_drawn_within_the_vocabulary(device):
     """NaN at a token that is never spoken counts: it is a damaged weight."""
-    draws, vocab = tensors([Draw(top_p=0.5)] * 4, 100, device), 100
+    draws, vocab = tensors([TokenSampling(top_p=0.5)] * 4, 100, device), 100
     scores = logits("plain", 4, vocab).to(device)
     scores[0, 7], scores[1], scores[2, 90] = torch.inf, torch.nan, -torch.tensor(torch.nan)
     report = torch.zeros(4, GROUPS + 1, dtype=torch.int64, device=device)
@@ -166,7 +166,7 @@ def test_group_0_is_penalised_suppressed_and_counted(device, kind):
         early = ((step + 1) < minimums)[:, None] & is_eos
         wanted = wanted.masked_fill(suppressed | early, -torch.inf)
         noise = gumbel_noise(keys, ((step + 1) * GROUPS)[:, None], vocab)[:, 0]
-        drawn = draw_static(wanted, draws, noise)
+        drawn = sample_static(wanted, draws, noise)
         assert torch.equal(tokens, drawn)
         assert torch.equal(steps, step + 1) and torch.equal(positions, position + 1)
         assert torch.equal(seen, was_seen.scatter(1, drawn[:, None], True))

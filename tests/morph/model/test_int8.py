@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode.lossless import SpeculativePredictor
+from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor, attach
 from qwen3_tts_morph.morph.frame.step import Weights
 from qwen3_tts_morph.morph.graph import engine as graph
-from qwen3_tts_morph.morph.graph.backend import Frames
-from qwen3_tts_morph.morph.graph.engine import GraphEngine
+from qwen3_tts_morph.morph.graph.backend import FrameBackend
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.model.int8 import Int8Linear, Int8Weight, quantize
 from qwen3_tts_morph.morph.model.joined_weights import view_heads, view_weight
 from qwen3_tts_morph.morph.model.linear import crossbar, multiply
@@ -219,7 +219,7 @@ def test_a_recorded_frame_replays_as_it_runs(load_int8, monkeypatch):
     model = load_int8("tiny")
     prompts = prompts_of(model)
     wanted = graph_lines(model, prompts, 5, Sampling(), SEEDS)
-    monkeypatch.setattr(graph, "Replays", Recordings)
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     assert_equal(graph_lines(model, prompts, 5, Sampling(), SEEDS), wanted)
 
 
@@ -240,7 +240,7 @@ def test_lossless_decoding_gives_the_int8_models_own_greedy_codes(load_int8):
     module, draw = load_int8("tiny").talker.code_predictor, GREEDY.subtalker
     hidden, embedding = noise(4, 1, 64, seed=8), noise(4, 1, 64, seed=9)
     exact = Predictor(module).decode_frame(hidden, embedding, 15, draw, None)
-    lossless = SpeculativePredictor(module)
+    lossless = LosslessPredictor(module)
     assert torch.equal(lossless.decode_frame(hidden, embedding, 1, draw, None), exact)
     assert lossless.tally.frames == 1
 
@@ -278,7 +278,7 @@ def move(module: torch.nn.Module) -> None:
 def test_a_model_that_was_moved_speaks_as_before(checkpoint):
     """Heads and fused projections are joined anew; the engine notices, and no old weight is kept."""
     model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa", weights="int8"))
-    prompts, engine = prompts_of(model), GraphEngine(4)
+    prompts, engine = prompts_of(model), GraphDecoder(4)
     wanted = engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
     size, addresses = model.nbytes, Weights.of(model).addresses()
     old = StorageWeakRef(model.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
@@ -305,7 +305,7 @@ def test_fused_int8_weights_are_the_models_own(checkpoint):
     assert fused.values.data_ptr() == attention.q_proj.weight.data_ptr()
 
 
-class Arrivals(TorchDispatchMode):
+class PrefillBatch(TorchDispatchMode):
     """Counts the bytes that come into being on the meta device, which stands in for a GPU."""
 
     def __init__(self) -> None:
@@ -329,7 +329,7 @@ def test_the_model_is_smaller_and_the_device_never_sees_the_full_weights(load, c
     saved = numbers * (full.dtype.itemsize - 1) - rows * full.dtype.itemsize
     assert full.nbytes - model.nbytes == saved > 0
     size = model.nbytes
-    with Arrivals() as arrivals:
+    with PrefillBatch() as arrivals:
         model.module.to("meta")
     assert arrivals.bytes == size
 
@@ -361,7 +361,7 @@ def test_the_report_says_int8_wherever_it_says_exact(load_int8):
 def test_whether_kernels_run_does_not_depend_on_int8(load_int8, load):
     said = []
     for model in (load_int8("tiny"), load("tiny", "custom_voice")):
-        frames = Frames()
+        frames = FrameBackend()
         frames.choose(Weights.of(model))
         said.append(frames.why_torch)
     assert said[0] == said[1]

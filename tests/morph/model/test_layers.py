@@ -7,8 +7,16 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.frame.step import Weights
-from qwen3_tts_morph.morph.model.layers import Angles, Decoder, attend, check_config, norm, rotate, run_layers
-from qwen3_tts_morph.morph.model.static_cache import Span, StaticCache, Step
+from qwen3_tts_morph.morph.model.layers import (
+    Angles,
+    LayerStack,
+    attend,
+    check_config,
+    norm,
+    rotate,
+    run_layers,
+)
+from qwen3_tts_morph.morph.model.static_cache import SpanView, StaticCache, StepView
 from qwen3_tts_morph.morph.options import LoadOptions
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -23,7 +31,7 @@ def noise(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def cache_of(decoder: Decoder, batch: int, length: int) -> StaticCache:
+def cache_of(decoder: LayerStack, batch: int, length: int) -> StaticCache:
     return StaticCache.allocate(
         len(decoder.layers), batch, decoder.kv_heads, length, decoder.head_dim, decoder.norm
     )
@@ -36,15 +44,15 @@ def upstream_states(module, states: torch.Tensor) -> torch.Tensor:
 
 def our_states(module, states: torch.Tensor, prompt: int) -> torch.Tensor:
     """The same with ``prompt`` positions at once and the rest one by one, each line at a position of its own."""
-    decoder = Decoder.of(module)
+    decoder = LayerStack.of(module)
     batch, length = states.shape[:2]
     cache, table = cache_of(decoder, batch, length + 3), Angles.table(module.config, length, states.device)
     head_norms = decoder.head_norms()
-    view = Span(cache, 0, prompt)
+    view = SpanView(cache, 0, prompt)
     parts = [run_layers(decoder, states[:, :prompt], table.span(0, prompt), head_norms, view)]
     for place in range(prompt, length):
         positions = torch.full((batch,), place)
-        angles, view = table.at(positions), Step(cache, positions)
+        angles, view = table.at(positions), StepView(cache, positions)
         parts.append(run_layers(decoder, states[:, place : place + 1], angles, head_norms, view))
     return torch.cat(parts, dim=1)
 
@@ -77,7 +85,7 @@ def test_bf16_is_no_further_from_float32_than_upstreams_bf16(load, name):
 def test_lines_of_unlike_length_take_their_steps_as_if_alone(load):
     """Right padding in the prompt, other lines' keys, and what the memory held before: a line sees none of it."""
     module = part(load(), "talker")
-    decoder = Decoder.of(module)
+    decoder = LayerStack.of(module)
     table, head_norms = Angles.table(module.config, 16, torch.device("cpu")), decoder.head_norms()
     lines = [noise(length + 4, module.config.hidden_size, seed=length) for length in LENGTHS]
     cache = cache_of(decoder, 3, 16)
@@ -85,14 +93,16 @@ def test_lines_of_unlike_length_take_their_steps_as_if_alone(load):
     padded = torch.nn.utils.rnn.pad_sequence(
         [line[:length] for line, length in zip(lines, LENGTHS, strict=True)], True, padding_value=5.0
     )
-    states = run_layers(decoder, padded, table.span(0, 7), head_norms, Span(cache, 0, 7))
+    states = run_layers(decoder, padded, table.span(0, 7), head_norms, SpanView(cache, 0, 7))
     wanted = [upstream_states(module, line[None])[0] for line in lines]
     for row, length in enumerate(LENGTHS):
         assert torch.allclose(states[row, :length], wanted[row][:length], atol=1e-5)
     for step in range(4):
         positions = torch.tensor(LENGTHS) + step
         inputs = torch.stack([line[place] for line, place in zip(lines, positions, strict=True)])
-        states = run_layers(decoder, inputs[:, None], table.at(positions), head_norms, Step(cache, positions))
+        states = run_layers(
+            decoder, inputs[:, None], table.at(positions), head_norms, StepView(cache, positions)
+        )
         for row, place in enumerate(positions):
             assert torch.allclose(states[row, 0], wanted[row][place], atol=1e-5)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.model.static_cache import Fill, Span, StaticCache, Step
+from qwen3_tts_morph.morph.model.static_cache import FillView, SpanView, StaticCache, StepView
 
 
 def cache_of(length: int = 6) -> StaticCache:
@@ -16,8 +16,8 @@ def noise(*shape: int) -> torch.Tensor:
 def test_a_span_is_written_in_place_and_all_up_to_its_end_is_given():
     cache = cache_of()
     first, second = noise(3, 2, 3, 4), noise(3, 2, 1, 4)
-    Span(cache, 0, 3).update(1, first, -first)
-    keys, values = Span(cache, 3, 4).update(1, second, -second)
+    SpanView(cache, 0, 3).update(1, first, -first)
+    keys, values = SpanView(cache, 3, 4).update(1, second, -second)
     assert torch.equal(keys, torch.cat((first, second), 2)) and torch.equal(values, -keys)
     assert keys.untyped_storage().data_ptr() == cache.keys.untyped_storage().data_ptr()
     assert not cache.keys[0].any() and not cache.keys[1, :, :, 4:].any()
@@ -26,7 +26,7 @@ def test_a_span_is_written_in_place_and_all_up_to_its_end_is_given():
 def test_a_step_writes_each_line_at_its_own_position_and_hides_what_lies_behind():
     cache = cache_of()
     new = noise(3, 2, 1, 4)
-    step = Step(cache, torch.tensor([0, 5, 2]))
+    step = StepView(cache, torch.tensor([0, 5, 2]))
     keys, values = step.update(0, new, 2 * new)
     for row, position in enumerate((0, 5, 2)):
         assert torch.equal(keys[row, :, position], new[row, :, 0])
@@ -39,7 +39,7 @@ def test_prompts_fill_the_beginning_of_their_rows_and_of_no_other():
     cache = cache_of()
     cache.keys.fill_(7)
     keys, values = noise(2, 2, 3, 4), noise(2, 2, 3, 4) - 1
-    given = Fill(cache, torch.tensor([2, 0])).update(1, keys, values)
+    given = FillView(cache, torch.tensor([2, 0])).update(1, keys, values)
     assert given[0] is keys and given[1] is values
     assert torch.equal(cache.keys[1, [2, 0], :, :3], keys)
     assert torch.equal(cache.values[1, [2, 0], :, :3], values)
@@ -69,4 +69,4 @@ def test_a_longer_cache_takes_over_a_shorter_one():
 
 def test_a_span_that_would_need_a_mask_is_refused():
     with pytest.raises(ValueError, match=r"span 2\.\.4"):
-        Span(cache_of(), 2, 4)
+        SpanView(cache_of(), 2, 4)

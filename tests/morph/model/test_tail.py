@@ -11,7 +11,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.frame.step import Weights, decode_frame
-from qwen3_tts_morph.morph.graph.engine import GraphEngine
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.model.tail import (
     FILE,
     About,
@@ -21,7 +21,7 @@ from qwen3_tts_morph.morph.model.tail import (
     save_tails,
     tail_logits,
 )
-from qwen3_tts_morph.morph.options import Draw, GenerateOptions, LoadOptions, Sampling
+from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.render.report import describe_groups
 from qwen3_tts_morph.morph.study.sweep import measure_distances
 from safetensors import safe_open
@@ -148,14 +148,14 @@ def test_the_tail_can_be_left_out(folder, load, engine):
 
 def test_graphs_of_one_tail_do_not_serve_another(trained, monkeypatch):
     monkeypatch.setattr("qwen3_tts_morph.morph.graph.engine.Replays", Recordings)
-    prompts, engine = prompts_of(trained), GraphEngine(3)
+    prompts, engine = prompts_of(trained), GraphDecoder(3)
 
-    def lines(one: GraphEngine, tail: str, seq_groups: int):
+    def lines(one: GraphDecoder, tail: str, seq_groups: int):
         guards = guards_of(prompts)
         return one.decode(trained, prompts, guards, seq_groups, GREEDY, SEEDS, tail=tail)
 
     for tail, seq_groups in (("auto", 5), ("stock", 5), ("auto", 5), ("auto", 1), ("stock", 1)):
-        assert_equal(lines(engine, tail, seq_groups), lines(GraphEngine(3), tail, seq_groups))
+        assert_equal(lines(engine, tail, seq_groups), lines(GraphDecoder(3), tail, seq_groups))
 
 
 @torch.inference_mode()
@@ -191,9 +191,9 @@ def test_distances_are_those_of_the_tail(trained, stock):
     random = torch.Generator().manual_seed(0)
     hidden = torch.randn(6, 1, trained.width, generator=random)
     codes = torch.randint(VOCAB, (6, 16), generator=random)
-    ours, plain = (measure_distances(model, hidden, codes, Draw()) for model in (trained, stock))
+    ours, plain = (measure_distances(model, hidden, codes, TokenSampling()) for model in (trained, stock))
     assert [groups for groups in ours if ours[groups] != plain[groups]] == [1, 5]
-    assert measure_distances(trained, hidden, codes, Draw(), "stock") == plain
+    assert measure_distances(trained, hidden, codes, TokenSampling(), "stock") == plain
 
 
 def test_the_report_says_what_the_tail_is(trained):
@@ -299,7 +299,7 @@ def test_upstreams_own_predictor_stays_exact_with_tails(trained):
     hidden, embedding = torch.randn(2, 3, 1, trained.width, generator=random)
     codes = [
         Predictor(trained.talker.code_predictor, tails).decode_frame(
-            hidden, embedding, 15, Draw(), torch.Generator().manual_seed(1)
+            hidden, embedding, 15, TokenSampling(), torch.Generator().manual_seed(1)
         )
         for tails in (trained.tails(), None)
     ]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.runtime.capture import Replays, graphs_keep_memory
+from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, graphs_keep_memory
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def cuda(monkeypatch) -> list[str]:
 
 
 def test_each_key_is_called_then_captured_then_replayed(cuda):
-    replays, calls = Replays(torch.device("cuda")), []
+    replays, calls = CapturedGraphs(torch.device("cuda")), []
     for key in ("a", "a", "a", "b", "b"):
         replays.run(key, lambda key=key: calls.append(key))
     assert calls == ["a", "a", "b", "b"]
@@ -57,7 +57,7 @@ def test_each_key_is_called_then_captured_then_replayed(cuda):
 
 
 def test_what_is_forgotten_is_made_anew_after_the_device_is_done(cuda):
-    replays, calls = Replays(torch.device("cuda")), []
+    replays, calls = CapturedGraphs(torch.device("cuda")), []
     for _ in range(3):
         replays.run("a", lambda: calls.append("old"))
     replays.forget()
@@ -71,7 +71,7 @@ def test_a_capture_that_fails_is_told_once_and_all_runs_on_plainly(cuda, monkeyp
         raise RuntimeError("this allocator cannot be captured\nmore words")
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", refuse)
-    replays, calls = Replays(torch.device("cuda")), []
+    replays, calls = CapturedGraphs(torch.device("cuda")), []
     with caplog.at_level(logging.WARNING):
         for key in ("a", "b", "a", "b", "b"):
             replays.run(key, lambda key=key: calls.append(key))
@@ -107,7 +107,7 @@ def test_what_a_failed_capture_made_is_freed_in_the_capture(cuda, monkeypatch):
         raise ValueError("Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?)")
 
     monkeypatch.setattr(torch.cuda, "graph", capture)
-    replays = Replays(torch.device("cuda"))
+    replays = CapturedGraphs(torch.device("cuda"))
     replays.run("a", lambda: work(fails=False))
     replays.run("a", work_twice := lambda: work(fails=not alive))
     assert alive == [False] and replays.refused == "in other words"
@@ -116,7 +116,7 @@ def test_what_a_failed_capture_made_is_freed_in_the_capture(cuda, monkeypatch):
 
 
 def test_full_memory_is_no_reason_to_stop_capturing(cuda, monkeypatch):
-    replays, calls = Replays(torch.device("cuda")), []
+    replays, calls = CapturedGraphs(torch.device("cuda")), []
 
     def work(full: bool = False) -> None:
         calls.append(full)
@@ -131,7 +131,7 @@ def test_full_memory_is_no_reason_to_stop_capturing(cuda, monkeypatch):
 
 
 def test_a_first_call_that_fails_is_the_first_again(cuda):
-    replays, calls = Replays(torch.device("cuda")), []
+    replays, calls = CapturedGraphs(torch.device("cuda")), []
 
     def fail() -> None:
         raise ValueError
@@ -150,7 +150,7 @@ def test_graphs_keep_memory_under_cuda_malloc_async(monkeypatch, backend, keep):
 
 
 def test_without_cuda_every_call_is_plain():
-    replays, calls = Replays(torch.device("cpu")), []
+    replays, calls = CapturedGraphs(torch.device("cpu")), []
     for _ in range(4):
         replays.run("a", lambda: calls.append(1))
     replays.forget()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.options import Draw, GenerateOptions, LoadOptions, Sampling, parse_groups
+from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling, parse_groups
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.study import sweep as module
 from qwen3_tts_morph.morph.study.plot import plot_sweep
@@ -44,7 +44,7 @@ def test_what_is_no_list_of_groups_is_refused(text):
         parse_groups(text)
 
 
-def plain_distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
+def plain_distribution(logits: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
     """One row, as transformers' own sampler filters it."""
     if draw.do_sample:
         warpers = LogitsProcessorList(
@@ -59,7 +59,7 @@ def plain_distribution(logits: torch.Tensor, draw: Draw) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def plain_distance(model, hidden, codes, draw: Draw, seq_groups: int) -> float:
+def plain_distance(model, hidden, codes, draw: TokenSampling, seq_groups: int) -> float:
     """Frame by frame and group by group, every state by a whole run of upstream's own layers over its prefix."""
     predictor = model.talker.code_predictor
     tables = [model.talker.get_input_embeddings(), *predictor.model.codec_embedding]
@@ -81,7 +81,9 @@ def plain_distance(model, hidden, codes, draw: Draw, seq_groups: int) -> float:
 
 
 @pytest.mark.parametrize(
-    "draw", [Draw(), Draw(temperature=0.7, top_k=20, top_p=0.8), Draw(do_sample=False)], ids=str
+    "draw",
+    [TokenSampling(), TokenSampling(temperature=0.7, top_k=20, top_p=0.8), TokenSampling(do_sample=False)],
+    ids=str,
 )
 def test_distances_equal_a_plain_computation(model, draw):
     random = torch.Generator().manual_seed(0)
@@ -102,8 +104,8 @@ def test_distances_of_many_frames_are_their_mean(model):
     hidden = torch.randn(frames, 1, model.width, generator=random)
     codes = torch.randint(64, (frames, 16), generator=random)
     parts = [slice(0, 30), slice(30, frames)]
-    whole = measure_distances(model, hidden, codes, Draw())
-    halves = [measure_distances(model, hidden[part], codes[part], Draw()) for part in parts]
+    whole = measure_distances(model, hidden, codes, TokenSampling())
+    halves = [measure_distances(model, hidden[part], codes[part], TokenSampling()) for part in parts]
     for groups in whole:
         mean = (30 * halves[0][groups] + (frames - 30) * halves[1][groups]) / frames
         assert whole[groups] == pytest.approx(mean, abs=1e-5)

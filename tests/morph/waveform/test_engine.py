@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.codec.packing import choose_size, cut_chunks, pack_ro
 from qwen3_tts_morph.morph.codec.upstream import decode_codes
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.waveform import engine as waveforms
-from qwen3_tts_morph.morph.waveform.engine import CodecEngine, Waveforms
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec, Waveforms
 
 FRAME = 1920
 # The random codec makes rounding loud: against float64, both upstream's float32 and ours stand at 89-90 dB.
@@ -44,7 +44,7 @@ def signal_to_noise(signal: np.ndarray, other: np.ndarray) -> float:
 
 
 def test_lines_of_unlike_length_equal_upstreams(model):
-    engine = CodecEngine(model)
+    engine = BatchCodec(model)
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((1, 7, 330, 40, 626, 72, 0, 25))]
     waves = engine.decode_batch(lines)
     for codes, wave in zip(lines, waves, strict=True):
@@ -57,7 +57,7 @@ def test_lines_of_unlike_length_equal_upstreams(model):
 @pytest.mark.parametrize("slabs", [Slabs(5, 0), Slabs(24, 1), Slabs(7, 3)], ids=str)
 def test_slabs_from_any_block_on_leave_no_seam(model, slabs):
     codes = random_codes(model, 40)
-    [wave] = CodecEngine(model, slabs=slabs).decode_batch([codes])
+    [wave] = BatchCodec(model, slabs=slabs).decode_batch([codes])
     assert_near(wave, decode_codes(model, codes))
 
 
@@ -65,7 +65,7 @@ def test_slabs_from_any_block_on_leave_no_seam(model, slabs):
 def test_a_reference_is_decoded_in_front_and_cut_off(model, reference, frames):
     heard, codes = random_codes(model, reference, seed=1), random_codes(model, frames)
     alone = random_codes(model, 9, seed=2)
-    ours, other = CodecEngine(model).decode_batch([codes, alone], [heard, None])
+    ours, other = BatchCodec(model).decode_batch([codes, alone], [heard, None])
     theirs = decode_codes(model, codes, heard)
     assert_near(ours, theirs)
     assert_near(other, decode_codes(model, alone))
@@ -75,7 +75,7 @@ def test_bf16_is_as_near_to_float32_as_upstreams_own(load):
     half, whole = load("tiny", "base", "bf16"), load("tiny", "base")
     codes = random_codes(whole, 60)
     exact = decode_codes(whole, codes)
-    ours = signal_to_noise(exact, CodecEngine(half).decode_batch([codes])[0])
+    ours = signal_to_noise(exact, BatchCodec(half).decode_batch([codes])[0])
     theirs = signal_to_noise(exact, decode_codes(half, codes))
     assert ours > theirs - 0.5 and ours > BF16_DB
 
@@ -84,7 +84,7 @@ def test_bf16_is_as_near_to_float32_as_upstreams_own(load):
 def test_another_dtype_leaves_the_weights_alone(model, dtype, least):
     codes = random_codes(model, 30)
     before = decode_codes(model, codes)
-    wave = CodecEngine(model, dtype).decode_batch([codes])[0]
+    wave = BatchCodec(model, dtype).decode_batch([codes])[0]
     assert {value.dtype for value in model.codec.decoder.parameters()} == {torch.float32}
     assert least < signal_to_noise(before, wave) < FLOAT32_DB, "above that, float32 was computed"
 
@@ -94,7 +94,7 @@ def test_upstreams_decoder_still_works_on_the_weights_and_they_are_held_once(che
     codes = random_codes(model, 20)
     before = decode_codes(model, codes)
     shapes = {name: value.shape for name, value in model.codec.decoder.named_parameters()}
-    engine = CodecEngine(model)
+    engine = BatchCodec(model)
     engine.decode_batch([codes])
     assert shapes == {name: value.shape for name, value in model.codec.decoder.named_parameters()}
     assert_near(decode_codes(model, codes), before)
@@ -108,7 +108,7 @@ def test_upstreams_decoder_still_works_on_the_weights_and_they_are_held_once(che
 def test_a_moved_model_is_noticed(checkpoint):
     model = load_model(checkpoint("tiny", "base"))
     codes = random_codes(model, 20)
-    engine = CodecEngine(model)
+    engine = BatchCodec(model)
     before = engine.decode_batch([codes])[0]
     for parameter in model.codec.decoder.parameters():
         parameter.data = torch.zeros_like(parameter)
@@ -116,7 +116,7 @@ def test_a_moved_model_is_noticed(checkpoint):
 
 
 def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
-    engine = CodecEngine(model)
+    engine = BatchCodec(model)
     calls = []
 
     class Cancelled(Exception):
@@ -129,7 +129,7 @@ def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
 
     lines = [random_codes(model, 300, seed) for seed in range(4)]
     with pytest.raises(Cancelled):
-        CodecEngine(model, largest=360).decode_batch(lines, on_chunk=cancel_at_the_second)
+        BatchCodec(model, largest=360).decode_batch(lines, on_chunk=cancel_at_the_second)
     calls.clear()
     engine.free()
     assert np.abs(engine.decode_batch(lines[:1], on_chunk=lambda: calls.append(1))[0]).max() > 0.01
@@ -137,10 +137,10 @@ def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
 
 
 def test_rows_are_not_captured_where_a_graph_would_keep_their_memory(model, monkeypatch):
-    wanted = CodecEngine(model).decode_batch([random_codes(model, 20)])[0]
+    wanted = BatchCodec(model).decode_batch([random_codes(model, 20)])[0]
     monkeypatch.setattr(waveforms, "graphs_keep_memory", lambda device: True)
-    monkeypatch.setattr(waveforms, "Replays", pytest.fail)
-    assert np.array_equal(CodecEngine(model).decode_batch([random_codes(model, 20)])[0], wanted)
+    monkeypatch.setattr(waveforms, "CapturedGraphs", pytest.fail)
+    assert np.array_equal(BatchCodec(model).decode_batch([random_codes(model, 20)])[0], wanted)
 
 
 class AheadOps(TorchOps):
@@ -161,8 +161,8 @@ class ZeroOps(TorchOps):
 
 def test_kernels_are_compiled_ahead_once_a_length_and_no_sample_is_of_that(model):
     lines = [[random_codes(model, 20)], [random_codes(model, 20, 1)], [random_codes(model, 300)]]
-    plain, ops = CodecEngine(model), AheadOps()
-    engine = CodecEngine(model, ops=ops)
+    plain, ops = BatchCodec(model), AheadOps()
+    engine = BatchCodec(model, ops=ops)
     for line, rows in zip(lines, (1, 1, 2), strict=True):
         assert np.array_equal(engine.decode_batch(line)[0], plain.decode_batch(line)[0])
         assert ops.rows == rows
@@ -188,9 +188,9 @@ class OutOfResources(Exception):
 
 def test_a_kernel_that_fails_is_told_once_and_no_line_is_lost(model, caplog):
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41))]
-    wanted = CodecEngine(model, largest=360).decode_batch(lines)
+    wanted = BatchCodec(model, largest=360).decode_batch(lines)
     ops = FailingOps(OutOfResources("shared memory\nmore"))
-    engine = CodecEngine(model, ops=ops, largest=360)
+    engine = BatchCodec(model, ops=ops, largest=360)
     for _ in range(2):
         for ours, theirs in zip(engine.decode_batch(lines), wanted, strict=True):
             assert np.array_equal(ours, theirs)
@@ -202,13 +202,13 @@ def test_a_kernel_that_fails_is_told_once_and_no_line_is_lost(model, caplog):
 
 
 def test_full_memory_and_torchs_own_errors_pass_through(model, monkeypatch):
-    engine = CodecEngine(model, ops=FailingOps(torch.cuda.OutOfMemoryError("full")))
+    engine = BatchCodec(model, ops=FailingOps(torch.cuda.OutOfMemoryError("full")))
     with pytest.raises(torch.cuda.OutOfMemoryError):
         engine.decode_batch([random_codes(model, 5)])
     assert engine.why_torch is None
     monkeypatch.setattr(TorchOps, "finish", FailingOps(RuntimeError("broken")).finish)
     with pytest.raises(RuntimeError, match="broken"):
-        CodecEngine(model).decode_batch([random_codes(model, 5)])
+        BatchCodec(model).decode_batch([random_codes(model, 5)])
 
 
 def test_a_codec_that_is_not_computed_is_left_to_upstreams_modules(checkpoint, caplog):
@@ -223,7 +223,7 @@ def test_a_codec_that_is_not_computed_is_left_to_upstreams_modules(checkpoint, c
 
 
 def test_nothing_to_decode(model):
-    engine = CodecEngine(model)
+    engine = BatchCodec(model)
     assert engine.decode_batch([]) == []
     assert [len(wave) for wave in engine.decode_batch([random_codes(model, 0)])] == [0]
 
@@ -272,8 +272,8 @@ def test_replayed_rows_equal_plain_ones_on_cuda(checkpoint, precision):
     model = load_model(checkpoint("tiny", "base"), LoadOptions(precision), "cuda")
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((300, 7, 330, 40))]
     others = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41, 330), 10)]
-    plain = CodecEngine(model, capture=False).decode_batch(lines)
-    engine = CodecEngine(model)
+    plain = BatchCodec(model, capture=False).decode_batch(lines)
+    engine = BatchCodec(model)
     for batch in (lines, others, others):  # plain, captured, replayed
         engine.decode_batch(batch)
     for ours, theirs in zip(engine.decode_batch(lines), plain, strict=True):
