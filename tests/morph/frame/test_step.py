@@ -90,7 +90,7 @@ class Draws:
         self.patch = pytest.MonkeyPatch()
 
     def __enter__(self):
-        self.patch.setattr("qwen3_tts_morph.morph.decode.predictor.draw_tokens", self.tokens)
+        self.patch.setattr("qwen3_tts_morph.morph.decode.predictor.sample_tokens", self.tokens)
         return self
 
     def __exit__(self, *_: object) -> None:

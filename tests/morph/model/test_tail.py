@@ -147,7 +147,7 @@ def test_the_tail_can_be_left_out(folder, load, engine):
 
 
 def test_graphs_of_one_tail_do_not_serve_another(trained, monkeypatch):
-    monkeypatch.setattr("qwen3_tts_morph.morph.graph.engine.Replays", Recordings)
+    monkeypatch.setattr("qwen3_tts_morph.morph.graph.engine.CapturedGraphs", Recordings)
     prompts, engine = prompts_of(trained), GraphDecoder(3)
 
     def lines(one: GraphDecoder, tail: str, seq_groups: int):
