@@ -346,7 +346,7 @@ def has_held_products(device: torch.device) -> bool:
 def has_gluon() -> bool:
     """Whether this Triton has what ``project_held`` and ``project_folded`` import; without it ``project_many`` runs."""
     try:
-        importlib.import_module(".project_held", __package__)
+        importlib.import_module(".linear.gemm_held", __package__)
     except ImportError:
         return False
     return True

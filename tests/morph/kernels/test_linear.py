@@ -317,6 +317,14 @@ def test_a_triton_without_gluon_holds_nothing(monkeypatch):
     assert held not in sys.modules
 
 
+def test_gluon_is_found_where_triton_has_it():
+    """A wrong module name in has_gluon would silently turn off the Hopper kernels: it catches ImportError."""
+    language = pytest.importorskip("triton.experimental.gluon.language", reason="this Triton has no Gluon")
+    if not hasattr(language, "num_warps"):
+        pytest.skip("this Triton's Gluon lacks num_warps")
+    assert has_gluon()
+
+
 ON_HOPPER = pytest.mark.gpu(capability=(9, 0))  # Gluon's kernels run there only, and in no interpreter
 
 
