@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import pack
+from tests.environments import LINTERS
 
 HERE = Path(__file__).resolve()
 NOT_OURS = {"__pycache__", "artifacts", "node_modules", "venv"}
@@ -66,13 +67,6 @@ def test_the_rules_find_what_they_forbid(text: str) -> None:
     assert any(rule.search(text) for rule in FORBIDDEN_IN_PYTHON.values())
 
 
-def test_every_python_file_can_be_read_in_one_sitting() -> None:
-    lengths = {
-        path: len(path.read_text(encoding="utf-8").splitlines()) for path in files() if path.suffix == ".py"
-    }
-    assert [str(path.relative_to(pack.ROOT)) for path, lines in lengths.items() if lines > LONGEST] == []
-
-
 def packages(folder: str) -> set[str]:
     """The pinned packages that a folder's requirement files name."""
     paths = (pack.ROOT / folder).glob("requirements*.txt")
@@ -117,4 +111,19 @@ def test_users_get_the_pack_without_tests_and_laboratory() -> None:
         "demo_voice",
     }
     assert shipped >= {"install.py", "requirements.txt", "pyproject.toml", "README.md", "LICENSE"}
-    assert not shipped & {"tests", "lab", "docs", ".ci", "run_tests.py"}
+    assert not shipped & {"tests", "lab", ".ci", ".github", "run_tests.py", "setup.py", "pytest.ini"}
+    assert not any(name.startswith("docs/") for name in every - ignored if "experiments" in name)
+
+
+def test_pre_commit_runs_the_ruff_that_the_tests_run() -> None:
+    config = (pack.ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    assert re.findall(r"rev: v(\S+)", config) == [
+        pin.removeprefix("ruff==") for pin in LINTERS if pin.startswith("ruff")
+    ]
+
+
+def test_every_folder_of_code_is_a_package_that_pip_installs() -> None:
+    """An editable install finds packages by their __init__.py, and so do the import contracts."""
+    for top in ("morph", "nodes", "postprocess", "lab"):
+        folders = {path.parent for path in (pack.ROOT / top).rglob("*.py")}
+        assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
