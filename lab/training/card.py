@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qwen3_tts_morph.morph.model.tail import FILE as TAILS
+from qwen3_tts_morph.morph.checkpoint.tail_file import FILE as TAILS
 from safetensors import safe_open
 
 TEMPLATE = Path(__file__).parent / "card.md"

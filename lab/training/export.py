@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.text.profile import FILE as PROFILE_FILE
+from qwen3_tts_morph.morph.checkpoint.profile import FILE as PROFILE_FILE
 from safetensors.torch import save_file
 
 from .talker.checkpoint import load_weights

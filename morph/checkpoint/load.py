@@ -12,12 +12,13 @@ from ..model.int8 import quantize_talker
 from ..model.joined_weights import view_heads
 from ..model.model import Model
 from ..model.rope import inverse_frequencies
-from ..model.tail import FILE, describe_tails, load_tails
+from ..model.tail import describe_tails
 from ..options import LoadOptions
-from ..text.profile import read_profile
 from .find import check_complete
 from .json_file import read_object
+from .profile import read_profile
 from .qwen_tts import default_rope_registered, import_qwen_tts
+from .tail_file import FILE, load_tails
 from .verify import blame, check_checkpoint, check_tokenizer
 
 log = logging.getLogger(__name__)

@@ -22,8 +22,9 @@ from typing import Any, TypeAlias
 
 import torch
 
+from ..model.crossbar import crossbar
 from ..model.joined_weights import stack
-from ..model.linear import Weight, crossbar
+from ..model.linear import Weight
 from ..model.tail import Tail
 from ..options import TokenSampling
 from .kv_cache import KeyValueCache

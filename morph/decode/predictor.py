@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
+from ..model.crossbar import tail_logits
 from ..model.joined_weights import stacked, unstack, view_heads
-from ..model.linear import crossbar
 from ..model.rope import RopeTable
 from ..model.tail import Tail
 from ..options import PREDICTED_GROUPS, TokenSampling, check_seq_groups
@@ -70,7 +70,7 @@ class Predictor:
         )
         if seq_groups == len(self.heads):
             return sequential
-        logits = self.tail_logits(seq_groups, state, sequential[:, -1])
+        logits = self.crossbar_logits(seq_groups, state, sequential[:, -1])
         return torch.cat((sequential, sample_tokens(logits, draw, randomness)), dim=1)
 
     def _new_cache(self) -> KeyValueCache:
@@ -94,7 +94,7 @@ class Predictor:
             codes.append(sample_tokens(heads[group](states)[:, -1], draw, randomness))
         return torch.stack(codes, dim=1), states[:, -1]
 
-    def tail_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    def crossbar_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """Logits ``[B, 15 - S, V]`` of the groups above S = ``seq_groups``, which must be below 15.
 
         Args:
@@ -103,9 +103,7 @@ class Predictor:
             tokens: ``[B]``, group S.
         """
         tail = self.tails.get(seq_groups)
-        if tail is None:
-            return crossbar(self.heads[seq_groups:], states)
-        return tail.logits(self.heads, states, tokens)
+        return tail_logits(tail.parts if tail else {}, self.heads[seq_groups:], states, tokens)
 
     def teacher_force(self, hidden: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """The hidden states that predict groups 1-15 of finished frames, in one causal pass over each frame.
@@ -116,7 +114,7 @@ class Predictor:
 
         Returns:
             ``[N, 15, H]``: state g is what ``lm_head[g]`` makes group g+1 of. ``heads[g] @ state[g]`` is exact,
-            ``tail_logits(S, state[S - 1], group S)`` the approximation of groups S+1 to 15.
+            ``crossbar_logits(S, state[S - 1], group S)`` the approximation of groups S+1 to 15.
         """
         return self._run(torch.cat((hidden, inputs), dim=1), 0, None)[:, 1:]
 

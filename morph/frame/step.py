@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from ..model.crossbar import tail_logits
 from ..model.joined_weights import view_heads
 from ..model.layers import TORCH_OPS, LayerOps, LayerStack, run_layers
-from ..model.linear import Weight, multiply, tensors_of
+from ..model.linear import Weight, linear, tensors_of
 from ..model.model import Model
 from ..model.static_cache import FillView, SpanView, StepView
-from ..model.tail import tail_logits
 from .buffers import Buffers, LineState, PrefillBatch, Settings
 from .noise import GROUPS, gumbel_noise
 from .sampling import sample_static
@@ -63,8 +63,8 @@ class Weights:
             tails={seq_groups: one.parts for seq_groups, one in model.tails(tail).items()},
         )
 
-    def tail_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """As ``Predictor.tail_logits``."""
+    def crossbar_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """Return ``tail_logits`` of these heads, with the trained tail of ``seq_groups`` if there is one."""
         return tail_logits(self.tails.get(seq_groups, {}), self.heads[seq_groups:], states, tokens)
 
     def addresses(self) -> tuple[int, ...]:
@@ -142,12 +142,12 @@ def predict(weights: Weights, slots: Buffers, seq_groups: int, noise: torch.Tens
         view = SpanView(slots.frame_cache, start, end)
         angles = slots.frame_angles.span(start, end)
         last = run_layers(decoder, _project(weights, inputs), angles, head_norms, view)[:, -1]
-        logits = multiply(last, weights.heads[group])
+        logits = linear(last, weights.heads[group])
         codes.append(_draw_rest(slots, logits, noise[:, group]))
     sequential = torch.stack(codes, dim=1)
     if seq_groups == len(weights.heads):
         return sequential
-    logits = weights.tail_logits(seq_groups, last, codes[-1])
+    logits = weights.crossbar_logits(seq_groups, last, codes[-1])
     return torch.cat((sequential, _draw_rest(slots, logits, noise[:, seq_groups:])), dim=1)
 
 

@@ -73,7 +73,7 @@ def _draw_tail(weights: Weights, slots: Buffers, plan: Plan, states: States, seq
     """Draw the groups above ``seq_groups`` through their trained tail, in torch operations."""
     decoder, dtype = weights.predictor, weights.heads.dtype
     normed = functional.rms_norm(states.wide, states.wide.shape[-1:], decoder.norm.float(), decoder.eps)
-    logits = weights.tail_logits(seq_groups, normed.to(dtype), slots.state.report[:, seq_groups])
+    logits = weights.crossbar_logits(seq_groups, normed.to(dtype), slots.state.report[:, seq_groups])
     rows = logits.flatten(1)
     rows = plan.empty("logits", rows.shape, rows, torch.float32).copy_(rows)
     _draw(weights, slots, plan, rows, seq_groups, len(weights.heads))

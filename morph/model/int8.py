@@ -67,7 +67,7 @@ class Int8Weight:
         """The weight that it stands for, in ``dtype``."""
         return self.values * self.scale[..., None]
 
-    def multiply(self, states: torch.Tensor) -> torch.Tensor:
+    def linear(self, states: torch.Tensor) -> torch.Tensor:
         """``states W^T`` of a weight ``[N, K]``, in ``dtype``."""
         if self._is_packed(states):
             rows = states.reshape(-1, self.shape[1]).clone(memory_format=torch.contiguous_format)
@@ -76,10 +76,10 @@ class Int8Weight:
         block = CPU_BLOCK if states.device.type == "cpu" else GPU_BLOCK
         rows_of_block = max(1, block // self.shape[1])
         starts = range(0, len(self), rows_of_block)
-        parts = [self[start : start + rows_of_block]._multiply_widened(states) for start in starts]
+        parts = [self[start : start + rows_of_block]._linear_widened(states) for start in starts]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
-    def _multiply_widened(self, states: torch.Tensor) -> torch.Tensor:
+    def _linear_widened(self, states: torch.Tensor) -> torch.Tensor:
         if states.dtype == torch.float16:  # sums of whole numbers would leave its range
             return functional.linear(states, self.full())
         return functional.linear(states, self.values.to(states.dtype)) * self.scale
@@ -124,7 +124,7 @@ class Int8Linear(torch.nn.Module):
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """``states W^T``, and the bias where there is one."""
-        product = Int8Weight(self.weight, self.scale).multiply(states)
+        product = Int8Weight(self.weight, self.scale).linear(states)
         return product if self.bias is None else product + self.bias
 
 

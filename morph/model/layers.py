@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend
 
 from .joined_weights import join, view_weight
-from .linear import Weight, multiply
+from .linear import Weight, linear
 from .rope import RopeTable
 from .static_cache import FillView, SpanView, StepView
 
@@ -191,12 +191,12 @@ def run_layers(
     normed = decoder.heads + decoder.kv_heads
     for index, layer in enumerate(decoder.layers):
         inputs = norm(states, layer.input_norm, decoder.eps)
-        qkv = multiply(inputs, layer.qkv).unflatten(-1, (-1, decoder.head_dim))
+        qkv = linear(inputs, layer.qkv).unflatten(-1, (-1, decoder.head_dim))
         turned = ops.turn(qkv[:, :, :normed], head_norms[index], angles, decoder.eps)
         attended = _self_attention(decoder, index, turned, qkv[:, :, normed:], view)
-        states = states + multiply(attended, layer.out)
+        states = states + linear(attended, layer.out)
         inputs = norm(states, layer.post_norm, decoder.eps)
-        states = states + multiply(ops.gate(multiply(inputs, layer.gate_up)), layer.down)
+        states = states + linear(ops.gate(linear(inputs, layer.gate_up)), layer.down)
     return norm(states, decoder.norm, decoder.eps)
 
 

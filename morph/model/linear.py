@@ -1,4 +1,4 @@
-"""Products with weights that may be full or INT8: one place that knows which."""
+"""Linear layers whose weights are either full precision or INT8: the only module that has to tell them apart."""
 
 from __future__ import annotations
 
@@ -12,31 +12,16 @@ from .int8 import Int8Weight
 Weight: TypeAlias = "torch.Tensor | Int8Weight"
 
 
-def multiply(states: torch.Tensor, weight: Weight) -> torch.Tensor:
-    """``states W^T``: ``[..., K]`` and ``[N, K]`` to ``[..., N]``."""
-    return weight.multiply(states) if isinstance(weight, Int8Weight) else functional.linear(states, weight)
-
-
-def crossbar(heads: Weight, states: torch.Tensor) -> torch.Tensor:
-    """Logits ``[B, G, V]`` of G groups at once.
-
-    Args:
-        heads: ``[G, V, H]``.
-        states: ``[B, H]``, or one for each group ``[B, G, H]``.
-    """
-    alone = states.dim() == 2
-    if not isinstance(heads, Int8Weight):
-        return torch.einsum("gvh,bh->bgv" if alone else "gvh,bgh->bgv", heads, states)
-    if alone:
-        return heads.flatten(0, 1).multiply(states).unflatten(-1, heads.shape[:2])
-    return torch.stack([heads[group].multiply(states[:, group]) for group in range(len(heads))], dim=1)
+def linear(states: torch.Tensor, weight: Weight) -> torch.Tensor:
+    """Return ``states W^T``: ``[..., K]`` and ``[N, K]`` give ``[..., N]``."""
+    return weight.linear(states) if isinstance(weight, Int8Weight) else functional.linear(states, weight)
 
 
 def split_scales(weight: Weight) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Numbers and, of INT8, their scales: for the kernels."""
+    """Return a weight's values and, for INT8, its scales (else None), as the kernels take them."""
     return (weight.values, weight.scale) if isinstance(weight, Int8Weight) else (weight, None)
 
 
 def tensors_of(weight: Weight) -> tuple[torch.Tensor, ...]:
-    """What holds a weight's numbers."""
+    """Return the tensors that store a weight."""
     return (weight.values, weight.scale) if isinstance(weight, Int8Weight) else (weight,)

@@ -11,7 +11,7 @@ import torch
 from ..decode.eager import Decoded, decode_lines
 from ..decode.predictor import Predictor
 from ..decode.sampling import distribution, line_streams
-from ..model.linear import crossbar
+from ..model.crossbar import crossbar
 from ..model.model import Model
 from ..model.threads import limit_threads
 from ..options import PREDICTED_GROUPS, GenerateOptions, TokenSampling, check_seq_groups
@@ -163,7 +163,9 @@ def measure_distances(
         states = predictor.teacher_force(hidden[part], embed_inputs(model, codes[part]))
         exact = sampled_distribution(crossbar(predictor.heads, states), draw)
         for seq_groups in range(1, PREDICTED_GROUPS):
-            logits = predictor.tail_logits(seq_groups, states[:, seq_groups - 1], codes[part][:, seq_groups])
+            logits = predictor.crossbar_logits(
+                seq_groups, states[:, seq_groups - 1], codes[part][:, seq_groups]
+            )
             difference = sampled_distribution(logits, draw) - exact[:, seq_groups:]
             totals[seq_groups] += 0.5 * difference.abs().sum().item()
     return {groups: total / (PREDICTED_GROUPS * len(codes)) for groups, total in totals.items()}

@@ -1,17 +1,10 @@
-"""What a checkpoint says about speaking with it: a small ``morph.json`` beside its config.json.
-
-Upstream ignores the file, and a checkpoint without one takes the defaults.
-"""
+"""How texts must be prepared for a checkpoint. ``checkpoint/profile.py`` reads it from the checkpoint's folder."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 
-from ..checkpoint.json_file import read_object
-
-FILE = "morph.json"
-LONGEST_PIECE = (40, 10000)  # least and most
+LONGEST_PIECE = (40, 10000)  # characters: smallest and largest allowed value
 NORMALIZERS = ("", "en")
 
 
@@ -21,7 +14,8 @@ class TextProfile:
 
     Args:
         longest_piece: longer texts are split into pieces of at most this many characters, 40 to 10000.
-        normalize: the language whose numbers and signs are written out as words first, one of NORMALIZERS; "" none.
+        normalize: the language whose numbers and symbols are first written out as words, one of NORMALIZERS; "" for
+            none.
         hold_end: whether the checkpoint tends to end a line too early, so that its end has to be held back.
 
     Raises:
@@ -40,26 +34,3 @@ class TextProfile:
             raise ValueError(f'normalize is {self.normalize!r}: choose "en", or null for none')
         if type(self.hold_end) is not bool:
             raise ValueError(f"hold_end is {self.hold_end!r}: choose true or false")
-
-
-def read_profile(path: Path) -> TextProfile:
-    """Give the profile of a checkpoint folder: the defaults where it has no FILE.
-
-    Raises:
-        ValueError: naming the checkpoint and the field, for a file that is damaged.
-    """
-    file = path / FILE
-    try:
-        if not file.exists():
-            return TextProfile()
-        given = read_object(file)
-        unknown = sorted(given.keys() - {field.name for field in fields(TextProfile)})
-        if unknown:
-            raise ValueError(f"{unknown[0]!r} is unknown")
-        if given.get("normalize", "") is None:
-            given["normalize"] = ""
-        return TextProfile(**given)
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"checkpoint {path.name} has a damaged {FILE} ({error}): correct it, or delete it for the defaults"
-        ) from error

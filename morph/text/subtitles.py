@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,13 +30,6 @@ class Caption:
         if sample_rate <= 0:
             raise ValueError(f"sample_rate is {sample_rate}: give samples a second, e.g. 24000")
         return cls(_to_ms(start, sample_rate), _to_ms(end, sample_rate), text, name)
-
-    @classmethod
-    def from_seconds(cls, start: float, end: float, text: str, name: str = "") -> Caption:
-        """A caption at times in seconds, each rounded to the nearest millisecond."""
-        if not (math.isfinite(start) and math.isfinite(end)):
-            raise ValueError(f"caption runs from {start} to {end} s: give finite times")
-        return cls(math.floor(start * 1000 + 0.5), math.floor(end * 1000 + 0.5), text, name)
 
 
 def to_srt(captions: Sequence[Caption]) -> str:

@@ -10,9 +10,9 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
+from qwen3_tts_morph.morph.checkpoint.tail_file import FILE as TAILS
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
-from qwen3_tts_morph.morph.model.tail import FILE as TAILS
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.study.sweep import sweep

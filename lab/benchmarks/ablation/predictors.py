@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.decode.kv_cache import KeyValueCache
-from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
+from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import Randomness, sample_tokens
+from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, TokenSampling
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.decode.lossless import Tally
-from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
+from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import Randomness, distribution, sample_tokens
+from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import TokenSampling
 from qwen3_tts_morph.morph.study.sweep import embed_inputs

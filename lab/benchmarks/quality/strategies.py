@@ -15,8 +15,9 @@ import torch
 from qwen3_tts_morph.morph.decode.eager import Decoded, decode_lines
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
-from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
+from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import Randomness, line_streams
+from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.model.joined_weights import view_heads
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Sampling, TokenSampling, check_seq_groups
@@ -185,7 +186,7 @@ def trained_distributions(
 ) -> torch.Tensor:
     """The product's with a trained tail, which also reads the last sequential group's code."""
     predictor = trained_predictor(model, seq_groups)
-    logits = predictor.tail_logits(seq_groups, states[:, seq_groups - 1], codes[:, seq_groups])
+    logits = predictor.crossbar_logits(seq_groups, states[:, seq_groups - 1], codes[:, seq_groups])
     first = from_states(model, states, range(seq_groups), draw)
     return torch.cat((first, sampled_distribution(logits, draw)), dim=1)
 

@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 import torch
 from qwen3_tts_morph.morph.decode.kv_cache import KeyValueCache
 from qwen3_tts_morph.morph.decode.lossless import BoundedPredictor, LosslessPredictor
-from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
+from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import Randomness, sample_tokens
+from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.options import TokenSampling
 
 ChangeSampling: TypeAlias = Callable[[TokenSampling], TokenSampling]

@@ -21,9 +21,10 @@ from pathlib import Path
 
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, predictor_fingerprint, save_tails
 from qwen3_tts_morph.morph.model.joined_weights import stack
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.model.tail import FILE, About, Tail, fingerprint, save_tails
+from qwen3_tts_morph.morph.model.tail import About, Tail
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, LoadOptions, parse_groups
 
 from .config import DEFAULT, Config, load_config
@@ -76,7 +77,7 @@ def train(run: Run) -> list[Tail]:
 
 def get_recording(run: Run, model: Model) -> Recording:
     """Speak, or take what an earlier run with the same ``--recording`` kept."""
-    mark = fingerprint(run.checkpoint)
+    mark = predictor_fingerprint(run.checkpoint)
     if run.recording is not None and run.recording.is_file():
         return load_recording(run.recording, mark)
     config, started = run.config, time.monotonic()

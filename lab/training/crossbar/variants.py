@@ -2,7 +2,7 @@
 
 A variant is words joined by "+": ``heads`` (heads of its own, as large as the stock ones), ``rankN`` (a correction of
 rank N to the stock heads), ``token`` (the last sequential token added to the state), ``mix`` (a residual layer, shared)
-and ``groups`` (a residual layer with an output for each group). ``morph/tail.py`` computes them.
+and ``groups`` (a residual layer with an output for each group). ``morph/model/crossbar.py`` computes them.
 """
 
 from __future__ import annotations

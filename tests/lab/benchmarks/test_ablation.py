@@ -9,8 +9,9 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.decode.eager import Decoded, decode_lines
 from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
+from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams
+from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import TokenSampling
 from qwen3_tts_morph.morph.study.sweep import embed_inputs

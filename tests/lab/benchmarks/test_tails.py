@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode.predictor import Predictor, crossbar
+from qwen3_tts_morph.morph.decode.predictor import Predictor
+from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import TokenSampling
 

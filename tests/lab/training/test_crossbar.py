@@ -10,8 +10,9 @@ import pytest
 import soundfile
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode.predictor import crossbar
-from qwen3_tts_morph.morph.model.tail import FILE, check_parts, fingerprint, tail_logits
+from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, predictor_fingerprint
+from qwen3_tts_morph.morph.model.crossbar import crossbar, tail_logits
+from qwen3_tts_morph.morph.model.tail import check_parts
 from qwen3_tts_morph.morph.options import LoadOptions, TokenSampling
 from qwen3_tts_morph.morph.study.sweep import embed_inputs, sampled_distribution
 
@@ -194,14 +195,14 @@ def test_what_cannot_be_trained_is_refused_before_any_work(folder):
 
 def test_a_recording_of_another_checkpoint_is_refused(folder, recording, tmp_path):
     path = tmp_path / "kept.safetensors"
-    save_recording(recording, path, fingerprint(folder))
-    back = load_recording(path, fingerprint(folder))
+    save_recording(recording, path, predictor_fingerprint(folder))
+    back = load_recording(path, predictor_fingerprint(folder))
     assert all(torch.equal(getattr(back, name), getattr(recording, name)) for name in vars(back))
     with pytest.raises(ValueError, match=r"kept\.safetensors was recorded from another checkpoint"):
         load_recording(path, "other")
     path.write_bytes(b"no")
     with pytest.raises(ValueError, match=r"kept\.safetensors is damaged"):
-        load_recording(path, fingerprint(folder))
+        load_recording(path, predictor_fingerprint(folder))
 
 
 def test_a_base_checkpoint_speaks_with_the_users_recordings_and_their_blends(tmp_path):

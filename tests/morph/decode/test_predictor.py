@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode.predictor import Predictor, attach, crossbar
+from qwen3_tts_morph.morph.decode.predictor import Predictor, attach
 from qwen3_tts_morph.morph.decode.sampling import line_streams
+from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.model.joined_weights import stacked, unstack
 from qwen3_tts_morph.morph.options import LoadOptions, TokenSampling
 

@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.checkpoint.tail_file import load_tails, save_tails
 from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor, attach
 from qwen3_tts_morph.morph.frame.step import Weights
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
+from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.model.int8 import Int8Linear, Int8Weight, quantize
 from qwen3_tts_morph.morph.model.joined_weights import view_heads, view_weight
-from qwen3_tts_morph.morph.model.linear import crossbar, multiply
+from qwen3_tts_morph.morph.model.linear import linear
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.model.tail import About, Tail, load_tails, save_tails
+from qwen3_tts_morph.morph.model.tail import About, Tail
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.render.report import describe
@@ -94,7 +96,7 @@ def test_a_product_is_that_of_the_weight_that_it_stands_for(dtype, count):
     weight = quantize((noise(1100, 1024, seed=1) * torch.logspace(-3, -1, 1100)[:, None]).to(dtype))
     states = (300 if dtype == torch.float16 else 1) * noise(count, 1024, dtype=dtype)
     wanted = states.double() @ (weight.values.double() * weight.scale.double()[:, None]).T
-    ours = multiply(states, weight)
+    ours = linear(states, weight)
     assert ours.dtype == dtype
     assert distance(ours, wanted) < 4 * torch.finfo(dtype).eps
     # Against what a product of such lengths usually is, row by row: each has its own scale.
@@ -104,7 +106,7 @@ def test_a_product_is_that_of_the_weight_that_it_stands_for(dtype, count):
 
 def test_a_width_that_torchs_int8_product_would_read_beyond_takes_another():
     weight, states = quantize(noise(37, 50, dtype=torch.bfloat16)), noise(1, 50, dtype=torch.bfloat16)
-    assert distance(multiply(states, weight), states @ weight.full().T) < 0.01
+    assert distance(linear(states, weight), states @ weight.full().T) < 0.01
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -123,7 +125,7 @@ def test_the_crossbar_of_int8_heads_is_each_heads_own_product(dtype):
 def test_numbers_that_are_not_finite_are_not_hidden():
     weight = noise(3, 64)
     weight[0, 5], weight[1, 6] = torch.nan, torch.inf
-    product = multiply(torch.ones(1, 64), quantize(weight))[0]
+    product = linear(torch.ones(1, 64), quantize(weight))[0]
     assert not product[:2].isfinite().any() and product[2].isfinite()
 
 

@@ -9,18 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, load_tails, predictor_fingerprint, save_tails
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.frame.step import Weights, decode_frame
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
-from qwen3_tts_morph.morph.model.tail import (
-    FILE,
-    About,
-    Tail,
-    fingerprint,
-    load_tails,
-    save_tails,
-    tail_logits,
-)
+from qwen3_tts_morph.morph.model.crossbar import tail_logits
+from qwen3_tts_morph.morph.model.tail import About, Tail
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.render.report import describe_groups
 from qwen3_tts_morph.morph.study.sweep import measure_distances
@@ -242,7 +236,7 @@ def put(name: str, tensor: torch.Tensor):
 
 BAD = {
     "another version": (lambda _, words: words.update(version="2"), "format version 2 and this pack reads 1"),
-    "a foreign file": (lambda _, words: words.pop("format"), "is no file of trained tails"),
+    "a foreign file": (lambda _, words: words.pop("format"), "is not a file of trained tails"),
     "another checkpoint": (lambda _, words: words.update(predictor="00"), "trained for another checkpoint"),
     "no list": (lambda _, words: words.pop("tails"), "is damaged"),
     "a broken list": (lambda _, words: words.update(tails="[1]"), "is damaged"),
@@ -257,7 +251,7 @@ BAD = {
     "a wrong shape": (put("5.token", torch.zeros(3, WIDTH)), r"token is torch.float32 \(3, 64\), expected"),
     "integers": (put("5.token", torch.zeros(VOCAB, WIDTH, dtype=torch.int64)), "token is torch.int64"),
     "a number that is none": (put("5.token", torch.full((VOCAB, WIDTH), torch.nan)), "token holds numbers"),
-    "an unknown part": (put("5.bias", torch.zeros(3)), "'bias' is no part of a tail"),
+    "an unknown part": (put("5.bias", torch.zeros(3)), "'bias' is not a part of a tail"),
     "half a pair": (lambda tensors, _: tensors.pop("5.mix_up"), "mix_up and mix_down belong together"),
     "a tensor of no tail": (put("9.token", torch.zeros(VOCAB, WIDTH)), "is damaged"),
 }
@@ -285,7 +279,7 @@ def test_a_cut_file_is_refused(folder, tmp_path, size):
 
 def test_checkpoints_of_one_shape_are_told_apart(folder, tmp_path):
     other = write_checkpoint(tmp_path / "other", "tiny", "custom_voice", seed=1)
-    assert fingerprint(other) != fingerprint(folder)
+    assert predictor_fingerprint(other) != predictor_fingerprint(folder)
     shutil.copy(folder / FILE, other / FILE)
     with pytest.raises(
         ValueError, match=r"crossbar\.safetensors of other was trained for another checkpoint"

@@ -8,7 +8,8 @@ import shutil
 import pytest
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.text.profile import TextProfile, read_profile
+from qwen3_tts_morph.morph.checkpoint.profile import read_profile
+from qwen3_tts_morph.morph.text.profile import TextProfile
 
 from lab.training.export import PROFILE
 

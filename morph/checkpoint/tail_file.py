@@ -1,0 +1,108 @@
+"""Save and load a checkpoint's trained tails: ``crossbar.safetensors``, with tails for one or more SEQ_GROUPS."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from ..model.linear import Weight
+from ..model.tail import About, Tail
+from .find import weight_files
+from .tensor_file import read_tensors, write_tensors
+
+FILE = "crossbar.safetensors"
+FORMAT = "qwen3-tts-crossbar"
+VERSION = "1"
+COMMAND = "python -m lab.training.crossbar"
+LAST_HEAD = "talker.code_predictor.lm_head.14.weight"  # identifies a predictor
+
+
+def predictor_fingerprint(checkpoint: Path) -> str:
+    """Return the SHA-256 of the last predictor head of a checkpoint folder, in bf16: it identifies the predictor.
+
+    Reads the file, not the loaded model, so that the result does not depend on the chosen precision.
+
+    Raises:
+        ValueError: when the weights cannot be read.
+    """
+    try:
+        for file in weight_files(checkpoint):
+            with safe_open(file, framework="pt") as weights:
+                if LAST_HEAD in weights.keys():  # noqa: SIM118  (not a mapping)
+                    return _digest(weights.get_tensor(LAST_HEAD))
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f"checkpoint {checkpoint.name} cannot be read ({error}): download all of it again"
+        ) from error
+    raise ValueError(f"checkpoint {checkpoint.name} lacks {LAST_HEAD}: download all of it again")
+
+
+def _digest(head: torch.Tensor) -> str:
+    return hashlib.sha256(
+        head.to(torch.bfloat16).contiguous().view(torch.uint8).numpy().tobytes()
+    ).hexdigest()
+
+
+def save_tails(path: Path, tails: Iterable[Tail], checkpoint: Path) -> None:
+    """Write the tails of a checkpoint folder to a file, in bf16. A failed write leaves no file."""
+    tensors: dict[str, torch.Tensor] = {}
+    about: dict[str, Any] = {}
+    for tail in tails:
+        about[str(tail.seq_groups)] = asdict(tail.about)
+        for name, part in tail.parts.items():
+            tensors[f"{tail.seq_groups}.{name}"] = part.to(torch.bfloat16)
+    metadata = {
+        "format": FORMAT,
+        "version": VERSION,
+        "predictor": predictor_fingerprint(checkpoint),
+        "tails": json.dumps(about),
+    }
+    write_tensors(path, tensors, metadata)
+
+
+def load_tails(path: Path, checkpoint: Path, heads: Weight) -> dict[int, Tail]:
+    """Read a file of tails; return them by SEQ_GROUPS, in ascending order.
+
+    Args:
+        path: the file.
+        checkpoint: the folder of the model that will use them.
+        heads: that model's stock heads ``[15, V, H]``; the tails get their device and dtype.
+
+    Raises:
+        ValueError: for a file that is damaged, of another format or a later version, or of another checkpoint.
+    """
+    fix = f"delete it, or train it again with `{COMMAND} --checkpoint {checkpoint.name}`"
+    try:
+        tensors, metadata = read_tensors(path)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path.name} of {checkpoint.name} is damaged ({error}): {fix}") from error
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"{path.name} of {checkpoint.name} is not a file of trained tails: {fix}")
+    if metadata.get("version") != VERSION:
+        raise ValueError(
+            f"{path.name} of {checkpoint.name} has format version {metadata.get('version')} and this pack reads "
+            f"{VERSION}: update the pack, or {fix}"
+        )
+    if metadata.get("predictor") != predictor_fingerprint(checkpoint):
+        raise ValueError(f"{path.name} of {checkpoint.name} was trained for another checkpoint: {fix}")
+    try:
+        return _tails(json.loads(metadata["tails"]), tensors, heads)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path.name} of {checkpoint.name} is damaged ({error}): {fix}") from error
+
+
+def _tails(about: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], heads: Weight) -> dict[int, Tail]:
+    parts: dict[str, dict[str, torch.Tensor]] = {key: {} for key in about}
+    for name, tensor in tensors.items():
+        seq_groups, _, part = name.partition(".")
+        parts[seq_groups][part] = tensor
+    return {
+        int(key): Tail(int(key), parts[key], About(**about[key]), heads) for key in sorted(about, key=int)
+    }
