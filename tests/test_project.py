@@ -28,7 +28,6 @@ FORBIDDEN_IN_PYTHON = {
     ),
     "an edit of sys.path": re.compile(r"\bsys\.path\s*(\.(insert|append|extend)\(|\+?=[^=])"),
 }
-LONGEST = 400
 
 
 def files() -> Iterator[Path]:
