@@ -1,4 +1,4 @@
-"""The tables of the README and of codec.md against the rows of lab/benchmarks/results: no figure drifts from a file."""
+"""The tables of README.md and docs/ hold the figures of lab/benchmarks/results."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "lab" / "benchmarks" / "results"
+BENCHMARKS = "docs/benchmarks.md"
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 ROWS = {
     "exact": ("crossbar", 15), "crossbar, stock heads": ("crossbar", None), "trained tail": ("trained", None),
-    "lossless, with tails": ("lossless-trained", 1), "upstream, other draws": ("upstream", 15),
+    "lossless, with tails": ("lossless-trained", 1), "upstream, other samples": ("upstream", 15),
     "control: last ten groups zeroed": ("tail-zeroed", 5), "control: last ten groups random": ("tail-random", 5),
 }  # fmt: skip
-# A column of differences: its metric, the scale it is printed in, and whether less is worse.
+# Columns of differences from exact speech: the metric, its printed scale, and whether lower is worse.
 CHANGES = {3: ("wer", 100, False), 4: ("similarity", 1, True), 5: ("mos", 1, True)}
 
 
@@ -25,18 +26,18 @@ def read_rows(name: str) -> list[dict[str, Any]]:
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["rows"]
 
 
-def table(*titles: str, page: str = "README.md") -> list[list[str]]:
-    """The cells of the page's one table with these titles."""
-    lines = [line.strip() for line in (ROOT / page).read_text(encoding="utf-8").splitlines()]
-    [start] = [
-        place for place, line in enumerate(lines) if line == f"| {' | '.join(titles)} |".replace("  ", " ")
-    ]
-    end = next(place for place in range(start, len(lines)) if not lines[place].startswith("|"))
+def table(page: str, *titles: str) -> list[list[str]]:
+    """Return the cells of the page's only table with these titles."""
+    text = (ROOT / page).read_text(encoding="utf-8").replace("s of audio a second", "s of audio per second")
+    lines = [line.strip() for line in text.splitlines()]
+    title = f"| {' | '.join(titles)} |".replace("  ", " ")
+    [start] = [index for index, line in enumerate(lines) if line == title]
+    end = next(index for index in range(start, len(lines)) if not lines[index].startswith("|"))
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[start + 2 : end]]
 
 
 def check_cell(cell: str, *values: float | None) -> None:
-    """A cell holds these values, each rounded as it is printed; None alone: an empty cell."""
+    """Check that a cell holds these values, rounded to its digits; None stands for an empty cell."""
     printed = NUMBER.findall(re.sub(r"(?<=\d)-", " ", cell.replace(",", "")))
     assert len(printed) == len([value for value in values if value is not None]), (cell, values)
     for text, value in zip(printed, [value for value in values if value is not None], strict=True):
@@ -45,17 +46,18 @@ def check_cell(cell: str, *values: float | None) -> None:
 
 
 def check_change(cell: str, change: list[float], scale: float, less_is_worse: bool) -> None:
-    """Value and interval; bold where all of it is worse; no bound printed as 0 that the interval leaves out."""
+    """Check a value with its interval: bold if all of it is worse, and no bound printed as 0 if 0 is outside."""
     check_cell(cell, *(scale * value for value in change))
     _, low, high = change
     assert ("**" in cell) == (high < 0 if less_is_worse else low > 0), cell
     assert low <= 0 <= high or all(float(number) != 0 for number in NUMBER.findall(cell)), cell
 
 
-def test_what_decoding_does_to_the_voice() -> None:
+def check_voice_table(page: str) -> set[tuple[str, int]]:
+    """Check the page's table of the quality study; return the strategies and SEQ_GROUPS of its rows."""
     rows = {(row["strategy"], row["seq_groups"]): row for row in read_rows("quality_demo_50")}
     cells = table(
-        "", "S", "WER %", "WER, points", "speaker similarity", "DistillMOS", "captured, ms per frame"
+        page, "", "S", "WER %", "WER, points", "speaker similarity", "DistillMOS", "captured, ms per frame"
     )
     label, seen = "", set()
     for line in cells:
@@ -71,25 +73,53 @@ def test_what_decoding_does_to_the_voice() -> None:
                 check_change(line[column], row["against_exact"][metric], scale, less_is_worse)
         check_cell(line[6], *(row["ms_per_frame"] if row["engine"] == "graph" else [None]))
     assert len(seen) == len(cells)
-    assert {("crossbar", 11), ("upstream", 15)} <= seen, "rows that stray are not left out of the table"
+    return seen
+
+
+def test_what_decoding_does_to_the_voice() -> None:
+    shown = check_voice_table("docs/knob.md")
+    assert {("crossbar", 11), ("upstream", 15)} <= shown, (
+        "the table must also show rows that are off by chance"
+    )
+    assert len(check_voice_table("README.md")) == 4
 
 
 def value(name: str, field: str, **wanted: Any) -> float | None:
-    """A field of the one row of a result file that has all that is wanted; None where there is no such row."""
+    """Return a field of the only row of a result file with these values; None if there is no such row."""
     found = [row for row in read_rows(name) if all(row.get(key) == one for key, one in wanted.items())]
     assert len(found) <= 1, wanted
     return found[0][field] if found else None
 
 
-def test_time_of_a_frame_on_a_gpu() -> None:
-    columns = [("0.6B", groups) for groups in (15, 7, 5, 3, 1)] + [("1.7B", 15), ("1.7B", 5)]
-    kinds = [
-        ("upstream", "generate", "bfloat16"), ("faster-qwen3-tts", "generate", "bfloat16"),
-        ("morph", "eager", "bfloat16"), ("morph", "graph", "bfloat16"), ("morph", "kernels", "bfloat16"),
-        ("morph", "kernels", "int8"),
-    ]  # fmt: skip
-    cells = table("", "0.6B, S=15", "S=7", "S=5", "S=3", "S=1", "1.7B, S=15", "S=5")
-    for line, (system, engine, precision) in zip(cells, kinds, strict=True):
+FRAMES = {
+    "upstream": ("upstream", "generate", "bfloat16"), "faster": ("faster-qwen3-tts", "generate", "bfloat16"),
+    "eager": ("morph", "eager", "bfloat16"), "torch": ("morph", "graph", "bfloat16"),
+    "kernels": ("morph", "kernels", "bfloat16"), "int8": ("morph", "kernels", "int8"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "page, titles, systems",
+    [
+        (
+            "docs/benchmarks.md",
+            ("", "0.6B, S=15", "S=7", "S=5", "S=3", "S=1", "1.7B, S=15", "S=5"),
+            ("upstream", "faster", "eager", "torch", "kernels", "int8"),
+        ),
+        (
+            "README.md",
+            ("ms per frame", "0.6B, S=15", "0.6B, S=5", "1.7B, S=15", "1.7B, S=5"),
+            ("upstream", "faster", "eager", "kernels"),
+        ),
+    ],
+)
+def test_time_of_a_frame_on_a_gpu(page: str, titles: tuple[str, ...], systems: tuple[str, ...]) -> None:
+    model, columns = "", []
+    for title in titles[1:]:
+        model = title.split(",")[0] if "," in title else model
+        columns.append((model, int(title.split("=")[1])))
+    for line, key in zip(table(page, *titles), systems, strict=True):
+        system, engine, precision = FRAMES[key]
         for cell, (model, groups) in zip(line[1:], columns, strict=True):
             kind = {"system": system, "engine": engine, "precision": precision, "model": model}
             found = value("nvidia-h200", "ms_per_frame", table="frames", seq_groups=groups, **kind)
@@ -99,7 +129,9 @@ def test_time_of_a_frame_on_a_gpu() -> None:
 def test_a_line_of_ten_seconds() -> None:
     kinds = [("kernels", 15, "bfloat16"), ("kernels", 5, "bfloat16"), ("kernels", 15, "int8"),
              ("graph", 15, "bfloat16"), ("graph", 5, "bfloat16")]  # fmt: skip
-    cells = table("graph, with frames in", "S", "0.6B ms/frame", "RTF", "1.7B ms/frame", "RTF")
+    cells = table(
+        BENCHMARKS, "graph engine, frames computed by", "S", "0.6B ms/frame", "RTF", "1.7B ms/frame", "RTF"
+    )
     for line, (engine, groups, precision) in zip(cells, kinds, strict=True):
         kind = {"table": "line", "engine": engine, "seq_groups": groups, "precision": precision}
         fields = [(model, field) for model in ("0.6B", "1.7B") for field in ("ms_per_frame", "rtf")]
@@ -110,7 +142,7 @@ def test_a_line_of_ten_seconds() -> None:
 def test_batches() -> None:
     columns = [(model, groups, field) for model, groups in (("0.6B", 15), ("0.6B", 5), ("1.7B", 15))
                for field in ("audio_seconds_per_second", "audio_seconds_per_second_with_codec")]  # fmt: skip
-    cells = table("lines at once", "0.6B, S=15", "with waveforms", "0.6B, S=5", "with waveforms",
+    cells = table(BENCHMARKS, "lines at once", "0.6B, S=15", "with waveforms", "0.6B, S=5", "with waveforms",
                   "1.7B, S=15", "with waveforms")  # fmt: skip
     for line, batch in zip(cells, (1, 4, 16, 64, 128, 64), strict=True):
         kind = {"table": "refill" if "refilled" in line[0] else "batches", "batch": batch}
@@ -120,7 +152,7 @@ def test_batches() -> None:
 
 
 def test_two_cpu_cores() -> None:
-    cells = table("", "ms/frame, S=15", "S=5", "S=1", "RTF, S=15", "S=5", "S=1")
+    cells = table(BENCHMARKS, "", "ms/frame, S=15", "S=5", "S=1", "RTF, S=15", "S=5", "S=1")
     columns = [(part, field, groups) for part, field in (("frames", "ms_per_frame"), ("line", "rtf"))
                for groups in (15, 5, 1)]  # fmt: skip
     for line, engine in zip(cells, ("generate", "eager", "graph"), strict=True):
@@ -130,13 +162,13 @@ def test_two_cpu_cores() -> None:
 
 
 def test_the_codec_page() -> None:
-    titles = ("variant", "ms", "s of audio a second", "predicted", "SNR to float32, dB")
+    titles = ("variant", "ms", "s of audio per second", "predicted", "SNR to float32, dB")
     variants = ("upstream-fp32", "upstream-bf16", "torch", "snake", "units")
-    for line, engine in zip(table(*titles, page="docs/codec.md"), variants, strict=True):
-        for place, field in ((1, "ms"), (2, "audio_seconds_per_second"), (4, "snr_db")):
-            if line[place]:
+    for line, engine in zip(table("docs/codec.md", *titles), variants, strict=True):
+        for column, field in ((1, "ms"), (2, "audio_seconds_per_second"), (4, "snr_db")):
+            if line[column]:
                 check_cell(
-                    line[place], value("nvidia-h200", field, table="codec", engine=engine, case="64x125")
+                    line[column], value("nvidia-h200", field, table="codec", engine=engine, case="64x125")
                 )
 
 
@@ -154,7 +186,9 @@ def test_a_figure_that_is_not_the_files_is_noticed() -> None:
 
 def test_what_a_newcomer_says_first() -> None:
     rows = read_rows("everyday")
-    cells = table("everyday texts", "S", "lines", "wrong words %", "lines that went wrong")
+    cells = table(
+        "docs/everyday.md", "everyday texts", "S", "lines", "wrong words %", "lines that went wrong"
+    )
     for line, part in zip(cells, ("paragraphs", "written", "written", "clones"), strict=True):
         own = [row for row in rows if (row["part"], row["seq_groups"]) == (part, int(line[1]))]
         check_cell(line[2], len(own))

@@ -1,0 +1,107 @@
+"""The pages name files, modules, links and headings that exist, and the README stays short."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+import pack
+
+ROOT = pack.ROOT
+LONGEST_README = 150
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "demo_voice/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+# The changelog names what existed then.
+CURRENT = [page for page in PAGES if page.name != "CHANGELOG.md"]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE = re.compile(r"`([^`\n]+)`")
+MODULE = re.compile(r"python -m ((?:lab|tests|morph|nodes|postprocess|serve)(?:\.\w+)*)")
+SCRIPT = re.compile(r"(?:^|[\s`])python ([\w/]+\.py)\b")
+# Written by a run, not kept in the repository.
+MADE = {"tests/gpu.json"}
+
+
+def read(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub writes them."""
+    titles = re.findall(r"^#+ (.+)$", read(page), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    for target in LINK.findall(read(page)):
+        if target.startswith(("http:", "https:", "mailto:")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / unquote(path)).resolve() if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            yield target
+
+
+def paths_in(text: str) -> set[str]:
+    """Return the code spans that are a path of the repository: their first part is one of its folders."""
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "."}
+    spans = {span for span in CODE.findall(text) if re.fullmatch(r"[\w.\-]+(/[\w.\-]+)*/?", span)}
+    return {span for span in spans if "/" in span and span.split("/")[0] in folders} - MADE
+
+
+def has_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
+
+
+def test_the_readme_is_short() -> None:
+    assert len(read(ROOT / "README.md").splitlines()) <= LONGEST_README
+
+
+def test_the_readme_keeps_its_two_commands() -> None:
+    lines = read(ROOT / "README.md").splitlines()
+    assert "    python run_tests.py" in lines
+    assert any(line.startswith('    python speak.py "') for line in lines)
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert list(broken_links(page)) == []
+
+
+@pytest.mark.parametrize("page", CURRENT, ids=name)
+def test_files_and_modules_that_a_page_names_exist(page: Path) -> None:
+    text = read(page)
+    assert [path for path in sorted(paths_in(text)) if not (ROOT / path).exists()] == []
+    assert [module for module in MODULE.findall(text) if not has_module(module)] == []
+    assert [script for script in SCRIPT.findall(text) if not (ROOT / script).is_file()] == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = read(ROOT / "docs" / "README.md")
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages - set(LINK.findall(index)) == set()
+
+
+def test_what_does_not_exist_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A b: *c*\n[x](#a-b-c) [y](#no) [z](none.md) [w](https://example.org)\n", encoding="utf-8"
+    )
+    assert list(broken_links(page)) == ["#no", "none.md"]
+    assert paths_in("`morph/nothing.py` `lab/` `and/or` `tests/gpu.json` `python -m lab`") == {
+        "morph/nothing.py",
+        "lab/",
+    }
+    assert (
+        has_module("lab.benchmarks.frames") and has_module("lab.training") and not has_module("lab.nothing")
+    )
