@@ -1,1 +1,1 @@
-"""Programs that judge speech: words (whisper-base), speaker (Resemblyzer), quality (DistillMOS, DNSMOS)."""
+"""Automatic judges of speech: words (whisper-base), speaker (Resemblyzer), quality (DistillMOS, DNSMOS)."""

@@ -2,10 +2,10 @@
 
     python -m lab.judges --wavs DIR --texts FILE [--references DIR] [--originals DIR] [--json FILE]
 
-Prints word and letter error rates (whisper-base), the share of lines whose speaker is told from all others
-(Resemblyzer), likeness, and predicted opinion scores, each with its 95 % interval, and writes them with every
-line's own figures. ``--references`` holds a folder of wavs for each speaker; ``--originals`` a wav of the same name
-for each wav.
+Prints word and character error rates (whisper-base), the share of lines whose speaker is identified correctly
+(Resemblyzer), speaker similarity and predicted opinion scores, each with its 95 % interval, and writes them to JSON
+with the figures of every line. ``--references`` is a folder with one subfolder of wavs per speaker; ``--originals``
+holds a wav of the same name for each wav.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from .stats import Figure, mean, ratio, share
 
 log = logging.getLogger("lab.judges")
 
-# name: digits after the point, and what it is multiplied by for the table
+# name: (factor, unit) for the printed table
 SCALES = {"wer": (100, "%"), "cer": (100, "%"), "identified": (100, "%")}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """All that was found of one line; None where nothing was given to compare with."""
+    """All judgements of one line; None where there was nothing to compare with."""
 
     clip: Clip
     heard: Heard
     opinion: Opinion
-    identified_as: str | None
-    likeness_to_reference: float | None
+    similarity_to_reference: float | None
+    similarity_to_original: float | None
     likeness_to_original: float | None
 
 
 @dataclass(frozen=True)
 class Judges:
-    """The loaded judges and the speakers' profiles."""
+    """The loaded judges, and the speakers' profiles by name."""
 
     recogniser: Recogniser
     opinions: OpinionJudge
@@ -55,10 +55,12 @@ class Judges:
 
 
 def enrol(folder: Path, encoder: SpeakerEncoder) -> dict[str, np.ndarray]:
-    """A profile of every speaker in a folder of references."""
+    """Return a profile of every speaker: one subfolder of references each."""
     speakers = sorted(path for path in folder.iterdir() if path.is_dir())
     if len(speakers) < 2:
-        raise ValueError(f"{folder} holds {len(speakers)} speakers' folders: identification needs 2 or more")
+        raise ValueError(
+            f"{folder} has {len(speakers)} speaker folders, identification needs at least 2: add speakers"
+        )
     return {
         one.name: profile([encoder.embed(load_clip(wav)) for wav in sorted(one.glob("*.wav"))])
         for one in speakers
@@ -66,23 +68,23 @@ def enrol(folder: Path, encoder: SpeakerEncoder) -> dict[str, np.ndarray]:
 
 
 def judge_clip(clip: Clip, wavs: Path, originals: Path | None, judges: Judges) -> Verdict:
-    """Let every judge hear one wav."""
+    """Run every judge on one wav."""
     audio = load_clip(wavs / clip.path)
     embedding = judges.encoder.embed(audio) if judges.encoder else None
-    named = likeness = original = None
+    identified = to_reference = to_original = None
     if embedding is not None and judges.profiles:
         if clip.speaker not in judges.profiles:
-            raise ValueError(f"{clip.path}: no references of speaker {clip.speaker!r}")
-        named = identify(embedding, judges.profiles)
-        likeness = cosine(embedding, judges.profiles[clip.speaker])
+            raise ValueError(f"{clip.path}: speaker {clip.speaker!r} has no folder in --references: add one")
+        identified = identify(embedding, judges.profiles)
+        to_reference = cosine(embedding, judges.profiles[clip.speaker])
     if embedding is not None and judges.encoder and originals:
-        original = cosine(embedding, judges.encoder.embed(load_clip(originals / clip.path)))
+        to_original = cosine(embedding, judges.encoder.embed(load_clip(originals / clip.path)))
     heard = judges.recogniser.judge(audio, clip.text)
-    return Verdict(clip, heard, judges.opinions.judge(audio), named, likeness, original)
+    return Verdict(clip, heard, judges.opinions.judge(audio), identified, to_reference, to_original)
 
 
 def summarise(verdicts: Sequence[Verdict]) -> dict[str, Figure]:
-    """The figures of a run, each with its interval."""
+    """Return the figures of a run by name, each with its interval."""
     heard = [one.heard for one in verdicts]
     figures = {
         "wer": ratio([one.word_errors for one in heard], [one.words for one in heard]),
@@ -90,7 +92,7 @@ def summarise(verdicts: Sequence[Verdict]) -> dict[str, Figure]:
     }
     if all(one.identified_as is not None for one in verdicts):
         figures["identified"] = share([one.identified_as == one.clip.speaker for one in verdicts])
-    for name in ("likeness_to_reference", "likeness_to_original"):
+    for name in ("similarity_to_reference", "similarity_to_original"):
         values = [value for one in verdicts if (value := getattr(one, name)) is not None]
         if values:
             figures[name] = mean(values)
@@ -100,7 +102,7 @@ def summarise(verdicts: Sequence[Verdict]) -> dict[str, Figure]:
 
 
 def table(figures: Mapping[str, Figure]) -> str:
-    """The figures as lines of text."""
+    """Format the figures as lines of text."""
     rows = [f"{'figure':24}{'value':>10}   {'95 % interval':>18}{'lines':>8}"]
     for name, figure in figures.items():
         scale, unit = SCALES.get(name, (1, ""))
@@ -112,12 +114,15 @@ def table(figures: Mapping[str, Figure]) -> str:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m lab.judges", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--wavs", type=Path, required=True)
-    parser.add_argument("--texts", type=Path, required=True, help="PATH<tab>TEXT a line")
-    parser.add_argument("--references", type=Path, help="a folder of wavs for each speaker")
+    parser.add_argument("--texts", type=Path, required=True, help="file with PATH<tab>TEXT per line")
+    parser.add_argument("--references", type=Path, help="folder with one subfolder of wavs per speaker")
     parser.add_argument("--originals", type=Path, help="the same lines before coding, under the same paths")
-    parser.add_argument("--json", type=Path, help="where the figures go; none: judged.json beside the texts")
+    parser.add_argument("--json", type=Path, help="output file (default: judged.json next to the texts)")
     parser.add_argument(
-        "--whisper", type=Path, default=Path("artifacts/whisper-base"), help="where it is joined"
+        "--whisper",
+        type=Path,
+        default=Path("artifacts/whisper-base"),
+        help="folder for whisper-base, assembled there on first use",
     )
     parser.add_argument("--threads", type=int, default=1)
     return parser.parse_args()
@@ -126,16 +131,16 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     options = parse_arguments()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    logging.getLogger("faster_whisper").setLevel(logging.WARNING)  # it tells of every clip
+    logging.getLogger("faster_whisper").setLevel(logging.WARNING)  # it logs every clip
     clips = read_texts(options.texts)
     encoder = SpeakerEncoder() if options.references or options.originals else None
     profiles = enrol(options.references, encoder) if options.references and encoder else {}
     judges = Judges(Recogniser(options.whisper, options.threads), OpinionJudge(), encoder, profiles)
     verdicts = []
-    for place, clip in enumerate(clips, 1):
+    for done, clip in enumerate(clips, 1):
         verdicts.append(judge_clip(clip, options.wavs, options.originals, judges))
-        if place % 20 == 0 or place == len(clips):
-            log.info("%d of %d wavs", place, len(clips))
+        if done % 20 == 0 or done == len(clips):
+            log.info("%d of %d wavs", done, len(clips))
     figures = summarise(verdicts)
     print(table(figures))
     file = options.json or options.texts.with_name("judged.json")

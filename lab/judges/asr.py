@@ -1,6 +1,6 @@
-"""Words and letters that whisper-base mishears, after Whisper's own English normalisation.
+"""Word and character errors of whisper-base transcripts, after Whisper's own English normalisation.
 
-The model (CTranslate2, MIT) comes in two packages and is joined once.
+The model (CTranslate2, MIT) is installed as two packages; ``join_model`` assembles it once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MODEL_FILES = ("config.json", "tokenizer.json", "vocabulary.json")
 
 @dataclass(frozen=True)
 class Heard:
-    """What was heard of one line, normalised, and the edits from what was asked for."""
+    """One line after normalisation: the requested text, the transcript, and the edits between them."""
 
     asked: str
     heard: str
@@ -31,10 +31,10 @@ class Heard:
 
 
 def edit_distance(wanted: Sequence[str], given: Sequence[str]) -> int:
-    """Least insertions, deletions and substitutions from one sequence to the other."""
+    """Return the minimum number of insertions, deletions and substitutions between two sequences."""
     row = list(range(len(given) + 1))
-    for place, item in enumerate(wanted, 1):
-        corner, row[0] = row[0], place
+    for index, item in enumerate(wanted, 1):
+        corner, row[0] = row[0], index
         for column, other in enumerate(given, 1):
             corner, row[column] = (
                 row[column],
@@ -44,10 +44,10 @@ def edit_distance(wanted: Sequence[str], given: Sequence[str]) -> int:
 
 
 def compare(asked: str, heard: str) -> Heard:
-    """Count the errors of two normalised lines; letters are counted without spaces."""
+    """Count the errors between two normalised lines; characters are counted without spaces."""
     words, letters = asked.split(), asked.replace(" ", "")
     if not words:
-        raise ValueError("a line without words cannot be judged: leave it out")
+        raise ValueError("a line without words cannot be judged: remove it from the texts")
     return Heard(
         asked=asked,
         heard=heard,
@@ -59,7 +59,7 @@ def compare(asked: str, heard: str) -> Heard:
 
 
 def join_model(folder: Path) -> Path:
-    """Put whisper-base together in ``folder``, unless it is there."""
+    """Assemble whisper-base in ``folder`` unless it is already there; return the folder."""
     weights = folder / "model.bin"
     if weights.is_file():
         return folder
@@ -77,7 +77,7 @@ def join_model(folder: Path) -> Path:
 
 
 class Recogniser:
-    """whisper-base on the CPU in int8, beam 5, no sampling."""
+    """whisper-base on the CPU in int8, beam size 5, without sampling."""
 
     def __init__(self, folder: Path, threads: int = 1) -> None:
         from faster_whisper import WhisperModel
@@ -90,7 +90,7 @@ class Recogniser:
         self._normalise = EnglishTextNormalizer()
 
     def transcribe(self, audio: np.ndarray) -> str:
-        """What is said in 16 kHz audio, as whisper writes it."""
+        """Return whisper's transcript of 16 kHz audio."""
         segments, _ = self._model.transcribe(
             audio,
             language="en",
@@ -102,11 +102,11 @@ class Recogniser:
         return " ".join(segment.text.strip() for segment in segments)
 
     def judge(self, audio: np.ndarray, text: str) -> Heard:
-        """Compare what is said with what was asked for."""
+        """Compare the transcript with the requested text."""
         return compare(self._normalise(text), self._normalise(self.transcribe(audio)))
 
     def nearest(self, audio: np.ndarray, readings: Sequence[str]) -> Heard:
-        """Compare what is said with several ways to write it; the one with the fewest wrong words counts."""
+        """Compare the transcript with several spellings of the text; return the one with the fewest word errors."""
         heard = self._normalise(self.transcribe(audio))
         compared = [compare(self._normalise(reading), heard) for reading in readings]
         return min(compared, key=lambda one: one.word_errors)

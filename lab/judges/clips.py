@@ -1,7 +1,7 @@
 """The wavs to judge and what they should say.
 
-A texts file has one line a clip, ``PATH<tab>TEXT``, the path relative to the wavs' folder; the folder that a wav lies
-in names its speaker. ``python -m lab.training.corpus wavs`` writes both so.
+A texts file has one clip per line, ``PATH<tab>TEXT``, with the path relative to the folder of wavs; the parent folder
+of a wav names its speaker. ``python -m lab.training.corpus wavs`` writes both in this format.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ JUDGE_RATE = 16000
 
 @dataclass(frozen=True)
 class Clip:
-    """One wav: its path relative to the wavs' folder, its speaker ("" when it lies in that folder itself) and text."""
+    """One wav: path relative to the folder of wavs, speaker ("" when the wav is directly in that folder), and text."""
 
     path: str
     speaker: str
@@ -24,7 +24,11 @@ class Clip:
 
 
 def read_texts(file: Path) -> list[Clip]:
-    """Read a texts file; raises ValueError naming a line that is not ``PATH<tab>TEXT``."""
+    """Read a texts file.
+
+    Raises:
+        ValueError: a line is not ``PATH<tab>TEXT`` (the message names it), or the file is empty.
+    """
     clips = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         path, tab, text = line.partition("\t")
@@ -32,17 +36,17 @@ def read_texts(file: Path) -> list[Clip]:
             raise ValueError(f"{file} line {number}: {line!r} is not PATH<tab>TEXT")
         clips.append(Clip(path, PurePosixPath(path).parent.name, text.strip()))
     if not clips:
-        raise ValueError(f"{file} names no wav")
+        raise ValueError(f"{file} lists no wav: write PATH<tab>TEXT per line")
     return clips
 
 
 def load_clip(path: Path) -> np.ndarray:
-    """A wav as the judges hear it: mono float32 at 16 kHz."""
+    """Load a wav as the judges need it: mono float32 at 16 kHz, ``[T]``."""
     import librosa
     import soundfile
 
     audio, rate = soundfile.read(path, dtype="float32", always_2d=True)
     mono = audio.mean(axis=1)
     if not mono.size:
-        raise ValueError(f"{path} holds no audio")
+        raise ValueError(f"{path} contains no audio")
     return librosa.resample(mono, orig_sr=rate, target_sr=JUDGE_RATE) if rate != JUDGE_RATE else mono

@@ -1,6 +1,6 @@
-"""Predicted opinion scores: DistillMOS (hears coding noise) and DNSMOS (hears background noise).
+"""Predicted opinion scores: DistillMOS (sensitive to coding noise) and DNSMOS (sensitive to background noise).
 
-Both hear below 8 kHz only.
+Both judge 16 kHz audio: nothing above 8 kHz counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Opinion:
 
 @contextmanager
 def _without_torchaudio() -> Iterator[None]:
-    """Let DistillMOS be imported where torchaudio is missing: it names two of its classes and uses neither here."""
+    """Let DistillMOS import without torchaudio: it names two of its classes, but this code path uses neither."""
     if importlib.util.find_spec("torchaudio") is not None:
         yield
         return
@@ -46,7 +46,7 @@ def _without_torchaudio() -> Iterator[None]:
 
 
 class OpinionJudge:
-    """Both predictors on the CPU."""
+    """Both predictors, on the CPU."""
 
     def __init__(self) -> None:
         with _without_torchaudio():
@@ -58,7 +58,7 @@ class OpinionJudge:
 
     @torch.inference_mode()
     def judge(self, audio: np.ndarray) -> Opinion:
-        """Score 16 kHz audio; its level is set to a peak of 0.9 for DNSMOS, so that loudness does not count."""
+        """Score 16 kHz audio. For DNSMOS its peak is set to 0.9, so that loudness does not count."""
         distilled = float(self._distillmos(torch.from_numpy(audio)[None]))
         scores = self._dnsmos.run(audio / max(1e-6, float(np.abs(audio).max())) * 0.9, JUDGE_RATE)
         return Opinion(distilled, *(float(scores[key]) for key in ("ovrl_mos", "sig_mos", "bak_mos")))

@@ -1,4 +1,4 @@
-"""Whose voice it is, by Resemblyzer (Apache-2.0), an encoder that no training step here uses."""
+"""Speaker similarity and identification by Resemblyzer (Apache-2.0), an encoder that no training step here uses."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ def cosine(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def profile(embeddings: Sequence[np.ndarray]) -> np.ndarray:
-    """A speaker's mean direction; raises ValueError without embeddings."""
+    """Return a speaker's mean direction, ``[256]``; raises ValueError without embeddings."""
     if not embeddings:
-        raise ValueError("a speaker without references: give at least one wav each")
+        raise ValueError("a speaker has no references: add at least one wav per speaker")
     return np.mean([one / np.linalg.norm(one) for one in embeddings], axis=0)
 
 
 def identify(embedding: np.ndarray, profiles: Mapping[str, np.ndarray]) -> str:
-    """The speaker whose profile is nearest."""
+    """Return the name of the speaker with the most similar profile."""
     return max(profiles, key=lambda name: cosine(embedding, profiles[name]))
 
 
 class SpeakerEncoder:
-    """Resemblyzer on the CPU."""
+    """Resemblyzer, on the CPU."""
 
     def __init__(self) -> None:
         from resemblyzer import VoiceEncoder
@@ -35,10 +35,10 @@ class SpeakerEncoder:
         self._encoder: Any = VoiceEncoder("cpu", verbose=False)
 
     def embed(self, audio: np.ndarray) -> np.ndarray:
-        """The 256 values of 16 kHz audio, with long silences cut; raises ValueError when nothing is left."""
+        """Embed 16 kHz audio, ``[256]``, with long silences cut; raises ValueError if no speech is left."""
         from resemblyzer import preprocess_wav
 
         speech = preprocess_wav(audio, source_sr=JUDGE_RATE)
         if not speech.size:
-            raise ValueError("no speech to know a speaker by")
+            raise ValueError("the audio contains no speech to identify a speaker by")
         return self._encoder.embed_utterance(speech)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-DRAWS = 2000
+RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A value with its 95 % interval and how many lines it rests on."""
+    """A value, its 95 % interval, and the number of lines it is computed from."""
 
     value: float
     low: float
@@ -21,39 +21,43 @@ class Figure:
 
 
 def ratio(parts: Sequence[float], wholes: Sequence[float], seed: int = 0) -> Figure:
-    """Sum of parts over sum of wholes (an error rate); lines are drawn with replacement.
+    """Sum of parts over sum of wholes (an error rate), with a bootstrap interval over lines.
 
-    Raises ValueError for no lines, unequal lengths or wholes that sum to nothing.
+    Raises:
+        ValueError: no lines, unequal lengths, or wholes that sum to 0.
     """
     above, below = np.asarray(parts, np.float64), np.asarray(wholes, np.float64)
     if above.shape != below.shape or not below.sum() > 0:
         raise ValueError(
-            f"{above.shape} parts of {below.shape} wholes that sum to {below.sum()}: nothing to divide"
+            f"{above.shape} parts and {below.shape} wholes with sum {below.sum()}: need equal lengths and a sum above 0"
         )
-    drawn = np.random.default_rng(seed).integers(len(above), size=(DRAWS, len(above)))
-    sums = below[drawn].sum(axis=1)
-    values = above[drawn].sum(axis=1)[sums > 0] / sums[sums > 0]
+    rows = np.random.default_rng(seed).integers(len(above), size=(RESAMPLES, len(above)))
+    sums = below[rows].sum(axis=1)
+    values = above[rows].sum(axis=1)[sums > 0] / sums[sums > 0]
     low, high = np.percentile(values, [2.5, 97.5])
     return Figure(float(above.sum() / below.sum()), float(low), float(high), len(above))
 
 
 def mean(values: Sequence[float], seed: int = 0) -> Figure:
-    """The mean of one value a line."""
+    """Mean of one value per line."""
     return ratio(values, [1.0] * len(values), seed)
 
 
 def median(values: Sequence[float], seed: int = 0) -> Figure:
-    """The middle one of a value a line, for times, in which one slow spell would carry a mean; no lines: ValueError."""
+    """Median of one value per line; for times, where one slow spell would dominate a mean. ValueError if empty."""
     column = np.asarray(values, np.float64)
     if not len(column):
-        raise ValueError("no values to take the middle of")
-    drawn = np.random.default_rng(seed).integers(len(column), size=(DRAWS, len(column)))
-    low, high = np.percentile(np.median(column[drawn], axis=1), [2.5, 97.5])
+        raise ValueError("no values to take the median of")
+    rows = np.random.default_rng(seed).integers(len(column), size=(RESAMPLES, len(column)))
+    low, high = np.percentile(np.median(column[rows], axis=1), [2.5, 97.5])
     return Figure(float(np.median(column)), float(low), float(high), len(column))
 
 
 def share(held: Sequence[bool]) -> Figure:
-    """How many lines hold, with Wilson's interval: a bootstrap of all or none would claim certainty."""
+    """Share of lines for which ``held`` is true, with Wilson's interval.
+
+    A bootstrap of all true or all false values would have width 0.
+    """
     lines = len(held)
     if not lines:
         raise ValueError("no lines to count")
@@ -70,17 +74,18 @@ def difference(
     other_wholes: Sequence[float],
     seed: int = 0,
 ) -> Figure:
-    """A ratio less another one of the same lines, paired: a line is drawn with both or not at all.
+    """Difference of two ratios over the same lines, paired: the bootstrap resamples whole lines.
 
-    Raises ValueError for no lines, unequal lengths or wholes that sum to nothing.
+    Raises:
+        ValueError: no lines, unequal lengths, or wholes that sum to 0.
     """
     columns = [np.asarray(one, np.float64) for one in (parts, wholes, other_parts, other_wholes)]
     if len({column.shape for column in columns}) > 1 or not min(columns[1].sum(), columns[3].sum()) > 0:
         raise ValueError(
-            f"{[len(column) for column in columns]} values: not the same lines, or nothing to divide"
+            f"columns of {[len(column) for column in columns]} values: need the same lines and wholes that sum above 0"
         )
-    drawn = np.random.default_rng(seed).integers(len(columns[0]), size=(DRAWS, len(columns[0])))
-    above, below, other_above, other_below = (column[drawn].sum(axis=1) for column in columns)
+    rows = np.random.default_rng(seed).integers(len(columns[0]), size=(RESAMPLES, len(columns[0])))
+    above, below, other_above, other_below = (column[rows].sum(axis=1) for column in columns)
     held = (below > 0) & (other_below > 0)
     values = above[held] / below[held] - other_above[held] / other_below[held]
     low, high = np.percentile(values, [2.5, 97.5])

@@ -26,8 +26,8 @@ TEMPLATE = Path(__file__).parent / "card.md"
 COLUMNS: dict[str, tuple[str, float, int]] = {
     "wer": ("word errors %", 100, 1),
     "identified": ("voice identified %", 100, 1),
-    "likeness_to_reference": ("likeness to references", 1, 2),
-    "likeness_to_original": ("likeness to the original", 1, 2),
+    "similarity_to_reference": ("likeness to references", 1, 2),
+    "similarity_to_original": ("likeness to the original", 1, 2),
     "distillmos": ("DistillMOS", 1, 2),
     "dnsmos_overall": ("DNSMOS", 1, 2),
 }

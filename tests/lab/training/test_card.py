@@ -30,7 +30,7 @@ def judged(folder: Path, **figures: float) -> Path:
 
 def test_the_card_holds_the_judges_figures_and_the_files_sizes(tmp_path: Path):
     voice = write_checkpoint(tmp_path / "voice", "tiny", "base")
-    coded = judged(tmp_path / "codec", wer=0.02, likeness_to_original=0.5)
+    coded = judged(tmp_path / "codec", wer=0.02, similarity_to_original=0.5)
     clones = judged(tmp_path / "clones", wer=0.1, identified=0.4, distillmos=2.5)
     about = {"lines": 40, "ended": {"eos": 38, "limit": 2}, "rtf": 0.345, "batch_size": 8}
     (clones / "endings.json").write_text(json.dumps(about), encoding="utf-8")
