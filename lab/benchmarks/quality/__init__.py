@@ -1,1 +1,1 @@
-"""The laboratory: what each way of decoding does to a voice, measured. See ``__main__`` for the command."""
+"""The quality study: what each decoding strategy does to a voice, measured. See ``__main__`` for the command."""

@@ -1,19 +1,20 @@
-"""What each way of decoding does to a voice, for any checkpoint.
+"""What each decoding strategy does to a voice, for any checkpoint.
 
     python -m lab.benchmarks.quality --checkpoint FOLDER --out runs/mine
     python -m lab.benchmarks.quality --checkpoint FOLDER --out runs/mine --voices recordings --lines sentences.txt \\
         --strategies crossbar chunked:5 --seq-groups 1 5 15
 
-Speaks the same lines with the same voices and seeds at each SEQ_GROUPS and with each strategy, lets programs judge
-them (words, speaker, opinion scores), measures distances from the exact distributions and milliseconds a frame, and
-writes ``quality.md``, ``quality.html`` with players, ``quality.svg`` and the rows as JSON into ``--out``. Exact speech
-(crossbar at 15) and two controls are always among them. Where passes of the predictor vary from frame to frame
-(lossless, lossless-trained, adaptive) they are counted, and batches of 16 lines are timed too. What is in the folder
-already is not made again, so the same command goes on after an interruption, and steps can be run apart:
-``--steps codes times distances`` on a GPU, then ``--steps wavs judge report`` at home on the folder that it wrote.
+Speaks the same lines with the same voices and seeds at each SEQ_GROUPS and with each strategy. Automatic judges score
+them (words, speaker, opinion scores); distances from the exact distributions and milliseconds per frame are measured.
+Writes ``quality.md``, ``quality.html`` with players, ``quality.svg`` and the rows as JSON into ``--out``. Exact speech
+(crossbar at 15) and two controls are always included. Where the number of predictor passes varies from frame to frame
+(lossless, lossless-trained, adaptive) the passes are counted, and batches of 16 lines are timed too. Results that are
+already in the folder are not computed again, so the same command resumes an interrupted run. Steps can also run
+separately: ``--steps codes times distances`` on a GPU, then ``--steps wavs judge report`` on another machine with the
+same folder.
 
-Voices: a folder of recordings (a sound file or a subfolder each; needs a Base checkpoint), the training corpus's
-held-out ones (``--corpus``), or the checkpoint's own. Judges are optional packages (lab/training/requirements.txt).
+Voices: a folder of recordings (a sound file or a subfolder per voice; needs a Base checkpoint), the training corpus's
+held-out voices (``--corpus``), or the checkpoint's own. Judges are optional packages (lab/training/requirements.txt).
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import ENGINES, PRECISIONS, LoadOptions
 
 from ..results import FOLDER
-from .calibrating import make_ready
+from .calibrating import calibrate_conditions
 from .distance import measure_distances
 from .figures import read_rows
 from .folder import REFERENCES, About, RunFolder, hash_weights, write_wav
 from .judging import clips_of, judge_all, make_judges
-from .lines import OWN_LINES, Cast, Task, cast_corpus, cast_own, cast_recordings, read_texts, take_turns
+from .lines import OWN_LINES, Cast, Task, assign_voices, cast_corpus, cast_own, cast_recordings, read_texts
 from .registry import CONTROLS, DEFAULT, EXACT, STRATEGIES
 from .report import write_report
 from .speak import Speaker, make_codes, make_wavs, spoil_codes
@@ -54,54 +55,67 @@ def parse_arguments(arguments: Sequence[str] | None, strategies: Sequence[str]) 
     made = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=rest
     )
-    made.add_argument("--checkpoint", type=Path, help="a Qwen3-TTS folder; not for judge and report alone")
-    made.add_argument("--out", type=Path, required=True, help="the run's folder; an interrupted run goes on")
-    made.add_argument("--name", help="of the checkpoint, for the results; none: its folder's")
-    made.add_argument("--lines", type=Path, help="a text file, one sentence a line; none: our own sentences")
     made.add_argument(
-        "--voices", type=Path, help="a folder of recordings to clone; none: the checkpoint's voices"
+        "--checkpoint", type=Path, help="a Qwen3-TTS folder; not needed for the steps judge and report"
     )
-    made.add_argument("--corpus", type=Path, help="the training corpus's root: its held-out lines and voices")
-    made.add_argument("--language", help="none: auto, or english with --corpus")
-    made.add_argument("--limit", type=int, default=0, help="of lines (0: all)")
+    made.add_argument("--out", type=Path, required=True, help="the run's folder; an interrupted run resumes")
+    made.add_argument("--name", help="name of the checkpoint in the results (default: its folder's name)")
+    made.add_argument(
+        "--lines", type=Path, help="a text file, one sentence per line (default: built-in sentences)"
+    )
+    made.add_argument(
+        "--voices", type=Path, help="a folder of recordings to clone (default: the checkpoint's voices)"
+    )
+    made.add_argument(
+        "--corpus", type=Path, help="root of the training corpus: use its held-out lines and voices"
+    )
+    made.add_argument("--language", help="default: auto, or english with --corpus")
+    made.add_argument("--limit", type=int, default=0, help="number of lines (0: all)")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument(
         "--strategies", nargs="+", default=list(strategies), metavar="NAME[:S]", help=", ".join(STRATEGIES)
     )
-    made.add_argument("--seq-groups", default="1-15", help="such as 1-15 or 1,3,5,15")
+    made.add_argument("--seq-groups", default="1-15", help="e.g. 1-15 or 1,3,5,15")
     made.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
     made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     made.add_argument("--precision", choices=PRECISIONS, default="auto")
-    made.add_argument("--engine", choices=ENGINES, default="auto", help="whose times are of the product")
-    made.add_argument("--batch-size", type=int, default=16)
-    made.add_argument("--time-lines", type=int, default=5, help="lines that are timed")
-    made.add_argument("--distance-lines", type=int, default=20, help="lines that distances are measured on")
     made.add_argument(
-        "--whisper", type=Path, default=Path("artifacts/whisper-base"), help="where it is joined"
+        "--engine", choices=ENGINES, default="auto", help="engine timed for the product's strategies"
     )
-    made.add_argument("--processes", type=int, default=1, help="judges at once")
-    made.add_argument("--publish", action="store_true", help="keep the rows in lab/benchmarks/results too")
+    made.add_argument("--batch-size", type=int, default=16)
+    made.add_argument("--time-lines", type=int, default=5, help="number of lines to time")
+    made.add_argument(
+        "--distance-lines", type=int, default=20, help="number of lines to measure distances on"
+    )
+    made.add_argument(
+        "--whisper",
+        type=Path,
+        default=Path("artifacts/whisper-base"),
+        help="folder for whisper-base, assembled there on first use",
+    )
+    made.add_argument("--processes", type=int, default=1, help="number of judging processes")
+    made.add_argument("--publish", action="store_true", help="also copy the rows to lab/benchmarks/results")
     return made.parse_args(arguments)
 
 
 def parse_range(text: str) -> list[int]:
-    """ "1-3,15" is 1, 2, 3, 15; raises ValueError for anything else."""
+    """Parse "1-3,15" to [1, 2, 3, 15]; raises ValueError for anything else."""
     groups: set[int] = set()
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
         if not low.isdecimal() or (dash and not high.isdecimal()):
-            raise ValueError(f"--seq-groups {text!r}: write such as 1-15 or 1,3,5,15")
+            raise ValueError(f"--seq-groups {text!r} is not a list of numbers: write e.g. 1-15 or 1,3,5,15")
         groups |= set(range(int(low), int(high or low) + 1))
     return sorted(groups)
 
 
 def choose_lines(model: Model, options: argparse.Namespace) -> tuple[Cast, list[Task]]:
-    """Who says what."""
+    """Return the voices, and the lines with the voice that speaks each."""
     if options.corpus:
         return cast_corpus(model, options.corpus, options.limit, options.seed)
     cast = cast_recordings(model, options.voices) if options.voices else cast_own(model)
     texts = read_texts(options.lines or OWN_LINES)[: options.limit or None]
-    return cast, take_turns(texts, list(cast.voices), options.seed)
+    return cast, assign_voices(texts, list(cast.voices), options.seed)
 
 
 def prepare(options: argparse.Namespace, folder: RunFolder) -> Speaker:
@@ -124,8 +138,8 @@ def prepare(options: argparse.Namespace, folder: RunFolder) -> Speaker:
     )
     folder.start(about)
     for name, recordings in cast.references.items():
-        for place, one in enumerate(recordings):
-            path = folder.root / REFERENCES / name / f"{place}.wav"
+        for index, one in enumerate(recordings):
+            path = folder.root / REFERENCES / name / f"{index}.wav"
             if not path.is_file():
                 write_wav(path, one.audio, one.sample_rate)
     return Speaker.prepare(model, tasks, cast.voices, language, model.sampling)
@@ -134,9 +148,9 @@ def prepare(options: argparse.Namespace, folder: RunFolder) -> Speaker:
 def make(
     speaker: Speaker, folder: RunFolder, conditions: Sequence[Condition], options: argparse.Namespace
 ) -> None:
-    """The steps that need the model."""
+    """Run the steps that need the model."""
     if {"codes", "times"} & set(options.steps):
-        conditions = make_ready(speaker, folder, conditions)
+        conditions = calibrate_conditions(speaker, folder, conditions)
     if "codes" in options.steps:
         for condition in conditions:
             if condition.strategy.spoil is None:
@@ -156,7 +170,7 @@ def make(
 
 
 def run(options: argparse.Namespace, table: str) -> None:
-    """Run the steps; ValueError for what cannot be done."""
+    """Run the steps; raises ValueError for bad input."""
     names = [*options.strategies, EXACT, *CONTROLS]
     conditions = select(names, parse_range(options.seq_groups), STRATEGIES)
     folder = RunFolder(options.out)
@@ -172,7 +186,7 @@ def run(options: argparse.Namespace, table: str) -> None:
         exact = next(condition for condition in conditions if condition.is_exact)
         rows = read_rows(folder, conditions, exact, about.tasks)
         markdown, path = write_report(folder, about, rows, table)
-        print(f"{markdown}\nkept in {options.out}")
+        print(f"{markdown}\nwritten to {options.out}")
         if options.publish:
             shutil.copy(path, FOLDER / path.name)
 
@@ -180,10 +194,10 @@ def run(options: argparse.Namespace, table: str) -> None:
 def main(
     arguments: Sequence[str] | None = None, strategies: Sequence[str] = DEFAULT, table: str = "quality"
 ) -> int:
-    """Read the command line and run; bad input gets its sentence and exit code 2."""
+    """Read the command line and run; bad input prints one sentence and returns exit code 2."""
     options = parse_arguments(arguments, strategies)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    logging.getLogger("faster_whisper").setLevel(logging.WARNING)  # it tells of every clip
+    logging.getLogger("faster_whisper").setLevel(logging.WARNING)  # it logs every clip
     try:
         run(options, table)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Adaptive SEQ_GROUPS: every frame takes as many sequential passes as its crossbar seems to need.
 
-``calibrate`` learns from exact frames what the crossbar's certainty says of its acceptance, ``choose_target`` turns a
-mean number of passes into a target, and ``AdaptivePredictor`` decodes by both. ``calibrating.py`` does so for a run.
+``calibrate`` fits on exact frames how the crossbar's confidence predicts its acceptance, ``choose_target`` converts a
+mean number of passes to a target, and ``AdaptivePredictor`` decodes with both. ``calibrating.py`` runs this for a run.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from qwen3_tts_morph.morph.study.sweep import embed_inputs
 
 
 def concentration(probabilities: torch.Tensor) -> torch.Tensor:
-    """How sure a draft is: the probability that two draws agree, ``[..., V]`` -> ``[...]``."""
+    """Confidence of a draft: the probability that two samples are equal, ``[..., V]`` -> ``[...]``."""
     return probabilities.square().sum(dim=-1)
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Expected acceptance of group g behind S exact ones: ``offset[S, g] + slope[S, g] * concentration``.
+    """Expected acceptance of group g after S exact groups: ``offset[S, g] + slope[S, g] * concentration``.
 
     Acceptance is 1 minus the total variation distance between the crossbar's distribution and the exact one: the
-    share of its draws that the rule of ``morph/speculative.py`` would keep, had all before them been kept.
+    share of the crossbar's samples that lossless decoding would keep if it had kept all groups before.
     """
 
     offset: torch.Tensor
     slope: torch.Tensor
 
     def share(self, seq_groups: int, drafted: torch.Tensor) -> torch.Tensor:
-        """Of a frame's 15 groups the share expected to be accepted, ``[B]``; sequential ones are, in full.
+        """Return the share of a frame's 15 groups expected to be accepted, ``[B]``; sequential groups count as 1.
 
-        ``drafted`` ``[B, 15 - S, V]``: the crossbar's distributions behind ``seq_groups`` groups.
+        ``drafted`` ``[B, 15 - S, V]``: the crossbar's distributions after ``seq_groups`` groups.
         """
         tail = slice(seq_groups, None)
         line = self.offset[seq_groups, tail] + self.slope[seq_groups, tail] * concentration(drafted)
@@ -56,10 +56,10 @@ def calibrate(
         model: the checkpoint.
         hidden: ``[N, 1, H_talker]``, the talker's state before each frame (``observe`` of ``eager.decode_lines``).
         codes: ``[N, 16]``, the frames, decoded with 15 groups.
-        draw: the sub-talker's.
+        draw: the sub-talker's sampling.
 
     Returns:
-        The calibration, and what it expects of these frames at each SEQ_GROUPS 1..14, ``[N, 14]``.
+        The calibration, and the shares it expects of these frames at each SEQ_GROUPS 1..14, ``[N, 14]``.
     """
     predictor = Predictor(model.talker.code_predictor)
     heads, groups = predictor.heads, len(predictor.heads)
@@ -80,7 +80,7 @@ def calibrate(
 
 
 def choose_target(shares: torch.Tensor, seq_groups: float) -> float:
-    """The target at which frames with these expected ``shares`` ``[N, 14]`` take ``seq_groups`` passes on average."""
+    """Return the target at which frames with these ``shares`` ``[N, 14]`` take ``seq_groups`` passes on average."""
     targets = torch.linspace(0, 1, 1001)
     taken = [
         float((shares < target).int().cumprod(dim=1).sum(dim=1).float().mean()) + 1 for target in targets
@@ -89,15 +89,15 @@ def choose_target(shares: torch.Tensor, seq_groups: float) -> float:
 
 
 class AdaptivePredictor(Predictor):
-    """As many passes as the frame needs: sequential groups until the crossbar is expected to do well enough.
+    """Sequential passes until the crossbar's expected acceptance for the rest of the frame is high enough.
 
     Args:
-        code_predictor: upstream's.
-        calibration: of this checkpoint and this draw.
+        code_predictor: upstream's module.
+        calibration: fitted to this checkpoint and this sampling.
         target: 0..1, the expected share of a frame's groups that exact decoding would accept (``Calibration``).
 
-    Each line of a batch stops by itself, and its draws do not depend on its batch mates. But a batch runs its passes
-    until its neediest line has stopped: that is what ``tally`` counts as passes, and what takes the time.
+    Each line of a batch stops on its own, and its samples do not depend on the other lines. But a batch runs passes
+    until its last line has stopped: ``tally`` counts these as passes, and they determine the time.
     """
 
     def __init__(self, code_predictor: Any, calibration: Calibration, target: float):
@@ -115,7 +115,7 @@ class AdaptivePredictor(Predictor):
         draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
-        """See ``Predictor.decode_frame``. ``seq_groups`` of 15 is exact; below it the target decides, not it."""
+        """See ``Predictor.decode_frame``. At ``seq_groups`` 15 it is exact; below that only the target decides."""
         cache, groups = self._new_cache(), len(self.heads)
         tables = self.module.model.codec_embedding
         least = groups if seq_groups == groups else 1
@@ -126,28 +126,28 @@ class AdaptivePredictor(Predictor):
             logits = crossbar(self.heads[done:], state)
             enough = (self.calibration.share(done, distribution(logits, draw)) >= self.target).tolist()
             if stopping := [row for row in going if enough[row]]:
-                codes[stopping, done:] = _draw_rows(logits, stopping, draw, randomness)
+                codes[stopping, done:] = _sample_rows(logits, stopping, draw, randomness)
             going = [row for row in going if not enough[row]]
             if not going:
                 break
             state = self._run(tables[done - 1](codes[:, done - 1 : done]), done + 1, cache)[:, -1]
-            codes[going, done] = _draw_rows(state @ self.heads[done].T, going, draw, randomness)
+            codes[going, done] = _sample_rows(state @ self.heads[done].T, going, draw, randomness)
             for row in going:
                 passes[row] += 1
         self._count(passes)
         return codes
 
     def _count(self, passes: Sequence[int]) -> None:
-        """Take what each line of one batch of frames needed."""
+        """Count a frame of the batch; ``passes`` has the number that each line needed."""
         self.tally.frames += 1
         self.tally.passes += max(passes)
         self.tally.line_frames += len(passes)
         self.tally.line_passes += sum(passes)
 
 
-def _draw_rows(
+def _sample_rows(
     logits: torch.Tensor, rows: list[int], draw: TokenSampling, randomness: Randomness
 ) -> torch.Tensor:
-    """Draw for some lines of a batch; the streams of the others stay where they are."""
+    """Sample for some lines of a batch; the random streams of the others do not advance."""
     own = [randomness[row] for row in rows] if isinstance(randomness, Sequence) else randomness
     return sample_tokens(logits[rows], draw, own)

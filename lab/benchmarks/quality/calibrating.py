@@ -1,4 +1,4 @@
-"""Calibrate a run's adaptive conditions on lines of its own, once: every step and every SEQ_GROUPS uses the same."""
+"""Calibrate a run's adaptive conditions once, on lines of the run; all steps and SEQ_GROUPS share the result."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ from .strategies import Condition, by_predictor
 
 log = logging.getLogger(__name__)
 
-LINES = 8  # the run's last ones; times and passes are measured on its first
-FRAMES = 1024  # of these at most: each takes 15 distributions of memory, several times
+LINES = 8  # the last lines of the run; times and passes are measured on the first
+FRAMES = 1024  # upper limit: each frame needs memory for several sets of 15 distributions
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A run's calibration, and the targets that give 1..15 passes in the mean of the frames that it was fitted to."""
+    """A run's calibration, and the targets that give a mean of 1..15 passes on the frames it was fitted to."""
 
     calibration: Calibration
     targets: Sequence[float]
 
     def predictor(self, model: Model, seq_groups: int) -> AdaptivePredictor:
-        """What decodes with ``seq_groups`` passes in the mean."""
+        """Return a predictor that decodes with a mean of ``seq_groups`` passes."""
         return AdaptivePredictor(model.talker.code_predictor, self.calibration, self.targets[seq_groups - 1])
 
 
-def make_ready(speaker: Speaker, folder: RunFolder, conditions: Sequence[Condition]) -> list[Condition]:
-    """The conditions, those that must be calibrated with a ``start`` that is.
+def calibrate_conditions(
+    speaker: Speaker, folder: RunFolder, conditions: Sequence[Condition]
+) -> list[Condition]:
+    """Return the conditions, with a usable ``start`` in those that need calibration.
 
-    The calibration is made at the first need and kept in the folder: an interrupted run goes on with the same.
+    The first call calibrates and stores the result in the folder; a resumed run uses the stored one.
     """
     if not any(condition.strategy.calibrated for condition in conditions):
         return list(conditions)
@@ -58,7 +60,7 @@ def make_ready(speaker: Speaker, folder: RunFolder, conditions: Sequence[Conditi
 
 
 def _calibrate(speaker: Speaker) -> dict[str, object]:
-    """Decode some lines exactly and fit to their frames."""
+    """Decode some lines exactly and fit to their frames; return the JSON to store."""
     traces = trace_lines(speaker, range(len(speaker.tasks))[-LINES:])
     hidden, codes = (
         torch.cat([getattr(one, name) for one in traces])[:FRAMES] for name in ("hidden", "codes")

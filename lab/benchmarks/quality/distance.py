@@ -21,7 +21,7 @@ from .strategies import Condition, exact_distributions
 
 @dataclass(frozen=True)
 class Trace:
-    """One exact line: the talker's states ``[T, 1, H]`` before its frames, and the frames ``[T, 16]``."""
+    """One exact line: the talker's state ``[T, 1, H]`` before each frame, and the frames ``[T, 16]``."""
 
     hidden: torch.Tensor
     codes: torch.Tensor
@@ -29,7 +29,7 @@ class Trace:
 
 @torch.inference_mode()
 def trace_lines(speaker: Speaker, lines: Sequence[int]) -> list[Trace]:
-    """Decode these lines exactly, in one batch, and keep what distances are measured on."""
+    """Decode these lines exactly, in one batch, and keep the states and codes to measure distances on."""
     hidden: list[torch.Tensor] = []
     model = speaker.model
     decoded = decode_lines(
@@ -49,7 +49,7 @@ def trace_lines(speaker: Speaker, lines: Sequence[int]) -> list[Trace]:
 
 @torch.inference_mode()
 def measure_line(model: Model, trace: Trace, condition: Condition) -> list[float]:
-    """The total variation distance (0 equal, 1 disjoint) of each of the 15 groups, summed over the line's frames."""
+    """Return the total variation distance (0 equal, 1 disjoint) of each of the 15 groups, summed over the frames."""
     distributions = condition.strategy.distributions
     assert distributions is not None
     predictor, draw = Predictor(model.talker.code_predictor), model.sampling.subtalker
@@ -67,7 +67,7 @@ def measure_line(model: Model, trace: Trace, condition: Condition) -> list[float
 def measure_distances(
     speaker: Speaker, folder: RunFolder, conditions: Sequence[Condition], lines: int
 ) -> None:
-    """Measure every condition that has distributions, on the first ``lines`` lines; a file each."""
+    """Measure all conditions that have distributions on the first ``lines`` lines; write one file per condition."""
     wanted = list(range(min(lines, len(speaker.tasks))))
     missing = []
     for condition in conditions:

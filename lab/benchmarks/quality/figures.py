@@ -1,4 +1,4 @@
-"""From the judges' words to figures with intervals, differences from exact, and what the controls say of a metric."""
+"""From judgements to figures with intervals, paired differences from exact, and each metric's statistical power."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .strategies import Condition
 
 @dataclass(frozen=True)
 class Metric:
-    """A column. ``scale`` and ``digits`` are for showing; ``bar`` is how far from exact the project lets it be."""
+    """A column. ``scale`` and ``digits`` are for display; ``bar`` is the largest acceptable loss against exact."""
 
     name: str
     title: str
@@ -28,11 +28,11 @@ class Metric:
     bar: float | None = None
 
     def worse(self, change: Figure) -> bool:
-        """Whether a difference from exact lies wholly on the worse side of 0."""
+        """Whether the interval of a difference from exact is entirely on the worse side of 0."""
         return change.high < 0 if self.higher_is_better else change.low > 0
 
     def verdict(self, change: Figure) -> str:
-        """ "within" the bar with all of the interval, "beyond" it with all of it, or "open"."""
+        """Return "within" or "beyond" if the whole interval is inside or outside the bar, else "open"."""
         if self.bar is None:
             return ""
         harm = (-change.high, -change.low) if self.higher_is_better else (change.low, change.high)
@@ -49,13 +49,13 @@ METRICS = (
 )
 
 Pairs: TypeAlias = "list[tuple[float, float]] | None"
-"""A metric's (part, whole) of every line: their sums' ratio is the figure. None: not judged."""
+"""A metric's (part, whole) for every line; the figure is the ratio of their sums. None: not judged."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What batches of lines took, with intervals over batches: eager milliseconds a frame of the whole batch, and
-    passes of the predictor a frame where they are counted."""
+    """Timing of batches, with intervals over batches: eager milliseconds per frame of the whole batch, and predictor
+    passes per frame where they are counted."""
 
     ms: Figure
     passes: Figure | None
@@ -63,9 +63,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Row:
-    """One condition's figures; a metric that was not judged is None.
+    """One condition's figures; None for a metric that was not judged.
 
-    ``passes`` of the predictor a frame, at batch 1, are counted where they vary: else None, as ``batch`` is.
+    ``passes``, predictor passes per frame at batch 1, and ``batch`` are None where the number of passes is fixed.
     """
 
     condition: Condition
@@ -79,19 +79,19 @@ class Row:
 
     @property
     def ms_per_frame(self) -> Figure | None:
-        """In the fastest engine that runs it: the graph engine where it does, else eager."""
+        """Time on the fastest engine that runs it: the graph engine if available, else eager."""
         return self.ms.get("graph", self.ms.get("eager"))
 
     @property
     def engine(self) -> str | None:
-        """Whose ``ms_per_frame`` is."""
+        """The engine ``ms_per_frame`` was measured on."""
         return next((name for name in ("graph", "eager") if name in self.ms), None)
 
 
 def read_rows(
     folder: RunFolder, conditions: Sequence[Condition], exact: Condition, tasks: Sequence[Task]
 ) -> list[Row]:
-    """A row for each condition, in their order."""
+    """Return a row for each condition, in order."""
     known = Profiles(folder, exact, tasks)
     base = read_pairs(folder, exact, tasks, known)
     return [
@@ -116,7 +116,7 @@ def _read_row(
 
 
 def _read_passes(times: dict[str, Any]) -> tuple[Figure | None, Batch | None]:
-    """Passes at batch 1, and what batches took; None for what was not measured, as in runs of old."""
+    """Return passes at batch 1 and the batch timing; None for what was not measured, as in older runs."""
     batch = times.get("batch")
     return (
         _mean_passes(times.get("passes")),
@@ -125,7 +125,7 @@ def _read_passes(times: dict[str, Any]) -> tuple[Figure | None, Batch | None]:
 
 
 def _mean_passes(pairs: list[tuple[int, int]] | None) -> Figure | None:
-    """A frame's mean passes from (passes, frames) of each line or batch."""
+    """Return the mean passes per frame from (passes, frames) of each line or batch."""
     return ratio(*_columns(pairs)) if pairs else None
 
 
@@ -142,9 +142,9 @@ def _columns(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]
 
 
 def _change(metric: Metric, pairs: Pairs, base: Pairs) -> Figure | None:
-    """The paired difference from exact.
+    """Return the paired difference from exact.
 
-    Of shares in which no line differs, a bootstrap would claim certainty: there the rule of three says how many might.
+    If no line differs in a share, a bootstrap interval would have width 0: the rule of three bounds it instead.
     """
     if not pairs or not base:
         return None
@@ -155,7 +155,7 @@ def _change(metric: Metric, pairs: Pairs, base: Pairs) -> Figure | None:
 
 
 def _read_distances(folder: RunFolder, condition: Condition) -> tuple[Figure | None, list[float] | None]:
-    """The mean over groups with its interval over lines, and each group's."""
+    """Return the mean over groups, with its interval over lines, and the distance of each group."""
     kept = read_json(folder.root / DISTANCES / f"{condition.key}.json")
     if kept is None:
         return None, None
@@ -165,7 +165,7 @@ def _read_distances(folder: RunFolder, condition: Condition) -> tuple[Figure | N
 
 
 class Profiles:
-    """How near a line is to its voice: to the voice's references or, without any, to its other exact lines."""
+    """Speaker similarity of a line: to the voice's references or, if it has none, to its other exact lines."""
 
     def __init__(self, folder: RunFolder, exact: Condition, tasks: Sequence[Task]):
         self.tasks = tasks
@@ -176,14 +176,14 @@ class Profiles:
         self.exact = [_embedding(folder.read(JUDGED, exact.key, line)) for line in range(len(tasks))]
 
     def similarity(self, line: int, verdict: dict[str, Any]) -> float | None:
-        """The cosine; 0 for a line without speech, None where there is nothing to compare with."""
+        """Return the cosine; 0 for a line without speech, None if there is nothing to compare with."""
         if "voice" not in verdict:
             return None
         voice = self.tasks[line].voice
         others = self.references.get(voice) or [
             embedding
-            for place, embedding in enumerate(self.exact)
-            if embedding is not None and place != line and self.tasks[place].voice == voice
+            for other, embedding in enumerate(self.exact)
+            if embedding is not None and other != line and self.tasks[other].voice == voice
         ]
         if not others:
             return None
@@ -199,7 +199,7 @@ def _embedding(verdict: dict[str, Any] | None) -> np.ndarray | None:
 def read_pairs(
     folder: RunFolder, condition: Condition, tasks: Sequence[Task], known: Profiles
 ) -> dict[str, Pairs]:
-    """Every metric's (part, whole) of every line; None for a metric that one line lacks."""
+    """Return every metric's (part, whole) of every line; None for a metric that is missing on any line."""
     codes = kept_lines(folder, CODES, condition.key, len(tasks))
     verdicts = kept_lines(folder, JUDGED, condition.key, len(tasks))
     pairs: dict[str, Pairs] = {metric.name: None for metric in METRICS}
@@ -222,15 +222,15 @@ def _all(
 ) -> list[tuple[float, float]] | None:
     try:
         return [read(verdict) for verdict in verdicts]
-    except KeyError:  # a judge that was not installed has said nothing of a line
+    except KeyError:  # a judge that is not installed leaves no entry
         return None
 
 
 def find_power(rows: Sequence[Row], controls: Sequence[str]) -> dict[str, dict[str, bool]]:
-    """For each metric that was judged, whether it tells each control from exact speech.
+    """Return, for each judged metric, whether it distinguishes each control from exact speech.
 
-    The rule: it does when the 95 % interval of the paired difference lies wholly on the worse side of 0. A metric that
-    misses one of the controls has no power here: no difference in it proves nothing.
+    The rule: it does if the 95 % interval of the paired difference is entirely on the worse side of 0. A metric that
+    misses a control has no power on these lines: finding no difference with it proves nothing.
     """
     power: dict[str, dict[str, bool]] = {}
     for row in rows:

@@ -1,17 +1,16 @@
-"""A run's folder: everything that was made, a small file each, so that an interrupted run goes on where it was.
+"""A run's folder. Every result is a separate small file, so an interrupted run can resume.
 
     run.json                       the checkpoint, the lines, the voices, the settings
-    references/VOICE/0.wav         what the judges know a voice by
+    references/VOICE/0.wav         recordings the judges compare a voice with
     codes/CONDITION/0000.json      a line's codes and how it ended
     wavs/CONDITION/0000.wav        its sound
-    judged/CONDITION/0000.json     what the judges said of it
-    times/CONDITION.json           milliseconds a frame, and passes of the predictor where they vary
+    judged/CONDITION/0000.json     its judgements
+    times/CONDITION.json           milliseconds per frame, and predictor passes where they vary
     distances/CONDITION.json       distances from the exact distributions
-    calibration.json               of the strategy adaptive
+    calibration.json               for the strategy adaptive
 
-A strategy whose code has changed is measured again when its folders and files are deleted. Files appear whole or not
-at all. Codes are enough to go on from: a run can decode on one machine and be sounded and
-judged on another.
+To measure a strategy again after its code has changed, delete its folders and files. Files are written atomically.
+Codes are enough to continue from: one machine can decode a run and another can render and judge its sound.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ CALIBRATION = "calibration.json"
 
 @dataclass(frozen=True)
 class About:
-    """What a run is: the same for all its conditions. ``checkpoint`` is its name, ``weights`` a hash of its files."""
+    """Identity of a run, shared by all its conditions. ``checkpoint`` is a name, ``weights`` a hash of the files."""
 
     checkpoint: str
     weights: str
@@ -54,22 +53,22 @@ class RunFolder:
         self.root = root
 
     def path(self, kind: str, condition: str, line: int, suffix: str = ".json") -> Path:
-        """Where a line's file of this kind is."""
+        """Return the path of a line's file of this kind."""
         return self.root / kind / condition / f"{line:04}{suffix}"
 
     def read(self, kind: str, condition: str, line: int) -> dict[str, Any] | None:
-        """A line's file, or None when it is not there."""
+        """Return a line's file, or None if it does not exist."""
         return read_json(self.path(kind, condition, line))
 
     def missing(self, kind: str, condition: str, lines: int, suffix: str = ".json") -> list[int]:
-        """The lines that have no such file."""
+        """Return the lines that have no such file."""
         return [line for line in range(lines) if not self.path(kind, condition, line, suffix).is_file()]
 
     def start(self, about: About) -> None:
-        """Begin a run, or go on with it.
+        """Start a run, or resume it.
 
         Raises:
-            ValueError: when the folder holds another run.
+            ValueError: the folder contains another run.
         """
         old = read_json(self.root / "run.json")
         if old is not None:
@@ -79,10 +78,10 @@ class RunFolder:
         write_json(self.root / "run.json", asdict(about))
 
     def about(self) -> About:
-        """What this folder's run is; raises ValueError when there is none."""
+        """Return this folder's run; raises ValueError if there is none."""
         kept = read_json(self.root / "run.json")
         if kept is None:
-            raise ValueError(f"{self.root} holds no run: give --checkpoint to start one")
+            raise ValueError(f"{self.root} contains no run: pass --checkpoint to start one")
         return About(**{**kept, "tasks": tuple(Task(**task) for task in kept["tasks"])})
 
 
@@ -91,18 +90,18 @@ def _check_same(old: dict[str, Any], about: About, root: Path) -> None:
     both = min(len(old["tasks"]), len(new["tasks"]))
     for name in ("weights", "sampling", "language", "voices"):
         if old[name] != new[name]:
-            raise ValueError(f"{root} holds a run with other {name} ({old[name]}): give another --out")
+            raise ValueError(f"{root} contains a run with other {name} ({old[name]}): choose another --out")
     if old["tasks"][:both] != new["tasks"][:both]:
-        raise ValueError(f"{root} holds a run of other lines, voices or seeds: give another --out")
+        raise ValueError(f"{root} contains a run with other lines, voices or seeds: choose another --out")
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON file, or None when it is not there."""
+    """Return the content of a JSON file, or None if it does not exist."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file that appears whole or not at all."""
+    """Write a JSON file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".part")
     unfinished.write_text(json.dumps(value, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -110,7 +109,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_wav(path: Path, audio: np.ndarray, sample_rate: int) -> None:
-    """Write 16-bit PCM, ``[T]`` or ``[C, T]``, that appears whole or not at all."""
+    """Write 16-bit PCM, ``[T]`` or ``[C, T]``, atomically."""
     import soundfile
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +119,7 @@ def write_wav(path: Path, audio: np.ndarray, sample_rate: int) -> None:
 
 
 def hash_weights(checkpoint: Path) -> str:
-    """A hash of a checkpoint's weight files and configs, the codec's included."""
+    """Return a hash of a checkpoint's weight files and configs, including the codec's."""
     digest = hashlib.sha256()
     for path in sorted(checkpoint.rglob("*")):
         if path.suffix in (".safetensors", ".json"):
@@ -132,6 +131,6 @@ def hash_weights(checkpoint: Path) -> str:
 
 
 def kept_lines(folder: RunFolder, kind: str, condition: str, lines: int) -> Sequence[dict[str, Any]] | None:
-    """All lines' files of a condition, or None while one is missing."""
+    """Return the files of all lines of a condition, or None if any is missing."""
     read = [folder.read(kind, condition, line) for line in range(lines)]
     return [one for one in read if one is not None] if None not in read else None

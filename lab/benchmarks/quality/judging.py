@@ -1,4 +1,4 @@
-"""Let the judges hear every line once. What is there is not judged again; a judge that is not installed is left out."""
+"""Judge every line once. Existing judgements are kept; judges that are not installed are skipped."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from .folder import JUDGED, REFERENCES, WAVS, RunFolder, read_json, write_json
 
 log = logging.getLogger("lab.benchmarks.quality")
 
-SHARE = 40  # clips that a process judges before it reports
-MEND = (
+SHARE = 40  # clips that a process judges before it reports progress
+FIX = (
     "pip install -r lab/training/requirements.txt, then "
     "pip install --no-deps -r lab/training/requirements-no-deps.txt"
 )
 
 
 class Judge(Protocol):
-    """Hears 16 kHz mono audio and the text that it should say; gives what JSON can hold."""
+    """Judges 16 kHz mono audio against the text it should say; returns a value that JSON can store."""
 
     def judge(self, audio: np.ndarray, text: str) -> dict[str, Any]: ...
 
 
 class WordJudge:
-    """Words and letters misheard by whisper-base; English alone."""
+    """Word and character errors by whisper-base; English only."""
 
     def __init__(self, whisper: Path):
         from ...judges.asr import Recogniser
@@ -44,7 +44,7 @@ class WordJudge:
 
 
 class VoiceJudge:
-    """Resemblyzer's embedding of the voice; None for audio without speech."""
+    """Resemblyzer's speaker embedding; None for audio without speech."""
 
     def __init__(self) -> None:
         from ...judges.speaker import SpeakerEncoder
@@ -54,7 +54,7 @@ class VoiceJudge:
     def judge(self, audio: np.ndarray, text: str) -> dict[str, Any]:
         try:
             values = self._encoder.embed(audio)
-        except ValueError:  # no speech in it
+        except ValueError:  # no speech in the audio
             return {"embedding": None}
         return {"embedding": [round(float(value), 6) for value in values]}
 
@@ -72,27 +72,29 @@ class OpinionJudge:
 
 
 def make_judges(whisper: Path, language: str) -> dict[str, Judge]:
-    """The judges that are installed, by name; one line says what is missing."""
+    """Return the installed judges by name; log one line for each missing one."""
     makers: dict[str, Callable[[], Judge]] = {
         "words": lambda: WordJudge(whisper),
         "voice": VoiceJudge,
         "opinion": OpinionJudge,
     }
     if language not in ("auto", "english"):
-        log.warning("words are not judged: the recogniser's rules are English and the lines are %s", language)
+        log.warning(
+            "words are not judged: the recogniser normalises English only, the lines are %s", language
+        )
         del makers["words"]
     judges: dict[str, Judge] = {}
     for name, make in makers.items():
         try:
             judges[name] = make()
         except ImportError as error:
-            log.warning("%s not judged, its columns stay empty: %s (%s)", name, error, MEND)
+            log.warning("%s not judged, its columns stay empty: %s (%s)", name, error, FIX)
     return judges
 
 
 @dataclass(frozen=True)
 class Clip:
-    """A sound file to judge, what it should say, and where the verdict goes."""
+    """A sound file to judge, what it should say, and the path of its verdict."""
 
     sound: Path
     text: str
@@ -100,7 +102,7 @@ class Clip:
 
 
 def clips_of(folder: RunFolder, conditions: Sequence[str], texts: Sequence[str]) -> list[Clip]:
-    """Every clip of these conditions, and the voices' references."""
+    """Return all clips of these conditions, and the voices' references."""
     clips = [
         Clip(
             folder.path(WAVS, condition, line, ".wav"),
@@ -117,7 +119,7 @@ def clips_of(folder: RunFolder, conditions: Sequence[str], texts: Sequence[str])
 
 
 def judge_clip(clip: Clip, judges: dict[str, Judge]) -> None:
-    """Add to a clip's verdict what is missing; a reference is heard for its voice alone."""
+    """Add the missing judgements to a clip's verdict; a reference is judged for its speaker only."""
     verdict = read_json(clip.verdict) or {}
     missing = [name for name in judges if name not in verdict and (clip.text or name == "voice")]
     if not missing:
@@ -129,7 +131,7 @@ def judge_clip(clip: Clip, judges: dict[str, Judge]) -> None:
 
 
 def judge_share(clips: Sequence[Clip], whisper: Path, language: str) -> int:
-    """Judge some clips with judges of one's own; for a process."""
+    """Judge some clips in a worker process, which loads its own judges; return how many."""
     judges = make_judges(whisper, language)
     for clip in clips:
         judge_clip(clip, judges)
@@ -139,7 +141,7 @@ def judge_share(clips: Sequence[Clip], whisper: Path, language: str) -> int:
 def judge_all(
     clips: Sequence[Clip], judges: dict[str, Judge], processes: int, whisper: Path, language: str
 ) -> None:
-    """Judge the clips whose verdicts lack one of these judges' words."""
+    """Judge the clips whose verdicts lack any of these judges."""
     todo = [clip for clip in clips if not _complete(clip, judges)]
     if not todo or not judges:
         return

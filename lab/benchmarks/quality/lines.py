@@ -1,4 +1,4 @@
-"""What is spoken in whose voice: texts, voices, and recordings that the judges know the voices by."""
+"""What is spoken and in which voice: texts, voices, and the recordings that the judges compare a voice with."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Cast:
-    """Voices by name, what the judges know each by (may be nothing), and how that came about, in words."""
+    """Voices by name, each one's references for the judges (may be empty), and a description for the report."""
 
     voices: dict[str, Voice]
     references: dict[str, list[Recording]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Cast:
 
 @dataclass(frozen=True)
 class Task:
-    """One line for one voice."""
+    """One line spoken by one voice."""
 
     text: str
     voice: str
@@ -50,20 +50,20 @@ class Task:
 
 
 def read_texts(file: Path) -> list[str]:
-    """The lines of a text file that are not empty; raises ValueError when there is none."""
+    """Return the non-empty lines of a text file; raises ValueError if there are none."""
     texts = [line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     if not texts:
-        raise ValueError(f"{file} holds no line of text: write one sentence a line")
+        raise ValueError(f"{file} contains no line of text: write one sentence per line")
     return texts
 
 
-def take_turns(texts: list[str], voices: list[str], seed: int) -> list[Task]:
-    """The voices say the lines in turns; a line's seed is ``seed`` plus its place."""
-    return [Task(text, voices[place % len(voices)], seed + place) for place, text in enumerate(texts)]
+def assign_voices(texts: list[str], voices: list[str], seed: int) -> list[Task]:
+    """Assign the voices to the lines in rotation; the seed of a line is ``seed`` plus its index."""
+    return [Task(text, voices[index % len(voices)], seed + index) for index, text in enumerate(texts)]
 
 
 def cast_corpus(model: Model, root: Path, limit: int, seed: int) -> tuple[Cast, list[Task]]:
-    """The training corpus's held-out lines and voices: cloned from two references each, judged by the others."""
+    """Use the training corpus's held-out lines and voices: cloned from two references, judged against the others."""
     options = EvaluateOptions(corpus=root, out=root, limit=limit)
     spoken = read_references(options)
     references = {
@@ -71,17 +71,17 @@ def cast_corpus(model: Model, root: Path, limit: int, seed: int) -> tuple[Cast, 
         for name, lines in spoken.items()
     }
     tasks = [
-        Task(task.line.text, task.voice.name, seed + place) for place, task in enumerate(planned(options))
+        Task(task.line.text, task.voice.name, seed + index) for index, task in enumerate(planned(options))
     ]
-    about = f"cloned from {CLONED_FROM} recordings each and judged by others"
+    about = f"cloned from {CLONED_FROM} recordings each and judged against others"
     return Cast(clone_all(model, spoken), references, about), tasks
 
 
 def cast_recordings(model: Model, folder: Path) -> Cast:
-    """A voice for each recording in a folder, or for each subfolder of recordings.
+    """Clone a voice from each recording in a folder, or from each subfolder of recordings.
 
-    A voice is cloned (x-vector) from its first recording and judged by the others, or by that one when it has no
-    other.
+    A voice is cloned (x-vector) from its first recording and judged against the others, or against the first if it is
+    the only one.
     """
     found = sorted(path for path in folder.iterdir() if path.is_dir() or path.suffix.lower() in SUFFIXES)
     voices, references = {}, {}
@@ -94,18 +94,18 @@ def cast_recordings(model: Model, folder: Path) -> Cast:
         recordings = [read_recording(file) for file in files]
         name, first = path.stem, recordings[0]
         if name in voices:
-            raise ValueError(f"{folder} holds two voices named {name!r}: rename one")
+            raise ValueError(f"{folder} has two voices named {name!r}: rename one")
         voices[name] = clone_voice(model, first.audio, first.sample_rate, name=name)
         references[name] = recordings[1:] or recordings
     if not voices:
-        raise ValueError(f"{folder} holds no recordings ({', '.join(sorted(SUFFIXES))})")
+        raise ValueError(f"{folder} contains no recordings ({', '.join(sorted(SUFFIXES))})")
     return Cast(
-        voices, references, "cloned from their first recording; judged by the others where there are any"
+        voices, references, "cloned from their first recording; judged against the others where there are any"
     )
 
 
 def read_recording(file: Path) -> Recording:
-    """Read a sound file; raises ValueError when it is none."""
+    """Read a sound file; raises ValueError if it cannot be decoded."""
     import soundfile
 
     try:
@@ -116,12 +116,12 @@ def read_recording(file: Path) -> Recording:
 
 
 def cast_own(model: Model) -> Cast:
-    """The checkpoint's own voices: its presets, or a described voice; raises ValueError when it has neither."""
-    about = "the checkpoint's own; judged by their exact lines (S=15), each line by the voice's other lines"
+    """Use the checkpoint's presets, or a described voice; raises ValueError if it has neither."""
+    about = "the checkpoint's own; each line judged against the voice's other exact lines (S=15)"
     if model.type == "voice_design":
         return Cast({"designed": design_voice(model, DESCRIPTION)}, about=about)
     if not model.speakers:
         raise ValueError(
-            f"{model.name} has no preset speakers: give --voices, a folder of recordings to clone"
+            f"{model.name} has no preset speakers: pass --voices, a folder of recordings to clone"
         )
     return Cast({name: preset_voice(model, name) for name in model.speakers}, about=about)

@@ -1,8 +1,8 @@
-"""All strategies by name. A new one is an entry here, such as
+"""All strategies by name. To add one, add an entry here, e.g.
 
-    Strategy("mine", "what it is, in a sentence", by_predictor(lambda model, seq_groups: MyPredictor(model)))
+    Strategy("mine", "what it is, in one sentence", by_predictor(lambda model, seq_groups: MyPredictor(model)))
 
-where ``MyPredictor`` has ``decode_frame`` as ``morph.predictor.Predictor`` has it.
+where ``MyPredictor`` has the same ``decode_frame`` as the product's ``Predictor``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .tails import TAILS
 OURS = (
     Strategy(
         "crossbar",
-        "the product: SEQ_GROUPS groups one after another, the rest by one einsum over the stock heads",
+        "the product: SEQ_GROUPS groups sequentially, the rest by one einsum over the stock heads",
         by_predictor(own_predictor),
         distributions=crossbar_distributions,
         product=True,
@@ -43,14 +43,14 @@ OURS = (
     ),
     Strategy(
         "lossless-trained",
-        "lossless, drafted by the checkpoint's trained tail for as many exact groups, by stock heads where it has none",
+        "lossless, drafted by the checkpoint's trained tail for the line's exact groups, else by the stock heads",
         by_predictor(lossless_trained),
         heads="trained",
         counts_passes=True,
     ),
     Strategy(
         "adaptive",
-        "each frame takes the passes that its crossbar seems to need, SEQ_GROUPS in the mean of exact lines",
+        "each frame takes the passes that its crossbar seems to need, SEQ_GROUPS on average over exact lines",
         not_calibrated,
         counts_passes=True,
         calibrated=True,
@@ -71,18 +71,18 @@ OURS = (
     ),
     Strategy(
         "loop-zeroed",
-        "SEQ_GROUPS=5 with the last ten groups set to code 0 in every frame that the talker goes on from",
+        "SEQ_GROUPS=5 with the last ten groups set to code 0 in every frame, also in the talker's next input",
         by_predictor(lambda model, _: SpoiledTail(model, random=False)),
         groups=(TAIL_FROM,),
     ),
     Strategy(
         "loop-random",
-        "SEQ_GROUPS=5 with the last ten groups random in every frame that the talker goes on from",
+        "SEQ_GROUPS=5 with the last ten groups random in every frame, also in the talker's next input",
         by_predictor(lambda model, _: SpoiledTail(model, random=True)),
         groups=(TAIL_FROM,),
     ),
 )
-WAYS = tuple(
+TAIL_STRATEGIES = tuple(
     Strategy(
         name,
         about,
@@ -93,5 +93,5 @@ WAYS = tuple(
 )
 CONTROLS = ("tail-zeroed", "tail-random")
 EXACT = "crossbar:15"
-STRATEGIES = {strategy.name: strategy for strategy in (*OURS, *WAYS, *ABLATION)}
+STRATEGIES = {strategy.name: strategy for strategy in (*OURS, *TAIL_STRATEGIES, *ABLATION)}
 DEFAULT = ("crossbar", "loop-zeroed", "loop-random")

@@ -1,4 +1,4 @@
-"""The report of a run: markdown, a page with players, the plot, and rows for machines."""
+"""The report of a run: markdown, an HTML page with players, the plot, and rows as JSON."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ PASSES = Metric("passes", "passes", False, 1, 2)
 
 @dataclass(frozen=True)
 class Table:
-    """Titles and cells; the first two columns are names."""
+    """Titles and cells; the first two columns are the row's name."""
 
     titles: list[str]
     cells: list[list[str]]
 
 
 def show(figure: Figure | None, metric: Metric, signed: bool = False) -> str:
-    """A figure with its interval, or nothing."""
+    """Format a figure with its interval; "" for None."""
     if figure is None:
         return ""
     numbers = [number * metric.scale for number in (figure.value, figure.low, figure.high)]
@@ -51,7 +51,7 @@ def show(figure: Figure | None, metric: Metric, signed: bool = False) -> str:
 
 
 def needed_digits(low: float, high: float, least: int) -> int:
-    """How many digits to print: ``least``, or more where an interval without 0 would otherwise seem to touch 0."""
+    """Return the digits to print: ``least``, or more if an interval that excludes 0 would otherwise print as 0."""
     nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
     digits = least
     while nearest > 0 and float(f"{nearest:.{digits}f}") == 0:
@@ -65,7 +65,7 @@ def _name(row: Row) -> list[str]:
 
 
 def figures_table(rows: Sequence[Row]) -> Table:
-    """Every row's figures; where some times are the graph engine's, the eager ones too, which all rows have."""
+    """Every row's figures; if any row has graph-engine times, a second column has the eager time of all rows."""
     titles = [
         "strategy",
         "SEQ_GROUPS",
@@ -90,7 +90,7 @@ def figures_table(rows: Sequence[Row]) -> Table:
 
 
 def changes_table(rows: Sequence[Row]) -> Table:
-    """Every row's paired differences from exact, and how they stand to the bars."""
+    """Every row's paired differences from exact, and its verdict against the bars."""
     titles = ["strategy", "SEQ_GROUPS", *(metric.title for metric in METRICS)]
     cells = []
     for row in rows:
@@ -116,7 +116,7 @@ def distances_table(rows: Sequence[Row]) -> Table:
 
 
 def passes_table(rows: Sequence[Row]) -> Table:
-    """Rows whose passes vary, and exact decoding beside them; without such rows it is empty."""
+    """Rows in which the number of passes varies, and exact decoding; empty if there are none."""
     titles = ["strategy", "SEQ_GROUPS"]
     for batch in ("batch 1", f"batch {BATCH}"):
         titles += [f"passes, {batch}", f"eager ms/frame, {batch}"]
@@ -135,63 +135,64 @@ def passes_table(rows: Sequence[Row]) -> Table:
 
 
 def _passes_blocks(rows: Sequence[Row]) -> list[str | Table]:
-    """The part about passes, where any were counted."""
+    """Return the section about passes; empty if none were counted."""
     table = passes_table(rows)
     explained = (
-        "Exact decoding (crossbar at 15) takes 15. A batch takes the passes of its neediest line, ended ones that ride "
-        f"along included; its ms/frame is a frame of all {BATCH} lines, its intervals are over {BATCHES} batches. "
-        "Lines of a run that has too few are repeated there with other seeds."
+        "Exact decoding (crossbar at 15) takes 15. A batch takes the passes of the line that needs most, including "
+        f"lines that have ended; its ms/frame is for one frame of all {BATCH} lines, its intervals are over {BATCHES} "
+        "batches. If the run has too few lines, they are repeated with other seeds."
     )
-    return ["## Passes of the predictor a frame, where they vary", table, explained] if table.cells else []
+    return ["## Predictor passes per frame, where they vary", table, explained] if table.cells else []
 
 
 def describe_power(power: dict[str, dict[str, bool]]) -> list[str]:
-    """What the controls say of each metric, a sentence each."""
+    """Describe what the controls say about each metric, one sentence each."""
     if not power:
         return ["Nothing was judged, so the controls say nothing."]
     said = []
     for metric in METRICS:
-        told = power.get(metric.name)
-        if told is None:
+        detected = power.get(metric.name)
+        if detected is None:
             continue
-        missed = [control for control, tells in told.items() if not tells]
+        missed = [control for control, detects in detected.items() if not detects]
         if missed:
             said.append(
-                f"- **{metric.title} has no power here**: it cannot tell {' and '.join(missed)} from exact speech. "
-                "That it finds no difference proves nothing."
+                f"- **{metric.title} has no power here**: it cannot distinguish {' and '.join(missed)} from exact "
+                "speech. Finding no difference with it proves nothing."
             )
         else:
-            said.append(f"- {metric.title} tells {' and '.join(told)} from exact speech.")
+            said.append(f"- {metric.title} distinguishes {' and '.join(detected)} from exact speech.")
     return said
 
 
 def _bar(metric: Metric) -> str:
-    """A metric's bar in words."""
+    """Describe a metric's bar."""
     unit = " percentage points" if metric.scale == 100 else ""
     return f"{metric.title.removesuffix(' %')} {(metric.bar or 0) * metric.scale:g}{unit}"
 
 
 def blocks(about: About, rows: Sequence[Row], machine: str) -> list[str | Table]:
-    """The report's parts in order: headings (with #), paragraphs and tables."""
+    """Return the report's sections in order: headings (with #), paragraphs and tables."""
     bars = ", ".join(_bar(metric) for metric in METRICS if metric.bar is not None)
     explained = [f"- {row.condition.strategy.name}: {row.condition.strategy.about}." for row in rows]
     return [
         f"# What decoding does to the voice: {about.checkpoint}",
         f"{about.model}. {len(about.tasks)} lines, {len({task.voice for task in about.tasks})} voices "
-        f"({about.voices}). Same lines, voices and seeds in every row; in brackets 95 % intervals by bootstrap over "
-        f"lines. Times on {machine}, one line at a time, prompt included, codec not: medians of {_timed_lines(rows)} "
-        "lines. On a GPU the eager engine is bound by Python on the host, so its times differ between equal work too.",
+        f"({about.voices}). Same lines, voices and seeds in every row; 95 % intervals by bootstrap over lines in "
+        f"brackets. Times on {machine}, batch 1, including the prompt, excluding the codec: medians of "
+        f"{_timed_lines(rows)} lines. On a GPU the eager engine is limited by Python on the host, so its times vary "
+        "between rows with equal work.",
         figures_table(rows),
-        "Judges: whisper-base (English), Resemblyzer, DistillMOS, DNSMOS; they hear below 8 kHz only. Similarity is 0 "
-        "for a line without speech. Distance: total variation from the exact distribution (0 equal, 1 disjoint), mean "
-        "over groups 1-15, on exact codes.",
+        "Judges: whisper-base (English), Resemblyzer, DistillMOS, DNSMOS; none uses anything above 8 kHz. Similarity "
+        "is 0 for a line without speech. Distance: total variation from the exact distribution (0 equal, 1 disjoint), "
+        "mean over groups 1-15, on exact codes.",
         "## Against exact (crossbar at 15): paired differences",
         changes_table(rows),
         f"The bars: no worse than exact by more than {bars}. *within*: the whole interval is; *beyond*: none of it is; "
-        "*open*: more lines are needed. Every row is compared with the same exact speech, and one 95 % interval in 20 "
-        "leaves the truth out by chance: a row that stands alone between rows without a difference is no finding.",
+        "*open*: more lines are needed. Every row is compared with the same exact speech, and 1 in 20 of the 95 % "
+        "intervals misses the true value by chance: a single row that differs between rows that do not is no finding.",
         "## Controls",
-        "A metric tells a control when the interval of its paired difference lies wholly on the worse side of 0.\n\n"
+        "A metric detects a control if the interval of its paired difference is entirely on the worse side of 0.\n\n"
         + "\n".join(describe_power(find_power(rows, CONTROLS))),
         "## Distance by group",
         distances_table(rows),
@@ -202,12 +203,12 @@ def blocks(about: About, rows: Sequence[Row], machine: str) -> list[str | Table]
 
 
 def _timed_lines(rows: Sequence[Row]) -> int:
-    """How many lines were timed in each row; 0 where none were."""
+    """Return how many lines were timed per row; 0 if none."""
     return max((figure.lines for row in rows for figure in row.ms.values()), default=0)
 
 
 def to_markdown(parts: Sequence[str | Table]) -> str:
-    """The report as markdown."""
+    """Format the report as markdown."""
     shown = []
     for part in parts:
         if isinstance(part, str):
@@ -219,14 +220,14 @@ def to_markdown(parts: Sequence[str | Table]) -> str:
 
 
 def to_html(parts: Sequence[str | Table], plot: str, players: str) -> str:
-    """The report as one page that needs nothing else."""
+    """Format the report as one self-contained page."""
     shown = [_html_table(part) if isinstance(part, Table) else _html_text(part) for part in parts]
     page = "".join(f"<div>{one}</div>" for one in (*shown[:4], plot, *shown[4:], players))
     return f"<!doctype html><meta charset=utf-8><title>Quality</title><style>{STYLE}</style>{page}"
 
 
 def _html_text(text: str) -> str:
-    """A heading, or a paragraph with bold and list items."""
+    """Format a heading, or a paragraph with bold text and list items."""
     level = len(text) - len(text.lstrip("#"))
     if level:
         return f"<h{level}>{html.escape(text[level:])}</h{level}>"
@@ -247,7 +248,7 @@ def _row(tag: str, cells: Sequence[str]) -> str:
 
 
 def players(folder: RunFolder, about: About, rows: Sequence[Row]) -> str:
-    """The first lines in every condition, to be heard in the page (FLAC: lossless)."""
+    """Return players for the first lines in every condition (FLAC, lossless)."""
     import soundfile
 
     shown = ["<h2>Listen</h2>"]
@@ -268,7 +269,7 @@ def players(folder: RunFolder, about: About, rows: Sequence[Row]) -> str:
 
 
 def plot_rows(rows: Sequence[Row], title: str) -> Any:
-    """Every metric against time; what has no time of its own (the controls) is a level to compare with."""
+    """Plot every metric against time; a row without a time (a control) is a horizontal line to compare with."""
     names = [_name(row)[0] for row in rows]
     panels, mixed = [], len({row.engine for row in rows if row.engine}) > 1
     figures = {metric.name: metric for metric in (*METRICS, DISTANCE) if metric.name not in ("cer", "ended")}
@@ -291,7 +292,7 @@ def plot_rows(rows: Sequence[Row], title: str) -> Any:
 
 
 def to_json(about: About, rows: Sequence[Row], machine: str) -> dict[str, Any]:
-    """The rows for machines: each figure as [value, low, high]."""
+    """Return the rows as JSON: each figure as [value, low, high]."""
     return {
         "checkpoint": about.checkpoint,
         "weights": about.weights,
@@ -328,14 +329,14 @@ def _json_row(row: Row) -> dict[str, Any]:
 
 
 def triple(figure: Figure | None) -> list[float] | None:
-    """[value, low, high], or None."""
+    """Return [value, low, high], or None."""
     return None if figure is None else [round(value, 5) for value in (figure.value, figure.low, figure.high)]
 
 
 def write_report(folder: RunFolder, about: About, rows: Sequence[Row], table: str) -> tuple[str, Path]:
     """Write the report (.md, .html), the plot (.svg, .png) and the rows (.json) into the folder.
 
-    ``table`` is their first name: "quality" or "ablation". Gives the markdown and the JSON's path.
+    ``table`` is the base name of the files: "quality" or "ablation". Returns the markdown and the path of the JSON.
     """
     kept = [read_json(folder.root / TIMES / f"{row.condition.key}.json") for row in rows]
     machine = ", ".join(dict.fromkeys(one["machine"] for one in kept if one)) or "no machine"

@@ -1,4 +1,4 @@
-"""Speak every line in every condition: codes first, then their sound. What is there is not made again."""
+"""Speak every line in every condition: codes first, then sound. Existing files are not made again."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Speaker:
 
     Args:
         model: the checkpoint.
-        prompts: one a line.
+        prompts: one per line.
         tasks: the lines.
-        sampling: for all of them.
+        sampling: for all lines.
     """
 
     def __init__(self, model: Model, prompts: Sequence[Prompt], tasks: Sequence[Task], sampling: Sampling):
@@ -46,12 +46,12 @@ class Speaker:
         language: str,
         sampling: Sampling,
     ) -> Speaker:
-        """Build every line's prompt; raises ValueError for what cannot be spoken."""
+        """Build every line's prompt; raises ValueError for a line that cannot be spoken."""
         prompts = [build_prompt(model, task.text, voices[task.voice], language) for task in tasks]
         return cls(model, prompts, tasks, sampling)
 
     def guards(self, lines: Sequence[int]) -> list[Guard]:
-        """The product's guards for these lines."""
+        """Return the product's guards for these lines."""
         return [guard_line(self.prompts[line], GenerateOptions(), self.sampling) for line in lines]
 
     def seeds(self, lines: Sequence[int]) -> list[int]:
@@ -59,11 +59,11 @@ class Speaker:
 
 
 def make_codes(speaker: Speaker, folder: RunFolder, condition: Condition, batch_size: int) -> None:
-    """Decode the lines of a condition that are missing, a file a line; controls are made of the exact codes."""
+    """Decode the missing lines of a condition, one file per line."""
     missing = folder.missing(CODES, condition.key, len(speaker.tasks))
     if not missing:
         return
-    missing.sort(key=lambda line: -speaker.prompts[line].text_tokens)  # alike lines ride in one batch
+    missing.sort(key=lambda line: -speaker.prompts[line].text_tokens)  # similar lengths share a batch
     decode = condition.strategy.start(speaker.model, condition.seq_groups)
     with tqdm(desc=f"{condition.key}: codes", total=len(missing), unit="line", mininterval=1) as lines_bar:
         frames = 0
@@ -84,16 +84,16 @@ def make_codes(speaker: Speaker, folder: RunFolder, condition: Condition, batch_
 
 
 def keep_codes(folder: RunFolder, condition: Condition, line: int, decoded: Decoded) -> None:
-    """Write a line's codes and its ending."""
+    """Write a line's codes and how it ended."""
     value = {"ended": decoded.ended, "codes": decoded.codes.tolist()}
     write_json(folder.path(CODES, condition.key, line), value)
 
 
 def read_codes(folder: RunFolder, condition: Condition, line: int) -> torch.Tensor:
-    """A line's codes, int64 ``[T, 16]``."""
+    """Return a line's codes, int64 ``[T, 16]``."""
     kept = folder.read(CODES, condition.key, line)
     if kept is None:
-        raise ValueError(f"{condition.key} has no codes of line {line}: run the step codes first")
+        raise ValueError(f"{condition.key} has no codes for line {line}: run the step codes first")
     return torch.tensor(kept["codes"], dtype=torch.int64).view(-1, 16)
 
 
@@ -110,7 +110,7 @@ def spoil_codes(
 
 
 def make_wavs(model: Model, folder: RunFolder, condition: Condition, lines: int) -> None:
-    """Decode the codes of a condition to sound where it is missing, and finish it as the strategy does."""
+    """Decode a condition's codes to the missing wavs, with the strategy's post-processing if it has any."""
     missing = folder.missing(WAVS, condition.key, lines, ".wav")
     for line in tqdm(missing, desc=f"{condition.key}: sound", unit="line", disable=not missing):
         waveform: np.ndarray = decode_codes(model, read_codes(folder, condition, line))

@@ -1,7 +1,7 @@
-"""What the laboratory compares: ways of decoding, ways of finishing the sound, and controls.
+"""What the lab compares: decoding strategies, post-processing, and controls.
 
-A strategy decodes lines from prompts by the eager engine, with a predictor of its own or in another way altogether.
-All strategies are given the same lines, voices and seeds; ``registry.py`` lists them.
+A strategy decodes lines from prompts with the eager engine, by its own predictor or in another way altogether. All
+strategies get the same lines, voices and seeds; ``registry.py`` lists them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Sampling, TokenSampl
 from qwen3_tts_morph.morph.study.sweep import sampled_distribution
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 
-TAIL_FROM = 5  # the controls' first spoiled group is this one (of 0-14): the last ten of groups 1-15
+TAIL_FROM = (
+    5  # index of the first spoiled group, of the predictor's 0-14: the controls spoil the last ten groups
+)
 
 OnFrame: TypeAlias = "Callable[[int], None] | None"
 Decode: TypeAlias = Callable[
     [Sequence[Prompt], Sequence[Guard], Sampling, Sequence[int], OnFrame], list[Decoded]
 ]
-"""Decodes a batch of lines: prompts, guards, sampling, a seed a line, and what hears of every frame."""
+"""Decodes a batch of lines: prompts, guards, sampling, one seed per line, and a callback for every frame."""
 
 Distributions: TypeAlias = Callable[[Model, torch.Tensor, torch.Tensor, int, TokenSampling], torch.Tensor]
-"""What a strategy draws groups 1-15 of finished frames from, each with the exact codes before it: from the model, the
-exact states ``[N, 15, H]`` (see ``Predictor.teacher_force``), the frames' codes ``[N, 16]``, SEQ_GROUPS and the
-sub-talker's draw to probabilities ``[N, 15, V]``."""
+"""A strategy's probabilities ``[N, 15, V]`` for groups 1-15 of finished frames, each after the exact codes before it.
+Arguments: the model, the exact states ``[N, 15, H]`` (see ``Predictor.teacher_force``), the frames' codes ``[N, 16]``,
+SEQ_GROUPS and the sub-talker's sampling."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,16 @@ class Strategy:
     Args:
         name: as on the command line.
         about: one sentence for the report.
-        start: for a loaded model and SEQ_GROUPS gives what decodes; called once for all batches of a condition.
-        groups: the SEQ_GROUPS that it has; None: those that are asked for.
-        heads: "stock", or which others predict the tail.
-        distributions: for the distance from exact; None where there is no such thing, or it is exact by design.
-        finish: changes the waveform ``[T]`` at a sample rate.
-        spoil: makes it a control: nothing is decoded, but the exact line's codes ``[T, 16]`` are changed; is given
-            them, the size of the codebook and the line's seed.
-        product: whether the product's own engine decodes in this way, and is timed for it.
-        counts_passes: whether its passes vary from frame to frame, and its predictor has a ``tally`` of them.
-        calibrated: whether ``calibrating.py`` must give it a ``start`` of the run before it can decode.
+        start: returns a ``Decode`` for a loaded model and SEQ_GROUPS; called once for all batches of a condition.
+        groups: the only SEQ_GROUPS it supports; None: all.
+        heads: "stock", or the name of other heads that predict the tail.
+        distributions: for the distance from exact; None if it has none, or is exact by design.
+        finish: post-processes the waveform ``[T]`` at a sample rate.
+        spoil: makes it a control: it decodes nothing, but changes the exact line's codes ``[T, 16]``. Arguments: the
+            codes, the size of the codebook and the line's seed.
+        product: whether the product's own engine decodes this way and is timed for it.
+        counts_passes: whether its passes vary from frame to frame, and its predictor counts them in ``tally``.
+        calibrated: whether ``calibrating.py`` must replace its ``start`` before it can decode.
     """
 
     name: str
@@ -79,18 +81,18 @@ class Condition:
 
     @property
     def key(self) -> str:
-        """Its name in folders and on the command line's progress."""
+        """Name of its folders, also shown in progress bars."""
         return f"{self.strategy.name}-{self.seq_groups:02}"
 
     @property
     def is_exact(self) -> bool:
-        """Whether this is what all others are compared with."""
+        """Whether this is the condition that all others are compared with."""
         return self.strategy.name == "crossbar" and self.seq_groups == PREDICTED_GROUPS
 
 
 @dataclass(frozen=True)
 class PredictorDecode:
-    """A ``Decode`` by the eager engine's loop with one predictor, which can be asked for its passes afterwards."""
+    """A ``Decode`` by the eager engine's loop with one predictor, whose passes can be read afterwards."""
 
     model: Model
     seq_groups: int
@@ -119,20 +121,20 @@ class PredictorDecode:
 
 
 def by_predictor(make: Callable[[Model, int], Predictor]) -> Callable[[Model, int], PredictorDecode]:
-    """Decode with the eager engine's loop and a predictor that ``make`` makes for a model and SEQ_GROUPS."""
+    """Decode with the eager engine's loop and the predictor that ``make`` returns for a model and SEQ_GROUPS."""
     return lambda model, seq_groups: PredictorDecode(model, seq_groups, make(model, seq_groups))
 
 
 def own_predictor(model: Model, seq_groups: int) -> Predictor:
-    """The product's predictor over the stock heads, whatever SEQ_GROUPS it will be asked for."""
+    """Return the product's predictor over the stock heads, for any SEQ_GROUPS."""
     return Predictor(model.talker.code_predictor)
 
 
 def trained_predictor(model: Model, seq_groups: int) -> Predictor:
-    """The product's predictor over the checkpoint's trained tail.
+    """Return the product's predictor over the checkpoint's trained tail.
 
     Raises:
-        ValueError: the checkpoint has none for this SEQ_GROUPS.
+        ValueError: the checkpoint has no tail for this SEQ_GROUPS.
     """
     tails = model.tails()
     if seq_groups not in tails:
@@ -144,7 +146,7 @@ def trained_predictor(model: Model, seq_groups: int) -> Predictor:
 
 
 def lossless_trained(model: Model, seq_groups: int) -> LosslessPredictor:
-    """The product's lossless predictor, whose drafts come from whichever trained tail fits a line's exact groups.
+    """Return the product's lossless predictor, drafting with the trained tail that fits a line's exact groups.
 
     Raises:
         ValueError: the checkpoint has no trained tail.
@@ -152,7 +154,7 @@ def lossless_trained(model: Model, seq_groups: int) -> LosslessPredictor:
     tails = model.tails()
     if not tails:
         raise ValueError(
-            "the checkpoint has no trained tail to draft by: leave lossless-trained out, or run "
+            "the checkpoint has no trained tail to draft with: leave lossless-trained out, or run "
             "python -m lab.training.crossbar"
         )
     return LosslessPredictor(model.talker.code_predictor, tails=tails)
@@ -161,7 +163,7 @@ def lossless_trained(model: Model, seq_groups: int) -> LosslessPredictor:
 def from_states(
     model: Model, states: torch.Tensor, sources: Sequence[int], draw: TokenSampling
 ) -> torch.Tensor:
-    """Probabilities ``[N, G, V]`` when the stock heads predict group g+1 from the exact state ``sources[g]``."""
+    """Return probabilities ``[N, G, V]``: the stock heads predict group g+1 from the exact state ``sources[g]``."""
     heads = view_heads(model.talker.code_predictor.lm_head)[: len(sources)]
     return sampled_distribution(crossbar(heads, states[:, list(sources)]), draw)
 
@@ -169,14 +171,14 @@ def from_states(
 def exact_distributions(
     model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: TokenSampling
 ) -> torch.Tensor:
-    """Every group from its own state; ``seq_groups`` is not looked at."""
+    """Predict every group from its own state; ``seq_groups`` is ignored."""
     return from_states(model, states, range(PREDICTED_GROUPS), draw)
 
 
 def crossbar_distributions(
     model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: TokenSampling
 ) -> torch.Tensor:
-    """The product's: the last sequential group's state predicts the tail too."""
+    """The product's distributions: the last sequential group's state also predicts the tail."""
     sources = [min(group, seq_groups - 1) for group in range(PREDICTED_GROUPS)]
     return from_states(model, states, sources, draw)
 
@@ -184,7 +186,7 @@ def crossbar_distributions(
 def trained_distributions(
     model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: TokenSampling
 ) -> torch.Tensor:
-    """The product's with a trained tail, which also reads the last sequential group's code."""
+    """The product's distributions with a trained tail, which also reads the last sequential group's code."""
     predictor = trained_predictor(model, seq_groups)
     logits = predictor.crossbar_logits(seq_groups, states[:, seq_groups - 1], codes[:, seq_groups])
     first = from_states(model, states, range(seq_groups), draw)
@@ -192,14 +194,14 @@ def trained_distributions(
 
 
 def zero_tail(codes: torch.Tensor, codebook: int, seed: int) -> torch.Tensor:
-    """The last ten groups of ``[T, 16]`` become code 0."""
+    """Set the last ten groups of ``[T, 16]`` to code 0."""
     spoiled = codes.clone()
     spoiled[:, 1 + TAIL_FROM :] = 0
     return spoiled
 
 
 def random_tail(codes: torch.Tensor, codebook: int, seed: int) -> torch.Tensor:
-    """The last ten groups of ``[T, 16]`` become uniformly random codes."""
+    """Replace the last ten groups of ``[T, 16]`` by uniformly random codes."""
     spoiled = codes.clone()
     tail = spoiled[:, 1 + TAIL_FROM :]
     stream = torch.Generator().manual_seed(seed % 2**63)
@@ -208,7 +210,7 @@ def random_tail(codes: torch.Tensor, codebook: int, seed: int) -> torch.Tensor:
 
 
 class SpoiledTail(Predictor):
-    """Spoils the last ten groups within the decoding, so that the talker goes on from spoiled frames."""
+    """Spoils the last ten groups during decoding, so that the talker continues from spoiled frames."""
 
     def __init__(self, model: Model, random: bool):
         super().__init__(model.talker.code_predictor)
@@ -222,7 +224,7 @@ class SpoiledTail(Predictor):
         draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
-        """As ``Predictor.decode_frame`` at SEQ_GROUPS=5, with the tail zeroed or uniformly random."""
+        """Decode as ``Predictor.decode_frame`` at SEQ_GROUPS=5, with the tail zeroed or uniformly random."""
         codes = super().decode_frame(hidden, embedding, TAIL_FROM, draw, randomness)
         tail = codes[:, TAIL_FROM:]
         if not self.random:
@@ -237,34 +239,34 @@ class SpoiledTail(Predictor):
 
 
 def not_calibrated(model: Model, seq_groups: int) -> Decode:
-    """A strategy that the run has not been asked to calibrate cannot decode."""
+    """Raise ValueError: an adaptive strategy needs calibration before it can decode."""
     raise ValueError("this strategy is calibrated on exact lines first: see calibrating.py")
 
 
 def no_decoding(model: Model, seq_groups: int) -> Decode:
-    """A control that spoils exact codes decodes nothing."""
-    raise ValueError("this control is made of the exact line's codes: it decodes nothing")
+    """Raise ValueError: a control that spoils exact codes decodes nothing."""
+    raise ValueError("this control is made from the exact line's codes: it decodes nothing")
 
 
 def select(names: Sequence[str], seq_groups: Sequence[int], known: dict[str, Strategy]) -> list[Condition]:
-    """The conditions that "NAME" (at all its SEQ_GROUPS) and "NAME:SEQ_GROUPS" ask for, each once.
+    """Return the conditions named by "NAME" (at all its SEQ_GROUPS) and "NAME:SEQ_GROUPS", each once.
 
     Raises:
-        ValueError: for a name that is not known, or a SEQ_GROUPS that it does not have.
+        ValueError: an unknown name, or a SEQ_GROUPS that the strategy does not support.
     """
     chosen: dict[str, Condition] = {}
     for name in names:
         word, _, number = name.partition(":")
         if word not in known:
-            raise ValueError(f"strategy {word!r} is unknown: choose among {', '.join(known)}")
+            raise ValueError(f"strategy {word!r} is unknown: choose one of {', '.join(known)}")
         strategy = known[word]
         if number and not number.isdecimal():
-            raise ValueError(f"strategy {name!r}: write NAME or NAME:SEQ_GROUPS, such as crossbar:5")
+            raise ValueError(f"strategy {name!r}: write NAME or NAME:SEQ_GROUPS, e.g. crossbar:5")
         wanted = [int(number)] if number else strategy.groups or seq_groups
         for groups in wanted:
             if strategy.groups and groups not in strategy.groups:
                 raise ValueError(
-                    f"strategy {word!r} runs at SEQ_GROUPS {strategy.groups} alone, not {groups}"
+                    f"strategy {word!r} supports only SEQ_GROUPS {strategy.groups}, not {groups}"
                 )
             condition = Condition(strategy, check_seq_groups(groups))
             chosen.setdefault(condition.key, condition)

@@ -1,7 +1,7 @@
-"""Other ways to draw the groups behind the sequential ones: what a crossbar with more sense, or more passes, could do.
+"""Other ways to sample the groups after the sequential ones: what a better crossbar, or more passes, could achieve.
 
-Each is a ``Predictor`` for ``eager.decode_lines``; ``TAILS`` names them. The passes that each takes are in its first
-line: S is SEQ_GROUPS. At S = 15 all are exact decoding.
+Each is a ``Predictor`` for ``eager.decode_lines``; ``TAILS`` names them. The first line of each docstring states the
+passes it takes, with S for SEQ_GROUPS. At S = 15 all are exact decoding.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ def unchanged(draw: TokenSampling) -> TokenSampling:
 
 
 def greedy(draw: TokenSampling) -> TokenSampling:
-    """The likeliest token."""
+    """Always pick the most probable token."""
     return replace(draw, do_sample=False)
 
 
 def cooler(factor: float) -> ChangeSampling:
-    """The temperature times ``factor``."""
+    """Return a change that multiplies the temperature by ``factor``."""
     return lambda draw: replace(draw, temperature=draw.temperature * factor)
 
 
 class TailPredictor(Predictor):
-    """S passes: the crossbar, with a draw of its own for the tail (a lower temperature, or greedy)."""
+    """S passes: the crossbar, with separate sampling for the tail (a lower temperature, or greedy)."""
 
     def __init__(self, code_predictor: Any, change: ChangeSampling = unchanged):
         super().__init__(code_predictor)
@@ -65,19 +65,19 @@ class TailPredictor(Predictor):
         draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
-        """Complete ``codes`` ``[B, S]`` to ``[B, 15]``; ``state`` ``[B, H]`` is what the last was drawn from."""
+        """Complete ``codes`` ``[B, S]`` to ``[B, 15]``; ``state`` ``[B, H]`` is the one the last code came from."""
         logits = crossbar(self.heads[codes.shape[1] :], state)
         return torch.cat((codes, sample_tokens(logits, self.change(draw), randomness)), dim=1)
 
     def pass_over(self, codes: torch.Tensor, first: int, cache: KeyValueCache) -> torch.Tensor:
-        """One causal pass over groups ``first`` .. of ``codes``: the states that the groups after each come from."""
+        """Run one causal pass over groups ``first`` onwards; return the states that predict each group's successor."""
         tables = self.module.model.codec_embedding
         inputs = [tables[group](codes[:, group]) for group in range(first, codes.shape[1])]
         return self._run(torch.stack(inputs, dim=1), first + 2, cache)
 
 
 class TwoHalves(TailPredictor):
-    """S + 1 passes: the crossbar for half of the tail, one pass over what it drew, the crossbar for the rest."""
+    """S + 1 passes: the crossbar for half of the tail, one pass over its samples, the crossbar for the rest."""
 
     def decode_tail(
         self,
@@ -99,9 +99,9 @@ class TwoHalves(TailPredictor):
 
 
 class SecondPass(TailPredictor):
-    """S + 1 passes: the crossbar drafts the tail, one causal pass over the draft, all of the tail is drawn again.
+    """S + 1 passes: the crossbar drafts the tail, one causal pass runs over the draft, the tail is sampled again.
 
-    ``change`` is the draft's draw; what stays is drawn as asked for.
+    ``change`` applies to the draft only; the final codes are sampled as requested.
     """
 
     def decode_tail(
@@ -121,20 +121,20 @@ class SecondPass(TailPredictor):
 
 TAILS: Mapping[str, tuple[str, Callable[[Any], Predictor]]] = {
     "tail-cooler": (
-        "the crossbar, its tail drawn at half the temperature",
+        "the crossbar, its tail sampled at half the temperature",
         lambda module: TailPredictor(module, cooler(0.5)),
     ),
     "tail-greedy": ("the crossbar, its tail greedy", lambda module: TailPredictor(module, greedy)),
     "two-halves": ("the crossbar for half of the tail, a pass over it, the crossbar for the rest", TwoHalves),
-    "second-pass": ("the crossbar's tail, then one pass over it from which it is drawn anew", SecondPass),
+    "second-pass": ("the crossbar's tail, then one pass over it to sample it again", SecondPass),
     "second-pass-greedy-draft": (
-        "the crossbar's tail, greedy, then one pass over it from which it is drawn anew",
+        "the crossbar's tail, greedy, then one pass over it to sample it again",
         lambda module: SecondPass(module, greedy),
     ),
-    "bounded": ("lossless, broken off after SEQ_GROUPS passes of the predictor", BoundedPredictor),
+    "bounded": ("lossless, stopped after SEQ_GROUPS passes of the predictor", BoundedPredictor),
     "lossless": (
-        "the crossbar drafts behind SEQ_GROUPS groups, passes verify: distributed as SEQ_GROUPS=15",
+        "the crossbar drafts after SEQ_GROUPS groups, passes verify: same distribution as SEQ_GROUPS=15",
         LosslessPredictor,
     ),
 }
-"""From a name to what it is, and what makes the predictor of a ``code_predictor``."""
+"""Name -> (description, a function that makes the predictor for a ``code_predictor``)."""

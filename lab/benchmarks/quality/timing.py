@@ -1,6 +1,6 @@
-"""Milliseconds a frame of every condition, prompt included, codec not: whole lines at batch 1.
+"""Milliseconds per frame of every condition, including the prompt, excluding the codec: complete lines at batch 1.
 
-Where passes of the predictor vary from frame to frame, they are counted, and batches are timed too.
+Where the number of predictor passes varies from frame to frame, passes are counted and batches are timed too.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from .folder import TIMES, RunFolder, read_json, write_json
 from .speak import Speaker
 from .strategies import Condition
 
-WARM_UPS = 2  # lines: kernels met for the first time, captures, compilation
+WARM_UPS = 2  # lines: first use of kernels, captures, compilation
 BATCH = 16
-BATCHES = 3  # timed, after one to warm up
+BATCHES = 3  # timed, after one warm-up batch
 
 DecodeLines: TypeAlias = Callable[[Sequence[int], Sequence[int]], list[Decoded]]
-"""Decodes one batch: numbers of lines, and a seed for each."""
+"""Decodes one batch: indices of lines, and a seed for each."""
 
 
 class Timed:
-    """One condition in one engine: what its batches took.
+    """Timings of one condition on one engine.
 
-    ``ms`` has the milliseconds of a frame of each whole batch, ``passes`` ``[passes, frames]`` of each, as the batch
-    takes them: a frame's passes are those of its neediest line. ``tally`` is the predictor's, where it has one.
+    ``ms`` has the milliseconds per frame of each complete batch; ``passes`` has ``[passes, frames]`` of each, where a
+    frame of a batch takes the passes of the line that needs most. ``tally`` is the predictor's, if it has one.
     ``before`` is how often a batch is decoded before it is timed.
     """
 
@@ -41,11 +41,11 @@ class Timed:
         self.ms: list[float] = []
         self.passes: list[tuple[int, int]] = []
 
-    def take(self, speaker: Speaker, places: Sequence[int], keep: bool) -> None:
-        """Time a batch of places; those beyond the run's lines repeat them with other seeds."""
-        lines = [place % len(speaker.tasks) for place in places]
-        again = [place // len(speaker.tasks) * len(speaker.tasks) for place in places]
-        seeds = [seed + more for seed, more in zip(speaker.seeds(lines), again, strict=True)]
+    def take(self, speaker: Speaker, indices: Sequence[int], keep: bool) -> None:
+        """Time a batch of lines; indices beyond the run's lines repeat them with other seeds."""
+        lines = [index % len(speaker.tasks) for index in indices]
+        offsets = [index // len(speaker.tasks) * len(speaker.tasks) for index in indices]
+        seeds = [seed + offset for seed, offset in zip(speaker.seeds(lines), offsets, strict=True)]
         for _ in range(self.before if keep else 0):
             self.decode(lines, seeds)
         passes, frames = (self.tally.passes, self.tally.frames) if self.tally else (0, 0)
@@ -58,11 +58,11 @@ class Timed:
 
 
 def measure_times(speaker: Speaker, folder: RunFolder, conditions: Sequence[Condition], lines: int) -> None:
-    """Time the conditions in turns, so that a slow spell hits all of them; all anew when one was not timed here yet.
+    """Time all conditions if any has not been timed on this machine yet.
 
-    Times are compared with each other, so they are of one session, on one machine.
-    Every condition is timed in the eager engine, in which the laboratory decodes; what the product's graph engine
-    can run is timed in that too where it is the model's own.
+    The conditions take turns, so that a slow spell of the machine affects all of them; times are only comparable
+    within a session. Every condition is timed on the eager engine, which the lab decodes with; the product's
+    strategies are also timed on the graph engine, if the model uses it.
     """
     machine = machine_name(speaker.model.device)
     wanted = min(lines, len(speaker.tasks))
@@ -72,10 +72,10 @@ def measure_times(speaker: Speaker, folder: RunFolder, conditions: Sequence[Cond
     session = datetime.datetime.now(datetime.timezone.utc).isoformat()
     alone = {condition.key: _engines(speaker, condition) for condition in timed}
     batches = {condition.key: _eager(speaker, condition) for condition in _batched(timed)}
-    for place in tqdm(range(-WARM_UPS, wanted), desc="times", unit="line"):
+    for index in tqdm(range(-WARM_UPS, wanted), desc="times", unit="line"):
         for engines in alone.values():
             for run in engines.values():
-                run.take(speaker, [max(0, place)], place >= 0)
+                run.take(speaker, [max(0, index)], index >= 0)
     for number in tqdm(range(-1, BATCHES) if batches else [], desc="times of batches", unit="batch"):
         first = BATCH * max(0, number)
         for run in batches.values():
@@ -88,7 +88,7 @@ def measure_times(speaker: Speaker, folder: RunFolder, conditions: Sequence[Cond
 
 
 def _to_json(engines: dict[str, Timed], batch: Timed | None) -> dict[str, Any]:
-    """What ``figures.py`` reads; "passes" is empty where none are counted, "batch" null where none were timed."""
+    """Return what ``figures.py`` reads; "passes" is empty if none are counted, "batch" null if none were timed."""
     return {
         "ms": {engine: run.ms for engine, run in engines.items()},
         "passes": engines["eager"].passes,
@@ -97,14 +97,14 @@ def _to_json(engines: dict[str, Timed], batch: Timed | None) -> dict[str, Any]:
 
 
 def _batched(conditions: Sequence[Condition]) -> list[Condition]:
-    """Those that are timed in batches: where passes vary, and exact decoding to compare them with."""
+    """Return the conditions to time in batches: those with varying passes, and exact decoding for comparison."""
     if not any(condition.strategy.counts_passes for condition in conditions):
         return []
     return [condition for condition in conditions if condition.strategy.counts_passes or condition.is_exact]
 
 
 def _are_timed(folder: RunFolder, conditions: Sequence[Condition], machine: str, lines: int) -> bool:
-    """Whether one session on this machine has timed all of them, on so many lines, and in batches where wanted."""
+    """Whether one session on this machine has timed them all on ``lines`` lines, and in batches where needed."""
     batched = {condition.key for condition in _batched(conditions)}
     sessions = set()
     for condition in conditions:
@@ -118,7 +118,7 @@ def _are_timed(folder: RunFolder, conditions: Sequence[Condition], machine: str,
 
 
 def _eager(speaker: Speaker, condition: Condition) -> Timed:
-    """The condition as the laboratory decodes it."""
+    """Time the condition as the lab decodes it."""
     decode = condition.strategy.start(speaker.model, condition.seq_groups)
 
     def run(lines: Sequence[int], seeds: Sequence[int]) -> list[Decoded]:
@@ -129,7 +129,7 @@ def _eager(speaker: Speaker, condition: Condition) -> Timed:
 
 
 def _engines(speaker: Speaker, condition: Condition) -> dict[str, Timed]:
-    """By engine, what decodes lines of this condition."""
+    """Return the timings to take for this condition, by engine."""
     model = speaker.model
     tail = "stock" if condition.strategy.heads == "stock" else "auto"
 
@@ -148,7 +148,7 @@ def _engines(speaker: Speaker, condition: Condition) -> dict[str, Timed]:
 
     engines = {"eager": _eager(speaker, condition)}
     if condition.strategy.product and _has_graph(model):
-        # Another condition's tail lets go of all graphs: the first decoding after it is plain, the second captures.
+        # A change of tail frees all graphs: the first decoding after it is not captured, the second captures.
         engines["graph"] = Timed(graph, before=2 if model.device.type == "cuda" else 0)
     return engines
 

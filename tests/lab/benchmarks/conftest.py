@@ -1,4 +1,4 @@
-"""A tiny Base checkpoint with presets, and a model of it whose lines are short."""
+"""A tiny Base checkpoint, and a model of it with short lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the laboratory's models cap their lines: a random one may not end by itself."""
+    """Cap the lines of the study's models: a random model may not end by itself."""
     from lab.benchmarks.quality import __main__ as command
 
     monkeypatch.setattr(command, "load_model", load_short)

@@ -1,4 +1,4 @@
-"""The paper's rows: those that claim to be exact are, and the others do what their names say."""
+"""The paper's rows: the exact ones equal exact decoding, the others do what their names say."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def guards(model: Model) -> list[Guard]:
 
 @pytest.fixture(scope="module")
 def frame(model: Model) -> tuple[torch.Tensor, torch.Tensor]:
-    """A talker's state and group 0's embedding, ``[3, 1, H]`` each, for three lines."""
+    """Return the talker's state and group 0's embedding, ``[3, 1, H]`` each, for three lines."""
     stream = torch.Generator().manual_seed(0)
     tokens = torch.tensor([[3], [9], [27]])
     return torch.randn(3, 1, model.width, generator=stream), model.talker.get_input_embeddings()(tokens)
 
 
-def test_upstream_speaks_the_same_lines_as_fifteen_groups(model: Model, prompts: list[Prompt]) -> None:
+def test_upstream_decodes_the_same_lines_as_fifteen_groups(model: Model, prompts: list[Prompt]) -> None:
     decode = start_upstream(model, 15)
     theirs = decode(prompts, guards(model), model.sampling, [11, 12], None)
     torch.manual_seed(11)
@@ -89,7 +89,7 @@ def test_the_compiled_predictor_is_exact(model: Model, frame: tuple[torch.Tensor
 def test_a_chunk_is_predicted_from_the_state_before_it(
     model: Model, frame: tuple[torch.Tensor, torch.Tensor]
 ) -> None:
-    """Greedy codes of the five passes are the likeliest ones of one causal pass over the finished frame."""
+    """Greedy codes of the five passes are the most probable ones of one causal pass over the finished frame."""
     hidden, embedding = frame
     chunked = Chunked(model)
     rest = chunked.decode_frame(hidden, embedding, 5, GREEDY, None)
@@ -102,7 +102,7 @@ def test_a_chunk_is_predicted_from_the_state_before_it(
     assert torch.equal(rest[:, 0], exact[:, 0]) and not torch.equal(rest, exact)
 
 
-def test_refinement_stays_within_the_drafts_fence(
+def test_refinement_keeps_to_the_drafts_candidates(
     model: Model, frame: tuple[torch.Tensor, torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(predictors, "FENCE", 4)
@@ -117,7 +117,7 @@ def test_refinement_stays_within_the_drafts_fence(
     assert len(passes) == 5 and all(visible.all() for visible in passes), "five rounds, none causal"
 
 
-def test_masks_need_an_attention_that_takes_them(model: Model) -> None:
+def test_masks_need_an_attention_that_supports_them(model: Model) -> None:
     class Flash:
         talker, attention = model.talker, "flash_attention_2"
 
@@ -125,7 +125,7 @@ def test_masks_need_an_attention_that_takes_them(model: Model) -> None:
         Refined(Flash())  # type: ignore[arg-type]
 
 
-def test_the_filter_takes_the_top_and_sets_the_peak() -> None:
+def test_the_filter_removes_high_frequencies_and_sets_the_peak() -> None:
     time = np.arange(24000) / 24000
     low, high = np.sin(2 * np.pi * 500 * time), np.sin(2 * np.pi * 11900 * time)
     filtered = smooth((0.1 * low + 0.1 * high).astype(np.float32), 24000)

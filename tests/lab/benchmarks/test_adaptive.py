@@ -1,4 +1,4 @@
-"""Adaptive SEQ_GROUPS: lines that stop by themselves, a calibration's arithmetic, and a run that keeps its own."""
+"""Adaptive SEQ_GROUPS: independent stopping of lines, the arithmetic of a calibration, and one calibration per run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from qwen3_tts_morph.morph.voice.voice import clone_voice
 
 from lab.benchmarks.quality import calibrating
 from lab.benchmarks.quality.adaptive import AdaptivePredictor, calibrate, choose_target
-from lab.benchmarks.quality.calibrating import make_ready
+from lab.benchmarks.quality.calibrating import calibrate_conditions
 from lab.benchmarks.quality.distance import trace_lines
 from lab.benchmarks.quality.folder import RunFolder
-from lab.benchmarks.quality.lines import take_turns
+from lab.benchmarks.quality.lines import assign_voices
 from lab.benchmarks.quality.registry import STRATEGIES
 from lab.benchmarks.quality.speak import Speaker
 from lab.benchmarks.quality.strategies import Condition
@@ -31,7 +31,7 @@ BATCH = 12
 
 @pytest.fixture(scope="module")
 def frame(model: Model) -> tuple[torch.Tensor, torch.Tensor]:
-    """The talker's states ``[B, 1, H]`` and group 0's tokens ``[B, 1]``."""
+    """Return the talker's states ``[B, 1, H]`` and group 0's tokens ``[B, 1]``."""
     generator = torch.Generator().manual_seed(9)
     hidden = torch.randn(BATCH, 1, model.width, generator=generator)
     return hidden, torch.randint(64, (BATCH, 1), generator=generator)
@@ -46,7 +46,7 @@ def decode(
     draw: TokenSampling = GREEDY,
     rows=slice(None),
 ) -> torch.Tensor:
-    """Codes of some of the frame's lines, each with a stream of its own."""
+    """Return codes of some of the frame's lines, each with its own random stream."""
     hidden, tokens = frame
     embedding = model.talker.get_input_embeddings()(tokens[rows])
     streams = line_streams(range(BATCH)[rows], model.device)
@@ -55,12 +55,12 @@ def decode(
 
 @pytest.fixture(scope="module")
 def calibrated(model: Model, frame):
-    """The calibration on the frame's exact codes, and the shares that it expects."""
+    """Return the calibration on the frame's exact codes, and the shares it expects."""
     exact = decode(model, frame, Predictor(model.talker.code_predictor), 15)
     return calibrate(model, frame[0], torch.cat((frame[1], exact), dim=1), SAMPLED)
 
 
-def test_a_target_of_nothing_takes_one_pass_and_of_all_takes_15(model: Model, frame, calibrated) -> None:
+def test_target_0_takes_one_pass_and_target_1_takes_15(model: Model, frame, calibrated) -> None:
     module = model.talker.code_predictor
     for target, groups in ((0.0, 1), (1.0, 15)):
         adaptive = AdaptivePredictor(module, calibrated[0], target)
@@ -71,8 +71,8 @@ def test_a_target_of_nothing_takes_one_pass_and_of_all_takes_15(model: Model, fr
         AdaptivePredictor(module, calibrated[0], 1.5)
 
 
-def test_each_line_stops_by_itself_whatever_batch_it_rides_in(model: Model, frame, calibrated) -> None:
-    """Alone it is the product's crossbar behind as many groups as it took; the batch takes its neediest line's."""
+def test_each_line_stops_independently_of_its_batch(model: Model, frame, calibrated) -> None:
+    """Alone, a line equals the product's crossbar after the same number of groups; a batch takes the maximum."""
     module, (calibration, shares) = model.talker.code_predictor, calibrated
     together = AdaptivePredictor(module, calibration, choose_target(shares, 6))
     codes, passes = decode(model, frame, together, draw=SAMPLED), []
@@ -96,7 +96,7 @@ def test_15_groups_are_exact_whatever_the_target(model: Model, frame, calibrated
     assert adaptive.tally.passes == 15
 
 
-def test_the_target_is_where_frames_take_so_many_passes() -> None:
+def test_the_target_yields_the_requested_mean_of_passes() -> None:
     shares = torch.linspace(0.05, 0.95, 14).expand(3, -1)
     for groups in (1, 4, 9, 15):
         target = choose_target(shares, groups)
@@ -105,7 +105,7 @@ def test_the_target_is_where_frames_take_so_many_passes() -> None:
 
 @torch.inference_mode()
 def test_a_calibration_expects_on_average_what_the_frames_would_accept(model: Model, frame) -> None:
-    """Acceptance is 1 minus the total variation distance; least squares keep its mean."""
+    """Acceptance is 1 minus the total variation distance; least squares preserves its mean."""
     module, (hidden, tokens) = model.talker.code_predictor, frame
     codes = torch.cat((tokens, decode(model, frame, Predictor(module), 15)), dim=1)
     calibration, shares = calibrate(model, hidden, codes, SAMPLED)
@@ -123,26 +123,28 @@ def test_a_calibration_expects_on_average_what_the_frames_would_accept(model: Mo
 
 
 def top20(logits: torch.Tensor) -> torch.Tensor:
-    """The distribution that SAMPLED draws from."""
+    """Return the distribution that SAMPLED samples from."""
     scaled = logits / 0.8
     return scaled.masked_fill(scaled < scaled.topk(20).values[:, -1:], -torch.inf).softmax(-1)
 
 
 @pytest.fixture(scope="module")
 def speaker(model: Model) -> Speaker:
-    """Lines of a voice from a tone; more than a calibration takes."""
+    """Return lines in a voice cloned from a tone, more than a calibration uses."""
     tone = (0.3 * np.sin(np.arange(48000) / 20)).astype(np.float32)
     voices = {"tone": clone_voice(model, tone, 24000)}
-    tasks = take_turns([f"This is line {number}." for number in range(10)], ["tone"], 5)
+    tasks = assign_voices([f"This is line {number}." for number in range(10)], ["tone"], 5)
     return Speaker.prepare(model, tasks, voices, "auto", model.sampling)
 
 
 @pytest.mark.parametrize("seq_groups", [4, 9])
-def test_a_run_calibrates_to_the_mean_passes_that_are_asked_for(
+def test_a_run_calibrates_to_the_requested_mean_of_passes(
     speaker: Speaker, tmp_path: Path, seq_groups: int
 ) -> None:
-    """Decoded again from the states of the frames that it was calibrated on, one at a time."""
-    [ready] = make_ready(speaker, RunFolder(tmp_path), [Condition(STRATEGIES["adaptive"], seq_groups)])
+    """Frames are decoded again, one at a time, from the states it was calibrated on."""
+    [ready] = calibrate_conditions(
+        speaker, RunFolder(tmp_path), [Condition(STRATEGIES["adaptive"], seq_groups)]
+    )
     assert ready.key == f"adaptive-{seq_groups:02}"
     model, decode = speaker.model, ready.strategy.start(speaker.model, ready.seq_groups)
     traces = trace_lines(speaker, range(2, 10))
@@ -160,17 +162,19 @@ def test_a_run_calibrates_to_the_mean_passes_that_are_asked_for(
     assert decode.predictor.tally.mean_passes == pytest.approx(seq_groups, abs=1)
 
 
-def test_a_calibration_is_made_once_a_run_and_only_for_who_needs_it(
+def test_a_run_calibrates_once_and_only_for_strategies_that_need_it(
     speaker: Speaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, crossbar_5 = RunFolder(tmp_path), Condition(STRATEGIES["crossbar"], 5)
-    assert make_ready(speaker, folder, [crossbar_5]) == [crossbar_5] and not list(tmp_path.iterdir())
+    assert calibrate_conditions(speaker, folder, [crossbar_5]) == [crossbar_5] and not list(
+        tmp_path.iterdir()
+    )
     adaptive = Condition(STRATEGIES["adaptive"], 5)
     with pytest.raises(ValueError, match="calibrated on exact lines first"):
         adaptive.strategy.start(speaker.model, 5)
-    kept, first = make_ready(speaker, folder, [crossbar_5, adaptive])
+    kept, first = calibrate_conditions(speaker, folder, [crossbar_5, adaptive])
     assert kept is crossbar_5
     monkeypatch.setattr(calibrating, "trace_lines", None)
-    [again] = make_ready(speaker, folder, [adaptive])
+    [again] = calibrate_conditions(speaker, folder, [adaptive])
     one, other = (each.strategy.start(speaker.model, 5).predictor for each in (first, again))
     assert one.target == other.target and torch.equal(one.calibration.slope, other.calibration.slope)

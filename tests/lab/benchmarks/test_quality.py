@@ -1,4 +1,4 @@
-"""The laboratory from its command line: one run on a tiny checkpoint with judges that are made up, then its rules."""
+"""The quality study from its command line: a run on a tiny checkpoint with fake judges, then its rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXTS = ("One line.", "And another line.", "A third, to be sure.")
 
 
 class LoudnessJudge:
-    """Says of a clip what its samples say: enough for sums to be checked."""
+    """A fake judge whose scores depend on the samples, so that sums can be checked."""
 
     def __init__(self, name: str, heard: list[str]):
         self.name = name
@@ -42,7 +42,7 @@ class LoudnessJudge:
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Judges without packages; gives the list of what they were asked."""
+    """Install fake judges; return the list of the calls they got."""
     asked: list[str] = []
     judges = {name: LoudnessJudge(name, asked) for name in ("words", "voice", "opinion")}
     monkeypatch.setattr(command, "make_judges", lambda *_: judges)
@@ -51,14 +51,14 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def world(tiny: Path, tmp_path: Path, short_lines: None, heard: list[str]) -> Callable[..., int]:
-    """``world(*more)``: run the laboratory on two recordings and three lines, into ``tmp_path / "run"``."""
+    """``world(*more)``: run the study on two recordings and three lines, into ``tmp_path / "run"``."""
     torch.set_num_threads(1)
     folder = tmp_path / "voices" / "beth"
     folder.mkdir(parents=True)
     for number, pitch in enumerate((130, 140, 220)):
         tone = 0.3 * np.sin(2 * np.pi * pitch * np.arange(36000) / 24000)
-        place = tmp_path / "voices" / "adam.flac" if number == 2 else folder / f"{number}.wav"
-        soundfile.write(place, tone, 24000)
+        path = tmp_path / "voices" / "adam.flac" if number == 2 else folder / f"{number}.wav"
+        soundfile.write(path, tone, 24000)
     (tmp_path / "lines.txt").write_text("\n\n".join(TEXTS), encoding="utf-8")
     options = [
         *("--checkpoint", str(tiny), "--out", str(tmp_path / "run"), "--device", "cpu", "--time-lines", "2"),
@@ -75,7 +75,7 @@ def world(tiny: Path, tmp_path: Path, short_lines: None, heard: list[str]) -> Ca
 
 
 def files(root: Path) -> dict[str, int]:
-    """Every file of a folder with the time of its last change."""
+    """Return the modification time of every file in a folder, by name."""
     return {
         path.relative_to(root).as_posix(): path.stat().st_mtime_ns
         for path in root.rglob("*")
@@ -83,7 +83,7 @@ def files(root: Path) -> dict[str, int]:
     }
 
 
-def test_one_command_gives_rows_a_report_and_a_picture(
+def test_one_command_writes_rows_a_report_and_a_plot(
     world: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert world("--name", "mine") == 0
@@ -117,10 +117,10 @@ def test_one_command_gives_rows_a_report_and_a_picture(
 
 
 @pytest.mark.slow
-def test_a_run_that_was_interrupted_goes_on(
+def test_an_interrupted_run_resumes(
     world: Callable[..., int], tmp_path: Path, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It makes again nothing that is there, and ends as a run that was not interrupted."""
+    """It repeats nothing, and ends with the same files as an uninterrupted run."""
     kept = speak.keep_codes
 
     def interrupt(*arguments: Any) -> None:
@@ -141,13 +141,13 @@ def test_a_run_that_was_interrupted_goes_on(
     assert heard.count("words") == heard.count("opinion") == 6 * 3
     assert heard.count("voice") == 6 * 3 + references
     assert world("--batch-size", "1") == 0 and heard.count("words") == 6 * 3
-    whole = tmp_path / "whole"
-    assert world("--batch-size", "1", "--out", str(whole)) == 0
-    for path in whole.rglob("codes/*/*.json"):
-        assert path.read_bytes() == (tmp_path / "run" / path.relative_to(whole)).read_bytes()
+    complete = tmp_path / "complete"
+    assert world("--batch-size", "1", "--out", str(complete)) == 0
+    for path in complete.rglob("codes/*/*.json"):
+        assert path.read_bytes() == (tmp_path / "run" / path.relative_to(complete)).read_bytes()
 
 
-def test_steps_can_be_run_apart_and_the_last_ones_need_no_checkpoint(
+def test_steps_can_run_separately_and_the_last_ones_need_no_checkpoint(
     world: Callable[..., int], tmp_path: Path, heard: list[str]
 ) -> None:
     assert world("--steps", "codes", "wavs") == 0 and not heard
@@ -161,7 +161,7 @@ def test_steps_can_be_run_apart_and_the_last_ones_need_no_checkpoint(
 
 @pytest.mark.slow
 def test_passes_that_vary_reach_the_rows(world: Callable[..., int], tmp_path: Path) -> None:
-    """A run of old, that counted none, is timed anew where there are some to count; else nothing is."""
+    """An older run without counted passes is timed again if some can be counted, otherwise not."""
     steps = ("--steps", "codes", "times", "report", "--strategies")
     run = tmp_path / "run"
 
@@ -175,17 +175,19 @@ def test_passes_that_vary_reach_the_rows(world: Callable[..., int], tmp_path: Pa
     assert world(*steps, "crossbar:5") == 0
     counted = ("passes", "passes_batch16", "ms_per_frame_batch16")
     assert not any(row[name] for row in rows().values() for name in counted)
-    assert "Passes of the predictor" not in (run / "quality.md").read_text(encoding="utf-8")
+    assert "Predictor passes" not in (run / "quality.md").read_text(encoding="utf-8")
     assert world(*steps, "crossbar:5", "lossless:5", "adaptive:5") == 0
     made = rows()
     for name in ("lossless", "adaptive"):
         for figure in counted:
             value, low, high = made[name][figure]
             assert 0 < low <= value <= high
-        assert made[name]["passes"][0] < made[name]["passes_batch16"][0] <= 15, "the neediest line's"
+        assert made[name]["passes"][0] < made[name]["passes_batch16"][0] <= 15, (
+            "those of the line that needs most"
+        )
     assert made["lossless"]["passes"][0] > 5
     assert [made["crossbar"][name] is None for name in counted] == [True, True, False], "exact speech, last"
-    assert "## Passes of the predictor" in (run / "quality.md").read_text(encoding="utf-8")
+    assert "## Predictor passes" in (run / "quality.md").read_text(encoding="utf-8")
     assert "passes, batch 16" in (run / "quality.html").read_text(encoding="utf-8")
     before = times()
     assert world(*steps, "crossbar:5", "lossless:5", "adaptive:5") == 0 and times() == before
@@ -196,12 +198,12 @@ def test_passes_that_vary_reach_the_rows(world: Callable[..., int], tmp_path: Pa
     assert json.loads(old.read_text(encoding="utf-8"))["batch"]["lines"] == 16
 
 
-def test_a_folder_of_another_run_is_refused(
+def test_a_folder_with_another_run_is_refused(
     world: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert world("--steps", "codes", "--limit", "2") == 0
     assert world("--steps", "codes", "--seed", "9") == 2
-    assert "give another --out" in capsys.readouterr().err
+    assert "choose another --out" in capsys.readouterr().err
     assert world("--steps", "codes") == 0, "more lines of the same run are welcome"
     assert len(list((tmp_path / "run").glob("codes/crossbar-01/*.json"))) == 3
 
@@ -209,14 +211,14 @@ def test_a_folder_of_another_run_is_refused(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--strategies", "crosbar"], "unknown: choose among crossbar"),
-        (["--strategies", "refined:5"], "runs at SEQ_GROUPS"),
+        (["--strategies", "crosbar"], "unknown: choose one of crossbar"),
+        (["--strategies", "refined:5"], "supports only SEQ_GROUPS"),
         (["--strategies", "crossbar:16"], "SEQ_GROUPS is 16"),
-        (["--seq-groups", "one"], "write such as"),
-        (["--steps", "report", "--out", "nowhere"], "holds no run"),
+        (["--seq-groups", "one"], "write e.g."),
+        (["--steps", "report", "--out", "nowhere"], "contains no run"),
     ],
 )
-def test_bad_input_gets_its_sentence(
+def test_bad_input_prints_one_sentence(
     world: Callable[..., int], options: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert world(*options) == 2
@@ -237,7 +239,7 @@ def test_judges_that_are_not_installed_leave_their_columns_empty(
     assert len(caplog.records) == 2 and all("pip install" in record.message for record in caplog.records)
 
 
-def test_a_judge_that_came_later_adds_to_the_verdicts(tmp_path: Path) -> None:
+def test_a_judge_installed_later_adds_to_the_verdicts(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", np.full(1600, 0.5), 16000)
     clip = judging.Clip(tmp_path / "a.wav", "text", tmp_path / "a.json")
     asked: list[str] = []
@@ -257,7 +259,7 @@ def test_words_are_not_judged_in_other_languages(
     assert "words" in judging.make_judges(tmp_path, "auto")
 
 
-def test_controls_spoil_the_last_ten_groups_alone() -> None:
+def test_controls_spoil_only_the_last_ten_groups() -> None:
     codes = torch.randint(1, 64, (20, 16), generator=torch.Generator().manual_seed(1))
     zeroed, other = zero_tail(codes, 64, 3), random_tail(codes, 64, 3)
     for spoiled in (zeroed, other):
@@ -268,9 +270,9 @@ def test_controls_spoil_the_last_ten_groups_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["loop-zeroed", "loop-random"])
-def test_a_tail_that_is_spoiled_in_the_loop_is_the_lines_own_in_any_batch(model: Model, name: str) -> None:
+def test_a_tail_spoiled_in_the_loop_does_not_depend_on_the_batch(model: Model, name: str) -> None:
     cast = cast_own_or_clone(model)
-    tasks = command.take_turns(list(TEXTS), list(cast.voices), 5)
+    tasks = command.assign_voices(list(TEXTS), list(cast.voices), 5)
     speaker = speak.Speaker.prepare(model, tasks, cast.voices, "auto", model.sampling)
 
     def decode(lines: list[int]) -> list[torch.Tensor]:
@@ -286,7 +288,7 @@ def test_a_tail_that_is_spoiled_in_the_loop_is_the_lines_own_in_any_batch(model:
 
 
 def cast_own_or_clone(model: Model) -> Any:
-    """The tiny Base checkpoint has no presets: a voice from a tone."""
+    """Return a voice cloned from a tone: the tiny Base checkpoint has no presets."""
     from qwen3_tts_morph.morph.voice.voice import clone_voice
 
     from lab.benchmarks.quality.lines import Cast
@@ -300,8 +302,8 @@ def cast_own_or_clone(model: Model) -> Any:
 def test_voices_come_from_files_and_folders(model: Model, tmp_path: Path) -> None:
     tone = 0.3 * np.sin(np.arange(36000) / 20)
     (tmp_path / "beth").mkdir()
-    for place in ("adam.wav", "beth/1.wav", "beth/2.flac", "beth/3.wav"):
-        soundfile.write(tmp_path / place, tone, 24000)
+    for name in ("adam.wav", "beth/1.wav", "beth/2.flac", "beth/3.wav"):
+        soundfile.write(tmp_path / name, tone, 24000)
     (tmp_path / "notes.txt").write_text("not a recording")
     cast = cast_recordings(model, tmp_path)
     assert {name: len(known) for name, known in cast.references.items()} == {"adam": 1, "beth": 2}
@@ -313,7 +315,7 @@ def test_voices_come_from_files_and_folders(model: Model, tmp_path: Path) -> Non
         cast_recordings(model, tmp_path / "empty")
 
 
-def test_our_own_lines_and_ranges_can_be_read(tmp_path: Path) -> None:
+def test_built_in_lines_and_ranges_can_be_read(tmp_path: Path) -> None:
     assert len(set(read_texts(command.OWN_LINES))) == 50
     (tmp_path / "none.txt").write_text("\n \n")
     with pytest.raises(ValueError, match="no line of text"):

@@ -1,4 +1,4 @@
-"""The laboratory's arithmetic: paired differences, the bars, the controls' rule, and whom a voice is compared with."""
+"""The arithmetic of the quality study: paired differences, bars, controls, and what a voice is compared with."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def control(name: str, **changes: Figure) -> Row:
     return Row(Condition(STRATEGIES[name], 5), missing, {**missing, **changes})
 
 
-def test_a_metric_has_power_when_both_controls_are_worse_beyond_doubt() -> None:
+def test_a_metric_has_power_if_both_controls_are_significantly_worse() -> None:
     rows = [
         control(
             "tail-zeroed", wer=change(0.01, 0.05), mos=change(-0.3, -0.1), dnsmos=change(-0.1, 0.1),
@@ -58,7 +58,7 @@ def test_a_metric_has_power_when_both_controls_are_worse_beyond_doubt() -> None:
     }
     said = "\n".join(describe_power(power))
     assert said.count("has no power here") == 3
-    assert "WER % tells tail-zeroed and tail-random" in said
+    assert "WER % distinguishes tail-zeroed and tail-random" in said
     assert describe_power({}) == ["Nothing was judged, so the controls say nothing."]
 
 
@@ -74,17 +74,17 @@ def test_a_metric_has_power_when_both_controls_are_worse_beyond_doubt() -> None:
         ("cer", 0.5, 0.9, ""),
     ],
 )
-def test_the_bars_are_of_whole_intervals(name: str, low: float, high: float, verdict: str) -> None:
+def test_verdicts_need_the_whole_interval(name: str, low: float, high: float, verdict: str) -> None:
     assert BY_NAME[name].verdict(change(low, high)) == verdict
 
 
-def test_figures_are_shown_with_their_intervals() -> None:
+def test_figures_are_formatted_with_their_intervals() -> None:
     assert show(Figure(0.1234, 0.1, 0.15, 9), BY_NAME["wer"]) == "12.34 [10.00, 15.00]"
     assert show(Figure(0.01, -0.01, 0.03, 9), BY_NAME["similarity"], signed=True) == "+0.010 [-0.010, +0.030]"
     assert show(None, BY_NAME["wer"]) == ""
 
 
-def test_an_interval_that_leaves_0_out_is_not_shown_as_touching_it() -> None:
+def test_an_interval_that_excludes_0_is_not_printed_as_touching_it() -> None:
     shown = show(Figure(-0.12005, -0.24288, -0.00191, 50), BY_NAME["mos"], signed=True)
     assert shown == "-0.120 [-0.243, -0.002]"
     assert show(Figure(0.2, 0.00004, 0.4, 50), BY_NAME["mos"]) == "0.20000 [0.00004, 0.40000]"
@@ -94,7 +94,7 @@ def test_an_interval_that_leaves_0_out_is_not_shown_as_touching_it() -> None:
     assert needed_digits(float("nan"), 1.0, 2) == 2
 
 
-def test_paired_differences_are_of_the_same_lines() -> None:
+def test_paired_differences_need_the_same_lines() -> None:
     rng = np.random.default_rng(0)
     words = rng.integers(4, 12, 100).astype(float)
     errors = rng.integers(0, 4, 100).astype(float)
@@ -102,11 +102,11 @@ def test_paired_differences_are_of_the_same_lines() -> None:
     assert (same.value, same.low, same.high) == (0, 0, 0)
     more = difference(errors + 1, words, errors, words)
     assert more.value == pytest.approx(100 / words.sum()) and more.high - more.low < 0.02
-    with pytest.raises(ValueError, match="not the same lines"):
+    with pytest.raises(ValueError, match="need the same lines"):
         difference(errors, words, errors[1:], words[1:])
 
 
-def test_intervals_of_differences_hold_the_truth_as_often_as_they_say() -> None:
+def test_intervals_of_differences_cover_the_true_value_as_often_as_stated() -> None:
     rng = np.random.default_rng(5)
     held = 0
     for trial in range(200):
@@ -116,7 +116,7 @@ def test_intervals_of_differences_hold_the_truth_as_often_as_they_say() -> None:
     assert 178 <= held <= 199
 
 
-def test_one_slow_spell_does_not_carry_a_median() -> None:
+def test_one_slow_spell_does_not_dominate_a_median() -> None:
     figure = median([10.0, 11.0, 12.0, 13.0, 500.0])
     assert figure.value == 12 and figure.low >= 10
     with pytest.raises(ValueError, match="no values"):
@@ -127,7 +127,7 @@ TASKS = [Task("one", "a", 0), Task("two", "b", 1), Task("three", "a", 2), Task("
 
 
 def judged(root: Path, condition: Condition, embeddings: list[list[float] | None], errors: int) -> None:
-    """Write codes and verdicts of the four lines; the last line did not end by itself where there are errors."""
+    """Write codes and verdicts of the four lines; with errors, the last line did not end by itself."""
     folder = RunFolder(root)
     for line, embedding in enumerate(embeddings):
         ended = "cap" if errors and line == 3 else "eos"
@@ -140,7 +140,7 @@ def judged(root: Path, condition: Condition, embeddings: list[list[float] | None
         write_json(folder.path(JUDGED, condition.key, line), verdict)
 
 
-def test_rows_are_read_from_what_the_judges_said(tmp_path: Path) -> None:
+def test_rows_are_read_from_the_verdicts(tmp_path: Path) -> None:
     east, north = [1.0, 0.0], [0.0, 1.0]
     judged(tmp_path, EXACT, [east, north, east, north], errors=0)
     judged(tmp_path, FAST, [east, north, north, None], errors=1)
@@ -155,7 +155,7 @@ def test_rows_are_read_from_what_the_judges_said(tmp_path: Path) -> None:
     assert fast.figures["similarity"].value == pytest.approx((1 + 1 + 0 + 0) / 4)
 
 
-def test_a_voices_references_come_first(tmp_path: Path) -> None:
+def test_a_voice_is_compared_with_its_references_first(tmp_path: Path) -> None:
     judged(tmp_path, EXACT, [[1.0, 0.0]] * 4, errors=0)
     for voice, embedding in (("a", [1.0, 0.0]), ("b", [0.0, 1.0])):
         write_json(tmp_path / JUDGED / REFERENCES / voice / "0.json", {"voice": {"embedding": embedding}})
@@ -163,7 +163,7 @@ def test_a_voices_references_come_first(tmp_path: Path) -> None:
     assert row.figures["similarity"].value == pytest.approx(0.5)
 
 
-def test_a_judge_that_has_missed_a_line_has_no_figure(tmp_path: Path) -> None:
+def test_a_metric_missing_on_one_line_has_no_figure(tmp_path: Path) -> None:
     judged(tmp_path, EXACT, [[1.0, 0.0]] * 4, errors=0)
     write_json(
         RunFolder(tmp_path).path(JUDGED, EXACT.key, 2), {"opinion": {"distillmos": 1, "dnsmos_overall": 1}}
@@ -172,14 +172,14 @@ def test_a_judge_that_has_missed_a_line_has_no_figure(tmp_path: Path) -> None:
     assert row.figures["wer"] is None and row.figures["similarity"] is None and row.figures["mos"] is not None
 
 
-def test_lines_that_all_end_alike_leave_room_for_doubt(tmp_path: Path) -> None:
+def test_lines_that_all_end_the_same_way_still_have_an_interval(tmp_path: Path) -> None:
     for condition in (EXACT, FAST):
         judged(tmp_path, condition, [[1.0, 0.0]] * 4, errors=0)
     _, fast = read_rows(RunFolder(tmp_path), [EXACT, FAST], EXACT, TASKS)
     assert (fast.changes["ended"].low, fast.changes["ended"].high) == (-0.75, 0.75)
 
 
-def test_the_picture_has_a_panel_a_metric_and_levels_for_what_has_no_time() -> None:
+def test_the_plot_has_a_panel_per_metric_and_levels_for_rows_without_a_time() -> None:
     pytest.importorskip("matplotlib")
     figures = dict.fromkeys(BY_NAME)
     timed = Row(FAST, {**figures, "wer": change(0.1, 0.2), "mos": change(3, 4)}, {}, {"eager": change(9, 11)})
@@ -207,8 +207,8 @@ def test_times_of_two_engines_are_not_mixed_up() -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["crossbar, graph", "refined, eager"]
 
 
-def test_passes_are_of_frames_and_shown_where_they_vary(tmp_path: Path) -> None:
-    """Lines weigh by their frames; a run of old has none, and exact speech has batches to compare with alone."""
+def test_passes_are_weighted_by_frames_and_shown_where_they_vary(tmp_path: Path) -> None:
+    """Lines count by their frames; an older run has no passes, and exact speech has only batch times."""
     lossless, adaptive = (Condition(STRATEGIES[name], 5) for name in ("lossless", "adaptive"))
     batch = {"lines": 16, "ms": [30.0, 40.0, 50.0]}
     for condition, more in (

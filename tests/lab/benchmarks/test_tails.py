@@ -1,4 +1,4 @@
-"""The laboratory's ways to draw the tail, against plain formulas on teacher-forced states."""
+"""The tail strategies against plain formulas on teacher-forced states."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 @pytest.fixture(scope="module")
 def frame(model: Model) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The talker's states, group 0's tokens and their embeddings."""
+    """Return the talker's states, group 0's tokens and their embeddings."""
     generator = torch.Generator().manual_seed(9)
     hidden = torch.randn(BATCH, 1, model.width, generator=generator)
     tokens = torch.randint(64, (BATCH, 1), generator=generator)
@@ -40,7 +40,7 @@ def frame(model: Model) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def states_of(model: Model, frame, codes: torch.Tensor) -> torch.Tensor:
-    """The exact states ``[B, 15, H]`` of a frame with these codes."""
+    """Return the exact states ``[B, 15, H]`` of a frame with these codes."""
     hidden, _, embedding = frame
     rest = model.code_tables()[torch.arange(14), codes[:, :14]]
     return Predictor(model.talker.code_predictor).teacher_force(hidden, torch.cat((embedding, rest), dim=1))
@@ -55,14 +55,14 @@ def decode(
 
 @pytest.mark.parametrize("name", TAILS)
 @torch.inference_mode()
-def test_every_way_is_exact_with_15_groups(model, frame, name):
+def test_every_strategy_is_exact_with_15_groups(model, frame, name):
     module = model.talker.code_predictor
     codes = decode(model, frame, TAILS[name][1](module), 15)
     assert torch.equal(codes, decode(model, frame, Predictor(module), 15))
 
 
 @torch.inference_mode()
-def test_only_the_tails_draw_changes(model, frame):
+def test_only_the_tails_sampling_changes(model, frame):
     module = model.talker.code_predictor
     stock = decode(model, frame, Predictor(module), 5, SAMPLED)
     assert torch.equal(decode(model, frame, TailPredictor(module), 5, SAMPLED), stock)
@@ -89,7 +89,7 @@ def test_two_halves(model, frame, seq_groups):
 @pytest.mark.parametrize("seq_groups", [1, 5, 14])
 @torch.inference_mode()
 def test_a_second_pass(model, frame, seq_groups):
-    """Every group of the tail is drawn from its exact head on a state that has seen the draft before it."""
+    """Every group of the tail is sampled from its exact head on a state that has seen the draft before it."""
     module = model.talker.code_predictor
     draft = decode(model, frame, Predictor(module), seq_groups)
     codes = decode(model, frame, SecondPass(module), seq_groups)

@@ -1,4 +1,4 @@
-"""The laboratory's rows for trained tails, on a checkpoint whose tail is the stock heads once more."""
+"""The rows for trained tails, on a checkpoint whose tail is a copy of the stock heads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEQ_GROUPS = 5
 
 @pytest.fixture(scope="module")
 def model(tiny: Path) -> Model:
-    """With a tail for one SEQ_GROUPS."""
+    """A model with a tail for one SEQ_GROUPS."""
     model = load_model(tiny)
     heads = stack(model.talker.code_predictor.lm_head)
     about = About("heads", 0.1, 0.2)
@@ -42,7 +42,7 @@ def distances(model: Model, trace: Trace, name: str) -> list[float]:
     return measure_line(model, trace, Condition(STRATEGIES[name], SEQ_GROUPS))
 
 
-def test_the_distance_is_the_tails_own(model: Model, trace: Trace) -> None:
+def test_the_distance_is_measured_on_the_tail(model: Model, trace: Trace) -> None:
     stock = distances(model, trace, "crossbar")
     assert distances(model, trace, "trained") == pytest.approx(stock, abs=1e-5)
     tail = model.tails()[SEQ_GROUPS]
@@ -55,19 +55,19 @@ def test_the_distance_is_the_tails_own(model: Model, trace: Trace) -> None:
     assert distances(model, trace, "crossbar") == pytest.approx(stock, abs=1e-6)
 
 
-def test_without_a_tail_the_row_says_so(model: Model) -> None:
+def test_without_a_tail_the_row_raises(model: Model) -> None:
     with pytest.raises(ValueError, match="no trained tail for SEQ_GROUPS 4"):
         STRATEGIES["trained"].start(model, 4)
 
 
 @torch.inference_mode()
-def test_lossless_trained_drafts_by_the_tail(model: Model, trace: Trace) -> None:
-    """A tail that knows the frame's groups has them accepted in one pass; the stock heads do not."""
+def test_lossless_trained_drafts_with_the_tail(model: Model, trace: Trace) -> None:
+    """A tail that predicts the frame's groups has them accepted in one pass; the stock heads need more."""
     module, greedy = model.talker.code_predictor, TokenSampling(do_sample=False)
     hidden, embedding = trace.hidden[:1], model.talker.get_input_embeddings()(trace.codes[:1, :1])
 
     def decode(name: str) -> int:
-        """Passes of the frame, whose codes are exact."""
+        """Return the passes the frame takes; its codes are exact."""
         predictor = STRATEGIES[name].start(model, SEQ_GROUPS).predictor
         codes = predictor.decode_frame(hidden, embedding, SEQ_GROUPS, greedy, None)
         assert torch.equal(codes, exact)
@@ -87,6 +87,6 @@ def test_lossless_trained_drafts_by_the_tail(model: Model, trace: Trace) -> None
     assert passes == (SEQ_GROUPS + 1, stock)
 
 
-def test_without_any_tail_lossless_trained_says_so(tiny: Path) -> None:
-    with pytest.raises(ValueError, match="no trained tail to draft by"):
+def test_without_any_tail_lossless_trained_raises(tiny: Path) -> None:
+    with pytest.raises(ValueError, match="no trained tail to draft with"):
         STRATEGIES["lossless-trained"].start(load_model(tiny), SEQ_GROUPS)
