@@ -178,11 +178,13 @@ def read_recording(path: Path) -> tuple[Any, int]:
 
 def make_voice(model: Any, options: argparse.Namespace, recording: tuple[Any, int] | None) -> Any:
     """The voice that the command line asks for."""
-    from qwen3_tts_morph.morph.voice.voice import clone_voice, design_voice, preset_voice
+    from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 
     if recording:
         mode = "icl" if options.transcript else "x_vector"
-        return clone_voice(model, *recording, mode, options.transcript, name=options.reference.stem)
+        return clone_voice(
+            model, *recording, CloneOptions(mode, options.transcript, name=options.reference.stem)
+        )
     if options.describe:
         return design_voice(model, options.describe)
     return preset_voice(model, options.speaker or (model.speakers or [""])[0])

@@ -87,7 +87,7 @@ class CloneVoice(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, mode: str | None, transcript: str | None = "") -> bool | str:
-        from ..morph.voice.voice import check_transcript
+        from ..morph.voice.create import check_transcript
 
         if mode != "ICL":
             return inputs.refuse(check_mode, mode)
@@ -102,12 +102,13 @@ class CloneVoice(io.ComfyNode):
         transcript: str = "",
         pad_reference: bool = False,
     ) -> io.NodeOutput:
-        from ..morph.voice.voice import clone_voice
+        from ..morph.voice.create import CloneOptions, clone_voice
 
         waveform = to_one_waveform(audio, "audio")
         check_mode(mode)
+        options = CloneOptions(MODES[mode], transcript, pad_reference)
         with model.use() as ready:
-            voice = clone_voice(ready, waveform, audio["sample_rate"], MODES[mode], transcript, pad_reference)
+            voice = clone_voice(ready, waveform, audio["sample_rate"], options)
         shown = "\n".join([f"{mode} voice cloned", *voice.notes])
         return io.NodeOutput(voice, ui=ui.PreviewText(shown))
 
@@ -167,7 +168,7 @@ class PresetVoice(io.ComfyNode):
     def execute(
         cls, model: ManagedModel, speaker: str, instruct: str = "", custom_speaker: str = ""
     ) -> io.NodeOutput:
-        from ..morph.voice.voice import preset_voice
+        from ..morph.voice.create import preset_voice
 
         with model.use() as ready:
             return io.NodeOutput(preset_voice(ready, custom_speaker.strip() or speaker, instruct))
@@ -204,7 +205,7 @@ class DesignVoice(io.ComfyNode):
 
     @classmethod
     def execute(cls, model: ManagedModel, description: str) -> io.NodeOutput:
-        from ..morph.voice.voice import design_voice
+        from ..morph.voice.create import design_voice
 
         with model.use() as ready:
             return io.NodeOutput(design_voice(ready, description))
@@ -258,7 +259,7 @@ class BlendVoices(io.ComfyNode):
         weight_c: float = 1.0,
         weight_d: float = 1.0,
     ) -> io.NodeOutput:
-        from ..morph.voice.voice import blend_voices
+        from ..morph.voice.blend import blend_voices
 
         pairs = [(voice_a, weight_a), (voice_b, weight_b), (voice_c, weight_c), (voice_d, weight_d)]
         given = [(voice, weight) for voice, weight in pairs if voice is not None]

@@ -24,8 +24,8 @@ from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.kernels import available
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PRECISIONS, WEIGHTS, LoadOptions, Sampling, TokenSampling
+from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
-from qwen3_tts_morph.morph.voice.voice import preset_voice
 
 from ..random_checkpoint import SHAPES, write_checkpoint
 from .results import Row, markdown, save_rows

@@ -28,7 +28,8 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, Spoken, render_lines
-from qwen3_tts_morph.morph.voice.voice import Voice, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
 
 from .corpus.bundle import read_bundle
 from .corpus.plan import Task, plan
@@ -92,7 +93,7 @@ def clone_all(model: Model, references: dict[str, list[Utterance]]) -> dict[str,
     voices = {}
     for name, lines in references.items():
         audio = np.concatenate([line.audio for line in lines[:CLONED_FROM]]).astype(np.float32) / 32768
-        voices[name] = clone_voice(model, audio, SAMPLE_RATE, name=name)
+        voices[name] = clone_voice(model, audio, SAMPLE_RATE, CloneOptions(name=name))
     return voices
 
 

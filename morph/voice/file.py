@@ -1,4 +1,4 @@
-"""Voice files: one safetensors file a voice; never pickle."""
+"""Voice files: one safetensors file per voice; never pickle."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ TEXTS = ("kind", *VOICE_TEXTS)
 
 
 def save_voice(voice: Voice, path: Path) -> None:
-    """Write a voice to ``path``, whole or not at all; loading gives it back bit-equal."""
+    """Write a voice to ``path``; loading it returns a bit-equal voice. A failed write leaves no file."""
     words, tensors = _contents(voice)
     metadata = {"format": FORMAT, "version": VERSION, "voice": words, "sha256": digest(words, tensors)}
     write_tensors(path, tensors, metadata)
 
 
 def holds_voice(path: Path, voice: Voice) -> bool:
-    """Whether a file holds this very voice, whatever its name; False too when it is missing or cannot be read."""
+    """Whether a file holds this voice, under any name; also False if the file is missing or unreadable."""
     try:
         saved = load_voice(path)
     except ValueError:
@@ -38,7 +38,7 @@ def holds_voice(path: Path, voice: Voice) -> bool:
 
 
 def is_voice_file(path: Path) -> bool:
-    """Whether a file says that it is a voice; reads its header alone, and never raises for an odd file."""
+    """Whether a file's header says that it is a voice; never raises for an odd file."""
     try:
         return path.is_file() and read_metadata(path).get("format") == FORMAT
     except (SafetensorError, OSError):
@@ -46,7 +46,7 @@ def is_voice_file(path: Path) -> bool:
 
 
 def _contents(voice: Voice) -> tuple[str, dict[str, torch.Tensor]]:
-    """A voice's texts as JSON, and its tensors, on the CPU."""
+    """Return a voice's texts as JSON, and its tensors on the CPU."""
     tensors = {
         key: getattr(voice, key).contiguous().cpu() for key in TENSORS if getattr(voice, key) is not None
     }
@@ -54,13 +54,13 @@ def _contents(voice: Voice) -> tuple[str, dict[str, torch.Tensor]]:
 
 
 def digest(words: str, tensors: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256 of a voice's texts and of its tensors' names, dtypes, shapes and bytes."""
+    """Return the SHA-256 of a voice's texts and of its tensors' names, dtypes, shapes and bytes."""
     total = hashlib.sha256(words.encode())
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         total.update(
             tensor.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
-        )  # view takes no 0-d tensor
+        )  # view cannot reinterpret a 0-d tensor
     return total.hexdigest()
 
 
@@ -68,14 +68,14 @@ def load_voice(path: Path) -> Voice:
     """Read a voice file.
 
     Raises:
-        ValueError: when the file is missing, damaged, foreign or of a later format version.
+        ValueError: if the file is missing, damaged, of another format or of a later version.
     """
     try:
         if not path.is_file():
             raise ValueError(
                 f"voice file {path.name} is missing from {path.parent.name}: save the voice again"
             )
-        metadata = read_metadata(path)  # a foreign file may hold gigabytes of tensors
+        metadata = read_metadata(path)  # before the tensors: another kind of file may hold gigabytes
         foreign = metadata.get("format") != FORMAT
         tensors = {} if foreign else read_tensors(path)[0]
     except (SafetensorError, OSError) as error:
@@ -89,14 +89,14 @@ def load_voice(path: Path) -> Voice:
         )
     try:
         if metadata["sha256"] != digest(metadata["voice"], tensors):
-            raise ValueError("its checksum is another")
+            raise ValueError("its checksum does not match")
         texts = json.loads(metadata["voice"])
         fields: dict[str, Any] = {key: texts[key] for key in TEXTS}
         fields |= {key: tensors.get(key) for key in TENSORS}
         return Voice(**fields)
     except RecursionError as error:
         raise ValueError(
-            f"voice file {path.name} is damaged (its texts are nested too deep): save the voice again"
+            f"voice file {path.name} is damaged (its texts are nested too deeply): save the voice again"
         ) from error
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error

@@ -17,21 +17,21 @@ from .voice import Voice
 ROLE_TOKENS = 3  # <|im_start|>, assistant, newline
 END_TOKENS = 5  # <|im_end|>, newline, <|im_start|>, assistant, newline
 REFERENCE_END_TOKENS = 2  # <|im_end|>, newline
-MIN_FRAMES = 2  # upstream: no EOS among a line's first two tokens
+MIN_FRAMES = 2  # as upstream: a line's first two tokens cannot be EOS
 
-Kept = TypeVar("Kept")
+Shared = TypeVar("Shared")
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What the talker is given for one line, in its own dtype and on its device.
+    """The talker's input for one line, in the talker's dtype and on its device.
 
-    ``embeds`` ``[T, H]`` is the prefill; ``trailing`` ``[N, H]`` is added to the following frames' inputs, one a
-    frame, and ``pad`` ``[1, H]`` to those after. ``text_tokens`` counts the text's tokens, for the guard. No EOS is
-    drawn before the line has ``min_frames`` frames; 2 is upstream's.
+    ``embeds`` ``[T, H]`` is the prefill. ``trailing`` ``[N, H]`` is added to the inputs of the following N frames, one
+    row per frame, and ``pad`` ``[1, H]`` to those of all later frames. ``text_tokens`` is the number of tokens in the
+    text, for the guard. EOS cannot be sampled before the line has ``min_frames`` frames; upstream's value is 2.
 
     Raises:
-        ValueError: for a ``min_frames`` below 2.
+        ValueError: for ``min_frames`` below 2.
     """
 
     embeds: torch.Tensor
@@ -62,26 +62,26 @@ def build_prompt(
 
 
 class PromptBuilder:
-    """Builds the prompts of one model's lines; what several have in common is computed once, and bit-equal.
+    """Builds prompts for one model, and computes once what lines have in common; the results are bit-equal.
 
-    That is the role, the special tokens, and of a voice its tags, its instruction and its reference. Holds all of it,
-    on the model's device, and the voices: for the lines of one rendering, not for longer.
+    Shared are the role, the special tokens, and each voice's tags, instruction and reference. All of it stays on the
+    model's device, and the voices stay alive: use one builder per rendering, not longer.
     """
 
     def __init__(self, model: Model):
         self.model = model
-        self._kept: dict[Hashable, Any] = {}
-        self._voices: dict[int, Voice] = {}  # named by their ids in what is kept, so that they must live on
+        self._shared: dict[Hashable, Any] = {}
+        self._voices: dict[int, Voice] = {}  # keys of _shared hold their ids, so they must stay alive
 
     @torch.inference_mode()
     def build(self, text: str, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
         """Build a line's prompt.
 
-        Preset and designed voices take the whole text in the prefill, clones take it one token a frame: upstream's
-        own defaults. ``instruct`` overrides the voice's own instruction.
+        Preset and designed voices get the complete text in the prefill, clones get one token per frame, as upstream
+        does by default. ``instruct`` overrides the voice's instruction.
 
         Raises:
-            ValueError: unknown language, or a prompt beyond the talker's context.
+            ValueError: for an unknown language, or a prompt that exceeds the talker's context.
         """
         model = self.model
         self._voices[id(voice)] = voice
@@ -99,24 +99,24 @@ class PromptBuilder:
             rest = _project(model, ids[:, ROLE_TOKENS + 1 : -END_TOKENS])
             trailing = torch.cat((rest, specials.eos), dim=1)
         else:
-            body, trailing = self._whole_text_body(ids), specials.pad
+            body, trailing = self._prefill_text_body(ids), specials.pad
         embeds = torch.cat((*parts, body), dim=1)
         _check_context(model, embeds.shape[1] + trailing.shape[1])
         tokens = ids.shape[1] - ROLE_TOKENS - END_TOKENS
         return Prompt(embeds[0], trailing[0], specials.pad[0], tokens)
 
-    def _once(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
-        if key not in self._kept:
-            self._kept[key] = make()
-        kept: Kept = self._kept[key]
-        return kept
+    def _once(self, key: Hashable, make: Callable[[], Shared]) -> Shared:
+        if key not in self._shared:
+            self._shared[key] = make()
+        shared: Shared = self._shared[key]
+        return shared
 
     @property
     def _specials(self) -> _Specials:
         return self._once("specials", lambda: _project_specials(self.model))
 
     def _codec_token(self, name: str) -> torch.Tensor:
-        """Group 0's embedding of a special token of the config, ``[1, 1, H]``."""
+        """Return group 0's embedding of a special token, by its name in the config: ``[1, 1, H]``."""
         token = int(getattr(self.model.config.talker_config, name))
         return self._once(name, lambda: _codes(self.model, token))
 
@@ -128,39 +128,39 @@ class PromptBuilder:
             self._once(("instruct", instruct), lambda: _project(model, model.tokenize_turn("user", instruct)))
         ]
 
-    def _whole_text_body(self, ids: torch.Tensor) -> torch.Tensor:
-        """The whole text over codec pads, then bos (upstream's ``non_streaming_mode``)."""
+    def _prefill_text_body(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return the complete text added to codec pads, then bos (upstream's ``non_streaming_mode``)."""
         text = _project(self.model, ids[:, ROLE_TOKENS:-END_TOKENS])
         over_pads = torch.cat((text, self._specials.eos), dim=1) + self._codec_token("codec_pad_id")
         return torch.cat((over_pads, self._specials.pad + self._codec_token("codec_bos_id")), dim=1)
 
     def _icl_body(self, ids: torch.Tensor, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
-        """Reference text and text over the reference's codes; what text is left over trails."""
+        """Return the reference text and the text, added to the reference's codes; the rest of the text trails."""
         model, specials = self.model, self._specials
         spoken, codes = self._once(("reference", id(voice)), lambda: self._reference(voice))
         text = _project(model, torch.cat((spoken, ids[:, ROLE_TOKENS:-END_TOKENS]), dim=-1))
         text = torch.cat((text, specials.eos), dim=1)
-        short = codes.shape[1] - text.shape[1]
-        if short < 0:
+        missing = codes.shape[1] - text.shape[1]
+        if missing < 0:
             return text[:, : codes.shape[1]] + codes, text[:, codes.shape[1] :]
-        text = torch.cat((text, *[specials.pad] * short), dim=1)
+        text = torch.cat((text, *[specials.pad] * missing), dim=1)
         return text + codes, specials.pad
 
     def _reference(self, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
-        """An ICL voice's text token ids ``[1, N]``, and bos and its codes' embeddings ``[1, 1 + T, H]``."""
+        """An ICL voice's text token ids ``[1, N]``, and the embeddings of bos and its codes ``[1, 1 + T, H]``."""
         ids = self.model.tokenize_turn("assistant", voice.transcript or "")
         codes = torch.cat((self._codec_token("codec_bos_id"), _reference_codes(self.model, voice)), dim=1)
         return ids[:, ROLE_TOKENS:-REFERENCE_END_TOKENS], codes
 
 
 def _project(model: Model, ids: torch.Tensor) -> torch.Tensor:
-    """Text token ids ``[1, N]`` to talker embeddings ``[1, N, H]``."""
+    """Return the talker embeddings ``[1, N, H]`` of text token ids ``[1, N]``."""
     talker = model.talker
     return talker.text_projection(talker.get_text_embeddings()(ids))
 
 
 def _codes(model: Model, *ids: int) -> torch.Tensor:
-    """Embeddings ``[1, N, H]`` of group 0 ids."""
+    """Return the embeddings ``[1, N, H]`` of group 0 ids."""
     return model.talker.get_input_embeddings()(torch.tensor([ids], device=model.device))
 
 
@@ -171,7 +171,7 @@ def _project_specials(model: Model) -> _Specials:
 
 
 def _codec_prefix(model: Model, voice: Voice, language: str) -> torch.Tensor:
-    """The language tag, the speaker where there is one, pad and bos: ``[1, N, H]``."""
+    """Return the language tag, the speaker if there is one, pad and bos: ``[1, N, H]``."""
     config = model.config.talker_config
     language_id = _language_id(model, voice, language)
     tag: tuple[int, ...]
@@ -189,7 +189,7 @@ def _codec_prefix(model: Model, voice: Voice, language: str) -> torch.Tensor:
 
 
 def _language_id(model: Model, voice: Voice, language: str) -> int | None:
-    """The codec id of a language; a dialect speaker speaks the dialect where Chinese or auto is asked for."""
+    """Return the codec id of a language. A dialect speaker speaks the dialect if Chinese or auto is chosen."""
     name = check_language(model, language)
     ids = model.config.talker_config.codec_language_id
     dialects = model.config.talker_config.spk_is_dialect or {}
@@ -200,7 +200,7 @@ def _language_id(model: Model, voice: Voice, language: str) -> int | None:
 
 
 def check_language(model: Model, language: str) -> str:
-    """Give the language's name in lower case; raise ValueError with the list when the checkpoint lacks it."""
+    """Return the language's name in lower case; raise ValueError, with the known names, for an unknown one."""
     name = language.strip().lower()
     if name not in model.languages:
         raise ValueError(
@@ -210,7 +210,7 @@ def check_language(model: Model, language: str) -> str:
 
 
 def _reference_codes(model: Model, voice: Voice) -> torch.Tensor:
-    """The sum of each reference frame's 16 embeddings, ``[1, T, H]``."""
+    """Return the sum of each reference frame's 16 embeddings, ``[1, T, H]``."""
     if voice.ref_codes is None:
         raise ValueError(f"voice {voice.name!r} has no reference codes: clone it again in ICL mode")
     codes = voice.ref_codes.to(model.device)
@@ -218,9 +218,9 @@ def _reference_codes(model: Model, voice: Voice) -> torch.Tensor:
 
 
 def embed_frames(model: Model, codes: torch.Tensor, tables: torch.Tensor) -> torch.Tensor:
-    """The talker's input for finished frames: the sum of their 16 embeddings.
+    """Return the talker's input for finished frames, the sum of each frame's 16 embeddings: ``[T, H]``.
 
-    ``codes`` is ``[T, 16]``, ``tables`` is ``model.code_tables()``; gives ``[T, H]``.
+    ``codes`` is ``[T, 16]``, ``tables`` is ``model.code_tables()``.
     """
     first = model.talker.get_input_embeddings()(codes[:, :1])
     groups = torch.arange(len(tables), device=codes.device)
@@ -229,9 +229,9 @@ def embed_frames(model: Model, codes: torch.Tensor, tables: torch.Tensor) -> tor
 
 
 def _check_context(model: Model, tokens: int) -> None:
-    room = int(model.config.talker_config.max_position_embeddings)
-    if tokens >= room:
+    limit = int(model.config.talker_config.max_position_embeddings)
+    if tokens >= limit:
         raise ValueError(
-            f"the text needs {tokens} positions and {model.name} has {room}: split it into shorter lines "
+            f"the text needs {tokens} positions and {model.name} has {limit}: split it into shorter lines "
             "(the generation's split length does so at sentence ends)"
         )

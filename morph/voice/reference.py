@@ -1,6 +1,6 @@
-"""Reference recordings: checked, made mono, and freed of what would spoil a voice, with a note on each change.
+"""Prepare a reference recording: check it, mix it down, repair what would spoil the voice, and note each change.
 
-Ordinary recordings stay as they are, sample by sample, but for the mixing and resampling that upstream does too.
+Ordinary recordings are only mixed down and resampled, as upstream does.
 """
 
 from __future__ import annotations
@@ -12,40 +12,41 @@ import numpy as np
 
 SHORTEST_S = 1.0
 LONGEST_S = 30.0
-OVERRUN_S = 0.1  # what was cut to 30 s by hand, or by an encoder, may be a little longer
+OVERRUN_S = 0.1  # a recording cut to 30 s, by hand or by an encoder, may be slightly longer
 SILENCE_DBFS = -60.0
-SILENCE_BELOW_LOUDEST_DB = 40.0  # quieter than that, a recording's ends are no speech
-BLOCK_S = 0.05  # what a level is measured over
-LONGEST_SILENCE_S = 2.0  # at either end; of a longer one only the margin stays
+SILENCE_BELOW_LOUDEST_DB = 40.0  # quieter ends of a recording are not speech
+BLOCK_S = 0.05  # a level is measured over this time
+LONGEST_SILENCE_S = 2.0  # at either end; longer silence is cut down to the margin
 MARGIN_S = 0.2
-OVER_FULL_SCALE = 2.0  # a decoder may overshoot by less
-OFFSET_TO_LEVEL = 0.25  # a constant offset above this share of the sound's own level is taken out
+OVER_FULL_SCALE = 2.0  # lower peaks may be a decoder's overshoot
+OFFSET_TO_LEVEL = 0.25  # a constant offset above this share of the signal's level is removed
 LEAST_OFFSET = 1e-3
 CLIPPED_SHARE = 0.01
-STEADY_DB = 6.0  # speech with its pauses varies by far more
+STEADY_DB = 6.0  # the level of speech, with its pauses, varies far more
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A recording as the model takes it: float32 ``[T]`` within -1..1, and what people should know about it."""
+    """A prepared recording: float32 ``[T]`` within -1..1, and remarks about it for people."""
 
     waveform: np.ndarray
     notes: tuple[str, ...] = ()
 
 
 def prepare_reference(
-    waveform: np.ndarray, sample_rate: int, target_rate: int, whole: bool = False
+    waveform: np.ndarray, sample_rate: int, target_rate: int, refuse_long: bool = False
 ) -> Reference:
-    """Make a recording of speech a reference.
+    """Prepare a recording of speech as a reference.
 
     Args:
         waveform: float ``[T]`` or ``[C, T]``.
         sample_rate: Hz.
-        target_rate: Hz; it is resampled to that.
-        whole: refuse a recording of more than 30 s, whose transcript would not fit the part that is used.
+        target_rate: Hz; the rate to resample to.
+        refuse_long: refuse a recording of more than 30 s instead of cutting it; after a cut, a transcript would not
+            match.
 
     Raises:
-        ValueError: when it is too short, silent or not finite, or too long and ``whole``.
+        ValueError: if it is too short, silent or not finite, or too long with ``refuse_long``.
     """
     channels = np.atleast_2d(np.asarray(waveform, dtype=np.float32))
     if channels.ndim != 2 or len(channels) == 0 or sample_rate <= 0:
@@ -59,10 +60,10 @@ def prepare_reference(
         raise ValueError("reference holds NaN or infinite samples: record or convert it again")
     notes: list[str] = []
     mono = _mix_down(_center(_turn_down(channels, notes), notes), notes)
-    mono = _shorten(_trim(mono, sample_rate, notes), sample_rate, whole, notes)
+    mono = _shorten(_trim(mono, sample_rate, notes), sample_rate, refuse_long, notes)
     _judge(mono, sample_rate, notes)
     if sample_rate != target_rate:
-        import librosa  # slow to import, and what only decodes needs none of it
+        import librosa  # slow to import, and decoding does not need it
 
         mono = librosa.resample(mono, orig_sr=sample_rate, target_sr=target_rate)
     mono = np.ascontiguousarray(mono / max(1.0, float(np.abs(mono).max())), dtype=np.float32)
@@ -78,24 +79,24 @@ def _turn_down(channels: np.ndarray, notes: list[str]) -> np.ndarray:
 
 
 def _center(channels: np.ndarray, notes: list[str]) -> np.ndarray:
-    """Take a constant offset out of each channel that has one."""
+    """Remove a constant offset from each channel that has one."""
     offsets = channels.mean(axis=1, dtype=np.float64)
     levels = channels.std(axis=1, dtype=np.float64)
     offsets[np.abs(offsets) <= np.maximum(LEAST_OFFSET, OFFSET_TO_LEVEL * levels)] = 0
     if not offsets.any():
         return channels
-    notes.append("the recording has a constant offset (DC): it was taken out")
+    notes.append("the recording has a constant offset (DC): it was removed")
     return (channels - offsets[:, None]).astype(np.float32)
 
 
 def _mix_down(channels: np.ndarray, notes: list[str]) -> np.ndarray:
-    """The mean of the channels, or the loudest one where they cancel one another out."""
+    """Return the mean of the channels, or the loudest one if they cancel each other out."""
     mono: np.ndarray = channels.mean(axis=0)
     levels = [_level(channel) for channel in channels]
-    # One channel alone, beside silent ones, gives max / C.
+    # The mean of one channel and silent ones has the level max / C.
     if _level(mono) >= 0.5 * max(levels) / len(levels):
         return mono
-    notes.append("the recording's channels cancel one another out: only the loudest is used")
+    notes.append("the recording's channels cancel each other out: only the loudest is used")
     return np.ascontiguousarray(channels[int(np.argmax(levels))])
 
 
@@ -116,15 +117,15 @@ def _trim(mono: np.ndarray, rate: int, notes: list[str]) -> np.ndarray:
     last = min(end + margin, mono.size) if mono.size - end > allowed else mono.size
     cut = (mono.size - (last - first)) / rate
     if cut:
-        notes.append(f"{cut:.1f} s of silence at the recording's ends were left out")
+        notes.append(f"{cut:.1f} s of silence at the recording's ends were cut off")
     return mono[first:last]
 
 
-def _shorten(mono: np.ndarray, rate: int, whole: bool, notes: list[str]) -> np.ndarray:
+def _shorten(mono: np.ndarray, rate: int, refuse_long: bool, notes: list[str]) -> np.ndarray:
     seconds = mono.size / rate
     if seconds <= LONGEST_S + OVERRUN_S:
         return mono
-    if whole:
+    if refuse_long:
         raise ValueError(
             f"reference is {seconds:.1f} s long and ICL takes at most {LONGEST_S:.0f} s: cut it to {LONGEST_S:.0f} s "
             "or less and give the transcript of that part, or use x-vector mode"
@@ -134,15 +135,13 @@ def _shorten(mono: np.ndarray, rate: int, whole: bool, notes: list[str]) -> np.n
 
 
 def _judge(mono: np.ndarray, rate: int, notes: list[str]) -> None:
-    """Note what can be heard to be wrong and cannot be mended."""
+    """Note audible faults that cannot be repaired."""
     clipped = float(np.mean((mono == mono.max()) | (mono == mono.min())))
     if clipped > CLIPPED_SHARE:
-        notes.append(
-            f"{clipped:.0%} of the recording is clipped: one that is recorded less loud makes a better voice"
-        )
+        notes.append(f"{clipped:.0%} of the recording is clipped: a quieter recording makes a better voice")
     quiet, loud = np.quantile(_block_levels(mono, rate), (0.1, 0.95))
     if loud < quiet * 10 ** (STEADY_DB / 20):
-        notes.append("the recording's level hardly changes, as that of noise or a tone: is it speech?")
+        notes.append("the recording's level hardly changes, like noise or a tone: is it speech?")
 
 
 def _level(waveform: np.ndarray) -> float:
@@ -154,7 +153,7 @@ def _block(rate: int) -> int:
 
 
 def _block_levels(mono: np.ndarray, rate: int) -> np.ndarray:
-    """The levels of a waveform's blocks ``[N]``, of which the last may be shorter."""
+    """Return the level of each block of a waveform, ``[N]``; the last block may be shorter."""
     starts = np.arange(0, mono.size, _block(rate))
     sums = np.add.reduceat(np.square(mono, dtype=np.float64), starts)
     return np.sqrt(sums / np.diff(np.append(starts, mono.size)))

@@ -9,8 +9,8 @@ from qwen3_tts_morph.morph.decode.sampling import filter_logits
 from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.options import Sampling, TokenSampling
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
-from qwen3_tts_morph.morph.voice.voice import clone_voice, design_voice, preset_voice
 
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
 SEEDS = [11, 12, 2**64 - 1]
@@ -27,7 +27,7 @@ def prompts_of(model, kind: str = "preset", rows=range(3), recording=None):
     elif kind == "design":
         voice = design_voice(model, "a calm old man")
     else:
-        voice = clone_voice(model, recording, 24000, kind, transcript="a tone")
+        voice = clone_voice(model, recording, 24000, CloneOptions(kind, transcript="a tone"))
     return [build_prompt(model, TEXTS[row], voice) for row in rows]
 
 

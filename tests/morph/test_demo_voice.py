@@ -16,8 +16,9 @@ from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.study.sweep import sweep
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
-from qwen3_tts_morph.morph.voice.voice import check_voice, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import check_voice
 
 from tests.morph import decoding, test_parity
 
@@ -113,7 +114,7 @@ def test_unmodified_upstream_loads_it_and_speaks(recording):
 @pytest.mark.parametrize("kind", ["x_vector", "icl"])
 @pytest.mark.parametrize("sampling", [test_parity.SAMPLED, test_parity.GREEDY], ids=["sampled", "greedy"])
 def test_its_codes_equal_upstreams(demo, monkeypatch, recording, kind, sampling):
-    voice = clone_voice(demo, recording, RATE, kind, "a tone")
+    voice = clone_voice(demo, recording, RATE, CloneOptions(kind, "a tone"))
     asked = (demo, test_parity.TEXTS, voice, "english", sampling)
     theirs = test_parity.upstream_codes(*asked, monkeypatch)
     assert sum(map(len, theirs[0])) > 20
@@ -131,7 +132,7 @@ def test_both_engines_speak_the_same_codes(demo, monkeypatch, seq_groups):
 
 def test_presets_and_clones_speak_from_the_same_folder(demo, recording):
     voices = [preset_voice(demo, "heart"), clone_voice(demo, recording, RATE)]
-    voices.append(clone_voice(demo, recording, RATE, "icl", "a tone"))
+    voices.append(clone_voice(demo, recording, RATE, CloneOptions("icl", "a tone")))
     spoken = render_lines(demo, [Line("Good evening.", voice) for voice in voices], GenerateOptions(15))
     assert all(np.abs(one.waveform).max() > 0.01 for one in spoken)
     assert all(len(one.waveform) == one.report.frames * 1920 for one in spoken)

@@ -16,8 +16,8 @@ from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.study.sweep import sweep
+from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
-from qwen3_tts_morph.morph.voice.voice import preset_voice
 
 GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False), max_new_tokens=13)
 SAMPLED = Sampling(max_new_tokens=13)

@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.decode.sampling import check_finite
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
-from qwen3_tts_morph.morph.voice.voice import preset_voice
+from qwen3_tts_morph.morph.voice.create import preset_voice
 
 from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, prompts_of
 

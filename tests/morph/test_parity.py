@@ -12,8 +12,9 @@ from qwen3_tts_morph.morph.decode.eager import decode_lines
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import attach
 from qwen3_tts_morph.morph.options import Sampling, TokenSampling
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
-from qwen3_tts_morph.morph.voice.voice import Voice, clone_voice, design_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
 
 from tests.morph.pairwise import pairwise
 
@@ -108,7 +109,7 @@ def make_voice(model, kind: str, recording) -> Voice:
         return preset_voice(model, "ryan")
     if kind == "design":
         return design_voice(model, "a calm old man")
-    return clone_voice(model, recording, 24000, kind, transcript="a tone")
+    return clone_voice(model, recording, 24000, CloneOptions(kind, transcript="a tone"))
 
 
 def assert_equal(ours, theirs):

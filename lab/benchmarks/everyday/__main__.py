@@ -28,7 +28,8 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
-from qwen3_tts_morph.morph.voice.voice import Voice, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
 
 from ...judges.asr import Recogniser
 from ...judges.clips import JUDGE_RATE
@@ -104,7 +105,7 @@ def clones(model: Model, seeds: Sequence[int]) -> Iterator[Said]:
     """Short lines in voices cloned with their transcripts."""
     for name, transcript in TRANSCRIPTS.items():
         waveform, rate = soundfile.read(RECORDINGS / f"{name}.flac", dtype="float32")
-        voice = clone_voice(model, waveform, rate, "icl", transcript, name=name)
+        voice = clone_voice(model, waveform, rate, CloneOptions("icl", transcript, name=name))
         for text in SHORT:
             yield from (Said("clones", text, (text,), voice, seed) for seed in seeds)
 

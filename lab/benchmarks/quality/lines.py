@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.voice.voice import Voice, clone_voice, design_voice, preset_voice
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
 
 from ...training.evaluate import (
     CLONED_FROM,
@@ -95,7 +96,7 @@ def cast_recordings(model: Model, folder: Path) -> Cast:
         name, first = path.stem, recordings[0]
         if name in voices:
             raise ValueError(f"{folder} has two voices named {name!r}: rename one")
-        voices[name] = clone_voice(model, first.audio, first.sample_rate, name=name)
+        voices[name] = clone_voice(model, first.audio, first.sample_rate, CloneOptions(name=name))
         references[name] = recordings[1:] or recordings
     if not voices:
         raise ValueError(f"{folder} contains no recordings ({', '.join(sorted(SUFFIXES))})")

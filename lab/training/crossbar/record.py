@@ -15,9 +15,11 @@ from qwen3_tts_morph.morph.decode.eager import decode_lines
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions
 from qwen3_tts_morph.morph.render.lines import guard_line
+from qwen3_tts_morph.morph.voice.blend import blend_voices
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import load_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
-from qwen3_tts_morph.morph.voice.voice import Voice, blend_voices, clone_voice, design_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
 from safetensors import SafetensorError
 
 log = logging.getLogger("lab.training.crossbar")
@@ -101,7 +103,7 @@ def _read_voices(model: Model, folder: Path) -> list[Voice]:
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".wav", ".flac"):
             audio, rate = soundfile.read(path, dtype="float32", always_2d=True)
-            voices.append(clone_voice(model, audio.T, rate, name=path.stem))
+            voices.append(clone_voice(model, audio.T, rate, CloneOptions(name=path.stem)))
         elif path.suffix == ".safetensors":
             voices.append(load_voice(path))
     if not voices:

@@ -15,8 +15,8 @@ from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import TokenSampling
 from qwen3_tts_morph.morph.study.sweep import embed_inputs
+from qwen3_tts_morph.morph.voice.create import clone_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
-from qwen3_tts_morph.morph.voice.voice import clone_voice
 
 from lab.benchmarks.ablation import predictors
 from lab.benchmarks.ablation.predictors import Chunked, Compiled, Refined, TightLoop

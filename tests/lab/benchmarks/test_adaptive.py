@@ -12,7 +12,7 @@ from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import TokenSampling
-from qwen3_tts_morph.morph.voice.voice import clone_voice
+from qwen3_tts_morph.morph.voice.create import clone_voice
 
 from lab.benchmarks.quality import calibrating
 from lab.benchmarks.quality.adaptive import AdaptivePredictor, calibrate, choose_target

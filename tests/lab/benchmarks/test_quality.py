@@ -289,7 +289,7 @@ def test_a_tail_spoiled_in_the_loop_does_not_depend_on_the_batch(model: Model, n
 
 def cast_own_or_clone(model: Model) -> Any:
     """Return a voice cloned from a tone: the tiny Base checkpoint has no presets."""
-    from qwen3_tts_morph.morph.voice.voice import clone_voice
+    from qwen3_tts_morph.morph.voice.create import clone_voice
 
     from lab.benchmarks.quality.lines import Cast
 

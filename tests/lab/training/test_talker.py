@@ -17,8 +17,9 @@ from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.talker import Talker
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, LoadOptions, Sampling, TokenSampling
+from qwen3_tts_morph.morph.voice.create import clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
-from qwen3_tts_morph.morph.voice.voice import Voice, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.random_checkpoint import write_checkpoint
 from lab.training.export import export

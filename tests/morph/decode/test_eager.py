@@ -14,8 +14,8 @@ from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.options import Sampling, TokenSampling
+from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
-from qwen3_tts_morph.morph.voice.voice import preset_voice
 from transformers import (
     MinNewTokensLengthLogitsProcessor,
     RepetitionPenaltyLogitsProcessor,

@@ -25,7 +25,7 @@ from qwen3_tts_morph.morph.model.tail import About, Tail
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.render.report import describe
-from qwen3_tts_morph.morph.voice.voice import preset_voice
+from qwen3_tts_morph.morph.voice.create import preset_voice
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 

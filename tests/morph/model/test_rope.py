@@ -11,8 +11,8 @@ from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.model.rope import RopeTable, inverse_frequencies, require_default_rope
 from qwen3_tts_morph.morph.options import LoadOptions, Sampling
+from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
-from qwen3_tts_morph.morph.voice.voice import preset_voice
 
 CPU = torch.device("cpu")
 

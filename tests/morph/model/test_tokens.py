@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import transformers
 from qwen3_tts_morph.morph.model.tokens import control_id, plain_ids, turn_ids
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
-from qwen3_tts_morph.morph.voice.voice import clone_voice, design_voice
 
 DEMO_VOICE = Path(__file__).parents[3] / "demo_voice"
 ALPHABET = [
@@ -99,7 +99,11 @@ def test_texts_transcripts_and_instructions_of_a_prompt_hold_no_control_tokens(l
     assert build_prompt(model, typed, design_voice(model, "old")).text_tokens == len(typed)
     model = load("tiny", "base")
     lengths = {
-        len(build_prompt(model, "Hi " * 9, clone_voice(model, recording, 24000, "icl", text)).trailing)
+        len(
+            build_prompt(
+                model, "Hi " * 9, clone_voice(model, recording, 24000, CloneOptions("icl", text))
+            ).trailing
+        )
         for text in (typed, "x" * len(typed))
     }
     assert len(lengths) == 1

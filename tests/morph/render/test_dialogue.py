@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.render import dialogue
 from qwen3_tts_morph.morph.render.dialogue import line_seeds, render_script
 from qwen3_tts_morph.morph.render.lines import LineReport, Spoken
 from qwen3_tts_morph.morph.text.script import ScriptError, ScriptLine
-from qwen3_tts_morph.morph.voice.voice import preset_voice
+from qwen3_tts_morph.morph.voice.create import preset_voice
 
 RATE = 24000
 OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=7), batch_size=1)

@@ -15,7 +15,8 @@ from qwen3_tts_morph.morph.render import lines as render
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.text.duration import held_frames
 from qwen3_tts_morph.morph.text.profile import TextProfile
-from qwen3_tts_morph.morph.voice.voice import Voice, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
 
 SHORT = Sampling(max_new_tokens=13)  # at most 12 frames
 FRAME = 1920
@@ -302,7 +303,7 @@ def test_the_checkpoints_own_sampling_is_taken_when_none_is_given(model, voice, 
 
 def test_an_icl_line_goes_on_from_its_reference_and_leaves_it_out(load, recording) -> None:
     model = load("tiny", "base")
-    icl = clone_voice(model, recording, 24000, "icl", "a tone")
+    icl = clone_voice(model, recording, 24000, CloneOptions("icl", "a tone"))
     spoken = render_lines(model, [Line(BASE_TEXT, icl)], GenerateOptions(sampling=SHORT))[0]
     assert abs(len(spoken.waveform) - spoken.report.frames * FRAME) <= 1
 

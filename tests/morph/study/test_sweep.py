@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.study import sweep as module
 from qwen3_tts_morph.morph.study.plot import plot_sweep
 from qwen3_tts_morph.morph.study.sweep import Sweep, SweepRow, measure_distances, sweep, table
-from qwen3_tts_morph.morph.voice.voice import clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=9))
@@ -153,7 +153,7 @@ def test_progress_covers_all_decodings_and_may_cancel(model):
 
 def test_an_icl_voice_is_swept_without_its_reference(load, recording):
     model = load("tiny-1.7B", "base")
-    line = Line("Hello.", clone_voice(model, recording, 24000, "icl", "a tone"))
+    line = Line("Hello.", clone_voice(model, recording, 24000, CloneOptions("icl", "a tone")))
     result = sweep(model, line, [5], OPTIONS)
     assert abs(len(result.spoken[0].waveform) - 1920 * result.rows[0].frames) <= 1
 

@@ -15,8 +15,9 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.tensor_file import write_tensors
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.voice import file as voice_file
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import load_voice
-from qwen3_tts_morph.morph.voice.voice import check_voice, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import check_voice
 
 WIDTH = 64
 EMBEDDING = torch.randn(WIDTH, generator=torch.Generator().manual_seed(0))
@@ -157,6 +158,6 @@ def test_a_speaker_in_another_case_is_refused_before_it_speaks(load, forge):
 def test_a_model_takes_the_voices_that_it_made_itself(load, recording):
     base = load("tiny", "base")
     check_voice(base, clone_voice(base, recording, 24000))
-    check_voice(base, clone_voice(base, recording, 24000, "icl", "a tone"))
+    check_voice(base, clone_voice(base, recording, 24000, CloneOptions("icl", "a tone")))
     custom = load("tiny", "custom_voice")
     check_voice(custom, preset_voice(custom, "RYAN"))

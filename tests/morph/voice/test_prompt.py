@@ -6,8 +6,9 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.options import Sampling
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, build_prompt, check_language
-from qwen3_tts_morph.morph.voice.voice import Voice, clone_voice, design_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
 
 TEXTS = [
     "a",
@@ -68,7 +69,7 @@ def assert_same_prompt(model, text, voice, language, instruct, monkeypatch):
 @pytest.mark.parametrize("mode", ["x_vector", "icl"])
 def test_cloned_voices(load, recording, monkeypatch, mode, language, text, precision):
     model = load("tiny-1.7B", "base", precision)
-    voice = clone_voice(model, recording, 24000, mode, "a tone that rises")
+    voice = clone_voice(model, recording, 24000, CloneOptions(mode, "a tone that rises"))
     assert_same_prompt(model, text, voice, language, None, monkeypatch)
 
 
@@ -115,7 +116,9 @@ def test_lines_that_share_what_they_can_have_the_prompts_of_lines_alone(load, re
     for turn in range(2):
         for mode, language in (("icl", "german"), ("x_vector", "german"), ("x_vector", "auto")):
             for number in range(2):  # voices that nobody else holds: another may come to lie where one was
-                voice = clone_voice(model, recording * (1 - number / 2), 24000, mode, "a tone that rises")
+                voice = clone_voice(
+                    model, recording * (1 - number / 2), 24000, CloneOptions(mode, "a tone that rises")
+                )
                 projected.clear()
                 shared = builder.build(f"Hi there, {turn}.", voice, language)
                 assert len(projected) <= 2 or (not turn and not number)

@@ -9,8 +9,8 @@ import librosa
 import numpy as np
 import pytest
 import soundfile
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.voice.reference import Reference, prepare_reference
-from qwen3_tts_morph.morph.voice.voice import clone_voice
 
 RATE = 24000
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -70,7 +70,7 @@ def test_librosa_is_what_resamples(recording):
 def test_of_a_long_recording_an_x_vector_takes_the_first_30_s(base, speech, caplog):
     long = np.tile(speech, 6)
     with caplog.at_level(logging.WARNING):
-        voice = clone_voice(base, long, RATE, name="Anna")
+        voice = clone_voice(base, long, RATE, CloneOptions(name="Anna"))
     [note] = voice.notes
     assert note == f"reference is {len(long) / RATE:.1f} s long: only its first 30 s are used"
     assert note in caplog.text
@@ -83,17 +83,17 @@ def test_icl_refuses_a_long_recording_as_its_transcript_would_not_fit(base, spee
     with pytest.raises(
         ValueError, match=r"reference is 4\d\.\d s long and ICL takes at most 30 s: cut it .*x-vector"
     ):
-        clone_voice(base, long, RATE, "icl", "words " * 100)
+        clone_voice(base, long, RATE, CloneOptions("icl", "words " * 100))
     about_30_s = long[: 30 * RATE + RATE // 20]
-    assert np.array_equal(prepare(about_30_s, whole=True).waveform, about_30_s)
+    assert np.array_equal(prepare(about_30_s, refuse_long=True).waveform, about_30_s)
 
 
 @pytest.mark.parametrize("level", [0, 1e-4], ids=["silence", "near silence"])
-@pytest.mark.parametrize("whole", [False, True])
-def test_long_silence_before_and_after_is_left_out(speech, level, whole):
-    made = prepare(np.concatenate([quiet(31, level), speech, quiet(20, level)]), whole=whole)
+@pytest.mark.parametrize("refuse_long", [False, True])
+def test_long_silence_before_and_after_is_left_out(speech, level, refuse_long):
+    made = prepare(np.concatenate([quiet(31, level), speech, quiet(20, level)]), refuse_long=refuse_long)
     [note] = made.notes
-    assert "s of silence at the recording's ends were left out" in note
+    assert "s of silence at the recording's ends were cut off" in note
     assert abs(len(made.waveform) - len(speech)) < RATE
     assert np.isin(speech[RATE : 5 * RATE], made.waveform).all()
 
@@ -102,7 +102,7 @@ def test_channels_that_cancel_one_another_out_are_not_mixed(speech):
     assert prepare(np.stack([0.3 * speech, -speech])).notes == ()
     made = prepare(np.stack([speech, -speech]))
     assert np.array_equal(made.waveform, speech)
-    assert made.notes == ("the recording's channels cancel one another out: only the loudest is used",)
+    assert made.notes == ("the recording's channels cancel each other out: only the loudest is used",)
     surround = np.zeros((6, len(speech)), dtype=np.float32)
     surround[2] = speech
     assert prepare(surround).notes == ()
@@ -110,7 +110,7 @@ def test_channels_that_cancel_one_another_out_are_not_mixed(speech):
 
 def test_a_constant_offset_is_taken_out(speech):
     made = prepare(speech + 0.3)
-    assert made.notes == ("the recording has a constant offset (DC): it was taken out",)
+    assert made.notes == ("the recording has a constant offset (DC): it was removed",)
     assert np.allclose(made.waveform, speech - speech.mean(), atol=1e-5)
     assert "cancel" in "".join(prepare(np.stack([speech + 0.3, 0.3 - speech])).notes)
 
@@ -127,14 +127,14 @@ def test_a_recording_far_over_full_scale_is_turned_down(speech, gain):
 
 def test_a_clipped_recording_is_taken_with_a_note(speech):
     [note] = prepare(np.clip(20 * speech / np.abs(speech).max(), -1, 1)).notes
-    assert "is clipped: one that is recorded less loud" in note
+    assert "is clipped: a quieter recording" in note
 
 
 @pytest.mark.parametrize("kind", ["noise", "tone"])
 def test_what_does_not_vary_as_speech_does_is_taken_with_a_note(kind):
     sound = {"noise": quiet(5, 0.1), "tone": np.sin(np.arange(5 * RATE) / 20)}[kind]
     [note] = prepare(sound).notes
-    assert note.endswith("as that of noise or a tone: is it speech?")
+    assert note.endswith("like noise or a tone: is it speech?")
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,10 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.codec.upstream import encode_waveform
+from qwen3_tts_morph.morph.voice.blend import blend_voices
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
-from qwen3_tts_morph.morph.voice.voice import (
-    Voice,
-    blend_voices,
-    check_voice,
-    clone_voice,
-    design_voice,
-    preset_voice,
-)
+from qwen3_tts_morph.morph.voice.voice import Voice, check_voice
 
 RATE = 24000
 
@@ -78,12 +73,12 @@ def test_a_sample_rate_must_be_one(base, recording):
 @pytest.mark.parametrize("transcript", [None, "", "  \n"])
 def test_icl_needs_a_transcript(base, recording, transcript):
     with pytest.raises(ValueError, match=r"transcript is empty.*or use x-vector"):
-        clone_voice(base, recording, RATE, "icl", transcript)
+        clone_voice(base, recording, RATE, CloneOptions("icl", transcript))
 
 
 def test_an_unknown_mode_is_refused(base, recording):
     with pytest.raises(ValueError, match="mode is 'quick': choose one of x_vector, icl"):
-        clone_voice(base, recording, RATE, "quick")
+        clone_voice(base, recording, RATE, CloneOptions("quick"))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +112,7 @@ def test_instructions_only_where_they_are_followed(load):
 
 
 def test_voices_stay_with_their_model_size_and_kind(load, base, recording):
-    voice = clone_voice(base, recording, RATE, name="Anna")
+    voice = clone_voice(base, recording, RATE, CloneOptions(name="Anna"))
     check_voice(base, voice)
     with pytest.raises(ValueError, match=r"'Anna' was made for a 0\.6B model and .* is 1\.7B"):
         check_voice(load("tiny-1.7B", "base"), voice)
@@ -133,7 +128,7 @@ def test_voices_stay_with_their_model_size_and_kind(load, base, recording):
 
 def test_padding_adds_its_frames_only_when_asked_for(base, recording):
     def clone(**options) -> Voice:
-        return clone_voice(base, recording, RATE, "icl", " a tone ", **options)
+        return clone_voice(base, recording, RATE, CloneOptions("icl", " a tone ", **options))
 
     plain, padded = clone(), clone(pad_silence=True)
     assert plain.kind == "icl" and plain.transcript == "a tone"
@@ -143,7 +138,7 @@ def test_padding_adds_its_frames_only_when_asked_for(base, recording):
     assert torch.equal(plain.ref_codes, encode_waveform(base, recording))
     # The embedding is of the recording alone.
     assert torch.equal(plain.speaker_embedding, padded.speaker_embedding)
-    assert clone_voice(base, recording, RATE, "x_vector", "a tone").ref_codes is None
+    assert clone_voice(base, recording, RATE, CloneOptions("x_vector", "a tone")).ref_codes is None
 
 
 def test_blends_are_weighted_means():

@@ -1,0 +1,113 @@
+"""Create voices: clone a recording, name a preset speaker, or describe a voice."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..codec.upstream import encode_waveform
+from ..model.model import KIND_NAMES, Model
+from ..model.threads import limit_threads
+from .reference import Reference, prepare_reference
+from .voice import Voice, check_speaker, check_text, check_voice
+
+log = logging.getLogger(__name__)
+
+MODES = ("x_vector", "icl")
+PADDING_S = 0.5  # silence after the reference, so that its last phoneme does not bleed into the speech
+
+
+@dataclass(frozen=True)
+class CloneOptions:
+    """How to clone a voice.
+
+    Args:
+        mode: "x_vector" (timbre only) or "icl" (timbre and manner; needs the transcript).
+        transcript: what the recording says; used by "icl" only.
+        pad_silence: append 0.5 s of silence in "icl" mode, when the last phoneme bleeds into the speech.
+        name: shown to people.
+
+    Raises:
+        ValueError: for an unknown mode, or "icl" without a usable transcript.
+    """
+
+    mode: str = "x_vector"
+    transcript: str | None = None
+    pad_silence: bool = False
+    name: str = "cloned voice"
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(f"mode is {self.mode!r}: choose one of {', '.join(MODES)}")
+        if self.mode == "icl":
+            check_transcript(self.transcript)
+
+
+def check_transcript(transcript: str | None) -> None:
+    """Raise ValueError for a transcript that ICL cannot use."""
+    if not (transcript or "").strip():
+        raise ValueError(
+            "transcript is empty: ICL needs the words of the reference; type them, or use x-vector mode"
+        )
+    check_text("transcript", transcript)
+
+
+def clone_voice(
+    model: Model, waveform: np.ndarray, sample_rate: int, options: CloneOptions | None = None
+) -> Voice:
+    """Make a voice from a recording of 1 to 30 seconds; x-vector mode uses the first 30 s of a longer one.
+
+    Args:
+        model: a Base checkpoint.
+        waveform: float ``[T]`` or ``[C, T]``, any rate; ``prepare_reference`` cleans it up.
+        sample_rate: Hz.
+        options: mode, transcript, padding and name.
+
+    Raises:
+        ValueError: for an unusable recording (in ICL mode also one of more than 30 s), or a checkpoint without a
+            speaker encoder.
+    """
+    options = options or CloneOptions()
+    if not model.can_clone:
+        kind = KIND_NAMES.get(model.type, model.type)
+        raise ValueError(
+            f"{model.name} is a {kind} checkpoint and cannot clone voices: load a Base checkpoint"
+        )
+    icl = options.mode == "icl"
+    reference = prepare_reference(waveform, sample_rate, model.sample_rate, refuse_long=icl)
+    for note in reference.notes:
+        log.warning("%s: %s", options.name, note)
+    with model.exclusive(), limit_threads(model):
+        voice = _embed_speaker(model, reference, options.name)
+        if not icl:
+            return voice
+        sound = reference.waveform
+        if options.pad_silence:
+            sound = np.pad(sound, (0, round(PADDING_S * model.sample_rate)))
+        codes = encode_waveform(model, sound)
+    return replace(voice, kind="icl", ref_codes=codes, transcript=str(options.transcript).strip())
+
+
+def _embed_speaker(model: Model, reference: Reference, name: str) -> Voice:
+    """Return the x-vector voice of a reference."""
+    embedding = model.upstream.extract_speaker_embedding(reference.waveform, model.sample_rate).clone().cpu()
+    return Voice("x_vector", model.size, name, speaker_embedding=embedding, notes=reference.notes)
+
+
+def preset_voice(model: Model, speaker: str, instruct: str = "") -> Voice:
+    """Return a speaker that the checkpoint (of any type) names, with an instruction if it follows instructions."""
+    name = check_speaker(model, speaker)
+    voice = Voice("preset", model.size, name=name, speaker=name, instruct=instruct.strip() or None)
+    check_voice(model, voice)
+    return voice
+
+
+def design_voice(model: Model, description: str) -> Voice:
+    """Return a voice made from a description; needs a VoiceDesign checkpoint."""
+    if not description.strip():
+        raise ValueError("description is empty: say what the voice should be like")
+    voice = Voice("design", model.size, name="designed voice", instruct=description.strip())
+    check_voice(model, voice)
+    return voice
