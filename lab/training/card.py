@@ -1,10 +1,10 @@
-"""The demo voice's model card, from its files and from what the judges wrote.
+"""Write the demo voice's model card from its files and from the judges' figures.
 
     python -m lab.training.card --voice demo_voice --row "codec alone" judged/codec --row "clones" judged/test
 
-Fills ``card.md`` in and writes ``README.md`` into the voice's folder. A row is a folder with the judges'
-``judged.json`` and, where the voice spoke itself, with ``endings.json`` of ``lab.training.evaluate``; no figure is
-typed.
+Fills in the template ``card.md`` and writes ``README.md`` into the voice's folder. A row is a folder with the judges'
+``judged.json`` and, if the voice spoke these lines itself, ``endings.json`` of ``lab.training.evaluate``. No figure is
+typed by hand.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from qwen3_tts_morph.morph.checkpoint.tail_file import FILE as TAILS
 from safetensors import safe_open
 
 TEMPLATE = Path(__file__).parent / "card.md"
-# figure of judged.json: the table's heading, factor, digits
+# A figure in judged.json: its heading in the table, its factor, its digits.
 COLUMNS: dict[str, tuple[str, float, int]] = {
     "wer": ("word errors %", 100, 1),
     "identified": ("voice identified %", 100, 1),
-    "similarity_to_reference": ("likeness to references", 1, 2),
-    "similarity_to_original": ("likeness to the original", 1, 2),
+    "similarity_to_reference": ("similarity to references", 1, 2),
+    "similarity_to_original": ("similarity to the original", 1, 2),
     "distillmos": ("DistillMOS", 1, 2),
     "dnsmos_overall": ("DNSMOS", 1, 2),
 }
@@ -41,16 +41,16 @@ PARTS = {
 
 
 def read_figures(folder: Path) -> dict[str, dict[str, float]]:
-    """What the judges found; ValueError where they have not been."""
+    """Return the judges' figures; ValueError if the folder has not been judged."""
     path = folder / "judged.json"
     if not path.is_file():
-        raise ValueError(f"{path} is not there: run python -m lab.judges for {folder} first")
+        raise ValueError(f"{path} does not exist: run python -m lab.judges for {folder} first")
     figures: dict[str, dict[str, float]] = json.loads(path.read_text(encoding="utf-8"))["figures"]
     return figures
 
 
 def cell(figure: dict[str, float] | None, factor: float, digits: int) -> str:
-    """A figure with its 95 % interval, or nothing."""
+    """Format a figure with its 95 % interval; empty for None."""
     if figure is None:
         return ""
     value, low, high = (f"{figure[key] * factor:.{digits}f}" for key in ("value", "low", "high"))
@@ -58,7 +58,7 @@ def cell(figure: dict[str, float] | None, factor: float, digits: int) -> str:
 
 
 def endings(folder: Path) -> tuple[str, str]:
-    """The share of lines that ended by themselves, and the real-time factor, of a folder that a voice spoke."""
+    """Return the percentage of lines that ended with EOS, and the real-time factor; empty without ``endings.json``."""
     path = folder / "endings.json"
     if not path.is_file():
         return "", ""
@@ -68,7 +68,7 @@ def endings(folder: Path) -> tuple[str, str]:
 
 
 def table(rows: Sequence[tuple[str, Path]]) -> str:
-    """A markdown table with a line for each row."""
+    """Return a markdown table with one line per row."""
     titles = ["", "lines", *(title for title, _, _ in COLUMNS.values()), "ended by themselves %", "RTF"]
     lines = ["| " + " | ".join(titles) + " |", "|---|" + "--:|" * (len(titles) - 1)]
     for name, folder in rows:
@@ -79,7 +79,7 @@ def table(rows: Sequence[tuple[str, Path]]) -> str:
 
 
 def count_parameters(voice: Path) -> Counter[str]:
-    """How many numbers each part of a checkpoint holds, by the longest prefix in PARTS."""
+    """Count each part's parameters in a checkpoint, by the first matching prefix in PARTS."""
     counts: Counter[str] = Counter()
     for path in (voice / "model.safetensors", voice / "speech_tokenizer" / "model.safetensors"):
         with safe_open(path, "np") as file:
@@ -90,21 +90,21 @@ def count_parameters(voice: Path) -> Counter[str]:
 
 
 def describe_parts(voice: Path) -> str:
-    """A markdown list of the parts with millions of numbers, the checkpoint's size, and that of its trained tails."""
+    """Return a markdown list: each part's parameters, the checkpoint's size, and that of its trained tails."""
     counts = count_parameters(voice)
     files = [path for path in voice.rglob("*") if path.is_file() and path.suffix != ".md"]
     size = sum(path.stat().st_size for path in files if path.name != TAILS)
     lines = [f"- {part}: {count / 1e6:.1f} M" for part, count in counts.most_common()]
-    lines.append(f"- in all {sum(counts.values()) / 1e6:.1f} M numbers, {size / 1e6:.1f} MB")
+    lines.append(f"- total {sum(counts.values()) / 1e6:.1f} M parameters, {size / 1e6:.1f} MB")
     tails = voice / TAILS
     if tails.is_file():
-        about = f"{tails.stat().st_size / 1e6:.1f} MB: no part of the published format, upstream does not read them"
-        lines.append(f"- and trained tails of the crossbar (`{TAILS}`), {about}")
+        about = f"{tails.stat().st_size / 1e6:.1f} MB: not part of the published format; upstream does not read them"
+        lines.append(f"- plus trained tails of the crossbar (`{TAILS}`), {about}")
     return "\n".join(lines)
 
 
 def describe_shapes(voice: Path) -> dict[str, Any]:
-    """What the card says of the shape, from the configs."""
+    """Return the shapes that the card states, from the configs."""
     config = json.loads((voice / "config.json").read_text(encoding="utf-8"))["talker_config"]
     predictor = config["code_predictor_config"]
     return {
@@ -118,7 +118,7 @@ def describe_shapes(voice: Path) -> dict[str, Any]:
 
 
 def write_card(voice: Path, rows: Sequence[tuple[str, Path]]) -> Path:
-    """Fill the template in; give the card's path."""
+    """Fill in the template and write the card; return its path."""
     text = TEMPLATE.read_text(encoding="utf-8").format(
         figures=table(rows), parts=describe_parts(voice), **describe_shapes(voice)
     )
@@ -132,10 +132,10 @@ def main() -> int:
         prog="python -m lab.training.card", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument(
-        "--voice", type=Path, required=True, help="the checkpoint's folder, which gets the card"
+        "--voice", type=Path, required=True, help="the checkpoint's folder; the card is written into it"
     )
     parser.add_argument(
-        "--row", nargs=2, action="append", required=True, metavar=("NAME", "DIR"), help="a line of the table"
+        "--row", nargs=2, action="append", required=True, metavar=("NAME", "DIR"), help="a row of the table"
     )
     given = parser.parse_args()
     write_card(given.voice, [(name, Path(folder)) for name, folder in given.row])

@@ -43,7 +43,7 @@ def test_the_card_holds_the_judges_figures_and_the_files_sizes(tmp_path: Path):
     files = (voice / "model.safetensors", voice / "speech_tokenizer" / "model.safetensors")
     numbers = sum(tensor.numel() for file in files for tensor in load_file(file).values())
     assert sum(count_parameters(voice).values()) == numbers and "other" not in count_parameters(voice)
-    size = next(line for line in text.splitlines() if f"in all {numbers / 1e6:.1f} M numbers" in line)
+    size = next(line for line in text.splitlines() if f"total {numbers / 1e6:.1f} M parameters" in line)
     (voice / "crossbar.safetensors").write_bytes(bytes(3_200_000))
     with_tails = write_card(voice, [("codec alone", coded)]).read_text(encoding="utf-8")
     assert size in with_tails and "crossbar" not in text
