@@ -145,22 +145,24 @@ def speak(options: argparse.Namespace) -> str:
     pack.load()
     import torch
     from qwen3_tts_morph.morph.checkpoint.find import demo_voice
-    from qwen3_tts_morph.morph.checkpoint.load import load_model
     from qwen3_tts_morph.morph.options import GenerateOptions
     from qwen3_tts_morph.morph.render.lines import Line, render_lines
     from qwen3_tts_morph.morph.render.report import describe
+    from qwen3_tts_morph.morph.synthesizer import Synthesizer
 
     recording = read_recording(options.reference) if options.reference else None
     path = options.checkpoint or demo_voice()
-    model = load_model(path, device="cuda" if torch.cuda.is_available() else "cpu")
-    line = Line(options.text, make_voice(model, options, recording), options.language, options.seed)
+    synthesizer = Synthesizer.load(path, device="cuda" if torch.cuda.is_available() else "cpu")
+    line = Line(
+        options.text, make_voice(synthesizer.model, options, recording), options.language, options.seed
+    )
     settings = GenerateOptions(seq_groups=options.seq_groups)
     started = time.perf_counter()
     with counted_frames() as show:
-        spoken = render_lines(model, [line], settings, show)
+        spoken = render_lines(synthesizer, [line], settings, show)
     elapsed = time.perf_counter() - started
     write_sound(options.out.absolute(), spoken[0].waveform, spoken[0].sample_rate)
-    return describe(model, spoken, settings, elapsed)
+    return describe(synthesizer, spoken, settings, elapsed)
 
 
 def read_recording(path: Path) -> tuple[Any, int]:

@@ -10,18 +10,19 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from .decode.eager import Decoded, decode_lines
+from .decode.decoded import Decoded
+from .decode.eager import decode_lines
 from .decode.guard import Guard
 from .decode.lossless import LosslessPredictor
 from .decode.sampling import line_streams, not_finite
-from .graph.engine import DecoderPool
+from .graph.pool import DecoderPool
 from .model.layers import check_config
 from .model.model import Model
 from .model.threads import is_small_on_cpu
 from .options import PREDICTED_GROUPS, Sampling, check_decoding, check_engine
 from .runtime.capture import CaptureStream
 from .voice.prompt import Prompt
-from .waveform.engine import Waveforms, decode_one_by_one
+from .waveform.choose import Waveforms, decode_one_by_one
 
 # What runs by default, where it can; else torch operations, and upstream's own decoder of the codec.
 SDPA_BACKENDS = FAST_CODEC = True

@@ -16,7 +16,7 @@ from comfy.model_patcher import ModelPatcher
 from ..morph.options import LoadOptions
 
 if TYPE_CHECKING:
-    from ..morph.model.model import Model
+    from ..morph.synthesizer import Synthesizer
 
 log = logging.getLogger(__name__)
 
@@ -56,37 +56,38 @@ class WholePatcher(ModelPatcher):
 class ManagedModel:
     """What the model socket carries. ComfyUI may evict the model at any time outside of ``use``."""
 
-    def __init__(self, model: Model):
-        self._model = model
+    def __init__(self, synthesizer: Synthesizer):
+        model = synthesizer.model
+        self._synthesizer = synthesizer
         self._patcher = WholePatcher(
             model.module, management.get_torch_device(), management.unet_offload_device()
         )
-        self._patcher.on_leave = model.engine.free
+        self._patcher.on_leave = synthesizer.free
         # The talker holds the weights: when it goes, their memory is free.
         weakref.finalize(model.talker, log.info, "released %s", model.name).atexit = False
 
     @contextmanager
-    def use(self) -> Iterator[Model]:
-        """Give the engine's model, on its device, for the length of the ``with``.
+    def use(self) -> Iterator[Synthesizer]:
+        """Yield the synthesizer, its model on the device, for the length of the ``with``.
 
         Raises:
-            torch.cuda.OutOfMemoryError: with a word on the mend; the model stays whole for the next run.
+            torch.cuda.OutOfMemoryError: with a hint at the fix; the model stays usable for the next run.
         """
         with explain_out_of_memory():
             management.load_models_gpu([self._patcher], force_full_load=True)
-            yield self._model
+            yield self._synthesizer
 
 
 def load_managed(path: Path, options: LoadOptions) -> ManagedModel:
     """Load a checkpoint for ComfyUI's device; it stays on the CPU until it is used."""
-    from ..morph.checkpoint.load import load_model
+    from ..morph.synthesizer import Synthesizer
 
-    return ManagedModel(load_model(path, options, management.get_torch_device(), move=False))
+    return ManagedModel(Synthesizer.load(path, options, management.get_torch_device(), move=False))
 
 
 @contextmanager
 def explain_out_of_memory() -> Iterator[None]:
-    """Add the mend to an out-of-memory error; its type stays, by which ComfyUI knows to unload its models."""
+    """Add the fix to an out-of-memory error; its type stays, by which ComfyUI knows to unload its models."""
     try:
         yield
     except torch.cuda.OutOfMemoryError as error:

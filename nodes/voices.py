@@ -108,7 +108,7 @@ class CloneVoice(io.ComfyNode):
         check_mode(mode)
         options = CloneOptions(MODES[mode], transcript, pad_reference)
         with model.use() as ready:
-            voice = clone_voice(ready, waveform, audio["sample_rate"], options)
+            voice = clone_voice(ready.model, waveform, audio["sample_rate"], options)
         shown = "\n".join([f"{mode} voice cloned", *voice.notes])
         return io.NodeOutput(voice, ui=ui.PreviewText(shown))
 
@@ -171,7 +171,7 @@ class PresetVoice(io.ComfyNode):
         from ..morph.voice.create import preset_voice
 
         with model.use() as ready:
-            return io.NodeOutput(preset_voice(ready, custom_speaker.strip() or speaker, instruct))
+            return io.NodeOutput(preset_voice(ready.model, custom_speaker.strip() or speaker, instruct))
 
 
 class DesignVoice(io.ComfyNode):
@@ -208,7 +208,7 @@ class DesignVoice(io.ComfyNode):
         from ..morph.voice.create import design_voice
 
         with model.use() as ready:
-            return io.NodeOutput(design_voice(ready, description))
+            return io.NodeOutput(design_voice(ready.model, description))
 
 
 def weight_input(letter: str, optional: bool = False) -> io.Input:

@@ -108,9 +108,10 @@ def test_a_reference_that_is_no_recording_is_refused_before_the_model_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("soundfile", reason="not run: the package soundfile is not installed")
-    from qwen3_tts_morph.morph.checkpoint import load
 
-    monkeypatch.setattr(load, "load_model", lambda *_, **__: pytest.fail("the model was loaded"))
+    from qwen3_tts_morph.morph.synthesizer import Synthesizer
+
+    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
     noise = tmp_path / "noise.wav"
     noise.write_bytes(bytes(range(256)) * 10)
     monkeypatch.setattr(

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import choose_dtype, load_model
-from qwen3_tts_morph.morph.decode.eager import Decoded
+from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.kernels import available

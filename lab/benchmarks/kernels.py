@@ -28,8 +28,8 @@ from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.frame.buffers import Buffers
-from qwen3_tts_morph.morph.frame.step import Weights
 from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
+from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.kernels import frame as fused
 from qwen3_tts_morph.morph.kernels.layer import look_up, run_layers
 from qwen3_tts_morph.morph.kernels.plan import MOST_FOLDED, Plan

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from qwen3_tts_morph.morph.frame.buffers import Buffers
 from qwen3_tts_morph.morph.frame.noise import line_keys
-from qwen3_tts_morph.morph.frame.step import Weights
+from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.model.int8 import Int8Weight, quantize
 from qwen3_tts_morph.morph.model.layers import Layer, LayerStack
 from qwen3_tts_morph.morph.options import Sampling

@@ -28,6 +28,7 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, Spoken, render_lines
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 
@@ -139,7 +140,7 @@ def evaluate(
     # Every line once, as it is written: a retry or a normaliser would hide what the checkpoint itself does.
     settings = GenerateOptions(options.seq_groups, sampling, options.batch_size, retries=0, normalize="off")
     started = time.monotonic()
-    spoken = render_lines(model, lines, settings, None)
+    spoken = render_lines(Synthesizer(model), lines, settings, None)
     elapsed = time.monotonic() - started
     write(options.out, tasks, spoken, references)
     seconds = sum(one.report.seconds for one in spoken)

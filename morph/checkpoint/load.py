@@ -104,7 +104,7 @@ def load_model(
 
     Args:
         path: a folder in the published format.
-        options: precision, attention, engine and weights.
+        options: precision, attention and weights; ``engine`` is for ``Synthesizer.load``.
         device: where the model will run; precision and attention are chosen for it. The weights are loaded on the
             CPU, in their dtype, and never cast afterwards.
         move: move the model to ``device``; ComfyUI does that by itself.
@@ -128,7 +128,7 @@ def load_model(
             upstream = qwen_tts.Qwen3TTSModel.from_pretrained(
                 str(path), dtype=dtype, attn_implementation=attention
             )
-            model = Model(upstream, path.name, options.engine)
+            model = Model(upstream, path.name)
             check_tokenizer(model.tokenizer, model.config)
             restore_frequencies(model.module)
         model.profile = profile

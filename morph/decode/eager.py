@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -12,20 +11,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..model.model import Model
 from ..options import PREDICTED_GROUPS, Sampling
 from ..voice.prompt import Prompt
+from .decoded import SPECIAL_CODES, Decoded
 from .guard import Guard
 from .predictor import Predictor
 from .sampling import Randomness, check_finite, penalize_repetition, sample_tokens
 from .talker import Talker
-
-SPECIAL_CODES = 1024  # the top of group 0's vocabulary, suppressed but for EOS
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """One line's codes ``[T, 16]`` (int64, on the CPU) and how it ended: "eos", "cap" or "loop"."""
-
-    codes: torch.Tensor
-    ended: str
 
 
 class FirstGroup:

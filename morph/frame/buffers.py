@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..decode.eager import SPECIAL_CODES
+from ..decode.decoded import SPECIAL_CODES
 from ..decode.predictor import POSITIONS
 from ..model.layers import Angles, LayerStack
 from ..model.static_cache import StaticCache

@@ -6,81 +6,16 @@ buffers of ``slots.py`` in place. On the CPU the same functions are simply calle
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
 import torch
 from torch.nn import functional
 
-from ..model.crossbar import tail_logits
-from ..model.joined_weights import view_heads
-from ..model.layers import TORCH_OPS, LayerOps, LayerStack, run_layers
-from ..model.linear import Weight, linear, tensors_of
-from ..model.model import Model
+from ..model.layers import TORCH_OPS, LayerOps, run_layers
+from ..model.linear import linear
 from ..model.static_cache import FillView, SpanView, StepView
 from .buffers import Buffers, LineState, PrefillBatch, Settings
 from .noise import GROUPS, gumbel_noise
 from .sampling import sample_static
-
-
-@dataclass(frozen=True)
-class Weights:
-    """All weights of a frame, as views of the model's parameters; see ``LayerStack`` for how long to hold them.
-
-    ``first_table`` and ``first_head`` are group 0's ``[V, H]``, ``tables`` ``[15, V, H]`` and ``heads``
-    ``[15, V, H_predictor]`` the others'; ``projection`` is weight and bias from one width to the other, or None.
-    ``tails`` holds the parts of trained tails, by SEQ_GROUPS.
-    """
-
-    talker: LayerStack
-    predictor: LayerStack
-    first_table: torch.Tensor
-    first_head: torch.Tensor
-    tables: torch.Tensor
-    heads: Weight
-    projection: tuple[torch.Tensor, torch.Tensor] | None
-    tails: Mapping[int, Mapping[str, torch.Tensor]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, model: Model, tail: str = "auto") -> Weights:
-        """Views of a model's weights where they are now; joins those that are not joined yet.
-
-        ``tail`` is one of ``options.TAILS``.
-
-        Raises:
-            ValueError: for a config that the graph engine does not compute.
-        """
-        talker, predictor = model.talker, model.talker.code_predictor
-        return cls(
-            talker=LayerStack.of(talker.model),
-            predictor=LayerStack.of(predictor.model),
-            first_table=talker.get_input_embeddings().weight.detach(),
-            first_head=talker.codec_head.weight.detach(),
-            tables=model.code_tables(),
-            heads=view_heads(predictor.lm_head),
-            projection=_view_projection(predictor.small_to_mtp_projection),
-            tails={seq_groups: one.parts for seq_groups, one in model.tails(tail).items()},
-        )
-
-    def crossbar_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Return ``tail_logits`` of these heads, with the trained tail of ``seq_groups`` if there is one."""
-        return tail_logits(self.tails.get(seq_groups, {}), self.heads[seq_groups:], states, tokens)
-
-    def addresses(self) -> tuple[int, ...]:
-        """Where all of them live: a graph that was captured with other addresses must not be replayed."""
-        tensors = [self.first_table, self.first_head, self.tables, self.heads, *(self.projection or ())]
-        for decoder in (self.talker, self.predictor):
-            tensors += [decoder.qk_norms, decoder.norm]
-            tensors += [value for layer in decoder.layers for value in vars(layer).values()]
-        tensors += [part for parts in self.tails.values() for part in parts.values()]
-        return tuple(tensor.data_ptr() for weight in tensors for tensor in tensors_of(weight))
-
-
-def _view_projection(module: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
-    if isinstance(module, torch.nn.Identity):
-        return None
-    return module.weight.detach(), module.bias.detach()
+from .weights import Weights
 
 
 def prefill(weights: Weights, slots: Buffers, arrivals: PrefillBatch, ops: LayerOps = TORCH_OPS) -> None:

@@ -9,11 +9,13 @@ from collections.abc import Hashable
 import torch
 
 from ..frame.buffers import Buffers, PrefillBatch
-from ..frame.step import Weights, prefill
 from ..frame.step import decode_frame as torch_frame
+from ..frame.step import prefill
+from ..frame.weights import Weights
 from ..kernels import DecodeFrame, available, choose_frame, compile_frame
 from ..model.layers import TORCH_OPS, LayerOps
 from ..runtime.capture import graphs_keep_memory
+from ..runtime.errors import first_line
 
 log = logging.getLogger(__name__)
 
@@ -113,9 +115,3 @@ class FrameBackend:
             for name, part in before.items():
                 getattr(slots.state, name).copy_(part)
             torch_frame(weights, slots, seq_groups, window)
-
-
-def first_line(error: BaseException) -> str:
-    """An error in one line, with its type."""
-    text = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

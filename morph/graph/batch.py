@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ..decode.eager import Decoded
+from ..decode.decoded import Decoded
 from ..decode.guard import Guard
 from ..decode.sampling import not_finite
 from ..frame.noise import GROUPS

@@ -32,7 +32,7 @@ from ..model.layers import TORCH_OPS, LayerOps
 
 if TYPE_CHECKING:
     from ..frame.buffers import Buffers
-    from ..frame.step import Weights
+    from ..frame.weights import Weights
 
 DecodeFrame: TypeAlias = "Callable[[Weights, Buffers, int, int], None]"
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from ..frame.buffers import Buffers
 from ..frame.noise import GROUPS
-from ..frame.step import Weights
+from ..frame.weights import Weights
 from .embed import embed_frame
 from .layer import EMBED_BLOCK, project, run_layers
 from .plan import Plan, launch

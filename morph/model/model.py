@@ -40,12 +40,9 @@ class Model:
     Args:
         upstream: ``qwen_tts.Qwen3TTSModel`` as loaded.
         name: what to call it in reports.
-        engine: what decodes its lines, one of ``options.ENGINES``; see ``engine.py``.
     """
 
-    def __init__(self, upstream: Any, name: str, engine: str = "auto"):
-        from ..engine import Engine  # which imports this module
-
+    def __init__(self, upstream: Any, name: str):
         self.upstream = upstream.model
         self.tokenizer = upstream.processor.tokenizer
         self.name = name
@@ -57,7 +54,6 @@ class Model:
         self.module.eval().requires_grad_(False)
         self.sampling = Sampling.from_config(self.upstream.generate_config)
         self.profile = TextProfile()
-        self.engine = Engine(engine)
         self._lock = threading.RLock()
 
     @contextmanager

@@ -11,8 +11,8 @@ import numpy as np
 
 from ...postprocess.join import join
 from ...postprocess.silence import Trim, sound_span
-from ..model.model import Model
 from ..options import GenerateOptions
+from ..synthesizer import Synthesizer
 from ..text.script import Script, ScriptLine, parse_script
 from ..text.subtitles import Caption, to_srt
 from ..voice.voice import Voice
@@ -32,7 +32,7 @@ class Dialogue:
 
 
 def render_script(
-    model: Model,
+    synthesizer: Synthesizer,
     script: str,
     cast: Mapping[str, Voice],
     language: str = "auto",
@@ -45,7 +45,7 @@ def render_script(
     """Speak a script.
 
     Args:
-        model: the checkpoint; every voice of the cast must be one of its own.
+        synthesizer: the checkpoint and its engine; every voice of the cast must be one of its own.
         script: see ``script.py``.
         cast: which character speaks with which voice.
         language: for lines that name none.
@@ -55,13 +55,13 @@ def render_script(
         gap_s: silence between lines; pauses of the script are added to it.
         on_frame, on_phase: see ``render_lines``.
     """
-    parsed = parse_script(script, list(cast), model.languages)
+    parsed = parse_script(script, list(cast), synthesizer.model.languages)
     seeds = line_seeds(parsed.lines, seed)
     lines = [
         Line(line.text, cast[line.name], line.language or language, line_seed, line.instruct, line.name)
         for line, line_seed in zip(parsed.lines, seeds, strict=True)
     ]
-    spoken = render_lines(model, lines, options, on_frame, on_phase)
+    spoken = render_lines(synthesizer, lines, options, on_frame, on_phase)
     return _join(parsed, spoken, gap_s)
 
 

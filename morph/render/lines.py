@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...postprocess.join import join
 from ..decode.guard import Guard, text_cap
+from ..engine import Engine
 from ..model.model import Model
-from ..model.threads import limit_threads
 from ..options import GenerateOptions, Sampling
+from ..synthesizer import Synthesizer
 from ..text.duration import held_frames
 from ..text.normalize import Normalizer, SpokenText
 from ..text.split import check_encodable, check_text, split_text
 from ..voice.prompt import Prompt, PromptBuilder, check_language
 from ..voice.voice import Voice, check_voice
+from .progress import OnFrame, Progress
 from .takes import WRONG, Take, judge_end
 
 log = logging.getLogger(__name__)
-
-OnFrame = Callable[[int, int], None]
-"""Called with (frames done, frames expected) once per frame; what it raises cancels the rendering."""
 
 WHAT_HAPPENED = {
     "cap": "ran into its limit",
@@ -95,36 +94,8 @@ class _Piece:
         return self.seed + (take - 1) * self.stride
 
 
-@dataclass
-class Progress:
-    """Counts frames for ``report``, and expects as many as texts of these ``tokens`` take: about 4 per token."""
-
-    tokens: list[int]
-    report: OnFrame | None
-    done: int = 0
-    expected: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.expected = sum(map(self._frames, self.tokens))
-
-    @staticmethod
-    def _frames(tokens: int) -> int:
-        return 10 + 4 * tokens
-
-    def expect(self, tokens: Sequence[int]) -> None:
-        """Take more texts."""
-        self.expected = max(self.expected, self.done + sum(map(self._frames, tokens)))
-
-    def add(self, frames: int) -> None:
-        """Take frames that were made; 0 only looks whether to go on."""
-        self.done += frames
-        self.expected = max(self.expected, self.done + 1)
-        if self.report is not None:
-            self.report(self.done, self.expected)
-
-
 def render_lines(
-    model: Model,
+    synthesizer: Synthesizer,
     lines: Sequence[Line],
     options: GenerateOptions | None = None,
     on_frame: OnFrame | None = None,
@@ -137,7 +108,7 @@ def render_lines(
     the two engines draw differently. Pieces that went wrong are spoken again, see ``GenerateOptions.retries``.
 
     Args:
-        model: the checkpoint.
+        synthesizer: the checkpoint and its engine.
         lines: one or more.
         options: None takes the defaults.
         on_frame: see ``OnFrame``.
@@ -147,8 +118,8 @@ def render_lines(
         ValueError: for a text, a language, a voice, an instruction or a decoding that cannot serve.
     """
     options = options or GenerateOptions()
-    with model.exclusive(), model.engine.exclusive(), limit_threads(model):
-        rendering = _Rendering.prepare(model, lines, options, on_frame)
+    with synthesizer.session():
+        rendering = _Rendering.prepare(synthesizer, lines, options, on_frame)
         takes = rendering.speak(on_phase or (lambda _: None))
         return [rendering.assemble(index, takes) for index in range(len(lines))]
 
@@ -158,6 +129,7 @@ class _Rendering:
     """The lines of one call on their way to speech."""
 
     model: Model
+    engine: Engine
     lines: Sequence[Line]
     options: GenerateOptions
     sampling: Sampling
@@ -168,10 +140,15 @@ class _Rendering:
 
     @classmethod
     def prepare(
-        cls, model: Model, lines: Sequence[Line], options: GenerateOptions, on_frame: OnFrame | None
+        cls,
+        synthesizer: Synthesizer,
+        lines: Sequence[Line],
+        options: GenerateOptions,
+        on_frame: OnFrame | None,
     ) -> _Rendering:
         """Check all lines, write out and cut their texts, and build the prompts."""
-        model.engine.pick(model, options.decoding)  # refuses what it cannot do
+        model, engine = synthesizer.model, synthesizer.engine
+        engine.pick(model, options.decoding)  # refuses what it cannot do
         if not lines:
             raise ValueError("there is no line to speak: type a text")
         for line in lines:
@@ -189,7 +166,7 @@ class _Rendering:
         prompts = [build_piece(builder, lines[piece.line], piece.text) for piece in pieces]
         progress.expect([prompt.text_tokens for prompt in prompts])
         sampling = options.sampling or model.sampling
-        return cls(model, lines, options, sampling, texts, pieces, prompts, progress)
+        return cls(model, engine, lines, options, sampling, texts, pieces, prompts, progress)
 
     def speak(self, on_phase: Callable[[str], None]) -> list[Take]:
         """Give the best take of every piece, in their order."""
@@ -218,7 +195,7 @@ class _Rendering:
         """Speak these pieces once, the longest work first, so that what runs last is short."""
         order = sorted(indices, key=lambda index: -self.prompts[index].text_tokens)
         prompts = [self.prompts[index] for index in order]
-        results = self.model.engine.decode_lines(
+        results = self.engine.decode_lines(
             self.model,
             prompts,
             [guard_line(prompt, self.options, self.sampling) for prompt in prompts],
@@ -232,7 +209,7 @@ class _Rendering:
         )
         by_index = dict(zip(order, results, strict=True))
         decoded = [by_index[index] for index in indices]
-        waveforms = self.model.engine.decode_waveforms(
+        waveforms = self.engine.decode_waveforms(
             self.model,
             [one.codes for one in decoded],
             [self.lines[self.pieces[index].line].voice.ref_codes for index in indices],

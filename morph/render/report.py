@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model.model import Model
 from ..model.tail import Tail
 from ..options import PREDICTED_GROUPS, GenerateOptions
+from ..synthesizer import Synthesizer
 from .lines import LineReport, Spoken
 from .takes import WRONG
 
@@ -22,22 +22,25 @@ LONGEST_SHOWN = 60
 LONGEST_SPOKEN = 200
 
 
-def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
+def describe(
+    synthesizer: Synthesizer, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float
+) -> str:
     """A report of some lines, for people: outcome and speed, a row for each line, settings.
 
     Its paragraphs have a blank line between them, so that it reads well as plain text and as Markdown.
 
     Args:
-        model: what spoke.
+        synthesizer: what spoke.
         spoken: the lines.
         options: what they were spoken with.
         elapsed_s: wall-clock seconds for all of them, prompt and codec included.
     """
     rows = [f"{number}. {_row(one.report)}" for number, one in enumerate(spoken, start=1)]
+    model, engine = synthesizer.model, synthesizer.engine
     tail = model.tails(options.tail).get(options.seq_groups)
     settings = [
         describe_groups(options, tail, model.weights),
-        model.engine.describe(model, options.decoding),
+        engine.describe(model, options.decoding),
         model.summary(),
     ]
     blocks = [outcome(spoken, elapsed_s), "\n".join(rows), "\n".join(f"- {setting}" for setting in settings)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..decode.eager import Decoded
+from ..decode.decoded import Decoded
 from ..text.duration import shortest_frames
 
 # How a take can end, best first. A take that is cut off has more of its text than one that has hardly begun.

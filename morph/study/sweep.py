@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..decode.eager import Decoded, decode_lines
+from ..decode.decoded import Decoded
+from ..decode.eager import decode_lines
 from ..decode.predictor import Predictor
 from ..decode.sampling import distribution, line_streams
 from ..model.crossbar import crossbar
 from ..model.model import Model
-from ..model.threads import limit_threads
 from ..options import PREDICTED_GROUPS, GenerateOptions, TokenSampling, check_seq_groups
 from ..render.lines import (
     Line,
@@ -27,6 +27,7 @@ from ..render.lines import (
     normalizer_of,
     piece_limit,
 )
+from ..synthesizer import Synthesizer
 from ..voice.prompt import Prompt, PromptBuilder
 
 PLAIN = TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
@@ -74,7 +75,7 @@ class _Trace:
 
 @torch.inference_mode()
 def sweep(
-    model: Model,
+    synthesizer: Synthesizer,
     line: Line,
     seq_groups: Sequence[int],
     options: GenerateOptions | None = None,
@@ -88,15 +89,20 @@ def sweep(
     options = options or GenerateOptions()
     for groups in seq_groups:
         check_seq_groups(groups)
-    with model.exclusive(), model.engine.exclusive(), limit_threads(model):
-        return _sweep(model, line, seq_groups, options, on_frame)
+    with synthesizer.session():
+        return _sweep(synthesizer, line, seq_groups, options, on_frame)
 
 
 def _sweep(
-    model: Model, line: Line, seq_groups: Sequence[int], options: GenerateOptions, on_frame: OnFrame | None
+    synthesizer: Synthesizer,
+    line: Line,
+    seq_groups: Sequence[int],
+    options: GenerateOptions,
+    on_frame: OnFrame | None,
 ) -> Sweep:
+    model, engine = synthesizer.model, synthesizer.engine
     prompt = _prompt(model, line, options)
-    warm_ups = model.device.type == "cuda" and model.engine.pick(model)[0] == "graph"
+    warm_ups = model.device.type == "cuda" and engine.pick(model)[0] == "graph"
     progress = Progress([prompt.text_tokens] * (len(seq_groups) * (1 + warm_ups) + 1), on_frame)
     trace = _trace(model, prompt, line, options, progress)
     draw = (options.sampling or model.sampling).subtalker
@@ -104,9 +110,9 @@ def _sweep(
     rows, spoken = [], []
     for groups in seq_groups:
         for _ in range(1 + warm_ups):
-            decoded, elapsed = _decode(model, prompt, line, groups, options, progress)
+            decoded, elapsed = _decode(synthesizer, prompt, line, groups, options, progress)
         rows.append(_row(model, groups, decoded, elapsed, distances[groups]))
-        spoken.append(_speak(model, line, decoded))
+        spoken.append(_speak(synthesizer, line, decoded))
     return Sweep(rows, spoken, model.weights)
 
 
@@ -131,13 +137,19 @@ def _trace(model: Model, prompt: Prompt, line: Line, options: GenerateOptions, p
 
 
 def _decode(
-    model: Model, prompt: Prompt, line: Line, seq_groups: int, options: GenerateOptions, progress: Progress
+    synthesizer: Synthesizer,
+    prompt: Prompt,
+    line: Line,
+    seq_groups: int,
+    options: GenerateOptions,
+    progress: Progress,
 ) -> tuple[Decoded, float]:
     """Decode the line; give its codes and the seconds that it took."""
+    model = synthesizer.model
     sampling = options.sampling or model.sampling
     guards = [guard_line(prompt, options, sampling)]
     started = time.perf_counter()
-    decoded = model.engine.decode_lines(
+    decoded = synthesizer.engine.decode_lines(
         model, [prompt], guards, seq_groups, sampling, [line.seed], on_frame=progress.add, tail=options.tail
     )
     return decoded[0], time.perf_counter() - started
@@ -189,8 +201,9 @@ def _row(model: Model, seq_groups: int, decoded: Decoded, elapsed: float, distan
     return SweepRow(seq_groups, frames, seconds, 1000 * elapsed / frames, elapsed / seconds, distance)
 
 
-def _speak(model: Model, line: Line, decoded: Decoded) -> Spoken:
-    [waveform] = model.engine.decode_waveforms(model, [decoded.codes], [line.voice.ref_codes])
+def _speak(synthesizer: Synthesizer, line: Line, decoded: Decoded) -> Spoken:
+    model = synthesizer.model
+    [waveform] = synthesizer.engine.decode_waveforms(model, [decoded.codes], [line.voice.ref_codes])
     seconds = len(waveform) / model.sample_rate
     report = LineReport(line.name, line.text, len(decoded.codes), seconds, decoded.ended, 1)
     return Spoken(waveform, model.sample_rate, report)

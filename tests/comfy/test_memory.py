@@ -26,24 +26,24 @@ from lab.random_checkpoint import write_checkpoint
 
 options = LoadOptions(engine="graph", weights=sys.argv[2])
 managed = load_managed(write_checkpoint(Path(sys.argv[1]), "tiny", "custom_voice"), options)
-state = managed._model.module.state_dict().values()
+state = managed._synthesizer.model.module.state_dict().values()
 assert managed._patcher.model_size() == sum(tensor.nbytes for tensor in state)
 assert any(tensor.dtype == torch.int8 for tensor in state) == (sys.argv[2] == "int8")
 
 def speak():
-    with managed.use() as model:
+    with managed.use() as synthesizer:
         options = GenerateOptions(sampling=Sampling(max_new_tokens=9))
-        voice = preset_voice(model, "ryan")
-        spoken = render_lines(model, [Line("One.", voice), Line("Two.", voice)], options)
-        return model, [one.waveform.tobytes() for one in spoken]
+        voice = preset_voice(synthesizer.model, "ryan")
+        spoken = render_lines(synthesizer, [Line("One.", voice), Line("Two.", voice)], options)
+        return synthesizer, [one.waveform.tobytes() for one in spoken]
 
-model, first = speak()
-kept = list(model.engine._graphs._engines.values())
+synthesizer, first = speak()
+kept = list(synthesizer.engine._graphs._engines.values())
 assert len(kept) == 1
 assert speak()[1] == first
-assert list(model.engine._graphs._engines.values()) == kept, "made anew though the model stayed"
+assert list(synthesizer.engine._graphs._engines.values()) == kept, "made anew though the model stayed"
 management.unload_all_models()
-assert not model.engine._graphs._engines and kept[0]._slots is None, "the caches outlived the model"
+assert not synthesizer.engine._graphs._engines and kept[0]._slots is None, "the caches outlived the model"
 assert speak()[1] == first
 print("all is well")
 """

@@ -16,6 +16,7 @@ from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.study.sweep import sweep
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import check_voice
@@ -86,7 +87,7 @@ def test_its_trained_tails_are_nearer_to_exact_than_the_stock_crossbar(demo):
     line = Line("A kettle sang in the kitchen.", preset_voice(demo, "emma"))
     options = GenerateOptions(tail="auto")
     trained, stock = (
-        {row.seq_groups: row.distance for row in sweep(demo, line, (1, 3, 5, 7), one).rows}
+        {row.seq_groups: row.distance for row in sweep(Synthesizer(demo), line, (1, 3, 5, 7), one).rows}
         for one in (options, dataclasses.replace(options, tail="stock"))
     )
     assert all(trained[groups] < 0.95 * stock[groups] for groups in trained)
@@ -133,7 +134,9 @@ def test_both_engines_speak_the_same_codes(demo, monkeypatch, seq_groups):
 def test_presets_and_clones_speak_from_the_same_folder(demo, recording):
     voices = [preset_voice(demo, "heart"), clone_voice(demo, recording, RATE)]
     voices.append(clone_voice(demo, recording, RATE, CloneOptions("icl", "a tone")))
-    spoken = render_lines(demo, [Line("Good evening.", voice) for voice in voices], GenerateOptions(15))
+    spoken = render_lines(
+        Synthesizer(demo), [Line("Good evening.", voice) for voice in voices], GenerateOptions(15)
+    )
     assert all(np.abs(one.waveform).max() > 0.01 for one in spoken)
     assert all(len(one.waveform) == one.report.frames * 1920 for one in spoken)
 

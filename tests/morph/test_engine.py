@@ -16,6 +16,7 @@ from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.study.sweep import sweep
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 
@@ -30,10 +31,15 @@ def model(load):
 
 
 @pytest.fixture
-def graph_model(model, monkeypatch):
+def graph(model):
     """The same model with the graph engine."""
-    monkeypatch.setattr(model, "engine", Engine("graph", kernels=True, fast_codec=True))
-    return model
+    return Synthesizer(model, Engine("graph", kernels=True, fast_codec=True))
+
+
+@pytest.fixture
+def eager(model):
+    """The same model with the eager engine."""
+    return Synthesizer(model, Engine("eager"))
 
 
 def lines_of(model) -> list[Line]:
@@ -98,11 +104,11 @@ def test_what_is_chosen_runs_anywhere_and_the_report_says_how(model):
     )
 
 
-def test_a_capture_that_failed_is_in_the_report(graph_model):
-    render_lines(graph_model, lines_of(graph_model)[:1], GenerateOptions(sampling=SAMPLED))
-    [engine] = graph_model.engine._graphs._engines.values()
+def test_a_capture_that_failed_is_in_the_report(graph):
+    render_lines(graph, lines_of(graph.model)[:1], GenerateOptions(sampling=SAMPLED))
+    [engine] = graph.engine._graphs._engines.values()
     engine._replays.refused = "old driver"
-    said = graph_model.engine.describe(on_cuda(graph_model))
+    said = graph.engine.describe(on_cuda(graph.model))
     assert said == (
         "engine: graph (as chosen; op by op, without CUDA graphs: old driver; "
         "torch operations: the Triton kernels run on CUDA devices, not on cpu)"
@@ -149,21 +155,20 @@ def test_the_report_says_where_the_codec_is_not_the_engines(model):
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 8])
-def test_greedy_lines_are_the_eager_engines(graph_model, monkeypatch, batch_size):
+def test_greedy_lines_are_the_eager_engines(graph, eager, batch_size):
     options = GenerateOptions(15, GREEDY, batch_size)
-    ours = render_lines(graph_model, lines_of(graph_model), options)
-    monkeypatch.setattr(graph_model, "engine", Engine("eager"))
-    theirs = render_lines(graph_model, lines_of(graph_model), options)
+    ours = render_lines(graph, lines_of(graph.model), options)
+    theirs = render_lines(eager, lines_of(eager.model), options)
     assert [one.report for one in ours] == [one.report for one in theirs]
     for one, other in zip(ours, theirs, strict=True):
         assert torch.allclose(torch.from_numpy(one.waveform), torch.from_numpy(other.waveform), atol=1e-4)
 
 
-def test_progress_and_the_order_of_lines(graph_model):
+def test_progress_and_the_order_of_lines(graph):
     seen: list[tuple[int, int]] = []
     spoken = render_lines(
-        graph_model,
-        lines_of(graph_model),
+        graph,
+        lines_of(graph.model),
         GenerateOptions(5, SAMPLED, 2, retries=0),
         lambda *two: seen.append(two),
     )
@@ -173,65 +178,63 @@ def test_progress_and_the_order_of_lines(graph_model):
     assert all(done < expected for done, expected in seen)
 
 
-def test_a_cancel_leaves_the_model_usable(graph_model):
+def test_a_cancel_leaves_the_model_usable(graph):
     options = GenerateOptions(5, SAMPLED, 2)
-    wanted = render_lines(graph_model, lines_of(graph_model), options)
+    wanted = render_lines(graph, lines_of(graph.model), options)
 
     def cancel(done: int, _: int) -> None:
         if done > 4:
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        render_lines(graph_model, lines_of(graph_model), options, cancel)
-    again = render_lines(graph_model, lines_of(graph_model), options)
+        render_lines(graph, lines_of(graph.model), options, cancel)
+    again = render_lines(graph, lines_of(graph.model), options)
     assert [one.report for one in again] == [one.report for one in wanted]
     assert all((a.waveform == b.waveform).all() for a, b in zip(again, wanted, strict=True))
 
 
-def test_a_model_that_leaves_takes_the_engines_memory_along(graph_model):
-    render_lines(graph_model, lines_of(graph_model), GenerateOptions(5, SAMPLED, 2))
-    assert graph_model.engine._graphs._engines
-    assert graph_model.engine._waveforms._engine._weights is not None
-    graph_model.engine.free()
-    assert not graph_model.engine._graphs._engines
-    assert graph_model.engine._waveforms._engine._weights is None
-    render_lines(graph_model, lines_of(graph_model)[:1], GenerateOptions(5, SAMPLED))
+def test_a_model_that_leaves_takes_the_engines_memory_along(graph):
+    render_lines(graph, lines_of(graph.model), GenerateOptions(5, SAMPLED, 2))
+    assert graph.engine._graphs._engines
+    assert graph.engine._waveforms._engine._weights is not None
+    graph.engine.free()
+    assert not graph.engine._graphs._engines
+    assert graph.engine._waveforms._engine._weights is None
+    render_lines(graph, lines_of(graph.model)[:1], GenerateOptions(5, SAMPLED))
 
 
-def test_a_sweeps_rows_are_of_the_models_engine_and_its_distances_the_same(graph_model, monkeypatch):
-    line, options = lines_of(graph_model)[0], GenerateOptions(sampling=GREEDY)
+def test_a_sweeps_rows_are_of_the_models_engine_and_its_distances_the_same(graph, eager, monkeypatch):
+    line, options = lines_of(graph.model)[0], GenerateOptions(sampling=GREEDY)
     calls: list[int] = []
-    original = graph_model.engine.decode_lines
+    original = graph.engine.decode_lines
     monkeypatch.setattr(
-        graph_model.engine, "decode_lines", lambda *a, **k: (calls.append(a[3]), original(*a, **k))[1]
+        graph.engine, "decode_lines", lambda *a, **k: (calls.append(a[3]), original(*a, **k))[1]
     )
-    ours = sweep(graph_model, line, [1, 15], options)
+    ours = sweep(graph, line, [1, 15], options)
     assert calls == [1, 15], "on CUDA each a second time, to capture"
-    monkeypatch.setattr(graph_model, "engine", Engine("eager"))
-    theirs = sweep(graph_model, line, [1, 15], options)
+    theirs = sweep(eager, line, [1, 15], options)
     assert [row.distance for row in ours.rows] == [row.distance for row in theirs.rows]
     assert [row.frames for row in ours.rows] == [row.frames for row in theirs.rows]
 
 
-def test_a_config_that_graph_cannot_compute_is_refused_where_graph_was_chosen(graph_model, monkeypatch):
-    monkeypatch.setattr(graph_model.talker.model.config, "hidden_act", "gelu")
-    voice = preset_voice(graph_model, "ryan")
-    prompt = build_prompt(graph_model, "One.", voice)
+def test_a_config_that_graph_cannot_compute_is_refused_where_graph_was_chosen(graph, monkeypatch):
+    monkeypatch.setattr(graph.model.talker.model.config, "hidden_act", "gelu")
+    voice = preset_voice(graph.model, "ryan")
+    prompt = build_prompt(graph.model, "One.", voice)
     with pytest.raises(ValueError, match=r"hidden_act 'gelu'.*choose the eager engine"):
-        graph_model.engine.decode_lines(graph_model, [prompt], [Guard(5)], 5, SAMPLED, [0])
+        graph.engine.decode_lines(graph.model, [prompt], [Guard(5)], 5, SAMPLED, [0])
 
 
 LOSSLESS = GenerateOptions(1, GREEDY, decoding="lossless", retries=0)
 
 
-def test_lossless_lines_are_those_of_15_groups_and_the_log_counts_passes(model, monkeypatch, caplog):
-    monkeypatch.setattr(model, "engine", Engine("auto"))
-    lines = lines_of(model)
+def test_lossless_lines_are_those_of_15_groups_and_the_log_counts_passes(model, caplog):
+    synthesizer, lines = Synthesizer(model), lines_of(model)
     with caplog.at_level("INFO"):
-        ours = render_lines(model, lines, LOSSLESS)
+        ours = render_lines(synthesizer, lines, LOSSLESS)
     [said] = [record.getMessage() for record in caplog.records if "passes" in record.getMessage()]
     assert 1 < float(said.split()[1]) <= 15
-    theirs = render_lines(model, lines, GenerateOptions(15, GREEDY, retries=0))
+    theirs = render_lines(synthesizer, lines, GenerateOptions(15, GREEDY, retries=0))
     assert [one.report for one in ours] == [one.report for one in theirs]
     for one, other in zip(ours, theirs, strict=True):
         assert (one.waveform == other.waveform).all()
@@ -247,7 +250,7 @@ def test_lossless_decoding_takes_the_eager_engine(model):
 def test_lossless_lines_get_their_waveforms_as_the_eager_engine_makes_them(model, monkeypatch):
     """On CUDA too, where lines of the same model get the codec engine's otherwise."""
     engine = Engine("auto")
-    monkeypatch.setattr(model, "engine", engine)
+    synthesizer = Synthesizer(model, engine)
     monkeypatch.setattr(
         engine,
         "pick",
@@ -257,9 +260,9 @@ def test_lossless_lines_get_their_waveforms_as_the_eager_engine_makes_them(model
     monkeypatch.setattr(engine, "_decodes_together", lambda _: True)
     decode = engine._waveforms.decode_lines
     monkeypatch.setattr(engine._waveforms, "decode_lines", lambda *a: (made.append(1), decode(*a))[1])
-    [lossless] = render_lines(model, lines_of(model)[:1], LOSSLESS)
+    [lossless] = render_lines(synthesizer, lines_of(model)[:1], LOSSLESS)
     assert made == []
-    [crossbar] = render_lines(model, lines_of(model)[:1], GenerateOptions(15, GREEDY))
+    [crossbar] = render_lines(synthesizer, lines_of(model)[:1], GenerateOptions(15, GREEDY))
     assert made == [1]
     assert np.allclose(lossless.waveform, crossbar.waveform, atol=1e-4)
 
@@ -298,10 +301,10 @@ def test_a_thread_that_holds_an_engine_decodes_and_others_wait(model):
     assert freed.is_set()
 
 
-def test_lossless_decoding_is_refused_by_a_chosen_graph_engine_before_any_work(graph_model, monkeypatch):
+def test_lossless_decoding_is_refused_by_a_chosen_graph_engine_before_any_work(graph, monkeypatch):
     monkeypatch.setattr("qwen3_tts_morph.morph.render.lines.PromptBuilder", pytest.fail)
     with pytest.raises(ValueError, match="choose engine auto or eager in Load Model"):
-        render_lines(graph_model, lines_of(graph_model), LOSSLESS)
+        render_lines(graph, lines_of(graph.model), LOSSLESS)
 
 
 def test_an_unknown_decoding_is_refused():

@@ -11,6 +11,7 @@ from qwen3_tts_morph.morph.decode.sampling import check_finite
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
 from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, prompts_of
@@ -29,18 +30,22 @@ SENTENCE = r"not finite \(NaN or infinite\) in {}: its weights or the voice are 
 @pytest.fixture(
     params=[("eager", "fp32"), ("graph", "fp32"), ("graph", "bf16"), ("eager", "bf16")], ids="-".join
 )
-def model(checkpoint, request):
+def synthesizer(checkpoint, request):
     """A model of the test's own, whose weights may be damaged."""
     engine, precision = request.param
     made = load_model(checkpoint("tiny", "custom_voice"), LoadOptions(precision, "sdpa"))
-    made.engine, made.precision = Engine(engine), precision
-    return made
+    return Synthesizer(made, Engine(engine))
 
 
-def decode(model, sampling=GREEDY, seq_groups=5, on_frame=None, decoding="crossbar"):
-    prompts = prompts_of(model)
-    return model.engine.decode_lines(
-        model, prompts, guards_of(prompts, 6), seq_groups, sampling, SEEDS, 4, on_frame, decoding
+@pytest.fixture
+def precision(synthesizer):
+    return str(synthesizer.model.dtype).replace("torch.float32", "fp32").replace("torch.bfloat16", "bf16")
+
+
+def decode(synthesizer, sampling=GREEDY, seq_groups=5, on_frame=None, decoding="crossbar"):
+    prompts = prompts_of(synthesizer.model)
+    return synthesizer.engine.decode_lines(
+        synthesizer.model, prompts, guards_of(prompts, 6), seq_groups, sampling, SEEDS, 4, on_frame, decoding
     )
 
 
@@ -50,33 +55,33 @@ def weight_of(model, path: str) -> torch.Tensor:
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize("path", WEIGHTS)
-def test_one_damaged_weight_is_noticed_within_a_frame(model, path, value):
-    wanted, weight, frames = decode(model), weight_of(model, path), []
+def test_one_damaged_weight_is_noticed_within_a_frame(synthesizer, precision, path, value):
+    wanted, weight, frames = decode(synthesizer), weight_of(synthesizer.model, path), []
     kept = weight.clone()
     for sampling in (GREEDY, Sampling()):
         weight[3] = value  # a whole row: one infinite weight alone may give -inf, a token that is not drawn
-        with pytest.raises(ValueError, match=SENTENCE.format(model.precision)):
-            decode(model, sampling, on_frame=frames.append)
+        with pytest.raises(ValueError, match=SENTENCE.format(precision)):
+            decode(synthesizer, sampling, on_frame=frames.append)
         assert frames == []
         weight.copy_(kept)
-        assert_equal(decode(model), wanted)
+        assert_equal(decode(synthesizer), wanted)
 
 
-def test_lossless_decoding_notices_it_too(model):
-    if model.engine.choice == "graph":
-        model.engine = Engine("auto")
-    weight_of(model, WEIGHTS[3])[3] = torch.nan
-    with pytest.raises(ValueError, match=SENTENCE.format(model.precision)):
-        decode(model, Sampling(), 1, decoding="lossless")
+def test_lossless_decoding_notices_it_too(synthesizer, precision):
+    if synthesizer.engine.choice == "graph":
+        synthesizer = Synthesizer(synthesizer.model, Engine("auto"))
+    weight_of(synthesizer.model, WEIGHTS[3])[3] = torch.nan
+    with pytest.raises(ValueError, match=SENTENCE.format(precision)):
+        decode(synthesizer, Sampling(), 1, decoding="lossless")
 
 
-def test_samples_that_are_not_finite_are_never_returned(model):
+def test_samples_that_are_not_finite_are_never_returned(synthesizer):
     # Not a query's weight: with NaN scores, torch's attention on a CPU can return finite numbers.
-    weight = model.codec.decoder.get_parameter("pre_transformer.layers.0.mlp.down_proj.weight")
+    weight = synthesizer.model.codec.decoder.get_parameter("pre_transformer.layers.0.mlp.down_proj.weight")
     weight.data.fill_(torch.nan)
-    line = Line("One.", preset_voice(model, "ryan"))
+    line = Line("One.", preset_voice(synthesizer.model, "ryan"))
     with pytest.raises(ValueError, match="not finite"):
-        render_lines(model, [line], GenerateOptions(5, Sampling(max_new_tokens=5)))
+        render_lines(synthesizer, [line], GenerateOptions(5, Sampling(max_new_tokens=5)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

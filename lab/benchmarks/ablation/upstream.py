@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from qwen3_tts_morph.morph.decode.eager import SPECIAL_CODES, Decoded
+from qwen3_tts_morph.morph.decode.decoded import SPECIAL_CODES, Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.talker import Talker
 from qwen3_tts_morph.morph.model.model import Model

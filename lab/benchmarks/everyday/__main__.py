@@ -24,10 +24,10 @@ import librosa
 import soundfile
 import torch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
-from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 
@@ -113,10 +113,10 @@ def clones(model: Model, seeds: Sequence[int]) -> Iterator[Said]:
 PARTS = {"paragraphs": paragraphs, "written": written, "clones": clones}
 
 
-def speak(model: Model, said: Said, options: GenerateOptions, recogniser: Recogniser) -> Row:
+def speak(synthesizer: Synthesizer, said: Said, options: GenerateOptions, recogniser: Recogniser) -> Row:
     """Speak one line and hear it."""
     started = time.perf_counter()
-    [spoken] = render_lines(model, [Line(said.text, said.voice, "auto", said.seed)], options)
+    [spoken] = render_lines(synthesizer, [Line(said.text, said.voice, "auto", said.seed)], options)
     elapsed = time.perf_counter() - started
     audio = librosa.resample(spoken.waveform, orig_sr=spoken.sample_rate, target_sr=JUDGE_RATE)
     heard = recogniser.nearest(audio, said.readings)
@@ -126,7 +126,7 @@ def speak(model: Model, said: Said, options: GenerateOptions, recogniser: Recogn
         said.voice.name,
         said.seed,
         options.seq_groups,
-        model.engine.pick(model)[0],
+        synthesizer.engine.pick(synthesizer.model)[0],
         said.text,
         heard.heard,
         heard.words,
@@ -178,12 +178,12 @@ def main() -> None:
     parser.add_argument("--engine", default=LoadOptions.engine)
     parser.add_argument("--keep", action="store_true", help="write the rows to the results file")
     asked = parser.parse_args()
-    model = load_model(demo_voice(), LoadOptions(engine=asked.engine))
+    synthesizer = Synthesizer.load(demo_voice(), LoadOptions(engine=asked.engine))
     recogniser = Recogniser(Path(tempfile.gettempdir()) / "whisper-base")
     options, rows = GenerateOptions(seq_groups=asked.seq_groups), []
     for part in asked.parts:
-        for said in PARTS[part](model, range(1, asked.seeds + 1)):
-            rows.append(speak(model, said, options, recogniser))
+        for said in PARTS[part](synthesizer.model, range(1, asked.seeds + 1)):
+            rows.append(speak(synthesizer, said, options, recogniser))
             if rows[-1].wrong or rows[-1].ended != "eos":
                 print(
                     f"{rows[-1].wrong} wrong, {rows[-1].ended}: {said.text!r} heard as {rows[-1].heard!r}",

@@ -29,8 +29,10 @@ from pathlib import Path
 
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import ENGINES, PRECISIONS, LoadOptions
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 
 from ..results import FOLDER
 from .calibrating import calibrate_conditions
@@ -122,7 +124,7 @@ def prepare(options: argparse.Namespace, folder: RunFolder) -> Speaker:
     """Load the checkpoint, choose lines and voices, and start or continue the run's folder."""
     if options.checkpoint is None:
         raise ValueError(f"the steps {', '.join(sorted(NEED_MODEL))} need --checkpoint")
-    loading = LoadOptions(options.precision, engine=options.engine)
+    loading = LoadOptions(options.precision)
     model = load_model(options.checkpoint, loading, options.device)
     cast, tasks = choose_lines(model, options)
     language = options.language or ("english" if options.corpus else "auto")
@@ -142,7 +144,8 @@ def prepare(options: argparse.Namespace, folder: RunFolder) -> Speaker:
             path = folder.root / REFERENCES / name / f"{index}.wav"
             if not path.is_file():
                 write_wav(path, one.audio, one.sample_rate)
-    return Speaker.prepare(model, tasks, cast.voices, language, model.sampling)
+    synthesizer = Synthesizer(model, Engine(options.engine))
+    return Speaker.prepare(synthesizer, tasks, cast.voices, language, model.sampling)
 
 
 def make(

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.codec.upstream import decode_codes
-from qwen3_tts_morph.morph.decode.eager import Decoded
+from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import guard_line
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice
 from tqdm import tqdm
@@ -25,14 +26,16 @@ class Speaker:
     """One model's lines: prompts, guards and seeds, the same for every condition.
 
     Args:
-        model: the checkpoint.
+        synthesizer: the checkpoint, and the engine that is timed as the product's.
         prompts: one per line.
         tasks: the lines.
         sampling: for all lines.
     """
 
-    def __init__(self, model: Model, prompts: Sequence[Prompt], tasks: Sequence[Task], sampling: Sampling):
-        self.model = model
+    def __init__(
+        self, synthesizer: Synthesizer, prompts: Sequence[Prompt], tasks: Sequence[Task], sampling: Sampling
+    ):
+        self.model, self.engine = synthesizer.model, synthesizer.engine
         self.prompts = prompts
         self.tasks = tasks
         self.sampling = sampling
@@ -40,15 +43,15 @@ class Speaker:
     @classmethod
     def prepare(
         cls,
-        model: Model,
+        synthesizer: Synthesizer,
         tasks: Sequence[Task],
         voices: Mapping[str, Voice],
         language: str,
         sampling: Sampling,
     ) -> Speaker:
         """Build every line's prompt; raises ValueError for a line that cannot be spoken."""
-        prompts = [build_prompt(model, task.text, voices[task.voice], language) for task in tasks]
-        return cls(model, prompts, tasks, sampling)
+        prompts = [build_prompt(synthesizer.model, task.text, voices[task.voice], language) for task in tasks]
+        return cls(synthesizer, prompts, tasks, sampling)
 
     def guards(self, lines: Sequence[int]) -> list[Guard]:
         """Return the product's guards for these lines."""

@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.decode.eager import Decoded, decode_lines
+from qwen3_tts_morph.morph.decode.decoded import Decoded
+from qwen3_tts_morph.morph.decode.eager import decode_lines
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor

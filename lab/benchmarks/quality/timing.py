@@ -9,9 +9,8 @@ import datetime
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from qwen3_tts_morph.morph.decode.eager import Decoded
+from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.lossless import Tally
-from qwen3_tts_morph.morph.model.model import Model
 from tqdm import tqdm
 
 from ..common import synchronize, timed_ms
@@ -83,7 +82,7 @@ def measure_times(speaker: Speaker, folder: RunFolder, conditions: Sequence[Cond
     for key, engines in alone.items():
         value = {"machine": machine, "session": session, **_to_json(engines, batches.get(key))}
         write_json(folder.root / TIMES / f"{key}.json", value)
-    speaker.model.engine.free()
+    speaker.engine.free()
     synchronize(speaker.model.device)
 
 
@@ -135,7 +134,7 @@ def _engines(speaker: Speaker, condition: Condition) -> dict[str, Timed]:
 
     def graph(lines: Sequence[int], seeds: Sequence[int]) -> list[Decoded]:
         prompts = [speaker.prompts[line] for line in lines]
-        return model.engine.decode_lines(
+        return speaker.engine.decode_lines(
             model,
             prompts,
             speaker.guards(lines),
@@ -147,11 +146,11 @@ def _engines(speaker: Speaker, condition: Condition) -> dict[str, Timed]:
         )
 
     engines = {"eager": _eager(speaker, condition)}
-    if condition.strategy.product and _has_graph(model):
+    if condition.strategy.product and _has_graph(speaker):
         # A change of tail frees all graphs: the first decoding after it is not captured, the second captures.
         engines["graph"] = Timed(graph, before=2 if model.device.type == "cuda" else 0)
     return engines
 
 
-def _has_graph(model: Model) -> bool:
-    return model.engine.pick(model)[0] == "graph"
+def _has_graph(speaker: Speaker) -> bool:
+    return speaker.engine.pick(speaker.model)[0] == "graph"

@@ -7,7 +7,8 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.decode.eager import Decoded, decode_lines
+from qwen3_tts_morph.morph.decode.decoded import Decoded
+from qwen3_tts_morph.morph.decode.eager import decode_lines
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams

@@ -12,6 +12,7 @@ from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import TokenSampling
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import clone_voice
 
 from lab.benchmarks.quality import calibrating
@@ -134,7 +135,7 @@ def speaker(model: Model) -> Speaker:
     tone = (0.3 * np.sin(np.arange(48000) / 20)).astype(np.float32)
     voices = {"tone": clone_voice(model, tone, 24000)}
     tasks = assign_voices([f"This is line {number}." for number in range(10)], ["tone"], 5)
-    return Speaker.prepare(model, tasks, voices, "auto", model.sampling)
+    return Speaker.prepare(Synthesizer(model), tasks, voices, "auto", model.sampling)
 
 
 @pytest.mark.parametrize("seq_groups", [4, 9])

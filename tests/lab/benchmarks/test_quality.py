@@ -12,6 +12,7 @@ import pytest
 import soundfile
 import torch
 from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 
 from lab.benchmarks.quality import __main__ as command
 from lab.benchmarks.quality import judging, speak
@@ -273,7 +274,7 @@ def test_controls_spoil_only_the_last_ten_groups() -> None:
 def test_a_tail_spoiled_in_the_loop_does_not_depend_on_the_batch(model: Model, name: str) -> None:
     cast = cast_own_or_clone(model)
     tasks = command.assign_voices(list(TEXTS), list(cast.voices), 5)
-    speaker = speak.Speaker.prepare(model, tasks, cast.voices, "auto", model.sampling)
+    speaker = speak.Speaker.prepare(Synthesizer(model), tasks, cast.voices, "auto", model.sampling)
 
     def decode(lines: list[int]) -> list[torch.Tensor]:
         start = STRATEGIES[name].start(model, 5)

@@ -32,6 +32,7 @@ pack.load()
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import StandIn, import_qwen_tts
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 
@@ -41,7 +42,8 @@ model = load_model(Path(sys.argv[1]), LoadOptions("fp32", "sdpa"))
 after_load = dict(ROPE_INIT_FUNCTIONS)
 sound = np.random.default_rng(0).normal(0, 0.1, 24000).astype(np.float32)
 voice = clone_voice(model, sound, 24000, CloneOptions("icl", "noise"))
-spoken = render_lines(model, [Line("Hello.", voice)], GenerateOptions(sampling=Sampling(max_new_tokens=5)))[0]
+options = GenerateOptions(sampling=Sampling(max_new_tokens=5))
+spoken = render_lines(Synthesizer(model), [Line("Hello.", voice)], options)[0]
 errors = {}
 for name in ("torchaudio", "sox", "onnxruntime"):
     try:

@@ -12,7 +12,8 @@ from qwen3_tts_morph.morph.decode.sampling import filter_logits
 from qwen3_tts_morph.morph.decode.talker import Talker
 from qwen3_tts_morph.morph.frame.buffers import Buffers, PrefillBatch
 from qwen3_tts_morph.morph.frame.noise import gumbel_noise
-from qwen3_tts_morph.morph.frame.step import Weights, decode_frame, predict, prefill
+from qwen3_tts_morph.morph.frame.step import decode_frame, predict, prefill
+from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.options import LoadOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 

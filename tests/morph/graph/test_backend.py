@@ -11,6 +11,7 @@ from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
+from qwen3_tts_morph.morph.graph.pool import DecoderPool
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, LayerOps
 from qwen3_tts_morph.morph.options import Sampling
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
@@ -126,7 +127,7 @@ def test_a_prefill_out_of_memory_is_no_reason_to_leave_the_kernels(model, monkey
 def test_what_failed_is_remembered_when_the_engine_is_freed(model, monkeypatch):
     kernels = Kernels(OutOfResources("no"))
     use(monkeypatch, kernels)
-    engines = graph.DecoderPool()
+    engines = DecoderPool()
     prompts = prompts_of(model)[:1]
     for _ in range(2):
         engines.decode_lines(model, prompts, guards_of(prompts), 5, Sampling(), [1], 1)

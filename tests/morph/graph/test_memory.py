@@ -9,7 +9,8 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.graph import engine as graph
-from qwen3_tts_morph.morph.graph.engine import DecoderPool, GraphDecoder
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder
+from qwen3_tts_morph.morph.graph.pool import DecoderPool
 from qwen3_tts_morph.morph.options import LoadOptions, Sampling
 from torch.multiprocessing.reductions import StorageWeakRef
 

@@ -12,7 +12,7 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import load_tails, save_tails
 from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor, attach
-from qwen3_tts_morph.morph.frame.step import Weights
+from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
@@ -25,6 +25,7 @@ from qwen3_tts_morph.morph.model.tail import About, Tail
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.render.report import describe
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -255,13 +256,14 @@ def test_a_trained_tail_works_on_int8_heads(checkpoint, tmp_path, engine):
     parts = {"left": torch.zeros(10, 64, 2), "right": noise(10, 2, 64)}
     tails = [Tail(5, parts, About("low rank", 0.1, 0.2), stock)]
     save_tails(folder / "crossbar.safetensors", tails, folder)
-    model = load_model(folder, LoadOptions("fp32", "sdpa", engine, "int8"))
+    synthesizer = Synthesizer.load(folder, LoadOptions("fp32", "sdpa", engine, "int8"))
+    model = synthesizer.model
     assert list(model.tails()) == [5]
     assert list(load_tails(folder / "crossbar.safetensors", folder, stock)) == [5]
     prompts = prompts_of(model)
 
     def codes(tail: str) -> list[torch.Tensor]:
-        decoded = model.engine.decode_lines(
+        decoded = synthesizer.engine.decode_lines(
             model, prompts, guards_of(prompts, 5), 5, GREEDY, SEEDS, 3, tail=tail
         )
         return [one.codes for one in decoded]
@@ -349,11 +351,14 @@ def test_it_is_quantised_before_it_is_moved(checkpoint, monkeypatch):
 
 def test_the_report_says_int8_wherever_it_says_exact(load_int8):
     model = load_int8("tiny")
+    synthesizer = Synthesizer(model)
     line = Line("One.", preset_voice(model, "ryan"))
     said = {}
     for groups, decoding in ((15, "crossbar"), (5, "crossbar"), (5, "lossless")):
         options = GenerateOptions(groups, Sampling(max_new_tokens=4), decoding=decoding)
-        said[groups, decoding] = describe(model, render_lines(model, [line], options), options, 1.0)
+        said[groups, decoding] = describe(
+            synthesizer, render_lines(synthesizer, [line], options), options, 1.0
+        )
     assert all("float32, int8 weights, sdpa, cpu, 0.00" in report for report in said.values())
     assert "SEQ_GROUPS 15 (exact but for its int8 weights)" in said[15, "crossbar"]
     assert said[5, "crossbar"].count("int8 weights, which are approximate at 15 too)") == 1

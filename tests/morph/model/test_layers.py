@@ -6,7 +6,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
-from qwen3_tts_morph.morph.frame.step import Weights
+from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.model.layers import (
     Angles,
     LayerStack,

@@ -11,7 +11,9 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, load_tails, predictor_fingerprint, save_tails
 from qwen3_tts_morph.morph.decode.predictor import Predictor
-from qwen3_tts_morph.morph.frame.step import Weights, decode_frame
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.frame.step import decode_frame
+from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.model.crossbar import tail_logits
 from qwen3_tts_morph.morph.model.tail import About, Tail
@@ -128,12 +130,12 @@ def test_other_settings_are_untouched(trained, stock, monkeypatch, seq_groups):
 
 @pytest.mark.parametrize("engine", ["eager", "graph"])
 def test_the_tail_can_be_left_out(folder, load, engine):
-    model = load_model(folder, LoadOptions("fp32", "sdpa", engine))
-    other = load_model(Path(folder), LoadOptions("fp32", "sdpa", engine))
+    model = load_model(folder, LoadOptions("fp32", "sdpa"))
+    other = load_model(Path(folder), LoadOptions("fp32", "sdpa"))
     other.module.tails.clear()
     prompts = prompts_of(model)
     lines = [
-        one.engine.decode_lines(one, prompts, guards_of(prompts), 5, Sampling(), SEEDS, 3, tail=tail)
+        Engine(engine).decode_lines(one, prompts, guards_of(prompts), 5, Sampling(), SEEDS, 3, tail=tail)
         for one, tail in ((model, "auto"), (model, "stock"), (other, "auto"))
     ]
     assert_equal(lines[1], lines[2])

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.decode.eager import Decoded
+from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import text_cap
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render import lines as render
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.duration import held_frames
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
@@ -28,33 +29,38 @@ def model(load):
 
 
 @pytest.fixture
+def synthesizer(model):
+    return Synthesizer(model)
+
+
+@pytest.fixture
 def voice(model):
     return preset_voice(model, "ryan")
 
 
-def test_lines_come_back_in_the_order_asked_for(model, voice) -> None:
+def test_lines_come_back_in_the_order_asked_for(synthesizer, voice) -> None:
     texts = ["One.", "A much longer line than the first one is.", "Three, four."]
     lines = [Line(text, voice, seed=number, name=f"N{number}") for number, text in enumerate(texts)]
-    together = render_lines(model, lines, GenerateOptions(sampling=SHORT, batch_size=2))
+    together = render_lines(synthesizer, lines, GenerateOptions(sampling=SHORT, batch_size=2))
     assert [one.report.text for one in together] == texts
     assert [one.report.name for one in together] == ["N0", "N1", "N2"]
     for line, one in zip(lines, together, strict=True):
-        alone = render_lines(model, [line], GenerateOptions(sampling=SHORT))[0]
+        alone = render_lines(synthesizer, [line], GenerateOptions(sampling=SHORT))[0]
         assert one.report == alone.report
         assert np.allclose(one.waveform, alone.waveform, atol=1e-5)
 
 
-def test_a_report_tells_the_length(model, voice) -> None:
-    spoken = render_lines(model, [Line("Hello.", voice, seed=3)], GenerateOptions(sampling=SHORT))[0]
+def test_a_report_tells_the_length(synthesizer, voice) -> None:
+    spoken = render_lines(synthesizer, [Line("Hello.", voice, seed=3)], GenerateOptions(sampling=SHORT))[0]
     assert spoken.sample_rate == 24000 and spoken.waveform.dtype == np.float32
     assert len(spoken.waveform) == spoken.report.frames * FRAME
     assert spoken.report.seconds == pytest.approx(spoken.report.frames * 0.08)
     assert np.abs(spoken.waveform).max() > 0.01, "silence"
 
 
-def test_the_same_seed_speaks_the_same_and_another_does_not(model, voice) -> None:
+def test_the_same_seed_speaks_the_same_and_another_does_not(synthesizer, voice) -> None:
     def speak(seed: int) -> np.ndarray:
-        return render_lines(model, [Line("Hello.", voice, seed=seed)], GenerateOptions(sampling=SHORT))[
+        return render_lines(synthesizer, [Line("Hello.", voice, seed=seed)], GenerateOptions(sampling=SHORT))[
             0
         ].waveform
 
@@ -62,16 +68,16 @@ def test_the_same_seed_speaks_the_same_and_another_does_not(model, voice) -> Non
     assert not np.array_equal(speak(1)[:FRAME], speak(2)[:FRAME])
 
 
-def test_a_long_text_is_spoken_in_pieces_that_are_joined(model, voice) -> None:
+def test_a_long_text_is_spoken_in_pieces_that_are_joined(synthesizer, voice) -> None:
     sentences = [
         "This is the first sentence of them.",
         "And this is the second sentence.",
         "The third comes last.",
     ]
     options = GenerateOptions(sampling=SHORT, split_chars=40, crossfade_ms=50)
-    whole = render_lines(model, [Line(" ".join(sentences), voice, seed=5)], options)[0]
+    whole = render_lines(synthesizer, [Line(" ".join(sentences), voice, seed=5)], options)[0]
     pieces = [
-        render_lines(model, [Line(text, voice, seed=5 + number)], options)[0]
+        render_lines(synthesizer, [Line(text, voice, seed=5 + number)], options)[0]
         for number, text in enumerate(sentences)
     ]
     assert whole.report.pieces == 3
@@ -82,10 +88,10 @@ def test_a_long_text_is_spoken_in_pieces_that_are_joined(model, voice) -> None:
     assert np.allclose(whole.waveform[:body], pieces[0].waveform[:body], atol=1e-5)
 
 
-def test_progress_rises_once_a_frame_and_stays_below_what_is_expected(model, voice) -> None:
+def test_progress_rises_once_a_frame_and_stays_below_what_is_expected(synthesizer, voice) -> None:
     seen: list[tuple[int, int]] = []
     lines = [Line("Hello there.", voice, seed=number) for number in range(3)]
-    spoken = render_lines(model, lines, GenerateOptions(sampling=SHORT), lambda *two: seen.append(two))
+    spoken = render_lines(synthesizer, lines, GenerateOptions(sampling=SHORT), lambda *two: seen.append(two))
     done = [done for done, _ in seen]
     assert done == sorted(done) and done[-1] == sum(one.report.frames for one in spoken)
     assert all(done < expected for done, expected in seen)
@@ -93,21 +99,23 @@ def test_progress_rises_once_a_frame_and_stays_below_what_is_expected(model, voi
     assert expected == sorted(expected), "a bar that runs back"
 
 
-def test_a_line_that_hits_its_cap_is_reported_and_warned_of(model, voice, caplog) -> None:
+def test_a_line_that_hits_its_cap_is_reported_and_warned_of(synthesizer, voice, caplog) -> None:
     sampling = Sampling(max_seconds=0.4)
     with caplog.at_level(logging.WARNING):
         spoken = render_lines(
-            model, [Line("Hi.", voice, seed=seed) for seed in range(3)], GenerateOptions(sampling=sampling)
+            synthesizer,
+            [Line("Hi.", voice, seed=seed) for seed in range(3)],
+            GenerateOptions(sampling=sampling),
         )
     capped = [one for one in spoken if one.report.ended == "cap"]
     assert capped and all(one.report.frames == 5 for one in capped)
     assert caplog.text.count("ran into its limit") == len(capped)
 
 
-def test_the_guard_caps_by_the_text_and_may_be_turned_off(model, voice) -> None:
+def test_the_guard_caps_by_the_text_and_may_be_turned_off(synthesizer, voice) -> None:
     def speak(seed: int, guard: bool):
         options = GenerateOptions(1, Sampling(max_new_tokens=301), guard=guard, batch_size=1, retries=0)
-        return render_lines(model, [Line("Hi", voice, seed=seed)], options)[0].report
+        return render_lines(synthesizer, [Line("Hi", voice, seed=seed)], options)[0].report
 
     cap = text_cap(2)  # the tiny tokenizer makes two tokens of it
     free = ((seed, speak(seed, guard=False)) for seed in range(100))
@@ -116,7 +124,7 @@ def test_the_guard_caps_by_the_text_and_may_be_turned_off(model, voice) -> None:
     assert guarded.ended == "cap" and guarded.frames == cap < long.frames
 
 
-def test_a_codec_chunk_can_be_cancelled(model, voice) -> None:
+def test_a_codec_chunk_can_be_cancelled(synthesizer, voice) -> None:
     frames: list[int] = []
 
     def cancel(done: int, expected: int) -> None:
@@ -125,7 +133,7 @@ def test_a_codec_chunk_can_be_cancelled(model, voice) -> None:
         frames.append(done)
 
     with pytest.raises(InterruptedError):
-        render_lines(model, [Line("Hello.", voice)], GenerateOptions(sampling=SHORT), cancel)
+        render_lines(synthesizer, [Line("Hello.", voice)], GenerateOptions(sampling=SHORT), cancel)
 
 
 BASE_TEXT = "Hello."
@@ -144,19 +152,19 @@ BASE_TEXT = "Hello."
         ({"text": "word " * 9000}, "positions and .* has"),
     ],
 )
-def test_bad_lines_are_refused_before_any_frame(model, voice, change: dict, sentence: str) -> None:
+def test_bad_lines_are_refused_before_any_frame(synthesizer, voice, change: dict, sentence: str) -> None:
     good = Line(BASE_TEXT, voice)
     bad = Line(**{"text": BASE_TEXT, "voice": voice, **change})
     frames: list[int] = []
     options = GenerateOptions(sampling=SHORT, split_chars=0)
     with pytest.raises(ValueError, match=sentence):
-        render_lines(model, [good, bad], options, lambda done, _: frames.append(done))
+        render_lines(synthesizer, [good, bad], options, lambda done, _: frames.append(done))
     assert frames == []
 
 
-def test_no_lines_are_refused(model) -> None:
+def test_no_lines_are_refused(synthesizer) -> None:
     with pytest.raises(ValueError, match="no line to speak"):
-        render_lines(model, [])
+        render_lines(synthesizer, [])
 
 
 def test_voices_of_another_kind_or_size_are_refused(load, model, voice, recording) -> None:
@@ -172,7 +180,7 @@ def test_voices_of_another_kind_or_size_are_refused(load, model, voice, recordin
     ]:
         lines = [Line(BASE_TEXT, one) for one in (good, bad) if one is not None]
         with pytest.raises(ValueError, match=sentence):
-            render_lines(speaking, lines, on_frame=lambda done, _: frames.append(done))
+            render_lines(Synthesizer(speaking), lines, on_frame=lambda done, _: frames.append(done))
     assert frames == []
 
 
@@ -182,9 +190,9 @@ THREE = "This is the first sentence of them. And this is the second sentence. Th
 class Endings:
     """Lets an engine's pieces end as told, call by call, and keeps the seeds of every call, by text length."""
 
-    def __init__(self, monkeypatch, model, *calls: dict[int, str]):
-        self.calls, self.seeds, self._original = list(calls), [], model.engine.decode_lines
-        monkeypatch.setattr(model.engine, "decode_lines", self)
+    def __init__(self, monkeypatch, synthesizer, *calls: dict[int, str]):
+        self.calls, self.seeds, self._original = list(calls), [], synthesizer.engine.decode_lines
+        monkeypatch.setattr(synthesizer.engine, "decode_lines", self)
 
     def __call__(self, model, prompts, guards, seq_groups, sampling, seeds, *args, **options):
         self.seeds.append(list(seeds))
@@ -204,115 +212,131 @@ SPLIT = GenerateOptions(sampling=LONG_ENOUGH, split_chars=40, batch_size=1, cros
 
 
 def test_a_piece_that_went_wrong_is_spoken_again_with_the_next_seed(
-    model, voice, monkeypatch, free_judge
+    synthesizer, voice, monkeypatch, free_judge
 ) -> None:
     """Of three pieces (seeds 7, 8, 9) the middle one repeats itself; its next seed is no other piece's."""
-    engine = Endings(monkeypatch, model, {8: "loop"}, {})
-    spoken = render_lines(model, [Line(THREE, voice, seed=7)], SPLIT)[0]
+    engine = Endings(monkeypatch, synthesizer, {8: "loop"}, {})
+    spoken = render_lines(synthesizer, [Line(THREE, voice, seed=7)], SPLIT)[0]
     assert [sorted(seeds) for seeds in engine.seeds] == [[7, 8, 9], [11]]
     assert (spoken.report.ended, spoken.report.pieces, spoken.report.takes) == ("eos", 3, 2)
 
 
 def test_a_line_that_stays_wrong_is_reported_and_keeps_its_best_take(
-    model, voice, caplog, monkeypatch, free_judge
+    synthesizer, voice, caplog, monkeypatch, free_judge
 ) -> None:
-    engine = Endings(monkeypatch, model, {8: "loop"}, {11: "early"}, {14: "cap"})
-    spoken = render_lines(model, [Line(THREE, voice, seed=7)], replace(SPLIT, retries=2))[0]
+    engine = Endings(monkeypatch, synthesizer, {8: "loop"}, {11: "early"}, {14: "cap"})
+    spoken = render_lines(synthesizer, [Line(THREE, voice, seed=7)], replace(SPLIT, retries=2))[0]
     assert [sorted(seeds) for seeds in engine.seeds] == [[7, 8, 9], [11], [14]]
     assert (spoken.report.ended, spoken.report.takes) == ("cap", 3), "of a loop, an early end and a cap"
     assert caplog.text.count("ran into its limit") == 1 and "line 1 ('This is the first" in caplog.text
 
 
-def test_nothing_is_spoken_again_where_nobody_asks_for_it(model, voice, monkeypatch, free_judge) -> None:
-    engine = Endings(monkeypatch, model, {7: "loop"})
-    spoken = render_lines(model, [Line("Hello.", voice, seed=7)], replace(SPLIT, retries=0))[0]
+def test_nothing_is_spoken_again_where_nobody_asks_for_it(
+    synthesizer, voice, monkeypatch, free_judge
+) -> None:
+    engine = Endings(monkeypatch, synthesizer, {7: "loop"})
+    spoken = render_lines(synthesizer, [Line("Hello.", voice, seed=7)], replace(SPLIT, retries=0))[0]
     assert len(engine.seeds) == 1 and spoken.report.ended == "loop" and spoken.report.takes == 1
 
 
-def test_a_limit_that_the_user_set_is_no_reason_to_speak_again(model, voice, monkeypatch, free_judge) -> None:
-    engine = Endings(monkeypatch, model, {7: "cap"})
+def test_a_limit_that_the_user_set_is_no_reason_to_speak_again(
+    synthesizer, voice, monkeypatch, free_judge
+) -> None:
+    engine = Endings(monkeypatch, synthesizer, {7: "cap"})
     options = replace(SPLIT, sampling=Sampling(max_seconds=0.4))
-    assert render_lines(model, [Line("Hello.", voice, seed=7)], options)[0].report.ended == "cap"
+    assert render_lines(synthesizer, [Line("Hello.", voice, seed=7)], options)[0].report.ended == "cap"
     assert len(engine.seeds) == 1
 
 
 def test_a_line_that_ran_on_without_a_guard_is_not_spoken_again(
-    model, voice, monkeypatch, free_judge
+    synthesizer, voice, monkeypatch, free_judge
 ) -> None:
-    engine = Endings(monkeypatch, model, {7: "cap"})
+    engine = Endings(monkeypatch, synthesizer, {7: "cap"})
     options = replace(SPLIT, guard=False)
-    assert render_lines(model, [Line("Hello.", voice, seed=7)], options)[0].report.ended == "cap"
+    assert render_lines(synthesizer, [Line("Hello.", voice, seed=7)], options)[0].report.ended == "cap"
     assert len(engine.seeds) == 1
 
 
-def test_a_retry_changes_no_other_line(model, voice, monkeypatch, free_judge) -> None:
+def test_a_retry_changes_no_other_line(synthesizer, voice, monkeypatch, free_judge) -> None:
     lines = [Line("Hello there.", voice, seed=seed) for seed in (1, 20, 300)]
-    before = render_lines(model, lines, replace(SPLIT, retries=0))
-    Endings(monkeypatch, model, {20: "silent"}, {})
-    after = render_lines(model, lines, SPLIT)
+    before = render_lines(synthesizer, lines, replace(SPLIT, retries=0))
+    Endings(monkeypatch, synthesizer, {20: "silent"}, {})
+    after = render_lines(synthesizer, lines, SPLIT)
     assert [one.report.takes for one in after] == [1, 2, 1]
     assert np.array_equal(before[0].waveform, after[0].waveform)
     assert np.array_equal(before[2].waveform, after[2].waveform)
 
 
-def test_progress_never_runs_back_when_lines_are_spoken_again(model, voice, monkeypatch, free_judge) -> None:
-    Endings(monkeypatch, model, {7: "loop"}, {})
+def test_progress_never_runs_back_when_lines_are_spoken_again(
+    synthesizer, voice, monkeypatch, free_judge
+) -> None:
+    Endings(monkeypatch, synthesizer, {7: "loop"}, {})
     seen, phases = [], []
-    render_lines(model, [Line("Hello.", voice, seed=7)], SPLIT, lambda *two: seen.append(two), phases.append)
+    render_lines(
+        synthesizer, [Line("Hello.", voice, seed=7)], SPLIT, lambda *two: seen.append(two), phases.append
+    )
     assert seen == sorted(seen) and all(done < expected for done, expected in seen)
     assert phases == ["speaking 1 line", "1 piece went wrong: take 2"]
 
 
-def test_the_checkpoint_says_how_long_a_piece_may_be(model, voice, monkeypatch) -> None:
+def test_the_checkpoint_says_how_long_a_piece_may_be(synthesizer, model, voice, monkeypatch) -> None:
     monkeypatch.setattr(model, "profile", TextProfile(longest_piece=40))
     options = GenerateOptions(sampling=SHORT, retries=0)
-    assert render_lines(model, [Line(THREE, voice)], options)[0].report.pieces == 3
-    assert render_lines(model, [Line(THREE, voice)], replace(options, split_chars=0))[0].report.pieces == 1
+    assert render_lines(synthesizer, [Line(THREE, voice)], options)[0].report.pieces == 3
+    assert (
+        render_lines(synthesizer, [Line(THREE, voice)], replace(options, split_chars=0))[0].report.pieces == 1
+    )
 
 
-def test_parts_without_a_letter_are_left_out(model, voice) -> None:
+def test_parts_without_a_letter_are_left_out(synthesizer, voice) -> None:
     options = GenerateOptions(sampling=SHORT, split_chars=40, retries=0)
     text = (
         "The first part of this text ends here.\n* * *\n" + "-" * 40 + "\nThe second one comes after it all."
     )
-    assert render_lines(model, [Line(text, voice)], options)[0].report.pieces == 2
+    assert render_lines(synthesizer, [Line(text, voice)], options)[0].report.pieces == 2
 
 
-def test_figures_are_written_out_where_the_checkpoint_needs_it(model, voice, monkeypatch) -> None:
+def test_figures_are_written_out_where_the_checkpoint_needs_it(
+    synthesizer, model, voice, monkeypatch
+) -> None:
     line, options = Line("It costs $45.", voice), GenerateOptions(sampling=SHORT, retries=0)
-    assert render_lines(model, [line], options)[0].report.spoken == ""
+    assert render_lines(synthesizer, [line], options)[0].report.spoken == ""
     monkeypatch.setattr(model, "profile", TextProfile(normalize="en"))
-    report = render_lines(model, [line], options)[0].report
+    report = render_lines(synthesizer, [line], options)[0].report
     assert (report.text, report.spoken) == ("It costs $45.", "It costs forty five dollars.")
-    assert render_lines(model, [line], replace(options, normalize="off"))[0].report.spoken == ""
+    assert render_lines(synthesizer, [line], replace(options, normalize="off"))[0].report.spoken == ""
 
 
-def test_a_line_is_held_from_ending_where_the_checkpoint_needs_it(model, voice, monkeypatch) -> None:
+def test_a_line_is_held_from_ending_where_the_checkpoint_needs_it(
+    synthesizer, model, voice, monkeypatch
+) -> None:
     options = GenerateOptions(sampling=Sampling(max_new_tokens=100), retries=0)
     lines = [Line("Yes, that is so.", voice, seed=seed) for seed in range(8)]
-    free = [one.report.frames for one in render_lines(model, lines, options)]
+    free = [one.report.frames for one in render_lines(synthesizer, lines, options)]
     monkeypatch.setattr(model, "profile", TextProfile(hold_end=True))
-    held = [one.report.frames for one in render_lines(model, lines, options)]
+    held = [one.report.frames for one in render_lines(synthesizer, lines, options)]
     assert min(free) < held_frames(lines[0].text, after_reference=False) <= min(held)
 
 
-def test_the_checkpoints_own_sampling_is_taken_when_none_is_given(model, voice, monkeypatch) -> None:
+def test_the_checkpoints_own_sampling_is_taken_when_none_is_given(
+    synthesizer, model, voice, monkeypatch
+) -> None:
     monkeypatch.setattr(model, "sampling", Sampling(max_seconds=0.16))
-    assert render_lines(model, [Line(BASE_TEXT, voice)])[0].report.frames == 2
+    assert render_lines(synthesizer, [Line(BASE_TEXT, voice)])[0].report.frames == 2
 
 
 def test_an_icl_line_goes_on_from_its_reference_and_leaves_it_out(load, recording) -> None:
     model = load("tiny", "base")
     icl = clone_voice(model, recording, 24000, CloneOptions("icl", "a tone"))
-    spoken = render_lines(model, [Line(BASE_TEXT, icl)], GenerateOptions(sampling=SHORT))[0]
+    spoken = render_lines(Synthesizer(model), [Line(BASE_TEXT, icl)], GenerateOptions(sampling=SHORT))[0]
     assert abs(len(spoken.waveform) - spoken.report.frames * FRAME) <= 1
 
 
-def test_a_seed_beyond_the_largest_and_its_pieces_are_taken(model, voice) -> None:
+def test_a_seed_beyond_the_largest_and_its_pieces_are_taken(synthesizer, voice) -> None:
     """ComfyUI's largest seed is 2**64 - 1, and the second piece of a text adds one to it."""
     text = "This is the first sentence of them. And this is the second sentence."
     options = GenerateOptions(sampling=SHORT, split_chars=40)
-    assert render_lines(model, [Line(text, voice, seed=2**64 - 1)], options)[0].report.pieces == 2
+    assert render_lines(synthesizer, [Line(text, voice, seed=2**64 - 1)], options)[0].report.pieces == 2
 
 
 def test_a_small_model_speaks_and_clones_on_one_thread_and_the_number_is_put_back(load, recording) -> None:
@@ -322,10 +346,15 @@ def test_a_small_model_speaks_and_clones_on_one_thread_and_the_number_is_put_bac
     try:
         voice = clone_voice(model, recording, 24000)
         options = GenerateOptions(sampling=SHORT, retries=0)
-        render_lines(model, [Line("Hello.", voice)], options, lambda *_: seen.append(torch.get_num_threads()))
+        render_lines(
+            Synthesizer(model),
+            [Line("Hello.", voice)],
+            options,
+            lambda *_: seen.append(torch.get_num_threads()),
+        )
         assert set(seen) == {1} and torch.get_num_threads() == 3
         with pytest.raises(ZeroDivisionError):
-            render_lines(model, [Line("Hello.", voice)], options, lambda *_: 1 / 0)
+            render_lines(Synthesizer(model), [Line("Hello.", voice)], options, lambda *_: 1 / 0)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.decode.eager import Decoded
+from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.render.takes import ENDS, Take, is_silent, judge_end
 from qwen3_tts_morph.morph.text.duration import held_frames, shortest_frames
 

@@ -13,6 +13,7 @@ from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.study import sweep as module
 from qwen3_tts_morph.morph.study.plot import plot_sweep
 from qwen3_tts_morph.morph.study.sweep import Sweep, SweepRow, measure_distances, sweep, table
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
@@ -113,11 +114,11 @@ def test_distances_of_many_frames_are_their_mean(model):
 
 def test_a_sweep_speaks_the_line_as_it_is_spoken_alone(model):
     line = Line("Hello there.", preset_voice(model, "ryan"), "english", seed=4, name="ANNA")
-    result = sweep(model, line, [1, 5, 15], OPTIONS)
+    result = sweep(Synthesizer(model), line, [1, 5, 15], OPTIONS)
     assert [row.seq_groups for row in result.rows] == [1, 5, 15]
     for row, spoken in zip(result.rows, result.spoken, strict=True):
         options = GenerateOptions(seq_groups=row.seq_groups, sampling=OPTIONS.sampling)
-        alone = render_lines(model, [line], options)[0]
+        alone = render_lines(Synthesizer(model), [line], options)[0]
         assert np.array_equal(spoken.waveform, alone.waveform)
         assert spoken.report == alone.report and spoken.sample_rate == 24000
         assert row.frames == alone.report.frames and row.seconds == pytest.approx(row.frames * 0.08)
@@ -129,7 +130,7 @@ def test_speed_is_of_the_decoding_alone(model, monkeypatch):
     """With a clock that moves a second a look, each row's decoding takes one second."""
     clock = iter(range(1000))
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    rows = sweep(model, Line("Hello.", preset_voice(model, "ryan")), [3, 15], OPTIONS).rows
+    rows = sweep(Synthesizer(model), Line("Hello.", preset_voice(model, "ryan")), [3, 15], OPTIONS).rows
     assert len(rows) == 2
     for row in rows:
         assert row.ms_per_frame == pytest.approx(1000 / row.frames)
@@ -139,7 +140,7 @@ def test_speed_is_of_the_decoding_alone(model, monkeypatch):
 def test_progress_covers_all_decodings_and_may_cancel(model):
     line = Line("Hello.", preset_voice(model, "ryan"))
     seen: list[tuple[int, int]] = []
-    result = sweep(model, line, [1, 15], OPTIONS, lambda *two: seen.append(two))
+    result = sweep(Synthesizer(model), line, [1, 15], OPTIONS, lambda *two: seen.append(two))
     exact = result.rows[-1].frames  # decoded twice: once for the distances
     assert [done for done, _ in seen] == list(range(1, result.rows[0].frames + 2 * exact + 1))
     assert all(done < expected for done, expected in seen)
@@ -148,20 +149,20 @@ def test_progress_covers_all_decodings_and_may_cancel(model):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sweep(model, line, [1], OPTIONS, cancel)
+        sweep(Synthesizer(model), line, [1], OPTIONS, cancel)
 
 
 def test_an_icl_voice_is_swept_without_its_reference(load, recording):
     model = load("tiny-1.7B", "base")
     line = Line("Hello.", clone_voice(model, recording, 24000, CloneOptions("icl", "a tone")))
-    result = sweep(model, line, [5], OPTIONS)
+    result = sweep(Synthesizer(model), line, [5], OPTIONS)
     assert abs(len(result.spoken[0].waveform) - 1920 * result.rows[0].frames) <= 1
 
 
 def test_a_voice_of_another_model_is_refused_before_anything_is_decoded(load, model):
     line = Line("Hello.", preset_voice(load("tiny", "custom_voice"), "ryan"))
     with pytest.raises(ValueError, match=r"was made for a 0\.6B model"):
-        sweep(model, line, [5], OPTIONS, lambda *_: pytest.fail("decoded"))
+        sweep(Synthesizer(model), line, [5], OPTIONS, lambda *_: pytest.fail("decoded"))
 
 
 def rows(*numbers: tuple[int, float, float]) -> Sweep:
@@ -180,7 +181,7 @@ def test_the_table_has_a_row_a_setting():
 
 def test_the_table_says_what_exact_is_of_int8_weights(checkpoint):
     model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa", weights="int8"))
-    result = sweep(model, Line("Hello.", preset_voice(model, "ryan")), [15], OPTIONS)
+    result = sweep(Synthesizer(model), Line("Hello.", preset_voice(model, "ryan")), [15], OPTIONS)
     assert table(result).endswith("Exact is the int8 model's own SEQ_GROUPS 15, which is approximate itself.")
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.tensor_file import write_tensors
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice import file as voice_file
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import load_voice
@@ -144,7 +145,7 @@ def test_voices_that_do_not_fit_the_model_are_refused_before_they_speak(load, fo
     assert model.width == WIDTH
     voice = load_voice(forge(**tensors))
     with pytest.raises(ValueError, match=f"'Anna' has .*{sentence}.*: clone the voice again"):
-        render_lines(model, [Line("Hello.", voice)])
+        render_lines(Synthesizer(model), [Line("Hello.", voice)])
 
 
 def test_a_speaker_in_another_case_is_refused_before_it_speaks(load, forge):

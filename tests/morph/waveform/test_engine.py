@@ -11,7 +11,8 @@ from qwen3_tts_morph.morph.codec.packing import choose_size, cut_chunks, pack_ro
 from qwen3_tts_morph.morph.codec.upstream import decode_codes
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.waveform import engine as waveforms
-from qwen3_tts_morph.morph.waveform.engine import BatchCodec, Waveforms
+from qwen3_tts_morph.morph.waveform.choose import Waveforms
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 
 FRAME = 1920
 # The random codec makes rounding loud: against float64, both upstream's float32 and ours stand at 89-90 dB.

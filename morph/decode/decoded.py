@@ -1,0 +1,17 @@
+"""What a decoding returns, and what both engines know of group 0's vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+SPECIAL_CODES = 1024  # the top of group 0's vocabulary: never sampled, except EOS
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One line's codes ``[T, 16]`` (int64, on the CPU) and how it ended: "eos", "cap" or "loop"."""
+
+    codes: torch.Tensor
+    ended: str

@@ -1,0 +1,9 @@
+"""Errors in words."""
+
+from __future__ import annotations
+
+
+def first_line(error: BaseException) -> str:
+    """Return an error in one line, with its type."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
