@@ -187,7 +187,7 @@ class Buffers:
     def grown(self, context: int) -> Buffers:
         """The same lines with room for more positions: cache, text and RoPE table are new, the rest is shared."""
         layers, batch, kv_heads, _, head_dim = self.cache.keys.shape
-        cache = StaticCache.allocate(layers, batch, kv_heads, context, head_dim, self.cache.keys)
+        cache = StaticCache.allocate((layers, batch, kv_heads, context, head_dim), self.cache.keys)
         cache.copy_from(self.cache)
         # Behind the old end there is no text any more: the last row is the pad.
         text = torch.cat((self.text, self.text[:, -1:].expand(-1, context - self.context, -1)), dim=1)
@@ -215,6 +215,5 @@ class Buffers:
 
 
 def _allocate_cache(decoder: LayerStack, batch: int, length: int) -> StaticCache:
-    return StaticCache.allocate(
-        len(decoder.layers), batch, decoder.kv_heads, length, decoder.head_dim, decoder.norm
-    )
+    shape = (len(decoder.layers), batch, decoder.kv_heads, length, decoder.head_dim)
+    return StaticCache.allocate(shape, decoder.norm)

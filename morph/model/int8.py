@@ -1,11 +1,11 @@
-"""Weight-only INT8: a row of a weight as whole numbers -127 .. 127 and one scale; half the bytes of bf16.
+"""Weight-only INT8: each row of a weight is stored as integers -127 .. 127 and one scale, half the bytes of bf16.
 
-Symmetric, rounded to nearest, no calibration: ``scale = max |row| / 127`` in the model's dtype, and the row is rounded
-in steps of that scale as the dtype holds it, so that rounding the scale costs nothing. States stay as they are.
-Quantised are the seven projections of every layer of talker and predictor, and the predictor's heads; embeddings,
-norms, group 0's head, codec and speaker encoder are not.
+Symmetric, rounded to nearest, no calibration: ``scale = max |row| / 127``, rounded to the model's dtype before the row
+is divided by it, so that rounding the scale adds no error. Activations are not quantised. The seven projections of
+every layer of talker and predictor are quantised, and the predictor's heads; embeddings, norms, group 0's head, codec
+and speaker encoder are not.
 
-Approximate, at any SEQ_GROUPS: what is said of exactness elsewhere then holds for the model with these weights.
+INT8 is an approximation at any SEQ_GROUPS: where the pack says "exact", it is then relative to the INT8 model.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from torch.nn import functional
 LARGEST = 127
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 MLP = ("gate_proj", "up_proj", "down_proj")
-# Weights that are widened at a time: what stays in a core's cache, and in a GPU's.
+# Weights that are converted to the states' dtype at a time, so that they stay in the core's, or the GPU's, cache.
 CPU_BLOCK, GPU_BLOCK = 1 << 19, 1 << 23
-PACKED_ROWS = 4  # states up to which torch's int8 product wins on the CPU
-PACKED_STEP = 32  # it reads whole vectors, and beyond the end of a row that is no multiple of them
+PACKED_ROWS = 4  # up to this many states torch's INT8 GEMM is faster on the CPU
+PACKED_STEP = 32  # it reads complete vectors, past the end of a row that is not a multiple of them
 
 
 @dataclass(frozen=True)
 class Int8Weight:
-    """``values`` int8 ``[..., N, K]`` times ``scale`` ``[..., N]``; the scale has the dtype of the states."""
+    """The weight ``values * scale``: int8 ``[..., N, K]``, and ``[..., N]`` in the states' dtype."""
 
     values: torch.Tensor
     scale: torch.Tensor
 
     @property
     def shape(self) -> torch.Size:
-        """The weight's."""
+        """Shape of the weight."""
         return self.values.shape
 
     @property
     def dtype(self) -> torch.dtype:
-        """What it multiplies in."""
+        """Dtype of the states and of results."""
         return self.scale.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
+        """Device of values and scale."""
         return self.values.device
 
     def __len__(self) -> int:
@@ -56,19 +56,19 @@ class Int8Weight:
         return Int8Weight(self.values[index], self.scale[index])
 
     def flatten(self, start: int, end: int) -> Int8Weight:
-        """As a tensor's; the columns must stay out of it."""
+        """``Tensor.flatten``; not of the last dimension, the columns."""
         return Int8Weight(self.values.flatten(start, end), self.scale.flatten(start, end))
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Int8Weight:
-        """As a tensor's, of any dimension but the columns."""
+        """``Tensor.unflatten`` of any dimension but the last, the columns."""
         return Int8Weight(self.values.unflatten(dim, sizes), self.scale.unflatten(dim, sizes))
 
     def full(self) -> torch.Tensor:
-        """The weight that it stands for, in ``dtype``."""
+        """Return the dequantised weight, in ``dtype``."""
         return self.values * self.scale[..., None]
 
     def linear(self, states: torch.Tensor) -> torch.Tensor:
-        """``states W^T`` of a weight ``[N, K]``, in ``dtype``."""
+        """Return ``states W^T`` for a weight ``[N, K]``, in ``dtype``."""
         if self._is_packed(states):
             rows = states.reshape(-1, self.shape[1]).clone(memory_format=torch.contiguous_format)
             product = torch._weight_int8pack_mm(rows, self.values, self.scale)
@@ -80,15 +80,15 @@ class Int8Weight:
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def _linear_widened(self, states: torch.Tensor) -> torch.Tensor:
-        if states.dtype == torch.float16:  # sums of whole numbers would leave its range
+        if states.dtype == torch.float16:  # sums of unscaled integers would overflow
             return functional.linear(states, self.full())
         return functional.linear(states, self.values.to(states.dtype)) * self.scale
 
     def _is_packed(self, states: torch.Tensor) -> bool:
-        """Whether to take ``torch._weight_int8pack_mm``: bf16 on the CPU, few states.
+        """Whether to use ``torch._weight_int8pack_mm``: bf16 on the CPU, small batch.
 
-        In float32 and for many states it is slower than what stands in its place, and on Windows it is not vectorised.
-        It does not check the width and the addresses that it needs: hence the step, and the states' copy.
+        In float32 and for large batches it is slower than ``_linear_widened``, and on Windows it is not vectorised. It
+        checks neither width nor alignment: hence PACKED_STEP, and the caller's contiguous copy of the states.
         """
         return (
             states.device.type == "cpu"
@@ -101,16 +101,16 @@ class Int8Weight:
 
 
 def quantize(weight: torch.Tensor) -> Int8Weight:
-    """The nearest INT8 weight to ``[..., N, K]``; numbers that are not finite make their row's scale so too."""
+    """Return the nearest INT8 weight to ``[..., N, K]``; a row that is not finite gets a scale that is not finite."""
     wide = weight.detach().float()
-    tiny = torch.finfo(weight.dtype).tiny  # for rows of zeros, and scales below what the dtype has
+    tiny = torch.finfo(weight.dtype).tiny  # for rows of zeros, and scales that underflow the dtype
     scale = (wide.abs().amax(dim=-1) / LARGEST).clamp(min=tiny).to(weight.dtype)
     steps = (wide / scale.float()[..., None]).round_().clamp_(-LARGEST, LARGEST)
     return Int8Weight(steps.to(torch.int8), scale)
 
 
 class Int8Linear(torch.nn.Module):
-    """Takes the place of ``nn.Linear``; its buffers ``weight`` int8 ``[N, K]`` and ``scale`` ``[N]`` move with it."""
+    """Replaces ``nn.Linear``; the buffers ``weight`` int8 ``[N, K]`` and ``scale`` ``[N]`` move with it."""
 
     weight: torch.Tensor
     scale: torch.Tensor
@@ -123,14 +123,14 @@ class Int8Linear(torch.nn.Module):
         self.bias = linear.bias
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """``states W^T``, and the bias where there is one."""
+        """Return ``states W^T``, plus the bias if there is one."""
         product = Int8Weight(self.weight, self.scale).linear(states)
         return product if self.bias is None else product + self.bias
 
 
 @torch.no_grad()
 def quantize_talker(talker: Any) -> None:
-    """Let upstream's talker and its code predictor have INT8 weights; one layer after another, each freed at once."""
+    """Quantise upstream's talker and its code predictor in place, layer by layer; each full layer is freed at once."""
     predictor = talker.code_predictor
     for layer in [*talker.model.layers, *predictor.model.layers]:
         for part, names in ((layer.self_attn, ATTENTION), (layer.mlp, MLP)):

@@ -1,9 +1,9 @@
-"""Weights of several modules as one, at no cost of memory: stacked heads and tables, fused projections.
+"""View the weights of several modules as one tensor, without extra memory: stacked heads, fused projections.
 
-``join`` re-homes weights as views of one tensor, row behind row; ``joined`` gives that tensor back from the views
-themselves, so nothing has to be remembered, and a model that was moved to another device (which gives every
-parameter a storage of its own again) is noticed and joined anew. ``stack`` does so for weights of one shape, as
-``[N, V, H]``. ``view_weight`` and ``view_heads`` do the same for linear layers that may be INT8.
+``join`` concatenates weights along their rows and turns them into views of the result. ``joined`` finds that tensor
+again from the views alone, so no state is kept. Moving a model to another device gives every parameter a separate
+storage again; ``join`` notices that and joins once more. ``stack`` does the same for weights of one shape, as
+``[N, V, H]``; ``view_weight`` and ``view_heads`` do it for linear layers that may be INT8.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ def _weights(modules: Iterable[torch.nn.Module], name: str = "weight") -> list[t
 
 
 def joined(modules: Iterable[torch.nn.Module], name: str = "weight") -> torch.Tensor | None:
-    """The tensor whose rows are the modules' weights, one behind the other, or None when there is none.
+    """Return the tensor whose rows are the modules' concatenated weights, or None if they are not joined.
 
-    ``name`` is of the parameter or buffer.
+    ``name`` is the parameter's or buffer's name.
     """
     weights = _weights(modules, name)
     first = weights[0]
     storage, offset = first.untyped_storage().data_ptr(), first.storage_offset()
     for weight in weights:
-        same_home = weight.untyped_storage().data_ptr() == storage
-        if not (same_home and weight.storage_offset() == offset and weight.is_contiguous()):
+        same_storage = weight.untyped_storage().data_ptr() == storage
+        if not (same_storage and weight.storage_offset() == offset and weight.is_contiguous()):
             return None
         offset += weight.numel()
     shape = (sum(map(len, weights)), *first.shape[1:])
@@ -38,39 +38,39 @@ def joined(modules: Iterable[torch.nn.Module], name: str = "weight") -> torch.Te
 
 
 def join(modules: Iterable[torch.nn.Module], name: str = "weight") -> torch.Tensor:
-    """Make the modules' weights views of one tensor ``[all rows, ...]``, and give it; free when they already are.
+    """Make the modules' weights views of one tensor ``[all rows, ...]`` and return it; a no-op if they already are.
 
-    The parameters stay the same objects; only where their numbers live changes. While it runs, the old weights go
-    one by one, so the memory in use never exceeds the weights by more than their own size.
+    The parameters stay the same objects; only their storage changes. The old storages are freed one by one, so the
+    peak is at most twice the size of these weights.
     """
     modules = list(modules)
-    home = joined(modules, name)
-    if home is not None:
-        return home
+    tensor = joined(modules, name)
+    if tensor is not None:
+        return tensor
     weights = _weights(modules, name)
     first, rows = weights[0], [len(weight) for weight in weights]
     # Parameters made outside inference mode cannot take inference tensors as their data.
     with torch.inference_mode(False), torch.no_grad():
-        home = torch.empty((sum(rows), *first.shape[1:]), dtype=first.dtype, device=first.device)
-        for place, weight in zip(home.split(rows), weights, strict=True):
-            place.copy_(weight)
-            weight.data = place
-    return home
+        tensor = torch.empty((sum(rows), *first.shape[1:]), dtype=first.dtype, device=first.device)
+        for view, weight in zip(tensor.split(rows), weights, strict=True):
+            view.copy_(weight)
+            weight.data = view
+    return tensor
 
 
 def stacked(modules: torch.nn.ModuleList) -> torch.Tensor | None:
-    """The ``[N, V, H]`` tensor that the modules' weights are views of, or None when they are not."""
-    home = joined(modules)
-    return None if home is None else home.unflatten(0, (len(modules), -1))
+    """Return the ``[N, V, H]`` tensor that the modules' weights are views of, or None if they are not stacked."""
+    tensor = joined(modules)
+    return None if tensor is None else tensor.unflatten(0, (len(modules), -1))
 
 
 def stack(modules: torch.nn.ModuleList) -> torch.Tensor:
-    """``join`` for weights of one shape ``[V, H]``: give them as one ``[N, V, H]`` tensor."""
+    """``join`` weights of one shape ``[V, H]``; return them as one ``[N, V, H]`` tensor."""
     return join(modules).unflatten(0, (len(modules), -1))
 
 
 def unstack(modules: torch.nn.ModuleList) -> None:
-    """Give each weight a storage of its own again."""
+    """Give each weight a separate storage again."""
     names = ("weight", "scale") if isinstance(modules[0], Int8Linear) else ("weight",)
     with torch.inference_mode(False), torch.no_grad():
         for name in names:
@@ -79,7 +79,7 @@ def unstack(modules: torch.nn.ModuleList) -> None:
 
 
 def view_weight(linears: Iterable[torch.nn.Module]) -> Weight:
-    """``join`` for linear layers: a tensor, or an ``Int8Weight`` where they are INT8."""
+    """``join`` linear layers; return a tensor, or an ``Int8Weight`` if they are INT8."""
     linears = list(linears)
     weight = join(linears)
     is_int8 = isinstance(linears[0], Int8Linear)
@@ -87,5 +87,5 @@ def view_weight(linears: Iterable[torch.nn.Module]) -> Weight:
 
 
 def view_heads(heads: torch.nn.ModuleList) -> Weight:
-    """``stack`` for linear layers: ``[N, V, H]``, a tensor or an ``Int8Weight``."""
+    """``stack`` linear layers; return ``[N, V, H]``, a tensor or an ``Int8Weight``."""
     return view_weight(heads).unflatten(0, (len(heads), -1))

@@ -1,8 +1,8 @@
 """The decoder layers of talker and predictor, as functions over views of upstream's weights.
 
-The same arithmetic as upstream's modules in fewer kernels: q, k and v are one product, gate and up another, norms
-and RoPE of queries and keys run together and in float32. No host read, no shape that depends on data: a pass over
-static buffers can be captured in a CUDA graph.
+The same arithmetic as upstream's modules with fewer kernel launches: one GEMM for q, k and v, one for gate and up;
+norm and RoPE run on queries and keys together, in float32. There is no host sync and no data-dependent shape, so a
+pass over static buffers can be captured in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .linear import Weight, linear
 from .rope import RopeTable
 from .static_cache import FillView, SpanView, StepView
 
-# Without cuDNN's: it plans anew for every shape, and a capture would hold those of every length.
+# Without cuDNN: it makes a plan per shape, and captures would keep the plans of every length.
 SDPA_BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 View: TypeAlias = "FillView | SpanView | StepView"
@@ -41,7 +41,7 @@ class Layer:
 class LayerStack:
     """A stack of layers. ``qk_norms`` is ``[layers, 2, head_dim]``, ``norm`` the last norm's ``[H]``.
 
-    Holds nothing but views of the model's parameters: let go of it before the model is to leave the device.
+    It consists of views of the model's parameters: release it before the model leaves the device.
     """
 
     layers: tuple[Layer, ...]
@@ -54,10 +54,10 @@ class LayerStack:
 
     @classmethod
     def of(cls, module: Any) -> LayerStack:
-        """View a ``Qwen3TTSTalkerModel`` or ``Qwen3TTSTalkerCodePredictorModel``; joins its weights where needed.
+        """View a ``Qwen3TTSTalkerModel`` or ``Qwen3TTSTalkerCodePredictorModel``; joins its weights if necessary.
 
         Raises:
-            ValueError: for a config that these functions do not compute.
+            ValueError: for a config that these functions do not implement.
         """
         config = module.config
         check_config(config)
@@ -75,14 +75,14 @@ class LayerStack:
         )
 
     def head_norms(self) -> torch.Tensor:
-        """The norms' weights, one row for every head of queries and keys: float32 ``[layers, heads + kv_heads, D]``."""
+        """Return the norm weights of every query and key head: float32 ``[layers, heads + kv_heads, D]``."""
         queries = self.qk_norms[:, :1].expand(-1, self.heads, -1)
         keys = self.qk_norms[:, 1:].expand(-1, self.kv_heads, -1)
         return torch.cat((queries, keys), dim=1).float()
 
 
 def check_config(config: Any) -> None:
-    """Raise ValueError for what upstream's classes can be configured to and no published checkpoint is."""
+    """Raise ValueError for configs that upstream's classes allow but no published checkpoint uses."""
     if config.hidden_act != "silu" or getattr(config, "attention_bias", False):
         raise ValueError(
             f"the checkpoint's config has hidden_act {config.hidden_act!r} and attention_bias "
@@ -107,44 +107,44 @@ def _view_layer(layer: Any) -> Layer:
 
 @dataclass(frozen=True)
 class Angles:
-    """Cosines and sines, float32 ``[..., head_dim]``, the sines' first half negated (see ``rotate``)."""
+    """Cosines and sines, float32 ``[..., head_dim]``; the first half of the sines is negated (see ``rotate``)."""
 
     cos: torch.Tensor
     sin: torch.Tensor
 
     @classmethod
     def table(cls, config: Any, length: int, device: torch.device) -> Angles:
-        """Of positions ``0 .. length - 1``."""
+        """Return those of positions ``0 .. length - 1``."""
         table = RopeTable.build(config, length, device, torch.float32)
         half = table.sin.shape[-1] // 2
         return cls(table.cos, torch.cat((-table.sin[:, :half], table.sin[:, half:]), dim=-1))
 
     def span(self, start: int, end: int) -> Angles:
-        """Of a span of positions, for all lines: ``[1, T, 1, head_dim]``."""
+        """Return those of a span of positions, shared by all lines: ``[1, T, 1, head_dim]``."""
         return Angles(self.cos[None, start:end, None], self.sin[None, start:end, None])
 
     def at(self, positions: torch.Tensor) -> Angles:
-        """Of one position a line (int64 ``[B]``): ``[B, 1, 1, head_dim]``."""
+        """Return those of one position per line (int64 ``[B]``): ``[B, 1, 1, head_dim]``."""
         return Angles(self.cos[positions][:, None, None], self.sin[positions][:, None, None])
 
 
 def norm(states: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
-    """RMSNorm over the last dimension, float32 inside."""
+    """RMSNorm over the last dimension, computed in float32."""
     return functional.rms_norm(states, states.shape[-1:], weight, eps)
 
 
 def rotate(states: torch.Tensor, angles: Angles) -> torch.Tensor:
-    """RoPE: ``x cos + rotate_half(x) sin``, where the halves' swap is a roll and its sign is in the sines."""
+    """RoPE: ``x cos + rotate_half(x) sin``, with a roll that swaps the halves; the sines carry the sign."""
     return torch.addcmul(states * angles.cos, states.roll(states.shape[-1] // 2, dims=-1), angles.sin)
 
 
 def attend(
     queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
 ) -> torch.Tensor:
-    """Attention of ``[B, heads, T, D]`` over ``[B, kv_heads, N, D]``: causal with T = N, or of one new position.
+    """Attention of ``[B, heads, T, D]`` over ``[B, kv_heads, N, D]``: causal with T = N, or one new position (T = 1).
 
-    Gives ``[B, heads, T, D]``. One position's query heads that share a key head stand as that head's positions,
-    so keys and values are read once and nothing is repeated.
+    Returns ``[B, heads, T, D]``. For one position, the query heads that share a key head are passed to SDPA as that
+    head's positions, so that keys and values are read once and not repeated.
     """
     batch, heads, length, head_dim = queries.shape
     group = heads // keys.shape[1]
@@ -157,10 +157,10 @@ def attend(
 
 
 class LayerOps:
-    """What stands between a layer's products, in torch operations; ``kernels/between.py`` has a prompt's in Triton."""
+    """The operations between a layer's GEMMs, in torch; ``kernels/prefill.py`` has them in Triton for prompts."""
 
     def turn(self, heads: torch.Tensor, head_norms: torch.Tensor, angles: Angles, eps: float) -> torch.Tensor:
-        """Norm and RoPE of queries and keys ``[B, T, heads + kv_heads, D]``, float32 inside.
+        """Norm and RoPE of queries and keys ``[B, T, heads + kv_heads, D]``, computed in float32.
 
         ``head_norms`` is ``[heads + kv_heads, D]``.
         """
@@ -186,7 +186,9 @@ def run_layers(
 ) -> torch.Tensor:
     """Run all layers and the last norm over ``states`` ``[B, T, H]``.
 
-    ``head_norms`` is ``decoder.head_norms()``, made once a frame; ``view`` says where the keys go and what is seen.
+    ``head_norms`` is ``decoder.head_norms()``, computed once per frame; ``view`` writes keys and values to the cache
+    and returns what to attend to. Six parameters: each varies separately (model, pass, frame, cache, engine), and an
+    object for some of them would be built anew in every pass.
     """
     normed = decoder.heads + decoder.kv_heads
     for index, layer in enumerate(decoder.layers):
@@ -203,7 +205,7 @@ def run_layers(
 def _self_attention(
     decoder: LayerStack, index: int, turned: torch.Tensor, values: torch.Tensor, view: View
 ) -> torch.Tensor:
-    """From queries and keys, ``turned`` ``[B, T, heads + kv_heads, D]``, and values: ``[B, T, heads * D]``."""
+    """Return ``[B, T, heads * D]``; ``turned`` holds queries and keys, ``[B, T, heads + kv_heads, D]``."""
     turned = turned.transpose(1, 2)
     queries, keys = turned[:, : decoder.heads], turned[:, decoder.heads :]
     keys, values = view.update(index, keys, values.transpose(1, 2))

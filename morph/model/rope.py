@@ -1,6 +1,6 @@
-"""Rotary position tables: computed from the config alone, in float32, then cast once.
+"""RoPE tables: computed in float32 from the config alone, then cast once.
 
-transformers 5 can leave a model's ``inv_freq`` buffer zeroed after loading; nothing here reads that buffer.
+Nothing here reads a model's ``inv_freq`` buffer: transformers 5 can leave it zeroed after loading.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import torch
 
 
 def inverse_frequencies(config: Any, device: torch.device | str | None = None) -> torch.Tensor:
-    """``theta ** (-2i / head_dim)``, float32 ``[head_dim / 2]``, as transformers' default RoPE computes it.
+    """Return ``theta ** (-2i / head_dim)``, float32 ``[head_dim / 2]``, as transformers' default RoPE computes it.
 
     Args:
-        config: has ``head_dim`` (or ``hidden_size`` and ``num_attention_heads``) and ``rope_theta`` (or, in
+        config: with ``head_dim`` (or ``hidden_size`` and ``num_attention_heads``) and ``rope_theta`` (or, in
             transformers 5, ``rope_parameters``).
-        device: where to compute; None is the current default device.
+        device: where to compute; None for the current default device.
     """
     base = getattr(config, "rope_theta", None)
     if base is None:
@@ -28,20 +28,18 @@ def inverse_frequencies(config: Any, device: torch.device | str | None = None) -
 
 
 def require_default_rope(config: Any) -> None:
-    """Refuse a config whose RoPE is scaled: the tables here would be wrong for it."""
+    """Raise ValueError for a config with scaled RoPE: these tables would be wrong for it."""
     scaling = getattr(config, "rope_scaling", None) or {}
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind != "default":
-        raise ValueError(
-            f"the checkpoint's config asks for RoPE of type {kind!r}; only 'default' is known for Qwen3-TTS"
-        )
+        raise ValueError(f"the checkpoint's config has RoPE of type {kind!r}: only 'default' is supported")
 
 
 @dataclass(frozen=True)
 class RopeTable:
     """Cosines and sines for positions ``0 .. length-1``, each ``[length, head_dim]`` in the model's dtype.
 
-    With ``positions`` ``[length]`` this is the paper's morph cache: what every frame would compute again.
+    Together with ``positions`` ``[length]`` this is the paper's morph cache: every frame would otherwise recompute it.
     """
 
     cos: torch.Tensor
@@ -52,7 +50,7 @@ class RopeTable:
     def build(cls, config: Any, length: int, device: torch.device, dtype: torch.dtype) -> RopeTable:
         """Compute the table; bit-equal to upstream's ``rotary_emb`` at the same positions.
 
-        The frequencies are made on the CPU, where upstream makes them when it loads a model, then moved.
+        The frequencies are computed on the CPU, as upstream does when it loads a model, then moved.
         """
         require_default_rope(config)
         frequencies = inverse_frequencies(config, "cpu").to(device)
@@ -62,5 +60,5 @@ class RopeTable:
         return cls(angles.cos().to(dtype), angles.sin().to(dtype), positions)
 
     def fits(self, length: int, device: torch.device, dtype: torch.dtype) -> bool:
-        """Whether the table can serve ``length`` positions of a model on ``device`` in ``dtype``."""
+        """Whether the table covers ``length`` positions of a model on ``device`` in ``dtype``."""
         return len(self.cos) >= length and self.cos.device == device and self.cos.dtype == dtype

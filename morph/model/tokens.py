@@ -1,4 +1,4 @@
-"""Users' texts to token ids, as upstream makes them, except that nothing in a text is a control token."""
+"""Tokenize users' texts as upstream does, except that nothing in a text becomes a control token."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ TURN_BEGIN, TURN_END = "<|im_start|>", "<|im_end|>"
 
 
 def plain_ids(tokenizer: Any, text: str) -> list[int]:
-    """Token ids of a text, in which ``<|im_end|>`` and the like are characters as any others.
+    """Return the token ids of a text; ``<|im_end|>`` and the like are treated as ordinary characters.
 
-    Fast tokenizers leave out only special tokens for ``split_special_tokens``; others that were added (``<think>``)
-    are cut behind their first character, which no plain text is.
+    With ``split_special_tokens``, fast tokenizers still recognise added tokens that are not special (``<think>``). So
+    the text is cut after the first character of each of them.
     """
     added = [str(token) for token in tokenizer.added_tokens_decoder.values() if not token.special]
     starts = re.finditer(f"(?={'|'.join(map(re.escape, added))})", text) if added else ()
@@ -28,10 +28,10 @@ def _ids(tokenizer: Any, text: str) -> list[int]:
 
 
 def turn_ids(tokenizer: Any, role: str, text: str) -> list[int]:
-    """Token ids of ``<|im_start|>role\\ntext<|im_end|>\\n``.
+    """Return the token ids of ``<|im_start|>role\\ntext<|im_end|>\\n``.
 
-    Role and text are one run, as they are between upstream's control tokens: newlines at a text's beginning are
-    joined with the role's.
+    Role and text are tokenized together, as upstream does: newlines at the beginning of the text merge with the one
+    after the role.
     """
     inside = plain_ids(tokenizer, f"{role}\n{text}")
     return [
@@ -43,10 +43,10 @@ def turn_ids(tokenizer: Any, role: str, text: str) -> list[int]:
 
 
 def control_id(tokenizer: Any, token: str) -> int:
-    """The id of a control token.
+    """Return the id of a control token.
 
     Raises:
-        ValueError: where the tokenizer has none of this name.
+        ValueError: if the tokenizer has no such token.
     """
     known: dict[str, int] = tokenizer.get_added_vocab()
     if token not in known:

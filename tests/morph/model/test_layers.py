@@ -32,9 +32,8 @@ def noise(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def cache_of(decoder: LayerStack, batch: int, length: int) -> StaticCache:
-    return StaticCache.allocate(
-        len(decoder.layers), batch, decoder.kv_heads, length, decoder.head_dim, decoder.norm
-    )
+    shape = (len(decoder.layers), batch, decoder.kv_heads, length, decoder.head_dim)
+    return StaticCache.allocate(shape, decoder.norm)
 
 
 def upstream_states(module, states: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ from qwen3_tts_morph.morph.model.static_cache import FillView, SpanView, StaticC
 
 
 def cache_of(length: int = 6) -> StaticCache:
-    return StaticCache.allocate(2, 3, 2, length, 4, torch.zeros(1))
+    return StaticCache.allocate((2, 3, 2, length, 4), torch.zeros(1))
 
 
 def noise(*shape: int) -> torch.Tensor:
