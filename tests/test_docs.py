@@ -59,6 +59,28 @@ def has_module(name: str) -> bool:
     return path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
 
 
+def quotes(page: Path) -> set[str]:
+    """Return what the page's tables quote from ComfyUI or its log: code in the first column, cut at "..."."""
+    cells = [line.split("|")[1] for line in read(page).splitlines() if line.startswith("| ")]
+    spans = [span for cell in cells for span in CODE.findall(cell)]
+    return {part.strip() for span in spans for part in span.split("...") if part.strip()}
+
+
+def program() -> str:
+    """Return the source that ComfyUI users run, with adjacent string literals joined."""
+    files = [
+        ROOT / "install.py",
+        *(path for name in ("morph", "nodes") for path in (ROOT / name).rglob("*.py")),
+    ]
+    return re.sub(r'"\s*\n\s*f?"', "", "\n".join(map(read, files)))
+
+
+def test_what_troubleshooting_quotes_is_what_the_program_says() -> None:
+    said, quoted = program(), quotes(ROOT / "docs" / "troubleshooting.md")
+    assert len(quoted) > 10
+    assert [part for part in sorted(quoted) if part not in said] == []
+
+
 def test_the_readme_is_short() -> None:
     assert len(read(ROOT / "README.md").splitlines()) <= LONGEST_README
 
