@@ -1,7 +1,7 @@
 """Write Qwen3-TTS checkpoints with random weights, in the published format.
 
 Tests use tiny ones (a few MB), benchmarks full-size ones: the same shapes and kernels as the published models, but
-what they speak is noise. The text tokenizer is a small byte-level one made here: it needs no download.
+their speech is noise. The text tokenizer is a small byte-level one built here, so nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
 from safetensors.torch import save_file
 
+from .qwen_tokenizer import ROLE_WORDS, read_special_ids, write_tokenizer
+
 KINDS = ("base", "custom_voice", "voice_design")
-# Ids above the codebook, as in the published checkpoints; speakers' ids are ours.
+# Offsets from the codebook's size, as in the published checkpoints; the speakers' ids are ours.
 LANGUAGES = {
     "english": 2,
     "german": 5,
@@ -35,14 +37,13 @@ LANGUAGES = {
 SPEAKER_NAMES = ("serena", "vivian", "uncle_fu", "ryan", "aiden", "ono_anna", "sohee", "eric", "dylan")
 SPEAKERS = {name: 1018 - index for index, name in enumerate(SPEAKER_NAMES)}
 DIALECTS = {"eric": "sichuan_dialect", "dylan": "beijing_dialect"}
-MERGED_WORDS = ("assistant", "user")
-SPECIAL_TOKENS = (
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<tts_pad>",
-    "<tts_text_bos>",
-    "<tts_text_eod>",
+LAYER_SIZES = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
 )
 
 
@@ -64,15 +65,9 @@ class Shape:
     extra: dict[str, int] = field(default_factory=dict)
 
 
-def _layers(hidden: int, inner: int, depth: int, heads: int, kv_heads: int, head_dim: int) -> dict[str, int]:
-    return {
-        "hidden_size": hidden,
-        "intermediate_size": inner,
-        "num_hidden_layers": depth,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "head_dim": head_dim,
-    }
+def _layers(*sizes: int) -> dict[str, int]:
+    """Return the config keys of a stack of layers; ``sizes`` in the order of LAYER_SIZES."""
+    return dict(zip(LAYER_SIZES, sizes, strict=True))
 
 
 _TINY = {
@@ -115,21 +110,21 @@ SHAPES = {
 def write_checkpoint(
     path: Path, shape: str = "tiny", kind: str = "base", seed: int = 0, dtype: torch.dtype = torch.float32
 ) -> Path:
-    """Write a checkpoint folder that upstream's ``from_pretrained`` loads, and give its path.
+    """Write a checkpoint folder that upstream's ``from_pretrained`` loads, and return its path.
 
     Args:
-        path: the folder, made when missing.
+        path: the folder, created if missing.
         shape: a key of ``SHAPES``.
         kind: "base" (with a speaker encoder), "custom_voice" (with speakers) or "voice_design".
         seed: the same seed gives the same weights.
-        dtype: of the saved weights.
+        dtype: the dtype of the saved weights.
 
     Raises:
-        ValueError: for an unknown shape or kind.
+        ValueError: an unknown shape or kind.
     """
     if shape not in SHAPES or kind not in KINDS:
         raise ValueError(
-            f"shape is one of {sorted(SHAPES)} and kind one of {KINDS}, not {shape!r} and {kind!r}"
+            f"shape must be one of {sorted(SHAPES)} and kind one of {KINDS}, not {shape!r} and {kind!r}"
         )
     generator = torch.Generator().manual_seed(seed)
     path.mkdir(parents=True, exist_ok=True)
@@ -142,51 +137,20 @@ def write_checkpoint(
 
 
 def _write_text_tokenizer(path: Path) -> None:
-    """A byte-level BPE whose only merges make the role words, which upstream expects to be one token each."""
+    """Write a byte-level BPE whose only merges build the role words."""
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 
     tokens = list(bytes_to_unicode().values())
-    merges: list[str] = []
-    for word in MERGED_WORDS:
+    merges: list[tuple[str, str]] = []
+    for word in ROLE_WORDS:
         for cut in range(1, len(word)):
-            merges.append(f"{word[:cut]} {word[cut]}")
+            merges.append((word[:cut], word[cut]))
             tokens.append(word[: cut + 1])
-    vocab = {token: index for index, token in enumerate(dict.fromkeys(tokens))}
-    special = {
-        str(len(vocab) + index): {
-            "content": token,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "single_word": False,
-            "special": True,
-        }
-        for index, token in enumerate(SPECIAL_TOKENS)
-    }
-    config = {
-        "tokenizer_class": "Qwen2Tokenizer",
-        "processor_class": "Qwen3TTSProcessor",
-        "added_tokens_decoder": special,
-        "add_prefix_space": False,
-        "bos_token": None,
-        "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>",
-        "unk_token": None,
-        "model_max_length": 131072,
-    }
-    _write_json(path / "vocab.json", vocab)
-    (path / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", encoding="utf-8")
-    _write_json(path / "tokenizer_config.json", config)
-
-
-def special_ids(path: Path) -> dict[str, int]:
-    """The ids of the special tokens that a written tokenizer holds."""
-    config = json.loads((path / "tokenizer_config.json").read_text(encoding="utf-8"))
-    return {entry["content"]: int(index) for index, entry in config["added_tokens_decoder"].items()}
+    write_tokenizer(path, {token: index for index, token in enumerate(dict.fromkeys(tokens))}, merges)
 
 
 def _talker_config(shape: Shape, kind: str) -> dict[str, object]:
-    """Ids sit above the codebook as in the published checkpoints: pad at +100, bos at +101, eos at +102."""
+    """Return the talker's config, with ids above the codebook as published: pad at +100, bos at +101, eos at +102."""
     codes = shape.codebook
     speakers = SPEAKERS if kind == "custom_voice" else {}
     predictor = {
@@ -223,7 +187,7 @@ def _talker_config(shape: Shape, kind: str) -> dict[str, object]:
 def _write_model(path: Path, shape: Shape, kind: str, generator: torch.Generator, dtype: torch.dtype) -> None:
     from qwen_tts.core.models import Qwen3TTSConfig, Qwen3TTSForConditionalGeneration
 
-    ids = special_ids(path)
+    ids = read_special_ids(path)
     config = {
         "architectures": ["Qwen3TTSForConditionalGeneration"],
         "model_type": "qwen3_tts",
@@ -242,7 +206,7 @@ def _write_model(path: Path, shape: Shape, kind: str, generator: torch.Generator
         "tts_eos_token_id": ids["<tts_text_eod>"],
     }
     model = Qwen3TTSForConditionalGeneration(Qwen3TTSConfig(**copy.deepcopy(config)))
-    _save(path, model, config, generator, dtype)
+    _save(path, _random_state(model, generator), config, dtype)
     generation = {
         "do_sample": True,
         "repetition_penalty": 1.05,
@@ -281,18 +245,18 @@ def _build_codec(config: dict[str, object]) -> torch.nn.Module:
 
 
 def random_codec(shape: str = "tiny", seed: int = 0) -> torch.nn.Module:
-    """Upstream's ``Qwen3TTSTokenizerV2Model`` of a shape with random weights, float32, on the CPU, without a file."""
+    """Return upstream's ``Qwen3TTSTokenizerV2Model`` with random weights: float32, on the CPU, nothing written."""
     import_qwen_tts()
     with default_rope_registered():
         model = _build_codec(_codec_config(SHAPES[shape]))
-    model.load_state_dict(_random_state(model, torch.Generator().manual_seed(seed), audible=True))
+    model.load_state_dict(_random_audible_state(model, torch.Generator().manual_seed(seed)))
     return model.eval().requires_grad_(False)
 
 
 def _write_codec(path: Path, shape: Shape, generator: torch.Generator, dtype: torch.dtype) -> None:
     path.mkdir(exist_ok=True)
     config = _codec_config(shape)
-    _save(path, _build_codec(config), config, generator, dtype, audible=True)
+    _save(path, _random_audible_state(_build_codec(config), generator), config, dtype)
     features = {
         "feature_extractor_type": "EncodecFeatureExtractor",
         "feature_size": 1,
@@ -304,18 +268,9 @@ def _write_codec(path: Path, shape: Shape, generator: torch.Generator, dtype: to
     _write_json(path / "preprocessor_config.json", features)
 
 
-@torch.no_grad()
-def _save(
-    path: Path,
-    model: torch.nn.Module,
-    config: dict[str, object],
-    generator: torch.Generator,
-    dtype: torch.dtype,
-    audible: bool = False,
-) -> None:
-    """Fill a model with random weights, save them and the config as the published files hold them."""
-    state = _random_state(model, generator, audible)
-    # Clones: tied or viewed tensors would be refused.
+def _save(path: Path, state: dict[str, torch.Tensor], config: dict[str, object], dtype: torch.dtype) -> None:
+    """Save weights and config in the published format."""
+    # Clones: safetensors refuses tensors that share memory.
     save_file(
         {
             name: tensor.to(dtype if tensor.is_floating_point() else tensor.dtype).clone()
@@ -327,19 +282,12 @@ def _save(
     _write_json(path / "config.json", {**config, "dtype": str(dtype).removeprefix("torch.")})
 
 
-@torch.no_grad()
-def _random_state(
-    model: torch.nn.Module, generator: torch.Generator, audible: bool
-) -> dict[str, torch.Tensor]:
-    state = {name: _random(name, tensor, generator) for name, tensor in model.state_dict().items()}
-    if audible:
-        model.load_state_dict(state)
-        state = _make_audible(model, state, generator)
-    return state
+def _random_state(model: torch.nn.Module, generator: torch.Generator) -> dict[str, torch.Tensor]:
+    return {name: _random(name, tensor, generator) for name, tensor in model.state_dict().items()}
 
 
 def _random(name: str, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Weights that keep activations near unit size, so that logits are neither flat nor a single peak."""
+    """Return weights that keep activations near unit size, so that logits are neither flat nor one-hot."""
     if not tensor.is_floating_point() or name.endswith(("initialized", "cluster_usage")):
         return tensor.clone()
     noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float32)
@@ -353,14 +301,14 @@ def _random(name: str, tensor: torch.Tensor, generator: torch.Generator) -> torc
 
 
 @torch.no_grad()
-def _make_audible(
-    model: torch.nn.Module, state: dict[str, torch.Tensor], generator: torch.Generator
-) -> dict[str, torch.Tensor]:
-    """Scale the decoder's last convolution so that random codes decode to noise at about -20 dBFS."""
+def _random_audible_state(model: torch.nn.Module, generator: torch.Generator) -> dict[str, torch.Tensor]:
+    """Return a codec's weights, with the last convolution scaled so that random codes decode to about -20 dBFS."""
+    state = _random_state(model, generator)
+    model.load_state_dict(state)
     config = model.config.decoder_config
     codes = torch.randint(config.codebook_size, (1, config.num_quantizers, 20), generator=generator)
     last = max(int(name.split(".")[2]) for name in state if name.startswith("decoder.decoder."))
-    for _ in range(4):  # the decoder clips at 1: one measurement of a loud output would be too low
+    for _ in range(4):  # the decoder clips at 1, so a single measurement of a loud output is too low
         level = model.decoder(codes).std().clamp(min=1e-9)
         for end in ("weight", "bias"):
             state[f"decoder.decoder.{last}.conv.{end}"] *= 0.1 / level

@@ -1,4 +1,4 @@
-"""Random checkpoints: the published format, the same from the same seed, and loud enough to hear."""
+"""Random checkpoints: the published format, reproducible from the seed, and loud enough to hear."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import LoadOptions
 from safetensors.torch import load_file
 
-from lab.random_checkpoint import SHAPES, SPEAKERS, special_ids, write_checkpoint
+from lab.qwen_tokenizer import read_special_ids
+from lab.random_checkpoint import SHAPES, SPEAKERS, write_checkpoint
 
 WEIGHTS = ("model.safetensors", "speech_tokenizer/model.safetensors")
 
@@ -34,7 +35,7 @@ def written(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def load(tmp_path_factory) -> Callable[[str, str], Model]:
-    """``load(shape, kind)``: a model, written and loaded when first asked for."""
+    """``load(shape, kind)``: a model, written and loaded on first use."""
     root, loaded = tmp_path_factory.mktemp("loaded"), {}
 
     def get(shape: str = "tiny", kind: str = "base") -> Model:
@@ -50,7 +51,7 @@ def weights(path: Path) -> dict[str, torch.Tensor]:
     return {f"{name}/{key}": value for name in WEIGHTS for key, value in load_file(path / name).items()}
 
 
-def test_a_checkpoint_is_whole_and_small(written):
+def test_a_checkpoint_is_complete_and_small(written):
     assert missing_files(written) == []
     assert sum(file.stat().st_size for file in written.rglob("*") if file.is_file()) < 20e6
 
@@ -65,7 +66,7 @@ def test_the_same_seed_gives_the_same_files_and_another_seed_other_weights(writt
     assert other.keys() == ours.keys() and not torch.equal(other[talker], ours[talker])
 
 
-def test_all_float_weights_are_saved_in_the_dtype_asked_for(tmp_path):
+def test_all_float_weights_are_saved_in_the_requested_dtype(tmp_path):
     path = write_checkpoint(tmp_path, "tiny", "custom_voice", dtype=torch.bfloat16)
     assert {value.dtype for value in weights(path).values() if value.is_floating_point()} == {torch.bfloat16}
     for config in (path / "config.json", path / "speech_tokenizer/config.json"):
@@ -83,7 +84,7 @@ def test_each_kind_has_what_the_published_one_has(load, shape, kind):
     assert model.talker.code_predictor.model.codec_embedding[0].weight.shape[1] == model.width
 
 
-def test_ids_lie_apart_and_within_the_vocabulary(load):
+def test_ids_are_distinct_and_within_the_vocabulary(load):
     config = load("tiny", "custom_voice").config.talker_config
     special = [
         getattr(config, f"codec_{name}_id") for name in ("pad", "bos", "eos_token", "think", "nothink")
@@ -95,7 +96,7 @@ def test_ids_lie_apart_and_within_the_vocabulary(load):
 
 
 def test_special_tokens_are_read_back_from_the_files(written, load):
-    ids = special_ids(written)
+    ids = read_special_ids(written)
     tokenizer = load("tiny", "base").tokenizer
     assert all(tokenizer(token)["input_ids"] == [number] for token, number in ids.items())
     config = json.loads((written / "config.json").read_text(encoding="utf-8"))
@@ -103,13 +104,13 @@ def test_special_tokens_are_read_back_from_the_files(written, load):
     assert max(ids.values()) < SHAPES["tiny"].text_vocab
 
 
-def test_any_text_can_be_tokenized_and_comes_back(load):
+def test_any_text_survives_a_round_trip_through_the_tokenizer(load):
     tokenizer = load("tiny", "base").tokenizer
     for text in ("Hello, world.", "今天天气很好。", "naïve — “quotes” 🙂"):
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
 
 
-def test_what_it_speaks_is_audible_and_does_not_clip(written):
+def test_its_speech_is_audible_and_does_not_clip(written):
     model = load_model(written, LoadOptions("fp32", "sdpa"))
     codes = torch.randint(64, (25, 16), generator=torch.Generator().manual_seed(0))
     waveform = decode_codes(model, codes)
@@ -119,7 +120,7 @@ def test_what_it_speaks_is_audible_and_does_not_clip(written):
 
 
 def test_the_layers_keep_activations_alive(load):
-    """Logits neither flat nor a single peak, so that sampling and masks can be seen to matter."""
+    """Logits are neither flat nor one-hot, so that sampling and masks have a visible effect."""
     model = load("tiny", "base")
     states = torch.randn(50, model.width, generator=torch.Generator().manual_seed(0))
     shares = model.talker.code_predictor.lm_head[0](states).softmax(-1)
@@ -135,7 +136,7 @@ def test_unknown_shapes_and_kinds_are_refused_before_anything_is_written(tmp_pat
 
 
 def test_the_full_shapes_are_the_published_ones():
-    """As in the published checkpoints' config.json; they are too large to write in a test."""
+    """Compared with the published config.json; the checkpoints are too large to write in a test."""
     small, large = SHAPES["0.6B"], SHAPES["1.7B"]
     wide = ("hidden_size", "intermediate_size")
     deep = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")

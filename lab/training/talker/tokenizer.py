@@ -2,8 +2,7 @@
 
     python -m lab.training.talker.tokenizer --texts texts.txt --out work/tokenizer
 
-Upstream cuts a prompt by position, so "assistant" and "user" must be one token each: their last merges come after
-all others, where they change no other word.
+Each role word must be one token: its last merges come after all others, so they change no other word.
 """
 
 from __future__ import annotations
@@ -17,16 +16,9 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-SPECIAL_TOKENS = (
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<tts_pad>",
-    "<tts_text_bos>",
-    "<tts_text_eod>",
-)
-ROLE_WORDS = ("assistant", "user")
-# Qwen2's own pre-tokenizer: transformers builds it from tokenizer_class, so it is not ours to choose.
+from ...qwen_tokenizer import ROLE_WORDS, SPECIAL_TOKENS, read_special_ids, write_tokenizer
+
+# Qwen2's own pre-tokenizer: transformers builds it from tokenizer_class, so we cannot choose another.
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
     r"\s+(?!\S)|\s+"
@@ -34,18 +26,18 @@ WORDS = (
 
 
 def train_tokenizer(texts: Iterable[str], size: int, out: Path) -> None:
-    """Write vocab.json, merges.txt and tokenizer_config.json for ``size`` tokens, specials included.
+    """Write vocab.json, merges.txt and tokenizer_config.json for ``size`` tokens, special tokens included.
 
     Raises:
-        ValueError: when ``size`` has no room for the 256 bytes, the role words and the special tokens.
+        ValueError: ``size`` is too small for the 256 bytes, the role words and the special tokens.
     """
-    room = size - len(SPECIAL_TOKENS) - sum(len(word) for word in ROLE_WORDS)
-    if room < 256:
-        raise ValueError(f"text_vocab is {size}: choose at least {size - room + 256}")
+    free = size - len(SPECIAL_TOKENS) - sum(len(word) for word in ROLE_WORDS)
+    if free < 256:
+        raise ValueError(f"text_vocab is {size}: choose at least {size - free + 256}")
     tokenizer = _assemble(models.BPE())
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(
-        texts, trainers.BpeTrainer(vocab_size=room, initial_alphabet=alphabet, show_progress=False)
+        texts, trainers.BpeTrainer(vocab_size=free, initial_alphabet=alphabet, show_progress=False)
     )
     model = json.loads(tokenizer.to_str())["model"]
     vocab, merges = model["vocab"], [tuple(pair) for pair in model["merges"]]
@@ -53,7 +45,7 @@ def train_tokenizer(texts: Iterable[str], size: int, out: Path) -> None:
         _merge_word(tokenizer, word, vocab, merges)
         tokenizer = _assemble(models.BPE(vocab=vocab, merges=merges))
     out.mkdir(parents=True, exist_ok=True)
-    _write_files(out, vocab, merges)
+    write_tokenizer(out, vocab, merges)
 
 
 def _assemble(model: models.BPE) -> Tokenizer:
@@ -72,7 +64,7 @@ def _assemble(model: models.BPE) -> Tokenizer:
 def _merge_word(
     tokenizer: Tokenizer, word: str, vocab: dict[str, int], merges: list[tuple[str, str]]
 ) -> None:
-    """Join a word's pieces, left to right, by merges behind all others."""
+    """Join a word's pieces, left to right, with merges after all others."""
     pieces = tokenizer.encode(word).tokens
     while len(pieces) > 1:
         merges.append((pieces[0], pieces[1]))
@@ -80,40 +72,11 @@ def _merge_word(
         vocab.setdefault(pieces[0], len(vocab))
 
 
-def _write_files(out: Path, vocab: dict[str, int], merges: Sequence[tuple[str, str]]) -> None:
-    special = {
-        str(len(vocab) + index): {
-            "content": token,
-            "lstrip": False,
-            "normalized": False,
-            "rstrip": False,
-            "single_word": False,
-            "special": True,
-        }
-        for index, token in enumerate(SPECIAL_TOKENS)
-    }
-    config = {
-        "tokenizer_class": "Qwen2Tokenizer",
-        "processor_class": "Qwen3TTSProcessor",
-        "added_tokens_decoder": special,
-        "add_prefix_space": False,
-        "bos_token": None,
-        "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>",
-        "unk_token": None,
-        "model_max_length": 131072,
-    }
-    lines = ["#version: 0.2", *(f"{left} {right}" for left, right in merges)]
-    (out / "vocab.json").write_text(json.dumps(vocab, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
-    (out / "merges.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (out / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-
-
 class TextTokens:
-    """Texts to ids, as transformers' Qwen2 tokenizer gives them for the same files.
+    """Converts texts to the ids that transformers' Qwen2 tokenizer returns for the same files.
 
     Args:
-        folder: where the three files are.
+        folder: the folder of the three files.
     """
 
     def __init__(self, folder: Path):
@@ -122,22 +85,19 @@ class TextTokens:
         merges = [(left, right) for left, _, right in (line.partition(" ") for line in lines[1:])]
         self.ranks = {pair: rank for rank, pair in enumerate(merges)}
         self.plain = _assemble(models.BPE(vocab=self.vocab, merges=merges))
-        config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-        self.special = {
-            entry["content"]: int(index) for index, entry in config["added_tokens_decoder"].items()
-        }
+        self.special = read_special_ids(folder)
         self.plain.add_special_tokens([AddedToken(name, special=True) for name in SPECIAL_TOKENS])
         self.size = len(self.vocab) + len(self.special)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Plain ids of texts."""
+        """Return the ids of each text."""
         return [found.ids for found in self.plain.encode_batch(list(texts))]
 
     def respell(self, texts: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
-        """Ids with merges left out by chance (BPE dropout, Provilkov 2020), so that a word is met in several spellings.
+        """Return ids with merges left out at random (BPE dropout, Provilkov 2020): one word, several spellings.
 
-        A word is spelled alike in all texts of one call. Special tokens are not looked for. ``tokenizers`` has such a
-        dropout, which takes no seed.
+        A word has the same spelling in all texts of one call. Special tokens are not recognised. The dropout of
+        ``tokenizers`` cannot be used: it takes no seed.
         """
         rng = random.Random(seed)
         known: dict[str, list[int]] = {}
@@ -156,25 +116,25 @@ class TextTokens:
         pieces = list(word)
         while True:
             pairs = [
-                (self.ranks[pair], place)
-                for place, pair in enumerate(pairwise(pieces))
+                (self.ranks[pair], index)
+                for index, pair in enumerate(pairwise(pieces))
                 if pair in self.ranks and rng.random() >= dropout
             ]
             if not pairs:
                 return [self.vocab[piece] for piece in pieces]
-            _, place = min(pairs)
-            pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+            _, index = min(pairs)
+            pieces[index : index + 2] = [pieces[index] + pieces[index + 1]]
 
     def role(self) -> list[int]:
-        """The three ids that open a prompt: <|im_start|>, assistant, newline."""
+        """Return the three ids that start a prompt: <|im_start|>, assistant, newline."""
         return self.encode(["<|im_start|>assistant\n"])[0]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--texts", type=Path, required=True, help="a file with one text a line")
+    parser.add_argument("--texts", type=Path, required=True, help="a file with one text per line")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--size", type=int, default=512, help="tokens, specials included")
+    parser.add_argument("--size", type=int, default=512, help="number of tokens, special tokens included")
     arguments = parser.parse_args()
     texts = arguments.texts.read_text(encoding="utf-8").splitlines()
     train_tokenizer(texts, arguments.size, arguments.out)
@@ -182,7 +142,7 @@ def main() -> None:
     counts = [len(ids) for ids in tokens.encode(texts)]
     letters = sum(len(text) for text in texts)
     print(
-        f"{tokens.size} tokens; {letters / max(1, sum(counts)):.2f} letters a token over {len(texts)} texts"
+        f"{tokens.size} tokens; {letters / max(1, sum(counts)):.2f} letters per token over {len(texts)} texts"
     )
 
 
