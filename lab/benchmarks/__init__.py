@@ -1,1 +1,1 @@
-"""Measurements, one command a table: ``python -m lab.benchmarks.<table>`` from the repository's root."""
+"""Measurements, one command per table: ``python -m lab.benchmarks.<table>`` from the repository's root."""

@@ -1,4 +1,4 @@
-"""Table "codec": codes to waveforms, upstream's decoder and ours, variant by variant, in one run.
+"""Table "codec": codes to waveforms, upstream's decoder and variants of ours, in one run.
 
     python -m lab.benchmarks.codec                          # full-size random weights on the GPU, about 3 minutes
     python -m lab.benchmarks.codec --only units,upstream-bf16 --cases 1x125,64x125
@@ -6,8 +6,8 @@
     python -m lab.benchmarks.codec --shape tiny --device cpu --cases 1x12,3x20   # a dry run
 
 A case is lines x frames (80 ms of audio each); "mixed" is 64 lines of 25 to 225 frames. Times are from codes on the
-host to samples on the host: the median of as many runs as 0.6 s allow, after warm-ups. SNR is against upstream's
-decoder in float32 without TF32, over the first lines; the weights are random, which makes rounding louder than
+host to samples on the host: the median of as many runs as fit in 0.6 s, after warm-ups. SNR is relative to upstream's
+decoder in float32 without TF32, over the first lines. The weights are random, which makes rounding errors louder than
 trained ones do: compare a variant with upstream's own bf16.
 """
 
@@ -37,14 +37,14 @@ from .results import PartRow, save_rows
 FRAME_SECONDS = 0.08
 CASES = ("1x12", "1x125", "8x125", "64x125", "64x300", "mixed")
 REFERENCE_LINES = 2
-UPSTREAM_LINES = 16  # at once: its activations take 5 MB a frame
-BUDGET_S = 0.6  # of runs, a variant and case
+UPSTREAM_LINES = 16  # per batch: its activations take 5 MB per frame
+BUDGET_S = 0.6  # per variant and case
 Decode = Callable[[list[torch.Tensor]], list[np.ndarray]]
 
 
 @dataclass(frozen=True)
 class CodecRow(PartRow):
-    """One measurement; ``ms_per_frame`` is the whole time over the frames of all lines."""
+    """One measurement; ``ms_per_frame`` is the total time divided by the frames of all lines."""
 
     case: str
     ms: float
@@ -57,7 +57,7 @@ class CodecRow(PartRow):
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to decode: ``make`` gives the function, from upstream's codec on the device in ``dtype``."""
+    """A way to decode: ``make`` returns the function, given upstream's codec on the device in ``dtype``."""
 
     name: str
     dtype: torch.dtype
@@ -72,7 +72,7 @@ def triton_ops(**options: Any) -> TorchOps:
 
 
 def engine(ops: Callable[[], TorchOps], **options: Any) -> Callable[[Any], Decode]:
-    """Our engine over these operations."""
+    """Our codec engine over these operations."""
 
     def make(codec: Any) -> Decode:
         model: Any = SimpleNamespace(codec=codec, samples_per_frame=codec.get_decode_upsample_rate())
@@ -82,7 +82,7 @@ def engine(ops: Callable[[], TorchOps], **options: Any) -> Callable[[Any], Decod
 
 
 def upstream(codec: Any) -> Decode:
-    """Upstream's ``chunked_decode``, lines of one length together, a few at a time."""
+    """Upstream's ``chunked_decode``, a few lines of equal length per batch."""
 
     @torch.inference_mode()
     def decode(lines: list[torch.Tensor]) -> list[np.ndarray]:
@@ -98,13 +98,13 @@ def upstream(codec: Any) -> Decode:
 
 
 def upstream_compiled(codec: Any) -> Decode:
-    """Upstream's decoder through torch.compile, with CUDA graphs of its own."""
+    """Upstream's decoder through torch.compile, which captures its own CUDA graphs."""
     codec.decoder.forward = torch.compile(codec.decoder.forward, mode="reduce-overhead", dynamic=False)
     return upstream(codec)
 
 
 def upstream_captured(codec: Any) -> Decode:
-    """Upstream's forward in a CUDA graph for each shape: no launches, everything else as it is."""
+    """Upstream's forward in a CUDA graph per shape: no launches, everything else unchanged."""
     graphs: dict[tuple[int, ...], tuple[torch.cuda.CUDAGraph, torch.Tensor, torch.Tensor]] = {}
     forward = codec.decoder.forward
 
@@ -127,7 +127,7 @@ def upstream_captured(codec: Any) -> Decode:
 
 
 def within(context: Callable[[], Any], make: Callable[[Any], Decode]) -> Callable[[Any], Decode]:
-    """The same inside of a context, entered for every decoding."""
+    """Enter a context around every decoding."""
 
     def made(codec: Any) -> Decode:
         decode = make(codec)
@@ -142,13 +142,13 @@ def within(context: Callable[[], Any], make: Callable[[Any], Decode]) -> Callabl
 
 
 def search() -> Any:
-    """cuDNN tries its algorithms at each new length."""
+    """Let cuDNN search for the best algorithm at each new length."""
     return torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False)
 
 
 @contextmanager
 def tf32() -> Iterator[None]:
-    """Products and convolutions of float32 on the tensor cores, with 10 bits of mantissa."""
+    """Run float32 GEMMs and convolutions in TF32 on the tensor cores (10 bits of mantissa)."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     try:
         yield
@@ -157,7 +157,7 @@ def tf32() -> Iterator[None]:
 
 
 def variants() -> list[Variant]:
-    """All of them; the later ones change one thing each."""
+    """Return all variants; the later ones change one thing each."""
     half, single, fp16 = torch.bfloat16, torch.float32, torch.float16
     snake = lambda: triton_ops(units=False)  # noqa: E731
     convs = lambda: triton_ops(convs=True)  # noqa: E731
@@ -186,7 +186,7 @@ def variants() -> list[Variant]:
 
 
 def lines_of(case: str, codebook: int) -> list[torch.Tensor]:
-    """Random codes ``[T, 16]`` of a case's lines, on the host."""
+    """Return random codes ``[T, 16]`` of a case's lines, on the host."""
     generator = torch.Generator().manual_seed(0)
     if case == "mixed":
         lengths = torch.randint(25, 226, (64,), generator=generator).tolist()
@@ -197,7 +197,7 @@ def lines_of(case: str, codebook: int) -> list[torch.Tensor]:
 
 
 def signal_to_noise(waves: list[np.ndarray], exact: list[np.ndarray]) -> float:
-    """In dB, over the lines that have an exact waveform."""
+    """Return the SNR in dB, over the lines that have an exact waveform."""
     pairs = [
         (one.astype(np.float64), other.astype(np.float64)) for one, other in zip(waves, exact, strict=False)
     ]
@@ -209,7 +209,7 @@ def signal_to_noise(waves: list[np.ndarray], exact: list[np.ndarray]) -> float:
 def time_runs(
     decode: Decode, lines: list[torch.Tensor], device: torch.device
 ) -> tuple[float, list[np.ndarray]]:
-    """The median in ms of the runs that the budget allows, at least two, after three that warm up and capture."""
+    """Return the median in ms of the runs within the budget (at least two), after three warm-ups, and the waveforms."""
     started = time.perf_counter()
     for _ in range(3):
         waves = decode(lines)
@@ -229,7 +229,7 @@ def measure(
     cases: dict[str, list[torch.Tensor]],
     exact: dict[str, list[np.ndarray]],
 ) -> list[CodecRow]:
-    """One variant over all cases; ``codec`` is its own copy."""
+    """Measure one variant on all cases; ``codec`` is its own copy."""
     device = codec.device
     base = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
     decode = variant.make(codec)
@@ -266,7 +266,7 @@ def measure(
 
 
 def own_copy(codec: Any, dtype: torch.dtype, device: torch.device) -> Any:
-    """The codec's decoder anew: rounded to bf16, then in ``dtype``, but for the buffers (RoPE's frequencies)."""
+    """Return a copy of the codec's decoder: parameters rounded to bf16, then cast to ``dtype``; buffers unchanged."""
     decoder = copy.deepcopy(codec.decoder)
     for parameter in decoder.parameters():
         parameter.data = parameter.data.to(torch.bfloat16).to(dtype)
@@ -275,7 +275,7 @@ def own_copy(codec: Any, dtype: torch.dtype, device: torch.device) -> Any:
 
 
 def profile(decode: Decode, lines: list[torch.Tensor]) -> str:
-    """The kernels of one decoding by their time on the device."""
+    """Return a table of one decoding's kernels, by their time on the device."""
     for _ in range(3):
         decode(lines)
     activities = [torch.profiler.ProfilerActivity.CPU]
@@ -288,9 +288,9 @@ def profile(decode: Decode, lines: list[torch.Tensor]) -> str:
 
 
 def markdown(rows: list[CodecRow]) -> str:
-    """The rows as a table, a case after the other."""
+    """Format the rows as a table, grouped by case."""
     lines = [
-        "| case | engine | precision | ms | s of audio a second | SNR dB | peak MB |",
+        "| case | engine | precision | ms | s of audio per second | SNR dB | peak MB |",
         "|---|---|---|--:|--:|--:|--:|",
     ]
     for case in dict.fromkeys(row.case for row in rows):
@@ -304,27 +304,29 @@ def markdown(rows: list[CodecRow]) -> str:
 
 
 def choose(only: str | None) -> list[Variant]:
-    """The variants asked for; those that take long only by name."""
+    """Return the named variants; by default all but the slow ones."""
     if only is None:
         return [variant for variant in variants() if not variant.on_request]
     asked = only.split(",")
     unknown = set(asked) - {variant.name for variant in variants()}
     if unknown:
-        raise SystemExit(f"unknown variants {sorted(unknown)}: {', '.join(v.name for v in variants())}")
+        raise SystemExit(
+            f"unknown variants {sorted(unknown)}: choose from {', '.join(v.name for v in variants())}"
+        )
     return [variant for variant in variants() if variant.name in asked]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and keep the table."""
+    """Read the command line, measure, print and store the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--shape", choices=sorted(SHAPES), default="0.6B")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--only", help="variants, separated by commas")
+    parser.add_argument("--only", help="variants to measure, separated by commas")
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument(
-        "--profile", help="print this variant's kernels in the last case, and measure nothing"
+        "--profile", help="only print this variant's kernels in the last case, measure nothing"
     )
-    parser.add_argument("--out", type=Path, help="a folder for the results instead of lab/benchmarks/results")
+    parser.add_argument("--out", type=Path, help="folder for the results instead of lab/benchmarks/results")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     device = torch.device(options.device)
@@ -345,7 +347,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{variant.name}: {type(error).__name__}: {error}", flush=True)
         synchronize(device)
     path = save_rows(rows, device, *([options.out] if options.out else []))
-    print(f"\n{markdown(rows)}\n\nkept in {path}")
+    print(f"\n{markdown(rows)}\n\nwritten to {path}")
 
 
 if __name__ == "__main__":

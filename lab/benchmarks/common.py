@@ -1,7 +1,7 @@
-"""What all tables share: the command line, a model that never ends, timing, and lines of a fixed length.
+"""Shared by all tables: command line, a model that never ends a line, timing, and lines of a fixed length.
 
-Full-size random weights have the shapes and kernels of the published checkpoints; what they speak is noise. The shape
-"demo" is the voice in the pack, with its own weights. EOS is muted, so that every run has the same number of frames.
+Full-size random weights have the shapes and kernels of the published checkpoints; their speech is noise. The shape
+"demo" is the voice included in the pack, with its own weights. EOS is muted so that all runs have equal frame counts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,10 @@ FRAME_S = 0.08
 
 
 class Measured(Engine):
-    """An engine by the name that rows give it.
+    """An engine by its name in the rows.
 
-    "eager"; "graph", the graph engine in torch operations; "kernels", the graph engine with its frames in Triton
-    kernels. The two latter make waveforms by the codec engine.
+    "eager"; "graph", the graph engine with torch operations; "kernels", the graph engine with Triton kernels for its
+    frames. The latter two make waveforms with the codec engine.
     """
 
     def __init__(self, name: str):
@@ -48,18 +48,18 @@ class Measured(Engine):
         self.name = name
 
     def check_ran(self) -> None:
-        """Raise RuntimeError when it was to be kernels and torch operations ran."""
+        """Raise RuntimeError if this should have run Triton kernels but ran torch operations."""
         check_kernels_ran(self.name, self.why_torch)
 
 
 def check_kernels_ran(name: str, why_torch: str | None) -> None:
-    """Raise RuntimeError when an engine of this name was to be kernels and torch operations ran."""
+    """Raise RuntimeError if an engine of this name should have run Triton kernels but ran torch operations."""
     if name == "kernels" and why_torch is not None:
-        raise RuntimeError(f"kernels were to be measured and torch operations ran: {why_torch}")
+        raise RuntimeError(f"kernels were to be measured, but torch operations ran: {why_torch}")
 
 
 def usable_engines(names: Sequence[str], model: Model) -> list[str]:
-    """The engines that can run a model where it is; says in a line why kernels cannot."""
+    """Return the engines that can run a model on its device; print why if kernels cannot."""
     why = available(model.device) if "kernels" in names else None
     if why is not None:
         print(f"kernels are not measured: {why}", flush=True)
@@ -67,27 +67,27 @@ def usable_engines(names: Sequence[str], model: Model) -> list[str]:
 
 
 def parser(doc: str | None, frames: int, repeats: int) -> argparse.ArgumentParser:
-    """The options of every table, with the table's own defaults."""
+    """Return a parser with the options of every table, and the table's own defaults."""
     made = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     made.add_argument("--shape", choices=[*sorted(SHAPES), DEMO], default="0.6B")
     made.add_argument("--frames", type=int, default=frames)
     made.add_argument("--repeats", type=int, default=repeats)
     made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    made.add_argument("--attention", default="sdpa", help="the eager engine's")
+    made.add_argument("--attention", default="sdpa", help="attention of the eager engine")
     made.add_argument("--precision", choices=PRECISIONS, default="auto")
     made.add_argument("--weights", choices=WEIGHTS, default="full")
     made.add_argument(
-        "--checkpoints", type=Path, help="a folder in which random checkpoints are kept from run to run"
+        "--checkpoints", type=Path, help="folder that keeps the random checkpoints between runs"
     )
-    made.add_argument("--out", type=Path, help="a folder for the results instead of lab/benchmarks/results")
+    made.add_argument("--out", type=Path, help="folder for the results instead of lab/benchmarks/results")
     return made
 
 
 def load_muted(options: argparse.Namespace) -> Model:
-    """A model of ``options.shape`` that never ends by itself."""
+    """Load a model of ``options.shape`` that never ends a line."""
     model = _load(demo_voice(), options) if options.shape == DEMO else _load_random(options)
     config, rows = model.config.talker_config, model.talker.codec_head.weight.data
-    # Trained weights keep a token that no line ever had far below all that are drawn.
+    # In trained weights the pad token, which no line ever contained, has a far lower logit than any sampled token.
     rows[config.codec_eos_token_id] = rows[config.codec_pad_id] if options.shape == DEMO else 0
     return model
 
@@ -107,45 +107,38 @@ def _load(path: Path, options: argparse.Namespace) -> Model:
 
 
 def make_prompt(model: Model) -> Prompt:
-    """The one text that all lines speak."""
+    """Build the prompt that all lines use."""
     name = "ryan" if "ryan" in model.speakers else model.speakers[0]
     return build_prompt(model, TEXT, preset_voice(model, name), "english")
 
 
 def decode_fixed(
-    engine: Measured,
-    model: Model,
-    frames: Sequence[int],
-    seq_groups: int,
-    batch: int = 1,
-    sampling: Sampling | None = None,
+    engine: Measured, model: Model, frames: Sequence[int], seq_groups: int, batch: int = 1
 ) -> list[Decoded]:
-    """Decode a line for each number of frames, with the line's place as its seed.
+    """Decode one line for each number of frames, with the line's index as its seed.
 
     Raises:
-        RuntimeError: when a line ended early, which would make the times too good, or another engine ran.
+        RuntimeError: a line ended early, which would make the times too good, or another engine ran.
     """
     prompt = make_prompt(model)
     guards = [Guard(count, detect_loops=False) for count in frames]
     seeds, prompts = list(range(len(frames))), [prompt] * len(frames)
-    decoded = engine.decode_lines(
-        model, prompts, guards, seq_groups, sampling or model.sampling, seeds, batch
-    )
+    decoded = engine.decode_lines(model, prompts, guards, seq_groups, model.sampling, seeds, batch)
     engine.check_ran()
     made = [len(one.codes) for one in decoded]
     if made != list(frames):
-        raise RuntimeError(f"lines of {list(frames)} frames were asked for and {made} were made")
+        raise RuntimeError(f"lines of {list(frames)} frames were requested, but {made} were made")
     return decoded
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has done all its work."""
+    """Wait until the device has finished all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def timed_ms(action: Callable[[], Any], device: torch.device) -> tuple[float, Any]:
-    """Wall-clock milliseconds of an action, with the device idle before and after, and what it gave."""
+    """Return the wall-clock milliseconds of an action, with the device idle before and after, and its result."""
     synchronize(device)
     started = time.perf_counter()
     result = action()
@@ -154,47 +147,54 @@ def timed_ms(action: Callable[[], Any], device: torch.device) -> tuple[float, An
 
 
 def frame_ms(run: Callable[[Sampling], torch.Tensor], sampling: Sampling, device: torch.device) -> float:
-    """Milliseconds a frame: a full run less a run of one frame, so that the prefill is not in it."""
+    """Return milliseconds per frame: a full run minus a run of one frame, which excludes the prefill."""
     whole, codes = timed_ms(lambda: run(sampling), device)
     short, one = timed_ms(lambda: run(replace(sampling, max_new_tokens=2)), device)
     return (whole - short) / (len(codes) - len(one))
 
 
 def greedy(sampling: Sampling) -> Sampling:
-    """The same without chance, in talker and predictor."""
+    """Return greedy sampling for talker and predictor."""
     return replace(sampling, talker=TokenSampling(do_sample=False), subtalker=TokenSampling(do_sample=False))
 
 
 def precision_of(model: Model) -> str:
-    """The precision as rows name it: "int8" stands for INT8 weights with states in the precision of "auto"."""
+    """Return the precision as in the rows: "int8" means INT8 weights with the activations that "auto" selects."""
     precision = str(model.dtype).removeprefix("torch.")
     if model.weights == "full":
         return precision
     return "int8" if model.dtype == choose_dtype("auto", model.device) else f"int8, {precision}"
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What one row measures: the table it belongs to, the engine, SEQ_GROUPS and the batch size."""
+
+    table: str
+    engine: str
+    seq_groups: int
+    batch: int = 1
+
+
 def make_row(
-    table: str,
+    setting: Setting,
     options: argparse.Namespace,
     model: Model,
-    engine: str,
-    seq_groups: int,
-    batch: int,
     ms: float,
     frames: Sequence[int],
     **details: float | None,
 ) -> Row:
-    """A row of our system: lines of so many ``frames`` were made in ``ms``, ``batch`` of them at a time."""
+    """Return a row of our system: lines of these lengths in ``frames`` took ``ms`` together."""
     audio_s = FRAME_S * sum(frames)
     return Row(
-        table,
+        setting.table,
         "morph",
         options.shape,
-        engine,
+        setting.engine,
         precision_of(model),
-        seq_groups,
-        batch,
-        round(ms * batch / sum(frames), 3),
+        setting.seq_groups,
+        setting.batch,
+        round(ms * setting.batch / sum(frames), 3),
         round(1000 * audio_s / ms, 3),
         round(ms / 1000 / audio_s, 5),
         {name: None if value is None else round(value, 3) for name, value in details.items()},
@@ -202,9 +202,10 @@ def make_row(
 
 
 def keep(rows: Sequence[Row], options: argparse.Namespace, model: Model) -> None:
-    """Print the table and write it to the machine's file."""
+    """Print the table and add it to the machine's file."""
     folders = [options.out] if options.out else []
     path = save_rows(rows, model.device, *folders)
     print(
-        f"{model.summary()}, {options.frames} frames, median of {options.repeats}\n\n{markdown(rows)}\n\nkept in {path}"
+        f"{model.summary()}, {options.frames} frames, median of {options.repeats}\n\n{markdown(rows)}"
+        f"\n\nwritten to {path}"
     )

@@ -2,11 +2,10 @@
 
     python -m lab.benchmarks.line --shape 0.6B --frames 125 --repeats 5
 
-``first_ms`` is from the text to the first frame's codes on the host (prompt, prefill, one frame and, in the graph
-engine, the frames that it is ahead); ``codec_ms`` from codes to samples; ms/frame and RTF are of the whole way.
-``first_run_s`` is the process's first line with that engine and SEQ_GROUPS: joining weights, kernels met for the first
-time, captures. Medians of ``--repeats`` runs after
-it and another that captures.
+``first_ms`` is the time from the text to the first frame's codes on the host (prompt, prefill, one frame and, on the
+graph engine, the frames it runs ahead); ``codec_ms`` is from codes to samples; ms/frame and RTF cover everything.
+``first_run_s`` is the process's first line with that engine and SEQ_GROUPS: joining weights, first use of kernels,
+captures. Medians of ``--repeats`` runs after that run and another one that captures.
 """
 
 from __future__ import annotations
@@ -16,12 +15,13 @@ import statistics
 from collections.abc import Sequence
 
 import torch
+from qwen3_tts_morph.morph.model.model import Model
 
 from .batches import codec_ms
 from .common import (
     ENGINES,
     Measured,
-    Model,
+    Setting,
     decode_fixed,
     keep,
     load_muted,
@@ -37,7 +37,7 @@ SEQ_GROUPS = (15, 7, 5, 3, 1)
 
 @torch.inference_mode()
 def measure(model: Model, options: argparse.Namespace, name: str, seq_groups: int) -> Row:
-    """One engine at one SEQ_GROUPS."""
+    """Measure one engine at one SEQ_GROUPS."""
     engine, frames = Measured(name), [options.frames]
     runs: list[tuple[float, float, float]] = []
     for _ in range(options.repeats + 2):
@@ -45,16 +45,16 @@ def measure(model: Model, options: argparse.Namespace, name: str, seq_groups: in
         first, _ = timed_ms(lambda: decode_fixed(engine, model, [1], seq_groups), model.device)
         runs.append((ms, first, codec_ms(engine, model, decoded)))
     engine.free()
-    (first_run, _, first_codec), _, *later = runs  # the second captures the codec's row
+    (first_run, _, first_codec), _, *later = runs  # the second run captures the codec's row
     ms, first, codec = (statistics.median(column) for column in zip(*later, strict=True))
     return make_row(
-        "line", options, model, name, seq_groups, 1, ms + codec, frames,
+        Setting("line", name, seq_groups), options, model, ms + codec, frames,
         first_ms=first, decode_ms=ms, codec_ms=codec, first_run_s=(first_run + first_codec) / 1000,
     )  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and keep the table."""
+    """Read the command line, measure, print and store the table."""
     table = parser(__doc__, frames=125, repeats=5)
     table.add_argument("--seq-groups", type=int, nargs="+", default=SEQ_GROUPS)
     table.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)

@@ -1,11 +1,11 @@
-"""Table "memory": what a line takes of the GPU's memory beside the weights, at several batch sizes.
+"""Table "memory": the GPU memory that decoding takes in addition to the weights, at several batch sizes.
 
     python -m lab.benchmarks.memory --shape 0.6B --frames 125 --repeats 1
 
-GB of 10^9 bytes, as torch's allocator counts them: ``weights_gb`` talker and codec, ``peak_gb`` the most that was
-allocated while lines were decoded and spoken, ``reserved_gb`` the most that was taken from the device (graphs'
-pools and fragments included), ``kept_gb`` what stays beside the weights between two decodings, ``after_free_gb`` what
-stays of it once the engine is freed, as at an eviction. On the CPU, where nobody counts, all but the weights is empty.
+In GB of 10^9 bytes, by torch's allocator: ``weights_gb`` talker and codec, ``peak_gb`` the most that was allocated
+during decoding and codec, ``reserved_gb`` the most that was reserved on the device (including graph pools and
+fragmentation), ``kept_gb`` what remains allocated between two decodings, without the weights, ``after_free_gb`` what
+remains of that once the engine is freed, as at an eviction. On the CPU everything but the weights is empty.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import argparse
 from collections.abc import Callable, Sequence
 
 import torch
+from qwen3_tts_morph.morph.model.model import Model
 
 from .batches import codec_ms
 from .common import (
     ENGINES,
     Measured,
-    Model,
+    Setting,
     decode_fixed,
     keep,
     load_muted,
@@ -34,7 +35,7 @@ GB = 1e9
 
 
 def measure(model: Model, options: argparse.Namespace, name: str, batch: int) -> Row:
-    """Three runs (plain, captured, replayed) of one engine, and what is left of it."""
+    """Measure three runs of one engine (plain, captured, replayed), and the memory it leaves."""
     on_cuda = model.device.type == "cuda"
 
     def read(count: Callable[..., int]) -> float | None:
@@ -57,13 +58,13 @@ def measure(model: Model, options: argparse.Namespace, name: str, batch: int) ->
     kept = held()
     engine.free()
     return make_row(
-        "memory", options, model, name, options.seq_groups, batch, ms, frames,
+        Setting("memory", name, options.seq_groups, batch), options, model, ms, frames,
         weights_gb=weights / GB, peak_gb=peak, reserved_gb=reserved, kept_gb=kept, after_free_gb=held(),
     )  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and keep the table."""
+    """Read the command line, measure, print and store the table."""
     table = parser(__doc__, frames=125, repeats=1)
     table.add_argument("--batches", type=int, nargs="+", default=(1, 8, 64))
     table.add_argument("--seq-groups", type=int, default=15)

@@ -1,14 +1,14 @@
-"""Other decoders of Qwen3-TTS, on the shape, the prompt and the sampling that are measured; for ``frames.py``.
+"""Other decoders of Qwen3-TTS on the same shape, prompt and sampling; used by ``frames.py``.
 
-    python -m lab.benchmarks.peers --shape 0.6B --answer row.json      # the process in which one is measured
+    python -m lab.benchmarks.peers --shape 0.6B --answer row.json      # the process that measures one peer
 
-- faster-qwen3-tts (needs transformers 5 and CUDA): a CUDA graph for the predictor's 15 passes
-  and one for the talker's step, over transformers' own layers and static caches; the host reads every token.
-- qwen3-tts-triton is on no package index, and so is not measured here.
+- faster-qwen3-tts (needs transformers 5 and CUDA): a CUDA graph for the predictor's 15 passes and one for the talker's
+  step, over transformers' own layers and static caches; the host reads every token.
+- qwen3-tts-triton is in no package index, so it is not measured here.
 
-A peer has a process and a model of its own: its graphs know where the weights were when it captured, our engines put
-them elsewhere, and what ends a peer ends nothing else. One that dies while it samples is tried once more, greedy, which
-its row says. A peer that is missing or does not run is said in one line.
+A peer runs in a separate process with its own model: its graphs hold the addresses of weights, which our engines
+move, and a crash ends nothing else. A peer that crashes while sampling is measured again with greedy decoding, which
+its row says. One line says why a peer is not measured.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Sampling
+from qwen3_tts_morph.morph.voice.prompt import Prompt
 
 import pack
 
-from .common import Model, Prompt, Sampling, frame_ms, greedy, load_muted, make_prompt, make_row, parser
+from .common import Setting, frame_ms, greedy, load_muted, make_prompt, make_row, parser
 from .results import Row
 
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS  # isort: skip  (common has loaded the pack)
-
-SECONDS = 300  # that a peer may take
+SECONDS = 300  # time limit of a peer
 ERROR = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt)\b.*", re.MULTILINE)
-LONGEST = 2048  # positions of its static cache: its own default
+LONGEST = 2048  # positions of its static cache: its default
 
 
 class FasterPeer:
-    """faster-qwen3-tts over a model that is loaded already, as its ``from_pretrained`` puts it together."""
+    """faster-qwen3-tts over a loaded model, assembled as its ``from_pretrained`` does."""
 
     name = "faster-qwen3-tts"
 
@@ -62,11 +63,11 @@ class FasterPeer:
         self._captured = False
 
     def decode(self, prompt: Prompt, sampling: Sampling) -> torch.Tensor:
-        """Codes ``[T, 16]`` of a line; the first call captures."""
+        """Return codes ``[T, 16]`` of a line; the first call captures."""
         from faster_qwen3_tts.generate import fast_generate
 
         if not self._captured:
-            with contextlib.redirect_stdout(io.StringIO()):  # it prints as it captures
+            with contextlib.redirect_stdout(io.StringIO()):  # it prints while capturing
                 self._predictor.capture()
                 self._talker.capture(prefill_len=len(prompt.embeds))
             self._captured = True
@@ -91,7 +92,7 @@ class FasterPeer:
 
 
 def measure_peers(options: argparse.Namespace) -> list[Row]:
-    """A row of each peer that runs here; says in a line why another one is not measured."""
+    """Return a row of each peer that runs here; print why a peer is not measured."""
     name = FasterPeer.name
     try:
         version(name)
@@ -102,15 +103,15 @@ def measure_peers(options: argparse.Namespace) -> list[Row]:
         print(f"{name} is not measured: it needs CUDA", flush=True)
         return []
     for extra in ([], ["--greedy"]):
-        answer = run_apart(options, extra)
+        answer = run_in_process(options, extra)
         if isinstance(answer, Row):
             return [answer]
         print(f"{' '.join([name, *extra])} is not measured: {answer}", flush=True)
     return []
 
 
-def run_apart(options: argparse.Namespace, extra: Sequence[str]) -> Row | str:
-    """The row that a process of its own measures, or why there is none."""
+def run_in_process(options: argparse.Namespace, extra: Sequence[str]) -> Row | str:
+    """Measure a peer in a separate process; return its row, or the reason there is none."""
     given = {"shape", "frames", "repeats", "device", "attention", "precision", "checkpoints"}
     values = {name: value for name, value in vars(options).items() if name in given and value is not None}
     with tempfile.TemporaryDirectory() as folder:
@@ -130,10 +131,10 @@ def run_apart(options: argparse.Namespace, extra: Sequence[str]) -> Row | str:
 
 @torch.inference_mode()
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure the peer in this process, and write its row."""
+    """Measure the peer in this process and write its row."""
     made = parser(__doc__, frames=60, repeats=3)
-    made.add_argument("--answer", type=Path, required=True, help="the file to write the row to")
-    made.add_argument("--greedy", action="store_true", help="without sampling")
+    made.add_argument("--answer", type=Path, required=True, help="file to write the row to")
+    made.add_argument("--greedy", action="store_true", help="decode greedily")
     options = made.parse_args(arguments)
     model = load_muted(options)
     prompt, sampling = make_prompt(model), replace(model.sampling, max_new_tokens=options.frames + 1)
@@ -144,13 +145,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def run(sampling: Sampling) -> torch.Tensor:
         codes = peer.decode(prompt, sampling)
         if len(codes) != sampling.max_frames:
-            raise RuntimeError(f"it made {len(codes)} frames of {sampling.max_frames}")
+            raise RuntimeError(f"it made {len(codes)} frames instead of {sampling.max_frames}")
         return codes
 
     times = [frame_ms(run, sampling, model.device) for _ in range(options.repeats + 1)]
     engine = "generate, greedy" if options.greedy else "generate"
     ms = statistics.median(times[1:])  # the first round warms up
-    row = make_row("frames", options, model, engine, PREDICTED_GROUPS, 1, ms, [1])
+    row = make_row(Setting("frames", engine, PREDICTED_GROUPS), options, model, ms, [1])
     options.answer.write_text(json.dumps(asdict(replace(row, system=peer.name))), encoding="utf-8")
 
 

@@ -1,10 +1,10 @@
-"""The README's picture of kept measurements: ms a frame over SEQ_GROUPS, and audio a second over the batch.
+"""The README's plot of stored measurements: ms per frame over SEQ_GROUPS, and audio per second over the batch size.
 
     python -m lab.benchmarks.plot lab/benchmarks/results/nvidia-h200.json --shape 0.6B --out speed.svg
 
-Left, from the table "frames": our engines as lines, dashed with INT8 weights, upstream and peers as dots (they have no
-SEQ_GROUPS: 15). Right, from "batches", full weights: codes alone, and dashed with their waveforms. Nothing is drawn
-that the file does not hold.
+Left, from the table "frames": our engines as lines, dashed with INT8 weights, upstream and peers as dots (they always
+run 15 groups). Right, from "batches" with full weights: codes only, and dashed with waveforms. A table that the file
+does not contain is left out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .common import DEMO
 from .results import is_int8
 
 Row = dict[str, Any]
@@ -29,12 +30,12 @@ REAL_TIME_MS = 80
 
 
 def rows_of(document: dict[str, Any], table: str, shape: str) -> list[Row]:
-    """A table's rows of one model."""
+    """Return a table's rows of one model."""
     return [row for row in document["rows"] if row["table"] == table and row["model"] == shape]
 
 
 def draw_frames(axes: Any, rows: Sequence[Row]) -> None:
-    """ms a frame over SEQ_GROUPS, on a logarithmic scale."""
+    """Plot ms per frame over SEQ_GROUPS, on a logarithmic scale."""
     ours = [row for row in rows if row["system"] == "morph"]
     for engine, precision in dict.fromkeys((row["engine"], row["precision"]) for row in ours):
         chosen = [row for row in ours if (row["engine"], row["precision"]) == (engine, precision)]
@@ -48,14 +49,14 @@ def draw_frames(axes: Any, rows: Sequence[Row]) -> None:
         axes.plot(row["seq_groups"], row["ms_per_frame"], "D", color=color, label=row["system"])
     axes.axhline(REAL_TIME_MS, color="#7f7f7f", linestyle=":", linewidth=1)
     axes.annotate("real time", (1, REAL_TIME_MS), xytext=(0, 3), textcoords="offset points", fontsize=8)
-    axes.set(xlabel="SEQ_GROUPS (15 is exact)", ylabel="ms a frame of 80 ms, batch 1", yscale="log")
+    axes.set(xlabel="SEQ_GROUPS (15 is exact)", ylabel="ms per frame of 80 ms, batch 1", yscale="log")
     axes.set_xticks(sorted({row["seq_groups"] for row in rows}))
     plain_ticks(axes.yaxis)
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
 
 
 def draw_batches(axes: Any, rows: Sequence[Row]) -> None:
-    """Seconds of audio a second over the batch, both logarithmic; the fastest engine of the table."""
+    """Plot seconds of audio per second over the batch size, both logarithmic, for the table's fastest engine."""
     engine = next(name for name in ("kernels", "graph", "eager") if any(r["engine"] == name for r in rows))
     chosen = [row for row in rows if row["engine"] == engine]
     for groups, color in zip(
@@ -68,7 +69,7 @@ def draw_batches(axes: Any, rows: Sequence[Row]) -> None:
             ("audio_seconds_per_second_with_codec", "s--", "with waveforms"),
         ):
             axes.plot(batches, [r[key] for r in line], style, color=color, label=f"S = {groups}, {what}")
-    axes.set(xlabel="batch", ylabel="seconds of audio a second", xscale="log", yscale="log")
+    axes.set(xlabel="batch size", ylabel="seconds of audio per second", xscale="log", yscale="log")
     axes.set_title(NAMES[engine], fontsize=9)
     axes.set_xticks(sorted({row["batch"] for row in chosen}))
     plain_ticks(axes.xaxis)
@@ -78,42 +79,49 @@ def draw_batches(axes: Any, rows: Sequence[Row]) -> None:
 
 
 def plain_ticks(axis: Any) -> None:
-    """Numbers as they are, not as powers of ten."""
+    """Label ticks with plain numbers instead of powers of ten."""
     from matplotlib.ticker import FuncFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
+def title(document: dict[str, Any], shape: str, rows: Sequence[Row]) -> str:
+    """Describe the weights, the precision and the machine of the plotted rows."""
+    weights = "the demo voice" if shape == DEMO else f"{shape}, random weights"
+    precisions = ", ".join(dict.fromkeys(row["precision"] for row in rows))
+    machine = f"{document['machine']}, torch {document['versions']['torch']}, {document['date']}"
+    return f"Qwen3-TTS {weights}, {precisions} on {machine}"
+
+
 def plot(document: dict[str, Any], shape: str, out: Path) -> None:
-    """Draw a machine's figures of one model into a file; its suffix says as what.
+    """Plot a machine's figures for one model into a file, whose suffix selects the format.
 
     Raises:
-        ValueError: when the file has no rows of the model.
+        ValueError: the file has no rows of the model.
     """
-    from matplotlib.figure import Figure  # no pyplot: it keeps figures in a global list
+    from matplotlib.figure import Figure  # not pyplot, which keeps figures in a global list
 
     tables = {table: rows_of(document, table, shape) for table in ("frames", "batches")}
     tables["batches"] = [row for row in tables["batches"] if not is_int8(row["precision"])]
-    drawn = [(draw, tables[table]) for table, draw in DRAWN.items() if tables[table]]
-    if not drawn:
+    plotted = [(draw, tables[table]) for table, draw in PLOTS.items() if tables[table]]
+    if not plotted:
         known = sorted({row["model"] for row in document["rows"]})
-        raise ValueError(f"there are no rows of {shape} to draw: the file has {', '.join(known) or 'none'}")
-    figure = Figure(figsize=(5 * len(drawn), 5), dpi=120, layout="constrained")
-    for axes, (draw, rows) in zip(figure.subplots(1, len(drawn), squeeze=False)[0], drawn, strict=True):
+        raise ValueError(f"there are no rows of {shape} to plot: the file has {', '.join(known) or 'none'}")
+    figure = Figure(figsize=(5 * len(plotted), 5), dpi=120, layout="constrained")
+    for axes, (draw, rows) in zip(figure.subplots(1, len(plotted), squeeze=False)[0], plotted, strict=True):
         draw(axes, rows)
         axes.grid(alpha=0.3)
-    machine = f"{document['machine']}, torch {document['versions']['torch']}, {document['date']}"
-    figure.suptitle(f"Qwen3-TTS {shape}, random weights, bf16 on {machine}", fontsize=10)
+    figure.suptitle(title(document, shape, [row for _, rows in plotted for row in rows]), fontsize=10)
     figure.savefig(out)
 
 
-DRAWN = {"frames": draw_frames, "batches": draw_batches}
+PLOTS = {"frames": draw_frames, "batches": draw_batches}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line and draw."""
+    """Read the command line and plot."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("results", type=Path, help="a machine's file of lab/benchmarks/results")
+    parser.add_argument("results", type=Path, help="a machine's file in lab/benchmarks/results")
     parser.add_argument("--shape", default="0.6B")
     parser.add_argument("--out", type=Path, default=Path("speed.svg"))
     options = parser.parse_args(arguments)

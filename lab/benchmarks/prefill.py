@@ -1,9 +1,9 @@
-"""Table "prefill": lines' prompts put into their rows, up to group 0 of their first frames.
+"""Table "prefill": time from prompts to group 0 of their first frames.
 
     python -m lab.benchmarks.prefill --shape 0.6B --batches 1 4 16 64
 
-``ms`` is until the device is done, ``host_ms`` until the host is free again. Medians of ``--repeats`` after two runs
-that compile and capture.
+``ms`` is until the device has finished, ``host_ms`` until the host can continue. Medians of ``--repeats`` after two
+runs that compile and capture.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from qwen3_tts_morph.morph.graph.backend import FrameBackend
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder, on_device
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS
 
 from .common import (
     ENGINES,
-    Model,
     check_kernels_ran,
     load_muted,
     make_prompt,
@@ -28,10 +31,6 @@ from .common import (
     usable_engines,
 )
 from .results import PartRow, save_rows
-
-from qwen3_tts_morph.morph.graph.backend import FrameBackend  # isort: skip  (common has loaded the pack)
-from qwen3_tts_morph.morph.graph.engine import GraphDecoder, on_device  # isort: skip
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS  # isort: skip
 
 BATCHES = (1, 4, 16, 64)
 WARM_UPS = 2
@@ -48,10 +47,10 @@ class PrefillRow(PartRow):
 
 @torch.inference_mode()
 def measure(model: Model, options: argparse.Namespace, name: str, batch: int) -> PrefillRow:
-    """One engine at one number of lines.
+    """Measure one engine at one batch size.
 
     Raises:
-        RuntimeError: when kernels were to be measured and torch operations ran.
+        RuntimeError: kernels were to be measured, but torch operations ran.
     """
     prompt = make_prompt(model)
     engine = GraphDecoder(batch, frames=FrameBackend(name == "kernels"))
@@ -73,8 +72,11 @@ def measure(model: Model, options: argparse.Namespace, name: str, batch: int) ->
 
 
 def markdown(rows: Sequence[PrefillRow]) -> str:
-    """The rows as a table."""
-    lines = ["| engine | precision | lines | positions each | ms | host ms |", "|---|---|--:|--:|--:|--:|"]
+    """Format the rows as a table."""
+    lines = [
+        "| engine | precision | lines | positions per line | ms | host ms |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
     lines += [
         f"| {row.engine} | {row.precision} | {row.batch} | {row.positions} | {row.ms:.2f} | {row.host_ms:.2f} |"
         for row in rows
@@ -83,7 +85,7 @@ def markdown(rows: Sequence[PrefillRow]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and keep the table."""
+    """Read the command line, measure, print and store the table."""
     table = parser(__doc__, frames=125, repeats=5)
     table.add_argument("--batches", type=int, nargs="+", default=BATCHES)
     table.add_argument("--engines", nargs="+", choices=ENGINES[:2], default=ENGINES[:2])
@@ -92,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = usable_engines(options.engines, model)
     rows = [measure(model, options, name, batch) for name in names for batch in options.batches]
     path = save_rows(rows, model.device, *([options.out] if options.out else []))
-    print(f"{model.summary()}, median of {options.repeats}\n\n{markdown(rows)}\n\nkept in {path}")
+    print(f"{model.summary()}, median of {options.repeats}\n\n{markdown(rows)}\n\nwritten to {path}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Random weights of a frame in any shape, without a checkpoint: what the kernels' tests and benchmark run on."""
+"""Random weights of a frame in any shape, without a checkpoint, for the kernels' tests and benchmarks."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +15,10 @@ from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.model.int8 import Int8Weight, quantize
 from qwen3_tts_morph.morph.model.layers import Layer, LayerStack
 from qwen3_tts_morph.morph.options import Sampling
+
+import pack
+
+from .. import random_checkpoint
 
 GROUPS = 16
 
@@ -31,7 +37,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class FrameShape:
-    """The shapes of talker and predictor, and their vocabularies."""
+    """The shapes of talker and predictor, and the sizes of their vocabularies."""
 
     talker: Stack
     predictor: Stack
@@ -39,17 +45,38 @@ class FrameShape:
     codebook: int
 
 
+def _stack(config: Mapping[str, Any]) -> Stack:
+    return Stack(*(config[name] for name in random_checkpoint.LAYER_SIZES))
+
+
+def _published(name: str) -> FrameShape:
+    """Return the shape of a published checkpoint."""
+    shape = random_checkpoint.SHAPES[name]
+    talker, predictor = _stack(shape.talker), _stack(shape.predictor)
+    return FrameShape(talker, predictor, shape.codebook + 1024, shape.codebook)
+
+
+def _demo() -> FrameShape:
+    """Return the shape of the voice included in the pack."""
+    config = json.loads((pack.ROOT / "demo_voice" / "config.json").read_text(encoding="utf-8"))[
+        "talker_config"
+    ]
+    predictor = config["code_predictor_config"]
+    return FrameShape(_stack(config), _stack(predictor), config["vocab_size"], predictor["vocab_size"])
+
+
 SHAPES = {
-    "0.6B": FrameShape(Stack(1024, 3072, 28, 16, 8, 128), Stack(1024, 3072, 5, 16, 8, 128), 3072, 2048),
-    "1.7B": FrameShape(Stack(2048, 6144, 28, 16, 8, 128), Stack(1024, 3072, 5, 16, 8, 128), 3072, 2048),
-    "demo": FrameShape(Stack(384, 640, 6, 6, 3, 64), Stack(256, 704, 5, 4, 2, 64), 1536, 512),
+    "0.6B": _published("0.6B"),
+    "1.7B": _published("1.7B"),
+    "demo": _demo(),
+    # Tiny shapes for tests; their codebooks are larger than a tiny checkpoint's, to fill more than one kernel block.
     "tiny": FrameShape(Stack(64, 96, 2, 4, 2, 16), Stack(64, 96, 2, 4, 2, 16), 1152, 128),
     "tiny-1.7B": FrameShape(Stack(96, 128, 2, 4, 2, 16), Stack(64, 96, 2, 4, 2, 16), 1152, 128),
 }
 
 
 def _normal(device: torch.device, dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    """As large as weights that keep a state's size: 1 / sqrt(columns)."""
+    """Return weights that preserve a state's magnitude: standard deviation 1 / sqrt(columns)."""
     return (torch.randn(*shape, device=device) * shape[-1] ** -0.5).to(dtype)
 
 
@@ -58,7 +85,7 @@ def _gain(device: torch.device, dtype: torch.dtype, *shape: int) -> torch.Tensor
 
 
 def random_decoder(shape: Stack, device: torch.device, dtype: torch.dtype) -> LayerStack:
-    """A stack of random layers."""
+    """Return a stack of random layers."""
     projected = shape.heads * shape.head_dim
     qkv = projected + 2 * shape.kv_heads * shape.head_dim
     return LayerStack(
@@ -83,7 +110,7 @@ def random_decoder(shape: Stack, device: torch.device, dtype: torch.dtype) -> La
 
 
 def random_weights(shape: FrameShape, device: torch.device, dtype: torch.dtype) -> Weights:
-    """All weights of a frame."""
+    """Return all weights of a frame."""
     width, narrow = shape.talker.hidden, shape.predictor.hidden
     projection = None
     if width != narrow:
@@ -100,7 +127,7 @@ def random_weights(shape: FrameShape, device: torch.device, dtype: torch.dtype) 
 
 
 def config_of(shape: FrameShape) -> Any:
-    """What ``Buffers.allocate`` reads of a talker's config."""
+    """Return the part of a talker's config that ``Buffers.allocate`` reads."""
     rope = {"rope_theta": 1000000.0, "rope_scaling": None}
     predictor = SimpleNamespace(head_dim=shape.predictor.head_dim, vocab_size=shape.codebook, **rope)
     return SimpleNamespace(
@@ -115,7 +142,7 @@ def config_of(shape: FrameShape) -> Any:
 
 
 def quantize_weights(weights: Weights) -> Weights:
-    """The same weights in INT8, as far as a model's are."""
+    """Return the same weights in INT8, in the layers that a model quantizes."""
 
     def decoder(one: LayerStack) -> LayerStack:
         return replace(one, layers=tuple(replace(layer, **quantize_all(layer)) for layer in one.layers))
@@ -130,7 +157,10 @@ def quantize_weights(weights: Weights) -> Weights:
 def random_slots(
     shape: FrameShape, weights: Weights, batch: int, context: int, positions: list[int], sampling: Sampling
 ) -> Buffers:
-    """Slots in the midst of their lines: random caches up to each line's position, seeds ``0 ..``."""
+    """Return buffers in the middle of their lines: random caches up to each line's position, seeds 0 onwards.
+
+    ``positions`` has one position per line of the batch. The parameters are independent, hence their number.
+    """
     slots = Buffers.allocate(config_of(shape), weights.talker, weights.predictor, batch, context)
     state = slots.state
     state.keys.copy_(line_keys(range(batch)))

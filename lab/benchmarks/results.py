@@ -1,4 +1,4 @@
-"""Keep measurements: one JSON file a machine, a list of rows with the machine, the versions and the date once."""
+"""Store measurements: one JSON file per machine with its versions, the date and a list of rows."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton", "faste
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement. ``details`` are further figures of its table, by name and unit; the file has them as keys.
+    """One measurement. ``details`` are the table's further figures, by name with unit; in the file they are keys.
 
-    ``ms_per_frame`` is of a frame of the whole batch; ``rtf`` is time over audio, of all lines together.
+    ``ms_per_frame`` is for one frame of the whole batch; ``rtf`` is time divided by the audio of all lines together.
     """
 
     table: str
@@ -38,14 +38,14 @@ class Row:
     details: dict[str, float | None] = field(default_factory=dict)
 
     def flat(self) -> dict[str, Any]:
-        """The row as one level of keys."""
+        """Return the row as one level of keys."""
         values = asdict(self)
         return {**values, **values.pop("details")}
 
 
 @dataclass(frozen=True)
 class PartRow:
-    """One measurement of a part of the way, by itself; a table adds its figures. What ``Row`` has more is null."""
+    """One measurement of a single stage; a table adds its figures. In the file the other keys of ``Row`` are null."""
 
     table: str
     system: str
@@ -55,28 +55,28 @@ class PartRow:
     batch: int
 
     def flat(self) -> dict[str, Any]:
-        """As ``Row.flat``."""
+        """See ``Row.flat``."""
         names = [one.name for one in fields(Row) if one.name != "details"]
         return {**dict.fromkeys(names), **asdict(self)}
 
 
 def machine_name(device: torch.device) -> str:
-    """A GPU's name, or the processor's."""
+    """Return the GPU's name, or the processor's with the number of threads."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{_processor()}, {torch.get_num_threads()} threads"
 
 
 def _processor() -> str:
-    """The processor's model, where the system tells it in a file, as Linux does; else what Python knows."""
-    told = Path("/proc/cpuinfo")
-    lines = told.read_text(encoding="utf-8").splitlines() if told.is_file() else []
+    """Return the processor's model from /proc/cpuinfo (Linux), or else what Python knows."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return next(iter(models), "") or platform.processor() or platform.machine()
 
 
 def installed_versions() -> dict[str, str]:
-    """The versions of what the figures depend on."""
+    """Return the versions of the packages that the figures depend on."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -94,11 +94,11 @@ class Flat(Protocol):
     precision: str
 
     def flat(self) -> dict[str, Any]:
-        """The row as one level of keys."""
+        """Return the row as one level of keys."""
 
 
 def save_rows(rows: Sequence[Flat], device: torch.device, folder: Path = FOLDER) -> Path:
-    """Write the rows to the machine's file: those of the same table and model are replaced, INT8's only by INT8's."""
+    """Write the rows to the machine's file; they replace those of the same table, model and INT8 or not."""
     name = re.sub(r"[^a-z0-9]+", "-", machine_name(device).lower()).strip("-")
     path = folder / f"{name}.json"
     folder.mkdir(parents=True, exist_ok=True)
@@ -118,12 +118,12 @@ def save_rows(rows: Sequence[Flat], device: torch.device, folder: Path = FOLDER)
 
 
 def is_int8(precision: str) -> bool:
-    """Whether a row's precision is of INT8 weights."""
+    """Whether a row's precision means INT8 weights."""
     return precision.startswith("int8")
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The rows as a table; ``times faster`` is against the first row."""
+    """Format the rows as a table; ``times faster`` is relative to the first row."""
     details = list(dict.fromkeys(name for row in rows for name in row.details))
     titles = [
         "system",

@@ -1,1 +1,1 @@
-"""The paper's ablation table, rerun. See ``__main__`` for the command and ``strategies.py`` for the rows."""
+"""The paper's ablation table, repeated. See ``__main__`` for the command and ``quality/paper_strategies.py``."""

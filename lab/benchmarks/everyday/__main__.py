@@ -1,12 +1,12 @@
-"""What a newcomer says first to the demo voice, with default settings: paragraphs, written figures, short clones.
+"""Word errors of the demo voice with default settings: paragraphs, written numbers, short clones.
 
     python -m lab.benchmarks.everyday paragraphs            # six paragraphs of 50-150 words, five seeds each
     python -m lab.benchmarks.everyday written --seq-groups 15
-    python -m lab.benchmarks.everyday clones                # ICL clones that say little
+    python -m lab.benchmarks.everyday clones                # short lines in ICL clones
 
-Words are judged by whisper-base (``lab.judges.asr``, installed with tests/requirements.txt). With
-``--keep`` every line's row, with what was heard, goes to ``lab/benchmarks/results/everyday.json``. A figure can be
-written in several ways (7:45, 7.45): ``written.tsv`` has the readings that are right, and the nearest one counts.
+Words are judged by whisper-base (``lab.judges.asr``, installed with tests/requirements.txt). With ``--keep`` the row
+of every line, with its transcript, goes to ``lab/benchmarks/results/everyday.json``. A number can be transcribed in
+several ways (7:45, 7.45): ``written.tsv`` lists the correct ones, and the closest counts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SHORT = (
 
 @dataclass(frozen=True)
 class Said:
-    """One line to speak, and how it can be written down when it is heard."""
+    """One line to speak, and the transcripts that count as correct."""
 
     part: str
     text: str
@@ -66,7 +66,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Row:
-    """How one line went."""
+    """The result of one line."""
 
     part: str
     voice: str
@@ -85,7 +85,7 @@ class Row:
 
 
 def paragraphs(model: Model, seeds: Sequence[int]) -> Iterator[Said]:
-    """Pasted paragraphs, each with a speaker of its own."""
+    """Pasted paragraphs, the four speakers in rotation."""
     texts = (HERE / "paragraphs.txt").read_text(encoding="utf-8").splitlines()
     for number, text in enumerate(texts):
         voice = preset_voice(model, SPEAKERS[number % len(SPEAKERS)])
@@ -93,7 +93,7 @@ def paragraphs(model: Model, seeds: Sequence[int]) -> Iterator[Said]:
 
 
 def written(model: Model, seeds: Sequence[int]) -> Iterator[Said]:
-    """Sentences with dates, times, prices, years, decimals, capitals, beside how they are read."""
+    """Sentences with dates, times, prices, years, decimals and acronyms, and how they are read aloud."""
     lines = (HERE / "written.tsv").read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines):
         text, *readings = line.split("\t")
@@ -102,7 +102,7 @@ def written(model: Model, seeds: Sequence[int]) -> Iterator[Said]:
 
 
 def clones(model: Model, seeds: Sequence[int]) -> Iterator[Said]:
-    """Short lines in voices cloned with their transcripts."""
+    """Short lines in voices cloned with a transcript."""
     for name, transcript in TRANSCRIPTS.items():
         waveform, rate = soundfile.read(RECORDINGS / f"{name}.flac", dtype="float32")
         voice = clone_voice(model, waveform, rate, CloneOptions("icl", transcript, name=name))
@@ -114,7 +114,7 @@ PARTS = {"paragraphs": paragraphs, "written": written, "clones": clones}
 
 
 def speak(synthesizer: Synthesizer, said: Said, options: GenerateOptions, recogniser: Recogniser) -> Row:
-    """Speak one line and hear it."""
+    """Speak one line and transcribe it."""
     started = time.perf_counter()
     [spoken] = render_lines(synthesizer, [Line(said.text, said.voice, "auto", said.seed)], options)
     elapsed = time.perf_counter() - started
@@ -140,7 +140,7 @@ def speak(synthesizer: Synthesizer, said: Said, options: GenerateOptions, recogn
 
 
 def summarize(rows: Sequence[Row]) -> str:
-    """Words, wrong ones, lines that did not end by themselves, and lines spoken again, for each SEQ_GROUPS."""
+    """Count words, errors, lines that did not end by themselves and lines spoken again, for each SEQ_GROUPS."""
     lines = []
     for part, groups in sorted({(row.part, row.seq_groups) for row in rows}):
         own = [row for row in rows if (row.part, row.seq_groups) == (part, groups)]
@@ -155,7 +155,7 @@ def summarize(rows: Sequence[Row]) -> str:
 
 
 def save(rows: Sequence[Row], path: Path = RESULTS) -> None:
-    """Write the rows in place of older ones of the same part and SEQ_GROUPS."""
+    """Write the rows; they replace older rows of the same part and SEQ_GROUPS."""
     before = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
     measured = {(row.part, row.seq_groups) for row in rows}
     device = torch.device("cpu")
@@ -170,10 +170,10 @@ def save(rows: Sequence[Row], path: Path = RESULTS) -> None:
 
 
 def main() -> None:
-    """Speak, hear, and print what was wrong."""
+    """Speak, transcribe, and print what was wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("parts", nargs="+", choices=list(PARTS))
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
     parser.add_argument("--seq-groups", type=int, default=GenerateOptions.seq_groups)
     parser.add_argument("--engine", default=LoadOptions.engine)
     parser.add_argument("--keep", action="store_true", help="write the rows to the results file")
@@ -186,7 +186,7 @@ def main() -> None:
             rows.append(speak(synthesizer, said, options, recogniser))
             if rows[-1].wrong or rows[-1].ended != "eos":
                 print(
-                    f"{rows[-1].wrong} wrong, {rows[-1].ended}: {said.text!r} heard as {rows[-1].heard!r}",
+                    f"{rows[-1].wrong} wrong, {rows[-1].ended}: {said.text!r} transcribed as {rows[-1].heard!r}",
                     flush=True,
                 )
     if asked.keep:

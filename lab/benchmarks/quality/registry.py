@@ -7,7 +7,7 @@ where ``MyPredictor`` has the same ``decode_frame`` as the product's ``Predictor
 
 from __future__ import annotations
 
-from ..ablation.strategies import ABLATION
+from .paper_strategies import ABLATION
 from .strategies import (
     TAIL_FROM,
     SpoiledTail,

@@ -19,12 +19,13 @@ from qwen3_tts_morph.morph.study.sweep import embed_inputs
 from qwen3_tts_morph.morph.voice.create import clone_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
 
-from lab.benchmarks.ablation import predictors
-from lab.benchmarks.ablation.predictors import Chunked, Compiled, Refined, TightLoop
-from lab.benchmarks.ablation.strategies import TABLE, chunk_distributions, smooth
-from lab.benchmarks.ablation.upstream import cut, start_upstream
+from lab.benchmarks.ablation.__main__ import TABLE
+from lab.benchmarks.quality import paper_predictors as predictors
+from lab.benchmarks.quality.paper_predictors import Chunked, Compiled, Refined, TightLoop
+from lab.benchmarks.quality.paper_strategies import chunk_distributions, smooth
 from lab.benchmarks.quality.registry import STRATEGIES
 from lab.benchmarks.quality.strategies import select
+from lab.benchmarks.quality.upstream import cut, start_upstream
 
 GREEDY = TokenSampling(do_sample=False)
 TEXTS = ("Hello there.", "This is a longer line, is it not?")
@@ -106,15 +107,15 @@ def test_a_chunk_is_predicted_from_the_state_before_it(
 def test_refinement_keeps_to_the_drafts_candidates(
     model: Model, frame: tuple[torch.Tensor, torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(predictors, "FENCE", 4)
+    monkeypatch.setattr(predictors, "CANDIDATES", 4)
     refined = Refined(model)
     passes = []
     run = refined.run_masked
     monkeypatch.setattr(refined, "run_masked", lambda *args: passes.append(args[-1]) or run(*args))
     codes = refined.decode_frame(*frame, 1, TokenSampling(), line_streams([1, 2, 3], model.device))
     state = refined._run(torch.cat(frame, dim=1), 0, None)[:, -1]
-    fence = crossbar(refined.heads, state).topk(4).indices
-    assert (codes[..., None] == fence).any(-1).all()
+    candidates = crossbar(refined.heads, state).topk(4).indices
+    assert (codes[..., None] == candidates).any(-1).all()
     assert len(passes) == 5 and all(visible.all() for visible in passes), "five rounds, none causal"
 
 

@@ -1,4 +1,4 @@
-"""A peer that is missing, dies, or does something else than it is asked to, is said in one line and not measured."""
+"""A peer that is missing, crashes, or does not do what it should is reported in one line and not measured."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from qwen3_tts_morph.morph.options import Sampling
 
 from lab.benchmarks import peers
-from lab.benchmarks.common import Sampling, make_row, parser
+from lab.benchmarks.common import Setting, make_row, parser
 from lab.benchmarks.results import Row
 
 
@@ -22,13 +23,13 @@ def options(tmp_path: Path):
 
 @pytest.fixture
 def on_cuda(monkeypatch, options):
-    """As if a peer were installed and a GPU here."""
+    """Pretend that a peer is installed and a GPU is available."""
     monkeypatch.setattr(peers, "version", lambda name: "1.2")
     options.device = "cuda"
     return options
 
 
-def test_a_peer_that_is_not_installed_is_said(monkeypatch, capsys, options):
+def test_a_peer_that_is_not_installed_is_reported(monkeypatch, capsys, options):
     def missing(name: str) -> str:
         raise peers.PackageNotFoundError(name)
 
@@ -37,30 +38,30 @@ def test_a_peer_that_is_not_installed_is_said(monkeypatch, capsys, options):
     assert capsys.readouterr().out == "faster-qwen3-tts is not measured: it is not installed\n"
 
 
-def test_a_process_that_dies_is_a_reason_and_not_the_end(options):
+def test_a_process_that_crashes_is_a_reason_and_not_the_end(options):
     """The peer's package is not installed here, so its process fails."""
-    assert peers.run_apart(options, ()) == "ModuleNotFoundError: No module named 'faster_qwen3_tts'"
+    assert peers.run_in_process(options, ()) == "ModuleNotFoundError: No module named 'faster_qwen3_tts'"
 
 
 def test_the_reason_is_the_last_error_that_python_named(monkeypatch, options):
     stderr = "ValueError: first\ntorch.AcceleratorError: CUDA error: assert\nframe #0: c10::Error::Error()\n"
     done = SimpleNamespace(returncode=-6, stderr=stderr)
     monkeypatch.setattr(peers.subprocess, "run", lambda *_, **__: done)
-    assert peers.run_apart(options, ()) == "torch.AcceleratorError: CUDA error: assert"
+    assert peers.run_in_process(options, ()) == "torch.AcceleratorError: CUDA error: assert"
     done.stderr = ""
-    assert peers.run_apart(options, ()) == "its process ended with status -6"
+    assert peers.run_in_process(options, ()) == "its process ended with status -6"
 
 
 def test_a_peer_that_cannot_sample_is_measured_greedy(monkeypatch, capsys, on_cuda):
     model = SimpleNamespace(dtype=torch.float32, weights="full")
-    row = make_row("frames", on_cuda, model, "generate, greedy", 15, 1, 9.0, [1])
-    monkeypatch.setattr(peers, "run_apart", lambda options, extra: row if extra else "CUDA error")
+    row = make_row(Setting("frames", "generate, greedy", 15), on_cuda, model, 9.0, [1])
+    monkeypatch.setattr(peers, "run_in_process", lambda options, extra: row if extra else "CUDA error")
     assert peers.measure_peers(on_cuda) == [row]
     assert capsys.readouterr().out == "faster-qwen3-tts is not measured: CUDA error\n"
 
 
 class Peer:
-    """Stands where the peer does: as many frames as asked for, or one too few."""
+    """A fake peer: makes the requested number of frames, or one too few."""
 
     name, missing = "faster-qwen3-tts", 0
 
@@ -81,5 +82,5 @@ def test_the_process_writes_the_peers_row(monkeypatch, tmp_path, extra, engine):
     row = Row(**json.loads(answer.read_text()))
     assert (row.system, row.engine, row.seq_groups, row.table) == ("faster-qwen3-tts", engine, 15, "frames")
     monkeypatch.setattr(Peer, "missing", 1)
-    with pytest.raises(RuntimeError, match="it made 3 frames of 4"):
+    with pytest.raises(RuntimeError, match="it made 3 frames instead of 4"):
         peers.main([*given, "--answer", str(answer), *extra])

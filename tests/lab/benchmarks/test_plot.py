@@ -1,4 +1,4 @@
-"""The picture is drawn from what a file holds, and from nothing else."""
+"""The plot shows what a file contains, and nothing else."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def draw(tmp_path: Path, rows: list[dict[str, object]], shape: str = "tiny") -> 
     return out.read_text(encoding="utf-8")
 
 
-def test_each_table_has_a_picture_of_its_own(tmp_path):
+def test_each_table_has_its_own_plot(tmp_path):
     both, one = draw(tmp_path, ROWS), draw(tmp_path, ROWS[:3])
     assert both.count('id="axes_') == 2 and one.count('id="axes_') == 1
 
 
-def test_int8_has_lines_of_its_own_among_the_frames_and_none_among_the_batches(tmp_path):
+def test_int8_has_separate_lines_among_the_frames_and_none_among_the_batches(tmp_path):
     frames = [row("frames", "morph", "eager", groups, 1, 20.0 + groups, "int8") for groups in (1, 15)]
     batches = [row("batches", "morph", "kernels", 5, 1, 1.0, "int8")]
     with_int8, without = draw(tmp_path, ROWS + frames + batches), draw(tmp_path, ROWS)
@@ -53,5 +53,5 @@ def test_int8_has_lines_of_its_own_among_the_frames_and_none_among_the_batches(t
 
 
 def test_a_model_without_rows_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"no rows of 1\.7B to draw: the file has tiny"):
+    with pytest.raises(ValueError, match=r"no rows of 1\.7B to plot: the file has tiny"):
         draw(tmp_path, ROWS, "1.7B")

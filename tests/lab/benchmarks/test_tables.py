@@ -1,4 +1,4 @@
-"""Every table from its command line, on tiny checkpoints: a dry run. No figure is looked at but for its arithmetic."""
+"""Every table from its command line, on tiny checkpoints: a dry run that checks arithmetic, not speed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = {
 
 
 def rows_of(module: Any, out: Path, *more: str) -> list[dict[str, Any]]:
-    """Run a table twice: a second run replaces the first one's rows."""
+    """Run a table twice: the second run replaces the rows of the first."""
     options = [
         "--shape",
         "tiny",
@@ -42,7 +42,7 @@ def rows_of(module: Any, out: Path, *more: str) -> list[dict[str, Any]]:
     assert {"machine", "versions", "date"} <= document.keys()
     for row in document["rows"]:
         assert row.keys() >= KEYS and row["model"] == "tiny"
-        # No sign is asked for: the frames' table takes the difference of two times, and here they are few.
+        # Figures may be negative: the table "frames" subtracts two times, and here frames are few.
         assert row["rtf"] == pytest.approx(row["ms_per_frame"] / 80 / row["batch"], rel=0.01, abs=1e-4)
         assert row["audio_seconds_per_second"] * row["rtf"] == pytest.approx(1, rel=0.01)
     return document["rows"]
@@ -73,9 +73,9 @@ def test_frames_can_stop_after_the_comparison_with_upstream(tmp_path: Path, caps
     assert not list(tmp_path.iterdir())
     wrong = lambda self, *_: torch.zeros(3, 16, dtype=torch.int64)  # noqa: E731
     monkeypatch.setattr(frames.Bench, "replayed", wrong)
-    with pytest.raises(SystemExit, match="not upstream's"):
+    with pytest.raises(SystemExit, match="differ from upstream's"):
         frames.main([*given, "--out", str(tmp_path)])
-    assert "the graph engine (greedy) parts from upstream after 0 of 3 frames" in capsys.readouterr().out
+    assert "the graph engine (greedy) diverges from upstream after 0 of 3 frames" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_batches_has_both_tables_with_and_without_the_codec(tmp_path: Path) -> N
     )
 
 
-def test_line_is_a_whole_way(tmp_path: Path) -> None:
+def test_line_is_end_to_end(tmp_path: Path) -> None:
     rows = rows_of(line, tmp_path, "--seq-groups", "15", "1")
     assert [(row["engine"], row["seq_groups"]) for row in rows] == [
         ("graph", 15), ("graph", 1), ("eager", 15), ("eager", 1),
@@ -109,7 +109,7 @@ def test_prefill_is_until_the_host_and_until_the_device_is_done(tmp_path: Path) 
     assert all(row.keys() >= KEYS and 0 < row["host_ms"] <= row["ms"] for row in rows)
 
 
-def test_memory_knows_the_weights_and_leaves_empty_what_nobody_counts(tmp_path: Path) -> None:
+def test_memory_counts_the_weights_and_leaves_the_rest_empty_on_a_cpu(tmp_path: Path) -> None:
     rows = rows_of(memory, tmp_path, "--batches", "1", "2")
     assert [(row["engine"], row["batch"]) for row in rows] == [
         ("graph", 1), ("graph", 2), ("eager", 1), ("eager", 2),
@@ -118,7 +118,7 @@ def test_memory_knows_the_weights_and_leaves_empty_what_nobody_counts(tmp_path: 
 
 
 @pytest.mark.slow
-def test_int8_has_rows_of_its_own_beside_the_full_weights(tmp_path: Path) -> None:
+def test_int8_has_separate_rows(tmp_path: Path) -> None:
     full = rows_of(memory, tmp_path, "--batches", "1")
     rows = rows_of(memory, tmp_path, "--batches", "1", "--weights", "int8")
     assert [(row["engine"], row["precision"]) for row in rows] == [
@@ -167,7 +167,7 @@ def test_codec_compares_its_variants_with_upstream(tmp_path: Path) -> None:
     assert all(row.keys() >= KEYS for row in rows) and all(row["snr_db"] > 10 for row in rows[2:])
 
 
-def test_a_straight_line_is_found() -> None:
+def test_a_straight_line_is_fitted() -> None:
     assert fit_line([(1, 3.5), (5, 5.5), (15, 10.5)]) == pytest.approx((3.0, 0.5))
 
 
@@ -175,14 +175,14 @@ def test_a_line_that_ends_early_is_no_measurement() -> None:
     model = load_muted(parser("x", 1, 1).parse_args(["--shape", "tiny", "--device", "cpu"]))
     fifth = decode_fixed(Measured("graph"), model, [9], 1)[0].codes[4, 0]
     model.config.talker_config.codec_eos_token_id = int(fifth)
-    with pytest.raises(RuntimeError, match="frames were asked for"):
+    with pytest.raises(RuntimeError, match="frames were requested"):
         decode_fixed(Measured("graph"), model, [9], 1)
 
 
 @pytest.mark.slow
 def test_the_demo_voice_is_measured_like_any_shape(tmp_path: Path) -> None:
     options = "--shape demo --device cpu --frames 120 --repeats 1 --engines eager --seq-groups 15"
-    line.main([*options.split(), "--out", str(tmp_path)])  # its text is over after some 60 frames
+    line.main([*options.split(), "--out", str(tmp_path)])  # its text ends after some 60 frames
     [path] = tmp_path.glob("*.json")
     [row] = json.loads(path.read_text(encoding="utf-8"))["rows"]
     assert (row["model"], row["engine"], row["precision"]) == ("demo", "eager", "float32")

@@ -1,7 +1,7 @@
-"""The ways of predicting a frame that the paper's ablation compares, rebuilt from their descriptions.
+"""The predictors that the paper's ablation compares, rebuilt from their descriptions.
 
-We know the rows by their names and numbers alone, not by their code; each docstring says what was filled in. They
-belong to the laboratory: the product has none of them.
+We know these rows by name and numbers only, not their code; each docstring says what we had to fill in. They exist
+for the study: the product has none of them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, TokenSampling
 
-REFINEMENTS = 5  # rounds, in the paper
-FENCE = 64  # tokens of each group that refinement may choose among
-CHUNK = 3  # groups of each of the five chunked kernels
+REFINEMENTS = 5  # rounds, as in the paper
+CANDIDATES = 64  # tokens per group that refinement may choose from
+CHUNK = 3  # groups per chunk, of five
 
 
 class TightLoop(Predictor):
-    """A tight loop over upstream's own ``code_predictor.forward`` in place of its ``generate``.
+    """A tight loop over upstream's own ``code_predictor.forward`` instead of its ``generate``.
 
-    Nothing is precomputed: every step makes RoPE, positions and masks anew and grows transformers' own cache. What
-    differs from the paper's row: its loop may have replaced the talker's ``generate`` too in other ways than ours does.
+    Nothing is precomputed: every step builds RoPE, positions and masks again and grows transformers' own cache. A
+    possible difference from the paper's row: its loop may also have replaced the talker's ``generate``.
     """
 
     def decode_frame(
@@ -37,7 +37,7 @@ class TightLoop(Predictor):
         draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
-        """All 15 groups in turn; ``seq_groups`` is not looked at."""
+        """Decode all 15 groups sequentially; ``seq_groups`` is ignored."""
         from transformers import DynamicCache
 
         cache = DynamicCache()
@@ -57,10 +57,10 @@ class TightLoop(Predictor):
 
 
 class Compiled(Predictor):
-    """The morph predictor with its layers through ``torch.compile``, all 15 groups in turn.
+    """The morph predictor with its layers compiled by ``torch.compile``, all 15 groups sequentially.
 
-    Shapes are dynamic, so that the growing cache compiles once or twice and not 15 times. Drawing stays outside.
-    What the paper compiled, and in which mode, is not known to us: this is torch's default mode.
+    Shapes are dynamic, so that the growing cache compiles once or twice instead of 15 times. Sampling is not compiled.
+    We do not know what the paper compiled and in which mode: this is torch's default mode.
     """
 
     def __init__(self, model: Model):
@@ -81,7 +81,7 @@ def run_layers(
     angles: tuple[torch.Tensor, torch.Tensor],
     cache: KeyValueCache,
 ) -> torch.Tensor:
-    """What ``Predictor._run`` does behind its tables, as one function that can be compiled."""
+    """The layers of ``Predictor._run`` as one function that can be compiled."""
     states = module.small_to_mtp_projection(inputs)
     for layer in module.model.layers:
         states = layer(states, attention_mask=None, past_key_values=cache, position_embeddings=angles)[0]
@@ -89,19 +89,19 @@ def run_layers(
 
 
 class MaskedPredictor(Predictor):
-    """Passes over several positions with a mask of one's own; flash-attn takes no such mask."""
+    """Passes over several positions with a custom mask, which flash-attn does not support."""
 
     def __init__(self, model: Model):
         super().__init__(model.talker.code_predictor)
         if model.attention == "flash_attention_2":
             raise ValueError(
-                "this strategy needs masks that flash-attn does not take: load with attention sdpa"
+                "this strategy needs custom masks, which flash-attn does not support: load with attention sdpa"
             )
 
     def run_masked(
         self, inputs: torch.Tensor, start: int, cache: KeyValueCache | None, visible: torch.Tensor
     ) -> torch.Tensor:
-        """Run the layers over ``[B, T, H_talker]`` from position ``start`` on; ``visible`` is bool ``[T, K]``."""
+        """Run the layers over ``[B, T, H_talker]`` starting at position ``start``; ``visible`` is bool ``[T, K]``."""
         states = self.module.small_to_mtp_projection(inputs)
         end = start + states.shape[1]
         angles = (self.rope.cos[None, start:end], self.rope.sin[None, start:end])
@@ -112,18 +112,18 @@ class MaskedPredictor(Predictor):
         return self.module.model.norm(states)
 
     def embed(self, codes: torch.Tensor, first: int) -> torch.Tensor:
-        """Codes ``[B, G]`` of groups ``first + 1 ..`` to embeddings ``[B, G, H_talker]``."""
+        """Embed codes ``[B, G]`` of groups ``first + 1`` onwards to ``[B, G, H_talker]``."""
         tables = self.module.model.codec_embedding
         return torch.stack([tables[first + i](codes[:, i]) for i in range(codes.shape[1])], dim=1)
 
 
 class Refined(MaskedPredictor):
-    """The constrained crossbar: a draft of all 15 groups at once, then five rounds that refine it within a fence.
+    """The constrained crossbar: a draft of all 15 groups at once, then five rounds of refinement.
 
-    The draft comes from the prefill's last state through all 15 heads. The 64 likeliest tokens of each group are its
-    fence. Each round embeds the whole frame, runs one pass over it in which every position sees every other (the
-    paper's passes were not causal) and draws all groups anew from their fenced logits. Filled in by us: that rounds
-    draw with the sub-talker's own sampler, and that the fence is the draft's and stays.
+    All 15 heads draft from the prefill's last state. The 64 most probable tokens of each group are its candidates.
+    Each round embeds the complete frame, runs one non-causal pass over it (the paper's passes were not causal) and
+    samples all groups again among their candidates. Filled in by us: rounds sample with the sub-talker's own sampling,
+    and the draft's candidates stay fixed.
     """
 
     def decode_frame(
@@ -134,11 +134,11 @@ class Refined(MaskedPredictor):
         draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
-        """All 15 groups; ``seq_groups`` is not looked at."""
+        """Decode all 15 groups; ``seq_groups`` is ignored."""
         pair = torch.cat((hidden, embedding), dim=1)
         logits = crossbar(self.heads, self._run(pair, 0, None)[:, -1])
-        fence = logits.topk(min(FENCE, logits.shape[-1]), dim=-1).indices
-        allowed = torch.zeros_like(logits, dtype=torch.bool).scatter_(-1, fence, True)
+        candidates = logits.topk(min(CANDIDATES, logits.shape[-1]), dim=-1).indices
+        allowed = torch.zeros_like(logits, dtype=torch.bool).scatter_(-1, candidates, True)
         codes = sample_tokens(logits, draw, randomness)
         all_see_all = torch.ones(PREDICTED_GROUPS + 1, PREDICTED_GROUPS + 1, dtype=torch.bool)
         for _ in range(REFINEMENTS):
@@ -150,11 +150,11 @@ class Refined(MaskedPredictor):
 
 
 class Chunked(MaskedPredictor):
-    """Five chunked kernels of three groups: a pass, three groups at once from its last state, and so on.
+    """Five chunks of three groups: one pass, three groups at once from its last state, and so on.
 
-    Each chunk's three tokens are fed back together, causally, so that the next chunk has seen all of them. Filled in
-    by us: that chunks are causal and that the three heads are the stock ones. Ours is five passes over upstream's
-    layers, not five fused kernels: it shows the quality of that row, and its number of passes, not its speed.
+    Each chunk's three tokens are fed back together, causally, so the next chunk depends on all of them. Filled in by
+    us: chunks are causal and use the stock heads. Ours is five passes over upstream's layers, not five fused kernels:
+    it reproduces the quality and the number of passes of that row, not its speed.
     """
 
     def decode_frame(
@@ -165,26 +165,26 @@ class Chunked(MaskedPredictor):
         draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
-        """All 15 groups; ``seq_groups`` is not looked at."""
+        """Decode all 15 groups; ``seq_groups`` is ignored."""
         cache = KeyValueCache(len(self.module.model.layers))
         states = self._run(torch.cat((hidden, embedding), dim=1), 0, cache)
-        chunks = [self._draw(0, states, draw, randomness)]
+        chunks = [self._sample(0, states, draw, randomness)]
         for first in range(CHUNK, PREDICTED_GROUPS, CHUNK):
             before = first - CHUNK
             start, end = before + 2, first + 2
             keys = torch.arange(end, device=hidden.device)
             visible = keys <= keys[start:, None]
             states = self.run_masked(self.embed(chunks[-1], before), start, cache, visible)
-            chunks.append(self._draw(first, states, draw, randomness))
+            chunks.append(self._sample(first, states, draw, randomness))
         return torch.cat(chunks, dim=1)
 
-    def _draw(
+    def _sample(
         self, first: int, states: torch.Tensor, draw: TokenSampling, randomness: Randomness
     ) -> torch.Tensor:
-        """The chunk of groups ``first + 1 ..`` from the last state."""
+        """Sample the chunk of groups ``first + 1`` onwards from the last state."""
         return sample_tokens(crossbar(self.heads[first : first + CHUNK], states[:, -1]), draw, randomness)
 
 
 def chunk_sources() -> Sequence[int]:
-    """Which exact state predicts each group in a chunked frame: that before its chunk."""
+    """Return the index of the exact state that predicts each group: the one before its chunk."""
     return [CHUNK * (group // CHUNK) for group in range(PREDICTED_GROUPS)]

@@ -1,4 +1,4 @@
-"""The rows of the paper's ablation that the product does not have, as strategies of the laboratory."""
+"""The rows of the paper's ablation that the product does not have, as strategies of the study."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import TokenSampling
 from qwen3_tts_morph.postprocess import LowPass, low_pass, normalize_peak
 
-from ..quality.strategies import Strategy, by_predictor, crossbar_distributions, from_states, own_predictor
-from .predictors import Chunked, Compiled, Refined, TightLoop, chunk_sources
+from .paper_predictors import Chunked, Compiled, Refined, TightLoop, chunk_sources
+from .strategies import Strategy, by_predictor, crossbar_distributions, from_states, own_predictor
 from .upstream import start_upstream
 
 FILTER = LowPass(order=2, cutoff_hz=11000.0)
@@ -24,14 +24,14 @@ def smooth(waveform: np.ndarray, sample_rate: int) -> np.ndarray:
 def chunk_distributions(
     model: Model, states: torch.Tensor, inputs: torch.Tensor, seq_groups: int, draw: TokenSampling
 ) -> torch.Tensor:
-    """Each chunk from the state before it."""
+    """Predict each chunk from the state before it."""
     return from_states(model, states, chunk_sources(), draw)
 
 
 ABLATION = (
     Strategy(
         "upstream",
-        "qwen_tts's own generate() throughout; it draws from one stream a batch, so a line is another take",
+        "qwen_tts's own generate() throughout; it has one random stream per batch, so the same seed is another take",
         start_upstream,
         groups=(15,),
     ),
@@ -43,19 +43,19 @@ ABLATION = (
     ),
     Strategy(
         "compiled",
-        "the morph predictor with 15 groups through torch.compile",
+        "the morph predictor with 15 groups, compiled by torch.compile",
         by_predictor(lambda model, _: Compiled(model)),
         groups=(15,),
     ),
     Strategy(
         "refined",
-        "a crossbar draft of all groups, then 5 rounds that are not causal within a fence of 64 tokens a group",
+        "a crossbar draft of all groups, then 5 non-causal rounds restricted to 64 candidate tokens per group",
         by_predictor(lambda model, _: Refined(model)),
         groups=(1,),
     ),
     Strategy(
         "chunked",
-        "five passes of three groups each",
+        "five passes, each predicting three groups",
         by_predictor(lambda model, _: Chunked(model)),
         groups=(5,),
         distributions=chunk_distributions,
@@ -69,8 +69,3 @@ ABLATION = (
         product=True,
     ),
 )
-# The paper's eight rows in its order, then S=4, S=5 without the filter, and what the filter alone does.
-TABLE = (
-    "upstream", "tight-loop", "crossbar:15", "compiled", "refined", "chunked", "crossbar:7", "filtered:5",
-    "crossbar:5", "crossbar:4", "filtered:15",
-)  # fmt: skip

@@ -1,0 +1,42 @@
+"""Upstream's own ``talker.generate`` over a batch of lines: the exact codes, and the baseline for speed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from qwen3_tts_morph.morph.decode.decoded import SPECIAL_CODES
+from qwen3_tts_morph.morph.decode.talker import Talker
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import Sampling
+from qwen3_tts_morph.morph.voice.prompt import Prompt
+
+
+def generate(model: Model, prompts: Sequence[Prompt], most: int, sampling: Sampling) -> torch.Tensor:
+    """Return codes ``[B, T, 16]`` on the CPU, at most ``most`` frames; after a line's EOS they are padding."""
+    batch, config = Talker(model, prompts), model.config.talker_config
+    first, eos = config.vocab_size - SPECIAL_CODES, config.codec_eos_token_id
+    talker, sub = sampling.talker, sampling.subtalker
+    result = model.talker.generate(
+        inputs_embeds=batch.embeds,
+        attention_mask=batch.attended.long(),
+        trailing_text_hidden=batch.trailing,
+        tts_pad_embed=batch.pad,
+        max_new_tokens=most + 1,  # upstream's last token makes no frame
+        min_new_tokens=2,
+        do_sample=talker.do_sample,
+        top_k=talker.top_k,
+        top_p=talker.top_p,
+        temperature=talker.temperature,
+        subtalker_dosample=sub.do_sample,
+        subtalker_top_k=sub.top_k,
+        subtalker_top_p=sub.top_p,
+        subtalker_temperature=sub.temperature,
+        eos_token_id=eos,
+        repetition_penalty=sampling.repetition_penalty,
+        suppress_tokens=[token for token in range(first, config.vocab_size) if token != eos],
+        output_hidden_states=True,
+        return_dict_in_generate=True,
+    )
+    codes = [step[-1] for step in result.hidden_states if step[-1] is not None]
+    return torch.stack(codes, dim=1).cpu()
