@@ -1,4 +1,4 @@
-"""Check the numbers in a checkpoint's configs: upstream takes any, and fails or speaks wrongly much later."""
+"""Check the numbers in a checkpoint's configs: upstream accepts any, and fails or speaks wrongly much later."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from ...postprocess.checks import is_whole
 from ..options import PREDICTED_GROUPS
 
-MOST_PARTS = 1024  # layers, heads, groups: building more, even without memory, would take minutes
+MOST_PARTS = 1024  # layers, heads, groups: building more would take minutes, even on the meta device
 COUNTS = ("num_", "_layers", "_groups", "_scale")
 ABOVE_ZERO = ("rope_theta", "rms_norm_eps", "norm_eps", "sliding_window", "sample_rate", "num_hidden_layers")
-INTEGERS = ("head_dim", "text_vocab_size", "codebook_dim")  # of which some config classes have no default
+INTEGERS = ("head_dim", "text_vocab_size", "codebook_dim")  # some config classes have no default for these
 CODEC_IDS = tuple(
     f"codec_{name}"
     for name in ("pad_id", "bos_id", "eos_token_id", "think_id", "nothink_id", "think_bos_id", "think_eos_id")
@@ -27,7 +27,7 @@ TEXT_IDS = (
 
 
 def walk(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """All plain values of a JSON value with their dotted names."""
+    """Yield all scalars in a JSON value with their dotted names."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from walk(inner, f"{name}.{key}" if name else str(key))
@@ -39,11 +39,11 @@ def walk(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def check_sizes(config: dict[str, Any], where: str = "config.json") -> None:
-    """Raise ValueError for numbers that no model can have, before one is built; names the field."""
+    """Raise ValueError, naming the field, for sizes that no model can have; call it before building one."""
     for name, value in walk(config):
         last = name.rsplit(".", 1)[-1]
         if last in INTEGERS and not is_whole(value):
-            raise ValueError(f"{name} in {where} is {value!r}: a whole number belongs there")
+            raise ValueError(f"{name} in {where} is {value!r}: it must be a whole number")
         if isinstance(value, str | bool) or value is None:
             continue
         if last.endswith(ABOVE_ZERO) and value <= 0:
@@ -53,26 +53,26 @@ def check_sizes(config: dict[str, Any], where: str = "config.json") -> None:
 
 
 def check_types(given: dict[str, Any], default: Any, where: str = "config.json", name: str = "") -> None:
-    """Raise ValueError for a value of another type than upstream's default has, naming the field.
+    """Raise ValueError, naming the field, for a value whose type differs from upstream's default.
 
     Args:
-        given: a config as its file holds it.
+        given: a config as read from its file.
         default: an instance of upstream's config class, with its defaults.
         where: the file.
-        name: the part of the config that ``given`` is.
+        name: the dotted name of ``given`` inside the config.
     """
     for key, value in given.items():
         expected, field = getattr(default, key, None), f"{name}.{key}" if name else key
         if hasattr(expected, "to_dict"):
             if not isinstance(value, dict):
-                raise ValueError(f"{field} in {where} is a {type(value).__name__}: an object belongs there")
+                raise ValueError(f"{field} in {where} is a {type(value).__name__}: it must be an object")
             check_types(value, expected, where, field)
         elif expected is not None and value is not None and _kind(expected) != _kind(value):
-            raise ValueError(f"{field} in {where} is {value!r}: a {_kind(expected)} belongs there")
+            raise ValueError(f"{field} in {where} is {value!r}: it must be a {_kind(expected)}")
 
 
 def check_rope(given: dict[str, Any]) -> None:
-    """Raise ValueError where the sections of a talker's positions, if its config has any, do not fill half a head."""
+    """Raise ValueError if the talker's config has an mrope_section that does not add up to half of head_dim."""
     talker = given.get("talker_config")
     talker = talker if isinstance(talker, dict) else {}
     scaling = talker.get("rope_scaling")
@@ -81,23 +81,21 @@ def check_rope(given: dict[str, Any]) -> None:
     sections, half = scaling["mrope_section"], talker.get("head_dim", 0) // 2
     whole = isinstance(sections, list) and all(map(is_whole, sections))
     if not whole or (half and sum(sections) != half):
-        raise ValueError(
-            f"mrope_section in config.json is {sections!r}: numbers that add up to {half} belong there"
-        )
+        raise ValueError(f"mrope_section in config.json is {sections!r}: the numbers must add up to {half}")
 
 
 def check_kind(config: Any) -> None:
-    """Raise ValueError where a ``Qwen3TTSConfig`` does not say what the checkpoint is for."""
+    """Raise ValueError if a ``Qwen3TTSConfig`` has no valid model type and size."""
     if config.tts_model_type not in KINDS:
         raise ValueError(
-            f"tts_model_type in config.json is {config.tts_model_type!r}: one of {', '.join(KINDS)}"
+            f"tts_model_type in config.json is {config.tts_model_type!r}: it must be one of {', '.join(KINDS)}"
         )
     if not isinstance(config.tts_model_size, str):
-        raise ValueError(f"tts_model_size in config.json is {config.tts_model_size!r}: a text belongs there")
+        raise ValueError(f"tts_model_size in config.json is {config.tts_model_size!r}: it must be a string")
 
 
 def check_ids(config: Any) -> None:
-    """Raise ValueError where an id of a talker's config is outside of its vocabulary, naming the field.
+    """Raise ValueError, naming the field, if an id in the talker's config is outside its vocabulary.
 
     Args:
         config: upstream's ``Qwen3TTSConfig``.
@@ -116,7 +114,7 @@ def check_ids(config: Any) -> None:
 
 
 def check_groups(config: Any, codec: Any) -> None:
-    """Raise ValueError where a talker and a codec do not fit each other, or this pack.
+    """Raise ValueError if talker and codec do not match each other, or this pack.
 
     Args:
         config: upstream's ``Qwen3TTSConfig``.
@@ -131,7 +129,7 @@ def check_groups(config: Any, codec: Any) -> None:
     }
     for name, count in counts.items():
         if count != groups:
-            raise ValueError(f"{name} is {count}: {groups} belong there")
+            raise ValueError(f"{name} is {count}: it must be {groups}")
     if decoder.codebook_size < predictor.vocab_size:
         raise ValueError(
             f"the codec has codebooks of {decoder.codebook_size} and the talker speaks {predictor.vocab_size} codes"
@@ -144,7 +142,7 @@ def _check_id(name: str, value: Any, size: int) -> None:
 
 
 def _kind(value: Any) -> str:
-    """A value's type in a user's words; whole and other numbers are of one kind."""
+    """Return a value's type in a user's words; integers and floats are both numbers."""
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""Fetch a published checkpoint through huggingface_hub, with progress in bytes and a clean cancel."""
+"""Download a published checkpoint with huggingface_hub, with progress in bytes; it can be cancelled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .find import MODEL_FOLDERS, PUBLISHED, check_complete
 log = logging.getLogger(__name__)
 
 POLL_S = 0.2
-# A process of its own: a download in a thread could not be stopped when the user cancels.
+# In a separate process: a download in a thread could not be stopped when the user cancels.
 DOWNLOAD = "import sys; from huggingface_hub import snapshot_download as get; get(sys.argv[1], local_dir=sys.argv[2])"
 SIZES = (
     "import sys; from huggingface_hub import HfApi; "
@@ -27,16 +27,16 @@ SIZES = (
 def fetch_checkpoint(
     repo_id: str, target_root: Path, on_progress: Callable[[int, int], None] | None = None
 ) -> Path:
-    """Download a published checkpoint into ``target_root/<last part of its id>``; goes on where it was cut off.
+    """Download a published checkpoint into ``target_root/<last part of its id>``; resumes an interrupted download.
 
     Args:
-        repo_id: one of PUBLISHED; nothing else is fetched.
+        repo_id: one of PUBLISHED; others are refused.
         target_root: a model folder.
-        on_progress: called five times a second with (bytes on disk, bytes in all); what it raises ends the
-            download at once and passes through.
+        on_progress: called five times per second with (bytes on disk, total bytes); an exception that it raises
+            stops the download at once and propagates.
 
     Raises:
-        ValueError: for another id, or when the download cannot be had.
+        ValueError: for another id, or if the download fails.
     """
     if repo_id not in PUBLISHED:
         raise ValueError(
@@ -56,7 +56,7 @@ def fetch_checkpoint(
 
 
 class _Process:
-    """A Python process whose output goes to a file, so that it never waits for a reader."""
+    """A Python process whose output goes to a file, so that it never blocks on a full pipe."""
 
     def __init__(self, *arguments: str):
         self.output = tempfile.TemporaryFile()  # noqa: SIM115  (closed by _finish)
@@ -72,7 +72,7 @@ class _Process:
 
 
 def _finish(repo_id: str, running: _Process, report: Callable[[], None]) -> str:
-    """Wait for a process, reporting; give the last line that it printed, or raise what it died of."""
+    """Wait for a process, calling ``report``; return the last line that it printed. ValueError if it failed."""
     try:
         while running.process.poll() is None:
             report()
@@ -93,11 +93,11 @@ def _finish(repo_id: str, running: _Process, report: Callable[[], None]) -> str:
 
 
 def _bytes_in(folder: Path) -> int:
-    """Bytes of all files below a folder, unfinished ones included."""
+    """Return the bytes of all files below a folder, including unfinished ones."""
     total = 0
     for path in folder.rglob("*"):
         try:
             total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:  # renamed between listing and looking
+        except FileNotFoundError:  # renamed between listing and stat
             continue
     return total

@@ -1,4 +1,4 @@
-"""Find checkpoints where users keep them, and say what a broken one lacks."""
+"""Find checkpoints where users keep them, and name the files that an incomplete one lacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PUBLISHED = (
     "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice",
     "Qwen/Qwen3-TTS-12Hz-1.7B-VoiceDesign",
 )
-# Under ComfyUI's models/, where the packs in the field keep Qwen3-TTS.
+# Under ComfyUI's models/: where other node packs keep Qwen3-TTS.
 MODEL_FOLDERS = ("qwen-tts", "TTS", "tts", "Qwen3-TTS", "tts/Qwen3TTS")
 NEEDED_FILES = (
     "config.json",
@@ -28,23 +28,23 @@ NEEDED_FILES = (
     "speech_tokenizer/config.json",
     "speech_tokenizer/preprocessor_config.json",
 )
-# The small checkpoint that the pack itself brings. Other labels hold a slash: none can be taken for this one.
+# The small checkpoint that ships with the pack. All other labels contain a slash, so none can equal this one.
 DEMO_VOICE = "demo voice (in the pack)"
 DEMO_VOICE_PATH = Path(__file__).resolve().parents[2] / "demo_voice"
 MODEL_TYPE = "qwen3_tts"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-GIT_LFS_POINTER = b"version https://git-lfs"  # what git puts in a file's place without git-lfs
-DEPTH = 2  # a checkpoint lies in a model folder, or one folder deeper (tts/Qwen3TTS/<name>)
+GIT_LFS_POINTER = b"version https://git-lfs"  # without git-lfs, git checks out this text instead of the file
+DEPTH = 2  # a checkpoint is directly in a model folder, or one level deeper (tts/Qwen3TTS/<name>)
 
 
 def list_checkpoints(roots: Sequence[Path]) -> dict[str, Path]:
     """Find checkpoint folders under model folders such as ``models/qwen-tts``.
 
-    Other packs and users keep all sorts of things there: what cannot be read is left out, with a warning.
+    Other packs and users keep other things there too: what cannot be read is skipped, with a warning.
 
     Returns:
-        Label to path, sorted by label. A label is the path below its root's name, with forward slashes. A folder
-        that two roots reach is listed once; incomplete ones are listed too (loading them says what is missing).
+        Paths by label, sorted. A label is the root's name and the path below it, with forward slashes. A folder that
+        two roots reach is listed once. Incomplete checkpoints are listed too; loading one says what is missing.
     """
     found: dict[str, Path] = {}
     seen: set[str] = set()
@@ -54,7 +54,7 @@ def list_checkpoints(roots: Sequence[Path]) -> dict[str, Path]:
             if real not in seen:
                 seen.add(real)
                 label = f"{root.name}/{path.relative_to(root).as_posix()}"
-                while label in found:  # of another root that ends in the same name
+                while label in found:  # another root has the same name
                     label += "'"
                 found[label] = path
     return dict(sorted(found.items()))
@@ -69,8 +69,8 @@ def _checkpoints_in(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    """The folders in a folder, sorted, without hidden ones; none where it cannot be read."""
-    if not os.path.isdir(folder):  # unlike Path.is_dir, it is False for what may not be looked at
+    """Return the folders in a folder, sorted, without hidden ones; an empty list if it cannot be read."""
+    if not os.path.isdir(folder):  # unlike Path.is_dir, it returns False without permission
         return []
     try:
         names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
@@ -81,7 +81,7 @@ def _folders_in(folder: Path) -> list[Path]:
 
 
 def _has_text_name(path: Path) -> bool:
-    """Whether a name is Unicode: a label of other bytes could not be shown, nor come back from the page."""
+    """Whether a name is Unicode; other bytes could not be shown as a label, nor sent back by the page."""
     try:
         path.name.encode("utf-8")
     except UnicodeEncodeError:
@@ -102,13 +102,13 @@ def is_checkpoint(path: Path) -> bool:
     return isinstance(config, dict) and config.get("model_type") == MODEL_TYPE
 
 
-@lru_cache(maxsize=256)  # a schema is asked for often: one warning for each folder and reason will do
+@lru_cache(maxsize=256)  # ComfyUI asks for the schema often: warn once per folder and reason
 def _say_skipped(path: Path, reason: str) -> None:
     log.warning("%a is left out of the list of checkpoints: %a", str(path), reason)
 
 
 def missing_files(path: Path) -> list[str]:
-    """What a checkpoint folder lacks, as names relative to it; empty when it is complete."""
+    """Return the files that a checkpoint folder lacks, as names relative to it; empty if it is complete."""
     missing = [name for name in NEEDED_FILES if not os.path.isfile(path / name)]
     if not os.path.isfile(path / "tokenizer.json"):
         missing += [name for name in ("vocab.json", "merges.txt") if not os.path.isfile(path / name)]
@@ -117,7 +117,7 @@ def missing_files(path: Path) -> list[str]:
         if not os.path.isfile(file):
             missing.append(name)
         elif _is_pointer(file):
-            missing.append(f"{name} (only its Git LFS pointer is there)")
+            missing.append(f"{name} (it is only a Git LFS pointer)")
     return missing
 
 
@@ -126,15 +126,14 @@ def _is_pointer(file: Path) -> bool:
         with file.open("rb") as opened:
             return opened.read(len(GIT_LFS_POINTER)) == GIT_LFS_POINTER
     except OSError:
-        return False  # then loading it says why it cannot be read
+        return False  # loading it will say why it cannot be read
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that a folder should hold: the single one, or those of its index."""
+    """Return the safetensors files that a folder should have: the single one, or those in its index."""
     index = folder / INDEX
-    if os.path.isfile(folder / SINGLE) or not os.path.isfile(
-        index
-    ):  # transformers takes the single one first
+    # If both exist, transformers loads the single one.
+    if os.path.isfile(folder / SINGLE) or not os.path.isfile(index):
         return [folder / SINGLE]
     try:
         return [folder / name for name in sorted(set(read_index(index).values()))]
@@ -143,9 +142,10 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def read_index(file: Path) -> dict[str, str]:
-    """Tensor's name to file's name, by an index of safetensors files.
+    """Return the file name of each tensor, from an index of safetensors files.
 
-    Raises ValueError for an index that is damaged, or that leads out of its own folder.
+    Raises:
+        ValueError: for an index that is damaged, or that names files outside its own folder.
     """
     weight_map = read_object(file).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
@@ -157,34 +157,34 @@ def read_index(file: Path) -> dict[str, str]:
 
 
 def fingerprint(path: Path) -> list[tuple[str, int, int]]:
-    """Path, time and size of a checkpoint's configs and weights: they change when it is replaced."""
+    """Return path, modification time and size of a checkpoint's configs and weights: replacing it changes them."""
     files = sorted([*path.glob("*.json"), *path.glob("*.safetensors"), *path.glob("speech_tokenizer/*")])
     found = []
     for file in files:
         try:
             about = file.stat()
-        except OSError:  # a link to nowhere, or gone since it was listed
+        except OSError:  # a dangling link, or deleted since it was listed
             continue
         found.append((str(file), about.st_mtime_ns, about.st_size))
     return found
 
 
 def check_complete(path: Path) -> Path:
-    """Give ``path`` back when it holds a whole checkpoint; raise ValueError naming what is missing."""
+    """Return ``path`` if it is a complete checkpoint; raise ValueError naming what is missing."""
     if not os.path.isdir(path):
         raise ValueError(f"checkpoint folder {path.name} does not exist: choose another, or put it back")
     missing = missing_files(path)
     if missing:
-        raise ValueError(f"checkpoint {path.name} lacks {', '.join(missing)}: download it again, whole")
+        raise ValueError(f"checkpoint {path.name} lacks {', '.join(missing)}: download it again")
     return path
 
 
 def demo_voice() -> Path:
-    """Give the folder of the checkpoint that the pack brings; raise ValueError naming what the pack lacks of it."""
+    """Return the folder of the checkpoint that ships with the pack; raise ValueError naming what is missing."""
     missing = missing_files(DEMO_VOICE_PATH)
     if missing:
         raise ValueError(
-            f"the pack's {DEMO_VOICE_PATH.name} folder lacks {', '.join(missing)}: install the pack again, whole, "
+            f"the pack's {DEMO_VOICE_PATH.name} folder lacks {', '.join(missing)}: install the pack again, "
             "or choose another checkpoint"
         )
     return DEMO_VOICE_PATH
@@ -194,19 +194,20 @@ def resolve_checkpoint(name: str, roots: Sequence[Path]) -> Path | None:
     """Find a checkpoint on this machine.
 
     Args:
-        name: DEMO_VOICE, a label of ``list_checkpoints``, or a published id, which is found by its last part.
-        roots: the model folders; the demo voice needs none.
+        name: DEMO_VOICE, a label of ``list_checkpoints``, or a published id, which is found by its last
+            component.
+        roots: the model folders; not needed for the demo voice.
 
     Returns:
-        Its folder, or None for a published one that is not on this machine.
+        Its folder, or None for a published checkpoint that is not on this machine.
 
     Raises:
-        ValueError: for an unknown name, or a pack whose demo voice is not whole.
+        ValueError: for an unknown name, or an incomplete demo voice.
     """
     if name == DEMO_VOICE:
         return demo_voice()
-    if not isinstance(name, str):  # by ComfyUI's API anything can come
-        raise ValueError(f"checkpoint is {name!r}: choose one of the list")
+    if not isinstance(name, str):  # ComfyUI's API accepts any JSON value
+        raise ValueError(f"checkpoint is {name!r}: choose one from the list")
     found = list_checkpoints(roots)
     if name in found:
         return found[name]
@@ -216,13 +217,11 @@ def resolve_checkpoint(name: str, roots: Sequence[Path]) -> Path | None:
             if path.name.lower() == last and not missing_files(path):
                 return path
         return _in_hub_cache(name)
-    raise ValueError(
-        f"checkpoint {name!r} is not there any more: press R to reload the list and choose another"
-    )
+    raise ValueError(f"checkpoint {name!r} no longer exists: press R to reload the list and choose another")
 
 
 def _in_hub_cache(repo_id: str) -> Path | None:
-    """A published checkpoint that another program has downloaded to the Hugging Face cache already."""
+    """Return a published checkpoint that another program has already downloaded to the Hugging Face cache, or None."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 

@@ -1,4 +1,4 @@
-"""Read small JSON files that others wrote: none may block, fill the memory or raise what nobody expects."""
+"""Read small JSON files from outside: without blocking, filling the memory, or raising unexpected exceptions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MOST_BYTES = 4 * 1024 * 1024  # an index of 1000 weights has 0.1 MB
 
 
 def read_json(path: Path) -> Any:
-    """Give a JSON file's value.
+    """Return a JSON file's value.
 
     Raises:
-        OSError: when it cannot be read.
-        ValueError: when it is no regular file (opening a pipe would block), larger than MOST_BYTES, or not JSON;
-            NaN and Infinity are not. The message begins with the file's name.
+        OSError: if it cannot be read.
+        ValueError: if it is not a regular file (opening a pipe would block), larger than MOST_BYTES, or not JSON
+            (NaN and Infinity count as invalid). The message begins with the file's name.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError(f"{path.name} is not a file")
@@ -33,10 +33,10 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Give a JSON file's object; raises as ``read_json``, and ValueError for any other value."""
+    """Return a JSON file's object; raises as ``read_json`` does, and ValueError for any other value."""
     value = read_json(path)
     if not isinstance(value, dict):
-        raise ValueError(f"{path.name} holds a {type(value).__name__} where an object belongs")
+        raise ValueError(f"{path.name} holds a {type(value).__name__} instead of an object")
     return value
 
 

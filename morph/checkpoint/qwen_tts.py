@@ -1,7 +1,7 @@
-"""Import ``qwen_tts``, also where packages that only its 25 Hz tokenizer uses are missing or broken.
+"""Import ``qwen_tts`` even if packages that only its 25 Hz tokenizer uses are missing or broken.
 
 ``import qwen_tts`` imports that tokenizer, and with it torchaudio, sox and onnxruntime; the 12 Hz models use none
-of them. While the import runs, and no longer, empty modules stand in for those that cannot be imported.
+of them. Only while the import runs, empty modules replace those that cannot be imported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ONLY_FOR_25_HZ = ("torchaudio.compliance.kaldi", "sox", "onnxruntime")
 
 
 class StandIn(ModuleType):
-    """A module that is not there: using anything of it raises ImportError with the reason."""
+    """Replaces a module that cannot be imported: using anything in it raises ImportError with the reason."""
 
     def __init__(self, name: str, reason: Exception):
         super().__init__(name)
@@ -42,9 +42,9 @@ class StandIn(ModuleType):
 
 @contextmanager
 def stand_ins(names: tuple[str, ...] = ONLY_FOR_25_HZ) -> Iterator[list[str]]:
-    """Let modules that cannot be imported be imported as empty ones, for the length of the ``with``.
+    """Replace modules that cannot be imported by empty ones during the ``with``.
 
-    Yields the names that are stood in for. After the ``with``, ``sys.modules`` has none of them.
+    Yields the names of the replaced modules. After the ``with``, ``sys.modules`` has none of them.
     """
     placed: list[str] = []
     for name in names:
@@ -63,7 +63,7 @@ def stand_ins(names: tuple[str, ...] = ONLY_FOR_25_HZ) -> Iterator[list[str]]:
 
 
 def _place(name: str, reason: Exception) -> list[str]:
-    """Put a stand-in for ``name`` and for each missing parent into ``sys.modules``; give the names placed."""
+    """Put a stand-in for ``name`` and for each missing parent into ``sys.modules``; return their names."""
     placed: list[str] = []
     parts = name.split(".")
     for depth in range(1, len(parts) + 1):
@@ -84,11 +84,11 @@ def _default_rope(config: Any, device: Any = None, *_: Any, **__: Any) -> tuple[
 
 @contextmanager
 def default_rope_registered() -> Iterator[None]:
-    """Let qwen_tts find RoPE of type "default" in transformers' registry, for the length of the ``with``.
+    """Register RoPE of type "default" in transformers' registry, for qwen_tts, during the ``with``.
 
-    transformers 5 has no such entry. qwen-tts-hf adds one for good when it is imported, which from 5.17 on
-    replaces every other model's own function (Mimi's, in the codec, then fails). Needed while qwen_tts is imported
-    and while its models are built; afterwards the registry is as it was.
+    transformers 5 has no such entry. qwen-tts-hf adds one permanently when it is imported, which from 5.17 on
+    overrides every other model's own function (Mimi's, in the codec, then fails). The entry is needed while qwen_tts
+    is imported and while its models are built; afterwards the registry is restored.
     """
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -104,17 +104,18 @@ def default_rope_registered() -> Iterator[None]:
 
 
 def import_qwen_tts() -> ModuleType:
-    """Give the package ``qwen_tts`` (from ``qwen-tts`` or ``qwen-tts-hf``).
+    """Return the package ``qwen_tts`` (from ``qwen-tts`` or ``qwen-tts-hf``).
 
-    Raises ImportError with the mend when it is not installed or does not fit the installed transformers.
+    Raises:
+        ImportError: naming the fix, if it is not installed or does not fit the installed transformers.
     """
     if "qwen_tts" in sys.modules:
         return sys.modules["qwen_tts"]
     import transformers.utils
 
-    # transformers remembers the first answer: ask before a stand-in could make it "yes".
+    # transformers caches the first answer: ask before a stand-in could make it "yes".
     transformers.utils.is_torchaudio_available()
-    printed = io.StringIO()  # it prints a warning about flash-attn that concerns the 25 Hz tokenizer alone
+    printed = io.StringIO()  # it prints a flash-attn warning that concerns only the 25 Hz tokenizer
     with stand_ins() as placed, default_rope_registered(), contextlib.redirect_stdout(printed):
         try:
             package = importlib.import_module("qwen_tts")

@@ -1,4 +1,4 @@
-"""Safetensors files with words in their metadata, written whole or not at all; never pickle."""
+"""Safetensors files with texts in their metadata, replaced atomically; never pickle."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from safetensors.torch import save
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors to ``path``, whose folder is made; a file of that name is replaced only when all is written.
+    """Write tensors to ``path``, creating its folder; an existing file is replaced only after all is written.
 
-    The file gets the mode that the umask gives (safetensors' own ``save_file`` makes it 0600).
+    The file's mode follows the umask (safetensors' own ``save_file`` creates it with 0600).
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".part")
@@ -26,10 +26,13 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
 
 
 def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """A file's tensors, on the CPU, and its metadata; SafetensorError or OSError when it is damaged.
+    """Return a file's tensors, on the CPU, and its metadata.
 
-    The tensors are copies: ``get_tensor`` gives views of the mapped file, which change when it is written in place,
-    and end the process when it is truncated.
+    The tensors are copies: ``get_tensor`` returns views of the mapped file, which change if the file is written in
+    place, and crash the process if it is truncated.
+
+    Raises:
+        SafetensorError, OSError: for a damaged file.
     """
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata() or {}
@@ -37,6 +40,6 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """A file's metadata, without its tensors; SafetensorError or OSError when its header is damaged."""
+    """Return a file's metadata without reading its tensors; SafetensorError or OSError if the header is damaged."""
     with safe_open(path, framework="pt") as file:
         return file.metadata() or {}

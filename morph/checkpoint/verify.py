@@ -1,9 +1,9 @@
-"""Compare a checkpoint's configs with its weight files before anything is built from them.
+"""Compare a checkpoint's configs with its weight files before a model is loaded from them.
 
-transformers fills tensors that the files lack with random numbers, other ones at every load: such a checkpoint would
-speak, and wrongly. So the models that the configs describe are built without memory (on torch's meta device), and
-the names and shapes of their tensors are compared with the headers of the files. A config with absurd sizes is found
-here too, before it could ask for gigabytes.
+transformers fills tensors that the files lack with random numbers, different ones at every load: the checkpoint would
+speak, but wrongly. So the models are first built from their configs on torch's meta device, without memory, and the
+names and shapes of their tensors are compared with the files' headers. That also finds configs with absurd sizes
+before they allocate gigabytes.
 """
 
 from __future__ import annotations
@@ -27,23 +27,19 @@ from .qwen_tts import default_rope_registered, import_qwen_tts
 log = logging.getLogger(__name__)
 
 CODEC = "speech_tokenizer"
-FULL = ("not enough memory", "can't allocate memory", "out of memory")  # what torch says on the CPU
-FLOATS = (
-    "F64",
-    "F32",
-    "F16",
-    "BF16",
-)  # in int8 or float8 it would be half of a weight, with a scale elsewhere
-LONGEST_CAUSE = 400  # characters; transformers lists all that it knows
-NAMED = 3  # tensors that a message names
-UNUSED = "quantizer"  # a codec may have more quantizers than a talker speaks
+FULL = ("not enough memory", "can't allocate memory", "out of memory")  # torch's messages on the CPU
+# Not int8 or float8: such a tensor needs a scale, which is stored elsewhere.
+FLOATS = ("F64", "F32", "F16", "BF16")
+LONGEST_CAUSE = 400  # characters; transformers lists every known name
+NAMED = 3  # at most this many tensors are named in a message
+UNUSED = "quantizer"  # a codec may have more quantizers than the talker has groups
 
 
 @contextmanager
 def blame(path: Path) -> Iterator[None]:
-    """Turn whatever fails while a checkpoint is loaded into a ValueError that names it; out of memory passes.
+    """Turn any error during loading into a ValueError that names the checkpoint; out of memory propagates as it is.
 
-    Upstream and transformers look at configs as they go, and raise anything: KeyError, TypeError, ImportError.
+    Upstream and transformers read configs as they go, and may raise anything: KeyError, TypeError, ImportError.
     """
     try:
         yield
@@ -55,13 +51,13 @@ def blame(path: Path) -> Iterator[None]:
         if is_out_of_memory(error):
             raise
         raise ValueError(
-            f"checkpoint {path.name} cannot be loaded ({_cause(error)}): download it again, or undo what was changed "
-            "in its files"
+            f"checkpoint {path.name} cannot be loaded ({_cause(error)}): download it again, or undo the changes "
+            "to its files"
         ) from error
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether memory was full, on the GPU or on the CPU: no fault of the checkpoint's."""
+    """Whether an error means that GPU or CPU memory was full, which is not the checkpoint's fault."""
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(one in str(error) for one in FULL)
@@ -75,10 +71,10 @@ def _cause(error: Exception) -> str:
 def check_checkpoint(path: Path) -> None:
     """Compare a complete checkpoint folder's configs with each other and with its weights.
 
-    Reads the headers of the weight files alone, and takes half a second.
+    Reads only the headers of the weight files; takes half a second.
 
     Raises:
-        ValueError: naming the field or the tensor; any other exception may come of a config that cannot be built.
+        ValueError: naming the field or the tensor. A config that cannot be built may raise any other exception.
     """
     package = import_qwen_tts()
     core, models = package.core, package.core.models
@@ -94,7 +90,7 @@ def check_checkpoint(path: Path) -> None:
 
 
 def _check_part(path: Path, config_class: Any, model_class: Any, where: str = "") -> Any:
-    """Check the talker's or the codec's config and weights; give upstream's config object."""
+    """Check the talker's or the codec's config and weights; return upstream's config object."""
     folder, name = path / where, f"{where}config.json"
     given = read_object(folder / "config.json")
     check_sizes(given, name)
@@ -109,7 +105,7 @@ def _check_part(path: Path, config_class: Any, model_class: Any, where: str = ""
 
 
 def check_tokenizer(tokenizer: Any, config: Any) -> None:
-    """Raise ValueError where a tokenizer gives other ids than a talker's config has.
+    """Raise ValueError if a tokenizer's ids differ from those in the talker's config.
 
     Args:
         tokenizer: transformers' tokenizer.
@@ -129,60 +125,60 @@ def check_tokenizer(tokenizer: Any, config: Any) -> None:
 
 @dataclass(frozen=True)
 class Header:
-    """What a tensor in a file is: its shape, and its type by safetensors' name."""
+    """A tensor's shape and type (safetensors' name for it), from a file's header."""
 
     shape: tuple[int, ...]
     kind: str
 
 
 def read_headers(files: Collection[Path]) -> dict[str, Header]:
-    """The tensors in safetensors files, by name; raises SafetensorError for a damaged file."""
+    """Return the headers of all tensors in safetensors files, by name; raises SafetensorError for a damaged file."""
     found: dict[str, Header] = {}
     for file in files:
         with safe_open(file, framework="pt") as opened:
-            for name in opened.keys():  # noqa: SIM118  (it is no mapping)
+            for name in opened.keys():  # noqa: SIM118  (not a mapping)
                 part = opened.get_slice(name)
                 found[name] = Header(tuple(part.get_shape()), str(part.get_dtype()))
     return found
 
 
 def check_weights(folder: Path, model: torch.nn.Module, where: str = "") -> None:
-    """Raise ValueError where the weight files of a folder are not those of a model, naming the tensors.
+    """Raise ValueError, naming the tensors, if a folder's weight files do not match a model.
 
     Args:
-        folder: of the files.
-        model: as its config describes it, on the meta device.
-        where: put before the names of files in messages, such as "speech_tokenizer/".
+        folder: contains the files.
+        model: built from its config, on the meta device.
+        where: prefix of file names in messages, such as "speech_tokenizer/".
 
     Raises:
         ValueError: for tensors that are missing, of another shape, not floating-point, or of layers that the config
-            does not have. Other tensors that are not needed are logged: they do no harm.
+            does not have. Other unneeded tensors do no harm; they are logged.
     """
     needed, found = model.state_dict(), read_headers(weight_files(folder))
     missing = [name for name in needed if name not in found]
     if missing:
-        raise ValueError(f"{where}config.json asks for weights that are not there: {_some(missing)}")
+        raise ValueError(f"{where}config.json needs weights that the files lack: {_some(missing)}")
     for name, tensor in needed.items():
         _check_tensor(f"{where}{name}", tensor, found[name])
-    more = [name for name in found if name not in needed]
+    unneeded = [name for name in found if name not in needed]
     known = {_unnumbered(name) for name in needed}
-    beyond = [name for name in more if _unnumbered(name) in known and UNUSED not in name]
+    beyond = [name for name in unneeded if _unnumbered(name) in known and UNUSED not in name]
     if beyond:
-        raise ValueError(f"{where}config.json has no place for weights that are there: {_some(beyond)}")
-    if more:
-        log.info("%s: not needed: %s", folder.name, _some(more))
+        raise ValueError(f"{where}config.json does not use weights that the files have: {_some(beyond)}")
+    if unneeded:
+        log.info("%s: not needed: %s", folder.name, _some(unneeded))
 
 
 def _check_tensor(name: str, needed: torch.Tensor, found: Header) -> None:
     shape = tuple(needed.shape)
     if shape != found.shape:
-        raise ValueError(f"{name} has shape {list(found.shape)} and its config asks for {list(shape)}")
+        raise ValueError(f"{name} has shape {list(found.shape)} and its config needs {list(shape)}")
     if needed.is_floating_point() and found.kind not in FLOATS:
         raise ValueError(f"{name} is of type {found.kind}: only {', '.join(FLOATS)} can be loaded")
 
 
 def _unnumbered(name: str) -> str:
-    """A tensor's name with every number in it left out: the same for all layers of a list."""
+    """Return a tensor's name with its numbers replaced, so that it is the same for all layers of a list."""
     return re.sub(r"\d+", "#", name)
 
 

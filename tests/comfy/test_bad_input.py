@@ -129,7 +129,7 @@ REFUSED = {
     "no such mode": (changed(speech(), "voice", mode="quick"), "mode is 'quick': choose one of x-vector, ICL"),
     "no such checkpoint": (
         changed(speech(), "model", checkpoint="qwen-tts/gone"),
-        "checkpoint 'qwen-tts/gone' is not there any more",
+        "checkpoint 'qwen-tts/gone' no longer exists",
     ),
     "fp16 on the CPU": (changed(speech(), "model", precision="fp16"), "precision is fp16 and the device is the CPU"),
     "no flash-attn": (changed(speech(), "model", attention="flash_attention_2"), "choose auto or sdpa"),
@@ -137,7 +137,7 @@ REFUSED = {
     "no such attention": (changed(speech(), "model", attention="sage"), "attention is 'sage': choose one of auto"),
     "no such engine": (changed(speech(), "model", engine="x"), "engine is 'x': choose one of auto"),
     "no such weights": (changed(speech(), "model", weights="int4"), "weights is 'int4': choose one of full"),
-    "a number for a checkpoint": (changed(speech(), "model", checkpoint=5), "checkpoint is 5: choose one of the list"),
+    "a number for a checkpoint": (changed(speech(), "model", checkpoint=5), "checkpoint is 5: choose one from the"),
     "character's name": (changed(scripted(), "cast", name="A: B"), "scripts could not name it"),
 }  # fmt: skip
 

@@ -47,8 +47,8 @@ REFUSED = [
     ("engine", "x", "engine is 'x': choose one of auto"),
     ("engine", {}, "engine is {}: choose one of auto"),
     ("weights", "int4", "weights is 'int4': choose one of full"),
-    ("checkpoint", "TTS/gone", "checkpoint 'TTS/gone' is not there any more"),
-    ("checkpoint", {}, "checkpoint is {}: choose one of the list"),
+    ("checkpoint", "TTS/gone", "checkpoint 'TTS/gone' no longer exists"),
+    ("checkpoint", {}, "checkpoint is {}: choose one from the list"),
 ]
 
 

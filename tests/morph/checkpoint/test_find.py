@@ -136,11 +136,13 @@ def test_each_missing_file_is_named(tmp_path, name):
         check_complete(path)
 
 
-def test_a_git_lfs_pointer_is_no_weight_file(tmp_path):
+def test_a_git_lfs_pointer_is_not_a_weight_file(tmp_path):
     path = put(tmp_path / "mine")
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 9\n"
     (path / "speech_tokenizer" / "model.safetensors").write_text(pointer, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"speech_tokenizer/model.safetensors \(only its Git LFS pointer"):
+    with pytest.raises(
+        ValueError, match=r"speech_tokenizer/model.safetensors \(it is only a Git LFS pointer\)"
+    ):
         check_complete(path)
 
 
@@ -156,7 +158,7 @@ def test_a_pack_whose_demo_voice_is_not_whole_says_so(tmp_path, monkeypatch):
         checkpoint_module, "DEMO_VOICE_PATH", put(tmp_path / "demo_voice", without=("model.safetensors",))
     )
     with pytest.raises(
-        ValueError, match=r"demo_voice folder lacks model\.safetensors: install the pack again, whole"
+        ValueError, match=r"demo_voice folder lacks model\.safetensors: install the pack again, or"
     ):
         resolve_checkpoint(DEMO_VOICE, [])
     other = put(tmp_path / "tts" / "mine")
@@ -188,7 +190,7 @@ def test_a_folder_that_is_gone_is_refused(tmp_path):
 
 def test_an_unknown_label_is_refused(tmp_path):
     put(tmp_path / "TTS" / "mine")
-    with pytest.raises(ValueError, match="'TTS/yours' is not there any more: press R"):
+    with pytest.raises(ValueError, match="'TTS/yours' no longer exists: press R"):
         resolve_checkpoint("TTS/yours", [tmp_path / "TTS"])
 
 

@@ -54,7 +54,7 @@ def test_what_is_left_out_takes_its_default(tmp_path, given):
         ('{"normalize": ["en"]}', "normalize is"),
         ('{"hold_end": 1}', "hold_end is 1: choose true or false"),
         ('{"longest_pieces": 100}', "'longest_pieces' is unknown"),
-        ("[]", "holds a list where an object belongs"),
+        ("[]", "holds a list instead of an object"),
         ("{", "morph.json is not JSON"),
         ("[" * 100_000, "nested too deeply"),
     ],
