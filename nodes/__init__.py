@@ -34,7 +34,7 @@ NODES: tuple[type[io.ComfyNode], ...] = (
 
 
 class MorphTTSExtension(ComfyExtension):
-    """What ComfyUI asks for the pack's nodes."""
+    """The entry point through which ComfyUI gets the pack's nodes."""
 
     async def get_node_list(self) -> list[type[io.ComfyNode]]:
         return list(NODES)

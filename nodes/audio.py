@@ -1,4 +1,4 @@
-"""Finishing: Smooth and Normalize, Join Audio."""
+"""Audio finishing nodes: Smooth and Normalize, Join Audio."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class SmoothNormalize(io.ComfyNode):
             display_name="Smooth and Normalize",
             category=CATEGORY,
             description=(
-                "Trims silence, takes the edge off the highest frequencies (Butterworth low-pass) and sets "
-                "the level. At its default the filter touches only the last kilohertz of 24 kHz audio: 3 "
-                "dB down at 11 kHz."
+                "Trims silence, softens the highest frequencies (Butterworth low-pass) and sets the level. With "
+                "the default cutoff, the filter affects only the top kilohertz of 24 kHz audio: 3 dB down at "
+                "11 kHz."
             ),
             inputs=[
                 io.Audio.Input(
                     "audio",
                     tooltip=(
-                        "Any AUDIO, mono or stereo; each recording of a batch is treated by itself. Required."
+                        "Any AUDIO, mono or stereo. Each recording of a batch is processed separately. Required."
                     ),
                 ),
-                io.Boolean.Input("low_pass", default=True, tooltip="Whether to filter at all. Default: on."),
+                io.Boolean.Input("low_pass", default=True, tooltip="Apply the low-pass filter. Default: on."),
                 io.Int.Input(
                     "order",
                     default=2,
                     min=1,
                     max=16,
                     tooltip=(
-                        "Steepness of the filter: each order adds 6 dB an octave. Unit: order. Default: 2."
+                        "Steepness of the filter: each order adds 6 dB per octave. Unit: order. Default: 2."
                     ),
                 ),
                 io.Float.Input(
@@ -53,15 +53,15 @@ class SmoothNormalize(io.ComfyNode):
                     max=96000.0,
                     step=100.0,
                     tooltip=(
-                        "Where the level has fallen by 3 dB; must lie below half the sample rate. Unit: Hz. "
-                        "Default: 11000."
+                        "The frequency at which the level has dropped by 3 dB. Must be below half the sample rate. "
+                        "Unit: Hz. Default: 11000."
                     ),
                 ),
                 io.Boolean.Input(
                     "zero_phase",
                     default=False,
                     tooltip=(
-                        "Filter forwards and backwards: no delay, twice the effect (6 dB at the cutoff). "
+                        "Filter forwards and backwards: no delay, and twice the attenuation (6 dB at the cutoff). "
                         "Default: off."
                     ),
                 ),
@@ -70,8 +70,8 @@ class SmoothNormalize(io.ComfyNode):
                     options=list(MODES),
                     default="peak",
                     tooltip=(
-                        "peak: set the loudest sample. loudness: set the integrated loudness (ITU-R "
-                        "BS.1770), kept below the peak level. off: leave the level. Default: peak."
+                        "peak: set the level of the loudest sample. loudness: set the integrated loudness (ITU-R "
+                        "BS.1770), with peak_db as the ceiling. off: leave the level unchanged. Default: peak."
                     ),
                 ),
                 io.Float.Input(
@@ -81,7 +81,7 @@ class SmoothNormalize(io.ComfyNode):
                     max=0.0,
                     step=0.1,
                     tooltip=(
-                        "Level of the loudest sample; with loudness, the ceiling. Unit: dBFS. Default: -3."
+                        "Level of the loudest sample. With loudness, the ceiling. Unit: dBFS. Default: -3."
                     ),
                 ),
                 io.Float.Input(
@@ -91,14 +91,14 @@ class SmoothNormalize(io.ComfyNode):
                     max=0.0,
                     step=0.5,
                     tooltip=(
-                        "Loudness to reach, used by loudness only (-16: podcasts, -23: European broadcast). "
-                        "Unit: LUFS. Default: -16."
+                        "Target loudness, used only when normalize is loudness (-16: podcasts, -23: European "
+                        "broadcast). Unit: LUFS. Default: -16."
                     ),
                 ),
                 io.Boolean.Input(
                     "trim_silence",
                     default=False,
-                    tooltip="Cut silence (50 dB below the peak) off both ends, all but 20 ms. Default: off.",
+                    tooltip="Trim silence (50 dB below the peak) from both ends, keeping 20 ms. Default: off.",
                 ),
             ],
             outputs=[
@@ -106,7 +106,7 @@ class SmoothNormalize(io.ComfyNode):
                     "smoothed",
                     display_name="audio",
                     is_output_list=True,
-                    tooltip="The audio at the same rate; the recordings of a batch come out one by one.",
+                    tooltip="The processed audio at the same sample rate; a batch becomes a list of recordings.",
                 )
             ],
         )
@@ -160,11 +160,11 @@ class JoinAudio(io.ComfyNode):
             node_id="MorphTTSJoinAudio",
             display_name="Join Audio",
             category=CATEGORY,
-            description="Puts a list of recordings one after another, with gaps or crossfades.",
+            description="Joins a list of recordings into one, with gaps or crossfades.",
             inputs=[
                 io.Audio.Input(
                     "audio",
-                    tooltip="A list of AUDIO of one sample rate (a batch counts as several). Required.",
+                    tooltip="A list of AUDIO with one sample rate; a batch counts as several recordings. Required.",
                 ),
                 io.Float.Input(
                     "gap",
@@ -172,7 +172,7 @@ class JoinAudio(io.ComfyNode):
                     min=0.0,
                     max=60.0,
                     step=0.05,
-                    tooltip="Silence between two recordings. Unit: seconds. Default: 0.3.",
+                    tooltip="Silence between recordings. Unit: seconds. Default: 0.3.",
                 ),
                 io.Float.Input(
                     "crossfade",
@@ -181,12 +181,14 @@ class JoinAudio(io.ComfyNode):
                     max=5000.0,
                     step=5.0,
                     tooltip=(
-                        "Overlap of two recordings, used where the gap is 0. Unit: milliseconds. Default: 0."
+                        "Overlap between recordings, used only when gap is 0. Unit: milliseconds. Default: 0."
                     ),
                 ),
             ],
             outputs=[
-                io.Audio.Output("joined", display_name="audio", tooltip="One recording, at the same rate.")
+                io.Audio.Output(
+                    "joined", display_name="audio", tooltip="One recording, at the same sample rate."
+                )
             ],
             is_input_list=True,
         )
@@ -200,7 +202,7 @@ class JoinAudio(io.ComfyNode):
         if len(rates) > 1:
             shown = " and ".join(str(rate) for rate in rates)
             raise ValueError(
-                f"audio has sample rates of {shown} Hz: resample the recordings to one rate first"
+                f"audio has different sample rates ({shown} Hz): resample the recordings to one rate first"
             )
         joined, _ = postprocess.join(waveforms, rates[0], gap[0], crossfade[0])
         return io.NodeOutput(to_audio(joined, rates[0]))

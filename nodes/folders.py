@@ -1,4 +1,4 @@
-"""Where ComfyUI keeps checkpoints, voices and outputs."""
+"""The folders in which ComfyUI keeps checkpoints, voices and outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VOICE_SUFFIX = ".safetensors"
 
 
 def checkpoint_roots() -> list[Path]:
-    """The model folders: under models/, and those that extra_model_paths.yaml registers by the same names."""
+    """Return the folders to search for checkpoints: under models/, and those of extra_model_paths.yaml, by name."""
     roots = [Path(folder_paths.models_dir, *name.split("/")) for name in MODEL_FOLDERS]
     for name in MODEL_FOLDERS:
         if name in folder_paths.folder_names_and_paths:
@@ -26,17 +26,17 @@ def checkpoint_roots() -> list[Path]:
 
 
 def download_root() -> Path:
-    """Where published checkpoints are put."""
+    """Return the folder that published checkpoints are downloaded to."""
     return Path(folder_paths.models_dir, MODEL_FOLDERS[0])
 
 
 def voice_library() -> Path:
-    """The one folder that voices are saved to; it need not exist yet."""
+    """Return the folder that voices are saved to. It may not exist yet."""
     return Path(folder_paths.models_dir, VOICE_FOLDER)
 
 
 def voice_files() -> dict[str, Path]:
-    """Every safetensors file in the library, and in the folders that extra_model_paths.yaml adds to it, by name."""
+    """Return all safetensors files of the library, and of folders that extra_model_paths.yaml adds to it, by name."""
     folder_paths.add_model_folder_path(VOICE_FOLDER, str(voice_library()))
     found: dict[str, Path] = {}
     for folder in dict.fromkeys([voice_library(), *map(Path, folder_paths.get_folder_paths(VOICE_FOLDER))]):
@@ -47,31 +47,31 @@ def voice_files() -> dict[str, Path]:
 
 
 def _file_names(folder: Path) -> list[str]:
-    """What is in a folder; nothing, and a warning, where it cannot be read. Names that are no Unicode are left out."""
+    """Return a folder's file names, sorted, without names that are not Unicode; log a warning if it cannot be read."""
     try:
         names = os.listdir(folder)
-    except FileNotFoundError:  # the library is made when the first voice is saved
+    except FileNotFoundError:  # the library is created when the first voice is saved
         return []
     except OSError as error:
-        log.warning("voices in %s are not listed: %s", folder, error)
+        log.warning("cannot list the voices in %s: %s", folder, error)
         return []
     return sorted(name for name in names if not any("\ud800" <= char <= "\udfff" for char in name))
 
 
 def list_voices() -> list[str]:
-    """The names of the files that are voices; none, and a warning, where they cannot be listed.
+    """Return the names of the files that are voices; log a warning and return none if listing fails.
 
-    ComfyUI asks all of a pack's schemas in one ``try``: an error here would take every node away.
+    ComfyUI builds all schemas of a pack in one ``try``: an error here would remove every node of the pack.
     """
     from ..morph.voice.file import is_voice_file
 
     try:
         return [name for name, path in voice_files().items() if is_voice_file(path)]
     except Exception as error:
-        log.warning("the voice library cannot be listed: %s", error, exc_info=True)
+        log.warning("cannot list the voice library: %s", error, exc_info=True)
         return []
 
 
 def output_folder() -> Path:
-    """ComfyUI's output folder."""
+    """Return ComfyUI's output folder."""
     return Path(folder_paths.get_output_directory())

@@ -1,4 +1,4 @@
-"""Generate Speech."""
+"""The Generate Speech node."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ class GenerateSpeech(io.ComfyNode):
             node_id="MorphTTSGenerateSpeech",
             display_name="TTS Generate Speech (text to speech)",
             category=CATEGORY,
-            description="Speaks a text with a voice. SEQ_GROUPS trades exactness for speed.",
+            description="Turns text into speech with a voice. SEQ_GROUPS trades accuracy for speed.",
             inputs=[
                 inputs.model(),
-                inputs.voice("Who speaks: from Clone, Preset, Design, Blend or Load Voice. Required."),
+                inputs.voice(
+                    "The voice to speak with, from Clone, Preset, Design, Blend or Load Voice. Required."
+                ),
                 inputs.text("Hello! One knob decides how much of my voice is computed step by step."),
                 inputs.language(),
                 inputs.seq_groups(),
@@ -46,10 +48,10 @@ class GenerateSpeech(io.ComfyNode):
                         step=10,
                         optional=True,
                         tooltip=(
-                            "Longer texts are split at sentence ends into pieces of at most this length, or of "
-                            "what the checkpoint speaks well where that is less (the demo voice: 100), and joined "
-                            "with a crossfade; 0 never splits, otherwise 40 or more. Unit: "
-                            f"characters. Default: {DEFAULTS.split_chars}."
+                            "Longer texts are split at sentence ends into pieces of at most this length, and the "
+                            "pieces are joined with a crossfade. If the checkpoint works best with shorter pieces "
+                            "(the demo voice: 100), that limit applies instead. 0 never splits; otherwise use 40 or "
+                            f"more. Unit: characters. Default: {DEFAULTS.split_chars}."
                         ),
                     )
                 ),
@@ -59,8 +61,8 @@ class GenerateSpeech(io.ComfyNode):
                         default=DEFAULTS.guard,
                         optional=True,
                         tooltip=(
-                            "End speech that runs on far beyond its text, or loops; the report says so. "
-                            "Default: on."
+                            "Stop speech that loops or runs far longer than its text should take. The report says "
+                            "when this happens. Default: on."
                         ),
                     )
                 ),
@@ -76,7 +78,7 @@ class GenerateSpeech(io.ComfyNode):
                     "report",
                     display_name="report",
                     is_output_list=True,
-                    tooltip="What went wrong, duration, RTF and ms per frame, then model, SEQ_GROUPS and engine.",
+                    tooltip="Any problems, then duration, RTF and ms per frame, then model, SEQ_GROUPS and engine.",
                 ),
             ],
             hidden=[io.Hidden.unique_id],
@@ -104,7 +106,7 @@ class GenerateSpeech(io.ComfyNode):
 
     @classmethod
     def execute(cls, **given: Sequence[Any]) -> io.NodeOutput:
-        """Speak one text, or each of a list: all of them are checked before the first is spoken."""
+        """Speak one text, or each text of a list. All texts are checked before the first one is spoken."""
         takes = inputs.spread(given)
         for number, take in enumerate(takes, start=1):
             inputs.check_text(take["text"], "text" if len(takes) == 1 else f"text {number} of {len(takes)}")

@@ -1,4 +1,4 @@
-"""Inputs that several nodes share, each explained once. Schemas are built often: nothing heavy in here."""
+"""Inputs that several nodes share. ComfyUI builds schemas often, so this module does no heavy work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..morph.text.script import find_tag
 from ..morph.text.split import check_text as check_speakable
 from .sockets import ModelSocket, SamplingSocket, VoiceSocket
 
-# The published checkpoints' languages; the engine lists a checkpoint's own when one is unknown to it.
+# The languages of the published checkpoints. If a checkpoint does not know one, the engine's error lists its own.
 LANGUAGES = (
     "auto",
     "chinese",
@@ -39,7 +39,7 @@ MAX_SEED = 2**64 - 1
 
 
 def model() -> io.Input:
-    return ModelSocket.Input("model", tooltip="A checkpoint from Load Model. Required.")
+    return ModelSocket.Input("model", tooltip="A checkpoint from Load Qwen3-TTS Model. Required.")
 
 
 def voice(tooltip: str) -> io.Input:
@@ -52,7 +52,7 @@ def text(default: str) -> io.Input:
         multiline=True,
         default=default,
         dynamic_prompts=False,
-        tooltip="What is to be spoken, in plain words. Must not be empty. Default: a sample sentence.",
+        tooltip="The text to speak, without markup. Must not be empty. Default: a sample sentence.",
     )
 
 
@@ -61,7 +61,7 @@ def language() -> io.Input:
         "language",
         options=list(LANGUAGES),
         default="auto",
-        tooltip="The language of the text; auto lets the model find it. Default: auto.",
+        tooltip="The language of the text. auto lets the model detect it. Default: auto.",
     )
 
 
@@ -75,11 +75,11 @@ def seq_groups() -> io.Input:
         step=1,
         display_mode=io.NumberDisplay.slider,
         tooltip=(
-            "How many of each frame's 15 predicted code groups run one after another; the rest come at "
-            f"once from the crossbar. {PREDICTED_GROUPS} is exact, the original algorithm. Less is faster "
-            "and approximate: the groups above it, which carry the finer detail of the sound, are guessed "
-            "without seeing each other. Listen with Sweep before you go low. Unit: groups, 1 to 15. "
-            f"Default: {DEFAULT_SEQ_GROUPS}."
+            "How many of each frame's 15 predicted code groups are computed one after another; the crossbar "
+            f"computes the rest at once. {PREDICTED_GROUPS} is exact: the original algorithm. Lower is faster and "
+            "approximate: the groups above it, which carry the finer detail of the sound, are sampled "
+            "independently of each other. Before going low, compare settings by ear with Speed/Quality Sweep. "
+            f"Unit: groups, 1 to 15. Default: {DEFAULT_SEQ_GROUPS}."
         ),
     )
 
@@ -91,7 +91,7 @@ def seed(what: str) -> io.Input:
         min=0,
         max=MAX_SEED,
         control_after_generate=True,
-        tooltip=f"{what} Unit: a whole number, 0 to 2^64 - 1. Default: 0.",
+        tooltip=f"{what} Unit: integer, 0 to 2^64 - 1. Default: 0.",
     )
 
 
@@ -99,7 +99,7 @@ def sampling() -> io.Input:
     return SamplingSocket.Input(
         "sampling",
         optional=True,
-        tooltip="From the Sampling node. Default, unconnected: the checkpoint's own generation_config.",
+        tooltip="Settings from the Sampling node. Default: not connected, the checkpoint's own generation_config.",
     )
 
 
@@ -110,12 +110,12 @@ def decoding() -> io.Input:
         default=GenerateOptions.decoding,
         optional=True,
         tooltip=(
-            "What becomes of the groups above SEQ_GROUPS. crossbar: kept as the crossbar samples them, approximate. "
-            "lossless: they are a draft that the exact predictor checks and corrects; probabilities are those of "
-            f"SEQ_GROUPS {PREDICTED_GROUPS}, though a seed gives another take. It takes fewer passes than "
-            f"{PREDICTED_GROUPS}, fewest with SEQ_GROUPS 1, but runs on the eager engine, without CUDA graphs: on a "
-            f"GPU SEQ_GROUPS {PREDICTED_GROUPS} with crossbar may be faster; compare ms per frame in the report. "
-            f"Default: {GenerateOptions.decoding}."
+            "How the groups above SEQ_GROUPS are decoded. crossbar: the crossbar samples them; approximate. lossless: "
+            "the crossbar only drafts them; the exact predictor checks and corrects the draft, so the probabilities "
+            f"are those of SEQ_GROUPS {PREDICTED_GROUPS} (the same seed still gives a different take). lossless needs "
+            f"at most {PREDICTED_GROUPS} predictor passes per frame, fewest at SEQ_GROUPS 1, but it runs on the eager "
+            f"engine without CUDA graphs: on a GPU, crossbar at SEQ_GROUPS {PREDICTED_GROUPS} may be faster. Compare "
+            f"ms per frame in the report. Default: {GenerateOptions.decoding}."
         ),
     )
 
@@ -128,8 +128,8 @@ def retries() -> io.Input:
         max=MOST_RETRIES,
         optional=True,
         tooltip=(
-            "How often speech that went wrong (silent, ended too early, ran into its limit, repeated itself) is spoken "
-            "again, each time with the next seed; the report says so. Unit: times, 0 to "
+            "How many times to retry speech that failed (it was silent, ended too early, hit its length limit or "
+            "repeated itself), each time with the next seed. The report says when this happens. Unit: retries, 0 to "
             f"{MOST_RETRIES}. Default: {GenerateOptions.retries}."
         ),
     )
@@ -142,21 +142,21 @@ def normalize_text() -> io.Input:
         default=GenerateOptions.normalize,
         optional=True,
         tooltip=(
-            "auto: figures, dates, prices and capitals are written out as English words for checkpoints that cannot "
-            "read them (the demo voice; published ones read them); the report shows the text as it was spoken. off: "
-            f"the text stays as it is. Default: {GenerateOptions.normalize}."
+            "auto: writes out numbers, dates, prices and all-caps words as English words for checkpoints that cannot "
+            "read them (the demo voice). Published checkpoints read them, so their text is left unchanged. The report "
+            f"shows the text as spoken. off: leaves the text unchanged. Default: {GenerateOptions.normalize}."
         ),
     )
 
 
 def advanced(widget: io.Input) -> io.Input:
-    """Mark an input as advanced: the page may fold it away. Built-in inputs take no such argument."""
+    """Mark an input as advanced, so that the page may hide it. The built-in input classes have no argument for this."""
     widget.extra_dict["advanced"] = True
     return widget
 
 
 def refuse(check: Callable[[Any], object], value: Any) -> bool | str:
-    """What ``validate_inputs`` gives: True when ``check`` takes the value or it is wired (None), else its sentence."""
+    """Return True if ``check`` accepts the value or the input is wired (None); otherwise the error message."""
     try:
         if value is not None:
             check(value)
@@ -166,7 +166,7 @@ def refuse(check: Callable[[Any], object], value: Any) -> bool | str:
 
 
 def spread(given: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Inputs that arrive as lists, as one set per run: the last value of a shorter list serves all further runs."""
+    """Turn inputs that arrive as lists into one dict per run; a shorter list repeats its last value."""
     runs = max(map(len, given.values()))
     return [
         {name: values[min(run, len(values) - 1)] for name, values in given.items()} for run in range(runs)
@@ -174,16 +174,16 @@ def spread(given: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def check_text(text: str, name: str = "text") -> None:
-    """Raise ValueError for a text with nothing to speak, or with a tag that only scripts have."""
+    """Raise ValueError if a text has nothing to speak, or contains a tag that only scripts support."""
     check_speakable(text, name)
     if tag := find_tag(text):
         raise ValueError(
-            f"{name} holds {tag[:40]}, a tag of scripts, which would be spoken: use Render Script, or take it out"
+            f"{name} contains {tag[:40]}, a script tag that would be read aloud: use Render Script, or remove the tag"
         )
 
 
 def check_settings(language: str | None, decoding: str | None, normalize_text: str | None) -> None:
-    """Raise ValueError for a choice that a list does not offer; None is wired, and checked when it runs."""
+    """Raise ValueError for a value that is not in its list; None is a wired input, checked when the node runs."""
     if language is not None:
         check_choice("language", language, LANGUAGES)
     if decoding is not None:

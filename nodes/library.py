@@ -1,4 +1,4 @@
-"""The voice library: Save Voice and Load Voice."""
+"""The voice library nodes: Save Voice and Load Voice."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ class SaveVoice(io.ComfyNode):
             node_id="MorphTTSSaveVoice",
             display_name="Save Voice (Qwen3-TTS)",
             category=CATEGORY,
-            description=(
-                f"Saves a voice under a name to the voice library, models/{VOICE_FOLDER} (safetensors)."
-            ),
+            description=(f"Saves a voice by name to the voice library, models/{VOICE_FOLDER} (safetensors)."),
             inputs=[
                 inputs.voice("The voice to save. Required."),
                 io.String.Input(
                     "name",
                     default="my voice",
                     tooltip=(
-                        "The voice's name in the library: letters, digits, spaces and - _ . only, at most 80 "
+                        "The voice's name in the library: only letters, digits, spaces and - _ . , at most 80 "
                         "characters. Default: my voice."
                     ),
                 ),
@@ -41,12 +39,14 @@ class SaveVoice(io.ComfyNode):
                     "overwrite",
                     default=False,
                     tooltip=(
-                        "Replace another voice that is saved under the same name; off refuses to. Default: off."
+                        "Replace a different voice saved under the same name; if off, this is an error. Default: off."
                     ),
                 ),
             ],
             outputs=[
-                VoiceSocket.Output("saved_voice", display_name="voice", tooltip="The voice, with its name.")
+                VoiceSocket.Output(
+                    "saved_voice", display_name="voice", tooltip="The same voice, with its name set."
+                )
             ],
             is_output_node=True,
         )
@@ -57,7 +57,7 @@ class SaveVoice(io.ComfyNode):
 
     @classmethod
     def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> tuple[int, int] | None:
-        """Changes when the file is deleted or replaced, so that the voice is saved again."""
+        """Change when the file is deleted or replaced, so that ComfyUI runs the node and saves the voice again."""
         return None if name is None else file_state(voice_path(voice_name(name)))
 
     @classmethod
@@ -67,13 +67,13 @@ class SaveVoice(io.ComfyNode):
         name = voice_name(name)
         path = voice_path(name)
         named = replace(voice, name=name)
-        if holds_voice(path, named):  # the file stays untouched, so that its fingerprint does
+        if holds_voice(path, named):  # leave the file alone, so that its fingerprint does not change
             return io.NodeOutput(
-                named, ui=ui.PreviewText(f"{VOICE_FOLDER}/{path.name} holds this voice already")
+                named, ui=ui.PreviewText(f"{VOICE_FOLDER}/{path.name} already contains this voice")
             )
         if path.exists() and (path.is_dir() or not overwrite):
             raise ValueError(
-                f"a voice named {name!r} is saved already: choose another name, or turn overwrite on"
+                f"a voice named {name!r} already exists: choose another name, or turn on overwrite"
             )
         save_voice(named, path)
         return io.NodeOutput(named, ui=ui.PreviewText(f"saved {VOICE_FOLDER}/{path.name}"))
@@ -91,14 +91,14 @@ class LoadVoice(io.ComfyNode):
                 io.Combo.Input(
                     "name",
                     options=list_voices(),
-                    tooltip="A saved voice. Press R to see voices saved since. Default: the first.",
+                    tooltip="A saved voice. Press R to refresh the list. Default: the first voice.",
                 ),
             ],
             outputs=[
                 VoiceSocket.Output(
                     "loaded_voice",
                     display_name="voice",
-                    tooltip="The voice, for checkpoints of the size that it was made with.",
+                    tooltip="The voice. It works with checkpoints of the size it was made with.",
                 )
             ],
         )
@@ -109,7 +109,7 @@ class LoadVoice(io.ComfyNode):
 
     @classmethod
     def fingerprint_inputs(cls, name: str | None) -> tuple[int, int] | None:
-        """Changes when the file is replaced, so that it is loaded again."""
+        """Change when the file is replaced, so that ComfyUI loads it again."""
         path = None if name is None else voice_files().get(name)
         return None if path is None else file_state(path)
 
@@ -119,18 +119,18 @@ class LoadVoice(io.ComfyNode):
 
 
 def voice_name(name: str) -> str:
-    """A voice's name as typed, with or without the suffix of its file; ValueError when it cannot be a file's."""
+    """Return a typed voice name without the file suffix; ValueError if it is not a valid file name."""
     typed = name.strip()
     return check_name(typed[: -len(VOICE_SUFFIX)] if typed.lower().endswith(VOICE_SUFFIX) else typed)
 
 
 def voice_path(name: str) -> Path:
-    """Where a voice of that name is saved."""
+    """Return the path under which a voice with this name is saved."""
     return confine(voice_library(), name + VOICE_SUFFIX)
 
 
 def file_state(path: Path) -> tuple[int, int] | None:
-    """Changes when a file is written: its time of change in ns and its size; None when there is none."""
+    """Return a file's modification time in ns and its size in bytes; None if it does not exist."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -139,7 +139,7 @@ def file_state(path: Path) -> tuple[int, int] | None:
 
 
 def read_voice(name: str) -> Voice:
-    """A voice of the library; ValueError when it is not there or not whole."""
+    """Load a voice from the library; ValueError if it does not exist or is damaged."""
     from ..morph.voice.file import load_voice
 
     path = voice_files().get(name) if isinstance(name, str) else None
@@ -149,5 +149,5 @@ def read_voice(name: str) -> Voice:
 
 
 def missing(name: str | None) -> str:
-    """The sentence for a voice that the library lacks."""
-    return f"voice {name!r} is not in the library: save one with Save Voice, press R, and choose it"
+    """Return the error message for a voice that is not in the library."""
+    return f"voice {name!r} is not in the library: save it with Save Voice, press R to refresh the list, and choose it"

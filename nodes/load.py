@@ -1,4 +1,4 @@
-"""Load Model."""
+"""The Load Model node."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class LoadModel(io.ComfyNode):
             display_name="Load Qwen3-TTS Model",
             category=CATEGORY,
             description=(
-                "Loads a Qwen3-TTS checkpoint: the demo voice that comes with the pack (small, English "
-                "only), one from ComfyUI's model folders, or a published one, which is downloaded to "
-                "models/qwen-tts when the graph runs and it is not on this machine. Base clones voices, "
-                "CustomVoice has preset speakers, VoiceDesign makes a voice from words; the demo voice does "
-                "the first two."
+                "Loads a Qwen3-TTS checkpoint: the demo voice included in the pack (small, English only), one "
+                "from ComfyUI's model folders, or a published one. A published checkpoint that is not on this "
+                "machine is downloaded to models/qwen-tts when the workflow runs. Base clones voices, "
+                "CustomVoice has preset speakers, VoiceDesign creates a voice from a description. The demo voice "
+                "clones voices and has preset speakers."
             ),
             inputs=[
                 io.Combo.Input(
@@ -43,10 +43,9 @@ class LoadModel(io.ComfyNode):
                     options=[DEMO_VOICE, *PUBLISHED, *found_checkpoints()],
                     default=DEMO_VOICE,
                     tooltip=(
-                        "The demo voice (small, English only; needs no download), a published checkpoint "
-                        "(taken from your model folders or the Hugging Face cache when it is there, else "
-                        "downloaded, 2 to 5 GB), or a folder found under models/. "
-                        f"Default: {DEMO_VOICE}."
+                        "The demo voice (small, English only, no download), a published checkpoint (read from your "
+                        "model folders or the Hugging Face cache if it is there, otherwise downloaded, 2 to 5 GB), "
+                        f"or a folder found under models/. Default: {DEMO_VOICE}."
                     ),
                 ),
                 io.Combo.Input(
@@ -54,7 +53,7 @@ class LoadModel(io.ComfyNode):
                     options=list(PRECISIONS),
                     default="auto",
                     tooltip=(
-                        "Number format of the weights. auto: bf16 where the GPU computes in it, else fp32. "
+                        "Number format of the weights. auto: bf16 if the GPU computes in it, otherwise fp32. "
                         "Default: auto."
                     ),
                 ),
@@ -63,8 +62,8 @@ class LoadModel(io.ComfyNode):
                     options=list(ATTENTIONS),
                     default="auto",
                     tooltip=(
-                        "Attention implementation. auto: flash_attention_2 where flash-attn is installed, "
-                        "else sdpa. The graph engine always takes sdpa's. Default: auto."
+                        "Attention implementation of the eager engine. auto: flash_attention_2 if flash-attn is "
+                        "installed, otherwise sdpa. The graph engine always uses sdpa. Default: auto."
                     ),
                 ),
                 io.Combo.Input(
@@ -72,10 +71,10 @@ class LoadModel(io.ComfyNode):
                     options=list(ENGINES),
                     default="auto",
                     tooltip=(
-                        "What runs the layers. eager: the original modules, on any device. graph: the same "
-                        "arithmetic in fewer steps, replayed as CUDA graphs; its rounding and "
-                        "its seeds differ from eager's. auto: graph on CUDA and for small models on a CPU, else eager. "
-                        "Default: auto."
+                        "How the model's layers run. eager: the original modules, on any device. graph: the same "
+                        "computation in fewer steps, replayed as CUDA graphs. It rounds differently and uses its own "
+                        "random generator, so the same seed gives a different take than on eager. auto: graph on CUDA "
+                        "and for small models on a CPU, otherwise eager. Default: auto."
                     ),
                 ),
                 io.Combo.Input(
@@ -84,9 +83,9 @@ class LoadModel(io.ComfyNode):
                     default=LoadOptions.weights,
                     optional=True,
                     tooltip=(
-                        "int8 keeps the layers' weights as 8-bit whole numbers: a smaller model, not a "
-                        "faster one, and approximate: the speech differs from full's at SEQ_GROUPS 15 too. full: "
-                        "all digits of the precision above. Default: full."
+                        "full: weights in the precision chosen above. int8: the layers' weights are stored as 8-bit "
+                        "integers. This needs less memory but is not faster, and it is approximate: the speech differs "
+                        "from full even at SEQ_GROUPS 15. Default: full."
                     ),
                 ),
             ],
@@ -95,7 +94,7 @@ class LoadModel(io.ComfyNode):
                     "loaded_model",
                     display_name="model",
                     tooltip=(
-                        "The checkpoint, managed by ComfyUI: it leaves the GPU when other models need room."
+                        "The checkpoint, managed by ComfyUI: it leaves the GPU when other models need the memory."
                     ),
                 )
             ],
@@ -111,7 +110,7 @@ class LoadModel(io.ComfyNode):
         engine: str | None = None,
         weights: str | None = None,
     ) -> bool | str:
-        """Refuse what cannot be loaded before anything runs or is downloaded; wired inputs are None here."""
+        """Reject settings that cannot work, before anything runs or is downloaded. Wired inputs are None here."""
         chosen = {"precision": precision, "attention": attention, "engine": engine, "weights": weights}
         try:
             options = LoadOptions(**{name: value for name, value in chosen.items() if value is not None})
@@ -123,7 +122,7 @@ class LoadModel(io.ComfyNode):
 
     @classmethod
     def fingerprint_inputs(cls, checkpoint: str, **_: str) -> list[tuple[str, int, int]]:
-        """Changes when the checkpoint's folder is replaced, so that it is loaded again."""
+        """Change when the files in the checkpoint's folder change, so that ComfyUI loads it again."""
         path = resolve_checkpoint(checkpoint, checkpoint_roots())
         return [] if path is None else fingerprint(path)
 
@@ -147,7 +146,7 @@ class LoadModel(io.ComfyNode):
 
 
 def check_device(options: LoadOptions, device: torch.device) -> None:
-    """Raise ValueError for a precision or an attention that the device cannot do."""
+    """Raise ValueError for a precision or an attention that the device does not support."""
     from ..morph.checkpoint.load import choose_attention, choose_dtype
 
     dtype = choose_dtype(options.precision, device)
@@ -156,12 +155,17 @@ def check_device(options: LoadOptions, device: torch.device) -> None:
 
 
 def found_checkpoints() -> list[str]:
-    """Labels of the checkpoints in the model folders; none, and a warning, where they cannot be listed.
+    """Return the labels of the checkpoints in the model folders; log a warning and return none if listing fails.
 
-    ComfyUI asks all of a pack's schemas in one ``try``: an error here would take every node away.
+    ComfyUI builds all schemas of a pack in one ``try``: an error here would remove every node of the pack.
     """
     try:
         return list(list_checkpoints(checkpoint_roots()))
     except Exception as error:
-        log.warning("the model folders cannot be listed (%s): %s is there", error, DEMO_VOICE, exc_info=True)
+        log.warning(
+            "cannot list the model folders (%s); still offered: %s and the published checkpoints",
+            error,
+            DEMO_VOICE,
+            exc_info=True,
+        )
         return []

@@ -1,4 +1,4 @@
-"""A model behind ComfyUI's memory management: it leaves the GPU when others need room, and comes back."""
+"""Wrap the model for ComfyUI's memory management, which moves it off the GPU when other models need memory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-EVERYTHING = 1e32  # bytes; how ComfyUI itself says "the whole model"
+EVERYTHING = 1e32  # bytes; the value ComfyUI itself uses for "load the complete model"
 
 
 class WholePatcher(ModelPatcher):
-    """Moves a module between devices whole: upstream's layers cannot run from two, as ComfyUI's own can.
+    """Move a module between devices as one unit: unlike ComfyUI's own layers, upstream's cannot be split over two.
 
-    It moves outside of inference mode, under which ComfyUI runs nodes: inside, a move would replace the module's
-    parameters by other objects, and untie those that layers share. ``on_leave`` is called before the weights go.
+    ComfyUI runs nodes in inference mode. A move in inference mode would replace the module's parameters with new
+    objects and so untie shared parameters; therefore moves happen outside of it. ``on_leave`` is called before the
+    weights leave the device.
     """
 
     on_leave: Callable[[], None] = staticmethod(lambda: None)
@@ -35,26 +36,26 @@ class WholePatcher(ModelPatcher):
     def partially_load(
         self, device_to: torch.device, extra_memory: float = 0, force_patch_weights: bool = False
     ) -> float:
-        """Load all of it, whatever room ComfyUI grants (under ``--novram`` that is none)."""
+        """Load the complete module, however little memory ComfyUI grants (with ``--novram``: none)."""
         with torch.inference_mode(False):
             return super().partially_load(device_to, EVERYTHING, force_patch_weights)
 
     def partially_unload(
         self, device_to: torch.device, memory_to_free: float = 0, force_patch_weights: bool = False
     ) -> float:
-        """Free nothing in part: ComfyUI then unloads all of it."""
+        """Free nothing and return 0 bytes; ComfyUI then unloads the complete module."""
         return 0
 
     def unpatch_model(self, device_to: torch.device | None = None, unpatch_weights: bool = True) -> None:
-        """Take the module off the device, and with it what the engine keeps there."""
-        if unpatch_weights:  # else nothing moves: ComfyUI asks so before every use
+        """Move the module off the device, and free what the engine keeps there."""
+        if unpatch_weights:  # otherwise nothing moves: ComfyUI calls this before every use
             self.on_leave()
         with torch.inference_mode(False):
             super().unpatch_model(device_to, unpatch_weights)
 
 
 class ManagedModel:
-    """What the model socket carries. ComfyUI may evict the model at any time outside of ``use``."""
+    """The value of the model socket. Outside of ``use``, ComfyUI may evict the model at any time."""
 
     def __init__(self, synthesizer: Synthesizer):
         model = synthesizer.model
@@ -63,15 +64,15 @@ class ManagedModel:
             model.module, management.get_torch_device(), management.unet_offload_device()
         )
         self._patcher.on_leave = synthesizer.free
-        # The talker holds the weights: when it goes, their memory is free.
+        # The talker owns the weights: once it is garbage-collected, their memory is free.
         weakref.finalize(model.talker, log.info, "released %s", model.name).atexit = False
 
     @contextmanager
     def use(self) -> Iterator[Synthesizer]:
-        """Yield the synthesizer, its model on the device, for the length of the ``with``.
+        """Move the model to its device and yield the synthesizer.
 
         Raises:
-            torch.cuda.OutOfMemoryError: with a hint at the fix; the model stays usable for the next run.
+            torch.cuda.OutOfMemoryError: with advice on the fix; the model stays usable for the next run.
         """
         with explain_out_of_memory():
             management.load_models_gpu([self._patcher], force_full_load=True)
@@ -79,7 +80,7 @@ class ManagedModel:
 
 
 def load_managed(path: Path, options: LoadOptions) -> ManagedModel:
-    """Load a checkpoint for ComfyUI's device; it stays on the CPU until it is used."""
+    """Load a checkpoint for ComfyUI's device; the weights stay on the CPU until first use."""
     from ..morph.synthesizer import Synthesizer
 
     return ManagedModel(Synthesizer.load(path, options, management.get_torch_device(), move=False))
@@ -87,12 +88,11 @@ def load_managed(path: Path, options: LoadOptions) -> ManagedModel:
 
 @contextmanager
 def explain_out_of_memory() -> Iterator[None]:
-    """Add the fix to an out-of-memory error; its type stays, by which ComfyUI knows to unload its models."""
+    """Add advice to an out-of-memory error. Its type is kept, because ComfyUI unloads its models on that type."""
     try:
         yield
     except torch.cuda.OutOfMemoryError as error:
         raise torch.cuda.OutOfMemoryError(
-            f"{error}\nThe GPU's memory is full: choose a smaller batch size, shorter texts or the 0.6B "
-            "checkpoint, or free memory in other programs. The model is unharmed and the next run can use "
-            "it."
+            f"{error}\nThe GPU is out of memory: lower batch_size, use shorter texts or the 0.6B checkpoint, or "
+            "close other programs that use the GPU. The model stays usable for the next run."
         ) from error

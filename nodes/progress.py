@@ -1,4 +1,4 @@
-"""The engine's progress on ComfyUI's bar and in words, and the cancel button's way into the engine."""
+"""Show the engine's progress as a bar and as text in ComfyUI, and pass on cancellation to the engine."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from contextlib import contextmanager
 from comfy.model_management import throw_exception_if_processing_interrupted
 from comfy.utils import ProgressBar
 
-SHOWN_EVERY = 0.02  # seconds: frames come faster than a page can draw; cancelling is looked for at every one
-SAID_EVERY = 0.2  # seconds, for words with the same beginning ("line 3 of 12"): nobody reads faster
+SHOWN_EVERY = (
+    0.02  # seconds: frames arrive faster than a page can draw. Cancellation is checked on every frame
+)
+SAID_EVERY = 0.2  # seconds between texts that start with the same word ("line 3 of 12"): nobody reads faster
 
 
 class Progress:
-    """One node's bar and words: call it with (done, expected), in frames or bytes; ``say`` what is being done.
+    """One node's progress bar and status text.
 
-    Both raise ComfyUI's own exception once the user has cancelled; let it pass.
+    Call it with (done, expected), in frames or bytes, to move the bar; call ``say`` to show what is being done.
+    Both raise ComfyUI's own exception once the user has cancelled; do not catch it.
     """
 
     def __init__(self, node_id: str | None):
@@ -32,9 +35,9 @@ class Progress:
             self._bar.update_absolute(done, expected)
 
     def say(self, text: str) -> None:
-        """Show a few words on the node: "loading", "line 3 of 12".
+        """Show a short status text on the node: "loading", "line 3 of 12".
 
-        Repeated words are not sent again; of words with one beginning, those that come too fast are left out.
+        A repeated text is not sent again. Texts that start with the same word are sent at most every SAID_EVERY s.
         """
         throw_exception_if_processing_interrupted()
         now = time.monotonic()
@@ -44,20 +47,20 @@ class Progress:
             send_words(text, self._node_id)
 
     def fill(self) -> None:
-        """Fill the bar: the expectation may have been off."""
+        """Fill the bar: the expected number may have been wrong."""
         self._bar.update_absolute(self._bar.total)
 
 
 @contextmanager
 def show_progress(node_id: str | None) -> Iterator[Progress]:
-    """Give the node's progress; its bar is filled when the ``with`` ends well."""
+    """Yield the node's progress; fill its bar if the ``with`` block ends without an error."""
     progress = Progress(node_id)
     yield progress
     progress.fill()
 
 
 def send_words(text: str, node_id: str | None) -> None:
-    """Send words to the page that queued the prompt; nothing where no page did."""
+    """Send a status text to the page that queued the prompt; do nothing if no page did."""
     from server import PromptServer
 
     server = PromptServer.instance  # type: ignore[attr-defined]  # set when ComfyUI starts

@@ -1,4 +1,4 @@
-"""Sampling."""
+"""The Sampling node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def temperature(name: str, what: str, default: float) -> io.Input:
         min=0.01,
         max=2.0,
         step=0.01,
-        tooltip=f"{what}: above 1 is livelier, below 1 steadier. No unit, 0.01 to 2. Default: {default:g}.",
+        tooltip=f"{what}: above 1 is more varied, below 1 steadier. No unit, 0.01 to 2. Default: {default:g}.",
     )
 
 
@@ -29,7 +29,7 @@ def top_k(name: str, what: str, default: int) -> io.Input:
         default=default,
         min=0,
         max=3072,
-        tooltip=f"{what}: draw from the k likeliest codes only; 0 is off. Unit: codes. Default: {default}.",
+        tooltip=f"{what}: sample only from the k most likely codes. 0 is off. Unit: codes. Default: {default}.",
     )
 
 
@@ -41,8 +41,8 @@ def top_p(name: str, what: str, default: float) -> io.Input:
         max=1.0,
         step=0.01,
         tooltip=(
-            f"{what}: draw from the likeliest codes that make up this share of the probability; 1 is off. "
-            f"Default: {default:g}."
+            f"{what}: sample only from the most likely codes that together reach this probability. 1 is off. "
+            f"No unit. Default: {default:g}."
         ),
     )
 
@@ -52,7 +52,8 @@ def greedy(name: str, what: str) -> io.Input:
         name,
         default=False,
         tooltip=(
-            f"{what}: always take the likeliest code, without chance. Flat, and apt to loop. Default: off."
+            f"{what}: always take the most likely code instead of sampling. Sounds flat and tends to loop. "
+            "Default: off."
         ),
     )
 
@@ -66,8 +67,8 @@ class SamplingSettings(io.ComfyNode):
             display_name="Sampling (Qwen3-TTS)",
             category=CATEGORY,
             description=(
-                "How codes are drawn. Without this node, the checkpoint's own settings are used; the "
-                "defaults here are those of the published checkpoints."
+                "How codes are sampled. Without this node, the checkpoint's own settings apply. The defaults "
+                "here are those of the published checkpoints."
             ),
             inputs=[
                 temperature("temperature", TALKER, talker.temperature),
@@ -80,7 +81,7 @@ class SamplingSettings(io.ComfyNode):
                     max=2.0,
                     step=0.01,
                     tooltip=(
-                        "Above 1 makes group 0 codes that a line has used less likely; 1 is off. No unit. "
+                        "Above 1, group 0 codes that a line has already used become less likely. 1 is off. No unit. "
                         f"Default: {DEFAULTS.repetition_penalty:g}."
                     ),
                 ),
@@ -96,7 +97,7 @@ class SamplingSettings(io.ComfyNode):
                     max=3600.0,
                     step=1.0,
                     tooltip=(
-                        "The longest that a line may get; 0 leaves it to the guard. Unit: seconds of audio. "
+                        "Maximum length of a line. 0: the guard derives it from the text. Unit: seconds of audio. "
                         "Default: 0."
                     ),
                 ),

@@ -1,4 +1,4 @@
-"""Scripts: Cast and Render Script."""
+"""The script nodes: Cast and Render Script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..morph.voice.voice import Voice
 
 DEFAULTS = GenerateOptions()
-NOT_IN_NAMES = ":\uff1a[]#\n\r"  # they have a meaning in scripts
+NOT_IN_NAMES = ":\uff1a[]#\n\r"  # these have a meaning in scripts
 EXAMPLE = """\
 # NAME: what the character says. The names come from the Cast nodes.
 ANNA: Good morning! Did you sleep at all?
@@ -37,26 +37,26 @@ class Cast(io.ComfyNode):
             node_id="MorphTTSCast",
             display_name="Cast (Qwen3-TTS)",
             category=CATEGORY,
-            description="Gives a character of a script its voice. Chain one node a character.",
+            description="Assigns a voice to a character of a script. Use one node per character and chain them.",
             inputs=[
                 io.String.Input(
                     "name",
                     default="ANNA",
                     tooltip=(
-                        "The character's name as the script writes it, in any case; without : [ ] #. "
-                        "Default: ANNA."
+                        "The character's name as written in the script; case does not matter. Must not contain "
+                        ": [ ] #. Default: ANNA."
                     ),
                 ),
                 inputs.voice("The character's voice. Required."),
                 CastSocket.Input(
                     "cast",
                     optional=True,
-                    tooltip="The characters before this one, from another Cast node. Default: none.",
+                    tooltip="The cast so far, from another Cast node. Default: none.",
                 ),
             ],
             outputs=[
                 CastSocket.Output(
-                    "larger_cast", display_name="cast", tooltip="The characters so far, with this one."
+                    "larger_cast", display_name="cast", tooltip="The cast so far, plus this character."
                 )
             ],
         )
@@ -70,17 +70,19 @@ class Cast(io.ComfyNode):
         name = check_character(name)
         others = cast or {}
         if name.casefold() in {other.casefold() for other in others}:
-            raise ValueError(f"name {name!r} is in the cast already: give every character a name of its own")
+            raise ValueError(f"name {name!r} is already in the cast: give each character a different name")
         return io.NodeOutput({**others, name: voice})
 
 
 def check_character(name: str) -> str:
-    """Give a character's name back, stripped; ValueError when no script line could name it."""
+    """Return a character's name, stripped; ValueError if no script line could refer to it."""
     name = name.strip()
     if not name:
         raise ValueError("name is empty: type the character's name")
     if any(char in name for char in NOT_IN_NAMES):
-        raise ValueError(f"name {name!r} holds one of : [ ] # or a new line: scripts could not name it")
+        raise ValueError(
+            f"name {name!r} contains one of : [ ] # or a line break, which scripts reserve: remove it"
+        )
     return name
 
 
@@ -92,8 +94,8 @@ class RenderScript(io.ComfyNode):
             display_name="Render Script (Qwen3-TTS)",
             category=CATEGORY,
             description=(
-                "Speaks a script of 'NAME: text' lines, many lines at once. Tags: [pause 0.5], [seed 7], "
-                "[lang German], [instruct whispering]; # starts a comment."
+                "Speaks a script of 'NAME: text' lines, several lines in parallel. Tags: [pause 0.5], [seed 7], "
+                "[lang German], [instruct whispering]. # starts a comment."
             ),
             inputs=[
                 inputs.model(),
@@ -104,13 +106,13 @@ class RenderScript(io.ComfyNode):
                     default=EXAMPLE,
                     dynamic_prompts=False,
                     tooltip=(
-                        "Lines 'NAME: text'. Tags stand in front of a name or a text, or alone on a line "
-                        "for all lines below. Default: an example for ANNA and BEN."
+                        "One 'NAME: text' per line. A tag before a name or a text applies to that line; alone on a "
+                        "line, it applies to all lines below. Default: an example for ANNA and BEN."
                     ),
                 ),
                 inputs.seq_groups(),
                 inputs.seed(
-                    "Random seed: every line without a [seed] gets its own from this, its name and its text."
+                    "Random seed: a line without [seed] gets its own, derived from this one, its name and its text."
                 ),
                 io.Int.Input(
                     "batch_size",
@@ -118,7 +120,7 @@ class RenderScript(io.ComfyNode):
                     min=1,
                     max=256,
                     tooltip=(
-                        "How many lines are decoded together; more is faster and takes more memory. Unit: "
+                        "How many lines are decoded in parallel. More is faster but uses more memory. Unit: "
                         f"lines. Default: {DEFAULTS.batch_size}."
                     ),
                 ),
@@ -130,7 +132,7 @@ class RenderScript(io.ComfyNode):
                     max=60.0,
                     step=0.05,
                     tooltip=(
-                        "Silence between lines of the joined track; the script's pauses are added. Unit: "
+                        "Silence between the lines of the joined track; the script's pauses are added to it. Unit: "
                         "seconds. Default: 0.3."
                     ),
                 ),
@@ -144,14 +146,16 @@ class RenderScript(io.ComfyNode):
                     "lines",
                     display_name="lines",
                     is_output_list=True,
-                    tooltip="Every line by itself, in the script's order: mono, 24 kHz.",
+                    tooltip="Each line as a separate recording, in script order: mono, 24 kHz.",
                 ),
-                io.Audio.Output("audio", display_name="audio", tooltip="All lines joined: mono, 24 kHz."),
-                io.String.Output("srt", display_name="srt", tooltip="Subtitles that fit the joined audio."),
+                io.Audio.Output(
+                    "audio", display_name="audio", tooltip="All lines joined into one track: mono, 24 kHz."
+                ),
+                io.String.Output("srt", display_name="srt", tooltip="Subtitles for the joined audio."),
                 io.String.Output(
                     "report",
                     display_name="report",
-                    tooltip="What went wrong, duration, RTF and ms per frame, and how every line ended.",
+                    tooltip="Any problems, then duration, RTF and ms per frame, then how each line ended.",
                 ),
             ],
             hidden=[io.Hidden.unique_id],
@@ -210,7 +214,7 @@ class RenderScript(io.ComfyNode):
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Raise a script's errors as plain ValueErrors: the page puts an error's type, with its module, before the text."""
+    """Turn ScriptError into ValueError: the page shows the type with its module path, which users should not see."""
     try:
         yield
     except ScriptError as error:

@@ -1,4 +1,4 @@
-"""The pack's own socket types, and where its nodes stand in the menu."""
+"""The pack's own socket types, and its category in the node menu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Save Subtitles."""
+"""The Save Subtitles node."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ class SaveSubtitles(io.ComfyNode):
             display_name="Save Subtitles (SRT)",
             category=CATEGORY,
             description=(
-                "Writes subtitles as NAME_00001.srt to ComfyUI's output folder; never overwrites a file."
+                "Writes subtitles to ComfyUI's output folder as NAME_00001.srt. Existing files are never overwritten."
             ),
             inputs=[
                 io.String.Input(
-                    "srt", force_input=True, tooltip="Subtitles from Render Script. Required, not empty."
+                    "srt",
+                    force_input=True,
+                    tooltip="Subtitles from Render Script. Required; must not be empty.",
                 ),
                 io.String.Input(
                     "name",
                     default="dialogue",
                     tooltip=(
-                        "The file's name without its number: letters, digits, spaces and - _ . only, at "
-                        "most 80 characters. Default: dialogue."
+                        "The file name, without the number: only letters, digits, spaces and - _ . , at most 80 "
+                        "characters. Default: dialogue."
                     ),
                 ),
             ],
@@ -48,16 +50,16 @@ class SaveSubtitles(io.ComfyNode):
     @classmethod
     def execute(cls, srt: str, name: str) -> io.NodeOutput:
         if not srt.strip():
-            raise ValueError("srt is empty: connect the srt of Render Script")
+            raise ValueError("srt is empty: connect the srt output of Render Script")
         path = write_new(output_folder(), check_name(name), srt)
         return io.NodeOutput(ui=ui.PreviewText(f"saved {path.name}"))
 
 
 def write_new(folder: Path, name: str, text: str) -> Path:
-    """Write ``text`` whole to the first free ``<name>_<number>.srt`` in ``folder``, and give its path.
+    """Write ``text`` to the first unused ``<name>_<number>.srt`` in ``folder`` and return its path.
 
     Raises:
-        ValueError: the text cannot be written as UTF-8; no file is left.
+        ValueError: the text cannot be encoded as UTF-8; no file is created.
     """
     data = encode(text)
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,22 +71,22 @@ def write_new(folder: Path, name: str, text: str) -> Path:
             continue
         write_whole(file, path, data)
         return path
-    raise AssertionError  # count never ends
+    raise AssertionError  # count is infinite
 
 
 def encode(text: str) -> bytes:
-    """The text as UTF-8; ValueError for half a character, which UTF-8 has no bytes for."""
+    """Return the text as UTF-8; ValueError for an unpaired surrogate, which UTF-8 cannot encode."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
         half = text[error.start]
         raise ValueError(
-            f"srt holds half a character ({half!a}) after {text[: error.start][-20:]!r}: type it again in the script"
+            f"srt contains half a character ({half!a}) after {text[: error.start][-20:]!r}: retype it in the script"
         ) from None
 
 
 def write_whole(file: BinaryIO, path: Path, data: bytes) -> None:
-    """Write and close a new file; where that fails, no part of it stays."""
+    """Write and close a new file; delete it if writing fails."""
     try:
         with file:
             file.write(data)

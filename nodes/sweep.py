@@ -1,4 +1,4 @@
-"""Speed/Quality Sweep."""
+"""The Speed/Quality Sweep node."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Sweep(io.ComfyNode):
             display_name="Speed/Quality Sweep (Qwen3-TTS)",
             category=CATEGORY,
             description=(
-                "Speaks one text at several SEQ_GROUPS and shows what each costs on this machine and how "
-                "far its choices are from exact ones."
+                "Speaks one text at several SEQ_GROUPS. Shows how long each takes on this machine and how far "
+                "its sampling probabilities are from the exact ones."
             ),
             inputs=[
                 inputs.model(),
-                inputs.voice("Who speaks. Required."),
+                inputs.voice("The voice to speak with. Required."),
                 inputs.text("The same sentence, spoken faster and faster: can you hear the difference?"),
                 inputs.language(),
                 io.String.Input(
@@ -38,7 +38,7 @@ class Sweep(io.ComfyNode):
                     display_name="SEQ_GROUPS",
                     default="1, 3, 5, 7, 15",
                     tooltip=(
-                        "The settings to try, 1 to 15 each, with commas. Unit: groups. Default: 1, 3, 5, "
+                        "The settings to try, each 1 to 15, separated by commas. Unit: groups. Default: 1, 3, 5, "
                         "7, 15."
                     ),
                 ),
@@ -49,15 +49,17 @@ class Sweep(io.ComfyNode):
                 io.Image.Output(
                     "plot",
                     display_name="plot",
-                    tooltip="Distance to exact against time per frame, a point for each SEQ_GROUPS.",
+                    tooltip="Distance from exact versus time per frame, one point per SEQ_GROUPS.",
                 ),
                 io.Audio.Output(
                     "lines",
                     display_name="lines",
                     is_output_list=True,
-                    tooltip="The speech at each setting, in rising order: mono, 24 kHz.",
+                    tooltip="The speech at each setting, in ascending order: mono, 24 kHz.",
                 ),
-                io.String.Output("table", display_name="table", tooltip="The numbers, as a markdown table."),
+                io.String.Output(
+                    "table", display_name="table", tooltip="The measurements, as a Markdown table."
+                ),
             ],
             hidden=[io.Hidden.unique_id],
         )

@@ -1,4 +1,4 @@
-"""Voices from a recording, a preset, a description, or other voices."""
+"""The nodes that create a voice: from a recording, a preset, a description, or other voices."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .sockets import CATEGORY, VoiceSocket
 if TYPE_CHECKING:
     from ..morph.voice.voice import Voice
 
-# ComfyUI's names of the modes, and the engine's.
+# Mode names shown in ComfyUI -> the engine's names.
 MODES = {"x-vector": "x_vector", "ICL": "icl"}
-# The engine lists a checkpoint's own speakers when one is unknown to it.
+# If a checkpoint does not know a speaker, the engine's error lists the ones it has.
 DEMO_SPEAKERS = ("heart", "emma", "michael", "george")
 PUBLISHED_SPEAKERS = (
     "vivian",
@@ -44,15 +44,15 @@ class CloneVoice(io.ComfyNode):
             display_name="Clone Voice (Qwen3-TTS)",
             category=CATEGORY,
             description=(
-                "Makes a voice from a recording of 1 to 30 seconds. Needs the demo voice or a Base checkpoint."
+                "Clones a voice from a recording of 1 to 30 seconds. Needs the demo voice or a Base checkpoint."
             ),
             inputs=[
                 inputs.model(),
                 io.Audio.Input(
                     "audio",
                     tooltip=(
-                        "One recording of one speaker, 1 to 30 s, any rate, mono or stereo. Of a longer one "
-                        "x-vector takes the first 30 s; ICL refuses it. Required."
+                        "One recording of one speaker, 1 to 30 s, any sample rate, mono or stereo. If it is longer, "
+                        "x-vector uses the first 30 s and ICL reports an error. Required."
                     ),
                 ),
                 io.Combo.Input(
@@ -60,8 +60,8 @@ class CloneVoice(io.ComfyNode):
                     options=list(MODES),
                     default="x-vector",
                     tooltip=(
-                        "x-vector: the timbre alone, no transcript needed. ICL: timbre and manner, goes on "
-                        "from the recording; needs its transcript. Default: x-vector."
+                        "x-vector: copies the timbre only; needs no transcript. ICL: copies timbre and speaking "
+                        "style by continuing the recording; needs its transcript. Default: x-vector."
                     ),
                 ),
                 io.String.Input(
@@ -70,19 +70,19 @@ class CloneVoice(io.ComfyNode):
                     default="",
                     optional=True,
                     dynamic_prompts=False,
-                    tooltip="What the recording says, word for word. Used by ICL only. Default: empty.",
+                    tooltip="The words of the recording, exactly as spoken. Used only by ICL. Default: empty.",
                 ),
                 io.Boolean.Input(
                     "pad_reference",
                     default=False,
                     optional=True,
                     tooltip=(
-                        "Append 0.5 s of silence to the recording in ICL mode, when its last sound bleeds "
-                        "into the speech. Default: off."
+                        "ICL only: append 0.5 s of silence to the recording. Turn on if its last sound leaks into "
+                        "the speech. Default: off."
                     ),
                 ),
             ],
-            outputs=[voice_output("The cloned voice, for checkpoints of the same size.")],
+            outputs=[voice_output("The cloned voice. It works with checkpoints of the same size.")],
         )
 
     @classmethod
@@ -114,7 +114,7 @@ class CloneVoice(io.ComfyNode):
 
 
 def check_mode(mode: str) -> None:
-    """Raise ValueError for a mode that Clone Voice does not offer."""
+    """Raise ValueError if Clone Voice has no such mode."""
     check_choice("mode", mode, tuple(MODES))
 
 
@@ -126,8 +126,8 @@ class PresetVoice(io.ComfyNode):
             display_name="Preset Voice (Qwen3-TTS)",
             category=CATEGORY,
             description=(
-                "A speaker that the checkpoint knows by name, with an instruction how to speak. Needs the "
-                "demo voice, a CustomVoice checkpoint, or one with fine-tuned speakers."
+                "Selects a speaker that is built into the checkpoint, with an optional speaking instruction. Needs "
+                "the demo voice, a CustomVoice checkpoint, or one with fine-tuned speakers."
             ),
             inputs=[
                 inputs.model(),
@@ -147,7 +147,7 @@ class PresetVoice(io.ComfyNode):
                     optional=True,
                     dynamic_prompts=False,
                     tooltip=(
-                        "How to speak, such as 'whispering, in a hurry'. Only 1.7B CustomVoice follows it. "
+                        "How to speak, for example 'whispering, in a hurry'. Only 1.7B CustomVoice supports this. "
                         "Default: empty."
                     ),
                 ),
@@ -156,12 +156,12 @@ class PresetVoice(io.ComfyNode):
                     default="",
                     optional=True,
                     tooltip=(
-                        "The name of a fine-tuned speaker, instead of the one chosen above. Default: "
-                        "empty, the speaker above."
+                        "The name of a fine-tuned speaker, used instead of the one chosen above. Default: empty, "
+                        "use the speaker above."
                     ),
                 ),
             ],
-            outputs=[voice_output("The preset voice, for this checkpoint.")],
+            outputs=[voice_output("The preset voice. It works with this checkpoint.")],
         )
 
     @classmethod
@@ -181,7 +181,7 @@ class DesignVoice(io.ComfyNode):
             node_id="MorphTTSDesignVoice",
             display_name="Design Voice (Qwen3-TTS)",
             category=CATEGORY,
-            description="A voice from words. Needs a VoiceDesign checkpoint.",
+            description="Creates a voice from a description. Needs a VoiceDesign checkpoint.",
             inputs=[
                 inputs.model(),
                 io.String.Input(
@@ -190,11 +190,15 @@ class DesignVoice(io.ComfyNode):
                     default="A warm, calm woman of about forty with a low voice, speaking slowly.",
                     dynamic_prompts=False,
                     tooltip=(
-                        "What the voice is like: age, sex, timbre, pace, mood. Default: a sample description."
+                        "What the voice sounds like: age, gender, timbre, pace, mood. Default: a sample description."
                     ),
                 ),
             ],
-            outputs=[voice_output("The designed voice. Another seed gives another take on the description.")],
+            outputs=[
+                voice_output(
+                    "The designed voice. A different seed gives a different interpretation of the description."
+                )
+            ],
         )
 
     @classmethod
@@ -219,7 +223,7 @@ def weight_input(letter: str, optional: bool = False) -> io.Input:
         max=100.0,
         step=0.05,
         optional=optional,
-        tooltip=f"The share of voice {letter}; the weights are divided by their sum. No unit. Default: 1.",
+        tooltip=f"The share of voice {letter}. All weights are divided by their sum. No unit. Default: 1.",
     )
 
 
@@ -231,8 +235,8 @@ class BlendVoices(io.ComfyNode):
             display_name="Blend Voices (Qwen3-TTS)",
             category=CATEGORY,
             description=(
-                "Mixes the timbres of two to four cloned voices of one model size: the weighted mean of "
-                "their speaker embeddings, as an x-vector voice."
+                "Mixes the timbres of two to four cloned voices of the same model size. The result is an x-vector "
+                "voice: the weighted mean of their speaker embeddings."
             ),
             inputs=[
                 VoiceSocket.Input("voice_a", tooltip="A cloned voice. Required."),

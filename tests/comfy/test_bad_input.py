@@ -101,7 +101,7 @@ REFUSED = {
     "empty text": (speech(text=""), "text is empty: type what is to be spoken"),
     "white text": (speech(text=" \n\t"), "text is empty: type what is to be spoken"),
     "nothing to speak": (speech(text="... !!!"), "has no letter and no digit to speak"),
-    "a tag of scripts": (speech(text="Hi [pause 0.5] there."), "text holds [pause 0.5], a tag of scripts"),
+    "a tag of scripts": (speech(text="Hi [pause 0.5] there."), "text contains [pause 0.5], a script tag"),
     "short pieces": (speech(split_chars=10), "split_chars is 10"),
     "unknown language": (speech(language="klingon"), "language is 'klingon': choose one of auto, chinese"),
     "unknown decoding": (speech(decoding="fast"), "decoding is 'fast': choose one of crossbar, lossless"),
@@ -138,7 +138,7 @@ REFUSED = {
     "no such engine": (changed(speech(), "model", engine="x"), "engine is 'x': choose one of auto"),
     "no such weights": (changed(speech(), "model", weights="int4"), "weights is 'int4': choose one of full"),
     "a number for a checkpoint": (changed(speech(), "model", checkpoint=5), "checkpoint is 5: choose one from the"),
-    "character's name": (changed(scripted(), "cast", name="A: B"), "scripts could not name it"),
+    "character's name": (changed(scripted(), "cast", name="A: B"), "or a line break, which scripts reserve"),
 }  # fmt: skip
 
 
@@ -173,7 +173,7 @@ FAILING = {
     "nan": (recorded("nan.wav"), "reference holds NaN or infinite samples"),
     "empty": (
         speech() | {"recording": node("EmptyAudio", duration=0.0, sample_rate=24000, channels=2)},
-        "audio has the shape (1, 2, 0)",
+        "audio has shape (1, 2, 0)",
     ),
     "ICL of a long recording": (
         changed(recorded("long.wav"), "voice", mode="ICL"),
@@ -214,7 +214,7 @@ FAILING = {
     "twice in the cast": (
         scripted(cast=["twice", 0])
         | {"twice": node("MorphTTSCast", name="anna", voice=["voice", 0], cast=["cast", 0])},
-        "name 'anna' is in the cast already",
+        "name 'anna' is already in the cast",
     ),
 }  # fmt: skip
 

@@ -107,7 +107,7 @@ def test_subtitles_that_cannot_be_written_leave_no_file(server: ComfyServer, bas
         "subtitles": node("MorphTTSSaveSubtitles", srt=["srt", 0], name="half"),
     }
     result = server.run(graph)
-    assert result.error and "srt holds half a character ('\\ud83d')" in result.error["exception_message"]
+    assert result.error and "srt contains half a character ('\\ud83d')" in result.error["exception_message"]
     assert not list((base_dir / "output").rglob("half*"))
 
 
@@ -142,7 +142,7 @@ def test_a_voice_is_replaced_only_when_asked_and_then_loaded_anew(server: ComfyS
     keep = node("MorphTTSSaveVoice", voice=["voice", 0], name="Twice", overwrite=False)
     assert server.run(graphs.cloned_voice() | {"save": keep}).ok
     refused = run(False, "ICL")
-    assert "a voice named 'Twice' is saved already" in refused.error["exception_message"]
+    assert "a voice named 'Twice' already exists" in refused.error["exception_message"]
     assert run(True, "ICL").ok
     assert "loaded" not in run(True, "ICL").cached_nodes()  # the run before replaced the file
     assert "loaded" in run(True, "ICL").cached_nodes()

@@ -63,11 +63,11 @@ def test_the_same_workflow_runs_again_in_another_session(
     server.free()
     second = server.run(graph)
     assert second.ok, second.error
-    assert shown(second, "save") == "qwen3-tts-voices/again.safetensors holds this voice already"
+    assert shown(second, "save") == "qwen3-tts-voices/again.safetensors already contains this voice"
     assert (library / "again.safetensors").stat().st_mtime_ns == before
     assert np.array_equal(samples(first)[0], samples(second)[0])
     other = server.run(without_voice(saving("again", mode="ICL" if mode == "x-vector" else "x-vector")))
-    assert "a voice named 'again' is saved already" in other.error["exception_message"]
+    assert "a voice named 'again' already exists" in other.error["exception_message"]
     assert (library / "again.safetensors").stat().st_mtime_ns == before
 
 

@@ -82,7 +82,7 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
         (folder / "b.safetensors").symlink_to(tmp_path / "elsewhere")
     except OSError:
         pytest.skip("not run: this system allows no links")
-    with pytest.raises(ValueError, match="lies outside voices"):
+    with pytest.raises(ValueError, match="is outside the folder voices"):
         names.confine(folder, "b.safetensors")
 
 
@@ -98,18 +98,18 @@ def test_audio_goes_to_numpy_and_back() -> None:
 @pytest.mark.parametrize("audio", [None, {}, {"sample_rate": 24000}, {"waveform": torch.zeros(1, 1, 5)}])
 def test_no_audio_at_all_is_refused(audio: object) -> None:
     """Get Video Components gives None for a video without a sound track."""
-    with pytest.raises(ValueError, match=r"audio carries no sound .*: connect a recording"):
+    with pytest.raises(ValueError, match=r"audio is missing .*: connect a recording"):
         audio_io.to_waveforms(audio)
 
 
 @pytest.mark.parametrize("shape", [(0, 1, 10), (1, 0, 10), (1, 1, 0), (1, 10), (10,)])
 def test_an_empty_batch_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"audio has the shape \(.*: connect a recording"):
+    with pytest.raises(ValueError, match=r"audio has shape \(.*: connect a recording"):
         audio_io.to_waveforms({"waveform": torch.zeros(shape), "sample_rate": 24000})
 
 
 def test_a_batch_is_no_reference() -> None:
     batch = {"waveform": torch.zeros(3, 1, 10), "sample_rate": 24000}
-    with pytest.raises(ValueError, match="audio is a batch of 3 recordings: connect one recording"):
+    with pytest.raises(ValueError, match="audio is a batch of 3 recordings: connect a single recording"):
         audio_io.to_one_waveform(batch, "audio")
     assert audio_io.to_one_waveform({**batch, "waveform": torch.ones(1, 2, 4)}, "audio").shape == (2, 4)
