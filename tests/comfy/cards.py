@@ -1,4 +1,4 @@
-"""The pictures of the example workflows: a title that can be read on a small card, above the nodes that matter."""
+"""The preview pictures of the example workflows: a title, readable on a small card, above the most important nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Card:
-    """What a workflow's picture says, its color, and which of the workflow's groups it shows."""
+    """A workflow's picture: its title and text, its color, and the groups of the workflow that it shows."""
 
     title: str
     says: str
@@ -33,7 +33,7 @@ CARDS = {
     "Save, load and blend voices": Card("Blend and save", "Mix voices, keep them", "#b7791f", (2, 3)),
     "Smooth and normalize": Card("Smooth and level", "Finish any audio", "#2b6cb0", (4, 5)),
 }
-BAND = 250  # pixels, of 720
+BAND = 250  # height of the title band in pixels, of 720
 SHOW = """({title, says, color, groups, band}) => {
   const {canvas, graph} = window.app
   const boxes = graph.groups.filter((one) => groups.includes(one.id)).map((one) => [...one.pos, ...one.size])
@@ -59,7 +59,7 @@ HIDE = "() => document.getElementById('morph-card').remove()"
 
 
 def take_picture(page: ComfyPage, name: str, path: Path) -> None:
-    """Write the loaded workflow's picture as a JPEG; the page is to be in focus mode."""
+    """Write the loaded workflow's picture as a JPEG. The page must be in focus mode."""
     card = CARDS[name]
     page.page.evaluate(SHOW, {**vars(card), "groups": list(card.groups), "band": BAND})
     page.page.wait_for_timeout(800)

@@ -1,7 +1,7 @@
-"""Fixtures around one real ComfyUI server with this pack in it, and a browser on its page.
+"""Fixtures: a real ComfyUI server with this pack installed, and a browser that opens its page.
 
-They need ``COMFYUI_DIR`` (``run_tests.py`` sets it). Without it, and for page tests without a Chromium, tests
-are skipped with a reason that begins with "not run".
+They need ``COMFYUI_DIR`` (``run_tests.py`` sets it). Without it, all tests here are skipped; without a Chromium, the
+page tests are. The reason of such a skip starts with "not run".
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if TYPE_CHECKING:  # aiohttp and playwright may be absent where these tests are skipped
+if TYPE_CHECKING:  # aiohttp and playwright may be missing when these tests are skipped
     from tests.comfy.graphs import Graph
     from tests.comfy.page import ComfyBrowser, ComfyPage
     from tests.comfy.server import ComfyServer
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PACK_NAME = "qwen3-tts-morph"  # a hyphen, as users' folders have
+PACK_NAME = "qwen3-tts-morph"  # with a hyphen, as in users' folder names
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,11 +37,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def comfy_dir() -> Path:
-    """The folder of ComfyUI's main.py."""
+    """The folder that contains ComfyUI's main.py."""
     path = Path(os.environ["COMFYUI_DIR"])
     if not (path / "main.py").exists():
         raise FileNotFoundError(
-            f"COMFYUI_DIR is {path}, which holds no main.py: set it to ComfyUI's own folder"
+            f"COMFYUI_DIR is {path}, which contains no main.py: set it to ComfyUI's own folder"
         )
     return path
 
@@ -54,13 +54,13 @@ def comfy_python() -> str:
 
 @pytest.fixture(scope="session")
 def base_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """ComfyUI's base folder, with input, output, temp, models and custom_nodes in it."""
+    """ComfyUI's base folder, which contains input, output, temp, models and custom_nodes."""
     return tmp_path_factory.mktemp("comfy")
 
 
 @pytest.fixture(scope="session")
 def model_folders(base_dir: Path) -> Path:
-    """A folder in which the pack looks for checkpoints: one folder each goes in here."""
+    """A folder that the pack searches for checkpoints; each checkpoint is one folder in it."""
     path = base_dir / "models" / "qwen-tts"
     path.mkdir(parents=True, exist_ok=True)
     return path
@@ -68,7 +68,7 @@ def model_folders(base_dir: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def start_server(comfy_dir: Path, comfy_python: str) -> Iterator[Callable[..., ComfyServer]]:
-    """Start a further server: ``start_server(base_dir, front_end_root=..., page_settings=..., env=...)``."""
+    """Start another server: ``start_server(base_dir, front_end_root=..., page_settings=..., env=...)``."""
     from tests.comfy.server import ComfyServer
 
     with ExitStack() as running:
@@ -82,7 +82,7 @@ def start_server(comfy_dir: Path, comfy_python: str) -> Iterator[Callable[..., C
 
 @pytest.fixture(scope="session")
 def server(start_server: Callable[..., ComfyServer], base_dir: Path, model_folders: Path) -> ComfyServer:
-    """The session's server, with the page that came with its ComfyUI."""
+    """The session's server, with the frontend that belongs to its ComfyUI."""
     return start_server(base_dir)
 
 
@@ -90,16 +90,16 @@ def server(start_server: Callable[..., ComfyServer], base_dir: Path, model_folde
 def todays_server(
     start_server: Callable[..., ComfyServer], tmp_path_factory: pytest.TempPathFactory
 ) -> ComfyServer:
-    """A second server, with a newer page (``COMFYUI_FRONTEND``, a folder) and no models."""
+    """A second server, with a newer frontend (``COMFYUI_FRONTEND``, a folder) and no models."""
     page = os.environ.get("COMFYUI_FRONTEND")
     if not page:
-        pytest.skip("not run: no newer page (set COMFYUI_FRONTEND, or use run_tests.py)")
+        pytest.skip("not run: no newer frontend (set COMFYUI_FRONTEND, or use run_tests.py)")
     return start_server(tmp_path_factory.mktemp("comfy_today"), front_end_root=Path(page))
 
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """The path of a Chromium."""
+    """The path of a Chromium executable."""
     from tests.comfy.page import find_chromium
 
     found = find_chromium()
@@ -119,21 +119,21 @@ def browser(chromium: str) -> Iterator[ComfyBrowser]:
 
 @pytest.fixture
 def new_page(browser: ComfyBrowser) -> Iterator[Callable[..., ComfyPage]]:
-    """Open a page: ``new_page(server)``, ``new_page(todays_server, nodes_2=True)``; closed after the test."""
+    """Open a page: ``new_page(server)``, ``new_page(todays_server, nodes_2=True)``. It is closed after the test."""
     with ExitStack() as pages:
         yield lambda server, **options: pages.enter_context(browser.open(server, **options))
 
 
 @pytest.fixture(scope="module")
 def convert(browser: ComfyBrowser, server: ComfyServer) -> Iterator[Callable[[dict[str, Any]], Graph]]:
-    """Have the page turn a workflow into what its Run button queues."""
+    """Convert a UI-format workflow into the graph that the page's Run button queues."""
     with browser.open(server) as page:
         yield lambda workflow: page.load(workflow)["api"]
 
 
 @pytest.fixture(scope="session")
 def screenshots() -> Path:
-    """Where screenshots are kept for a person to look at; git ignores it."""
+    """The folder for screenshots, for a person to look at; git ignores it."""
     path = ROOT / "artifacts" / "screenshots"
     path.mkdir(parents=True, exist_ok=True)
     return path

@@ -1,8 +1,8 @@
-"""Write locales/en/nodeDefs.json from the nodes themselves, as a running ComfyUI reports them.
+"""Write locales/en/nodeDefs.json from the node schemas, as a running ComfyUI reports them.
 
     python tests/comfy/english_locale.py http://127.0.0.1:8188
 
-Run it after changing a node's texts; ``test_locales.py`` fails until then.
+Run it after changing a node's texts: ``test_locales.py`` fails until the file is up to date.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PREFIX = "MorphTTS"
 
 
 def english_texts(object_info: dict[str, Any]) -> dict[str, Any]:
-    """The pack's part of /object_info in the form of a locale file."""
+    """Return the pack's part of /object_info in the format of a locale file."""
     return {name: node_texts(info) for name, info in object_info.items() if name.startswith(PREFIX)}
 
 
@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("url", help="of a running ComfyUI with this pack")
+    parser.add_argument("url", help="address of a running ComfyUI with this pack")
     with urllib.request.urlopen(parser.parse_args().url + "/object_info") as answer:
         texts = english_texts(json.load(answer))
     PATH.write_text(json.dumps(texts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

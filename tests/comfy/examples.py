@@ -1,4 +1,4 @@
-"""The example workflows in workflows/, as the tests load, change and picture them."""
+"""Helpers that load, change and run the example workflows in workflows/."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parents[2] / "workflows"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 RECORDINGS = {"your_voice.wav": "austen-0880.flac", "another_voice.wav": "austen-0870.flac"}
-# The pages that the pack is to work on: the server's fixture, and whether Nodes 2.0 are on.
+# The frontends that the pack must work with: label -> (server fixture, whether Nodes 2.0 is on).
 PAGES = {"0.3.75": ("server", False), "today": ("todays_server", False), "Nodes 2.0": ("todays_server", True)}
-# Text at any zoom; no menu over the graph, no names of packs on the nodes.
+# Show text at any zoom, no menu over the graph, and no pack names on the nodes.
 PICTURE_SETTINGS = {
     "LiteGraph.Canvas.MinFontSizeForLOD": 0,
     "Comfy.Graph.CanvasMenu": False,
@@ -35,24 +35,24 @@ FOCUS = "() => window.app.extensionManager.command.execute('Workspace.ToggleFocu
 
 
 def read_workflow(name: str) -> dict[str, Any]:
-    """A workflow in UI format, as it is shipped."""
+    """Return a shipped workflow in UI format."""
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def place_own_recordings(input_folder: Path) -> None:
-    """Put human speech under the names that the workflows hold a place for."""
+    """Write human speech under the placeholder file names that the workflows use."""
     input_folder.mkdir(parents=True, exist_ok=True)
     for name, source in RECORDINGS.items():
         soundfile.write(input_folder / name, *soundfile.read(DATA / source))
 
 
 def set_widget(page: ComfyPage, kind: str, name: str, value: object) -> None:
-    """Fill in a widget of every node of a kind, as a user does."""
+    """Set a widget of every node of a type, as a user would."""
     page.page.evaluate(SET_WIDGET, [kind, name, value])
 
 
 def after(graph: Graph, source: str, output: int, kind: str) -> str:
-    """The id of the one node of a kind that a node's output goes to."""
+    """Return the id of the only node of a type that a node's output is connected to."""
     [found] = [
         key
         for key, node in graph.items()
@@ -62,25 +62,25 @@ def after(graph: Graph, source: str, output: int, kind: str) -> str:
 
 
 def of_kind(graph: Graph, kind: str) -> list[str]:
-    """The ids of all nodes of a kind."""
+    """Return the ids of all nodes of a type."""
     return [key for key, node in graph.items() if node["class_type"] == kind]
 
 
 def only(graph: Graph, kind: str) -> str:
-    """The id of the one node of a kind."""
+    """Return the id of the only node of a type."""
     [found] = of_kind(graph, kind)
     return found
 
 
 def run(server: ComfyServer, graph: Graph) -> Result:
-    """Run a graph to its end, which has to be a good one."""
+    """Run a graph; fail unless it succeeds."""
     result = server.run(graph)
     assert result.ok, result.error
     return result
 
 
 def fetch_result(server: ComfyServer, prompt_id: str) -> Result:
-    """What became of a run that the page started and that ended well."""
+    """Return the result of a successful run that the page started."""
     outputs = server.get(f"/history/{prompt_id}")[prompt_id]["outputs"]
     files = [
         OutputFile(node_id, kind, one["filename"], one["subfolder"], one["type"],

@@ -1,4 +1,4 @@
-"""What a user has at hand (checkpoints, recordings) and the graphs that the node tests queue."""
+"""The files of a user (checkpoints, recordings), and the graphs that the node tests queue."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ CHECKPOINTS = {
     "1.7B-VoiceDesign": ("tiny-1.7B", "voice_design"),
 }
 DEMO_VOICE = "demo voice (in the pack)"
-TWO_FRAMES = 0.16  # seconds; a line never ends before its third frame, so the cap makes it exactly two
+TWO_FRAMES = (
+    0.16  # seconds; a line never ends before its third frame, so this cap makes it exactly two frames long
+)
 SAMPLES_PER_FRAME = 1920
 
 
 def place_checkpoints(model_folder: Path) -> None:
-    """Write tiny random checkpoints under the names of the published ones, so that those need no download."""
+    """Write tiny random checkpoints under the names of the published ones, so that nothing is downloaded."""
     from lab.random_checkpoint import write_checkpoint
 
     for name, (shape, kind) in CHECKPOINTS.items():
@@ -43,26 +45,26 @@ def place_checkpoints(model_folder: Path) -> None:
 
 
 def place_recordings(input_folder: Path) -> None:
-    """Put the human speech where Load Audio finds it."""
+    """Copy human speech to the folder that Load Audio reads."""
     input_folder.mkdir(parents=True, exist_ok=True)
     for name in (RECORDING, OTHER_RECORDING):
         shutil.copy(DATA / name, input_folder)
 
 
 def node(kind: str, **inputs: Any) -> dict[str, Any]:
-    """A node of an API-format graph; a link is ``[node id, output]``."""
+    """Return a node of an API-format graph. A link is ``[node id, output]``."""
     return {"class_type": kind, "inputs": inputs}
 
 
 def load_model(checkpoint: str = "0.6B-Base", **changes: Any) -> dict[str, Any]:
-    """Load Model with a published id."""
+    """Return a Load Model node with a published id."""
     name = f"Qwen/Qwen3-TTS-12Hz-{checkpoint}"
     defaults = {"checkpoint": name, "precision": "auto", "attention": "auto", "engine": "auto"}
     return node("MorphTTSLoadModel", **(defaults | changes))
 
 
 def sampling(max_seconds: float = TWO_FRAMES, **changes: Any) -> dict[str, Any]:
-    """Sampling at its defaults but for the length."""
+    """Return a Sampling node with default values, except for the maximum length."""
     defaults = {
         "temperature": 0.9, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.05,
         "subtalker_temperature": 0.9, "subtalker_top_k": 50, "subtalker_top_p": 1.0,
@@ -72,7 +74,7 @@ def sampling(max_seconds: float = TWO_FRAMES, **changes: Any) -> dict[str, Any]:
 
 
 def cloned_voice(checkpoint: str = "0.6B-Base", **changes: Any) -> Graph:
-    """Nodes ``model``, ``recording`` and ``voice``."""
+    """Return the nodes ``model``, ``recording`` and ``voice``."""
     clone = {"model": ["model", 0], "audio": ["recording", 0], "mode": "x-vector", "transcript": WORDS}
     return {
         "model": load_model(checkpoint),
@@ -82,7 +84,7 @@ def cloned_voice(checkpoint: str = "0.6B-Base", **changes: Any) -> Graph:
 
 
 def speech(max_seconds: float = TWO_FRAMES, **changes: Any) -> Graph:
-    """``cloned_voice`` speaking: nodes ``speech`` (whose inputs change), ``file`` and ``report``."""
+    """Return ``cloned_voice`` plus ``speech`` (with changed inputs), ``sampling``, ``file`` and ``report``."""
     inputs = {
         "model": ["model", 0], "voice": ["voice", 0], "sampling": ["sampling", 0],
         "text": "He was not an ill-disposed young man.", "language": "english", "seq_groups": 5, "seed": 1,
@@ -97,12 +99,12 @@ def speech(max_seconds: float = TWO_FRAMES, **changes: Any) -> Graph:
 
 
 def shown(result: Result, node_id: str) -> str:
-    """The text that a node showed."""
+    """Return the text that a node showed."""
     return str(result.outputs[node_id]["text"][0])
 
 
 def samples(result: Result, node_id: str = "file") -> list[np.ndarray]:
-    """The recordings that a Save Audio node wrote, ``[T, C]`` each; all of them at 24 kHz."""
+    """Return the recordings that a Save Audio node wrote, each ``[T, C]`` at 24 kHz."""
     read = [soundfile.read(file.path, always_2d=True) for file in result.files if file.node_id == node_id]
     if any(rate != 24000 for _, rate in read):
         raise ValueError(f"sample rates are {[rate for _, rate in read]}, not 24000")

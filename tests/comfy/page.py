@@ -1,11 +1,11 @@
-"""Open ComfyUI's real web page in headless Chromium and work with workflows in it.
+"""Open ComfyUI's real web page in headless Chromium and run workflows there.
 
-Uses a Chromium that is already there: playwright downloads nothing.
+Uses a Chromium that is already installed: playwright downloads nothing.
 
     with ComfyBrowser(find_chromium()) as browser, browser.open(server) as page:
         report = page.load(json.loads(path.read_text(encoding="utf-8")))   # a UI-format workflow
         assert not report["missing"] and not page.problems()
-        page.run()                                                         # queue it and wait for its end
+        page.run()                                                         # queue it and wait until it ends
         page.screenshot(Path("workflow.png"))
 """
 
@@ -34,13 +34,13 @@ CHROMIUM_ARGS = [
     "--disable-sync",
     "--autoplay-policy=no-user-gesture-required",
 ]
-# What a fresh ComfyUI without network complains about on its page, with no pack at all.
+# Console errors of a fresh ComfyUI without network and without any pack.
 USUAL = (
     "Failed to load resource",
     "Content Security Policy",
     "[Jobs API]",
     "Failed to fetch queue",
-    "reading 'id')\n    at onChange (",  # page 1.32.9 stores a setting that it does not define
+    "reading 'id')\n    at onChange (",  # frontend 1.32.9 stores a setting that it does not define
 )
 
 READY = """() => window.app?.graph && window.app.extensionManager && window.LiteGraph
@@ -70,7 +70,7 @@ FIT = "() => window.app.extensionManager.command.execute('Comfy.Canvas.FitView')
 
 
 def find_chromium() -> str | None:
-    """Give the path of a Chromium: $CHROMIUM, else one of the usual names; None where there is none."""
+    """Return the path of a Chromium: $CHROMIUM, else one of the usual names; None if there is none."""
     named = os.environ.get("CHROMIUM")
     if named:
         return shutil.which(named)
@@ -78,7 +78,7 @@ def find_chromium() -> str | None:
 
 
 class ComfyBrowser:
-    """One Chromium; playwright allows one at a time."""
+    """A Chromium process; playwright allows one at a time."""
 
     def __init__(self, chromium: str):
         self.chromium = chromium
@@ -101,7 +101,7 @@ class ComfyBrowser:
     def open(
         self, server: ComfyServer, nodes_2: bool = False, width: int = 1600, height: int = 900
     ) -> ComfyPage:
-        """Open the server's page in a context of its own, with the classic canvas or with Nodes 2.0."""
+        """Open the server's page in a separate context, with the classic canvas or with Nodes 2.0."""
         server.set_page_setting("Comfy.VueNodes.Enabled", nodes_2)
         context = self._browser.new_context(viewport={"width": width, "height": height})
         context.set_default_timeout(1000 * PATIENCE)
@@ -109,12 +109,12 @@ class ComfyBrowser:
 
 
 class ComfyPage:
-    """One tab with ComfyUI in it; ``page`` is playwright's, for what the methods here do not cover."""
+    """A tab with ComfyUI's page. ``page`` is playwright's own object, for what the methods here do not cover."""
 
     def __init__(self, page: Page, url: str):
         self.page = page
         self.errors: list[str] = []
-        self.refused: list[str] = []  # "status url" of each answer of 400 and above
+        self.refused: list[str] = []  # "status url" of each response with status 400 or above
         page.on("pageerror", lambda error: self.errors.append(f"pageerror: {error}"))
         page.on("console", self._note_console)
         page.on("response", self._note_response)
@@ -144,15 +144,15 @@ class ComfyPage:
     def load(self, workflow: dict[str, Any]) -> dict[str, Any]:
         """Load a UI-format workflow.
 
-        Gives api (what Run would queue), ui (what Save would write), missing (node types the page lacks),
-        nodes, links (how many) and frontend (the page's version).
+        Returns a dict with api (the graph that Run would queue), ui (the workflow that Save would write), missing
+        (node types unknown to the page), nodes, links (their number) and frontend (its version).
         """
         report = self.page.evaluate(LOAD, workflow)
-        self.page.wait_for_timeout(500)  # let it be drawn
+        self.page.wait_for_timeout(500)  # let the page draw it
         return report
 
     def run(self) -> tuple[str, Any]:
-        """Queue the loaded workflow as the Run button does; give its last event, (type, data)."""
+        """Queue the loaded workflow as the Run button does; return its last event, (type, data)."""
         before = self.page.evaluate("() => window.__ended.length")
         with self.page.expect_response(is_prompt) as posted:
             self.page.evaluate("async () => { await window.app.queuePrompt(0) }")
@@ -168,21 +168,21 @@ class ComfyPage:
         self.page.wait_for_function(COUNT_NODES, arg=count)
 
     def fit(self) -> None:
-        """Zoom so that the whole graph is in view."""
+        """Zoom so that the complete graph is visible."""
         self.page.evaluate(FIT)
         self.page.wait_for_timeout(800)
 
     def problems(self) -> list[str]:
-        """What the page complained about, less what every fresh ComfyUI complains about."""
+        """Return the page's errors, without those that every fresh ComfyUI reports."""
         return [error for error in self.errors if not any(usual in error for usual in USUAL)]
 
     def screenshot(self, path: Path | None = None) -> bytes:
-        """Give a PNG of what is in view; with ``path``, write it there too."""
+        """Return a PNG of the visible part of the page; with ``path``, also write it there."""
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
         return self.page.screenshot(path=path)
 
 
 def is_prompt(response: Response) -> bool:
-    """Whether a response answers the queueing of a workflow."""
+    """Return whether this is the response to queueing a workflow."""
     return response.url.endswith("/api/prompt") and response.request.method == "POST"

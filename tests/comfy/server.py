@@ -1,11 +1,11 @@
 """Start a real ComfyUI server for tests, run prompts on it, and stop it again.
 
-The ComfyUI tree is never written to: models, custom_nodes, input, output, temp and user all lie in a base
-folder of the test's own.
+Nothing is written to the ComfyUI tree: models, custom_nodes, input, output, temp and user are all in a base folder
+that belongs to the test.
 
     with ComfyServer(comfy_dir, base_dir, packs={"qwen3-tts-morph": repo}, python=comfy_python) as server:
         result = server.run({"1": {"class_type": "EmptyAudio", "inputs": {...}}, ...})
-        result.files          # every file that the prompt saved or previewed
+        result.files          # all files that the prompt saved or previewed
         result.events         # (type, data) pairs from the websocket, in order
 """
 
@@ -32,23 +32,23 @@ from typing import Any
 import aiohttp
 
 HOST = "127.0.0.1"
-PATIENCE = 900.0  # seconds that anything may take on a busy core
+PATIENCE = 900.0  # seconds; upper limit for any operation on a busy core
 FINAL = {"execution_success", "execution_error", "execution_interrupted"}
 BASE_FOLDERS = ("custom_nodes", "models", "input", "output", "temp", "user/default")
 NOT_COPIED = (".git", ".envs", "artifacts", "__pycache__")
-# No first-visit template dialog, no debug overlay, no map, so that a screenshot shows the graph.
+# No first-visit template dialog, no debug overlay and no minimap, so that screenshots show the graph.
 PAGE_SETTINGS = {
     "Comfy.TutorialCompleted": True,
     "Comfy.Graph.CanvasInfo": False,
     "Comfy.Minimap.Visible": False,
 }
 OFFLINE = {"PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
-# Tiny models take ten times as long on two threads beside a busy neighbour as on one.
+# With a busy neighbour on the machine, tiny models are ten times slower on two threads than on one.
 ON_CPU = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
 
 
 class ComfyError(RuntimeError):
-    """The server did not start, or refused a request; ``body`` is its JSON answer."""
+    """The server did not start, or rejected a request; ``body`` is its JSON response."""
 
     def __init__(self, message: str, body: Any = None):
         super().__init__(message)
@@ -69,7 +69,7 @@ class OutputFile:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one prompt."""
+    """The result of one prompt."""
 
     prompt_id: str
     status: str  # execution_success, execution_error or execution_interrupted
@@ -86,22 +86,22 @@ class Result:
         return self.status == "execution_success"
 
     def progress(self, node_id: str) -> list[tuple[float, float]]:
-        """(value, max) pairs that one node reported, in order."""
+        """Return the (value, max) pairs that one node reported, in order."""
         return [
             (d["value"], d["max"]) for kind, d in self.events if kind == "progress" and d["node"] == node_id
         ]
 
     def cached_nodes(self) -> set[str]:
-        """The nodes whose outputs came from the cache."""
+        """Return the nodes whose outputs came from the cache."""
         return {node for kind, d in self.events if kind == "execution_cached" for node in d["nodes"]}
 
 
 class ComfyServer:
     """A ComfyUI process and its HTTP and websocket interface.
 
-    It runs on the CPU, or with ``gpu`` on the GPU. ``packs`` maps the name of a folder in custom_nodes to the folder
-    that is linked there. ``page_settings`` adds to the page's settings; ``front_end_root`` serves another build of
-    the page.
+    It runs on the CPU, or on the GPU if ``gpu`` is set. ``packs`` maps a folder name in custom_nodes to the folder that
+    is linked there. ``page_settings`` adds to the page's settings. ``front_end_root`` serves another build of the
+    frontend.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class ComfyServer:
     # Life cycle
 
     def start(self, timeout: float = PATIENCE) -> ComfyServer:
-        """Start the process and wait until it answers; ComfyError with its log where it does not."""
+        """Start the process and wait until it responds; ComfyError with its log if it does not."""
         self._fill_base_dir()
         self.port = free_port()
         with self.log_path.open("wb") as log:
@@ -177,7 +177,7 @@ class ComfyServer:
         deadline = time.monotonic() + timeout
         while not self._answers():
             if self.process is None or self.process.poll() is not None:
-                raise ComfyError(f"ComfyUI ended while starting:\n{self.log_tail()}")
+                raise ComfyError(f"ComfyUI exited while starting:\n{self.log_tail()}")
             if time.monotonic() > deadline:
                 raise ComfyError(f"ComfyUI was not ready after {timeout} s:\n{self.log_tail()}")
             time.sleep(0.2)
@@ -185,12 +185,12 @@ class ComfyServer:
     def _answers(self) -> bool:
         try:
             self.get("/system_stats", timeout=30)
-        except OSError:  # URLError is one
+        except OSError:  # includes URLError
             return False
         return True
 
     def stop(self, timeout: float = 60) -> None:
-        """End the process by its own id: SIGTERM (a background job ignores SIGINT), then SIGKILL."""
+        """Stop the process by its id: SIGTERM (background jobs ignore SIGINT), then SIGKILL."""
         process, self.process = self.process, None
         if process is None or process.poll() is not None:
             return
@@ -216,7 +216,7 @@ class ComfyServer:
     # HTTP
 
     def request(self, method: str, path: str, body: Any = None, timeout: float = PATIENCE) -> Any:
-        """Give the answer, JSON decoded, else bytes; ComfyError where its status says refused."""
+        """Return the response, decoded if it is JSON, else as bytes; ComfyError for an error status."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
@@ -225,7 +225,7 @@ class ComfyServer:
                 raw, kind = response.read(), response.headers.get_content_type()
         except urllib.error.HTTPError as error:
             answer = decode(error.read())
-            raise ComfyError(f"{method} {path} answered {error.code}: {answer}", answer) from None
+            raise ComfyError(f"{method} {path} returned {error.code}: {answer}", answer) from None
         return json.loads(raw) if kind == "application/json" and raw else raw
 
     def get(self, path: str, timeout: float = PATIENCE) -> Any:
@@ -235,15 +235,15 @@ class ComfyServer:
         return self.request("POST", path, {} if body is None else body, timeout=timeout)
 
     def object_info(self) -> dict[str, Any]:
-        """Every node with its inputs, as the page sees them."""
+        """Return all nodes with their inputs, as the page receives them."""
         return self.get("/object_info")
 
     def set_page_setting(self, name: str, value: Any) -> None:
-        """Store a setting of the web page; a page opened afterwards has it."""
+        """Store a setting of the web page. It takes effect on pages opened afterwards."""
         self.post(f"/settings/{name}", value)
 
     def interrupt(self, prompt_id: str | None = None) -> None:
-        """Do what the page's cancel button does."""
+        """Interrupt a prompt, as the page's cancel button does."""
         self.post("/interrupt", {"prompt_id": prompt_id} if prompt_id else {})
 
     def free(self) -> None:
@@ -251,7 +251,7 @@ class ComfyServer:
         self.post("/free", {"unload_models": True, "free_memory": True})
 
     def download(self, file: OutputFile) -> bytes:
-        """Fetch a file as the page does."""
+        """Download a file, as the page does."""
         return self.get("/view?" + urllib.parse.urlencode(file_query(file)))
 
     # Prompts
@@ -263,8 +263,8 @@ class ComfyServer:
         on_event: Callable[[str, Any], None] | None = None,
         extra_data: dict[str, Any] | None = None,
     ) -> Result:
-        """Queue an API-format graph and follow it to its end; ComfyError where refused or too slow."""
-        # In a thread of its own: a test with a playwright page open has a running event loop in this one.
+        """Queue an API-format graph and wait until it ends; ComfyError if it is rejected or too slow."""
+        # In a separate thread: a test with an open playwright page has a running event loop in this one.
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(asyncio.run, self._run(graph, timeout, on_event, extra_data or {})).result()
 
@@ -290,28 +290,30 @@ class ComfyServer:
                         await asyncio.to_thread(on_event, *events[-1])
                     if event["type"] in FINAL and events[-1][1].get("prompt_id") == prompt_id:
                         return
-            raise ComfyError(f"the websocket closed before prompt {prompt_id} ended:\n{self.log_tail()}")
+            raise ComfyError(f"the websocket closed before prompt {prompt_id} finished:\n{self.log_tail()}")
 
         address = f"ws://{HOST}:{self.port}/ws?clientId={client_id}"
         async with (
             aiohttp.ClientSession() as session,
             session.ws_connect(address, max_msg_size=0) as messages,
         ):
-            # This must be the first message on the socket.
+            # ComfyUI requires this to be the first message on the socket.
             await messages.send_json({"type": "feature_flags", "data": {"supports_preview_metadata": True}})
             body = {"prompt": graph, "client_id": client_id, "extra_data": extra_data}
             prompt_id = (await asyncio.to_thread(self.post, "/prompt", body))["prompt_id"]
             try:
                 await asyncio.wait_for(follow(messages, prompt_id), timeout)
             except asyncio.TimeoutError:
-                raise ComfyError(f"prompt {prompt_id} ran over {timeout} s:\n{self.log_tail()}") from None
+                raise ComfyError(
+                    f"prompt {prompt_id} took longer than {timeout} s:\n{self.log_tail()}"
+                ) from None
         status, last = events[-1]
         outputs = await asyncio.to_thread(self._outputs, prompt_id)
         error = last if status == "execution_error" else None
         return Result(prompt_id, status, error, outputs, self._files(outputs), events, previews)
 
     def _outputs(self, prompt_id: str, timeout: float = PATIENCE) -> dict[str, Any]:
-        # History is written just after the last websocket event.
+        # The history is written shortly after the last websocket event.
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             history = self.get(f"/history/{prompt_id}")
@@ -336,14 +338,14 @@ class ComfyServer:
 
 
 def free_port() -> int:
-    """Give a port that nothing listens on now."""
+    """Return a port that nothing is listening on."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def link_pack(pack: Path, link: Path) -> None:
-    """Put a pack into custom_nodes: a link, on Windows a copy (links need a privilege there)."""
+    """Link a pack into custom_nodes; on Windows copy it, because links need a privilege there."""
     if link.exists():
         return
     if os.name == "nt":
@@ -353,12 +355,12 @@ def link_pack(pack: Path, link: Path) -> None:
 
 
 def file_query(file: OutputFile) -> dict[str, str]:
-    """The query that ComfyUI's /view route takes for a file."""
+    """Return the query with which ComfyUI's /view route serves a file."""
     return {"filename": file.filename, "subfolder": file.subfolder, "type": file.type}
 
 
 def decode(raw: bytes) -> Any:
-    """JSON where it is JSON, else text."""
+    """Decode bytes as JSON, or as text if they are not JSON."""
     try:
         return json.loads(raw)
     except ValueError:

@@ -147,4 +147,4 @@ def test_a_library_that_cannot_be_read_takes_no_node_away(server: ComfyServer, b
         folder.unlink()
         if aside is not None:
             aside.rename(folder)
-    assert "are not listed" in server.log()
+    assert "cannot list the voices in" in server.log()

@@ -1,15 +1,15 @@
-// What the pack adds to ComfyUI's page: the text that a run returns is shown on the node, words of progress go
-// when the run ends, the search knows other words for the nodes, and each socket type has a color.
+// The pack's extension of ComfyUI's page: it shows the text that a run returns on the node, removes progress texts
+// when the run ends, adds search aliases for the nodes, and gives each socket type a color.
 // Works on the classic canvas and in Nodes 2.0.
 import { app } from "../../../scripts/app.js"
 
-const PREFIX = "MorphTTS" // every node type of the pack begins with it
-const SHOWN = "shown_text" // no input has this name
-const LEAST_LINES = 2, MOST_LINES = 8 // of its box; longer texts scroll
-const LINE_HEIGHT = 14
-const PROGRESS_TEXT = "$$node-text-preview" // ComfyUI's widget for a node's words of progress
+const PREFIX = "MorphTTS" // all node types of the pack start with this
+const SHOWN = "shown_text" // name of the text box widget; no input has this name
+const MIN_LINES = 2, MAX_LINES = 8 // height of the text box; longer texts scroll
+const LINE_HEIGHT = 14 // pixels
+const PROGRESS_TEXT = "$$node-text-preview" // name of ComfyUI's widget for a node's progress text
 const ENDS = ["execution_success", "execution_error", "execution_interrupted"]
-// What users type who do not know the nodes' names. Page 1.32.9 searches in names alone.
+// What users search for if they do not know the nodes' names. Frontend 1.32.9 searches only in names.
 const ALIASES = {
   MorphTTSGenerateSpeech: ["text to speech", "tts", "speak", "say", "narrate", "read aloud", "voice clone"],
   MorphTTSRenderScript: ["dialogue", "audiobook", "narrate", "podcast", "srt", "multi speaker tts"],
@@ -27,10 +27,10 @@ const COLORS = {
 
 function boxHeight(text) {
   const lines = text.split("\n").length
-  return LINE_HEIGHT * (1 + Math.min(Math.max(lines, LEAST_LINES), MOST_LINES))
+  return LINE_HEIGHT * (1 + Math.min(Math.max(lines, MIN_LINES), MAX_LINES))
 }
 
-/** A read-only text box on the node. It is neither saved with the workflow nor sent with a prompt. */
+/** Add a read-only text box to the node. It is neither saved with the workflow nor sent with a prompt. */
 function addTextBox(node) {
   const box = document.createElement("textarea")
   box.className = "comfy-multiline-input"
@@ -44,12 +44,12 @@ function addTextBox(node) {
   widget.serialize = false
   box.addEventListener("wheel", (event) => {
     if (box.scrollHeight > box.clientHeight) event.stopPropagation()
-    else app.canvas.processMouseWheel(event) // zoom, as over the rest of the node
+    else app.canvas.processMouseWheel(event) // zoom, as elsewhere on the node
   })
   return widget
 }
 
-/** Show what a run returned as ``text`` (strings, one for each time the node ran), and make room for it. */
+/** Show the ``text`` that a run returned (strings, one per execution of the node), and enlarge the node to fit it. */
 function showText(node, output) {
   const text = output?.text
   if (!Array.isArray(text) || !text.length) return
@@ -60,7 +60,7 @@ function showText(node, output) {
   app.canvas.setDirty(true, true)
 }
 
-/** Take the words of progress off the pack's nodes: page 1.32.9 would show "loading" until the next run. */
+/** Remove the progress texts from the pack's nodes: frontend 1.32.9 would show "loading" until the next run. */
 function clearProgress() {
   for (const node of app.graph.nodes.filter((one) => one.type?.startsWith(PREFIX))) {
     const widget = node.widgets?.find((one) => one.name === PROGRESS_TEXT)
@@ -68,7 +68,7 @@ function clearProgress() {
   }
 }
 
-/** Give a socket type a color where the user's palette has none: loading a palette sets all it lacks to "". */
+/** Give a socket type a color if the user's palette has none: loading a palette sets missing colors to "". */
 function addColor(colors, type) {
   let ofPalette = colors[type]
   Object.defineProperty(colors, type, {
@@ -79,7 +79,7 @@ function addColor(colors, type) {
   })
 }
 
-/** Color sockets and links, on the canvas and (by variables of the page's style) in Nodes 2.0. */
+/** Color sockets and links, on the classic canvas and (with CSS variables) in Nodes 2.0. */
 function addColors() {
   for (const type of Object.keys(COLORS)) {
     addColor(window.LGraphCanvas.link_type_colors, type)
