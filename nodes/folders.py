@@ -9,6 +9,7 @@ from pathlib import Path
 import folder_paths
 
 from ..morph.checkpoint.find import MODEL_FOLDERS
+from ..morph.text.encoding import is_encodable
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ def _file_names(folder: Path) -> list[str]:
     except OSError as error:
         log.warning("cannot list the voices in %s: %s", folder, error)
         return []
-    return sorted(name for name in names if not any("\ud800" <= char <= "\udfff" for char in name))
+    return sorted(name for name in names if is_encodable(name))
 
 
 def list_voices() -> list[str]:

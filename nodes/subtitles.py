@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 from comfy_api.latest import io, ui
 
+from ..morph.text.encoding import check_encodable
 from . import inputs
 from .folders import output_folder
 from .names import check_name, confine
@@ -61,7 +62,7 @@ def write_new(folder: Path, name: str, text: str) -> Path:
     Raises:
         ValueError: the text cannot be encoded as UTF-8; no file is created.
     """
-    data = encode(text)
+    data = check_encodable(text, "srt").encode()
     folder.mkdir(parents=True, exist_ok=True)
     for number in count(1):
         path = confine(folder, f"{name}_{number:05}.srt")
@@ -72,17 +73,6 @@ def write_new(folder: Path, name: str, text: str) -> Path:
         write_whole(file, path, data)
         return path
     raise AssertionError  # count is infinite
-
-
-def encode(text: str) -> bytes:
-    """Return the text as UTF-8; ValueError for an unpaired surrogate, which UTF-8 cannot encode."""
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        half = text[error.start]
-        raise ValueError(
-            f"srt contains half a character ({half!a}) after {text[: error.start][-20:]!r}: retype it in the script"
-        ) from None
 
 
 def write_whole(file: BinaryIO, path: Path, data: bytes) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from ..text.encoding import is_encodable
 from .json_file import read_json, read_object
 
 log = logging.getLogger(__name__)
@@ -82,12 +83,10 @@ def _folders_in(folder: Path) -> list[Path]:
 
 def _has_text_name(path: Path) -> bool:
     """Whether a name is Unicode; other bytes could not be shown as a label, nor sent back by the page."""
-    try:
-        path.name.encode("utf-8")
-    except UnicodeEncodeError:
-        _say_skipped(path, "its name is not Unicode: rename it")
-        return False
-    return True
+    if is_encodable(path.name):
+        return True
+    _say_skipped(path, "its name is not Unicode: rename it")
+    return False
 
 
 def is_checkpoint(path: Path) -> bool:

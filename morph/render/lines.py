@@ -15,8 +15,9 @@ from ..model.model import Model
 from ..options import GenerateOptions, Sampling
 from ..synthesizer import Synthesizer
 from ..text.duration import held_frames
+from ..text.encoding import check_encodable
 from ..text.normalize import Normalizer, SpokenText
-from ..text.split import check_encodable, check_text, split_text
+from ..text.split import check_text, split_text
 from ..voice.prompt import Prompt, PromptBuilder, check_language
 from ..voice.voice import Voice, check_voice
 from .progress import OnFrame, Progress

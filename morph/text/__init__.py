@@ -1,1 +1,1 @@
-"""Text: what is spoken of it, how it is cut, scripts and subtitles. No torch in here."""
+"""Text: normalizing and splitting it, scripts and subtitles. Imports no torch."""

@@ -1,7 +1,7 @@
-"""English as it is read out: what the normaliser's library leaves, or reads another way than people do.
+"""English as people read it aloud: rules for what the normalizer's library leaves out or reads differently.
 
-``before`` runs in front of the library (telephone numbers, 24/7, feet and inches, Roman numerals, units), ``after``
-behind it (capitals, month names, digits that are left). Every rule is a small substitution that takes linear time.
+``before`` runs before the library (telephone numbers, 24/7, feet and inches, Roman numerals, units), ``after`` runs
+after it (capitals, month names, remaining digits). Every rule is a small substitution that takes linear time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NUMBERED = re.compile(
 )
 RULERS = "Henry|Louis|George|Edward|Elizabeth|Charles|James|William|Richard|Pope [A-Z][a-z]+"
 RULER = re.compile(rf"\b({RULERS}) ([IVX]{{1,5}})\b")
-# Letters by their names: the demo voice says "bee bee see" rightly in every voice tried, "B B C" in hardly any.
+# Letters by name: every voice tried says "bee bee see" correctly, hardly any says "B B C" correctly (demo voice).
 LETTER_NAMES = """
 ay bee see dee ee eff gee aitch eye jay kay ell em en oh pee cue ar ess tee you vee double-you ex why zee
 """
@@ -56,7 +56,7 @@ WORD = re.compile(r"[A-Za-z]+")
 CAPITALS = re.compile(r"\b[A-Z]{2,}\b")
 VOWELS = frozenset("AEIOUY")
 LONGEST_SPELLED = 3
-# Words of two and three letters that are stressed in capitals ("I do NOT agree") and not spelled.
+# Words of two and three letters that are in capitals for stress ("I do NOT agree"), not spelled out.
 SHORT_WORDS = frozenset(
     """
     ad add age ago air all and any are art as ask at ate bad bag be bed big bit box boy bus but buy by can car cat cry
@@ -70,7 +70,7 @@ SHORT_WORDS = frozenset(
 
 
 def before(sentence: str) -> str:
-    """Write out what the library reads wrongly."""
+    """Write out what the library would read wrongly."""
     sentence = SHORT_MONTH.sub(lambda match: _month(match[1]) + " ", sentence)
     sentence = SHORT_DAY.sub(lambda match: SHORT_DAYS[match[1]], sentence)
     sentence = ALWAYS_OPEN.sub("twenty four seven", sentence)
@@ -83,7 +83,7 @@ def before(sentence: str) -> str:
 
 
 def after(sentence: str) -> str:
-    """Write out capitals and digits that are left, and give months their capital."""
+    """Write out remaining capitals and digits, and capitalize months."""
     sentence = lower_capitals(sentence)
     sentence = re.sub(r"\d", lambda match: f" {DIGITS[int(match[0])]} ", sentence)
     sentence = MONTH_OF_DAY.sub(lambda match: match[0].title(), sentence)
@@ -92,9 +92,9 @@ def after(sentence: str) -> str:
 
 
 def lower_capitals(sentence: str) -> str:
-    """Give words in capitals as they are said: ``STOP`` "stop", ``NASA`` "Nasa", ``BBC`` "bee bee see".
+    """Write words in capitals as they are spoken: ``STOP`` "stop", ``NASA`` "Nasa", ``BBC`` "bee bee see".
 
-    In a sentence whose words are mostly in capitals, short ones too are words and not letters.
+    If most words of a sentence are in capitals, short ones are read as words too, not letter by letter.
     """
     words = [word for word in WORD.findall(sentence) if len(word) > 1]
     shouted = sum(word.isupper() for word in words)
@@ -114,7 +114,7 @@ def _say_capitals(word: str, loud: bool) -> str:
 
 
 def _spell_digits(number: str) -> str:
-    """A telephone number digit by digit, with a pause between its groups."""
+    """Return a telephone number digit by digit, with a pause between its groups."""
     groups = re.findall(r"\d+", number)
     return ", ".join(" ".join(DIGITS[int(digit)] for digit in group) for group in groups)
 
@@ -129,7 +129,7 @@ def _feet(match: re.Match[str]) -> str:
 
 
 def _roman(numeral: str) -> int | str:
-    """The number of a Roman numeral below 20; what is none comes back."""
+    """Return the value of a Roman numeral below 20; anything else is returned unchanged, in upper case."""
     numeral = numeral.upper()
     if not ROMAN.fullmatch(numeral):
         return numeral

@@ -1,8 +1,8 @@
 """Write out figures, dates, prices, abbreviations and capitals as words, for checkpoints that cannot read them.
 
-The published checkpoints read all of that themselves, and their text is left alone (``profile.py`` says which
-checkpoint needs what). English goes through kitten-text-processing (NeMo's grammars in plain Python), a sentence at a
-time and only where there is something to write out; ``english.py`` has what it misses.
+The published checkpoints read all of that themselves, and their text is not changed (a checkpoint's ``TextProfile``
+says what it needs). English goes through kitten-text-processing (NeMo's grammars in plain Python), sentence by
+sentence and only if there is something to write out; ``english.py`` handles what that library misses.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .split import split_sentences, split_text
 
 log = logging.getLogger(__name__)
 
-LANGUAGES = ("auto", "english")  # texts in another language are left as they are
-LONGEST_INPUT = 160  # characters: the library's time and memory grow faster than its text
+LANGUAGES = ("auto", "english")  # texts in other languages are not changed
+LONGEST_INPUT = 160  # characters: the library's time and memory grow faster than linearly
 READABLE = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2026": "...", "\xa0": " "}
 )
 SOUNDED_SIGNS = "\u00b0\n\t"
-# What the library has something to do for; it takes some 50 ms for a sentence, and most sentences need none of it.
+# Sentences without any of this skip the library, which takes some 50 ms per sentence.
 FIGURES = re.compile(
     r"[\d$\u00a3\u20ac%&@\u00b0+=#]|\b[A-Z][a-z]{0,3}\.|\b[a-z]\.[a-z]\.|www|\.com", re.ASCII
 )
@@ -33,7 +33,7 @@ LAST_STOP = re.compile(r"[.!?][\"')\]]*$")
 
 @dataclass(frozen=True)
 class SpokenText:
-    """A text as it is spoken, and what could not be written out of it, in sentences for the report."""
+    """A text as it is spoken, and notes for the report on what could not be written out."""
 
     text: str
     notes: tuple[str, ...] = ()
@@ -41,18 +41,18 @@ class SpokenText:
 
 @dataclass(frozen=True)
 class Normalizer:
-    """Writes out texts of one rendering.
+    """Writes out the texts of one rendering.
 
     Args:
-        language: of the checkpoint's ``TextProfile``: "en", or "" to leave every text as it is.
-        on_sentence: called before each sentence; what it raises cancels and passes through.
+        language: the checkpoint's ``TextProfile.normalize``: "en", or "" to change nothing.
+        on_sentence: called before each sentence; an exception that it raises cancels and propagates.
     """
 
     language: str
     on_sentence: Callable[[], None] | None = None
 
     def write_out(self, text: str, spoken_in: str = "auto") -> SpokenText:
-        """Give a text as it is to be spoken; ``spoken_in`` is the language asked for."""
+        """Return a text as it should be spoken; ``spoken_in`` is the language of the line."""
         if self.language != "en" or spoken_in.strip().lower() not in LANGUAGES:
             return SpokenText(text)
         clean, notes = _readable(text)
@@ -60,10 +60,10 @@ class Normalizer:
         return SpokenText(" ".join(one for one in sentences if one), tuple(dict.fromkeys(notes)))
 
     def close(self, piece: str) -> str:
-        """Let a piece of a text end as a sentence, where the checkpoint was trained on whole ones.
+        """End a piece of a text like a sentence, for checkpoints that were trained on complete sentences.
 
-        The demo voice goes on with words of its own after a piece that ends in a comma: 1.8 % wrong words on three
-        paragraphs with this, 5.1 % without (``lab.benchmarks.everyday``, six renderings).
+        After a piece that ends in a comma the demo voice invents more words: 1.8 % wrong words on three paragraphs
+        with this, 5.1 % without (``lab.benchmarks.everyday``, six renderings).
         """
         if self.language != "en" or LAST_STOP.search(piece):
             return piece
@@ -79,7 +79,7 @@ class Normalizer:
         return english.after(sentence)
 
     def _read_out(self, text: str, notes: list[str]) -> str:
-        """One sentence, or a part of a long one, through the library; as it is where that cannot."""
+        """Run one sentence, or a part of a long one, through the library; unchanged if the library cannot read it."""
         read_out = _library()
         if read_out is None:
             notes.append(
@@ -89,16 +89,16 @@ class Normalizer:
             return text
         try:
             said = read_out(text)
-        except ValueError as error:  # its NoPathError is one: no reading was found
-            log.info("%r could not be read out: %s", text, error)
-            notes.append(f"{text[:40]!r} could not be read out, and was spoken as it is written")
+        except ValueError as error:  # also its NoPathError: it found no reading
+            log.info("%r could not be written out: %s", text, error)
+            notes.append(f"{text[:40]!r} could not be written out, and was spoken as it is")
             return text
         stop = LAST_STOP.search(text)
         return said + stop[0] if stop and not LAST_STOP.search(said) else said
 
 
 def _library() -> Callable[[str], str] | None:
-    """The library's English, which it reads from its files the first time (0.15 s); None where it is missing."""
+    """Return the library's English normalizer, or None if it is not installed; its first call reads files (0.15 s)."""
     try:
         from kitten_text_processing import normalize_text
     except ImportError:
@@ -108,7 +108,7 @@ def _library() -> Callable[[str], str] | None:
 
 
 def _readable(text: str) -> tuple[str, list[str]]:
-    """A text in plain quotes and dashes, without signs that have no sound (emoji, control characters)."""
+    """Return a text with plain quotes and dashes and without soundless characters (emoji, control), and notes."""
     text = unicodedata.normalize("NFKC", text).translate(READABLE)
     text = re.sub("[\u2014\u2013]", lambda match: "-" if match[0] == "\u2013" else ", ", text)
     kept = "".join(char for char in text if char in SOUNDED_SIGNS or not _is_soundless(char))

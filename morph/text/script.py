@@ -7,13 +7,13 @@
     [lang German]
     [seed 7] ANNA: Schon gut! [pause 1]
 
-A line is ``NAME: text``; the name is one of the cast, in any case; the colon may be full-width.
+A line is ``NAME: text``. The name is one of the cast, in upper or lower case; the colon may be full-width.
 
 Tags: ``[pause SECONDS]`` (0 to 60), ``[seed NUMBER]``, ``[lang LANGUAGE]``, ``[instruct HOW TO SPEAK]``.
-In front of the name or of the text they count for that line only; a pause is silence before the line.
-Alone on a line, a pause is silence at that place, and seed, lang and instruct hold for all lines below, until
-set again. Without a value (``[instruct]``) they go back to what the caller uses by default. A pause may also
-stand at the end of a text; elsewhere in a text, tags are errors. Other brackets in a text are spoken as text.
+Before the name or before the text, they apply to that line only; a pause is silence before the line.
+Alone on a line, a pause is silence at that point, and seed, lang and instruct apply to all lines below, until
+set again. Without a value (``[instruct]``) they reset to the caller's default. A pause may also be at the end of
+a text; elsewhere in a text, tags are errors. Other brackets in a text are spoken as text.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from .split import check_encodable, check_text
+from .encoding import check_encodable
+from .split import check_text
 
 TAGS = "[pause SECONDS], [seed NUMBER], [lang LANGUAGE] or [instruct HOW TO SPEAK]"
 SETTINGS = {"seed": "seed", "lang": "language", "instruct": "instruct"}  # tag word -> field of ScriptLine
 MAX_PAUSE_S = 60.0
-MAX_SEED = 2**64 - 1  # what ComfyUI and torch take
+MAX_SEED = 2**64 - 1  # the largest that ComfyUI and torch accept
 MAX_REPORTED = 10
 
 COLON = re.compile("[:\uff1a]")  # also the full-width one
-# Each of these takes time in proportion to its text, whatever is in it: no two of their parts can share characters.
+# These run in linear time on any text: no two of their parts can match the same characters.
 TAG = re.compile(r"\[([^\[\]]*)\]")
 TAG_WORD = re.compile(r"\w+")
 KNOWN_TAG = re.compile(r"\[\s*(?:pause|seed|lang|instruct)\b[^\]]*\]?", re.IGNORECASE)
@@ -40,14 +41,15 @@ DECIMAL = re.compile(r"\d+(?:\.\d*)?|\.\d+")
 
 
 class ScriptError(ValueError):
-    """A script cannot be read; the message has one sentence a faulty line, with its number."""
+    """A script cannot be read; the message has one sentence per faulty line, with the line's number."""
 
 
 @dataclass(frozen=True)
 class ScriptLine:
-    """One line to speak. ``number``: its line in the script, from 1. ``name``: spelled as in the cast.
+    """One line to speak.
 
-    ``seed``, ``language`` and ``instruct`` are None where the script leaves them to the caller.
+    ``number`` is its line number in the script, from 1; ``name`` is spelled as in the cast. ``seed``, ``language`` and
+    ``instruct`` are None if the script leaves them to the caller.
     """
 
     number: int
@@ -67,7 +69,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Script:
-    """What a script holds, in its order."""
+    """The lines and pauses of a script, in order."""
 
     items: tuple[ScriptLine | Pause, ...]
 
@@ -78,7 +80,7 @@ class Script:
 
     @property
     def pauses(self) -> tuple[float, ...]:
-        """Seconds of silence before each line, and after the last: ``len(lines) + 1`` numbers."""
+        """Seconds of silence before each line and after the last one: ``len(lines) + 1`` numbers."""
         seconds = [0.0]
         for item in self.items:
             if isinstance(item, Pause):
@@ -90,19 +92,23 @@ class Script:
 
 @dataclass
 class _Tags:
-    """The tags read in front of one line."""
+    """The tags read before one line."""
 
     pauses: list[Pause] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
 
 
 def parse_script(text: str, cast: Collection[str], languages: Collection[str] | None = None) -> Script:
-    """Read a script (the module's docstring gives its form) whose characters are the names in ``cast``.
+    """Read a script, in the format described at the top of this module.
 
-    languages: those that ``[lang ...]`` may name, in any case; None takes any word.
+    Args:
+        text: the script.
+        cast: the names of the characters.
+        languages: those that ``[lang ...]`` may name, in upper or lower case; None accepts any word.
 
-    Raises ScriptError (a ValueError) that reports every faulty line (the first ten), and ValueError for an
-    empty cast and for two names that differ in case only.
+    Raises:
+        ScriptError: naming the faulty lines (the first ten).
+        ValueError: for an empty cast, or two names that differ only in case.
     """
     reader = _Reader(
         _by_casefold("cast", cast), None if languages is None else _by_casefold("languages", languages)
@@ -111,7 +117,7 @@ def parse_script(text: str, cast: Collection[str], languages: Collection[str] | 
 
 
 def check_script(text: str) -> None:
-    """Raise ScriptError for what is wrong with a script whatever its cast is: tags, and lines that are none."""
+    """Raise ScriptError for faults that do not depend on the cast: wrong tags, lines that are not ``NAME: text``."""
     if not text.strip():
         raise ScriptError("script is empty: write lines such as 'NAME: text'")
     _read(text, _Reader(None, None))
@@ -134,7 +140,7 @@ def _read(text: str, reader: _Reader) -> Script:
 
 
 class _Reader:
-    """Reads one line after another; keeps the items and the settings in force. ``cast`` None takes any name."""
+    """Reads line by line; keeps the items and the current settings. With ``cast`` None any name is accepted."""
 
     def __init__(self, cast: dict[str, str] | None, languages: dict[str, str] | None):
         self.cast = cast
@@ -159,14 +165,14 @@ class _Reader:
         self.items += [*tags.pauses, spoken, *pauses_after]
 
     def _take_tags(self, text: str, tags: _Tags) -> str:
-        """Move the tags at the front of ``text`` into ``tags``; give what is left."""
+        """Move the tags at the start of ``text`` into ``tags``; return the rest."""
         start = 0
         while text.startswith("[", start):
             match = TAG.match(text, start)
             tag = match and _split_tag(match[1])
             if match is None or tag is None:
                 raise ScriptError(
-                    f"{_quote(text[start : start + 50])} does not start with a whole tag: write {TAGS}"
+                    f"{_quote(text[start : start + 50])} does not start with a complete tag: write {TAGS}"
                 )
             self._read_tag(*tag, tags)
             start = match.end()
@@ -181,7 +187,7 @@ class _Reader:
         if word not in SETTINGS:
             raise ScriptError(f"[{_cut(word)}] is not a tag: write {TAGS}")
         if SETTINGS[word] in tags.settings:
-            raise ScriptError(f"[{word}] stands twice: keep one")
+            raise ScriptError(f"[{word}] is given twice: keep one")
         tags.settings[SETTINGS[word]] = self._read_setting(word, value) if value else None
 
     def _read_setting(self, word: str, value: str) -> int | str:
@@ -194,15 +200,13 @@ class _Reader:
     def _split_name(self, line: str) -> tuple[str, str]:
         name, *text = COLON.split(line, maxsplit=1)
         if not text:
-            raise ScriptError(
-                f"{_quote(line)} names no character: write 'NAME: text', or # in front of a comment"
-            )
+            raise ScriptError(f"{_quote(line)} names no character: write 'NAME: text', or # before a comment")
         name = name.strip() if self.cast is None else _look_up(name.strip(), self.cast, "cast")
         return name, text[0].strip()
 
 
 def _split_tag(inside: str) -> tuple[str, str] | None:
-    """What is between two brackets: its word, in lower case, and its value; None where no word comes first."""
+    """Return a tag's word, in lower case, and its value, from the text in brackets; None if no word comes first."""
     inside = inside.strip()
     word = TAG_WORD.match(inside)
     return None if word is None else (word[0].lower(), inside[word.end() :].strip())
@@ -225,11 +229,11 @@ def _take_pauses_at_end(text: str) -> tuple[str, list[Pause]]:
 
 def _check_text(name: str, text: str) -> None:
     if not text:
-        raise ScriptError(f"{name} has nothing to say: type a text after the colon")
+        raise ScriptError(f"{name} has nothing to say: type text after the colon")
     if match := KNOWN_TAG.search(text):
         raise ScriptError(
-            f"{_quote(match[0])} is inside the text: put it in front of the text "
-            "(a pause also at the end), or start a new line there"
+            f"{_quote(match[0])} is inside the text: put it before the text "
+            "(a pause may also follow it), or start a new line there"
         )
     try:
         check_text(text)
@@ -238,7 +242,7 @@ def _check_text(name: str, text: str) -> None:
 
 
 def find_tag(text: str) -> str | None:
-    """The first script tag in a text that is not a script ("[pause 0.5]"), None where it holds none."""
+    """Return the first script tag ("[pause 0.5]") in a text that is not a script, or None."""
     match = KNOWN_TAG.search(text)
     return None if match is None or "]" not in match[0] else match[0]
 
@@ -246,15 +250,15 @@ def find_tag(text: str) -> str | None:
 def _read_pause(value: str) -> Pause:
     if not DECIMAL.fullmatch(value) or float(value) > MAX_PAUSE_S:
         raise ScriptError(
-            f"[pause {_cut(value)}] is no pause: give 0 to {MAX_PAUSE_S:g} seconds, e.g. [pause 0.5]"
+            f"[pause {_cut(value)}] is not a pause: give 0 to {MAX_PAUSE_S:g} seconds, e.g. [pause 0.5]"
         )
     return Pause(float(value))
 
 
 def _read_seed(value: str) -> int:
-    # Twenty digits hold every allowed seed; Python refuses to read numbers of thousands of them.
+    # Every allowed seed has at most twenty digits; Python refuses to parse numbers with thousands.
     if not re.fullmatch(r"\d{1,20}", value) or int(value) > MAX_SEED:
-        raise ScriptError(f"[seed {_cut(value)}] is no seed: give a whole number, 0 to {MAX_SEED}")
+        raise ScriptError(f"[seed {_cut(value)}] is not a seed: give a whole number, 0 to {MAX_SEED}")
     return int(value)
 
 
@@ -272,7 +276,7 @@ def _by_casefold(what: str, names: Collection[str]) -> dict[str, str]:
         raise ValueError(f"{what} is empty: give at least one name")
     if len(known) != len(names):
         raise ValueError(
-            f"{what} has names that differ in case only ({', '.join(sorted(names))}): rename one"
+            f"{what} has names that differ only in case ({', '.join(sorted(names))}): rename one"
         )
     return known
 

@@ -1,16 +1,18 @@
-"""Cut a long text into pieces that are spoken one by one: at sentence ends, or the next best place."""
+"""Split a long text into pieces that are spoken one by one: at sentence ends, or else at the next best boundary."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
 
+from .encoding import check_encodable
+
 Span = tuple[int, int]
 
-CLOSERS = r"""(?:[ \u00a0\u202f]?»|["'”’“‘›)\]}」』）】》〉])*"""  # French sets a space before its »
-# Latin marks end a sentence before white space only (not in "3.14"); Chinese and Japanese ones always do.
+CLOSERS = r"""(?:[ \u00a0\u202f]?»|["'”’“‘›)\]}」』）】》〉])*"""  # French puts a space before »
+# Latin marks end a sentence only before white space (not in "3.14"); Chinese and Japanese marks always do.
 SENTENCE_END = re.compile(
-    # A match starts at the first of several marks alone: otherwise a long row of them takes quadratic time.
+    # Of several marks, a match can only start at the first one: otherwise a long run takes quadratic time.
     rf"(?P<latin>(?<![.!?…])[.!?…]+(?P<closers>{CLOSERS})(?=\s|$))"
     rf"|(?:[。！？｡]|…{{2}})[。！？｡….!?]*{CLOSERS}"
     r"|\n"
@@ -21,9 +23,9 @@ WORD_END = re.compile(r"(?=\s)")
 WORD_BEFORE = re.compile(r"[^\W_]+(?:\.[^\W_]+)*$")
 LONGEST_WORD = 24
 WORD_TO_SPARE = 8
-# J  U.S  e.g  z.B  т.д, and the day in "am 3. Mai"; Korean and Chinese one-syllable words are not initials.
+# J  U.S  e.g  z.B  т.д, and the day in "am 3. Mai". Korean and Chinese one-syllable words are not initials.
 INITIALS = re.compile(r"[A-ZÀ-ÞА-Я]|[A-Za-zА-я](?:\.[A-Za-zА-я])+|\d{1,2}")
-# Words whose dot does not end a sentence, of the ten languages that the model speaks.
+# Abbreviations whose dot does not end a sentence, in the ten languages that the model speaks.
 ABBREVIATIONS = frozenset(
     """
     mr mrs ms dr prof st sr jr vs cf etc al fig vol nr approx dept gen col capt lt sgt rev gov mt ave inc ltd
@@ -35,10 +37,9 @@ ABBREVIATIONS = frozenset(
 
 
 def check_text(text: str, name: str = "text") -> str:
-    """Give ``text`` back when it can be spoken; raise ValueError, naming the input, when it cannot.
+    """Return ``text`` if it can be spoken; raise ValueError, naming the input, if it cannot.
 
-    It needs a letter or a digit of any script, and no lone surrogate (half of an emoji, as a cut string has it),
-    which no tokenizer and no file can take.
+    It needs a letter or a digit of any script, and must not have a lone surrogate (see ``encoding.py``).
     """
     if not text.strip():
         raise ValueError(f"{name} is empty: type what is to be spoken")
@@ -48,38 +49,28 @@ def check_text(text: str, name: str = "text") -> str:
     return text
 
 
-def check_encodable(text: str, name: str) -> str:
-    """Give ``text`` back when UTF-8 can hold it; raise ValueError that says where half a character is."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{name} holds half a character (a broken emoji) at position {error.start + 1}: delete it"
-        ) from None
-    return text
-
-
 def _shorten(text: str) -> str:
     text = text.strip()
     return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of ``text`` as ``split_text`` sees them, without the white space around each."""
+    """Return the sentences of ``text``, with the boundaries of ``split_text`` and without surrounding white space."""
     span = _trim(text, (0, len(text)))
     return [text[slice(*part)] for part in _parts(text, span, _sentence_ends(text, span))]
 
 
 def split_text(text: str, max_chars: int = 400) -> list[str]:
-    """Cut ``text`` into pieces of at most ``max_chars`` characters; 0 never cuts.
+    """Split ``text`` into pieces of at most ``max_chars`` characters; 0 never splits.
 
     Pieces end at sentence ends (. ! ? … and their Chinese and Japanese forms, or a new line; not after "Dr."
     or "U.S."; closing quotes stay with their sentence), and each takes as many sentences as fit. A sentence
-    that is too long is cut at commas, semicolons, colons and dashes, then between words, and as a last resort
-    after ``max_chars`` characters. White space is dropped at the pieces' edges; every other character is in
+    that is too long is split at commas, semicolons, colons and dashes, then between words, and as a last resort
+    after ``max_chars`` characters. White space at the edges of pieces is dropped; every other character is in
     exactly one piece, in order.
 
-    Raises ValueError for an empty text and for a negative ``max_chars``.
+    Raises:
+        ValueError: for an empty text or a negative ``max_chars``.
     """
     if not text.strip():
         raise ValueError("text is empty: type what is to be spoken")
@@ -87,23 +78,23 @@ def split_text(text: str, max_chars: int = 400) -> list[str]:
         raise ValueError(
             f"max_chars is {max_chars}: give the longest piece in characters, or 0 to never split"
         )
-    whole = _trim(text, (0, len(text)))
+    span = _trim(text, (0, len(text)))
     if max_chars == 0:
-        return [text[slice(*whole)]]
-    return [text[start:end] for start, end in _pack(_explode(text, whole, max_chars), max_chars)]
+        return [text[slice(*span)]]
+    return [text[start:end] for start, end in _pack(_split_span(text, span, max_chars), max_chars)]
 
 
-def _explode(text: str, span: Span, limit: int, level: int = 0) -> Iterator[Span]:
-    """The parts of ``span``, none longer than ``limit``, cut no finer than needed."""
+def _split_span(text: str, span: Span, limit: int, level: int = 0) -> Iterator[Span]:
+    """Yield the parts of ``span``, none longer than ``limit``, split no finer than necessary."""
     if span[1] - span[0] <= limit:
         yield span
     elif level < len(LEVELS):
         finer = (
             one
             for part in _parts(text, span, LEVELS[level](text, span))
-            for one in _explode(text, part, limit, level + 1)
+            for one in _split_span(text, part, limit, level + 1)
         )
-        # Words are put together again at once, in parts of like length: a last part of one word sounds cut off.
+        # Words are packed right away, into parts of similar length: a last part of one word sounds cut off.
         yield from finer if level < len(LEVELS) - 1 else _pack(finer, _even_limit(span, limit))
     else:
         for start in range(span[0], span[1], limit):
@@ -111,14 +102,14 @@ def _explode(text: str, span: Span, limit: int, level: int = 0) -> Iterator[Span
 
 
 def _even_limit(span: Span, limit: int) -> int:
-    """The length, at most ``limit``, of parts that share a span evenly, and a word more."""
+    """Return the length of equal parts of a span plus WORD_TO_SPARE, at most ``limit``."""
     length = span[1] - span[0]
     count = -(-length // limit)
     return min(limit, -(-length // count) + WORD_TO_SPARE)
 
 
 def _pack(parts: Iterator[Span], limit: int) -> list[Span]:
-    """Put neighbours together as long as they fit."""
+    """Merge neighbours as long as they fit."""
     packed: list[Span] = []
     for start, end in parts:
         if packed and end - packed[-1][0] <= limit:
@@ -129,7 +120,7 @@ def _pack(parts: Iterator[Span], limit: int) -> list[Span]:
 
 
 def _parts(text: str, span: Span, cuts: Iterator[int]) -> Iterator[Span]:
-    """``span`` cut at ``cuts``, each part without the white space at its edges, empty parts left out."""
+    """Yield the parts of ``span`` between ``cuts``, without white space at their edges and without empty parts."""
     start = span[0]
     for cut in [*cuts, span[1]]:
         part = _trim(text, (start, cut))

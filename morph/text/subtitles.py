@@ -1,4 +1,4 @@
-"""Captions of a rendered script as an SRT file's text."""
+"""Captions of a rendered script, and the text of an SRT file."""
 
 from __future__ import annotations
 
@@ -26,29 +26,31 @@ class Caption:
 
     @classmethod
     def from_samples(cls, start: int, end: int, sample_rate: int, text: str, name: str = "") -> Caption:
-        """A caption at sample positions (as ``join`` gives them), each rounded to the nearest millisecond."""
+        """Return a caption at sample positions (as ``join`` returns them), rounded to the nearest millisecond."""
         if sample_rate <= 0:
-            raise ValueError(f"sample_rate is {sample_rate}: give samples a second, e.g. 24000")
+            raise ValueError(f"sample_rate is {sample_rate}: give samples per second, e.g. 24000")
         return cls(_to_ms(start, sample_rate), _to_ms(end, sample_rate), text, name)
 
 
 def to_srt(captions: Sequence[Caption]) -> str:
-    """The text of an SRT file: numbered from 1, in the order given; no captions give an empty text.
+    """Return the text of an SRT file: captions numbered from 1, in the given order; empty without captions.
 
-    New lines inside a caption become spaces. Captions may overlap, as lines do in a crossfade. Raises
-    ValueError when one starts before the one in front of it.
+    New lines inside a caption become spaces. Captions may overlap, as lines do in a crossfade.
+
+    Raises:
+        ValueError: if a caption starts before the previous one.
     """
     for before, after in pairwise(captions):
         if after.start_ms < before.start_ms:
             raise ValueError(
-                f"caption {after.text!r} starts at {after.start_ms} ms, before the one in front of it "
+                f"caption {after.text!r} starts at {after.start_ms} ms, before the previous one "
                 f"({before.start_ms} ms): sort the captions by their start"
             )
     return "\n".join(_block(number, caption) for number, caption in enumerate(captions, start=1))
 
 
 def _to_ms(sample: int, sample_rate: int) -> int:
-    """Nearest millisecond, halves up, in whole numbers: floats would round some halves down."""
+    """Round to the nearest millisecond, halves up, in integers: floats would round some halves down."""
     return (2000 * sample + sample_rate) // (2 * sample_rate)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from ..model.model import KIND_NAMES, SIZE_NAMES, Model
 from ..options import PREDICTED_GROUPS
-from ..text.split import check_encodable
+from ..text.encoding import check_encodable
 
 KINDS = ("x_vector", "icl", "preset", "design")
 CODE_GROUPS = PREDICTED_GROUPS + 1

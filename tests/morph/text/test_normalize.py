@@ -102,7 +102,7 @@ def test_what_the_library_cannot_read_is_spoken_as_it_is_and_it_is_said(monkeypa
 
     monkeypatch.setattr(kitten_text_processing, "normalize_text", fail)
     written = ENGLISH.write_out("Room 42.")
-    assert "'Room 42.' could not be read out" in written.notes[0] and "four two" in written.text
+    assert "'Room 42.' could not be written out" in written.notes[0] and "four two" in written.text
 
 
 def test_it_can_be_cancelled_between_two_sentences() -> None:
