@@ -1,4 +1,4 @@
-"""Every bad input gets its sentence in a real ComfyUI, and leaves the server ready for the next run."""
+"""In a real ComfyUI, every bad input gets its error message, and the next run works."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def user_files(base_dir: Path, model_folders: Path) -> None:
 
 @pytest.fixture
 def still_ready(server: ComfyServer) -> Callable[[], None]:
-    """Check that the server speaks a line that it has not in its cache."""
+    """Check that the server can speak a line that is not in its cache."""
     seed = iter(range(100, 200))
 
     def check() -> None:
@@ -67,7 +67,7 @@ def recorded(name: str) -> Graph:
 
 
 def with_demo_voice(**inputs: Any) -> Graph:
-    """The demo voice's first speaker, or another (``speaker``), speaking; other inputs are the speech's."""
+    """Return a graph with the demo voice and one of its speakers (``speaker``); other inputs go to ``speech``."""
     voice = node("MorphTTSPresetVoice", model=["model", 0], speaker=inputs.pop("speaker", "heart"))
     return changed(speech(**inputs) | {"voice": voice}, "model", checkpoint=DEMO_VOICE)
 
@@ -143,7 +143,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_known_before_running_is_refused_before_running(server: ComfyServer, case: str) -> None:
+def test_input_known_to_be_bad_is_rejected_before_the_run(server: ComfyServer, case: str) -> None:
     from tests.comfy.server import ComfyError
 
     graph, sentence = REFUSED[case]
@@ -153,7 +153,7 @@ def test_what_is_known_before_running_is_refused_before_running(server: ComfySer
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_could_leave_the_library_or_fail_elsewhere_is_refused(
+def test_a_name_that_could_leave_the_library_or_fail_on_another_system_is_rejected(
     server: ComfyServer, base_dir: Path, name: str
 ) -> None:
     from tests.comfy.server import ComfyError
@@ -220,19 +220,19 @@ FAILING = {
 
 
 @pytest.mark.parametrize("case", FAILING)
-def test_what_fails_says_why_and_the_next_run_works(
+def test_a_failed_run_says_why_and_the_next_run_works(
     server: ComfyServer, still_ready: Callable[[], None], case: str
 ) -> None:
     graph, sentence = FAILING[case]
     result = server.run(graph)
     assert result.status == "execution_error"
-    assert result.error["exception_type"] == "ValueError", "no path of a module in front of the sentence"
+    assert result.error["exception_type"] == "ValueError", "the message must not start with a module path"
     assert sentence in result.error["exception_message"]
     assert result.files == []
     still_ready()
 
 
-def test_what_is_odd_about_a_recording_is_shown_on_the_node(server: ComfyServer) -> None:
+def test_warnings_about_a_recording_are_shown_on_the_node(server: ComfyServer) -> None:
     result = server.run(recorded("long.wav"))
     assert result.ok, result.error
     cloned, cut, steady = shown(result, "voice").splitlines()

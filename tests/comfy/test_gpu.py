@@ -1,6 +1,6 @@
 """The graph engine in a real ComfyUI on a GPU: both allocators, /free, eviction, reload and cancel.
 
-Runs where ``COMFYUI_GPU`` names the shape of the random checkpoints: "0.6B" for figures that mean something, or "tiny".
+Runs only if ``COMFYUI_GPU`` names the shape of the random checkpoints: "0.6B" for meaningful figures, or "tiny".
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer, Result
 
 SHAPE = os.environ.get("COMFYUI_GPU")
-pytestmark = pytest.mark.skipif(not SHAPE, reason="not run: no GPU asked for (set COMFYUI_GPU to a shape)")
+pytestmark = pytest.mark.skipif(not SHAPE, reason="not run: no GPU requested (set COMFYUI_GPU to a shape)")
 
 NAMES = ("qwen-tts/first", "qwen-tts/second")
 ALLOCATORS = ("--cuda-malloc", "--disable-cuda-malloc")  # the first is ComfyUI's default on most GPUs
 REFUSED = "CUDA graphs cannot be captured here"
-# Lines of a log that say what went wrong.
+# Lines of a log that report an error.
 CAUSE = re.compile(rf"{REFUSED}|cannot run here|^\s*what\(\)|^(?!sqlite3)[\w.]*(?:Error|Exception): ")
-# Of a GPU, or of a machine: reasons for torch operations that are no fault.
+# Valid reasons for torch operations instead of Triton kernels: a property of the GPU or the machine.
 NO_KERNELS = ("triton is not installed", "is too old for the kernels", "compute capability")
 
 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A models folder with one random checkpoint under two names."""
+    """A models folder that contains one random checkpoint under two names."""
     from lab.random_checkpoint import write_checkpoint
 
     models = tmp_path_factory.mktemp("gpu_models")
@@ -65,7 +65,7 @@ def running(
 
 @pytest.fixture
 def server(running: ComfyServer) -> ComfyServer:
-    """The server, which has outlived the tests before."""
+    """The server; fails if it has not survived the previous tests."""
     assert is_alive(running), said(running)
     return running
 
@@ -75,7 +75,7 @@ def is_alive(server: ComfyServer) -> bool:
 
 
 def said(server: ComfyServer) -> str:
-    """In one line: whether the server's process still runs, and what its log says of what went wrong."""
+    """Say in one line whether the server's process still runs, and which errors its log reports."""
     status = None if server.process is None else server.process.poll()
     state = "ComfyUI runs" if is_alive(server) else f"ComfyUI's process has ended with status {status}"
     causes = [line.strip() for line in server.log().splitlines() if CAUSE.search(line)]
@@ -83,7 +83,7 @@ def said(server: ComfyServer) -> str:
 
 
 def speaking(name: str = NAMES[0], seed: int = 1, max_seconds: float = 2.0, **changes: Any) -> Graph:
-    """A graph of a preset voice that speaks; its report is shown and its audio kept."""
+    """Return a graph in which a preset voice speaks; its report is shown and its audio saved."""
     inputs = {
         "model": ["model", 0], "voice": ["voice", 0], "sampling": ["sampling", 0], "text": "And so they went on.",
         "language": "english", "seq_groups": 15, "seed": seed,
@@ -107,7 +107,7 @@ def run(server: ComfyServer, graph: Graph, **options: Any) -> Result:
 
 
 def follow(server: ComfyServer, graph: Graph, **options: Any) -> Result:
-    """Run a graph to whatever end; a server that goes away fails the test in a line."""
+    """Run a graph, whatever its result; if the server dies, fail the test with one line."""
     try:
         return server.run(graph, **options)
     except (ComfyError, OSError) as error:
@@ -115,7 +115,7 @@ def follow(server: ComfyServer, graph: Graph, **options: Any) -> Result:
 
 
 def taken(server: ComfyServer) -> float:
-    """GB of the GPU's memory in use, by all programs."""
+    """Return the GPU memory in use by all programs, in GB."""
     [device] = server.get("/system_stats")["devices"]
     return (device["vram_total"] - device["vram_free"]) / 1e9
 
@@ -127,8 +127,10 @@ def wait_for(condition: Callable[[], bool], seconds: float = 300) -> bool:
     return condition()
 
 
-def test_lines_are_replayed_and_a_seed_is_a_take(server: ComfyServer) -> None:
-    takes = [run(server, speaking(seed=seed)) for seed in (1, 2, 3, 1)]  # plain, captured, replayed
+def test_lines_are_replayed_and_a_seed_repeats_its_take(server: ComfyServer) -> None:
+    takes = [
+        run(server, speaking(seed=seed)) for seed in (1, 2, 3, 1)
+    ]  # first plain, then captured, then replayed
     report = shown(takes[-1], "report")
     print(f"\n{server.extra_args}: {report}")
     waves = [samples(take)[0] for take in takes]
@@ -139,7 +141,7 @@ def test_lines_are_replayed_and_a_seed_is_a_take(server: ComfyServer) -> None:
     assert waves[0].shape == waves[3].shape and np.allclose(waves[0], waves[3], atol=1e-3)
 
 
-def test_free_gives_the_memory_back_and_the_next_run_takes_it_again(server: ComfyServer) -> None:
+def test_free_releases_the_memory_and_the_next_run_loads_the_model_again(server: ComfyServer) -> None:
     server.free()
     time.sleep(2)
     empty = taken(server)
@@ -174,7 +176,7 @@ def test_cancel_leaves_the_engine_usable(server: ComfyServer) -> None:
 def test_two_models_that_do_not_fit_together_take_turns(
     start_server: Callable[..., ComfyServer], tmp_path: Path, checkpoints: Path, server: ComfyServer
 ) -> None:
-    """The graphs of the one go with it when the other needs its room, and are captured anew when it comes back."""
+    """A model's CUDA graphs are freed when it is evicted for the other model, and captured again when it returns."""
     (tmp_path / "models").symlink_to(checkpoints, target_is_directory=True)
     [device] = server.get("/system_stats")["devices"]
     wanted = samples(run(server, speaking(seed=8)))[0]
@@ -189,14 +191,14 @@ def test_two_models_that_do_not_fit_together_take_turns(
             assert wave.shape == wanted.shape and np.allclose(wave, wanted, atol=1e-3)
         loads = tight.log().count("loaded completely")
         print(f"\n{device['name']}: {loads} loads of two models for four graphs that use both")
-        assert loads > 2 or SHAPE == "tiny", "neither was evicted: tiny ones have room together"
+        assert loads > 2 or SHAPE == "tiny", "neither was evicted (only tiny models fit together)"
         assert "OutOfMemoryError" not in tight.log()
     finally:
         tight.stop()
 
 
 def both(speaks: str) -> Graph:
-    """Both models in one graph, so that ComfyUI keeps both; the one that ``speaks`` has a line of its own."""
+    """Return a graph with both models, so that ComfyUI keeps both; ``speaks`` names the one under test."""
     graph = speaking(speaks, seed=8)
     other = next(name for name in NAMES if name != speaks)
     rest = {f"other_{key}": value for key, value in speaking(other, seed=9, max_seconds=0.3).items()}

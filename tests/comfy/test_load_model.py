@@ -1,4 +1,4 @@
-"""Load Model inside ComfyUI's own modules: its schema outlives odd model folders, its choices are checked early."""
+"""Load Model with ComfyUI's modules: its schema survives broken model folders, and choices are checked early."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ REFUSED = [
 ]
 
 
-def test_the_schema_outlives_odd_folders_and_choices_are_checked(
+def test_the_schema_survives_broken_folders_and_choices_are_checked(
     comfy_dir: Path, comfy_python: str, tmp_path: Path
 ) -> None:
     for name, content in {**ODD, "good": '{"model_type": "qwen3_tts"}'}.items():

@@ -1,4 +1,4 @@
-"""Translations and help pages against the nodes as a real ComfyUI reports them."""
+"""Translations and help pages match the nodes as a real ComfyUI reports them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).resolve().parents[2] / "web" / "docs"
 PAGES = {"en": "{}.md", "zh": "{}/zh.md"}
 SWITCH = {"en": ("off", "on"), "zh": ("关", "开")}
-LARGEST = 2**63  # above it, a page writes the number in another way (2^64 - 1)
+LARGEST = 2**63  # larger numbers are written differently in help pages (2^64 - 1)
 
 
-def test_the_english_locale_is_what_the_nodes_say(server: ComfyServer) -> None:
+def test_the_english_locale_matches_the_nodes(server: ComfyServer) -> None:
     written = json.loads(PATH.read_text(encoding="utf-8"))
     assert written == english_texts(server.object_info()), "run tests/comfy/english_locale.py"
 
@@ -32,8 +32,8 @@ def test_comfyui_serves_both_locales(server: ComfyServer) -> None:
         assert {key: served[language]["nodeDefs"][key] for key in own} == own
 
 
-def told(kind: Any, options: dict[str, Any], language: str) -> list[str]:
-    """What a help page has to say of an input's default and range."""
+def expected_words(kind: Any, options: dict[str, Any], language: str) -> list[str]:
+    """Return the words that a help page must contain about an input's default and range."""
     default = options.get("default")
     if kind == "BOOLEAN":
         return [SWITCH[language][default]]
@@ -45,8 +45,8 @@ def told(kind: Any, options: dict[str, Any], language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("language", PAGES)
-def test_help_pages_give_the_nodes_own_defaults_and_ranges(server: ComfyServer, language: str) -> None:
-    untold = []
+def test_help_pages_state_the_defaults_and_ranges_of_the_nodes(server: ComfyServer, language: str) -> None:
+    unmentioned = []
     for name, info in server.object_info().items():
         if not name.startswith(PREFIX):
             continue
@@ -58,8 +58,8 @@ def test_help_pages_give_the_nodes_own_defaults_and_ranges(server: ComfyServer, 
             words = set(re.split(r"[\s,，;；]+", entry[1])) if entry else set()
             missing = [
                 word
-                for word in told(kind, options, language)
+                for word in expected_words(kind, options, language)
                 if not set(word.replace(",", "").split()) <= words
             ]
-            untold += [f"{name}.{key}: {word}" for word in missing]
-    assert untold == []
+            unmentioned += [f"{name}.{key}: {word}" for word in missing]
+    assert unmentioned == []

@@ -1,4 +1,4 @@
-"""ComfyUI's memory management and the graph engine: what the engine keeps goes when the model is evicted."""
+"""ComfyUI's memory management and the graph engine: evicting the model frees the engine's caches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pack
 pack.load()
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
-from qwen3_tts_morph.morph.voice.voice import preset_voice
+from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.nodes.memory import load_managed
 from lab.random_checkpoint import write_checkpoint
 
@@ -41,16 +41,16 @@ synthesizer, first = speak()
 kept = list(synthesizer.engine._graphs._engines.values())
 assert len(kept) == 1
 assert speak()[1] == first
-assert list(synthesizer.engine._graphs._engines.values()) == kept, "made anew though the model stayed"
+assert list(synthesizer.engine._graphs._engines.values()) == kept, "rebuilt although the model was not evicted"
 management.unload_all_models()
-assert not synthesizer.engine._graphs._engines and kept[0]._slots is None, "the caches outlived the model"
+assert not synthesizer.engine._graphs._engines and kept[0]._slots is None, "the caches were not freed with the model"
 assert speak()[1] == first
 print("all is well")
 """
 
 
 @pytest.mark.parametrize("weights", ["full", pytest.param("int8", marks=pytest.mark.slow)])
-def test_what_the_engine_keeps_stays_between_runs_and_goes_with_the_model(
+def test_the_engines_caches_stay_between_runs_and_are_freed_with_the_model(
     comfy_dir: Path, comfy_python: str, tmp_path: Path, weights: str
 ) -> None:
     paths = os.pathsep.join([str(comfy_dir), str(ROOT)])

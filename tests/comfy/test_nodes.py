@@ -1,4 +1,4 @@
-"""The nodes in a real ComfyUI: what a user sees, hears and may interrupt."""
+"""The nodes in a real ComfyUI: their schemas, their results, progress, cancellation and memory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 900) -> bool:
     return condition()
 
 
-def test_every_node_is_there_and_explained(server: ComfyServer) -> None:
+def test_every_node_is_registered_and_every_input_has_a_tooltip(server: ComfyServer) -> None:
     assert "IMPORT FAILED" not in server.log()
     found = {name: info for name, info in server.object_info().items() if name.startswith("MorphTTS")}
     assert set(found) == NODES
@@ -62,7 +62,7 @@ def test_every_node_is_there_and_explained(server: ComfyServer) -> None:
     assert unexplained == []
 
 
-def test_a_line_becomes_a_mono_file_of_its_frames_and_comes_from_the_cache_the_second_time(
+def test_a_line_becomes_a_mono_file_of_its_length_and_is_cached_the_second_time(
     server: ComfyServer,
 ) -> None:
     graph = speech(max_seconds=1.0)
@@ -115,8 +115,8 @@ def test_the_graph_engine_speaks_and_the_report_says_what_ran(server: ComfyServe
 
 
 @pytest.mark.parametrize("engine", ["auto", "graph"])
-def test_int8_weights_speak_are_told_and_come_back_after_free(server: ComfyServer, engine: str) -> None:
-    full = server.run(speech(seq_groups=15))  # of a graph that was saved before there was a choice of weights
+def test_int8_weights_are_reported_and_reload_after_free(server: ComfyServer, engine: str) -> None:
+    full = server.run(speech(seq_groups=15))  # like a graph that was saved before the weights input existed
     assert "weights" not in speech()["model"]["inputs"]
     graph = {**speech(seq_groups=15), "model": graphs.load_model(engine=engine, weights="int8")}
     result = server.run(graph)
@@ -131,7 +131,7 @@ def test_int8_weights_speak_are_told_and_come_back_after_free(server: ComfyServe
     assert np.array_equal(samples(result)[0], samples(again)[0])
 
 
-def test_without_sampling_and_the_extras_a_line_is_spoken_too(server: ComfyServer) -> None:
+def test_a_line_is_spoken_without_the_optional_inputs(server: ComfyServer) -> None:
     graph = speech(text="Yes.")
     del graph["sampling"], graph["speech"]["inputs"]["sampling"]
     assert server.run(graph).ok
@@ -146,10 +146,10 @@ def test_progress_rises_and_ends_full(server: ComfyServer) -> None:
     assert result.progress("speech")[-1][0] == result.progress("speech")[-1][1]
 
 
-def test_cancel_in_mid_line_stops_and_leaves_the_server_ready(server: ComfyServer) -> None:
-    # Many pieces, so that the random model cannot come to its end before the cancel.
+def test_cancelling_within_a_line_stops_it_and_the_next_run_works(server: ComfyServer) -> None:
+    # Many pieces, so that the random model cannot finish before the cancel arrives.
     long = speech(max_seconds=600.0, text="Go on and on. " * 200, seed=4, split_chars=40)
-    after: list[float] = []  # shares of the work that were done when the cancel had been sent
+    after: list[float] = []  # completed share of the work, for each event after the cancel was sent
     asked = []
 
     def cancel(kind: str, data: dict[str, Any]) -> None:
@@ -163,11 +163,11 @@ def test_cancel_in_mid_line_stops_and_leaves_the_server_ready(server: ComfyServe
     result = server.run(long, on_event=cancel)
     assert result.status == "execution_interrupted"
     assert result.files == []
-    assert max(after, default=0.0) < 0.5  # frames that were made while the cancel travelled
+    assert max(after, default=0.0) < 0.5  # frames that were decoded before the cancel arrived
     assert server.run(speech(seed=5)).ok
 
 
-def test_free_gives_the_models_memory_back_and_the_next_run_loads_it_again(server: ComfyServer) -> None:
+def test_free_releases_the_model_and_the_next_run_loads_it_again(server: ComfyServer) -> None:
     assert server.run(speech()).ok
     before = server.log().count(f"released {BASE}")
     server.free()
@@ -176,7 +176,7 @@ def test_free_gives_the_models_memory_back_and_the_next_run_loads_it_again(serve
     assert result.ok and result.cached_nodes() == set()
 
 
-def test_free_works_after_a_failed_run_too(server: ComfyServer) -> None:
+def test_free_also_works_after_a_failed_run(server: ComfyServer) -> None:
     assert server.run(speech(text="word " * 9000, split_chars=0)).status == "execution_error"
     before = server.log().count(f"released {BASE}")
     server.free()
@@ -217,7 +217,7 @@ def test_voices_without_a_recording_speak(
 
 
 def defaults(info: dict[str, Any]) -> dict[str, Any]:
-    """What a node's required widgets hold when it is new."""
+    """Return the default values of a node's required widgets."""
     return {
         key: options["default"]
         for key, (_, options) in info["input"]["required"].items()
@@ -225,7 +225,7 @@ def defaults(info: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_new_nodes_speak_as_they_are_with_the_demo_voice(server: ComfyServer) -> None:
+def test_new_nodes_speak_with_their_default_values(server: ComfyServer) -> None:
     info = server.object_info()
     model, preset, generate = (
         defaults(info[name])
@@ -258,7 +258,7 @@ def test_the_demo_voice_and_its_speakers_come_first(server: ComfyServer) -> None
     assert info["MorphTTSPresetVoice"]["input"]["required"]["speaker"][1]["options"][:4] == named
 
 
-def test_the_sweep_gives_a_plot_a_line_for_each_setting_and_a_table(server: ComfyServer) -> None:
+def test_the_sweep_returns_a_plot_one_line_per_setting_and_a_table(server: ComfyServer) -> None:
     graph = graphs.cloned_voice() | {
         "sampling": graphs.sampling(),
         "sweep": node(
@@ -317,7 +317,7 @@ def test_checkpoints_and_voices_of_extra_model_paths_are_offered(
 
 
 def texts_of(folder: Path, *texts: str) -> graphs.Graph:
-    """A node ``texts`` whose second output is a list of texts: captions of pictures in an input folder."""
+    """Return a node ``texts`` whose second output is a list of texts (captions of pictures in an input folder)."""
     folder.mkdir(parents=True)
     for number, text in enumerate(texts):
         Image.new("RGB", (8, 8)).save(folder / f"{number}.png")
@@ -330,7 +330,9 @@ def test_each_text_of_a_list_is_spoken(server: ComfyServer, base_dir: Path) -> N
     result = server.run(graph)
     assert result.ok, result.error
     assert [len(waveform) for waveform in samples(result)] == [2 * SAMPLES_PER_FRAME] * 3
-    assert len(result.outputs["speech"]["text"][0].splitlines()) == 6, "an outcome and a speed for each"
+    assert len(result.outputs["speech"]["text"][0].splitlines()) == 6, (
+        "two lines for each: the result and the speed"
+    )
 
 
 def test_all_texts_of_a_list_are_checked_before_the_first_is_spoken(

@@ -1,4 +1,4 @@
-"""What a user sees on ComfyUI's page: errors in words, a cancel that stops, the templates, the help."""
+"""What a user sees on ComfyUI's page: error messages, cancellation, the templates, the help."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_next_run(page: ComfyPage, seed: int) -> None:
 
 
 def see(page: ComfyPage, sentence: str) -> None:
-    """Wait until a sentence can be read on the page."""
+    """Wait until a text is visible on the page."""
     page.page.get_by_text(sentence).first.wait_for(state="visible")
 
 
@@ -72,7 +72,7 @@ BAD_INPUTS = {
 }
 
 
-# The sentences themselves are in test_bad_input.py: here they come to the page, from a field and from a script.
+# test_bad_input.py checks all messages. By default, this checks two on the page: one for a field, one for a script.
 BY_DEFAULT = ("empty text", "unknown character")
 
 
@@ -80,7 +80,7 @@ BY_DEFAULT = ("empty text", "unknown character")
     "case",
     [case if case in BY_DEFAULT else pytest.param(case, marks=pytest.mark.slow) for case in BAD_INPUTS],
 )
-def test_bad_input_gets_its_sentence_on_the_page_and_the_next_run_works(
+def test_bad_input_shows_its_message_on_the_page_and_the_next_run_works(
     server: ComfyServer, new_page: Callable[..., ComfyPage], seeds: Any, screenshots: Path, case: str
 ) -> None:
     name, widget, sentence = BAD_INPUTS[case]
@@ -94,7 +94,7 @@ def test_bad_input_gets_its_sentence_on_the_page_and_the_next_run_works(
     check_next_run(page, next(seeds))
 
 
-def test_todays_page_gives_the_sentence_too(
+def test_the_current_frontend_shows_the_message_too(
     todays_server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
 ) -> None:
     page = new_page(todays_server, nodes_2=True)
@@ -104,17 +104,19 @@ def test_todays_page_gives_the_sentence_too(
     page.page.get_by_role("button", name="View details").click()
     page.page.get_by_role("button", name="Info for TTS Generate Speech").first.click()
     see(page, "text is empty: type what is to be spoken")
-    page.page.wait_for_timeout(500)  # it is faded in
+    page.page.wait_for_timeout(500)  # wait for the fade-in
     page.screenshot(screenshots / "error on today's page.png")
-    todays_server.set_page_setting("Comfy.RightSidePanel.IsOpen", False)  # it opened to show the error
+    todays_server.set_page_setting(
+        "Comfy.RightSidePanel.IsOpen", False
+    )  # the page opened it to show the error
 
 
-def test_cancel_stops_in_mid_line(
+def test_cancel_stops_within_a_line(
     server: ComfyServer, new_page: Callable[..., ComfyPage], seeds: Any, base_dir: Path
 ) -> None:
     page = new_page(server)
     page.load(read_workflow(CLONE))
-    # Many pieces, so that the random model cannot come to its end before the cancel.
+    # Many pieces, so that the random model cannot finish before the cancel arrives.
     set_widget(page, SPEECH, "text", "Go on and on. " * 300)
     set_widget(page, SPEECH, "split_chars", 40)
     page.page.evaluate(COUNT_PROGRESS)
@@ -147,7 +149,7 @@ def test_the_template_browser_shows_the_workflows_and_opens_one(
 
 
 def read_as_served(path: Path) -> Any:
-    """A file as ``ComfyServer.get`` gives it."""
+    """Return a file's contents as ``ComfyServer.get`` returns them."""
     from tests.comfy.server import decode
 
     return path.read_bytes() if path.suffix == ".jpg" else decode(path.read_bytes())
@@ -168,10 +170,10 @@ def test_the_help_button_opens_the_nodes_help(
     page.screenshot(screenshots / "help.png")
 
 
-def test_nodes_and_their_help_are_chinese_for_a_chinese_user(
+def test_nodes_and_their_help_are_chinese_if_the_locale_is_chinese(
     todays_server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
 ) -> None:
-    """On today's page: 0.3.75's drops every pack's texts when it loads a language of its own but English."""
+    """Uses the current frontend: that of 0.3.75 drops all packs' texts when it loads a language other than English."""
     todays_server.set_page_setting("Comfy.Locale", "zh")
     try:
         page = new_page(todays_server)

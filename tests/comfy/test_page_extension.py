@@ -1,4 +1,4 @@
-"""What web/js adds to ComfyUI's page: texts on nodes, words of progress, colors of sockets."""
+"""What web/js adds to ComfyUI's page: texts on nodes, progress texts, socket colors, search aliases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COLORS = """() => ['MODEL', 'VOICE', 'CAST', 'SAMPLING'].map((one) => `MORPH_TTS
 SEARCH = "() => window.app.extensionManager.command.execute('Workspace.SearchBox.Toggle')"
 SPEECH = "TTS Generate Speech (text to speech)"
 IN_NAMES = ["text to speech", "tts"]
-IN_ALIASES = ["speak", "narrate", "voice clone"]  # page 1.32.9 searches in names alone
+IN_ALIASES = ["speak", "narrate", "voice clone"]  # frontend 1.32.9 searches only in names
 WIDGETS = "(kind) => window.app.graph.nodes.find((node) => node.type === kind).widgets.map((one) => one.name)"
 
 
@@ -49,7 +49,7 @@ def page(label: str, request: pytest.FixtureRequest, browser: ComfyBrowser) -> I
 
 
 def run(page: ComfyPage, seed: int) -> None:
-    set_widget(page, SCRIPT, "seed", seed)  # a run that is in no cache
+    set_widget(page, SCRIPT, "seed", seed)  # a run that is not cached
     kind, data = page.run()
     assert kind == "execution_success", data
 
@@ -72,11 +72,11 @@ def test_a_returned_text_is_shown_on_its_node_and_not_saved(page: ComfyPage) -> 
     assert page.problems() == []
 
 
-def test_a_loading_model_says_so_until_the_run_ends(page: ComfyPage, label: str) -> None:
+def test_a_loading_model_shows_its_progress_text_until_the_run_ends(page: ComfyPage, label: str) -> None:
     workflow = read_workflow(SPEAKERS)
     page.load(workflow)
     before = page.page.evaluate(WIDGETS, LOADER)
-    # Another choice on each page of one server: a model that is in no cache.
+    # A different value for each frontend of the same server, so that the model is not cached.
     set_widget(page, LOADER, "attention", "eager" if label == "today" else "sdpa")
     page.page.evaluate(HEAR)
     kind, data = page.run()
@@ -88,7 +88,7 @@ def test_a_loading_model_says_so_until_the_run_ends(page: ComfyPage, label: str)
     assert page.problems() == []
 
 
-def test_every_socket_type_has_a_color_that_a_new_palette_leaves(page: ComfyPage) -> None:
+def test_every_socket_type_keeps_its_color_when_the_palette_changes(page: ComfyPage) -> None:
     page.page.evaluate(
         "(name) => window.app.extensionManager.setting.set('Comfy.ColorPalette', name)", "light"
     )
@@ -101,7 +101,7 @@ def test_every_socket_type_has_a_color_that_a_new_palette_leaves(page: ComfyPage
     )
 
 
-def test_the_search_finds_speech_by_a_newcomers_words(page: ComfyPage, label: str) -> None:
+def test_the_search_finds_generate_speech_by_common_words(page: ComfyPage, label: str) -> None:
     page.page.evaluate(SEARCH)
     box = page.page.locator("input:visible" if label == "0.3.75" else "[role=dialog] input:visible")
     box = box.last if label == "0.3.75" else box.first

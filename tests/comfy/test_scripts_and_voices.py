@@ -44,7 +44,7 @@ def user_files(base_dir: Path, model_folders: Path) -> None:
 
 
 def dialogue() -> Graph:
-    """Two cloned voices, each line two frames long."""
+    """Return a dialogue of two cloned voices; each line is two frames long."""
     other = {"model": ["model", 0], "audio": ["other recording", 0], "mode": "ICL"}
     render = {
         "model": ["model", 0], "cast": ["cast", 0], "script": SCRIPT, "seq_groups": 5, "seed": 0,
@@ -72,7 +72,7 @@ def dialogue() -> Graph:
     }
 
 
-def test_a_script_becomes_files_a_joined_track_and_subtitles_that_fit_it(
+def test_a_script_becomes_files_a_joined_track_and_matching_subtitles(
     server: ComfyServer, base_dir: Path
 ) -> None:
     result = server.run(dialogue())
@@ -111,7 +111,7 @@ def test_subtitles_that_cannot_be_written_leave_no_file(server: ComfyServer, bas
     assert not list((base_dir / "output").rglob("half*"))
 
 
-def test_a_saved_voice_speaks_as_the_one_it_was_saved_from(server: ComfyServer, base_dir: Path) -> None:
+def test_a_saved_voice_speaks_like_the_original(server: ComfyServer, base_dir: Path) -> None:
     def speak(**changes: Any) -> np.ndarray:
         result = server.run(speech(max_seconds=0.5) | changes)
         assert result.ok, result.error
@@ -127,9 +127,9 @@ def test_a_saved_voice_speaks_as_the_one_it_was_saved_from(server: ComfyServer, 
     assert not np.array_equal(speak(), cloned)  # an x-vector voice of the same recording
 
 
-def test_a_voice_is_replaced_only_when_asked_and_then_loaded_anew(server: ComfyServer) -> None:
+def test_a_voice_is_overwritten_only_on_request_and_then_loaded_again(server: ComfyServer) -> None:
     def run(overwrite: bool, mode: str) -> Result:
-        """Save "Twice", and load it to save a copy, in one graph: ComfyUI forgets what the last one did not hold."""
+        """Save "Twice", load it and save a copy, in one graph: ComfyUI drops cached nodes that the last graph lacks."""
         return server.run(
             graphs.cloned_voice(mode=mode)
             | {
@@ -144,7 +144,7 @@ def test_a_voice_is_replaced_only_when_asked_and_then_loaded_anew(server: ComfyS
     refused = run(False, "ICL")
     assert "a voice named 'Twice' already exists" in refused.error["exception_message"]
     assert run(True, "ICL").ok
-    assert "loaded" not in run(True, "ICL").cached_nodes()  # the run before replaced the file
+    assert "loaded" not in run(True, "ICL").cached_nodes()  # the previous run replaced the file
     assert "loaded" in run(True, "ICL").cached_nodes()
 
 

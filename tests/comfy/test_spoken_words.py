@@ -1,4 +1,4 @@
-"""What the demo voice says in a real ComfyUI, as programs hear it: the words, and who speaks them."""
+"""The demo voice in a real ComfyUI, judged by speech and speaker recognition: its words, and who speaks them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer, Result
 
 EXACT = 15
-MOST_WORD_ERRORS = 0.2  # of all words asked for
-# What the two speakers of the workflow say, a run each.
+MAX_WORD_ERRORS = 0.2  # share of all words
+# What the two speakers of the workflow say, one tuple per run.
 TALKS = (
     ("Good evening. The last train leaves at ten.", "Then we had better run to the station!"),
     ("The birds were singing in the garden all morning.", "Please bring me a glass of cold water."),
 )
-# Lines long enough to know a voice by.
+# Lines that are long enough to recognise a voice.
 SCRIPT = """\
 NARRATOR: It was late in the evening when the telephone began to ring.
 CLARA: Hello, who is there? It is the middle of the night, you know.
@@ -53,13 +53,13 @@ def speaker_encoder() -> SpeakerEncoder:
 
 
 def hear(result: Result, saver: str) -> list[np.ndarray]:
-    """The files of a Save Audio node, as the judges hear them."""
+    """Return the files of a Save Audio node in the judges' format."""
     from lab.judges.clips import load_clip
 
     return [load_clip(file.path) for file in result.files if file.node_id == saver]
 
 
-def test_the_words_asked_for_are_the_words_spoken(
+def test_the_words_of_the_text_are_spoken(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], recogniser: Recogniser
 ) -> None:
     graph = convert(read_workflow("1 Start here - preset speakers"))
@@ -73,18 +73,20 @@ def test_the_words_asked_for_are_the_words_spoken(
             [spoken] = hear(result, after(graph, speaker, 0, "SaveAudio"))
             heard.append(recogniser.judge(spoken, text))
     errors, words = (sum(getattr(one, count) for one in heard) for count in ("word_errors", "words"))
-    told = "\n".join(f"asked {one.asked!r}, heard {one.heard!r}" for one in heard)
-    assert errors / words <= MOST_WORD_ERRORS, f"{errors} of {words} words are wrong:\n{told}"
+    details = "\n".join(f"asked {one.asked!r}, heard {one.heard!r}" for one in heard)
+    assert errors / words <= MAX_WORD_ERRORS, f"{errors} of {words} words are wrong:\n{details}"
 
 
 def strangers(names: list[str], embeddings: list[np.ndarray]) -> list[str]:
-    """The lines that lie nearer to another character's lines than to their own character's other lines."""
+    """Return the lines that are more similar to another character's lines than to their own character's other lines."""
     from lab.judges.speaker import identify, profile
 
     found = []
     for line, (name, embedding) in enumerate(zip(names, embeddings, strict=True)):
         others = [
-            (who, one) for at, (who, one) in enumerate(zip(names, embeddings, strict=True)) if at != line
+            (who, one)
+            for index, (who, one) in enumerate(zip(names, embeddings, strict=True))
+            if index != line
         ]
         profiles = {who: profile([one for name, one in others if name == who]) for who in set(names)}
         if (nearest := identify(embedding, profiles)) != name:
@@ -92,7 +94,7 @@ def strangers(names: list[str], embeddings: list[np.ndarray]) -> list[str]:
     return found
 
 
-def test_a_dialogues_characters_are_told_apart(
+def test_the_characters_of_a_dialogue_can_be_told_apart(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], speaker_encoder: SpeakerEncoder
 ) -> None:
     graph = convert(read_workflow("Dialogue to files, track and subtitles"))

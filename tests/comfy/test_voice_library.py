@@ -1,4 +1,4 @@
-"""Save Voice and Load Voice in a real ComfyUI: the same workflow again, and odd files in the library."""
+"""Save Voice and Load Voice in a real ComfyUI: repeated runs, and foreign or broken files in the library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def user_files(base_dir: Path, model_folders: Path) -> None:
 
 @pytest.fixture
 def library(base_dir: Path) -> Iterator[Path]:
-    """The voice library's folder; what a test adds is taken out again."""
+    """The voice library's folder; files that a test adds are removed afterwards."""
     folder = base_dir / "models" / "qwen3-tts-voices"
     folder.mkdir(exist_ok=True)
     before = set(folder.iterdir())
@@ -35,14 +35,14 @@ def library(base_dir: Path) -> Iterator[Path]:
 
 
 def saving(name: str, overwrite: bool = False, mode: str = "x-vector") -> Graph:
-    """A clone that is saved and, from Save Voice on, speaks."""
+    """Return a graph that clones a voice, saves it, and speaks with the output of Save Voice."""
     save = node("MorphTTSSaveVoice", voice=["clone", 0], name=name, overwrite=overwrite)
     clone = graphs.cloned_voice(mode=mode)["voice"]
     return speech(voice=["save", 0]) | {"clone": clone, "save": save}
 
 
 def checksum(path: Path) -> str:
-    """Of a voice's texts and tensors; a file's bytes have no fixed order."""
+    """Return the checksum of a voice's texts and tensors; the bytes of the file have no fixed order."""
     with safe_open(path, framework="np") as file:
         return file.metadata()["sha256"]
 
@@ -79,7 +79,7 @@ def test_a_voice_whose_file_was_deleted_is_saved_again(
     path = library / "deleted.safetensors"
     assert server.run(graph).ok
     held = checksum(path)
-    assert server.run(graph).ok  # the first run after one that wrote the file looks at it
+    assert server.run(graph).ok  # the file changed in the first run, so this run checks it again
     assert "save" in server.run(graph).cached_nodes()
     path.unlink()
     again = server.run(graph)
@@ -88,7 +88,7 @@ def test_a_voice_whose_file_was_deleted_is_saved_again(
     assert checksum(path) == held
 
 
-def test_a_voice_replaced_by_another_workflow_is_saved_again_where_that_is_asked_for(
+def test_a_voice_replaced_by_another_workflow_is_saved_again_with_overwrite(
     server: ComfyServer, library: Path
 ) -> None:
     path = library / "taken.safetensors"
@@ -106,7 +106,7 @@ def choices(server: ComfyServer) -> list[str]:
 
 
 def add_odd_files(library: Path, voice: bytes) -> list[str]:
-    """Files that are no voices, and their names."""
+    """Write files that are not voices; return their names."""
     (library / "folder.safetensors").mkdir()
     (library / "foreign.safetensors").write_bytes(b'\x11\0\0\0\0\0\0\0{"__metadata__":{}}'[: 8 + 0x11])
     (library / "empty.safetensors").touch()
@@ -114,12 +114,12 @@ def add_odd_files(library: Path, voice: bytes) -> list[str]:
     (library / "text.txt").write_text("text", encoding="utf-8")
     try:
         (library / "dead.safetensors").symlink_to(library / "gone")
-    except OSError:  # a system that allows no links
+    except OSError:  # the system does not allow links
         return ["folder", "foreign", "empty", "cut"]
     return ["folder", "foreign", "empty", "cut", "dead"]
 
 
-def test_only_voices_are_listed_and_the_others_are_refused_before_anything_runs(
+def test_only_voices_are_listed_and_other_files_are_rejected_before_the_run(
     server: ComfyServer, library: Path
 ) -> None:
     from tests.comfy.server import ComfyError
@@ -136,7 +136,7 @@ def test_only_voices_are_listed_and_the_others_are_refused_before_anything_runs(
         assert f"{name}.safetensors is" in str(refused.value.body)
 
 
-def test_a_library_that_cannot_be_read_takes_no_node_away(server: ComfyServer, base_dir: Path) -> None:
+def test_an_unreadable_library_does_not_remove_the_nodes(server: ComfyServer, base_dir: Path) -> None:
     folder = base_dir / "models" / "qwen3-tts-voices"
     aside = folder.rename(folder.with_name("aside")) if folder.exists() else None
     folder.write_text("a file where the folder should be", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Every example workflow opens on both pages, and runs end to end."""
+"""Every example workflow opens on all supported frontends, and runs end to end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 RATE = 24000
 LINE_GAP = 0.3  # seconds; the default of Render Script
-CAPTION_MARGIN = 0.04  # seconds that a caption has around what is heard
+CAPTION_MARGIN = 0.04  # seconds between a caption's start or end and the audible part of its line
 DIALOGUE = "Dialogue to files, track and subtitles"
 LIBRARY = "Save, load and blend voices"
 PICTURE_SIZE = {"width": 1280, "height": 720}
@@ -43,7 +43,7 @@ PICTURE_SIZE = {"width": 1280, "height": 720}
 
 @dataclass(frozen=True)
 class Opened:
-    """A page on which workflows are opened one after another."""
+    """A page on which one workflow after another is opened."""
 
     label: str
     page: ComfyPage
@@ -70,7 +70,7 @@ def opened(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Op
 
 
 def saved_values(node: dict[str, Any], info: dict[str, Any]) -> dict[str, Any]:
-    """A node's ``widgets_values`` by the names of its inputs; a seed's is followed by what happens to it."""
+    """Return a node's ``widgets_values`` by input name; a seed is followed by its control_after_generate value."""
     inputs = {**info["input"].get("required", {}), **info["input"].get("optional", {})}
     sockets = {socket["name"] for socket in node["inputs"]}
     names = []
@@ -80,7 +80,7 @@ def saved_values(node: dict[str, Any], info: dict[str, Any]) -> dict[str, Any]:
     return dict(zip(names, node["widgets_values"], strict=True))
 
 
-# By default every workflow on today's page, and one on the others.
+# By default, open every workflow with Nodes 2.0, but only the first one on the other frontends.
 OPENED = [
     pytest.param(page, name, marks=() if page == "Nodes 2.0" or name == NAMES[0] else pytest.mark.slow)
     for page in PAGES
@@ -89,12 +89,12 @@ OPENED = [
 
 
 @pytest.mark.parametrize(("opened", "name"), OPENED, indirect=["opened"])
-def test_it_opens_whole_and_with_its_values(opened: Opened, name: str, screenshots: Path) -> None:
+def test_it_opens_completely_and_with_its_values(opened: Opened, name: str, screenshots: Path) -> None:
     workflow, page = read_workflow(name), opened.page
     page.errors.clear()
     report = page.load(workflow)
     if opened.label == "Nodes 2.0":
-        # These are the pictures beside the workflows: copy them there when a graph has changed.
+        # These are the preview pictures: copy them to workflows/ when a graph has changed.
         take_picture(page, name, screenshots / f"{name}.jpg")
     else:
         page.fit()
@@ -114,8 +114,8 @@ def test_it_opens_whole_and_with_its_values(opened: Opened, name: str, screensho
 
 
 @pytest.mark.parametrize("opened", ["0.3.75", "Nodes 2.0"], indirect=True)
-def test_a_workflow_of_the_version_before_opens_with_the_defaults_of_new_widgets(opened: Opened) -> None:
-    """It has no values for the widgets that were added at the ends: retries and normalize_text."""
+def test_a_workflow_of_the_previous_version_opens_with_the_defaults_of_new_widgets(opened: Opened) -> None:
+    """It has no values for the widgets that were added at the end: retries and normalize_text."""
     workflow = read_workflow("Clone a voice and speak")
     [speech] = [node for node in workflow["nodes"] if node["type"] == "MorphTTSGenerateSpeech"]
     speech["widgets_values"] = speech["widgets_values"][:-2]
@@ -126,7 +126,7 @@ def test_a_workflow_of_the_version_before_opens_with_the_defaults_of_new_widgets
 
 
 def check_speech(graph: Graph, result: Result, frames_per_file: list[int], saver: str) -> list[np.ndarray]:
-    waveforms = samples(result, saver)  # which checks the rate
+    waveforms = samples(result, saver)  # also checks the sample rate
     assert [waveform.shape for waveform in waveforms] == [(n * SAMPLES_PER_FRAME, 1) for n in frames_per_file]
     assert all(np.abs(waveform).max() > 0.01 for waveform in waveforms)
     return waveforms
@@ -152,7 +152,7 @@ def test_speech_is_as_long_as_its_report_says(
         check_speech(graph, result, frames, after(graph, speaker, 0, "SaveAudio"))
 
 
-def test_saved_voices_are_loaded_by_the_group_that_waits_for_them(
+def test_the_muted_group_loads_the_saved_voices(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], base_dir: Path
 ) -> None:
     workflow = read_workflow(LIBRARY)
@@ -164,7 +164,7 @@ def test_saved_voices_are_loaded_by_the_group_that_waits_for_them(
         (library / f"{name}.safetensors").is_file() for name in ("voice A", "voice B", "blend of A and B")
     )
     for node in workflow["nodes"]:
-        node["mode"] = 0  # as Ctrl+M does
+        node["mode"] = 0  # unmute, as Ctrl+M does
     graph = convert(workflow)
     live = after(graph, only(graph, "MorphTTSLoadVoice"), 0, "MorphTTSGenerateSpeech")
     [blended] = [key for key in of_kind(graph, "MorphTTSGenerateSpeech") if key != live]
@@ -185,38 +185,38 @@ def check_dialogue(graph: Graph, result: Result, output_folder: Path) -> None:
     assert len(lines) == len(re.findall(r"^(?!#).*[A-Z]+: ", text, re.M)) == 6
     assert len(joined) == sum(map(len, lines)) + round((LINE_GAP * (len(lines) - 1) + pauses) * RATE)
     srt = shown(result, after(graph, script, 2, "PreviewAny"))
-    place = 0
+    position = 0
     for line, (start, end) in zip(lines, caption_times(srt), strict=True):
-        place = find(joined, line, place)
-        first, last = (round(ms * RATE / 1000) - place for ms in (start, end))
+        position = find(joined, line, position)
+        first, last = (round(ms * RATE / 1000) - position for ms in (start, end))
         heard = np.abs(line) >= 0.01 * np.abs(line).max()
-        assert 0 <= first < last <= len(line) + RATE // 1000, "a caption lies within its line"
+        assert 0 <= first < last <= len(line) + RATE // 1000, "a caption is within its line"
         margin = round(CAPTION_MARGIN * RATE)
         assert not heard[: max(0, first)].any() and not heard[last:].any(), (
-            "and holds all that is heard of it"
+            "and covers all of its audible part"
         )
-        assert heard[: first + margin + 48].any() and heard[last - margin - 48 :].any(), "and little more"
-        place += len(line)
+        assert heard[: first + margin + 48].any() and heard[last - margin - 48 :].any(), "and hardly more"
+        position += len(line)
     saved = shown(result, after(graph, script, 2, "MorphTTSSaveSubtitles")).removeprefix("saved ")
     assert (output_folder / saved).read_text(encoding="utf-8") == srt
 
 
 def caption_times(srt: str) -> list[tuple[int, int]]:
-    """Start and end of every caption, in milliseconds."""
+    """Return the start and the end of every caption in milliseconds."""
     stamps = re.findall(r"(\d\d):(\d\d):(\d\d),(\d\d\d)", srt)
     times = [((int(h) * 60 + int(m)) * 60 + int(s)) * 1000 + int(ms) for h, m, s, ms in stamps]
     return list(zip(times[::2], times[1::2], strict=True))
 
 
 def find(joined: np.ndarray, line: np.ndarray, start: int) -> int:
-    """The sample at which a line is in the joined track, at most three seconds after ``start``."""
+    """Return the sample index at which a line starts in the joined track, at most three seconds after ``start``."""
     for at in range(start, start + 3 * RATE):
         if joined[at] == line[0] and np.array_equal(joined[at : at + len(line)], line):
             return at
     raise AssertionError(f"the line is not in the three seconds after sample {start}")
 
 
-def test_a_dialogue_becomes_files_a_track_and_subtitles_that_fit_it(
+def test_a_dialogue_becomes_files_a_track_and_matching_subtitles(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], base_dir: Path
 ) -> None:
     graph = convert(read_workflow(DIALOGUE))
@@ -237,7 +237,7 @@ def test_the_sweep_plots_and_speaks_every_setting(
     assert plot.path.stat().st_size > 1000
 
 
-def test_finished_lines_are_levelled_and_joined(
+def test_processed_lines_are_normalized_and_joined(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]
 ) -> None:
     graph = convert(read_workflow("Smooth and normalize"))
@@ -254,7 +254,7 @@ def test_a_cloned_voice_speaks_from_the_page(
 ) -> None:
     page = new_page(server)
     graph = page.load(read_workflow("Clone a voice and speak"))["api"]
-    set_widget(page, "MorphTTSGenerateSpeech", "seed", 12345)  # a run that is in no cache
+    set_widget(page, "MorphTTSGenerateSpeech", "seed", 12345)  # a run that is not cached
     kind, data = page.run()
     assert kind == "execution_success", data
     result = fetch_result(server, data["prompt_id"])
@@ -266,10 +266,10 @@ def test_a_cloned_voice_speaks_from_the_page(
     assert page.problems() == [] and report in page_texts(page)
 
 
-def test_a_dialogue_is_rendered_from_todays_page(
+def test_a_dialogue_is_rendered_from_the_current_frontend(
     todays_server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
 ) -> None:
-    """That server has no models: the demo voice needs none."""
+    """That server has no models; the demo voice needs none."""
     page = new_page(todays_server, nodes_2=True)
     graph = page.load(read_workflow(DIALOGUE))["api"]
     set_widget(page, "MorphTTSRenderScript", "seed", 12345)
@@ -286,6 +286,6 @@ def test_a_dialogue_is_rendered_from_todays_page(
 
 
 def page_texts(page: ComfyPage) -> list[str]:
-    """The values of all widgets on the page."""
+    """Return the values of all widgets on the page."""
     values = "() => window.app.graph.nodes.flatMap((n) => (n.widgets ?? []).map((w) => String(w.value)))"
     return page.page.evaluate(values)

@@ -1,4 +1,4 @@
-"""Help pages and translations: complete, and in step with one another."""
+"""Help pages and translations are complete and agree with each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "web" / "docs"
-# ComfyUI's page takes <node>/<language>.md and, where that is missing, <node>.md.
+# ComfyUI's page loads <node>/<language>.md or, if that is missing, <node>.md.
 PAGES = {"en": "{}.md", "zh": "{}/zh.md"}
 
 
@@ -27,7 +27,7 @@ def read_page(node: str, language: str) -> str:
     return (DOCS / PAGES[language].format(node)).read_text(encoding="utf-8")
 
 
-def test_every_node_has_its_texts_and_pages_and_there_are_no_others() -> None:
+def test_every_node_has_texts_and_help_pages_and_there_are_no_others() -> None:
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "nodes").glob("*.py")]
     nodes = {name for source in sources for name in re.findall(r'node_id="(MorphTTS\w+)"', source)}
     assert nodes == set(ENGLISH) == set(CHINESE)
@@ -55,7 +55,7 @@ def test_both_pages_quote_the_same_errors(node: str) -> None:
 
 
 def message_patterns() -> set[str]:
-    """What the pack's messages look like: their texts, with anything in place of their values."""
+    """Return a regular expression for each message of the pack, with wildcards for its values."""
     patterns = set()
     for folder in ("nodes", "morph", "postprocess"):
         for path in (ROOT / folder).rglob("*.py"):
@@ -64,11 +64,11 @@ def message_patterns() -> set[str]:
                 fixed = [str(part.value) for part in parts if isinstance(part, ast.Constant)]
                 if sum(map(len, fixed)) > 15:
                     shape = [re.escape(str(p.value)) if isinstance(p, ast.Constant) else ".+?" for p in parts]
-                    patterns.add("".join(shape).removeprefix(".+?\\\n"))  # an error in front of the sentence
+                    patterns.add("".join(shape).removeprefix(".+?\\\n"))  # drop a leading error message
     return patterns
 
 
-def test_the_quoted_errors_are_those_that_the_pack_raises() -> None:
+def test_the_quoted_errors_are_errors_that_the_pack_raises() -> None:
     patterns = [re.compile(r"(line \d+: )?" + pattern, re.S) for pattern in message_patterns()]
     quoted = {
         quote for node in ENGLISH for quote in re.findall(r"^- \*([^*]+)\*", read_page(node, "en"), re.M)
@@ -83,13 +83,13 @@ def test_the_pages_do_not_call_the_knob_exact_below_15(node: str) -> None:
 
 
 def texts(value: dict[str, Any] | str, path: str = "") -> dict[str, str]:
-    """The texts of a locale by their path."""
+    """Return the texts of a locale by path."""
     if isinstance(value, str):
         return {path: value}
     return {key: text for name, part in value.items() for key, text in texts(part, f"{path}.{name}").items()}
 
 
-def test_the_chinese_locale_translates_what_the_english_one_says() -> None:
+def test_the_chinese_locale_has_the_same_texts_and_numbers_as_the_english_one() -> None:
     english, chinese = texts(ENGLISH), texts(CHINESE)
     assert list(english) == list(chinese)
     numbers = re.compile(r"\d+(?:\.\d+)?")
@@ -100,6 +100,6 @@ def test_the_chinese_locale_translates_what_the_english_one_says() -> None:
 
 
 @pytest.mark.parametrize("locale", [ENGLISH, CHINESE], ids=["en", "zh"])
-def test_no_text_holds_what_the_page_takes_for_a_placeholder(locale: dict[str, Any]) -> None:
-    """vue-i18n reads {name}, @:key and | in a text as its own syntax."""
+def test_no_text_contains_placeholder_syntax_of_the_page(locale: dict[str, Any]) -> None:
+    """vue-i18n treats {name}, @:key and | in a text as syntax."""
     assert [path for path, text in texts(locale).items() if re.search(r"[{}@|]", text)] == []

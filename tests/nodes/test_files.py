@@ -1,4 +1,4 @@
-"""Nodes' helpers that need no ComfyUI; loaded by path, as the nodes' package itself imports ComfyUI."""
+"""Helpers of the nodes that need no ComfyUI. They are loaded by path, because the package nodes imports ComfyUI."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ audio_io = load("audio_io")
 @pytest.mark.parametrize(
     "name", ["Anna", "Anna K.2", "a-b_c", "名前", "Übername", "x" * 80, "CONrad", "COM10"]
 )
-def test_good_names_stay_as_they_are(name: str) -> None:
+def test_good_names_are_unchanged(name: str) -> None:
     assert names.check_name(f" {name} ") == name
 
 
 @pytest.mark.parametrize("name", ["สมชาย ที่บ้าน", "हिन्दी की आवाज़", "Nguyễn", "עִבְרִית", "x\u0302\u0323"])
-def test_letters_with_marks_make_a_name_which_is_composed(name: str) -> None:
+def test_names_with_combining_marks_are_accepted_and_composed(name: str) -> None:
     decomposed = unicodedata.normalize("NFD", name)
     assert any(unicodedata.category(char).startswith("M") for char in decomposed)
     assert names.check_name(decomposed) == names.check_name(name) == unicodedata.normalize("NFC", name)
@@ -69,24 +69,24 @@ def test_a_decomposed_accent_is_composed() -> None:
         ("a\u202eb", "letters"),
     ],
 )
-def test_bad_names_are_refused_with_a_reason(name: str, reason: str) -> None:
+def test_bad_names_are_rejected_with_a_reason(name: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         names.check_name(name)
 
 
-def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+def test_a_link_out_of_the_folder_is_rejected(tmp_path: Path) -> None:
     folder = tmp_path / "voices"
     folder.mkdir()
     assert names.confine(folder, "a.safetensors") == folder / "a.safetensors"
     try:
         (folder / "b.safetensors").symlink_to(tmp_path / "elsewhere")
     except OSError:
-        pytest.skip("not run: this system allows no links")
+        pytest.skip("not run: this system does not allow links")
     with pytest.raises(ValueError, match="is outside the folder voices"):
         names.confine(folder, "b.safetensors")
 
 
-def test_audio_goes_to_numpy_and_back() -> None:
+def test_audio_converts_to_numpy_and_back() -> None:
     waveform = torch.arange(12, dtype=torch.float16).reshape(2, 2, 3)
     first, second = audio_io.to_waveforms({"waveform": waveform, "sample_rate": 24000})
     assert first.dtype == np.float32 and np.array_equal(second, [[6, 7, 8], [9, 10, 11]])
@@ -96,19 +96,19 @@ def test_audio_goes_to_numpy_and_back() -> None:
 
 
 @pytest.mark.parametrize("audio", [None, {}, {"sample_rate": 24000}, {"waveform": torch.zeros(1, 1, 5)}])
-def test_no_audio_at_all_is_refused(audio: object) -> None:
-    """Get Video Components gives None for a video without a sound track."""
+def test_missing_audio_is_rejected(audio: object) -> None:
+    """Get Video Components returns None for a video without a sound track."""
     with pytest.raises(ValueError, match=r"audio is missing .*: connect a recording"):
         audio_io.to_waveforms(audio)
 
 
 @pytest.mark.parametrize("shape", [(0, 1, 10), (1, 0, 10), (1, 1, 0), (1, 10), (10,)])
-def test_an_empty_batch_is_refused(shape: tuple[int, ...]) -> None:
+def test_an_empty_batch_is_rejected(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"audio has shape \(.*: connect a recording"):
         audio_io.to_waveforms({"waveform": torch.zeros(shape), "sample_rate": 24000})
 
 
-def test_a_batch_is_no_reference() -> None:
+def test_a_batch_is_rejected_as_reference() -> None:
     batch = {"waveform": torch.zeros(3, 1, 10), "sample_rate": 24000}
     with pytest.raises(ValueError, match="audio is a batch of 3 recordings: connect a single recording"):
         audio_io.to_one_waveform(batch, "audio")

@@ -1,4 +1,4 @@
-"""The example workflows as files: what can be checked without ComfyUI."""
+"""Checks of the example workflow files that need no ComfyUI."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / "workflows").glob("*.json"))
 CORE = {"LoadAudio", "SaveAudio", "PreviewAny", "PreviewImage", "MarkdownNote"}
 DEMO_VOICE = "demo voice (in the pack)"
-NEEDS_ANOTHER = {"Design a voice"}  # the demo voice cannot
-MARGIN = 20  # pixels between a group's frame and the nodes in it
-TITLE = 30  # a node's title stands above its position
+NEEDS_ANOTHER = {"Design a voice"}  # the demo voice cannot design voices
+MARGIN = 20  # pixels between a group's border and its nodes
+TITLE = 30  # pixels; a node's title is above its position
 
 
 def own_nodes() -> set[str]:
-    """The ids of the pack's nodes, out of their source: importing them takes ComfyUI."""
+    """Return the ids of the pack's nodes, read from the source, because importing them needs ComfyUI."""
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "nodes").glob("*.py")]
     return {name for source in sources for name in re.findall(r'node_id="(MorphTTS\w+)"', source)}
 
@@ -42,7 +42,7 @@ def test_every_node_of_the_pack_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=names(WORKFLOWS))
-def test_its_picture_has_its_name_and_is_small(path: Path) -> None:
+def test_its_picture_has_the_same_name_and_is_small(path: Path) -> None:
     picture = path.with_suffix(".jpg")
     assert picture.stat().st_size < 200_000
     with Image.open(picture) as image:
@@ -50,7 +50,7 @@ def test_its_picture_has_its_name_and_is_small(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=names(WORKFLOWS))
-def test_links_join_sockets_of_their_type_and_every_socket_knows_its_links(path: Path) -> None:
+def test_links_connect_matching_socket_types_and_sockets_list_their_links(path: Path) -> None:
     workflow = read(path)
     nodes = {node["id"]: node for node in workflow["nodes"]}
     assert len(nodes) == len(workflow["nodes"]) == workflow["last_node_id"]
@@ -64,7 +64,7 @@ def test_links_join_sockets_of_their_type_and_every_socket_knows_its_links(path:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=names(WORKFLOWS))
-def test_a_note_says_what_to_do_and_which_checkpoint_it_takes(path: Path) -> None:
+def test_a_note_says_what_to_do_and_which_checkpoint_is_used(path: Path) -> None:
     workflow = read(path)
     notes = "\n".join(
         node["widgets_values"][0] for node in workflow["nodes"] if node["type"] == "MarkdownNote"
@@ -75,12 +75,12 @@ def test_a_note_says_what_to_do_and_which_checkpoint_it_takes(path: Path) -> Non
 
 
 def values(path: Path, kind: str) -> list[str]:
-    """The first widget of every node of a kind."""
+    """Return the first widget value of every node of a type."""
     return [node["widgets_values"][0] for node in read(path)["nodes"] if node["type"] == kind]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=names(WORKFLOWS))
-def test_it_opens_with_the_demo_voice_and_speakers_that_it_knows(path: Path) -> None:
+def test_it_opens_with_the_demo_voice_and_its_speakers(path: Path) -> None:
     [checkpoint] = values(path, "MorphTTSLoadModel")
     assert (checkpoint == DEMO_VOICE) == (path.stem not in NEEDS_ANOTHER)
     known = read(ROOT / "demo_voice" / "config.json")["talker_config"]["spk_id"]
@@ -89,13 +89,13 @@ def test_it_opens_with_the_demo_voice_and_speakers_that_it_knows(path: Path) -> 
 
 
 def box(node: dict[str, Any]) -> tuple[float, float, float, float]:
-    """Left, top, right and bottom, title included."""
+    """Return a node's left, top, right and bottom, including its title."""
     (x, y), (width, height) = node["pos"], node["size"]
     return x, y - TITLE, x + width, y + height
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=names(WORKFLOWS))
-def test_nodes_lie_in_groups_and_not_on_one_another(path: Path) -> None:
+def test_nodes_are_in_groups_and_do_not_overlap(path: Path) -> None:
     workflow = read(path)
     boxes = {node["id"]: box(node) for node in workflow["nodes"]}
     overlapping = [
@@ -116,7 +116,7 @@ def test_nodes_lie_in_groups_and_not_on_one_another(path: Path) -> None:
 
 
 def link_points(workflow: dict[str, Any], link: list[Any]) -> list[tuple[float, float]]:
-    """Where a link leaves its node, its reroutes in order, and where it arrives."""
+    """Return the points of a link: where it leaves its node, its reroutes in order, and where it arrives."""
     nodes = {node["id"]: node for node in workflow["nodes"]}
     number, source, output, target, slot, _ = link
     (x0, y0), (x1, y1) = nodes[source]["pos"], nodes[target]["pos"]
