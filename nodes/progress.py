@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from comfy.model_management import throw_exception_if_processing_interrupted
 from comfy.utils import ProgressBar
 
-SHOWN_EVERY = (
-    0.02  # seconds: frames arrive faster than a page can draw. Cancellation is checked on every frame
-)
-SAID_EVERY = 0.2  # seconds between texts that start with the same word ("line 3 of 12"): nobody reads faster
+# Seconds between updates of the bar: frames arrive faster than a page can draw. Cancellation is checked on every frame.
+SHOWN_EVERY = 0.02
+# Seconds between texts that start with the same word ("line 3 of 12"): nobody reads faster.
+SAID_EVERY = 0.2
 
 
 class Progress:

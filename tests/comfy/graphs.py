@@ -28,9 +28,7 @@ CHECKPOINTS = {
     "1.7B-VoiceDesign": ("tiny-1.7B", "voice_design"),
 }
 DEMO_VOICE = "demo voice (in the pack)"
-TWO_FRAMES = (
-    0.16  # seconds; a line never ends before its third frame, so this cap makes it exactly two frames long
-)
+TWO_FRAMES = 0.16  # seconds; a line never ends before its third frame, so this cap makes it two frames long
 SAMPLES_PER_FRAME = 1920
 
 

@@ -128,9 +128,8 @@ def wait_for(condition: Callable[[], bool], seconds: float = 300) -> bool:
 
 
 def test_lines_are_replayed_and_a_seed_repeats_its_take(server: ComfyServer) -> None:
-    takes = [
-        run(server, speaking(seed=seed)) for seed in (1, 2, 3, 1)
-    ]  # first plain, then captured, then replayed
+    # The first run is plain, the second captures a CUDA graph, the others replay it.
+    takes = [run(server, speaking(seed=seed)) for seed in (1, 2, 3, 1)]
     report = shown(takes[-1], "report")
     print(f"\n{server.extra_args}: {report}")
     waves = [samples(take)[0] for take in takes]
