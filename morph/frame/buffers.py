@@ -1,4 +1,4 @@
-"""The static buffers of a batch of lines: what a captured frame reads and writes, at addresses that stay."""
+"""The static buffers of a batch of lines: what a captured frame reads and writes, at fixed addresses."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from ..voice.prompt import MIN_FRAMES, Prompt
 from .noise import line_keys
 from .sampling import SamplingTensors
 
-PREDICTOR_LENGTH = POSITIONS + 7  # 24: the rows of its cache stay aligned
+PREDICTOR_LENGTH = POSITIONS + 7  # 24: keeps the rows of its cache aligned
 
 
 @dataclass(frozen=True)
 class LineState:
-    """What one frame leaves to the next, one row a line.
+    """What one frame passes to the next, one row per line.
 
-    ``tokens`` ``[B]`` is group 0 of the frame to be made and ``hidden`` ``[B, H]`` the talker's state that it was
-    drawn from; ``steps`` counts the line's frames and ``minimums`` is how many it must have before it may end;
-    ``positions`` is where its next key goes. ``seen`` is ``[B, V]``, ``keys`` ``[B, 2]`` (see ``noise.py``).
-    ``report`` ``[B, 17]`` is the last frame's codes, and after them whether a number of the line was not finite.
+    ``tokens`` ``[B]`` is group 0 of the frame to be decoded, ``hidden`` ``[B, H]`` the talker's state that it was
+    sampled from. ``steps`` counts the line's frames; the line cannot end before ``minimums`` frames. ``positions`` is
+    the cache position of its next key. ``seen`` ``[B, V]`` marks group 0's sampled tokens, for the repetition penalty.
+    ``keys`` is ``[B, 2]`` (see ``noise.py``). ``report`` ``[B, 17]`` is the last frame's codes, then a flag that is 1
+    if any of the line's logits was not finite.
     """
 
     tokens: torch.Tensor
@@ -42,7 +43,7 @@ class LineState:
 
     @classmethod
     def allocate(cls, config: Any, batch: int, like: torch.Tensor) -> LineState:
-        """For ``batch`` lines; dtype and device of ``like``. ``config`` is the talker's."""
+        """Return the state of ``batch`` lines; dtype and device of ``like``. ``config`` is the talker's."""
         device = like.device
 
         def integers(*shape: int) -> torch.Tensor:
@@ -60,14 +61,14 @@ class LineState:
         )
 
     def copy_rows(self, rows: torch.Tensor, lines: LineState) -> None:
-        """Put lines ``[N, ...]`` into these rows (int64 ``[N]``, each once)."""
+        """Copy lines ``[N, ...]`` to these rows (int64 ``[N]``, without repeats)."""
         for name, part in vars(lines).items():
             getattr(self, name).index_copy_(0, rows, part)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How each line draws: ``penalties`` ``[B]`` for repetition, and the two samplers'."""
+    """How each line samples: repetition ``penalties`` ``[B]``, and the settings of both samplers."""
 
     penalties: torch.Tensor
     talker: SamplingTensors
@@ -75,27 +76,27 @@ class Settings:
 
     @classmethod
     def allocate(cls, batch: int, device: torch.device) -> Settings:
-        """Greedy and without a penalty, until ``put`` says otherwise."""
-        draws = [SamplingTensors.allocate(batch, device) for _ in range(2)]
-        return cls(torch.ones(batch, device=device), *draws)
+        """Return greedy settings without a penalty; ``put`` changes them."""
+        samplers = [SamplingTensors.allocate(batch, device) for _ in range(2)]
+        return cls(torch.ones(batch, device=device), *samplers)
 
     def put(self, sampling: Sampling, vocab: int, codebook: int) -> None:
-        """Let every line draw so, from ``vocab`` tokens for group 0 and ``codebook`` for the others."""
+        """Set every line to ``sampling``, over ``vocab`` tokens for group 0 and ``codebook`` for the others."""
         self.penalties.fill_(sampling.repetition_penalty)
         self.talker.put(sampling.talker, vocab)
         self.subtalker.put(sampling.subtalker, codebook)
 
     def take(self, rows: torch.Tensor) -> Settings:
-        """Those of some of the lines (int64 ``[N]``), copied."""
+        """Return a copy of some lines' settings (rows int64 ``[N]``)."""
         return Settings(self.penalties[rows], self.talker.take(rows), self.subtalker.take(rows))
 
 
 @dataclass(frozen=True)
 class PrefillBatch:
-    """What a prefill of N lines reads: ``embeds`` ``[N, T, H]``, the prompts, padded on the right with zeros.
+    """The inputs of a prefill of N lines.
 
-    ``numbers`` is int64 ``[N, 5]``: a line's row, its prompt's length, its least number of frames and its key (see
-    ``noise.py``).
+    ``embeds`` ``[N, T, H]`` are the prompts, padded on the right with zeros. ``numbers`` is int64 ``[N, 5]``: for each
+    line its row, its prompt's length, its minimum number of frames, and the two words of its key (see ``noise.py``).
     """
 
     embeds: torch.Tensor
@@ -103,33 +104,33 @@ class PrefillBatch:
 
     @classmethod
     def allocate(cls, lines: int, length: int, like: torch.Tensor) -> PrefillBatch:
-        """For prompts of at most ``length`` positions; width, dtype and device of ``like`` ``[..., H]``."""
+        """Return buffers for prompts of at most ``length`` positions; width, dtype, device of ``like`` ``[..., H]``."""
         numbers = torch.zeros(lines, 5, dtype=torch.int64, device=like.device)
         return cls(like.new_zeros(lines, length, like.shape[-1]), numbers)
 
     def put(self, rows: Sequence[int], prompts: Sequence[Prompt], seeds: Sequence[int]) -> None:
-        """Fill in N lines. The host waits for nothing."""
+        """Fill in N lines, without a host sync."""
         self.embeds.zero_()
         put_sequences(self.embeds, range(len(prompts)), [prompt.embeds for prompt in prompts])
         own = [
             [row, len(prompt.embeds), prompt.min_frames] for row, prompt in zip(rows, prompts, strict=True)
         ]
         numbers = torch.cat((torch.tensor(own), line_keys(seeds)), dim=1)
-        self.numbers.copy_(_sendable(numbers, self.numbers), non_blocking=True)
+        self.numbers.copy_(_pinned(numbers, self.numbers), non_blocking=True)
 
 
 def put_sequences(buffer: torch.Tensor, rows: Sequence[int], sequences: Sequence[torch.Tensor]) -> None:
-    """Write sequences ``[T_i, H]`` to the beginnings of rows of ``[B, T, H]``; as many launches for many as for one."""
+    """Write sequences ``[T_i, H]`` to the start of rows of ``[B, T, H]``, in a constant number of launches."""
     length = buffer.shape[1]
-    places = torch.cat(
+    indices = torch.cat(
         [torch.arange(len(one)) + row * length for row, one in zip(rows, sequences, strict=True)]
     )
-    places = _sendable(places, buffer).to(buffer.device, non_blocking=True)
-    buffer.view(-1, buffer.shape[2]).index_copy_(0, places, torch.cat(list(sequences)).to(buffer.dtype))
+    indices = _pinned(indices, buffer).to(buffer.device, non_blocking=True)
+    buffer.view(-1, buffer.shape[2]).index_copy_(0, indices, torch.cat(list(sequences)).to(buffer.dtype))
 
 
-def _sendable(numbers: torch.Tensor, destination: torch.Tensor) -> torch.Tensor:
-    """Numbers of the host as a copy to the destination's device can take them without being waited for."""
+def _pinned(numbers: torch.Tensor, destination: torch.Tensor) -> torch.Tensor:
+    """Return host numbers in pinned memory if the destination is a GPU, so that the copy does not block the host."""
     return numbers.pin_memory() if destination.is_cuda else numbers
 
 
@@ -137,10 +138,10 @@ def _sendable(numbers: torch.Tensor, destination: torch.Tensor) -> torch.Tensor:
 class Buffers:
     """The buffers of a batch.
 
-    ``text`` ``[B, N, H]`` is what the text adds to each frame; ``cache`` is the talker's, ``frame_cache`` the
-    predictor's (one frame's), ``angles`` and ``frame_angles`` their RoPE tables; ``suppressed`` and ``is_eos`` are
-    bool ``[V]`` over group 0's vocabulary; ``codebook`` is the size of the other groups'. ``workspace`` is for kernels'
-    intermediate results. ``config`` is the talker's.
+    ``text`` ``[B, N, H]`` is added to the talker's input, one position per frame. ``cache`` is the talker's KV cache,
+    ``frame_cache`` the predictor's (of one frame); ``angles`` and ``frame_angles`` are their RoPE tables.
+    ``suppressed`` and ``is_eos`` are bool ``[V]`` over group 0's vocabulary; ``codebook`` is the size of the other
+    groups' vocabulary. ``workspace`` is for the kernels' intermediate results. ``config`` is the talker's.
     """
 
     config: Any
@@ -160,7 +161,7 @@ class Buffers:
     def allocate(
         cls, config: Any, talker: LayerStack, predictor: LayerStack, batch: int, context: int
     ) -> Buffers:
-        """For ``batch`` lines of at most ``context`` positions, where the weights are. ``config`` is the talker's."""
+        """Return buffers for ``batch`` lines of at most ``context`` positions, on the weights' device."""
         like = talker.norm
         tokens = torch.arange(config.vocab_size, device=like.device)
         is_eos = tokens == config.codec_eos_token_id
@@ -181,36 +182,36 @@ class Buffers:
 
     @property
     def context(self) -> int:
-        """Positions a line."""
+        """Positions per line."""
         return self.cache.length
 
     def grown(self, context: int) -> Buffers:
-        """The same lines with room for more positions: cache, text and RoPE table are new, the rest is shared."""
+        """Return the same lines with more positions: cache, text and RoPE table are new, the rest is shared."""
         layers, batch, kv_heads, _, head_dim = self.cache.keys.shape
         cache = StaticCache.allocate((layers, batch, kv_heads, context, head_dim), self.cache.keys)
         cache.copy_from(self.cache)
-        # Behind the old end there is no text any more: the last row is the pad.
+        # After the old end there is no more text: repeat the last position, the pad.
         text = torch.cat((self.text, self.text[:, -1:].expand(-1, context - self.context, -1)), dim=1)
         return replace(self, cache=cache, text=text, angles=Angles.table(self.config, context, text.device))
 
     def put(self, sampling: Sampling) -> None:
-        """Let all lines draw so."""
+        """Set the sampling of all lines."""
         self.settings.put(sampling, len(self.is_eos), self.codebook)
 
     def put_texts(self, rows: Sequence[int], prompts: Sequence[Prompt]) -> None:
-        """Let the lines in these rows be others: what their prefill does not set.
+        """Set what the prefill does not: write the trailing texts of new lines to their rows.
 
         Raises:
-            ValueError: when a trailing text does not fit into the context.
+            ValueError: if a trailing text does not fit into the context.
         """
         longest = max(len(prompt.trailing) for prompt in prompts)
         if longest >= self.context:
-            raise ValueError(f"a line has {longest} text tokens to follow and {self.context} positions")
-        index = _sendable(torch.tensor(rows), self.text).to(self.text.device, non_blocking=True)
+            raise ValueError(f"a line has {longest} trailing text tokens and only {self.context} positions")
+        index = _pinned(torch.tensor(rows), self.text).to(self.text.device, non_blocking=True)
         pads = torch.stack([prompt.pad.view(-1) for prompt in prompts]).to(self.text.dtype)
         self.text.index_copy_(0, index, pads[:, None].expand(-1, self.context, -1))
         put_sequences(self.text, rows, [prompt.trailing for prompt in prompts])
-        if self.cache.keys.dtype == torch.float16:  # idle rows overflow in no other
+        if self.cache.keys.dtype == torch.float16:  # idle rows can overflow in this dtype only
             self.cache.clear(index)
 
 

@@ -1,9 +1,9 @@
-"""Randomness without state: a line's seed, a frame, a group and a token name a number, wherever it is computed.
+"""Stateless random numbers: a function of a line's seed, the frame, the group and the token.
 
-A captured graph cannot keep a ``torch.Generator`` a line. Here every draw's noise is a hash of (seed, frame, group,
-token), so a line draws the same in any batch, at any place in it, on any device, and a frame can be made again.
-The hash is two rounds of a 32-bit mixer (Wellons' hash-prospector, ``[16 21f0aaad 15 735a2d97 15]``), in int64:
-both multipliers are below 2**31, so no product overflows and torch, Triton and Python agree to the bit.
+A captured graph cannot keep a ``torch.Generator`` per line. Here the noise of every sample is a hash of (seed, frame,
+group, token), so a line samples the same tokens in any batch, in any row and on any device, and a frame can be
+recomputed. The hash is two rounds of a 32-bit mixer (Wellons' hash-prospector, ``[16 21f0aaad 15 735a2d97 15]``), in
+int64: both multipliers are below 2**31, so no product overflows, and torch, Triton and Python agree to the bit.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Sequence
 
 import torch
 
-GROUPS = 16  # counters of a frame: one a group
+GROUPS = 16  # counters per frame, one for each group
 WORD = 0xFFFFFFFF
 LONG_WORD = 0xFFFFFFFFFFFFFFFF
 UNIFORM_BITS = 23  # (n + 1/2) / 2**23 is exact in float32 and never 0 or 1
 
 
 def line_keys(seeds: Sequence[int]) -> torch.Tensor:
-    """A key a line: int64 ``[B, 2]`` on the CPU, two 32-bit words of the seed, scrambled (splitmix64)."""
+    """Return a key per line: int64 ``[B, 2]`` on the CPU, the two 32-bit words of its seed, scrambled (splitmix64)."""
     keys = [_splitmix(seed & LONG_WORD) for seed in seeds]
     return torch.tensor([[key & WORD, key >> 32] for key in keys], dtype=torch.int64)
 
 
 def _splitmix(seed: int) -> int:
-    """Vigna's splitmix64 after one step: neighbouring seeds give unlike keys, no two the same."""
+    """Return one step of Vigna's splitmix64: a bijection that gives neighbouring seeds very different keys."""
     value = (seed + 0x9E3779B97F4A7C15) & LONG_WORD
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & LONG_WORD
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & LONG_WORD
@@ -42,9 +42,10 @@ def mix(words: torch.Tensor) -> torch.Tensor:
 
 
 def random_words(keys: torch.Tensor, counters: torch.Tensor, width: int) -> torch.Tensor:
-    """32-bit words for keys ``[B, 2]``, counters int64 ``[B, G]`` and tokens ``0 .. width - 1``: ``[B, G, width]``.
+    """Return 32-bit words ``[B, G, width]`` for keys ``[B, 2]``, counters int64 ``[B, G]``, tokens ``0 .. width - 1``.
 
-    A draw's two words come from both of the key's, in unlike ways; within a line no two counters share either.
+    Two words are derived from the key and the counter, by different formulas; within a line, no two counters have
+    either word in common.
     """
     low, high = keys[:, :1], keys[:, 1:]
     first = mix((mix(counters ^ low) + high) & WORD)
@@ -54,7 +55,7 @@ def random_words(keys: torch.Tensor, counters: torch.Tensor, width: int) -> torc
 
 
 def gumbel_noise(keys: torch.Tensor, counters: torch.Tensor, width: int) -> torch.Tensor:
-    """Gumbel noise, float32 ``[B, G, width]``: the largest of log-probabilities plus it is a draw from them."""
+    """Return Gumbel noise, float32 ``[B, G, width]``: the argmax of log-probabilities plus noise is a sample."""
     words = random_words(keys, counters, width) >> (32 - UNIFORM_BITS)
     uniform = (words.float() + 0.5) * 2.0**-UNIFORM_BITS
     return -(-uniform.log()).log()

@@ -1,4 +1,4 @@
-"""The sampler of ``sampling.py`` with its settings in tensors: one a line, changed without a new capture."""
+"""The sampler of ``decode/sampling.py`` with settings in tensors, per line: they change without a new capture."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ import torch
 
 from ..options import TokenSampling
 
-OFF = -1.0  # a share that no running sum is below: top-p keeps all
+OFF = -1.0  # no cumulative probability is below this share: top-p keeps every token
 
 
 @dataclass(frozen=True)
 class SamplingTensors:
-    """A ``TokenSampling`` a line, ``[B]`` each.
+    """One ``TokenSampling`` per line, as tensors ``[B]``.
 
-    ``places`` (int64) is where the k-th likeliest token stands among V sorted upwards; ``shares`` (float32) is the
-    share of the unlikeliest that top-p removes; ``scales`` (float32) is 1, or 0 for greedy: no noise.
+    ``cutoffs`` (int64) is the index of the k-th most likely of V tokens sorted in ascending order: top-k removes those
+    before it. ``shares`` (float32) is the probability mass that top-p removes from the low end. ``scales`` (float32)
+    multiplies the noise: 1, or 0 for greedy.
     """
 
     temperatures: torch.Tensor
-    places: torch.Tensor
+    cutoffs: torch.Tensor
     shares: torch.Tensor
     scales: torch.Tensor
 
     @classmethod
     def allocate(cls, batch: int, device: torch.device) -> SamplingTensors:
-        """Greedy for every line, until ``put`` says otherwise."""
+        """Return greedy settings for every line; ``put`` changes them."""
         return cls(
             torch.ones(batch, device=device),
             torch.zeros(batch, dtype=torch.int64, device=device),
@@ -35,30 +36,30 @@ class SamplingTensors:
         )
 
     def take(self, rows: torch.Tensor) -> SamplingTensors:
-        """Those of some of the lines (int64 ``[N]``), copied."""
+        """Return a copy of some lines' settings (rows int64 ``[N]``)."""
         return SamplingTensors(
-            self.temperatures[rows], self.places[rows], self.shares[rows], self.scales[rows]
+            self.temperatures[rows], self.cutoffs[rows], self.shares[rows], self.scales[rows]
         )
 
-    def put(self, draw: TokenSampling, vocab: int) -> None:
-        """Let every line draw so, from ``vocab`` tokens."""
-        sampled = draw.do_sample
-        kept = min(draw.top_k, vocab) if draw.top_k and sampled else vocab
-        self.temperatures.fill_(draw.temperature if sampled else 1.0)
-        self.places.fill_(vocab - kept)
-        self.shares.fill_(1 - draw.top_p if draw.top_p < 1 and sampled else OFF)
+    def put(self, sampling: TokenSampling, vocab: int) -> None:
+        """Set every line to ``sampling``, over ``vocab`` tokens."""
+        sampled = sampling.do_sample
+        kept = min(sampling.top_k, vocab) if sampling.top_k and sampled else vocab
+        self.temperatures.fill_(sampling.temperature if sampled else 1.0)
+        self.cutoffs.fill_(vocab - kept)
+        self.shares.fill_(1 - sampling.top_p if sampling.top_p < 1 and sampled else OFF)
         self.scales.fill_(float(sampled))
 
 
-def sample_static(scores: torch.Tensor, draws: SamplingTensors, noise: torch.Tensor) -> torch.Tensor:
-    """Draw a token from each row of scores, as ``sampling.filter_logits`` filters them, with the noise given.
+def sample_static(scores: torch.Tensor, settings: SamplingTensors, noise: torch.Tensor) -> torch.Tensor:
+    """Sample a token from each row of scores, filtered as ``decode.sampling.filter_logits`` does, with the given noise.
 
-    Works among the sorted tokens, so that one sort serves top-k and top-p. Of equal tokens on the edge of top-p as
-    many stay as there, the later ones; there, those that the sort leaves last.
+    Top-k and top-p share one stable sort. If tokens tie at the top-p boundary, as many survive as in
+    ``filter_logits``, but always the higher ids.
 
     Args:
         scores: float32 ``[B, V]``, or ``[B, G, V]`` for G groups at once.
-        draws: the lines' settings.
+        settings: the lines' settings.
         noise: Gumbel noise in the shape of ``scores``.
 
     Returns:
@@ -68,10 +69,10 @@ def sample_static(scores: torch.Tensor, draws: SamplingTensors, noise: torch.Ten
     def per_line(values: torch.Tensor) -> torch.Tensor:
         return values.view(-1, *[1] * (scores.dim() - 1))
 
-    ordered, order = (scores / per_line(draws.temperatures)).sort(dim=-1, stable=True)
-    place = per_line(draws.places).expand(*ordered.shape[:-1], 1)
-    ordered = ordered.masked_fill(ordered < ordered.gather(-1, place), -torch.inf)
-    removed = ordered.softmax(dim=-1).cumsum(dim=-1) <= per_line(draws.shares)
+    ordered, order = (scores / per_line(settings.temperatures)).sort(dim=-1, stable=True)
+    cutoff = per_line(settings.cutoffs).expand(*ordered.shape[:-1], 1)
+    ordered = ordered.masked_fill(ordered < ordered.gather(-1, cutoff), -torch.inf)
+    removed = ordered.softmax(dim=-1).cumsum(dim=-1) <= per_line(settings.shares)
     removed[..., -1:].fill_(False)
-    chances = ordered.masked_fill(removed, -torch.inf) + noise.gather(-1, order) * per_line(draws.scales)
-    return order.gather(-1, chances.argmax(dim=-1, keepdim=True)).squeeze(-1)
+    noisy = ordered.masked_fill(removed, -torch.inf) + noise.gather(-1, order) * per_line(settings.scales)
+    return order.gather(-1, noisy.argmax(dim=-1, keepdim=True)).squeeze(-1)

@@ -17,11 +17,11 @@ from ..model.model import Model
 
 @dataclass(frozen=True)
 class Weights:
-    """All weights of a frame, as views of the model's parameters; see ``LayerStack`` for how long to hold them.
+    """All weights of a frame, as views of the model's parameters; see ``LayerStack`` for when to release them.
 
-    ``first_table`` and ``first_head`` are group 0's ``[V, H]``, ``tables`` ``[15, V, H]`` and ``heads``
-    ``[15, V, H_predictor]`` the others'; ``projection`` is weight and bias from one width to the other, or None.
-    ``tails`` holds the parts of trained tails, by SEQ_GROUPS.
+    ``first_table`` and ``first_head`` ``[V, H]`` belong to group 0, ``tables`` ``[15, V, H]`` and ``heads``
+    ``[15, V, H_predictor]`` to the other groups. ``projection`` is weight and bias from the talker's width to the
+    predictor's, or None. ``tails`` are the parts of trained tails, by SEQ_GROUPS.
     """
 
     talker: LayerStack
@@ -35,12 +35,12 @@ class Weights:
 
     @classmethod
     def of(cls, model: Model, tail: str = "auto") -> Weights:
-        """Views of a model's weights where they are now; joins those that are not joined yet.
+        """View a model's weights on their current device; joins those that are not joined yet.
 
         ``tail`` is one of ``options.TAILS``.
 
         Raises:
-            ValueError: for a config that the graph engine does not compute.
+            ValueError: for a config that the graph engine does not implement.
         """
         talker, predictor = model.talker, model.talker.code_predictor
         return cls(
@@ -59,7 +59,7 @@ class Weights:
         return tail_logits(self.tails.get(seq_groups, {}), self.heads[seq_groups:], states, tokens)
 
     def addresses(self) -> tuple[int, ...]:
-        """Where all of them live: a graph that was captured with other addresses must not be replayed."""
+        """Return the addresses of all weights: a graph captured with other addresses must not be replayed."""
         tensors = [self.first_table, self.first_head, self.tables, self.heads, *(self.projection or ())]
         for decoder in (self.talker, self.predictor):
             tensors += [decoder.qk_norms, decoder.norm]

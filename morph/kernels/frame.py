@@ -86,7 +86,7 @@ def _draw(weights: Weights, slots: Buffers, plan: Plan, logits: torch.Tensor, fi
     padded = triton.next_power_of_2(vocab)
     launch(
         draw_codes, (len(logits), groups), plan, plan.draw_warps(padded), logits=logits, line_keys=state.keys,
-        steps=state.steps, temperatures=draws.temperatures, places=draws.places, shares=draws.shares,
+        steps=state.steps, temperatures=draws.temperatures, places=draws.cutoffs, shares=draws.shares,
         scales=draws.scales, report=state.report, first=first + 1, V=vocab, CODES=GROUPS, PADDED=padded,
     )  # fmt: skip
 
@@ -110,7 +110,7 @@ def step_talker(weights: Weights, slots: Buffers, window: int, plan: Plan) -> No
     draws, padded = slots.settings.talker, triton.next_power_of_2(vocab)
     launch(
         draw_first, (lines,), plan, plan.draw_warps(padded), logits=logits, line_keys=state.keys, steps=state.steps,
-        minimums=state.minimums, positions=state.positions, temperatures=draws.temperatures, places=draws.places,
+        minimums=state.minimums, positions=state.positions, temperatures=draws.temperatures, places=draws.cutoffs,
         shares=draws.shares, scales=draws.scales, penalties=slots.settings.penalties, seen=state.seen,
         suppressed=slots.suppressed, is_eos=slots.is_eos, line_tokens=state.tokens, report=state.report, V=vocab,
         CODES=GROUPS, PADDED=padded,

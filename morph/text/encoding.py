@@ -22,6 +22,7 @@ def check_encodable(text: str, name: str) -> str:
         start = error.start
         after = f", after {text[max(0, start - SHOWN_BEFORE) : start]!r}" if start else ""
         raise ValueError(
-            f"{name} contains half a character ({text[start]!a}, a broken emoji) at position {start + 1}{after}: delete it"
+            f"{name} contains half a character ({text[start]!a}, a broken emoji) at position {start + 1}{after}: "
+            "delete it"
         ) from None
     return text

@@ -89,7 +89,7 @@ def test_settings_are_changed_in_place():
     made.put(TokenSampling(temperature=2.0, top_k=4, top_p=0.75), VOCAB)
     assert addresses == [tensor.data_ptr() for tensor in vars(made).values()]
     assert made.temperatures.tolist() == [2.0, 2.0]
-    assert made.places.tolist() == [VOCAB - 4] * 2 and made.shares.tolist() == [0.25] * 2
+    assert made.cutoffs.tolist() == [VOCAB - 4] * 2 and made.shares.tolist() == [0.25] * 2
 
 
 def test_some_lines_settings_are_taken_in_the_order_asked_for():

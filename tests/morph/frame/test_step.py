@@ -262,5 +262,5 @@ def test_each_line_ends_no_earlier_than_its_own_minimum(load, monkeypatch):
 @torch.inference_mode()
 def test_a_longer_trailing_text_than_the_context_is_refused(load):
     model = load("tiny", "base")
-    with pytest.raises(ValueError, match="text tokens to follow"):
+    with pytest.raises(ValueError, match="trailing text tokens"):
         started(model, GREEDY, rows=(1,), context=5)

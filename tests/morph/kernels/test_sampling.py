@@ -94,7 +94,7 @@ def test_codes_are_those_of_the_torch_sampler(device, vocab, groups, kind):
         steps = torch.arange(lines, device=device) + 5 * seed
         report = torch.full((lines, GROUPS + 1), -1, device=device)
         draw_codes[(lines, groups)](
-            scores, keys, steps, draws.temperatures, draws.places, draws.shares, draws.scales, report, 2,
+            scores, keys, steps, draws.temperatures, draws.cutoffs, draws.shares, draws.scales, report, 2,
             V=vocab, CODES=GROUPS, PADDED=triton.next_power_of_2(vocab), PDL=False,
         )  # fmt: skip
         counters = steps[:, None] * GROUPS + 2 + torch.arange(groups, device=device)
@@ -112,7 +112,7 @@ def test_numbers_that_are_none_are_noted_and_drawn_within_the_vocabulary(device)
     report = torch.zeros(3, GROUPS + 1, dtype=torch.int64, device=device)
     draw_codes[(3, 1)](
         scores, line_keys(range(3)).to(device), torch.zeros(3, dtype=torch.int64, device=device), draws.temperatures,
-        draws.places, draws.shares, draws.scales, report, 1,
+        draws.cutoffs, draws.shares, draws.scales, report, 1,
         V=100, CODES=GROUPS, PADDED=128, PDL=False,
     )  # fmt: skip
     assert report[:, GROUPS].tolist() == [1, 1, 0]
@@ -130,7 +130,7 @@ def test_group_0_of_numbers_that_are_none_is_noted_and_drawn_within_the_vocabula
     seen = torch.zeros(4, vocab, dtype=torch.bool, device=device)
     suppressed = torch.arange(vocab, device=device) >= 70
     draw_first[(4,)](
-        scores, line_keys(range(4)).to(device), steps, minimums, positions, draws.temperatures, draws.places,
+        scores, line_keys(range(4)).to(device), steps, minimums, positions, draws.temperatures, draws.cutoffs,
         draws.shares, draws.scales, torch.ones(4, device=device), seen, suppressed, torch.zeros_like(suppressed), drawn,
         report, V=vocab, CODES=GROUPS, PADDED=128, PDL=False,
     )  # fmt: skip
@@ -156,7 +156,7 @@ def test_group_0_is_penalised_suppressed_and_counted(device, kind):
         report = torch.full((lines, GROUPS + 1), -1, device=device)
         before = seen.clone(), steps.clone(), positions.clone(), tokens.clone()
         draw_first[(lines,)](
-            scores, keys, steps, minimums, positions, draws.temperatures, draws.places, draws.shares, draws.scales,
+            scores, keys, steps, minimums, positions, draws.temperatures, draws.cutoffs, draws.shares, draws.scales,
             penalties, seen, suppressed, is_eos, tokens, report,
             V=vocab, CODES=GROUPS, PADDED=128, PDL=False,
         )  # fmt: skip
