@@ -1,9 +1,9 @@
 """The codec's decoder as a function of one row of frames: upstream's arithmetic over rows ``[T, C]``.
 
-A row holds many chunks, each behind a gap of zeros (``packing``). Channels are innermost, so linear layers,
-convolutions of one tap and transposed convolutions are plain products whose results need no copy: a transposed
-convolution's ``[T, rate C]`` is ``[rate T, C]``. No host read, no shape that depends on data: a row of a given length
-can be captured in a CUDA graph.
+A row contains many chunks, each after a gap of zeros (``packing``). Channels are innermost, so linear layers,
+convolutions of one tap and transposed convolutions are plain GEMMs whose results need no copy: a transposed
+convolution's ``[T, rate C]`` is ``[rate T, C]``. There is no host sync and no data-dependent shape: a row of a given
+length can be captured in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from .weights import Attention, Block, CodecWeights, Snake, Transformer, Upsampl
 
 
 class TorchOps:
-    """What kernels may take over, on torch's own operations; ``keep`` ``[frames]`` is false in gaps."""
+    """The operations that kernels may replace, in torch; ``keep`` ``[frames]`` is false in gaps."""
 
     def compile_ahead(self, row: Callable[[TorchOps], None]) -> None:
-        """Make ready for a row of a new length, which ``row`` decodes with the operations that it is given."""
+        """Prepare for a row of a new length; ``row`` decodes one with the operations that it is passed."""
 
     def activate(
         self, x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """SnakeBeta of ``[T, C]``, float32 inside, zero in gaps; ``out`` is memory that the result may take."""
+        """SnakeBeta of ``[T, C]``, computed in float32, zero in gaps; the result may be written to ``out``."""
         wide = x.float() + snake.bias
         wide = torch.addcmul(wide, torch.sin(wide * (math.pi * snake.turns)).square_(), snake.scale)
-        return silence(wide.to(x.dtype), keep)
+        return zero_gaps(wide.to(x.dtype), keep)
 
     def residuals(self, x: torch.Tensor, block: Block, keep: torch.Tensor) -> torch.Tensor:
-        """A block's residual units and the SnakeBeta behind them; overwrites ``x``."""
+        """Run a block's residual units and the SnakeBeta after them; overwrites ``x``."""
         for unit in block.units:
             hidden = causal_conv(self.activate(x, unit.first, keep), unit.conv, unit.dilation)
             x.addmm_(self.activate(hidden, unit.second, keep), unit.point.t())
         return self.activate(x, block.after, keep)
 
     def finish(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """The last convolution, ``[T, C]`` to float32 samples ``[T]`` within -1..1; ``weight`` is ``[taps, C]``."""
+        """Run the last convolution: ``[T, C]`` to float32 samples ``[T]`` within -1..1; ``weight`` is ``[taps, C]``."""
         wave = causal_conv(x, weight[None].to(x.dtype))
         return (wave[:, 0].float() + bias).clamp_(-1, 1)
 
@@ -49,10 +49,10 @@ class TorchOps:
 def causal_conv(
     x: torch.Tensor, weight: torch.Tensor, dilation: int = 1, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """A convolution that sees itself and what is before: ``[T, C_in]`` with ``[C_out, taps, C_in]``."""
+    """Causal convolution of ``[T, C_in]`` with ``[C_out, taps, C_in]``: ``[T, C_out]``."""
     length, channels = x.shape
     padding = (weight.shape[1] - 1) * dilation
-    # Padded on both sides, which costs no copy; what the right side gives is cut off.
+    # Padding both sides needs no copy; the outputs of the right side are cut off.
     result = functional.conv2d(
         x.view(1, 1, length, channels).permute(0, 3, 1, 2),
         weight.unsqueeze(1).permute(0, 3, 1, 2),
@@ -60,33 +60,33 @@ def causal_conv(
         padding=(0, padding),
         dilation=(1, dilation),
     )
-    # cuDNN may put channels outermost: a view then, in an order that no kernel here expects.
+    # cuDNN may return channels outermost: then this is a view in a layout that no kernel here expects.
     return result.permute(0, 2, 3, 1).reshape(length + padding, -1)[:length].contiguous()
 
 
-def silence(x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
-    """Set the positions of gaps to zero, in place: ``[T, C]``, T a multiple of ``keep``'s frames."""
+def zero_gaps(x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+    """Zero the gaps of ``[T, C]`` in place; T is a multiple of the number of frames in ``keep``."""
     x.view(len(keep), -1).masked_fill_(~keep[:, None], 0)
     return x
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where a row's frames belong: ``starts`` the first frame of each one's chunk, ``keep`` false in gaps."""
+class Positions:
+    """Each frame's ``index`` in its row, the index where its chunk ``starts``, and ``keep``, false in gaps."""
 
     index: torch.Tensor
     starts: torch.Tensor
     keep: torch.Tensor
 
     @classmethod
-    def of(cls, begins: torch.Tensor) -> Places:
-        """Of a plan's last column; a frame of a gap is a chunk of its own."""
+    def of(cls, begins: torch.Tensor) -> Positions:
+        """Read a plan's last column; every frame of a gap counts as a separate chunk."""
         index = torch.arange(len(begins), device=begins.device)
         keep = begins >= 0
         return cls(index, torch.where(keep, begins, index), keep)
 
     def bias(self, block: int, window: int, dtype: torch.dtype) -> torch.Tensor:
-        """What attention adds, ``[blocks, 1, block, 2 block]``: -inf but for a chunk's last ``window`` frames."""
+        """Return the attention bias ``[blocks, 1, block, 2 block]``; it masks all but the chunk's last ``window`` frames."""
         queries = self.index.view(-1, block, 1)
         keys = queries[:, :1] - block + torch.arange(2 * block, device=queries.device)
         seen = (keys >= self.starts.view(-1, block, 1)) & (keys <= queries) & (queries - keys < window)
@@ -96,7 +96,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Slabs:
-    """How a row's last blocks run, whose activations are the largest: those from ``first`` on, ``frames`` at a time."""
+    """Run the blocks from index ``first`` on, whose activations are the largest, ``frames`` frames at a time."""
 
     frames: int
     first: int
@@ -107,24 +107,24 @@ def synthesise(
 ) -> None:
     """Decode a row: ``packing.write_plan``'s ``[frames, groups + 1]`` to float32 samples ``out`` ``[frames * 1920]``.
 
-    The same function as upstream's ``Qwen3TTSTokenizerV2Decoder.forward``, for each chunk of the row by itself; what
-    stands in gaps means nothing. The last blocks see a few frames of the past at the most: those are computed again for
-    every slab.
+    Computes the same function as upstream's ``Qwen3TTSTokenizerV2Decoder.forward``, for each chunk of the row
+    separately; samples in gaps are meaningless. The last blocks depend on at most a few past frames, which are
+    recomputed for every slab.
     """
-    places = Places.of(plan[:, -1])
-    latent = silence(dequantise(weights, plan[:, :-1]), places.keep)
+    positions = Positions.of(plan[:, -1])
+    latent = zero_gaps(dequantise(weights, plan[:, :-1]), positions.keep)
     x = causal_conv(latent, weights.pre_conv[0], 1, weights.pre_conv[1])
-    x = run_transformer(weights.transformer, x, places)
+    x = run_transformer(weights.transformer, x, positions)
     for stage in weights.upsample:
-        x = upsample(stage, x, places.keep)
-    x = causal_conv(silence(x, places.keep), weights.start)
-    x = ops.activate(x, weights.enter, places.keep, x)
+        x = upsample(stage, x, positions.keep)
+    x = causal_conv(zero_gaps(x, positions.keep), weights.start)
+    x = ops.activate(x, weights.enter, positions.keep, x)
     for block in weights.blocks[: slabs.first]:
-        x = ops.residuals(spread(block, x), block, places.keep)
+        x = ops.residuals(spread(block, x), block, positions.keep)
     frames, rate, samples = len(plan), len(x) // len(plan), weights.samples_per_frame
     for begin in range(0, frames, slabs.frames):
         first, end = max(0, begin - weights.reaches[slabs.first]), min(begin + slabs.frames, frames)
-        part, keep = x[first * rate : end * rate], places.keep[first:end]
+        part, keep = x[first * rate : end * rate], positions.keep[first:end]
         for block in weights.blocks[slabs.first :]:
             part = ops.residuals(spread(block, part), block, keep)
         wave = ops.finish(part, *weights.finish)
@@ -132,23 +132,23 @@ def synthesise(
 
 
 def dequantise(weights: CodecWeights, codes: torch.Tensor) -> torch.Tensor:
-    """Codes ``[T, groups]`` to ``[T, 2 D]``: the first group and the sum of the others, projected and added."""
+    """Return the latents of codes ``[T, groups]``: the first group and the sum of the others, projected and added."""
     vectors = weights.codebooks[codes + weights.offsets]
     first, rest = vectors.split((weights.first_groups, codes.shape[1] - weights.first_groups), dim=1)
     both = torch.cat((first.sum(1, dtype=torch.float32), rest.sum(1, dtype=torch.float32)), dim=1)
     return functional.linear(both.to(vectors.dtype), weights.quantised)
 
 
-def run_transformer(transformer: Transformer, x: torch.Tensor, places: Places) -> torch.Tensor:
-    """The transformer with its sliding window, in blocks of one window that see the block before."""
+def run_transformer(transformer: Transformer, x: torch.Tensor, positions: Positions) -> torch.Tensor:
+    """Run the transformer; its sliding window is computed in blocks of one window that also see the previous block."""
     block = transformer.window if len(x) % transformer.window == 0 else len(x)
     if len(x) > transformer.window and block == len(x):
         raise ValueError(
-            f"{len(x)} frames are more than the window {transformer.window} and no multiple of it"
+            f"{len(x)} frames are more than the window {transformer.window} and not a multiple of it"
         )
-    positions = places.index - places.starts
-    angles = Angles(transformer.angles.cos[positions, None], transformer.angles.sin[positions, None])
-    bias = places.bias(block, transformer.window, x.dtype)
+    in_chunk = positions.index - positions.starts
+    angles = Angles(transformer.angles.cos[in_chunk, None], transformer.angles.sin[in_chunk, None])
+    bias = positions.bias(block, transformer.window, x.dtype)
     states = functional.linear(x, *transformer.project)
     for layer in transformer.layers:
         inputs = norm(states, layer.input_norm, transformer.eps)
@@ -164,7 +164,7 @@ def run_transformer(transformer: Transformer, x: torch.Tensor, places: Places) -
 def attend_blocks(
     transformer: Transformer, layer: Attention, inputs: torch.Tensor, angles: Angles, bias: torch.Tensor
 ) -> torch.Tensor:
-    """Attention of ``[T, H]``: a block's queries over its own keys and those of the block before."""
+    """Attention of ``[T, H]``: each block's queries over its own keys and those of the previous block."""
     heads, kv_heads, block = transformer.heads, transformer.kv_heads, bias.shape[2]
     qkv = functional.linear(inputs, layer.qkv).unflatten(-1, (heads + 2 * kv_heads, -1))
     turned = rotate(qkv[:, : heads + kv_heads].float(), angles).to(inputs.dtype)
@@ -181,8 +181,8 @@ def attend_blocks(
 
 
 def upsample(stage: Upsample, x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
-    """``[T, C]`` to ``[factor T, C]``: a transposed convolution without overlap, then a ConvNeXt block."""
-    x = silence(functional.linear(x, *stage.expand).view(stage.factor * len(x), -1), keep)
+    """Upsample ``[T, C]`` to ``[factor T, C]``: a transposed convolution without overlap, then a ConvNeXt block."""
+    x = zero_gaps(functional.linear(x, *stage.expand).view(stage.factor * len(x), -1), keep)
     weight, bias = stage.depthwise
     padding = weight.shape[-1] - 1
     channels_first = x.t().contiguous()[None]
@@ -194,7 +194,7 @@ def upsample(stage: Upsample, x: torch.Tensor, keep: torch.Tensor) -> torch.Tens
 
 
 def spread(block: Block, x: torch.Tensor) -> torch.Tensor:
-    """A block's transposed convolution, without its bias: ``[T, C_in]`` to ``[rate T, C_out]``."""
+    """Run a block's transposed convolution, without its bias: ``[T, C_in]`` to ``[rate T, C_out]``."""
     result = x @ block.now.t()
     result[1:].addmm_(x[:-1], block.before.t())
     return result.view(block.rate * len(x), -1)

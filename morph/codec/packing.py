@@ -1,8 +1,8 @@
-"""Lines of unlike length laid end to end, so that the codec's decoder computes next to nothing that is thrown away.
+"""Pack lines of different lengths into rows, so that the codec's decoder wastes hardly any computation on padding.
 
-Upstream decodes a line in chunks of 300 frames, each behind 25 frames of left context, and pads every convolution with
-zeros on its left. Here the chunks of many lines lie behind one another in one row of frames, each behind a gap that is
-kept at zero and is as wide as the widest padding: what a chunk's convolutions see is what they would see alone.
+Upstream decodes a line in chunks of 300 frames, each after 25 frames of left context, and pads every convolution with
+zeros on its left. Here the chunks of many lines are concatenated in one row of frames. Before each chunk is a gap that
+is kept at zero and is as wide as the widest padding, so a chunk's convolutions see what they would see alone.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ import torch
 
 CHUNK_FRAMES = 300  # upstream's chunked_decode
 CONTEXT_FRAMES = 25
-# Rows come in a few lengths, so that few graphs are captured; those of the published codec, whose window is 72.
+# Rows have one of a few lengths, so that few graphs are captured; chosen for the published codec, whose window is 72.
 LENGTHS = (24, 36, 72, 144, 216, 288, 360, 504, 648, 792, 936, 1152)
-LONGEST_CHUNK = 2 * CONTEXT_FRAMES + CHUNK_FRAMES  # with its context, and a gap that is no longer than that
+LONGEST_CHUNK = (
+    2 * CONTEXT_FRAMES + CHUNK_FRAMES
+)  # with its context, and a gap that is no longer than the context
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Frames ``start - context .. start + frames - 1`` of a line; those of the context are computed and cut off."""
+    """Frames ``start - context .. start + frames - 1`` of a line; samples of the context are cut off."""
 
     line: int
     start: int
@@ -35,15 +37,15 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Placed:
-    """A chunk whose first frame, of the context if it has one, lies at ``place`` of a row."""
+class PackedChunk:
+    """A chunk in a row: its first frame, including the context, is at index ``position``."""
 
     chunk: Chunk
-    place: int
+    position: int
 
 
 def cut_chunks(lengths: Sequence[int]) -> Iterator[Chunk]:
-    """Cut lines as upstream's ``chunked_decode`` does: no left context until a full one exists."""
+    """Cut lines as upstream's ``chunked_decode`` does: without left context until a full one is available."""
     for line, length in enumerate(lengths):
         for start in range(0, length, CHUNK_FRAMES):
             context = CONTEXT_FRAMES if start > CONTEXT_FRAMES else start
@@ -51,24 +53,24 @@ def cut_chunks(lengths: Sequence[int]) -> Iterator[Chunk]:
 
 
 def row_sizes(window: int, largest: int) -> list[int]:
-    """Lengths of rows in frames, ascending: attention runs in blocks of ``window`` frames, or in a shorter single one.
+    """Return row lengths in frames, ascending: shorter than attention's ``window``, or multiples of it.
 
     Raises:
-        ValueError: where the longest chunk would not fit.
+        ValueError: if the longest chunk would not fit.
     """
-    whole = {length if length <= window else length // window * window for length in LENGTHS}
-    sizes = sorted(size for size in whole if size <= largest)
+    lengths = {length if length <= window else length // window * window for length in LENGTHS}
+    sizes = sorted(size for size in lengths if size <= largest)
     if not sizes or sizes[-1] < LONGEST_CHUNK:
         raise ValueError(
-            f"the codec engine decodes {LONGEST_CHUNK} frames together and may take {max(sizes, default=0)}: let its "
-            "largest row be longer"
+            f"the codec engine decodes {LONGEST_CHUNK} frames at once and its longest row has "
+            f"{max(sizes, default=0)}: allow a longer row"
         )
     return sizes
 
 
-def pack_rows(chunks: Sequence[Chunk], capacity: int, gap: int) -> list[list[Placed]]:
-    """Lay chunks into rows of at most ``capacity`` frames, the longest first, each behind ``gap`` empty frames."""
-    rows: list[list[Placed]] = []
+def pack_rows(chunks: Sequence[Chunk], capacity: int, gap: int) -> list[list[PackedChunk]]:
+    """Pack chunks into rows of at most ``capacity`` frames, longest first, each after ``gap`` empty frames."""
+    rows: list[list[PackedChunk]] = []
     ends: list[int] = []
     for chunk in sorted(chunks, key=lambda chunk: -chunk.length):
         taken = gap + chunk.length
@@ -76,27 +78,27 @@ def pack_rows(chunks: Sequence[Chunk], capacity: int, gap: int) -> list[list[Pla
         if number == len(rows):
             rows.append([])
             ends.append(0)
-        rows[number].append(Placed(chunk, ends[number] + gap))
+        rows[number].append(PackedChunk(chunk, ends[number] + gap))
         ends[number] += taken
     return rows
 
 
-def choose_size(row: Sequence[Placed], sizes: Sequence[int]) -> int:
-    """The shortest row that holds these chunks."""
-    end = max(placed.place + placed.chunk.length for placed in row)
+def choose_size(row: Sequence[PackedChunk], sizes: Sequence[int]) -> int:
+    """Return the shortest row length that these chunks fit in."""
+    end = max(packed.position + packed.chunk.length for packed in row)
     return next(size for size in sizes if size >= end)
 
 
-def write_plan(row: Sequence[Placed], lines: Sequence[torch.Tensor], size: int) -> torch.Tensor:
-    """A row as the decoder reads it: int64 ``[size, groups + 1]``, codes and the place where the frame's chunk begins.
+def write_plan(row: Sequence[PackedChunk], lines: Sequence[torch.Tensor], size: int) -> torch.Tensor:
+    """Return a row as the decoder reads it, int64 ``[size, groups + 1]``: codes, and the index where the chunk begins.
 
-    Frames of the gaps, and those behind the last chunk, have -1 there.
+    In gaps and after the last chunk that index is -1.
     """
     plan = torch.zeros(size, lines[0].shape[1] + 1, dtype=torch.int64)
     plan[:, -1] = -1
-    for placed in row:
-        chunk, place = placed.chunk, placed.place
+    for packed in row:
+        chunk, position = packed.chunk, packed.position
         begin = chunk.start - chunk.context
-        plan[place : place + chunk.length, :-1] = lines[chunk.line][begin : begin + chunk.length]
-        plan[place : place + chunk.length, -1] = place
+        plan[position : position + chunk.length, :-1] = lines[chunk.line][begin : begin + chunk.length]
+        plan[position : position + chunk.length, -1] = position
     return plan

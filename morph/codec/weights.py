@@ -1,11 +1,11 @@
-"""The weights of the codec's decoder as ``codec_forward`` reads them: views of upstream's, axes in its order.
+"""The weights of the codec's decoder in the layout that ``forward.py`` reads: views of upstream's parameters.
 
-Convolutions run over rows ``[T, C]`` (channels innermost), which asks for weights ``[out, taps, in]``. Upstream's
-parameters are re-homed in that order: they stay the same objects with the same shapes and values, and nothing is held
-twice. What is derived (SnakeBeta's constants, normalised codebooks) is small.
+Convolutions run over rows ``[T, C]`` (channels innermost), which needs weights ``[out, taps, in]``. Upstream's
+parameters are moved to storage in that order: they stay the same objects with the same shapes and values, and nothing
+is stored twice. Derived tensors (SnakeBeta's constants, normalised codebooks) are small.
 
-Biases in front of SnakeBeta are not added by the convolutions: SnakeBeta adds them in registers. Along a chain of
-residual units they add up.
+The convolutions do not add biases that come before a SnakeBeta: SnakeBeta adds them in registers. Along a chain of
+residual units these biases accumulate.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Snake:
 
 @dataclass(frozen=True)
 class Attention:
-    """A layer of the transformer: fused projections, norms, and the scales of what it adds."""
+    """A layer of the transformer: fused projections, norms, and the scales of its residuals."""
 
     input_norm: torch.Tensor
     qkv: torch.Tensor
@@ -93,9 +93,10 @@ class Unit:
 
 @dataclass(frozen=True)
 class Block:
-    """A transposed convolution of kernel 2 x stride as two products, three units, and the SnakeBeta that follows.
+    """A transposed convolution of kernel 2 x stride as two GEMMs, three units, and the SnakeBeta after them.
 
-    ``now`` and ``before`` are ``[rate C_out, C_in]``: what a position gives to its own outputs and to the next one's.
+    ``now`` and ``before`` are ``[rate C_out, C_in]``: a position's contribution to its own outputs, and to those of the
+    next position.
     """
 
     now: torch.Tensor
@@ -107,11 +108,11 @@ class Block:
 
 @dataclass(frozen=True)
 class CodecWeights:
-    """All that turns codes into samples.
+    """All weights of the codec's decoder, which turns codes into samples.
 
-    ``codebooks`` is ``[groups V, D]``; ``quantised`` ``[2 D, 2 D]`` joins the projections of both halves;
-    ``gap`` is how many frames of zeros stand for the padding of every convolution, ``reaches`` how many frames of the
-    past each block, those behind it and the last convolution see together.
+    ``codebooks`` is ``[groups V, D]``; ``quantised`` ``[2 D, 2 D]`` joins the projections of both halves. ``gap`` is
+    the number of zero frames that replace the padding of every convolution. ``reaches`` is, for each block, the number
+    of past frames that it, the later blocks and the last convolution depend on together.
     """
 
     codebooks: torch.Tensor
@@ -131,10 +132,10 @@ class CodecWeights:
 
     @classmethod
     def of(cls, decoder: Any, dtype: torch.dtype | None = None) -> CodecWeights:
-        """View a ``Qwen3TTSTokenizerV2Decoder``; in another dtype than its own, copy it.
+        """View a ``Qwen3TTSTokenizerV2Decoder``; for another dtype than its own, copy it.
 
         Raises:
-            ValueError: for a decoder that these functions do not compute.
+            ValueError: for a decoder that the codec engine does not implement.
         """
         check_decoder(decoder)
         dtype = dtype or decoder.pre_conv.conv.weight.dtype
@@ -164,7 +165,7 @@ class CodecWeights:
 
 
 def check_decoder(decoder: Any) -> None:
-    """Raise ValueError for what upstream's classes can be configured to and no published checkpoint is."""
+    """Raise ValueError for configs that upstream's classes allow but no published checkpoint uses."""
     config = decoder.config
     if config.hidden_act != "silu" or config.attention_bias:
         raise ValueError(
@@ -174,7 +175,7 @@ def check_decoder(decoder: Any) -> None:
 
 
 def arrange(weight: torch.nn.Parameter, order: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """The weight with its axes in this order, contiguous: a view, for which the parameter is re-homed where needed."""
+    """Return a contiguous view of the weight with permuted axes; moves the parameter's storage if necessary."""
     view = weight.detach().permute(order)
     if weight.dtype != dtype:
         return view.to(dtype).contiguous()
@@ -185,7 +186,7 @@ def arrange(weight: torch.nn.Parameter, order: tuple[int, ...], dtype: torch.dty
 
 
 def widest_padding(decoder: Any) -> int:
-    """Frames that hold the left padding of any convolution, each at its own rate."""
+    """Return the number of frames that covers the left padding of every convolution, each at its own rate."""
     rate, padded = 1, [(1, decoder.pre_conv)]
     for expand, block in decoder.upsample:
         rate *= expand.conv.stride[0]
@@ -198,7 +199,7 @@ def widest_padding(decoder: Any) -> int:
 
 
 def reaches_of(decoder: Any) -> tuple[int, ...]:
-    """Frames of the past that reach the samples through each block and those behind it."""
+    """Return, for each block, how many past frames affect the samples through it and the blocks after it."""
     reach = Fraction(decoder.decoder[-1].padding, int(decoder.total_upsample))
     reaches = []
     for rate, block in reversed(list(zip(_rates(decoder), decoder.decoder[1:-2], strict=True))):
@@ -209,16 +210,18 @@ def reaches_of(decoder: Any) -> tuple[int, ...]:
 
 
 def _rates(decoder: Any) -> list[int]:
-    """Positions a frame behind each block's transposed convolution."""
+    """Return the positions per frame after each block's transposed convolution."""
     rate = math.prod(expand.conv.stride[0] for expand, _ in decoder.upsample)
     return [rate := rate * block.block[1].conv.stride[0] for block in decoder.decoder[1:-2]]
 
 
 def _codebooks(quantizer: Any, dtype: torch.dtype) -> tuple[torch.Tensor, int]:
-    """All groups' code vectors, one group behind the other, and how many groups there are."""
+    """Return all groups' code vectors, concatenated, and the number of groups."""
     layers = [layer for part in (quantizer.rvq_first, quantizer.rvq_rest) for layer in part.vq.layers]
     if any(not isinstance(layer.project_out, torch.nn.Identity) for layer in layers):
-        raise ValueError("the codec's codebooks have projections of their own")
+        raise ValueError(
+            "the codec's codebooks have separate projections, which the codec engine does not compute"
+        )
     books = [layer._codebook for layer in layers]
     vectors = [
         (book.embedding_sum.float() / book.cluster_usage.float().clamp(min=book.epsilon)[:, None]).to(dtype)
@@ -228,7 +231,7 @@ def _codebooks(quantizer: Any, dtype: torch.dtype) -> tuple[torch.Tensor, int]:
 
 
 def _joint_projection(quantizer: Any, dtype: torch.dtype) -> torch.Tensor:
-    """Both output projections side by side: they are added, so one product over both inputs gives their sum."""
+    """Concatenate both output projections: their results are added, so one GEMM over both inputs computes the sum."""
     parts = (quantizer.rvq_first.output_proj, quantizer.rvq_rest.output_proj)
     return torch.cat([part.weight.detach()[..., 0] for part in parts], dim=1).to(dtype)
 
@@ -295,7 +298,7 @@ def _upsample(expand: Any, block: Any, dtype: torch.dtype) -> Upsample:
 def _blocks(
     blocks: list[Any], last: Any, bias: torch.Tensor, dtype: torch.dtype
 ) -> tuple[Snake, tuple[Block, ...]]:
-    """The SnakeBeta in front of the first block, and the blocks, each with the one behind it."""
+    """Return the SnakeBeta before the first block, and the blocks, each with the SnakeBeta after it."""
     enter = Snake.of(blocks[0].block[0], bias.detach().float())
     following = [block.block[0] for block in blocks[1:]] + [last]
     return enter, tuple(_block(block, after, dtype) for block, after in zip(blocks, following, strict=True))

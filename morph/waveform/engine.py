@@ -16,7 +16,7 @@ import torch
 from torch.nn.attention import sdpa_kernel
 
 from ..codec.forward import Slabs, TorchOps, synthesise
-from ..codec.packing import Placed, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
+from ..codec.packing import PackedChunk, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
 from ..codec.upstream import cut_reference
 from ..codec.weights import CodecWeights
 from ..model.layers import SDPA_BACKENDS
@@ -109,7 +109,7 @@ class BatchCodec:
         waves = [np.empty(len(line) * per_frame, dtype=np.float32) for line in lines]
         weights = self.look_up()
         rows = pack_rows(list(cut_chunks([len(line) for line in lines])), self.sizes[-1], weights.gap)
-        waiting: tuple[list[Placed], _Arriving] | None = None
+        waiting: tuple[list[PackedChunk], _Arriving] | None = None
         for row in rows:
             if on_chunk is not None:
                 on_chunk()
@@ -240,10 +240,12 @@ def _with_reference(codes: torch.Tensor, reference: torch.Tensor | None) -> torc
     return torch.cat((reference.cpu(), codes.cpu()))
 
 
-def _unpack(row: Sequence[Placed], arriving: _Arriving, waves: Sequence[np.ndarray], per_frame: int) -> None:
+def _unpack(
+    row: Sequence[PackedChunk], arriving: _Arriving, waves: Sequence[np.ndarray], per_frame: int
+) -> None:
     """Put a row's samples into its lines' waveforms, without those of contexts."""
     samples = arriving.wait()
     for placed in row:
-        chunk, begin = placed.chunk, (placed.place + placed.chunk.context) * per_frame
+        chunk, begin = placed.chunk, (placed.position + placed.chunk.context) * per_frame
         wave = waves[chunk.line][chunk.start * per_frame :]
         wave[: chunk.frames * per_frame] = samples[begin : begin + chunk.frames * per_frame]

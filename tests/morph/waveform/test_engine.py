@@ -251,7 +251,7 @@ def test_a_plan_keeps_gaps_between_chunks():
 
 
 def test_rows_too_short_for_a_chunk_are_refused():
-    with pytest.raises(ValueError, match="decodes 350 frames together and may take 288"):
+    with pytest.raises(ValueError, match="decodes 350 frames at once and its longest row has 288"):
         row_sizes(72, 288)
 
 
