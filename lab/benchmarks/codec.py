@@ -160,7 +160,6 @@ def variants() -> list[Variant]:
     """Return all variants; the later ones change one thing each."""
     half, single, fp16 = torch.bfloat16, torch.float32, torch.float16
     snake = lambda: triton_ops(units=False)  # noqa: E731
-    convs = lambda: triton_ops(convs=True)  # noqa: E731
     return [
         Variant("upstream-fp32", single, upstream),
         Variant("upstream-bf16", half, upstream),
@@ -175,11 +174,9 @@ def variants() -> list[Variant]:
         Variant("units-search", half, within(search, engine(triton_ops)), on_request=True),
         Variant("units-slab-12", half, engine(triton_ops, slabs=Slabs(12, 1)), on_request=True),
         Variant("units-slab-72", half, engine(triton_ops, slabs=Slabs(72, 2)), on_request=True),
-        Variant("convs", half, engine(convs)),
-        Variant("convs-short-rows", half, engine(convs, largest=504), on_request=True),
-        Variant("convs-slab-72", half, engine(convs, slabs=Slabs(72, 2)), on_request=True),
-        Variant("convs-one-slab", half, engine(convs, slabs=Slabs(LARGEST_ROW, 2)), on_request=True),
-        Variant("convs-fp16", fp16, engine(convs)),
+        Variant("units-short-rows", half, engine(triton_ops, largest=504), on_request=True),
+        Variant("units-one-slab", half, engine(triton_ops, slabs=Slabs(LARGEST_ROW, 2)), on_request=True),
+        Variant("units-fp16", fp16, engine(triton_ops)),
         Variant("snake-fp32", single, engine(snake)),
         Variant("snake-tf32", single, within(tf32, engine(snake))),
     ]

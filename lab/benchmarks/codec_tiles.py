@@ -1,10 +1,10 @@
-"""Tiles of the codec's kernels, and the library's convolutions beside them: microseconds and TFLOP/s a layer.
+"""Tiles of the codec's kernels, next to the library's convolutions: microseconds and TFLOP/s per layer.
 
     python -m lab.benchmarks.codec_tiles            # on the GPU, a row of 1152 frames; 3 minutes, mostly compiling
     python -m lab.benchmarks.codec_tiles --channels 96,192
 
-For choosing ``TILES`` in ``morph/kernels/codec.py``: nothing is kept. A residual unit is
-SnakeBeta, a convolution of 7 taps, SnakeBeta, one of 1 tap, and the sum; its dilation here is 3.
+For choosing ``TILES`` in ``morph/kernels/codec/ops.py``; results are printed, not stored. A residual unit is SnakeBeta,
+a convolution of 7 taps, SnakeBeta, a convolution of 1 tap, and the sum; its dilation here is 3.
 """
 
 from __future__ import annotations
@@ -17,30 +17,25 @@ from itertools import product
 import torch
 from qwen3_tts_morph.morph.codec.forward import causal_conv
 from qwen3_tts_morph.morph.codec.weights import Snake, Unit
-from qwen3_tts_morph.morph.kernels.codec.conv import Tile, conv_snake, last_conv, residual_unit
+from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, last_conv, residual_unit
 from qwen3_tts_morph.morph.kernels.codec.snake import activate
 
-PER_FRAME = {768: 32, 384: 160, 192: 640, 96: 1920}  # positions of a frame by channels, as published
+PER_FRAME = {768: 32, 384: 160, 192: 640, 96: 1920}  # positions per frame by channels, in the published model
 TAPS = 7
 RUNS = 20
 
 
-def unit_tiles(channels: int) -> Iterator[Tile]:
-    """Candidates for a whole unit in one kernel."""
+def unit_tiles(channels: int) -> Iterator[ConvTile]:
+    """Yield candidates for a complete unit in one kernel."""
     steps = (32,) if channels == 96 else (32, 64)
     for rows, step, warps, stages in product((64, 128), steps, (4, 8), (2, 3, 4)):
-        if rows * channels // (32 * warps) in (48, 96, 192):  # accumulators a thread
-            yield Tile(rows, channels, step, warps, stages)
-
-
-def conv_tiles() -> Iterator[Tile]:
-    """Candidates for a wide convolution."""
-    for (rows, columns), warps, stages in product(((128, 128), (128, 256), (256, 128)), (4, 8), (3, 4)):
-        if rows * columns // (32 * warps) in (64, 128):
-            yield Tile(rows, columns, 64, warps, stages)
+        if rows * channels // (32 * warps) in (48, 96, 192):  # accumulators per thread
+            yield ConvTile(rows, step, warps, stages)
 
 
 def random_unit(channels: int) -> Unit:
+    """Return a residual unit with random weights and dilation 3."""
+
     def snake() -> Snake:
         turns, scale, bias = (0.1 * torch.randn(3, channels, device="cuda")).unbind()
         return Snake(turns.exp() / torch.pi, scale.exp(), bias)
@@ -52,7 +47,7 @@ def random_unit(channels: int) -> Unit:
 
 
 def microseconds(function: Callable[[], object]) -> float:
-    """The median time of a call on the device, each behind a write that empties the second-level cache."""
+    """Return the median time of a call on the device; before each, a large write flushes the L2 cache."""
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     times = []
     for run in range(RUNS + 3):
@@ -68,7 +63,7 @@ def microseconds(function: Callable[[], object]) -> float:
 
 
 def report(name: str, function: Callable[[], object], products: int) -> None:
-    """Print a line; a tile that does not fit the device says why."""
+    """Print a line; for a tile that does not fit the device, the error."""
     try:
         time = microseconds(function)
     except Exception as error:  # Triton's own types, by version
@@ -79,7 +74,7 @@ def report(name: str, function: Callable[[], object], products: int) -> None:
 
 @torch.inference_mode()
 def measure(channels: int, frames: int) -> None:
-    """All ways of a residual unit's parts at a width."""
+    """Measure the operations of a residual unit at a width, and every tile of the unit kernel."""
     length = frames * PER_FRAME[channels]
     unit, keep = random_unit(channels), torch.ones(frames, dtype=torch.bool, device="cuda")
     x, active = torch.randn(2, length, channels, device="cuda").bfloat16().unbind()
@@ -111,23 +106,16 @@ def measure(channels: int, frames: int) -> None:
                 lambda tile=tile: residual_unit(x, active, unit, after, keep, tile, False),
                 conv + point,
             )
-        return
-    for tile in conv_tiles():
-        report(
-            f"conv, {name}: {tile.rows}x{tile.columns}x{tile.step}, {tile.warps} warps, {tile.stages} stages",
-            lambda tile=tile: conv_snake(active, unit, tile),
-            conv,
-        )
 
 
 def main() -> None:
-    """Read the command line and print the lines."""
+    """Parse the command line and print the measurements."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--channels", default=",".join(map(str, PER_FRAME)))
     parser.add_argument("--frames", type=int, default=1152)
     options = parser.parse_args()
     if not torch.cuda.is_available():
-        raise SystemExit("there is no CUDA device: tiles are chosen on one")
+        raise SystemExit("no CUDA device: run this on the GPU for which tiles are to be chosen")
     for channels in map(int, options.channels.split(",")):
         measure(channels, options.frames)
 

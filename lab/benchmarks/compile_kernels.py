@@ -1,10 +1,10 @@
-"""Compile every kernel that a frame launches, without a GPU, and say what each takes of a multiprocessor.
+"""Compile every kernel that a frame launches, without a GPU, and print each one's registers and shared memory.
 
     python -m lab.benchmarks.compile_kernels --shape 0.6B --batch 1 2 16 64
     python -m lab.benchmarks.compile_kernels --batch 64 --plan "not held"
 
-The launches are those of a frame over tensors without numbers (the meta device), so the shapes are the real ones.
-Fails when a kernel does not compile, or spills registers. Needs Triton with its assembler, as its wheels have it.
+The launches are those of a frame over tensors on the meta device, so the shapes are the real ones. Fails if a kernel
+does not compile or spills registers. Needs Triton with its assembler, which Triton's wheels include.
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 import triton
 from qwen3_tts_morph.morph.kernels import frame
-from qwen3_tts_morph.morph.kernels import layer as passes
 from qwen3_tts_morph.morph.kernels.plan import Plan, has_gluon
-from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from .kernel_plans import FEW_VARIANTS, VARIANTS, WIDE_VARIANTS
+from .bench import SAMPLING
+from .kernel_plans import BATCH_VARIANTS, LINE_VARIANTS, SMALL_BATCH_VARIANTS
 from .random_weights import SHAPES, quantize_weights, random_slots, random_weights
 
 TYPES = {
@@ -41,43 +39,32 @@ TYPES = {
     torch.int8: "i8",
     torch.bool: "i1",
 }
-SAMPLING = Sampling(TokenSampling(), TokenSampling(), 1.05)
-PLANS = VARIANTS | FEW_VARIANTS | WIDE_VARIANTS
+PLANS = LINE_VARIANTS | SMALL_BATCH_VARIANTS | BATCH_VARIANTS
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
 def launches(
     shape: str, dtype: torch.dtype, batch: int, seq_groups: int, plan: Plan, window: int, int8: bool = False
 ) -> list[Any]:
-    """``(kernel, warps, arguments)`` of a frame's distinct launches, in order."""
+    """Return ``(kernel, grid, warps, source)`` of a frame's distinct launches, in order."""
     seen: dict[str, Any] = {}
 
-    def record(
-        kernel: Any,
-        grid: tuple[int, ...],
-        plan: Plan,
-        warps: int,
-        registers: int | None = None,
-        dependent: bool = True,
-        **arguments: Any,
-    ) -> None:
-        arguments["PDL"] = plan.pdl
+    def record(kernel: Any, grid: tuple[int, ...], num_warps: int, **arguments: Any) -> None:
         source = make_source(kernel, arguments)
-        key = f"{kernel.__name__} {warps} {source.signature} {source.constants}"
-        seen.setdefault(key, (kernel.__name__, grid, warps, source))
+        key = f"{kernel.__name__} {num_warps} {source.signature} {source.constants}"
+        seen.setdefault(key, (kernel.__name__, grid, num_warps, source))
 
     meta = torch.device("meta")
     weights = random_weights(SHAPES[shape], meta, dtype)
     if int8:
         weights = quantize_weights(weights)
     slots = random_slots(SHAPES[shape], weights, batch, window, [window // 2] * batch, SAMPLING)
-    with mock.patch.object(passes, "launch", record), mock.patch.object(frame, "launch", record):
-        frame.decode_frame(weights, slots, seq_groups, window, plan)
+    frame.decode_frame(weights, slots, seq_groups, window, replace(plan, start=record))
     return list(seen.values())
 
 
 def make_source(kernel: Any, arguments: dict[str, Any]) -> ASTSource:
-    """What the launcher would compile for these arguments."""
+    """Return what the launcher would compile for these arguments."""
     signature: dict[str, str] = {}
     constants: dict[tuple[int, ...], Any] = {}
     attributes: dict[tuple[int, ...], Any] = {}
@@ -103,7 +90,11 @@ def make_source(kernel: Any, arguments: dict[str, Any]) -> ASTSource:
 
 
 def compile_all(found: list[Any], capability: int) -> Iterator[str]:
-    """Compile; a line for each kernel. Raises RuntimeError for one that spills."""
+    """Compile, and yield a line per kernel.
+
+    Raises:
+        RuntimeError: for a kernel that spills registers.
+    """
     for name, grid, warps, source in found:
         options = {"num_warps": warps} | ({"launch_pdl": True} if capability >= 90 else {})
         compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
@@ -118,11 +109,11 @@ def compile_all(found: list[Any], capability: int) -> Iterator[str]:
             f"{compiled.metadata.shared:6} B shared  {stack:4} B stack  {named}"
         )
         if stack > 64:
-            raise RuntimeError(f"{name} spills {stack} bytes a thread: give it less to hold ({named})")
+            raise RuntimeError(f"{name} spills {stack} bytes per thread: choose a smaller tile ({named})")
 
 
 def resources(binary: bytes) -> tuple[int, int]:
-    """Registers a thread and bytes of stack."""
+    """Return the registers per thread and the bytes of stack of a cubin."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(binary)
@@ -130,7 +121,7 @@ def resources(binary: bytes) -> tuple[int, int]:
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = re.search(r"REG:(\d+) STACK:(\d+)", text)
     if found is None:
-        raise RuntimeError(f"cuobjdump says nothing of registers: {text}")
+        raise RuntimeError(f"cuobjdump printed no register count: {text}")
     return int(found[1]), int(found[2])
 
 
@@ -146,10 +137,10 @@ def main() -> int:
     parser.add_argument("--capability", type=int, default=90)
     parser.add_argument("--int8", action="store_true", help="with INT8 weights")
     parser.add_argument(
-        "--plan", choices=sorted(PLANS), help="another plan than the default, of kernel_plans.py"
+        "--plan", choices=sorted(PLANS), help="a plan of kernel_plans.py in place of the default"
     )
     options = parser.parse_args()
-    plan = Plan(pdl=options.capability >= 90, wide_held=options.capability == 90 and has_gluon())
+    plan = Plan(pdl=options.capability >= 90, gemm_held=options.capability == 90 and has_gluon())
     plan = replace(plan, **PLANS.get(options.plan, {}))
     for shape in options.shape:
         for batch in options.batch:

@@ -1,16 +1,17 @@
-"""Tables of the fused kernels: their errors, each kernel alone, whole passes and frames, and what other plans give.
+"""Tables of the fused kernels: their errors, each kernel alone, complete passes and frames, and other plans.
 
     python -m lab.benchmarks.kernels --out kernels.json
 
-Full-size random weights made in place, no checkpoint. "check" compares predictor passes and a talker step with
-float32, beside torch's own bf16; in float32 the codes of whole frames with those of the torch operations; and replays
-with and without dependent launch. What fails is measured all the same, and the command's status says so.
+Uses full-size random weights generated in place, no checkpoint. "check" compares predictor passes and a talker step
+with float32, next to torch's own bf16; in float32, the codes of complete frames with those of the torch operations; and
+replays with and without dependent launch. If a check fails, everything else is still measured, and the command's exit
+status says so.
 "kernel" replays one kernel over all layers from a CUDA graph: us each, and the bytes of its weights over that time;
-for one line also what leaving a kernel out of its chain saves, us a launch.
-"pass" and "frame" replay one; "plan" does so with one size of the plan changed, after all tables (``--plans`` asks for
-one of them and no table).
-Every figure is the median of the repeats, ms unless said otherwise. Without CUDA it runs in Triton's interpreter
-(TRITON_INTERPRET=1, --shape tiny): a trial of the command, no measurement.
+for one line also what leaving a kernel out of its chain saves, in us per launch.
+"pass" and "frame" replay a pass or a frame; "plan" does so with one size of the plan changed, after all tables
+(``--plans`` measures one such plan and no table).
+Every figure is the median of the repeats, in ms unless another unit is named. Without CUDA the command runs in Triton's
+interpreter (TRITON_INTERPRET=1, --shape tiny): a trial of the command, not a measurement.
 """
 
 from __future__ import annotations
@@ -18,10 +19,8 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import statistics
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -29,95 +28,30 @@ from typing import Any
 import torch
 from qwen3_tts_morph.morph.frame.buffers import Buffers
 from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
-from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.kernels import frame as fused
-from qwen3_tts_morph.morph.kernels.layer import look_up, run_layers
-from qwen3_tts_morph.morph.kernels.plan import MOST_FOLDED, Plan
-from qwen3_tts_morph.morph.kernels.states import Inputs, Place, States
+from qwen3_tts_morph.morph.kernels.embed import look_up
+from qwen3_tts_morph.morph.kernels.layer import run_layers
+from qwen3_tts_morph.morph.kernels.linear.tiles import MAX_FOLDED_ROWS
+from qwen3_tts_morph.morph.kernels.plan import Plan
+from qwen3_tts_morph.morph.kernels.states import CacheSpan, Inputs, Residual
 from qwen3_tts_morph.morph.model.layers import LayerStack
 from qwen3_tts_morph.morph.model.layers import run_layers as torch_layers
 from qwen3_tts_morph.morph.model.static_cache import SpanView, StaticCache, StepView
-from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 from triton.runtime.errors import TritonError
 
-from .batch_kernels import many_table
-from .kernel_plans import FEW_VARIANTS, VARIANTS, WIDE_VARIANTS
+from .batch_kernels import batch_table
+from .bench import Bench
+from .kernel_plans import BATCH_VARIANTS, LINE_VARIANTS, SMALL_BATCH_VARIANTS
 from .line_kernels import kernel_table, line_table
-from .random_weights import SHAPES, random_slots, random_weights
+from .random_weights import SHAPES
 from .results import installed_versions, machine_name
 
-SAMPLING = Sampling(TokenSampling(), TokenSampling(), 1.05)
 PREDICTOR_START = 8
-BATCH_SEQ_GROUPS = 2  # batches are measured at the first two of --seq-groups
-
-
-class Bench:
-    """One shape's weights, the rows found so far, and a clock."""
-
-    def __init__(self, shape: str, device: torch.device, repeats: int):
-        torch.manual_seed(0)
-        self.name, self.shape, self.device, self.repeats = shape, SHAPES[shape], device, repeats
-        self.plan = Plan.of(device)
-        self.weights = random_weights(self.shape, device, torch.bfloat16)
-        self.rows: list[dict[str, Any]] = []
-        self.failures: list[str] = []
-
-    def require(self, held: bool, what: str) -> None:
-        """Remember a check that failed: the rest is measured all the same."""
-        if not held:
-            self.failures.append(f"{self.name}: {what}")
-            print(f"FAILED  {self.name:5} {what}", flush=True)
-
-    def note(self, table: str, what: str, **numbers: Any) -> None:
-        """Keep a row and print it."""
-        self.rows.append({"table": table, "model": self.name, "what": what, **numbers})
-        shown = "  ".join(
-            f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
-            for key, value in numbers.items()
-        )
-        print(f"{table:7} {self.name:5} {what:44} {shown}", flush=True)
-
-    def note_kernel(self, what: str, action: Callable[[], Any], times: int, size: int) -> None:
-        """Keep a row for a kernel that an action launches so often: us each, and its bytes over that time."""
-        us = 1000 * self.measure(action)[0] / times
-        self.note("kernel", what, us=us, mb=size / 1e6, gb_s=size / us / 1000)
-
-    def slots(self, batch: int, position: int, window: int, weights: Weights | None = None) -> Buffers:
-        """Lines in the midst of their work."""
-        weights = weights or self.weights
-        return random_slots(self.shape, weights, batch, window, [position] * batch, SAMPLING)
-
-    def measure(
-        self, action: Callable[[], Any], before: Callable[[], Any] | None = None
-    ) -> tuple[float, float]:
-        """Milliseconds of an action replayed from a CUDA graph, and seconds until it could be replayed."""
-        started = time.perf_counter()
-        action()
-        if self.device.type != "cuda":
-            return 1000 * (time.perf_counter() - started), 0.0
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            action()
-        ready = time.perf_counter() - started
-        for _ in range(5):
-            graph.replay()
-        times = []
-        for _ in range(self.repeats):
-            if before is not None:
-                before()
-            first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            first.record()
-            for _ in range(10):
-                graph.replay()
-            last.record()
-            torch.cuda.synchronize()
-            times.append(first.elapsed_time(last) / 10)
-        return statistics.median(times), ready
+BATCH_SEQ_GROUPS = 2  # batches are measured at the first two values of --seq-groups
 
 
 def widened(value: Any) -> Any:
-    """The same weights or slots in float32."""
+    """Return the same weights or buffers in float32."""
     if isinstance(value, torch.Tensor):
         return value.float() if value.is_floating_point() else value.clone()
     if isinstance(value, tuple):
@@ -128,52 +62,51 @@ def widened(value: Any) -> Any:
 
 
 def relative(value: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Return the relative error of a tensor."""
     return float((value.float() - wanted).norm() / wanted.norm())
 
 
-def check_states(bench: Bench, batch: int) -> None:
-    """Errors of predictor passes and of a talker step against float32, the kernels' and torch's own in bf16."""
+def check_passes(bench: Bench, batch: int) -> None:
+    """Compare predictor passes and a talker step with float32: the kernels' errors, and torch's own in bf16."""
     wide, slots = widened(bench.weights), bench.slots(batch, 150, 256)
     slots.frame_cache.keys.normal_()
     slots.frame_cache.values.normal_()
     for what, start, length in (("first pass", 0, 2), ("later pass", PREDICTOR_START, 1)):
-        place = Place(slots.frame_cache, slots.frame_angles, length, start + length, start)
-        check_pass(bench, f"{what}, batch {batch}", bench.weights.predictor, wide.predictor, place, batch)
-    place = Place(slots.cache, slots.angles, 1, 256, positions=slots.state.positions)
-    check_pass(bench, f"talker step, batch {batch}", bench.weights.talker, wide.talker, place, batch)
+        span = CacheSpan(slots.frame_cache, slots.frame_angles, length, start + length, start)
+        check_pass(bench, f"{what}, batch {batch}", bench.weights.predictor, wide.predictor, span, batch)
+    span = CacheSpan(slots.cache, slots.angles, 1, 256, positions=slots.state.positions)
+    check_pass(bench, f"talker step, batch {batch}", bench.weights.talker, wide.talker, span, batch)
 
 
-def torch_states(decoder: LayerStack, place: Place, states: torch.Tensor) -> torch.Tensor:
-    """The last position's normed states ``[B, H]`` of a pass in torch operations; the cache's dtype follows theirs."""
-    cache = StaticCache(
-        place.cache.keys.to(states.dtype).clone(), place.cache.values.to(states.dtype).clone()
-    )
-    if place.positions is None:
-        end = place.start + place.length
-        view: SpanView | StepView = SpanView(cache, place.start, end)
-        angles = place.angles.span(place.start, end)
+def torch_states(decoder: LayerStack, span: CacheSpan, states: torch.Tensor) -> torch.Tensor:
+    """Return the last position's normed states ``[B, H]`` of a pass in torch operations, in the dtype of ``states``."""
+    cache = StaticCache(span.cache.keys.to(states.dtype).clone(), span.cache.values.to(states.dtype).clone())
+    if span.positions is None:
+        end = span.start + span.length
+        view: SpanView | StepView = SpanView(cache, span.start, end)
+        angles = span.angles.span(span.start, end)
     else:
-        view, angles = StepView(cache, place.positions), place.angles.at(place.positions)
+        view, angles = StepView(cache, span.positions), span.angles.at(span.positions)
     return torch_layers(decoder, states, angles, decoder.head_norms(), view)[:, -1]
 
 
 def check_pass(
-    bench: Bench, what: str, decoder: LayerStack, exact: LayerStack, place: Place, batch: int
+    bench: Bench, what: str, decoder: LayerStack, exact: LayerStack, span: CacheSpan, batch: int
 ) -> None:
-    """Fail when the kernels are further from float32 than twice what torch's bf16 is."""
-    inputs = torch.randn(batch, place.length, len(decoder.norm), device=bench.device).to(torch.bfloat16)
-    wanted = torch_states(exact, place, inputs.float())
-    own = relative(torch_states(decoder, place, inputs), wanted)
-    states = run_layers(decoder, bench.plan, Inputs(inputs.flatten(0, 1)), place)
-    states = states.last(place.length, bench.plan).wide
-    ours = torch.nn.functional.rms_norm(states, states.shape[-1:], decoder.norm.float(), decoder.eps)
+    """Fail if the kernels' error against float32 exceeds twice that of torch's bf16."""
+    inputs = torch.randn(batch, span.length, len(decoder.norm), device=bench.device).to(torch.bfloat16)
+    wanted = torch_states(exact, span, inputs.float())
+    own = relative(torch_states(decoder, span, inputs), wanted)
+    residual = run_layers(decoder, bench.plan, Inputs(inputs.flatten(0, 1)), span)
+    values = residual.last(span.length, bench.plan).values
+    ours = torch.nn.functional.rms_norm(values, values.shape[-1:], decoder.norm.float(), decoder.eps)
     error = relative(ours, wanted)
     bench.note("check", what, kernels_error=error, torch_bf16_error=own)
-    bench.require(error < 2 * own, f"{what}: the kernels are off by {error}, torch's bf16 by {own}")
+    bench.require(error < 2 * own, f"{what}: the kernels' error is {error}, torch's bf16 has {own}")
 
 
 def check_codes(bench: Bench, batch: int, frames: int, seq_groups: int) -> None:
-    """In float32 the frames' codes are those of the torch operations."""
+    """Check that in float32 the codes of frames equal those of the torch operations."""
     weights = widened(bench.weights)
     slots = bench.slots(batch, 100, 256, weights)
     other = copy.deepcopy(slots)
@@ -189,7 +122,7 @@ def check_codes(bench: Bench, batch: int, frames: int, seq_groups: int) -> None:
 
 
 def check_replays(bench: Bench, batch: int, seq_groups: int, frames: int = 30) -> None:
-    """Frames replayed from a graph are the same, bit for bit, with and without dependent launch: no race."""
+    """Check for races: frames replayed from a graph are identical with and without dependent launch."""
     before = bench.slots(batch, 100, 256)
     reports: list[list[torch.Tensor]] = []
     for pdl in (True, False):
@@ -213,19 +146,19 @@ def check_replays(bench: Bench, batch: int, seq_groups: int, frames: int = 30) -
 def pass_table(
     bench: Bench, plan: Plan, label: str, batch: int = 1, contexts: tuple[int, ...] = (200, 2000)
 ) -> None:
-    """A predictor pass, a head with its draw, and talker steps."""
-    table = "pass" if label == "plan as it is" else "plan"
+    """Measure a predictor pass, a head with its sampling, and talker steps."""
+    table = "pass" if label == "default plan" else "plan"
     slots = bench.slots(batch, 200, 256)
     decoder = bench.weights.predictor
     inputs = Inputs(bench.weights.tables[0][:, : len(decoder.norm)].contiguous(), slots.state.report[:, 1])
-    place = Place(slots.frame_cache, slots.frame_angles, 1, PREDICTOR_START + 1, PREDICTOR_START)
-    ms, ready = bench.measure(lambda: run_layers(decoder, plan, inputs, place))
+    span = CacheSpan(slots.frame_cache, slots.frame_angles, 1, PREDICTOR_START + 1, PREDICTOR_START)
+    ms, ready = bench.measure(lambda: run_layers(decoder, plan, inputs, span))
     bench.note(table, f"predictor pass, batch {batch}, {label}", ms=ms, first_s=ready)
-    states = States(torch.randn(batch, len(decoder.norm), device=bench.device), None)
-    if batch > plan.few:
-        states = look_up(plan, inputs, decoder.norm)
-    ms, _ = bench.measure(lambda: fused._draw_groups(bench.weights, slots, plan, states, 0, 1))
-    bench.note(table, f"head and draw, batch {batch}, {label}", ms=ms)
+    residual = Residual(torch.randn(batch, len(decoder.norm), device=bench.device), None)
+    if batch > plan.gemv_max_rows:
+        residual = look_up(plan, inputs, decoder.norm)
+    ms, _ = bench.measure(lambda: fused.sample_heads(bench.weights, slots, plan, residual, (0, 1)))
+    bench.note(table, f"head and sampling, batch {batch}, {label}", ms=ms)
     for context in contexts:
         window = 256 if context <= 250 else 2048
         slots = bench.slots(batch, context, window)
@@ -237,19 +170,19 @@ def pass_table(
 
 
 def frame_table(bench: Bench, seq_groups: list[int], batches: list[int]) -> None:
-    """Whole frames at 100 to 200 positions; at batch 1 the torch operations beside them."""
+    """Measure complete frames at 100 to 200 positions; at batch 1 the torch operations, too."""
     for batch in batches:
         for groups in seq_groups if batch == 1 else seq_groups[:BATCH_SEQ_GROUPS]:
             slots = bench.slots(batch, 100, 256)
 
-            def again(slots: Buffers = slots) -> None:
+            def rewind(slots: Buffers = slots) -> None:
                 slots.state.positions.fill_(100)
 
             ms, ready = bench.measure(
                 lambda slots=slots, groups=groups: fused.decode_frame(
                     bench.weights, slots, groups, 256, bench.plan
                 ),
-                again,
+                rewind,
             )
             speed = 80.0 * batch / ms
             bench.note("frame", f"S={groups}, batch {batch}", ms=ms, audio_s_per_s=speed, first_s=ready)
@@ -263,62 +196,62 @@ def frame_table(bench: Bench, seq_groups: list[int], batches: list[int]) -> None
 
 @torch.inference_mode()
 def run(bench: Bench, options: argparse.Namespace) -> None:
-    """All tables of one shape."""
+    """Measure all tables of one shape."""
     on_cuda = bench.device.type == "cuda"
     for batch in options.check_batches:
-        check_states(bench, batch)
+        check_passes(bench, batch)
     for batch, seq_groups in ((1, 15), (1, 5), (4, 5)) if on_cuda else ((1, 2),):
         check_codes(bench, batch, 3 if on_cuda else 1, seq_groups)
     if bench.plan.pdl:
         check_replays(bench, 1, 15)
         for batch in sorted({16, *options.batch}):
-            if batch > 1:  # folds, products in parts, held weights
+            if batch > 1:  # folds, split-K, held weights
                 check_replays(bench, batch, 5 if batch <= 32 else 2)
     frame_table(bench, options.seq_groups, options.batch)
-    kernel_table(bench, bench.plan, "plan as it is")
+    kernel_table(bench, bench.plan, "default plan")
     if bench.plan.pdl:
         kernel_table(bench, replace(bench.plan, pdl=False), "no dependent launch")
     contexts = (200, 2000) if on_cuda else (40,)
     line_table(bench, bench.plan, contexts, 15 if on_cuda else 2)
-    pass_table(bench, bench.plan, "plan as it is", contexts=contexts)
+    pass_table(bench, bench.plan, "default plan", contexts=contexts)
     for batch in options.batch:
-        if batch > bench.plan.few:
-            batch_tables(bench, batch, contexts)
+        if batch > bench.plan.gemv_max_rows:
+            tables_of_batch(bench, batch, contexts)
 
 
-def batch_tables(bench: Bench, batch: int, contexts: tuple[int, ...]) -> None:
-    """The passes of a batch and each of its kernels, with the kinds of products that it could have."""
+def tables_of_batch(bench: Bench, batch: int, contexts: tuple[int, ...]) -> None:
+    """Measure the passes of a batch and each of its kernels, with every kind of GEMM that it could use."""
     plan = bench.plan
-    pass_table(bench, plan, "plan as it is", batch, contexts if batch <= MOST_FOLDED else contexts[:1])
-    many_table(bench, plan, "plan as it is", batch)
-    if batch > MOST_FOLDED:
-        many_table(bench, replace(plan, wide_parts=1), "one part", batch)
-    elif plan.wide_held:
-        many_table(bench, replace(plan, wide_folds=0), "not folded", batch)
-    if plan.wide_held:
-        many_table(bench, replace(plan, wide_held=False), "not held", batch)
+    pass_table(bench, plan, "default plan", batch, contexts if batch <= MAX_FOLDED_ROWS else contexts[:1])
+    batch_table(bench, plan, "default plan", batch)
+    if batch > MAX_FOLDED_ROWS:
+        batch_table(bench, replace(plan, max_split_k=1), "no split-K", batch)
+    elif plan.gemm_held:
+        batch_table(bench, replace(plan, max_folds=0), "not folded", batch)
+    if plan.gemm_held:
+        batch_table(bench, replace(plan, gemm_held=False), "not held", batch)
 
 
 @torch.inference_mode()
 def run_plans(bench: Bench, options: argparse.Namespace) -> None:
-    """Other plans, of which one may end the process: after all tables."""
+    """Measure other plans; after all tables, as a plan may crash the process."""
     contexts = (200,) if bench.device.type == "cuda" else (40,)
-    kinds: list[tuple[dict[str, dict[str, Any]], int]] = [(VARIANTS, 1)]
-    batches = [batch for batch in sorted(options.batch) if batch > bench.plan.few]
-    kinds += [(FEW_VARIANTS, batch) for batch in batches if batch <= MOST_FOLDED]
-    kinds += [(WIDE_VARIANTS, batch) for batch in batches[-1:] if batch > MOST_FOLDED]
+    kinds: list[tuple[dict[str, dict[str, Any]], int]] = [(LINE_VARIANTS, 1)]
+    batches = [batch for batch in sorted(options.batch) if batch > bench.plan.gemv_max_rows]
+    kinds += [(SMALL_BATCH_VARIANTS, batch) for batch in batches if batch <= MAX_FOLDED_ROWS]
+    kinds += [(BATCH_VARIANTS, batch) for batch in batches[-1:] if batch > MAX_FOLDED_ROWS]
     for variants, batch in kinds:
         chosen = {label: one for label, one in variants.items() if options.plans in (None, label)}
-        long = (2000,) if variants is FEW_VARIANTS and bench.device.type == "cuda" else ()
+        long = (2000,) if variants is SMALL_BATCH_VARIANTS and bench.device.type == "cuda" else ()
         try_plans(bench, chosen, batch, contexts + long)
 
 
 def try_plans(
     bench: Bench, variants: dict[str, dict[str, Any]], batch: int, contexts: tuple[int, ...]
 ) -> None:
-    """The passes with one size of the plan changed; a plan that does not fit the GPU is noted as such.
+    """Measure the passes with one size of the plan changed; a plan that does not fit the GPU is recorded as such.
 
-    A fault on the device leaves the process without it: the plan is named, and the command ends.
+    A fault makes the device unusable for the rest of the process: the plan is recorded, and the command ends.
     """
     for label, changes in variants.items():
         try:
@@ -340,10 +273,12 @@ def main() -> int:
     parser.add_argument("--check-batches", nargs="+", type=int, default=[1, 2, 4, 16, 64])
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument(
-        "--variants", nargs="*", default=["0.6B"], help="shapes for which other plans are tried"
+        "--variants", nargs="*", default=["0.6B"], help="shapes for which other plans are measured"
     )
     parser.add_argument(
-        "--plans", choices=[*VARIANTS, *FEW_VARIANTS, *WIDE_VARIANTS], help="this other plan and no table"
+        "--plans",
+        choices=[*LINE_VARIANTS, *SMALL_BATCH_VARIANTS, *BATCH_VARIANTS],
+        help="measure this plan and no table",
     )
     parser.add_argument("--out", type=Path, help="where to write the rows as JSON")
     options = parser.parse_args()

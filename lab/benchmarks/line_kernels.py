@@ -1,58 +1,59 @@
-"""What each kernel of one line costs: alone, over and over, and in its chain, by leaving it out."""
+"""What each kernel of one line costs: replayed alone, and in its chain, measured by leaving it out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import torch
 from qwen3_tts_morph.morph.kernels import frame as fused
-from qwen3_tts_morph.morph.kernels import layer as passes
-from qwen3_tts_morph.morph.kernels.attention.one_line import attend_line, attend_project, join_project
+from qwen3_tts_morph.morph.kernels.attention.one_line import attend_line, attend_o_proj, combine_o_proj
 from qwen3_tts_morph.morph.kernels.embed import embed_frame
-from qwen3_tts_morph.morph.kernels.layer import project
-from qwen3_tts_morph.morph.kernels.linear.gemv import project_few
-from qwen3_tts_morph.morph.kernels.plan import Plan, launch
-from qwen3_tts_morph.morph.kernels.sampling import draw_codes, draw_first
-from qwen3_tts_morph.morph.kernels.states import Inputs, States
+from qwen3_tts_morph.morph.kernels.linear.gemv import gemv
+from qwen3_tts_morph.morph.kernels.linear.launch import Projection, project
+from qwen3_tts_morph.morph.kernels.plan import Plan
+from qwen3_tts_morph.morph.kernels.precompile import run
+from qwen3_tts_morph.morph.kernels.sampling import sample_codes, sample_first
+from qwen3_tts_morph.morph.kernels.states import Inputs, Residual
 
 if TYPE_CHECKING:
-    from .kernels import Bench
+    from .bench import Bench
 
-OF_TALKER = (attend_line, join_project, project_few, embed_frame, draw_first)
-OF_PREDICTOR = (attend_project, project_few, draw_codes)
+OF_TALKER = (attend_line, combine_o_proj, gemv, embed_frame, sample_first)
+OF_PREDICTOR = (attend_o_proj, gemv, sample_codes)
 
 
 def kernel_table(bench: Bench, plan: Plan, label: str) -> None:
-    """Each kernel of the talker's layers alone, over all of them in turn (more weights than the cache holds)."""
+    """Measure each kernel of the talker's layers alone, over all layers in turn (more weights than the cache holds)."""
     decoder = bench.weights.talker
     first = decoder.layers[0]
     like, width = first.input_norm, len(first.input_norm)
-    states = States(torch.randn(1, width, device=bench.device), None)
+    residual = Residual(torch.randn(1, width, device=bench.device), None)
     active = torch.randn(1, first.down.shape[1], device=bench.device).to(like.dtype)
     qkv = torch.empty(1, len(first.qkv), device=bench.device)
     partials = torch.randn(decoder.kv_heads, 1, width, device=bench.device).to(like.dtype)
 
     def gate_up(layer: Any) -> None:
         project(
-            plan, states, layer.gate_up, active, layer.post_norm, decoder.eps, gated=True, partials=partials
+            plan,
+            residual,
+            active,
+            Projection(layer.gate_up, layer.post_norm, decoder.eps, gated=True, partials=partials),
         )
 
     kinds: dict[str, tuple[Callable[[Any], None], int]] = {
         "norm + qkv": (
-            lambda layer: project(plan, states, layer.qkv, qkv, layer.input_norm, decoder.eps),
+            lambda layer: project(plan, residual, qkv, Projection(layer.qkv, layer.input_norm, decoder.eps)),
             first.qkv.nbytes,
         ),
-        "parts + norm + gate_up + swiglu": (gate_up, first.gate_up.nbytes),
+        "partials + norm + gate_up + swiglu": (gate_up, first.gate_up.nbytes),
         "down + residual": (
             lambda layer: project(
                 plan,
                 Inputs(active),
-                layer.down,
-                torch.empty_like(states.wide),
-                residual=states,
-                partials=partials,
+                torch.empty_like(residual.values),
+                Projection(layer.down, residual=residual, partials=partials),
             ),
             first.down.nbytes,
         ),
@@ -66,69 +67,74 @@ def kernel_table(bench: Bench, plan: Plan, label: str) -> None:
         )
     heads = bench.weights.heads
     logits = torch.empty(1, heads.shape[1], device=bench.device)
-    state = States(torch.randn(1, heads.shape[2], device=bench.device), None)
+    state = Residual(torch.randn(1, heads.shape[2], device=bench.device), None)
     norm = bench.weights.predictor.norm
     bench.note_kernel(
         f"norm + head, {label}",
-        lambda: [project(plan, state, head, logits, norm, 1e-6) for head in heads],
+        lambda: [project(plan, state, logits, Projection(head, norm, 1e-6)) for head in heads],
         len(heads),
         heads[0].nbytes,
     )
 
 
 def line_table(bench: Bench, plan: Plan, contexts: tuple[int, ...], seq_groups: int) -> None:
-    """Rows for a talker step at each context, and for the predictor's passes of a frame."""
+    """Measure the kernels of a talker step at each context, and of a frame's predictor passes."""
     for context in contexts:
         window = 256 if context <= 250 else 2048
         slots = bench.slots(1, context, window)
 
-        def back(slots: Any = slots, context: int = context) -> None:
+        def rewind(slots: Any = slots, context: int = context) -> None:
             slots.state.positions.fill_(context)
 
-        def step(slots: Any = slots, window: int = window) -> None:
+        def step(plan: Plan, slots: Any = slots, window: int = window) -> None:
             fused.step_talker(bench.weights, slots, window, plan)
 
-        note_kernels(bench, f"talker step at {context}", OF_TALKER, step, back)
+        Chain(bench, plan, step, rewind).note(f"talker step at {context}", OF_TALKER)
     slots = bench.slots(1, 100, 256)
-    what = f"predictor, S={seq_groups}"
-    note_kernels(
-        bench, what, OF_PREDICTOR, lambda: fused.predict(bench.weights, slots, seq_groups, plan), lambda: None
-    )
+
+    def predict(plan: Plan) -> None:
+        fused.predict(bench.weights, slots, seq_groups, plan)
+
+    Chain(bench, plan, predict, lambda: None).note(f"predictor, S={seq_groups}", OF_PREDICTOR)
     logits = 3 * torch.randn(1, slots.codebook, device=bench.device)
     ms, _ = bench.measure(
-        lambda: [fused._draw(bench.weights, slots, plan, logits, group, group + 1) for group in range(8)]
+        lambda: [fused.sample(slots, plan, logits, (group, group + 1)) for group in range(8)]
     )
-    bench.note("kernel", "draw of random logits", us=1000 * ms / 8)
+    bench.note("kernel", "sampling from random logits", us=1000 * ms / 8)
 
 
-def note_kernels(
-    bench: Bench, what: str, kernels: tuple[Any, ...], action: Callable[[], Any], before: Callable[[], Any]
-) -> None:
-    """A row for each kernel of an action: us a launch alone, and us that the action takes longer for each launch."""
-    whole, _ = bench.measure(action, before)
-    for kernel in kernels:
-        alone, count = measure_some(bench, lambda one, kernel=kernel: one is kernel, action, before)
-        others, _ = measure_some(bench, lambda one, kernel=kernel: one is not kernel, action, before)
-        name = kernel.fn.__name__
-        chain = 1000 * (whole - others) / count
-        bench.note("kernel", f"{name}, {what}", launches=count, us=1000 * alone / count, chain_us=chain)
+@dataclass(frozen=True)
+class Chain:
+    """A chain of kernels: what launches it under a plan, and what resets its buffers before a measurement."""
 
+    bench: Bench
+    plan: Plan
+    action: Callable[[Plan], Any]
+    before: Callable[[], Any]
 
-def measure_some(
-    bench: Bench, wanted: Callable[[Any], bool], action: Callable[[], Any], before: Callable[[], Any]
-) -> tuple[float, int]:
-    """Milliseconds of an action that launches only some of its kernels, and how many launches those are."""
-    count = 0
+    def note(self, what: str, kernels: tuple[Any, ...]) -> None:
+        """Record a row per kernel: us per launch alone, and us per launch that the chain takes longer with it."""
+        complete, _ = self.bench.measure(lambda: self.action(self.plan), self.before)
+        for kernel in kernels:
+            alone, count = self._measure_some(lambda one, kernel=kernel: one is kernel)
+            others, _ = self._measure_some(lambda one, kernel=kernel: one is not kernel)
+            chain = 1000 * (complete - others) / count
+            name = f"{kernel.fn.__name__}, {what}"
+            self.bench.note("kernel", name, launches=count, us=1000 * alone / count, chain_us=chain)
 
-    def launch_some(kernel: Any, *arguments: Any, **named: Any) -> None:
-        nonlocal count
-        if wanted(kernel):
-            count += 1
-            launch(kernel, *arguments, **named)
+    def _measure_some(self, wanted: Callable[[Any], bool]) -> tuple[float, int]:
+        """Return milliseconds of the chain with only some of its kernels, and how many launches those are."""
+        count = 0
 
-    with mock.patch.object(passes, "launch", launch_some), mock.patch.object(fused, "launch", launch_some):
-        before()
-        action()
-        launches, count = count, 0
-        ms, _ = bench.measure(action, before)
-    return ms, launches
+        def start_some(kernel: Any, *arguments: Any, **named: Any) -> None:
+            nonlocal count
+            if wanted(kernel):
+                count += 1
+                run(kernel, *arguments, **named)
+
+        plan = replace(self.plan, start=start_some)
+        self.before()
+        self.action(plan)
+        launches = count
+        ms, _ = self.bench.measure(lambda: self.action(plan), self.before)
+        return ms, launches

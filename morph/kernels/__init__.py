@@ -1,22 +1,22 @@
-"""Fused Triton kernels for the frame of the graph engine: ``decode_frame``, in place of ``morph/frame.py``'s.
+"""Fused Triton kernels for the frame of the graph engine: a ``decode_frame`` in place of ``frame/step.py``'s.
 
 Nothing here imports Triton until ``available`` has said that it can be used.
 
-What was counted before the design was chosen (0.6B, bf16, one line; an H200 copies 4.3 TB/s, 4.8 in its data sheet):
+What was counted before the design was chosen (0.6B, bf16, one line; an H200 copies 4.3 TB/s, its data sheet says 4.8):
 
-    kernel, a layer            weights  read in  programs
+    kernel, per layer          weights  read in  programs
     RMSNorm + qkv               8.4 MB   2.0 us       256
     attention + o-proj          4.2 MB   1.0 us       128   (the talker: attention alone before it, 128)
     RMSNorm + gate_up + SwiGLU 12.6 MB   2.9 us       192
     down + residual             6.3 MB   1.5 us       256
     a layer                    31.5 MB   7.3 us
 
-103 layers a frame make 0.75 ms, but the chain of dependent kernels costs 2 to 3 us each however small they are, more
-than their bytes. So: few kernels (4 a layer of the predictor, 5 of the talker), each with its weights in registers
-before it waits for its input, and short from there: few instructions (a warp takes some two cycles for each), few
-loads one behind the other, no barrier but where threads must share.
+103 layers per frame take 0.75 ms to read, but each kernel in a chain of dependent kernels costs 2 to 3 us however
+small it is, more than its bytes. Hence few kernels (4 per layer of the predictor, 5 of the talker). Each has its
+weights in registers before it waits for its input, and little work after that: few instructions (each takes a warp
+about two cycles), few loads that depend on each other, and barriers only where threads must share data.
 
-What they cost says ``python -m lab.benchmarks.kernels``.
+``python -m lab.benchmarks.kernels`` measures what they cost; ``docs/kernels.md`` has the figures.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OLDEST_CAPABILITY = (8, 0)
 
 
 def available(device: torch.device | str) -> str | None:
-    """Why the kernels cannot run on a device, in words; None when they can."""
+    """Return why the kernels cannot run on a device, or None if they can."""
     device = torch.device(device)
     if device.type != "cuda":
         return f"the Triton kernels run on CUDA devices, not on {device.type}"
@@ -52,7 +52,7 @@ def available(device: torch.device | str) -> str | None:
     except ImportError:
         return "triton is not installed"
     if not (hasattr(language, "gather") and hasattr(language, "tuple")):
-        return f"triton {triton.__version__} is too old for the kernels: 3.3 or later has what they use"
+        return f"triton {triton.__version__} is too old for the kernels: install 3.3 or later"
     capability = torch.cuda.get_device_capability(device)
     if capability < OLDEST_CAPABILITY:
         return f"the Triton kernels need compute capability 8.0, this GPU has {capability[0]}.{capability[1]}"
@@ -60,35 +60,36 @@ def available(device: torch.device | str) -> str | None:
 
 
 def unsupported(weights: Weights) -> str | None:
-    """Why the kernels cannot compute a model, in words; None when they can."""
+    """Return why the kernels cannot compute a model, or None if they can."""
     for decoder in (weights.talker, weights.predictor):
         group = decoder.heads // decoder.kv_heads
         if decoder.head_dim & (decoder.head_dim - 1) or decoder.head_dim < 16 or group & (group - 1):
             return (
-                f"the Triton kernels compute heads of a power of two from 16 on, a power of two of them sharing a "
-                f"key head, not {decoder.heads} heads of {decoder.head_dim} over {decoder.kv_heads}"
+                f"the Triton kernels need a head size that is a power of two, at least 16, and a power of two of heads "
+                f"per key head, not {decoder.heads} heads of {decoder.head_dim} over {decoder.kv_heads} key heads"
             )
         for layer in decoder.layers:
             for weight in (layer.qkv, layer.out, layer.gate_up, layer.down):
                 if isinstance(weight, Int8Weight) and weight.shape[1] % 4:
                     return (
-                        f"the Triton kernels read four INT8 weights at once, and a row has {weight.shape[1]}"
+                        f"the Triton kernels read four INT8 weights at once: a row must have a multiple of 4, not "
+                        f"{weight.shape[1]}"
                     )
     return None
 
 
 def compile_frame(weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
-    """Compile what a frame launches, all kernels side by side; its codes are not made."""
+    """Compile all kernels that a frame launches, in parallel, without decoding the frame."""
     from .frame import decode_frame
     from .plan import Plan
-    from .precompile import compile_only, compile_side_by_side
+    from .precompile import compile_in_parallel, compile_only
 
     plan = replace(Plan.of(weights.first_head.device), start=compile_only)
-    compile_side_by_side(lambda: decode_frame(weights, slots, seq_groups, window, plan))
+    compile_in_parallel(lambda: decode_frame(weights, slots, seq_groups, window, plan))
 
 
 def choose_frame(weights: Weights) -> tuple[DecodeFrame, LayerOps, str | None]:
-    """``decode_frame`` and a prefill's operations in kernels, or in torch operations and why."""
+    """Return ``decode_frame`` and a prefill's operations, in kernels and None, or in torch operations and why."""
     from ..frame.step import decode_frame as torch_frame
 
     reason = available(weights.first_head.device) or unsupported(weights)

@@ -1,12 +1,14 @@
-"""Programmatic dependent launch: a kernel starts while the one before it still runs, and waits where it must.
+"""Programmatic dependent launch: a kernel starts while the previous one still runs, and waits for it where it must.
 
-What stands before ``wait_for_inputs`` may read weights, and what no kernel that may still be running writes; nothing
-may be written there. Every kernel of a chain waits, so that one which has waited knows all before it to be done.
+What a kernel may do before ``wait_for_inputs``: read weights, and read what no kernel that may still be running writes.
+It must not write anything. Every kernel of the chain waits, so once a kernel has waited, all kernels before it are
+done.
 
-Kernels let their dependents start at once, so several may be under way, but for the draws: they do so only when they
-have waited themselves. Behind a draw, then, all that was written before it can be read before the wait: the frame's
-older keys and values. A frame's first kernel is no dependent of anything (``plan.launch``), and starts when all of
-the last frame is done: what only a frame's end changes can be read before the wait anywhere.
+Kernels let their dependents start at once, so several may overlap. The samplers are the exception: they let the next
+kernel start only after their own wait. After a sampler, everything that was written before it can therefore be read
+before the wait: the older keys and values of a frame's cache. A frame's first kernel is not a dependent launch
+(``plan.launch``); it starts when the previous frame is complete. So whatever changes only at a frame's end can be read
+before the wait in every kernel.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ import triton.language as tl
 
 @triton.jit
 def launch_dependents(PDL: tl.constexpr):
-    """Let the next kernel start as soon as every program of this one has come here."""
+    """Let the next kernel start once every program of this one has reached this line."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
 
 
 @triton.jit
 def wait_for_inputs(PDL: tl.constexpr):
-    """Wait until the kernel before this one has ended and its results can be read."""
+    """Wait until the previous kernel has ended and its results are visible."""
     if PDL:
         tl.extra.cuda.gdc_wait()

@@ -1,8 +1,8 @@
-"""Compile the kernels of a pass side by side before it runs: one after another they are most of a first line's wait.
+"""Compile the kernels of a pass in parallel before it runs: one after another, they are most of a first line's wait.
 
-A pass is gone through with ``compile_only`` in place of ``run``: nothing is launched, and each kernel that is not in
-Triton's cache is compiled in a thread (Triton's ``AsyncCompileMode``). What torch does in between runs, on whatever
-the buffers hold, so a pass must not leave its results where they count.
+The pass runs with ``compile_only`` in place of ``run``: nothing is launched, and each kernel that is not in Triton's
+cache is compiled in a thread (Triton's ``AsyncCompileMode``). Torch operations in between do run, on whatever the
+buffers hold, so the pass must not leave its results where they count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import triton
 
 Launch: TypeAlias = "Callable[..., None]"
-THREADS = 8  # more wait for Python's lock
+THREADS = 8  # more would only wait for Python's lock
 
 
 def run(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
@@ -25,14 +25,14 @@ def run(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> 
 
 
 def compile_only(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
-    """Compile a kernel for these arguments, or set that going, and do not launch it."""
+    """Compile a kernel for these arguments, or start to, without launching it."""
     kernel.warmup(*arguments, grid=grid, **options)
 
 
-def compile_side_by_side(go_through: Callable[[], None]) -> None:
-    """Call a pass whose launches are ``compile_only``; nothing where Triton cannot compile side by side.
+def compile_in_parallel(run_pass: Callable[[], None]) -> None:
+    """Call a pass whose launches are ``compile_only``; do nothing if this Triton cannot compile in parallel.
 
-    A kernel that does not compile fails when it is launched. What else the pass raises passes through.
+    A kernel that does not compile fails when it is launched. Any other error of the pass propagates.
     """
     mode = getattr(triton, "AsyncCompileMode", None)
     if mode is None:
@@ -40,6 +40,6 @@ def compile_side_by_side(go_through: Callable[[], None]) -> None:
 
     def compile_all() -> None:
         with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool, mode(pool, ignore_errors=True):
-            go_through()
+            run_pass()
 
-    contextvars.copy_context().run(compile_all)  # the mode is not left on, whatever happens in it
+    contextvars.copy_context().run(compile_all)  # a copy, so that the mode never stays on

@@ -1,7 +1,7 @@
-"""What stands between the products of a prompt's layers, one pass over memory each: norm and RoPE, and SwiGLU.
+"""Between the linear layers of a prefill: RMSNorm and RoPE of queries and keys, and SwiGLU, one memory pass each.
 
-A prompt's products are cuBLAS's. Between them torch's operations write queries and keys out five times in float32: of
-the 28 ms that 64 prompts of 88 positions took (0.6B, H200), products were 7.
+A prefill's linear layers are cuBLAS's. Torch's operations between them write queries and keys to memory five times in
+float32: of the 28 ms that 64 prompts of 88 positions took (0.6B, H200), the linear layers were 7.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -13,8 +13,8 @@ import triton.language as tl
 
 from ..model.layers import Angles, LayerOps
 
-HEADS = 8  # of a program
-COLUMNS = 1024  # of a program
+HEADS = 8  # per program
+COLUMNS = 1024  # per program
 
 
 @triton.jit(do_not_specialize=("length",))
@@ -26,31 +26,31 @@ def turn_heads(
     Args:
         heads: ``[R, COUNT, D]``, rows ``stride`` apart; row i is at position ``i % length``.
         gains: float32 ``[COUNT, D]``.
-        cos, sin: float32 ``[length, D]``; the sines' first half negated.
+        cos, sin: float32 ``[length, D]``; the first half of the sines is negated.
         out: ``[R, COUNT, D]``.
     """
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[:, None]
     column = tl.arange(0, D // 2)[None, :]
     mask = (head < COUNT) & (column < D // 2)
-    place = head * D + column
-    low = tl.load(heads + row * stride + place, mask=mask, other=0.0).to(tl.float32)
-    high = tl.load(heads + row * stride + place + D // 2, mask=mask, other=0.0).to(tl.float32)
+    offsets = head * D + column
+    low = tl.load(heads + row * stride + offsets, mask=mask, other=0.0).to(tl.float32)
+    high = tl.load(heads + row * stride + offsets + D // 2, mask=mask, other=0.0).to(tl.float32)
     squares = tl.sum(low * low + high * high, axis=1)
     scale = tl.rsqrt(squares / D + eps)[:, None]
-    low *= scale * tl.load(gains + place, mask=mask, other=0.0)
-    high *= scale * tl.load(gains + place + D // 2, mask=mask, other=0.0)
+    low *= scale * tl.load(gains + offsets, mask=mask, other=0.0)
+    high *= scale * tl.load(gains + offsets + D // 2, mask=mask, other=0.0)
     angle = (row % length) * D + column
     turned_low = low * tl.load(cos + angle) + high * tl.load(sin + angle)
     turned_high = high * tl.load(cos + angle + D // 2) + low * tl.load(sin + angle + D // 2)
-    out += row * COUNT * D + place
+    out += row * COUNT * D + offsets
     tl.store(out, turned_low.to(out.dtype.element_ty), mask=mask)
     tl.store(out + D // 2, turned_high.to(out.dtype.element_ty), mask=mask)
 
 
 @triton.jit
 def swiglu(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """``silu(gate) up`` of ``[R, 2 WIDTH]`` to ``[R, WIDTH]``, float32 inside; program ``(row, block of WIDTH)``."""
+    """``silu(gate) * up``: ``[R, 2 WIDTH]`` to ``[R, WIDTH]``, float32 inside; program ``(row, block of WIDTH)``."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = columns < WIDTH
@@ -61,7 +61,7 @@ def swiglu(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
 
 
 class PromptOps(LayerOps):
-    """``LayerOps`` of a pass whose lines all stand at the same positions (``Angles.span``), as prompts do."""
+    """``LayerOps`` of a pass whose lines are all at the same positions (``Angles.span``), as prompts are."""
 
     def turn(self, heads: torch.Tensor, head_norms: torch.Tensor, angles: Angles, eps: float) -> torch.Tensor:
         """As ``LayerOps.turn``."""

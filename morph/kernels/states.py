@@ -1,4 +1,4 @@
-"""What a pass works on: where its states come from, where it stands in the cache, and the residual stream."""
+"""What a pass over a layer stack works on: its inputs, its span of the KV cache, and the residual stream."""
 
 from __future__ import annotations
 
@@ -8,51 +8,57 @@ import torch
 
 from ..model.layers import Angles
 from ..model.static_cache import StaticCache
-from .linear.gemm import SHARE
+from .linear.gemm import SUM_WIDTH
 from .plan import Plan
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a pass starts from, in the model's dtype: states ``[R, H]``, or rows of a table named by tokens.
+    """What a pass starts from, in the model's dtype: rows ``[R, H]``, or rows of an embedding table by token.
 
-    ``tokens`` is int64 ``[B]``, possibly a strided view. ``before`` ``[B, H]`` are states that stand one before each
-    token's: those of a frame's first pass.
+    Attributes:
+        states: ``[R, H]``, or with ``tokens`` the table.
+        tokens: int64 ``[B]``, possibly a strided view.
+        hidden: ``[B, H]``, with ``tokens`` only: a row that precedes each token's. The predictor's first pass has two
+            positions per line: the talker's hidden state, then the embedding of the frame's group 0.
     """
 
     states: torch.Tensor
     tokens: torch.Tensor | None = None
-    before: torch.Tensor | None = None
+    hidden: torch.Tensor | None = None
 
     @property
     def rows(self) -> int:
-        """How many states there are."""
+        """Number of rows."""
         rows = len(self.states) if self.tokens is None else len(self.tokens)
-        return rows if self.before is None else 2 * rows
+        return rows if self.hidden is None else 2 * rows
 
     def source(self) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """For few states: rows, and which of them."""
+        """For GEMV: the states or the table, and the tokens, which the kernel looks up itself."""
         return self.states, self.tokens
 
     def operand(self, plan: Plan) -> torch.Tensor:
-        """For the tensor cores: ``[R, H]`` in the model's dtype."""
+        """For GEMM: all rows, ``[R, H]`` in the model's dtype."""
         if self.tokens is None:
             return self.states
         out = plan.empty("operand", (self.rows, self.states.shape[1]), self.states)
-        if self.before is None:
+        if self.hidden is None:
             return torch.index_select(self.states, 0, self.tokens, out=out)
         pairs = out.unflatten(0, (-1, 2))
-        pairs[:, 0].copy_(self.before)
+        pairs[:, 0].copy_(self.hidden)
         torch.index_select(self.states, 0, self.tokens, out=pairs[:, 1])
         return out
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a pass stands: lines' new positions are ``start ..`` for all, or ``positions`` (int64 ``[B]``) each.
+class CacheSpan:
+    """The positions of the KV cache that a pass writes and reads.
 
-    ``length`` is how many new positions a line has; ``window`` bounds the cache that is looked at. With
-    ``positions``, what the cache holds was there before the frame began.
+    Attributes:
+        length: new positions per line.
+        window: attention reads positions below it.
+        start: the first new position of every line, where ``positions`` is None.
+        positions: int64 ``[B]``, each line's new position. The older ones were then written before the frame began.
     """
 
     cache: StaticCache
@@ -64,50 +70,59 @@ class Place:
 
 
 @dataclass(frozen=True)
-class States:
-    """The residual stream: float32 ``[R, H]``, and what the tensor cores read of it, None for few states.
+class Residual:
+    """The residual stream of a pass.
 
-    ``narrow`` ``[R, H]`` is the states times the next norm's weight, in the model's dtype, and ``squares`` float32
-    ``[H / SHARE, R]`` the sums of their squares: see ``project_many.store_operand``.
+    Attributes:
+        values: float32 ``[R, H]``.
+        scaled: ``[R, H]`` in the model's dtype, ``values`` times the next norm's weight: what the next GEMM multiplies.
+            None where GEMV runs.
+        squares: float32 ``[H / SUM_WIDTH, R]``, sums of ``values`` squared: what the next GEMM's RMSNorm needs.
     """
 
-    wide: torch.Tensor
-    narrow: torch.Tensor | None
+    values: torch.Tensor
+    scaled: torch.Tensor | None
     squares: torch.Tensor | None = None
 
     @classmethod
-    def empty(cls, plan: Plan, rows: int, like: torch.Tensor) -> States:
-        """Room for states; ``like`` is a norm's weight ``[H]``."""
-        wide = plan.empty("wide", (rows, len(like)), like, torch.float32)
-        if rows <= plan.few:
-            return cls(wide, None)
-        squares = plan.empty("squares", (-(-len(like) // int(SHARE)), rows), wide)
-        return cls(wide, plan.empty("narrow", (rows, len(like)), like), squares)
+    def empty(cls, plan: Plan, rows: int, like: torch.Tensor) -> Residual:
+        """Return buffers for ``rows`` rows; ``like`` is a norm's weight ``[H]``."""
+        values = plan.empty("residual", (rows, len(like)), like, torch.float32)
+        if rows <= plan.gemv_max_rows:
+            return cls(values, None)
+        squares = plan.empty("squares", (-(-len(like) // int(SUM_WIDTH)), rows), values)
+        return cls(values, plan.empty("scaled", (rows, len(like)), like), squares)
 
     def source(self) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """As of ``Inputs``."""
-        return self.wide, None
+        """For GEMV: the float32 rows."""
+        return self.values, None
 
     def operand(self, plan: Plan) -> torch.Tensor:
-        """As of ``Inputs``, times the next norm's weight."""
-        if self.narrow is None:
-            raise ValueError("states for the tensor cores are kept in the model's dtype too: this one is not")
-        return self.narrow
+        """For GEMM: the rows times the next norm's weight.
 
-    def last(self, length: int, plan: Plan) -> States:
-        """Each line's last of ``length`` positions."""
+        Raises:
+            ValueError: for a residual stream that was made for GEMV.
+        """
+        if self.scaled is None:
+            raise ValueError(
+                "this residual stream has no scaled copy, which a GEMM reads: use Residual.empty"
+            )
+        return self.scaled
+
+    def last(self, length: int, plan: Plan) -> Residual:
+        """Return the last of each line's ``length`` positions."""
         if length == 1:
             return self
 
-        def chosen(name: str, states: torch.Tensor) -> torch.Tensor:
-            rows = states[length - 1 :: length]
+        def last_rows(name: str, rows: torch.Tensor) -> torch.Tensor:
+            rows = rows[length - 1 :: length]
             if rows.is_contiguous():  # of one line
                 return rows
             return plan.empty(name, rows.shape, rows).copy_(rows)
 
-        wide = chosen("last wide", self.wide)
-        if self.narrow is None or self.squares is None:
-            return States(wide, None)
+        values = last_rows("last residual", self.values)
+        if self.scaled is None or self.squares is None:
+            return Residual(values, None)
         squares = self.squares[:, length - 1 :: length]
         squares = plan.empty("last squares", squares.shape, squares).copy_(squares)
-        return States(wide, chosen("last narrow", self.narrow), squares)
+        return Residual(values, last_rows("last scaled", self.scaled), squares)

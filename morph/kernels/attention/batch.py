@@ -1,12 +1,12 @@
-"""Attention of one new position in each of many lines: enough programs without splitting a line's context.
+"""Attention of one new position in each of many lines: there are enough programs without splitting a line's context.
 
-What counts is bytes on their way and few instructions a byte. So parts of a warp, as many lanes as read a position at
-once, take positions of their own and keep a softmax of their own over them, whose largest score, sum and mean never
-leave their registers: nothing stands between the loads but multiplications and the shuffles of a score's sum. The
-next positions are loaded before these are multiplied, the first before the wait. The softmaxes are joined once, at
-the end. The new position's key and value, made once, begin each of them.
+What counts is bytes in flight, and few instructions per byte. As many lanes as read one position at once form a part
+of a warp; each part takes its own positions and keeps its own running softmax over them, whose largest score, sum and
+mean never leave its registers. So only multiplications and the shuffles of a score's sum are between the loads. The
+next positions are loaded before the current ones are multiplied, the first before the wait. The softmaxes are combined
+once, at the end. Each of them starts from the new position, whose key and value are computed once.
 
-Scores and their sums are in powers of two, as in ``attention_line.py``.
+The layout of heads in registers is that of ``heads.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import triton.language as tl
 
 from ..linear.gemm import INTERPRETED
 from ..pdl import launch_dependents, wait_for_inputs
-from .one_line import (
+from .heads import (
     LOG2_E,
     group_columns,
     head_columns,
@@ -32,7 +32,7 @@ from .one_line import (
 
 @triton.jit
 def _words(cache):
-    """A cache as 32-bit words, its pairs of numbers: pairs stay together on their way from one turn to the next."""
+    """View a 16-bit cache as 32-bit words, pairs of numbers: loop-carried registers then hold pairs."""
     if cache.dtype.element_ty.primitive_bitwidth == 16:
         cache = cache.to(tl.pointer_type(tl.int32), bitcast=True)
     return cache
@@ -40,7 +40,7 @@ def _words(cache):
 
 @triton.jit
 def _numbers(words, dtype: tl.constexpr):
-    """Words as float32, ``[.., D]``: what they are pairs of, or themselves."""
+    """Unpack words to float32, ``[.., D]``; 32-bit numbers are returned as they are."""
     shape: tl.constexpr = words.shape
     if dtype.primitive_bitwidth == 32:
         numbers = words
@@ -57,15 +57,15 @@ def _numbers(words, dtype: tl.constexpr):
 
 
 @triton.jit
-def _load_before(keys, values, places, columns, start, WIDTH: tl.constexpr):
-    """Words of keys and values at ``places`` before ``start``, WIDTH a position; zeros from it on."""
-    pointers, mask = places * WIDTH + columns, places < start
+def _load_before(keys, values, index, columns, start, WIDTH: tl.constexpr):
+    """Load words of keys and values at positions ``index``, WIDTH words each; zeros from ``start`` on."""
+    pointers, mask = index * WIDTH + columns, index < start
     return tl.load(keys + pointers, mask=mask, other=0), tl.load(values + pointers, mask=mask, other=0)
 
 
 @triton.jit
-def _take(queries, keys, values, visible, best, total, mean):
-    """Take positions into running softmaxes; ``attention_line.head_columns`` gives the shapes."""
+def _update(queries, keys, values, visible, best, total, mean):
+    """Add positions to running softmaxes: best score, sum of weights, weighted mean; shapes as in ``heads.py``."""
     scores = tl.sum(queries * keys, axis=4, keep_dims=True)
     scores = tl.where(visible, scores, float("-inf"))
     higher = tl.maximum(best, tl.max(scores, axis=2, keep_dims=True))
@@ -77,15 +77,16 @@ def _take(queries, keys, values, visible, best, total, mean):
 
 
 @triton.jit(do_not_specialize=["start", "window"])
-def attend_many(
+def attend_batch(
     qkv, gains, eps, cos, sin, cache_keys, cache_values, line_stride, head_stride, positions, start, window, out,
-    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, WARPS: tl.constexpr, ROWS: tl.constexpr,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, WARPS: tl.constexpr, POSITIONS: tl.constexpr,
     COPIES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Attend from one new position a line, ``out`` is ``[B, HEADS, D]``; program ``(line, key head)``.
+    """Attend from one new position per line; ``out`` is ``[B, HEADS, D]``; program ``(line, key head)``.
 
-    The arguments are those of ``attention.attend``; each of WARPS loads ROWS positions at once, COPIES with an
-    instruction. Old keys and values were written before this graph began, or before the last draw (see ``wait.py``).
+    The arguments are those of ``split.attend_split``. Each of WARPS warps loads POSITIONS positions at once, COPIES
+    per instruction. Old keys and values were written before this graph began, or before the last sampler ran
+    (``pdl.py``).
     """
     launch_dependents(PDL)
     line, head = tl.program_id(0), tl.program_id(1)
@@ -96,16 +97,17 @@ def attend_many(
     cache_keys += offset
     cache_values += offset
     columns = head_columns(WARPS, D, COPIES)
-    places = positions_of(WARPS, ROWS // COPIES, COPIES)
+    index = positions_of(WARPS, POSITIONS // COPIES, COPIES)
     dtype: tl.constexpr = cache_keys.dtype.element_ty
-    WIDTH: tl.constexpr = D * dtype.primitive_bitwidth // 32
+    WIDTH: tl.constexpr = D * dtype.primitive_bitwidth // 32  # words per position
     words = head_columns(WARPS, WIDTH, COPIES)
     old_keys, old_values = _words(cache_keys), _words(cache_values)
-    keys, values = _load_before(old_keys, old_values, places, words, start, WIDTH)
+    # Before the wait: the first positions, and what RMSNorm and RoPE multiply with.
+    keys, values = _load_before(old_keys, old_values, index, words, start, WIDTH)
     grouped = group_columns(columns, GROUP)
     query_turn = load_turn(gains, cos, sin, start, grouped, LOG2_E * D**-0.5, D)
     key_turn = load_turn(gains + D, cos, sin, start, columns, 1.0, D)
-    wait_for_inputs(PDL)
+    wait_for_inputs(PDL)  # for qkv
     qkv += line * (HEADS + 2 * KV_HEADS) * D
     key = turned(qkv + (HEADS + head) * D, key_turn, columns, eps, D).to(dtype)
     value = tl.load(qkv + (HEADS + KV_HEADS + head) * D + columns).to(dtype)
@@ -113,19 +115,24 @@ def attend_many(
     first_copy = once(columns, WARPS, D, COPIES)
     tl.store(cache_keys + start * D + columns, key, mask=first_copy)
     tl.store(cache_values + start * D + columns, value, mask=first_copy)
+    # Every softmax starts at the new position's score, but only one of them counts its weight and value.
     best = tl.sum(queries * key.to(tl.float32), axis=4, keep_dims=True)
     total = tl.where(positions_of(WARPS, 1, COPIES) == 0, 1.0, tl.zeros_like(best))
     mean = total * value.to(tl.float32)
-    # The interpreter's loops want a number.
-    for first in tl.range(0, start.handle.data.item() if INTERPRETED else start, WARPS * ROWS, num_stages=1):
+    # The interpreter needs a Python number as the loop's end.
+    for first in tl.range(
+        0, start.handle.data.item() if INTERPRETED else start, WARPS * POSITIONS, num_stages=1
+    ):
         next_keys, next_values = tl.zeros_like(keys), tl.zeros_like(values)
-        if first + WARPS * ROWS < start:
-            # In a branch, or the assembler would load last what is needed last; so near that all is there to read.
-            ahead = tl.minimum(first + WARPS * ROWS + places, start - 1) * WIDTH + words
+        if first + WARPS * POSITIONS < start:
+            # In a branch, as otherwise the assembler moves these loads to the end of the loop. Positions are clamped
+            # instead of masked: all of them can be read.
+            ahead = tl.minimum(first + WARPS * POSITIONS + index, start - 1) * WIDTH + words
             next_keys, next_values = tl.load(old_keys + ahead), tl.load(old_values + ahead)
         wide_keys, wide_values = _numbers(keys, dtype), _numbers(values, dtype)
-        best, total, mean = _take(queries, wide_keys, wide_values, first + places < start, best, total, mean)
+        best, total, mean = _update(queries, wide_keys, wide_values, first + index < start, best, total, mean)
         keys, values = next_keys, next_values
+    # Combine the softmaxes of all warp parts.
     share = tl.exp2(best - highest(best))
     mean = sum_positions(mean * share) / sum_positions(total * share)
     pointers = out + (line * HEADS + head * GROUP) * D + tl.arange(0, GROUP * D)

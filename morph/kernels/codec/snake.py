@@ -1,8 +1,8 @@
 """SnakeBeta in one pass over memory, and as a function for other kernels' epilogues.
 
-``x + sin(e^alpha x)^2 / (e^beta + 1e-9)`` (upstream's ``SnakeBeta``), float32 inside. Triton's own sine carries a slow
-path for huge arguments that costs registers and branches; the square of a sine has period pi, so subtracting whole
-turns and a polynomial do: within 3e-7 of the sine's square while the argument stays below a few hundred.
+``x + sin(e^alpha x)^2 / (e^beta + 1e-9)`` (upstream's ``SnakeBeta``), float32 inside. Triton's own sine has a slow path
+for huge arguments that costs registers and branches. A squared sine has period pi, so it is enough to subtract full
+periods and evaluate a polynomial: the error is below 3e-7 while the argument is below a few hundred.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -15,13 +15,13 @@ import triton.language as tl
 from ...codec.weights import Snake
 from ..precompile import Launch, run
 
-ELEMENTS = 4096  # of a program: 32 a thread
+ELEMENTS = 4096  # per program: 32 per thread
 COLUMNS = 256
 
 
 @triton.jit
 def sine_squared(turns):
-    """``sin(pi turns)^2``: Chebyshev interpolation of degree 5 in the square of the fractional turn."""
+    """Return ``sin(pi turns)^2``: Chebyshev interpolation of degree 5 in the square of the fractional turn."""
     part = turns - tl.floor(turns + 0.5)
     square = part * part
     value = -3.3561086654663086
@@ -35,25 +35,17 @@ def sine_squared(turns):
 
 @triton.jit
 def snake(x, turns, scale, bias):
-    """SnakeBeta of ``x + bias``, all float32."""
+    """Return SnakeBeta of ``x + bias``, all float32."""
     x += bias
     return x + scale * sine_squared(x * turns)
 
 
-@triton.jit(do_not_specialize=("keep_ptr",))  # a slab's mask begins anywhere
+@triton.jit(do_not_specialize=("keep_ptr",))  # a slab's mask may start at any address
 def _activate(
-    x_ptr,
-    turns_ptr,
-    scale_ptr,
-    bias_ptr,
-    keep_ptr,
-    out_ptr,
-    length,
-    PER_FRAME: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
+    x_ptr, turns_ptr, scale_ptr, bias_ptr, keep_ptr, out_ptr, length, PER_FRAME: tl.constexpr, CHANNELS:
+    tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """SnakeBeta of ``[length, CHANNELS]``; program ``(rows, columns)`` owns a ROWS x COLUMNS tile."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     real = columns < CHANNELS
@@ -62,25 +54,27 @@ def _activate(
     bias = tl.load(bias_ptr + columns, mask=real, other=0.0)
     inside = rows < length
     keep = tl.load(keep_ptr + rows // PER_FRAME, mask=inside, other=0) != 0
-    places = rows[:, None] * CHANNELS + columns[None, :]
+    offsets = rows[:, None] * CHANNELS + columns[None, :]
     both = inside[:, None] & real[None, :]
-    x = tl.load(x_ptr + places, mask=both, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + offsets, mask=both, other=0.0).to(tl.float32)
     y = tl.where(keep[:, None], snake(x, turns[None, :], scale[None, :], bias[None, :]), 0.0)
-    tl.store(out_ptr + places, y.to(out_ptr.dtype.element_ty), mask=both)
+    tl.store(out_ptr + offsets, y.to(out_ptr.dtype.element_ty), mask=both)
 
 
 def activate(
     x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None, launch: Launch = run
 ) -> torch.Tensor:
-    """SnakeBeta of rows ``[T, C]``, zero in the frames that ``keep`` leaves out; ``out`` may be ``x``.
+    """Return SnakeBeta of rows ``[T, C]``, zero in the frames where ``keep`` is false; ``out`` may be ``x``.
 
     Raises:
-        ValueError: for rows whose channels are not innermost.
+        ValueError: if channels are not innermost.
     """
     length, channels = x.shape
     out = torch.empty_like(x) if out is None else out
     if not (x.is_contiguous() and out.is_contiguous()):
-        raise ValueError(f"rows with strides {x.stride()} and {out.stride()}: channels must be innermost")
+        raise ValueError(
+            f"rows with strides {x.stride()} and {out.stride()}: channels must be innermost, call contiguous()"
+        )
     columns = min(COLUMNS, triton.next_power_of_2(channels))
     rows = ELEMENTS // columns
     launch(

@@ -1,10 +1,10 @@
-"""The products of ``project.py`` for more states than two, on the tensor cores.
+"""GEMM for more than two rows, on the tensor cores through ``tl.dot``: any GPU, any shape, and the interpreter.
 
-Nothing stands between memory and the multiplication: who makes the states leaves them multiplied by the weight of the
-norm that comes next, in the model's dtype, and beside them the sums of their squares, SHARE columns each; a product
-takes both as they are, and applies RMSNorm's scale behind itself. So both operands go to shared memory through the
-compiler's pipeline, STAGES segments on their way together. Before the wait a program only asks for its weights to be
-brought into the L2 cache (PREFETCH).
+Nothing is computed between memory and the multiplication. Whoever writes the residual stream also leaves it multiplied
+by the next norm's weight, in the model's dtype, and the sums of its squares, SUM_WIDTH columns each
+(``store_scaled``). A GEMM multiplies the former as it is and applies RMSNorm's scale to the product. Both operands
+therefore reach shared memory through the compiler's pipeline, with STAGES steps of the loop in flight. Before the wait
+a program only prefetches its weights into the L2 cache (PREFETCH).
 
 Products are of the model's dtype, sums are float32; float32 models multiply in float32 too.
 """
@@ -20,14 +20,14 @@ from ..pdl import launch_dependents, wait_for_inputs
 from .gemv import load_scales, silu
 
 INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
-SHARE = tl.constexpr(16)  # columns of a state whose squares are summed up together
+SUM_WIDTH = tl.constexpr(16)  # columns of a row whose squares are summed together
 
 
 @triton.jit
 def dot(left, right, sums):
-    """``sums + left right``, in float32 where the left is; an INT8 right is widened.
+    """Return ``sums + left @ right``, in float32 if ``left`` is float32; an INT8 ``right`` is widened.
 
-    Triton's interpreter takes bf16 operands for the integers that it keeps them in, so they are widened there.
+    Triton's interpreter stores bf16 as integers and would multiply those, so both operands are widened there.
     """
     right = right.to(left.dtype)
     if INTERPRETED:
@@ -37,7 +37,7 @@ def dot(left, right, sums):
 
 @triton.jit
 def prefetch_rows(weight, first, stride, ROWS: tl.constexpr, BYTES: tl.constexpr):
-    """Bring BYTES of each of ROWS rows into the L2 cache (compute capability 9.0), a thread a row."""
+    """Prefetch BYTES of each of ROWS rows into the L2 cache, one thread per row (compute capability 9.0)."""
     rows = first + tl.arange(0, ROWS)
     pointers = weight + rows.to(tl.int64) * stride
     tl.inline_asm_elementwise(
@@ -53,45 +53,39 @@ def prefetch_rows(weight, first, stride, ROWS: tl.constexpr, BYTES: tl.constexpr
 
 @triton.jit
 def _load_weights(
-    weight,
-    first,
-    start,
-    N: tl.constexpr,
-    K: tl.constexpr,
-    END: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    SEGMENT: tl.constexpr,
-):
-    """A segment before column END of the weights of outputs ``first ..``, ``[SEGMENT, COLUMNS]``."""
-    columns = first + tl.arange(0, COLUMNS)
-    places = start + tl.arange(0, SEGMENT)
-    pointers = weight + columns[None, :].to(tl.int64) * K + places[:, None]
-    if END % SEGMENT == 0 and N % COLUMNS == 0:
+    weight, first, start, N: tl.constexpr, K: tl.constexpr, END: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K:
+    tl.constexpr,
+):  # fmt: skip
+    """Load columns ``start ..``, up to END, of the weights of outputs ``first ..``: ``[BLOCK_K, BLOCK_N]``."""
+    outputs = first + tl.arange(0, BLOCK_N)
+    columns = start + tl.arange(0, BLOCK_K)
+    pointers = weight + outputs[None, :].to(tl.int64) * K + columns[:, None]
+    if END % BLOCK_K == 0 and N % BLOCK_N == 0:
         return tl.load(pointers)
-    return tl.load(pointers, mask=(columns < N)[None, :] & (places < END)[:, None], other=0.0)
+    return tl.load(pointers, mask=(outputs < N)[None, :] & (columns < END)[:, None], other=0.0)
 
 
 @triton.jit
-def _load_states(x, rows, states, start, K: tl.constexpr, END: tl.constexpr, SEGMENT: tl.constexpr):
-    """A segment before column END of the states, ``[PADDED, SEGMENT]``."""
-    places = start + tl.arange(0, SEGMENT)
-    mask = (rows < states)[:, None]
-    if END % SEGMENT != 0:
-        mask = mask & (places < END)[None, :]
-    return tl.load(x + rows[:, None] * K + places[None, :], mask=mask, other=0.0)
+def _load_x(x, rows, M, start, K: tl.constexpr, END: tl.constexpr, BLOCK_K: tl.constexpr):
+    """Load columns ``start ..``, up to END, of the input rows: ``[BLOCK_M, BLOCK_K]``."""
+    columns = start + tl.arange(0, BLOCK_K)
+    mask = (rows < M)[:, None]
+    if END % BLOCK_K != 0:
+        mask = mask & (columns < END)[None, :]
+    return tl.load(x + rows[:, None] * K + columns[None, :], mask=mask, other=0.0)
 
 
 @triton.jit
-def _load_squares(squares, rows, states, K: tl.constexpr, SHARES: tl.constexpr):
-    """The states' sums of squares, a share of the columns each: ``[SHARES, PADDED]``, as many as there are or more."""
-    shares = tl.arange(0, SHARES)
-    mask = (shares < (K + SHARE - 1) // SHARE)[:, None] & (rows < states)[None, :]
-    return tl.load(squares + shares[:, None] * states + rows[None, :], mask=mask, other=0.0)
+def _load_squares(squares, rows, M, K: tl.constexpr, SUMS: tl.constexpr):
+    """Load the rows' sums of squares, ``[SUMS, BLOCK_M]``; SUMS is their number or more, the surplus zeros."""
+    sums = tl.arange(0, SUMS)
+    mask = (sums < (K + SUM_WIDTH - 1) // SUM_WIDTH)[:, None] & (rows < M)[None, :]
+    return tl.load(squares + sums[:, None] * M + rows[None, :], mask=mask, other=0.0)
 
 
 @triton.jit
 def load_gains(gain, first, N: tl.constexpr, COLUMNS: tl.constexpr):
-    """The next norm's weight ``[N]`` for ``store_operand``: COLUMNS of it from ``first`` on; None of none."""
+    """Load COLUMNS of the next norm's weight ``[N]`` from ``first`` on, for ``store_scaled``; None without one."""
     gains = None
     if gain is not None:
         columns = first + tl.arange(0, COLUMNS)
@@ -100,117 +94,120 @@ def load_gains(gain, first, N: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def store_operand(values, gains, operand, squares, rows, first, states, N: tl.constexpr):
-    """Leave columns ``first ..`` of float32 states, ``[R, C]``, zeros from column N on, for the next product.
+def store_scaled(values, gains, scaled, squares, rows, first, M, N: tl.constexpr):
+    """Store columns ``first ..`` of the residual stream, float32 ``[R, C]``, as the next GEMM reads them.
+
+    The values must be zeros from column N on.
 
     Args:
         gains: the next norm's weight of these columns ``[C]``.
-        operand: ``[states, N]`` in the model's dtype, the states times gain.
-        squares: float32 ``[N / SHARE, states]``.
+        scaled: ``[M, N]`` in the model's dtype: the values times gain.
+        squares: float32 ``[N / SUM_WIDTH, M]``: the sums of the values squared.
     """
     columns = first + tl.arange(0, values.shape[1])
-    mask = (rows < states)[:, None] & (columns < N)[None, :]
+    mask = (rows < M)[:, None] & (columns < N)[None, :]
     tl.store(
-        operand + rows[:, None] * N + columns[None, :],
-        (values * gains[None, :].to(tl.float32)).to(operand.dtype.element_ty),
+        scaled + rows[:, None] * N + columns[None, :],
+        (values * gains[None, :].to(tl.float32)).to(scaled.dtype.element_ty),
         mask=mask,
     )
-    GROUPS: tl.constexpr = values.shape[1] // SHARE
-    sums = tl.sum(tl.reshape(values * values, (values.shape[0], GROUPS, SHARE)), axis=2)
-    shares = first // SHARE + tl.arange(0, GROUPS)
-    mask = (rows < states)[:, None] & (shares < (N + SHARE - 1) // SHARE)[None, :]
-    tl.store(squares + shares[None, :] * states + rows[:, None], sums, mask=mask)
+    GROUPS: tl.constexpr = values.shape[1] // SUM_WIDTH
+    sums = tl.sum(tl.reshape(values * values, (values.shape[0], GROUPS, SUM_WIDTH)), axis=2)
+    groups = first // SUM_WIDTH + tl.arange(0, GROUPS)
+    mask = (rows < M)[:, None] & (groups < (N + SUM_WIDTH - 1) // SUM_WIDTH)[None, :]
+    tl.store(squares + groups[None, :] * M + rows[:, None], sums, mask=mask)
 
 
 @triton.jit
-def project_many(
-    x, squares, eps, weight, scales, bias, residual, out, next_gain, next_operand, next_squares, wide, gain, normed,
-    states, K: tl.constexpr, N: tl.constexpr, GATED: tl.constexpr, PADDED: tl.constexpr, COLUMNS: tl.constexpr,
-    SEGMENT: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr, PREFETCH: tl.constexpr,
-    SHARES: tl.constexpr, NORMED: tl.constexpr, PDL: tl.constexpr,
+def gemm(
+    x, squares, eps, weight, scales, bias, residual, out, next_gain, next_scaled, next_squares, unscaled, gain, normed,
+    M, K: tl.constexpr, N: tl.constexpr, GATED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, SPLIT_K: tl.constexpr, PREFETCH: tl.constexpr,
+    SUMS: tl.constexpr, NORMED_COLUMNS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """``out = W norm(x)`` for ``states`` rows of x; program ``(outputs, rows, part)``.
+    """``out = W norm(x)`` for M rows; program ``(outputs, rows, split)`` owns a BLOCK_M x BLOCK_N tile of out.
 
-    With PARTS > 1, not GATED, each part multiplies K / PARTS columns, and out is float32 ``[PARTS, states, N]``:
-    ``join_parts`` adds them up, and does what is done to their sum.
+    With SPLIT_K > 1, not GATED, each split multiplies K / SPLIT_K columns, and out is float32 ``[SPLIT_K, M, N]``:
+    ``reduce_split_k`` adds the partials up and applies the epilogue.
 
-    Args (None for what does not take part):
-        x: ``[states, K]`` in the model's dtype; before a norm, times its weight, and
-        squares: float32 ``[K / SHARE, states]``, the sums of the states' squares.
-        weight: ``[N, K]``; when GATED ``[2 N, K]``, gates before ups, and ``out = silu(gate) up``.
+    Args (None where not used):
+        x: ``[M, K]`` in the model's dtype; before a norm, already multiplied by the norm's weight.
+        squares: float32 ``[K / SUM_WIDTH, M]``, before a norm: the sums of the rows' squares.
+        weight: ``[N, K]``; when GATED ``[2 N, K]``, gates first, and ``out = silu(gate) * up``.
         scales: of INT8 weights, ``[N]`` or ``[2 N]``.
         bias: ``[N]``.
-        residual: float32 ``[states, N]``, added to the result.
-        out: ``[states, N]``.
-        next_gain, next_operand, next_squares: what ``store_operand`` leaves of the result.
-        normed: ``[states, K]``, where each program leaves NORMED columns of the normed states, which it makes of
-        wide: float32 ``[states, K]``, and gain: ``[K]``.
+        residual: float32 ``[M, N]``, added to the result.
+        out: ``[M, N]``.
+        next_gain, next_scaled, next_squares: what ``store_scaled`` leaves of the result for the next GEMM.
+        normed: ``[M, K]``, where the rows are stored after the norm, NORMED_COLUMNS by each program, made from
+        unscaled: float32 ``[M, K]``, the rows as they are, and gain: the norm's weight ``[K]``.
     """
     launch_dependents(PDL)
-    first = tl.program_id(0) * COLUMNS
-    columns = first + tl.arange(0, COLUMNS)
-    PART: tl.constexpr = K // PARTS
-    x += tl.program_id(2) * PART
-    weight += tl.program_id(2) * PART
-    out += tl.program_id(2) * states * N
-    if PREFETCH:
-        WIDTH: tl.constexpr = PART * weight.dtype.element_ty.primitive_bitwidth // 8
-        prefetch_rows(weight, first, K, COLUMNS, WIDTH)
+    first = tl.program_id(0) * BLOCK_N
+    columns = first + tl.arange(0, BLOCK_N)
+    SPAN: tl.constexpr = K // SPLIT_K  # the columns that this program multiplies
+    x += tl.program_id(2) * SPAN
+    weight += tl.program_id(2) * SPAN
+    out += tl.program_id(2) * M * N
+    if PREFETCH:  # before the wait: no kernel writes weights
+        WIDTH: tl.constexpr = SPAN * weight.dtype.element_ty.primitive_bitwidth // 8
+        prefetch_rows(weight, first, K, BLOCK_N, WIDTH)
         if GATED:
-            prefetch_rows(weight, N + first, K, COLUMNS, WIDTH)
+            prefetch_rows(weight, N + first, K, BLOCK_N, WIDTH)
     wait_for_inputs(PDL)
-    rows = tl.program_id(1) * PADDED + tl.arange(0, PADDED)
-    if squares is not None:
-        shares = _load_squares(squares, rows, states, K, SHARES)
-    sums = tl.zeros((PADDED, COLUMNS), tl.float32)
-    up_sums = tl.zeros((PADDED, COLUMNS), tl.float32)
-    for start in tl.range(0, PART, SEGMENT, num_stages=STAGES):
-        values = _load_states(x, rows, states, start, K, PART, SEGMENT)
-        tile = _load_weights(weight, first, start, N, K, PART, COLUMNS, SEGMENT)
+    rows = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    if squares is not None:  # loaded here, so that it arrives while the loop runs
+        row_squares = _load_squares(squares, rows, M, K, SUMS)
+    sums = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    up_sums = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in tl.range(0, SPAN, BLOCK_K, num_stages=STAGES):
+        values = _load_x(x, rows, M, start, K, SPAN, BLOCK_K)
+        tile = _load_weights(weight, first, start, N, K, SPAN, BLOCK_N, BLOCK_K)
         sums = dot(values, tile, sums)
         if GATED:
-            up_tile = _load_weights(weight + N * K, first, start, N, K, PART, COLUMNS, SEGMENT)
+            up_tile = _load_weights(weight + N * K, first, start, N, K, SPAN, BLOCK_N, BLOCK_K)
             up_sums = dot(values, up_tile, up_sums)
     sums *= load_scales(scales, columns, columns < N)[None, :]
     if GATED:
         up_sums *= load_scales(scales, columns + N, columns < N)[None, :]
     if squares is not None:
-        scale = tl.rsqrt(tl.sum(shares, axis=0) / K + eps)[:, None]
+        scale = tl.rsqrt(tl.sum(row_squares, axis=0) / K + eps)[:, None]
         sums *= scale
         up_sums *= scale
         if normed is not None:
-            _store_normed(wide, gain, scale, rows, states, normed, K, NORMED)
+            _store_normed(unscaled, gain, scale, rows, M, normed, K, NORMED_COLUMNS)
     result = silu(sums) * up_sums if GATED else sums
-    mask = (rows < states)[:, None] & (columns < N)[None, :]
-    places = rows[:, None] * N + columns[None, :]
+    mask = (rows < M)[:, None] & (columns < N)[None, :]
+    offsets = rows[:, None] * N + columns[None, :]
     if bias is not None:
         result += tl.load(bias + columns, mask=columns < N, other=0.0)[None, :].to(tl.float32)
     if residual is not None:
-        result += tl.load(residual + places, mask=mask, other=0.0)
-    tl.store(out + places, result.to(out.dtype.element_ty), mask=mask)
-    if next_operand is not None:
-        gains = load_gains(next_gain, first, N, COLUMNS)
-        store_operand(result, gains, next_operand, next_squares, rows, first, states, N)
+        result += tl.load(residual + offsets, mask=mask, other=0.0)
+    tl.store(out + offsets, result.to(out.dtype.element_ty), mask=mask)
+    if next_scaled is not None:
+        gains = load_gains(next_gain, first, N, BLOCK_N)
+        store_scaled(result, gains, next_scaled, next_squares, rows, first, M, N)
 
 
 @triton.jit
-def _store_normed(wide, gain, scale, rows, states, normed, K: tl.constexpr, NORMED: tl.constexpr):
-    places = tl.program_id(0) * NORMED + tl.arange(0, NORMED)
-    mask = (rows < states)[:, None] & (places < K)[None, :]
-    pointers = rows[:, None] * K + places[None, :]
-    gains = tl.load(gain + places, mask=places < K, other=0.0)[None, :].to(tl.float32)
-    values = tl.load(wide + pointers, mask=mask, other=0.0) * gains * scale
-    tl.store(normed + pointers, values.to(normed.dtype.element_ty), mask=mask)
+def _store_normed(unscaled, gain, scale, rows, M, normed, K: tl.constexpr, NORMED_COLUMNS: tl.constexpr):
+    """Store this program's NORMED_COLUMNS columns of the rows after the norm."""
+    columns = tl.program_id(0) * NORMED_COLUMNS + tl.arange(0, NORMED_COLUMNS)
+    mask = (rows < M)[:, None] & (columns < K)[None, :]
+    offsets = rows[:, None] * K + columns[None, :]
+    gains = tl.load(gain + columns, mask=columns < K, other=0.0)[None, :].to(tl.float32)
+    values = tl.load(unscaled + offsets, mask=mask, other=0.0) * gains * scale
+    tl.store(normed + offsets, values.to(normed.dtype.element_ty), mask=mask)
 
 
 @triton.jit
-def join_parts(
-    parts, bias, residual, out, next_gain, next_operand, next_squares, states,
-    N: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr,
+def reduce_split_k(
+    partials, bias, residual, out, next_gain, next_scaled, next_squares, M,
+    N: tl.constexpr, SPLIT_K: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Add up a product's parts, float32 ``[PARTS, states, N]``, in their order; program ``(row, outputs)``.
+    """Add up split-K partials, float32 ``[SPLIT_K, M, N]``, in order, and apply the epilogue of ``gemm``.
 
-    The other arguments are those of ``project_many``.
+    Program ``(row, outputs)`` owns COLUMNS outputs of one row.
     """
     launch_dependents(PDL)
     row = tl.program_id(0)
@@ -219,17 +216,17 @@ def join_parts(
     mask = columns < N
     gains = load_gains(next_gain, first, N, COLUMNS)
     wait_for_inputs(PDL)
-    loaded = ()  # all on their way before the first is added
-    for part in tl.static_range(PARTS):
-        loaded = loaded + (tl.load(parts + (part * states + row) * N + columns, mask=mask, other=0.0),)
+    loaded = ()  # all loads are in flight before the first addition
+    for split in tl.static_range(SPLIT_K):
+        loaded = loaded + (tl.load(partials + (split * M + row) * N + columns, mask=mask, other=0.0),)
     result = tl.zeros((COLUMNS,), tl.float32)
-    for part in tl.static_range(PARTS):
-        result += loaded[part]
+    for split in tl.static_range(SPLIT_K):
+        result += loaded[split]
     if bias is not None:
         result += tl.load(bias + columns, mask=mask, other=0.0).to(tl.float32)
     if residual is not None:
         result += tl.load(residual + row * N + columns, mask=mask, other=0.0)
     tl.store(out + row * N + columns, result.to(out.dtype.element_ty), mask=mask)
-    if next_operand is not None:
+    if next_scaled is not None:
         rows = row + tl.arange(0, 1)
-        store_operand(result[None, :], gains, next_operand, next_squares, rows, first, states, N)
+        store_scaled(result[None, :], gains, next_scaled, next_squares, rows, first, M, N)

@@ -1,13 +1,12 @@
-"""``project_held`` for few states: up to 32 at once, without parts that another kernel would have to add up.
+"""``gemm_held`` for up to 32 rows, without split-K and so without a second kernel. Gluon, as ``gemm_held``.
 
-The tensor cores' instruction takes 64 rows at the least, so the weights are its rows and the states its columns. Most
-weights have too few outputs to give every multiprocessor 64 of them. So a program folds the columns of 64 / FOLDS
-outputs: its rows are FOLDS stretches of each output's weights, and its columns FOLDS stretches of each state. Every
-stretch of weights meets every stretch of states; those that belong together are kept, and added up at the end. The
-tensor cores have nothing else to do, and sums over stretches are shorter.
+wgmma multiplies at least 64 rows, so the weights are its rows (M) and the activations its columns (N). Most layers
+have too few outputs to give every multiprocessor 64 of them. A program therefore folds the columns of 64 / FOLDS
+outputs: its 64 rows are FOLDS stretches of each output's weights, and its columns FOLDS stretches of each activation
+row. Every stretch of weights is multiplied with every stretch of activations; only the matching pairs are kept and
+added up at the end. The surplus products cost nothing, as the tensor cores would idle, and each sum is shorter.
 
-All of the weights lie in shared memory before the wait, all of the states soon behind it: no buffer is used twice.
-Gluon, as ``project_held``.
+All weights are in shared memory before the wait, all activations soon after it: no buffer is used twice.
 """
 
 from __future__ import annotations
@@ -26,99 +25,102 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from ..plan import FOLDED_ROWS
-from .gemm_held import await_inputs, scales_of, start_dependents, store_squares
+from .gemm_held import await_inputs, norm_scales, start_dependents, store_squares
+from .tiles import FOLDED_ROWS
 
-ROWS = gl.constexpr(FOLDED_ROWS)  # that the tensor cores multiply at once
+ROWS = gl.constexpr(FOLDED_ROWS)  # wgmma's M
 
 
 @gluon.jit
-def _join_folds(result, FOLDS: gl.constexpr, PADDED: gl.constexpr, ACC: gl.constexpr):
-    """Of ``[ROWS, FOLDS PADDED]`` what belongs together, added up: ``[ROWS / FOLDS, PADDED]``."""
+def _add_folds(result, FOLDS: gl.constexpr, BLOCK_M: gl.constexpr, ACC: gl.constexpr):
+    """Add up the matching stretches of ``[ROWS, FOLDS BLOCK_M]``: ``[ROWS / FOLDS, BLOCK_M]``."""
     EACH: gl.constexpr = ROWS // FOLDS
     rows = gl.arange(0, ROWS, layout=gl.SliceLayout(1, ACC)) // EACH
-    columns = gl.arange(0, FOLDS * PADDED, layout=gl.SliceLayout(0, ACC)) // PADDED
+    columns = gl.arange(0, FOLDS * BLOCK_M, layout=gl.SliceLayout(0, ACC)) // BLOCK_M
     result = gl.where(rows[:, None] == columns[None, :], result, 0.0)
-    return gl.sum(gl.sum(gl.reshape(result, (FOLDS, EACH, FOLDS, PADDED)), axis=2), axis=0)
+    return gl.sum(gl.sum(gl.reshape(result, (FOLDS, EACH, FOLDS, BLOCK_M)), axis=2), axis=0)
 
 
 @gluon.jit
-def project_folded(
-    x, squares, eps, weight, bias, residual, out, next_gain, next_operand, next_squares, states,
-    K: gl.constexpr, N: gl.constexpr, GATED: gl.constexpr, PADDED: gl.constexpr, COLUMNS: gl.constexpr,
-    SEGMENT: gl.constexpr, FOLDS: gl.constexpr, SHARES: gl.constexpr, PDL: gl.constexpr,
+def gemm_folded(
+    x, squares, eps, weight, bias, residual, out, next_gain, next_scaled, next_squares, M,
+    K: gl.constexpr, N: gl.constexpr, GATED: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
+    BLOCK_K: gl.constexpr, FOLDS: gl.constexpr, SUMS: gl.constexpr, PDL: gl.constexpr,
 ):  # fmt: skip
-    """``project_many``, whose arguments these are, for up to PADDED states; program ``(outputs)``, four warps.
+    """As ``gemm.gemm``, whose arguments these are, for M <= BLOCK_M rows; program ``(outputs)``, four warps.
 
-    COLUMNS outputs a program, when GATED with as many gates and ups, are 64 / FOLDS rows of weights.
+    BLOCK_N outputs per program (when GATED, BLOCK_N gates and BLOCK_N ups) are 64 / FOLDS weight rows.
     """
     start_dependents(PDL)
     DTYPE: gl.constexpr = weight.dtype.element_ty
-    PART: gl.constexpr = K // FOLDS
-    PIECES: gl.constexpr = PART // SEGMENT
+    SPAN: gl.constexpr = K // FOLDS  # the columns of a stretch
+    STEPS: gl.constexpr = SPAN // BLOCK_K
     EACH: gl.constexpr = ROWS // FOLDS
-    ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, FOLDS * PADDED, 16])
-    COPY: gl.constexpr = gl.BlockedLayout([1, 8], [256 // SEGMENT, SEGMENT // 8], [num_warps(), 1], [1, 0])
-    THREADS: gl.constexpr = [64 // COLUMNS, COLUMNS // 2]
+    ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, FOLDS * BLOCK_M, 16])
+    COPY: gl.constexpr = gl.BlockedLayout([1, 8], [256 // BLOCK_K, BLOCK_K // 8], [num_warps(), 1], [1, 0])
+    THREADS: gl.constexpr = [64 // BLOCK_N, BLOCK_N // 2]
     PAIRS: gl.constexpr = gl.BlockedLayout([1, 4 if GATED else 2], THREADS, [num_warps(), 1], [1, 0])
-    OUT: gl.constexpr = gl.BlockedLayout([1, 2], THREADS, [num_warps(), 1], [1, 0])  # of pairs, a half
-    TILE: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, SEGMENT], DTYPE)
-    RING: gl.constexpr = gl.NVMMASharedLayout.get_default_for([FOLDS * PADDED, SEGMENT], DTYPE)
-    first = gl.program_id(0) * COLUMNS
-    places = gl.arange(0, SEGMENT, layout=gl.SliceLayout(0, COPY))
+    OUT: gl.constexpr = gl.BlockedLayout(
+        [1, 2], THREADS, [num_warps(), 1], [1, 0]
+    )  # half of PAIRS when GATED
+    TILE: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, BLOCK_K], DTYPE)
+    LINES: gl.constexpr = gl.NVMMASharedLayout.get_default_for([FOLDS * BLOCK_M, BLOCK_K], DTYPE)
+    first = gl.program_id(0) * BLOCK_N
+    offsets_k = gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, COPY))
     row = gl.arange(0, ROWS, layout=gl.SliceLayout(1, COPY))
     sources = row % EACH
-    if GATED:  # a gate and its up side by side, where one thread will have both
+    if GATED:  # each gate next to its up, so that one thread gets both
         sources = sources // 2 + sources % 2 * N
-    starts = (first + sources).to(gl.int64) * K + row // EACH * PART
-    pointers = weight + starts[:, None] + places[None, :]
-    tiles = gl.allocate_shared_memory(DTYPE, [PIECES, ROWS, SEGMENT], TILE)
-    for index in gl.static_range(PIECES):
-        async_copy_global_to_shared(tiles.index(index), pointers + index * SEGMENT)
-    columns = first + gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, OUT))
+    starts = (first + sources).to(gl.int64) * K + row // EACH * SPAN
+    pointers = weight + starts[:, None] + offsets_k[None, :]
+    # Before the wait: start copying all weights of the program, and load the bias and gains, which no kernel writes.
+    tiles = gl.allocate_shared_memory(DTYPE, [STEPS, ROWS, BLOCK_K], TILE)
+    for index in gl.static_range(STEPS):
+        async_copy_global_to_shared(tiles.index(index), pointers + index * BLOCK_K)
+    columns = first + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, OUT))
     if bias is not None:
         biases = gl.load(bias + columns)[None, :].to(gl.float32)
-    if next_operand is not None:
+    if next_scaled is not None:
         gains = gl.load(next_gain + columns)[None, :].to(gl.float32)
-    column = gl.arange(0, FOLDS * PADDED, layout=gl.SliceLayout(1, COPY))
-    line = column % PADDED
-    starts = line * K + column // PADDED * PART
-    pointers = x + starts[:, None] + places[None, :]
-    there = (line < states)[:, None]
-    lines = gl.allocate_shared_memory(DTYPE, [PIECES, FOLDS * PADDED, SEGMENT], RING)
+    column = gl.arange(0, FOLDS * BLOCK_M, layout=gl.SliceLayout(1, COPY))
+    line = column % BLOCK_M
+    starts = line * K + column // BLOCK_M * SPAN
+    pointers = x + starts[:, None] + offsets_k[None, :]
+    real = (line < M)[:, None]
+    lines = gl.allocate_shared_memory(DTYPE, [STEPS, FOLDS * BLOCK_M, BLOCK_K], LINES)
     await_inputs(PDL)
-    for index in gl.static_range(PIECES):  # the first group of copies has the weights too
-        async_copy_global_to_shared(lines.index(index), pointers + index * SEGMENT, mask=there)
+    for index in gl.static_range(STEPS):  # the first group of copies includes the weights
+        async_copy_global_to_shared(lines.index(index), pointers + index * BLOCK_K, mask=real)
         commit_group()
-    rows = gl.arange(0, PADDED, layout=gl.SliceLayout(1, OUT))
-    mask = (rows < states)[:, None] & (columns < N)[None, :]
-    spots = rows[:, None] * N + columns[None, :]
-    if residual is not None:  # asked for now: it comes while the tensor cores work
-        residuals = gl.load(residual + spots, mask=mask, other=0.0)
+    rows = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(1, OUT))
+    mask = (rows < M)[:, None] & (columns < N)[None, :]
+    offsets = rows[:, None] * N + columns[None, :]
+    if residual is not None:  # loaded here, so that it arrives while the tensor cores work
+        residuals = gl.load(residual + offsets, mask=mask, other=0.0)
     if squares is not None:
-        scale = scales_of(squares, eps, 0, states, K, SHARES, PADDED, PAIRS)
-    result = gl.zeros((ROWS, FOLDS * PADDED), gl.float32, ACC)
-    for index in gl.static_range(PIECES):
-        wait_group(PIECES - 1 - index)
+        scale = norm_scales(squares, eps, 0, M, K, SUMS, BLOCK_M, PAIRS)
+    result = gl.zeros((ROWS, FOLDS * BLOCK_M), gl.float32, ACC)
+    for index in gl.static_range(STEPS):
+        wait_group(STEPS - 1 - index)
         fence_async_shared()
-        thread_barrier()  # this piece is there for all
+        thread_barrier()  # this step's rows have arrived for all threads
         result = warpgroup_mma(tiles.index(index), lines.index(index).permute((1, 0)), result, is_async=True)
     result = warpgroup_mma_wait(0, deps=(result,))
-    thread_barrier()  # none still reads what results are rearranged in now
+    thread_barrier()  # no thread still reads the shared memory in which results are rearranged from here on
     if FOLDS > 1:
-        result = _join_folds(result, FOLDS, PADDED, ACC)
+        result = _add_folds(result, FOLDS, BLOCK_M, ACC)
     result = gl.convert_layout(gl.permute(result, (1, 0)), PAIRS)
     if squares is not None:
         result *= scale[:, None]
     if GATED:
-        gate, up = gl.split(gl.reshape(result, (PADDED, COLUMNS, 2)))
+        gate, up = gl.split(gl.reshape(result, (BLOCK_M, BLOCK_N, 2)))
         result = gate / (1.0 + gl.exp(-gate)) * up
     result = gl.convert_layout(result, OUT)
     if bias is not None:
         result += biases
     if residual is not None:
         result += residuals
-    gl.store(out + spots, result.to(out.dtype.element_ty), mask=mask)
-    if next_operand is not None:
-        gl.store(next_operand + spots, (result * gains).to(DTYPE), mask=mask)
-        store_squares(result, next_squares, 0, first, states, PADDED, COLUMNS)
+    gl.store(out + offsets, result.to(out.dtype.element_ty), mask=mask)
+    if next_scaled is not None:
+        gl.store(next_scaled + offsets, (result * gains).to(DTYPE), mask=mask)
+        store_squares(result, next_squares, 0, first, M, BLOCK_M, BLOCK_N)

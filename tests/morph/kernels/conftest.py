@@ -1,4 +1,4 @@
-"""Run the kernels where they can be run: on CUDA, or on the CPU in Triton's interpreter."""
+"""Run the kernels on CUDA, or without a GPU in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["test_*.py"
 
 
 def pytest_configure() -> None:
-    """Before the first kernel is imported, for it is then that Triton reads this."""
+    """Set this before the first kernel is imported: Triton reads it then."""
     if not torch.cuda.is_available():
         os.environ.setdefault("TRITON_INTERPRET", "1")
 

@@ -1,4 +1,4 @@
-"""Attention over the static cache, with its projection where that belongs to the kernel, against float64."""
+"""Attention over the static cache, with its output projection, against float64."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ import torch
 
 pytest.importorskip("triton", reason="the kernels need triton")
 
-from qwen3_tts_morph.morph.kernels.layer import _attention
+from qwen3_tts_morph.morph.kernels.attention.launch import AttentionInputs, attend
+from qwen3_tts_morph.morph.kernels.attention.layout import (
+    batch_layout,
+    context_splits,
+    line_layout,
+    o_proj_split_k,
+)
 from qwen3_tts_morph.morph.kernels.plan import Plan
-from qwen3_tts_morph.morph.kernels.states import Place, States
+from qwen3_tts_morph.morph.kernels.states import CacheSpan, Residual
 from qwen3_tts_morph.morph.model.layers import Angles, Layer, LayerStack
 from qwen3_tts_morph.morph.model.static_cache import StaticCache
 
@@ -24,7 +30,7 @@ WIDTH = 72
 
 
 class Case:
-    """One layer with a cache that is filled up to each line's position."""
+    """One layer, and a cache that is filled up to each line's position."""
 
     def __init__(
         self,
@@ -33,7 +39,7 @@ class Case:
         lines: int,
         length: int,
         starts: list[int],
-        room: int,
+        capacity: int,
         heads: tuple[int, int, int] = HEADS,
     ):
         def random(*shape: int) -> torch.Tensor:
@@ -49,17 +55,17 @@ class Case:
         post_norm = torch.ones(WIDTH, dtype=dtype, device=device)
         self.layer = Layer(unused, unused, out, post_norm, unused, unused)
         self.decoder = LayerStack((self.layer,), norms, unused, *heads, 1e-6)
-        self.cache = StaticCache(*random(2, 1, lines, self.kv_heads, room, self.d).to(dtype).unbind(0))
-        angles = random(2, room, self.d)
+        self.cache = StaticCache(*random(2, 1, lines, self.kv_heads, capacity, self.d).to(dtype).unbind(0))
+        angles = random(2, capacity, self.d)
         self.angles = Angles(angles[0], angles[1])
         self.qkv = random(lines * length, (self.heads + 2 * self.kv_heads) * self.d)
         self.residual = random(lines * length, WIDTH)
 
     def run(self, plan: Plan, window: int, per_line: bool) -> torch.Tensor:
-        """The residual after attention, its parts added up."""
-        states = States.empty(plan, self.lines * self.length, self.layer.post_norm)
-        states.wide.copy_(self.residual)
-        place = Place(
+        """The residual stream after attention, its partials added up."""
+        stream = Residual.empty(plan, self.lines * self.length, self.layer.post_norm)
+        stream.values.copy_(self.residual)
+        span = CacheSpan(
             self.cache,
             self.angles,
             self.length,
@@ -67,8 +73,8 @@ class Case:
             int(self.starts[0]),
             self.starts if per_line else None,
         )
-        parts = _attention(self.decoder, self.layer, 0, plan, states, self.qkv, place)
-        return states.wide if parts is None else states.wide + parts.float().sum(0)
+        partials = attend(plan, AttentionInputs(self.decoder, 0, self.qkv, span), stream)
+        return stream.values if partials is None else stream.values + partials.float().sum(0)
 
     def wanted(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The same in float64, and the cache as it must be afterwards."""
@@ -108,7 +114,7 @@ def check(case: Case, plan: Plan, window: int, per_line: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "lines", "dtype"),
+    ("positions", "lines", "dtype"),
     pairwise(
         {
             f"{start} of {length}": (start, length)
@@ -118,8 +124,8 @@ def check(case: Case, plan: Plan, window: int, per_line: bool) -> None:
         DTYPES,
     ),
 )
-def test_a_frames_positions(device, place, lines, dtype):
-    start, length = place
+def test_a_frames_positions(device, positions, lines, dtype):
+    start, length = positions
     case = Case(device, dtype, lines, length, [start] * lines, 24)
     check(case, Plan(), start + length, per_line=False)
 
@@ -129,34 +135,34 @@ def test_a_frames_positions(device, place, lines, dtype):
     pairwise(
         {str(position): position for position in (0, 15, 16, 63, 100, 127)},
         {
-            "as it is": Plan(),
-            "8 warps": Plan(line_splits=1, line_rows=16, parts=1),
-            "4 splits": Plan(line_splits=4, line_rows=4, parts=4),
-            "4 splits of batches": Plan(line_splits=0, splits=4, split_block=16, unsplit=0),
-            "no split": Plan(line_splits=0, splits=1, split_block=64, attend_many=False),
+            "default": Plan(),
+            "8 warps": Plan(line_splits=1, line_positions=16, o_proj_split_k=1),
+            "4 splits": Plan(line_splits=4, line_positions=4, o_proj_split_k=4),
+            "4 splits of attend_split": Plan(line_splits=0, max_splits=4, split_block=16, unsplit_window=0),
+            "no split": Plan(line_splits=0, max_splits=1, split_block=64, batch_attention=False),
         },
         DTYPES,
     ),
 )
-def test_one_long_line_in_parts(device, position, plan, dtype):
+def test_one_long_line(device, position, plan, dtype):
     check(Case(device, dtype, 1, 1, [position], 144), plan, 128, per_line=True)
 
 
 @pytest.mark.parametrize("heads", [(6, 3, 16), (12, 6, 16), (3, 3, 32)], ids=str)
-def test_heads_that_are_no_power_of_two_in_number(device, heads):
+def test_number_of_heads_is_not_a_power_of_two(device, heads):
     """The demo voice's talker has six."""
     check(Case(device, torch.float32, 1, 1, [100], 144, heads), Plan(), 128, per_line=True)
 
 
-def test_a_part_of_a_long_lines_projection_has_a_power_of_two_of_heads():
-    plan = Plan(parts=4)
-    parts = {heads: plan.product_parts(heads, 64) for heads in (1, 2, 3, 6, 8, 12, 16, 24)}
-    assert parts == {1: 1, 2: 2, 3: 3, 6: 6, 8: 4, 12: 6, 16: 4, 24: 6}
+def test_each_split_of_a_long_lines_output_projection_has_a_power_of_two_of_heads():
+    plan = Plan(o_proj_split_k=4)
+    split_k = {heads: o_proj_split_k(plan, heads, 64) for heads in (1, 2, 3, 6, 8, 12, 16, 24)}
+    assert split_k == {1: 1, 2: 2, 3: 3, 6: 6, 8: 4, 12: 6, 16: 4, 24: 6}
 
 
 def test_how_one_line_is_split():
-    """Warps first, then programs, then positions a warp; beyond what a thread can join, as batches are."""
-    plan = Plan(line_splits=16, line_rows=8)
+    """First more warps, then more programs, then more positions per warp; beyond that, attend_split."""
+    plan = Plan(line_splits=16, line_positions=8)
     splits = {
         64: (8, 1, 8),
         256: (16, 2, 8),
@@ -165,71 +171,76 @@ def test_how_one_line_is_split():
         8192: (32, 8, 32),
         16384: None,
     }
-    assert {window: plan.split_line(window) for window in splits} == splits
+    assert {window: line_layout(plan, window) for window in splits} == splits
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(splits=1),
-        Plan(splits=1, attend_rows=2),
-        Plan(splits=1, split_block=16, attend_many=False),
-        Plan(splits=4, split_block=16, unsplit=0),
+        Plan(max_splits=1),
+        Plan(max_splits=1, batch_positions=2),
+        Plan(max_splits=1, split_block=16, batch_attention=False),
+        Plan(max_splits=4, split_block=16, unsplit_window=0),
     ],
-    ids=["many", "many in 2 positions a warp", "as of few", "split"],
+    ids=["batch", "batch, 2 positions per warp", "attend_split", "split"],
 )
-def test_lines_at_positions_of_their_own(device, plan, dtype):
+def test_lines_at_different_positions(device, plan, dtype):
     check(Case(device, dtype, 5, 1, [0, 127, 15, 16, 33], 128), plan, 128, per_line=True)
 
 
 @pytest.mark.parametrize("dtype", [*TOLERANCE, torch.float16], ids=["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("heads", [(2, 2, 128), (4, 2, 128), (4, 1, 64), (2, 1, 32)], ids=str)
 @pytest.mark.parametrize("per_line", [True, False], ids=["long", "short"])
-def test_heads_of_many_lines(device, heads, per_line, dtype):
-    """As many lines as fill the GPU: of positions of their own, or of a frame's few."""
+def test_heads_of_batches(device, heads, per_line, dtype):
+    """attend_batch, with a position per line, or with a frame's few positions."""
     starts = [0, 31, 32, 64, 70] if per_line else [8] * 3
     case = Case(device, dtype, len(starts), 1, starts, 80, heads)
-    check(case, Plan(splits=1), 72 if per_line else 9, per_line)
+    check(case, Plan(max_splits=1), 72 if per_line else 9, per_line)
 
 
-def test_what_lies_behind_a_lines_end_does_not_matter(device):
-    """A cache that was never written may hold anything."""
+def test_the_cache_after_a_lines_end_does_not_matter(device):
+    """Memory that was never written may hold anything."""
     case = Case(device, torch.bfloat16, 3, 1, [0, 21, 40], 64, (4, 2, 128))
     for line, start in enumerate(case.starts.tolist()):
         case.cache.keys[0, line, :, start:] = float("nan")
         case.cache.values[0, line, :, start:] = float("nan")
     wanted, _, _ = case.wanted()
-    result = case.run(Plan(splits=1), 64, per_line=True)
+    result = case.run(Plan(max_splits=1), 64, per_line=True)
     assert (result.double() - wanted).norm() / wanted.norm() < TOLERANCE[torch.bfloat16]
 
 
-def test_how_many_lines_are_shared_out():
-    """Fewer warps for a short context; at least as many positions a warp as it reads with an instruction."""
-    plan = Plan(attend_warps=4, attend_rows=8)
-    assert plan.share_line(512, 256, 256) == (4, 8, 2)
-    assert plan.share_line(512, 9, 256) == (2, 8, 2)
-    assert plan.share_line(512, 256, 512) == (4, 4, 1)
-    assert plan.share_line(512, 256, 32) == (4, 16, 16)
+def test_how_batches_are_divided():
+    """Fewer warps for a short context; at least as many positions per warp as one instruction reads."""
+    plan = Plan(batch_warps=4, batch_positions=8)
+    assert batch_layout(plan, 512, 256, 256) == (4, 8, 2)
+    assert batch_layout(plan, 512, 9, 256) == (2, 8, 2)
+    assert batch_layout(plan, 512, 256, 512) == (4, 4, 1)
+    assert batch_layout(plan, 512, 256, 32) == (4, 16, 16)
 
 
-def test_few_lines_have_more_warps_each_and_are_split_where_their_context_is_long():
-    """Of 8 key heads: the warps of lines enough are those that were measured."""
+def test_small_batches_get_more_warps_per_line_and_are_split_where_the_context_is_long():
+    """With 8 key heads; full batches get the warps that were measured as fastest."""
     plan = Plan()
-    warps = {lines: plan.share_line(8 * lines, 256, 256)[0] for lines in (3, 4, 16, 17, 32, 33, 64, 100)}
+    warps = {lines: batch_layout(plan, 8 * lines, 256, 256)[0] for lines in (3, 4, 16, 17, 32, 33, 64, 100)}
     assert warps == {3: 8, 4: 8, 16: 8, 17: 4, 32: 4, 33: 2, 64: 2, 100: 2}
-    assert plan.share_line(32, 16, 256)[0] == 1
-    assert plan.split(3, 8, 256) == plan.split(4, 8, 512) == plan.split(16, 8, 2048) == 1
-    assert plan.split(4, 8, 2048) == 4
-    assert replace(plan, attend_many=False).split(4, 8, 256) == 4
+    assert batch_layout(plan, 32, 16, 256)[0] == 1
+    assert (
+        context_splits(plan, 3, 8, 256)
+        == context_splits(plan, 4, 8, 512)
+        == context_splits(plan, 16, 8, 2048)
+        == 1
+    )
+    assert context_splits(plan, 4, 8, 2048) == 4
+    assert context_splits(replace(plan, batch_attention=False), 4, 8, 256) == 4
 
 
-@pytest.mark.parametrize("attend_many", [False, True])
-def test_many_lines_beyond_the_window_write_to_its_last_position(device, attend_many):
+@pytest.mark.parametrize("batch_attention", [False, True])
+def test_a_batch_beyond_the_window_writes_to_its_last_position(device, batch_attention):
     case = Case(device, torch.float32, 3, 1, [31, 5, 31], 64)
     wanted, keys, _ = case.wanted()
     case.starts[::2] += 100
-    result = case.run(Plan(splits=1, attend_many=attend_many), 32, per_line=True)
+    result = case.run(Plan(max_splits=1, batch_attention=batch_attention), 32, per_line=True)
     assert torch.allclose(result.double(), wanted, atol=1e-5)
     assert torch.allclose(case.cache.keys.double(), keys, atol=1e-5)
 

@@ -1,4 +1,4 @@
-"""Whole lines through the graph engine with its frames in kernels: the codes of its torch operations."""
+"""Complete lines through the graph engine: the same codes with kernels as with torch operations."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ALL = [
     for shape, rows in (("tiny-1.7B", (0,)), ("tiny", (0, 1, 2)))
     for sampling in (GREEDY, Sampling())
 ]
-# The interpreter takes ten seconds for a frame, and a line of one frame takes three of them.
+# The interpreter takes ten seconds per frame, and a line of one frame takes three of them.
 CASES, FRAMES = (ALL, 12) if torch.cuda.is_available() else ([("tiny-1.7B", (0,), Sampling())], 1)
 
 
 @pytest.fixture
 def interpreted(monkeypatch, device):
-    """Off CUDA, the kernels run in Triton's interpreter, which no user would want: choose them all the same."""
+    """Without CUDA, the kernels run in Triton's interpreter. No user wants that, so the engine must be told to."""
     if device.type != "cuda":
         chosen = frame.decode_frame, PromptOps()
         monkeypatch.setattr(fused, "choose_frame", lambda weights: (*chosen, unsupported(weights)))
@@ -38,7 +38,7 @@ def interpreted(monkeypatch, device):
 @pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(("shape", "rows", "sampling"), CASES)
-def test_lines_are_those_of_torch_operations(checkpoint, device, shape, rows, sampling):
+def test_lines_equal_those_of_torch_operations(checkpoint, device, shape, rows, sampling):
     model = load_model(checkpoint(shape, "custom_voice"), LoadOptions("fp32", "sdpa"), device)
     prompts, seeds = prompts_of(model, rows=rows), list(rows)
 

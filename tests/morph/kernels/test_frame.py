@@ -1,4 +1,4 @@
-"""A whole frame in kernels beside the same frame in torch operations."""
+"""A complete frame in kernels, compared with the same frame in torch operations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POSITIONS = [40, 3, 17, 62]
 
 
 def both(device, shape: str, batch: int, dtype=torch.float32, sampling=FILTERED):
-    """Weights, and two slots in the same state."""
+    """Weights, and two sets of buffers in the same state."""
     torch.manual_seed(batch)
     weights = random_weights(SHAPES[shape], device, dtype)
     slots = random_slots(SHAPES[shape], weights, batch, 64, POSITIONS[:batch], sampling)
@@ -47,7 +47,7 @@ def tensors(slots) -> dict[str, torch.Tensor]:
 
 
 def check_frames(weights, slots, other, seq_groups: int, frames: int) -> None:
-    """Make frames in torch operations on ``slots`` and in kernels on ``other``, and compare all that they leave."""
+    """Decode frames in torch operations on ``slots`` and in kernels on ``other``, and compare everything they leave."""
     for _ in range(frames):
         torch_frame(weights, slots, seq_groups, 64)
         decode_frame(weights, other, seq_groups, 64, Plan())
@@ -60,7 +60,7 @@ def check_frames(weights, slots, other, seq_groups: int, frames: int) -> None:
             assert same, name
 
 
-# The interpreter takes half a minute for one line's frame of three passes: by default it makes one case's.
+# The interpreter takes half a minute for one line's frame of three passes: only one case runs by default.
 FRAMES = [("tiny", 2, 1)]
 FRAMES += [
     pytest.param(*case, marks=pytest.mark.slow)
@@ -71,7 +71,7 @@ FRAMES += [("tiny", 1, 15)] if torch.cuda.is_available() else []
 
 @pytest.mark.parametrize("shape, batch, seq_groups", FRAMES)
 @torch.inference_mode()
-def test_frames_are_those_of_torch(device, shape, batch, seq_groups):
+def test_frames_equal_those_of_torch(device, shape, batch, seq_groups):
     frames = 2 if batch > 1 or device.type == "cuda" else 1
     check_frames(*both(device, shape, batch), seq_groups, frames)
 
@@ -106,8 +106,8 @@ def test_a_trained_tail_is_used(device):
 
 
 @torch.inference_mode()
-def test_bf16_stays_as_near_to_float32_as_torch_operations_do(device):
-    """The talker's state after a frame of the same codes; no nearer can be asked for than twice torch's own error."""
+def test_bf16_is_as_close_to_float32_as_torch_operations_are(device):
+    """The talker's state after a frame of the same codes, within twice torch's own error."""
     weights, slots, other = both(device, "tiny", 1, torch.bfloat16)
     exact_weights, exact, _ = both(device, "tiny", 1, torch.float32)
     exact_weights = _widened(weights)
@@ -140,7 +140,7 @@ def _widened(weights):
 
 
 def storages(value) -> Iterator[tuple[int, int]]:
-    """Where the tensors of a record lie: first byte and the byte behind the last."""
+    """Yield the memory of a record's tensors: first byte, and the byte after the last."""
     if isinstance(value, torch.Tensor):
         storage = value.untyped_storage()
         yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()
@@ -151,7 +151,7 @@ def storages(value) -> Iterator[tuple[int, int]]:
             yield from storages(part)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="looks into Triton's interpreter")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="patches Triton's interpreter")
 @pytest.mark.parametrize(
     "shape, batch, seq_groups, tail",
     [
@@ -161,10 +161,10 @@ def storages(value) -> Iterator[tuple[int, int]]:
     ],
 )
 @torch.inference_mode()
-def test_kernels_see_no_memory_that_was_not_there_before_the_frame(
+def test_kernels_use_only_memory_allocated_before_the_frame(
     device, monkeypatch, shape, batch, seq_groups, tail
 ):
-    """What is allocated in a capture under cudaMallocAsync is refused by Triton's launcher."""
+    """Triton's launcher refuses memory that was allocated in a capture under cudaMallocAsync."""
     weights, slots, _ = both(device, shape, batch)
     if tail:
         vocab, width = weights.heads.shape[1:]
@@ -183,7 +183,7 @@ def test_kernels_see_no_memory_that_was_not_there_before_the_frame(
     monkeypatch.setattr(GridExecutor, "__call__", note)
     decode_frame(weights, slots, seq_groups, 64, Plan())
     assert len(met) > 100
-    new = {name for name, place in met if not any(first <= place < end for first, end in before)}
+    new = {name for name, address in met if not any(first <= address < end for first, end in before)}
     assert not new, new
 
 
@@ -197,13 +197,13 @@ def test_a_workspace_does_not_grow_in_a_capture(monkeypatch):
         workspace.empty("qkv", (2, 4), torch.float32)
 
 
-def test_why_kernels_cannot_run_is_said(device):
+def test_available_says_why_kernels_cannot_run(device):
     assert "not on cpu" in (available("cpu") or "")
     torch.manual_seed(0)
     weights = random_weights(SHAPES["tiny"], device, torch.float32)
     assert unsupported(weights) is None
     odd = replace(weights, predictor=replace(weights.predictor, heads=6))
-    assert "6 heads of 16 over 2" in (unsupported(odd) or "")
+    assert "6 heads of 16 over 2 key heads" in (unsupported(odd) or "")
 
 
 def test_the_choice_says_why_kernels_cannot_run():

@@ -1,4 +1,4 @@
-"""INT8 weights in the kernels, beside the same frame in torch operations."""
+"""INT8 weights in the kernels, compared with the same frame in torch operations."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ pytest.importorskip("triton", reason="the kernels need triton")
 import triton
 import triton.language as tl
 from qwen3_tts_morph.morph.kernels import unsupported
-from qwen3_tts_morph.morph.kernels.layer import project
-from qwen3_tts_morph.morph.kernels.linear.gemv import UNPACKED, unpack
+from qwen3_tts_morph.morph.kernels.linear.int8 import UNPACKED, unpack
+from qwen3_tts_morph.morph.kernels.linear.launch import Projection, project
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import Inputs
 from qwen3_tts_morph.morph.model.int8 import quantize
 
 from lab.benchmarks.random_weights import SHAPES, quantize_weights, random_slots, random_weights
 from tests.morph.kernels.test_frame import FILTERED, POSITIONS, check_frames
-from tests.morph.kernels.test_linear import states_of
+from tests.morph.kernels.test_linear import residual_of
 
 
 @triton.jit
 def unpack_all(words, out, COUNT: tl.constexpr):
-    places = tl.arange(0, COUNT)
-    first, second, third, fourth = unpack(tl.load(words + places))
-    tl.store(out + 4 * places, first)
-    tl.store(out + 4 * places + 1, second)
-    tl.store(out + 4 * places + 2, third)
-    tl.store(out + 4 * places + 3, fourth)
+    index = tl.arange(0, COUNT)
+    first, second, third, fourth = unpack(tl.load(words + index))
+    tl.store(out + 4 * index, first)
+    tl.store(out + 4 * index + 1, second)
+    tl.store(out + 4 * index + 2, third)
+    tl.store(out + 4 * index + 3, fourth)
 
 
 def test_words_are_unpacked_exactly(device):
-    """Every byte in every place; floats too small to be normal must not be cut off on the way."""
+    """Every byte at every position of a word; subnormal floats must not be flushed to zero."""
     every = torch.arange(-128, 128).to(torch.int8)
     values = torch.stack([every.roll(shift) for shift in (0, 1, 85, 170)], dim=1).contiguous().to(device)
     out = torch.full(values.shape, torch.nan, device=device)
@@ -46,16 +46,16 @@ def test_words_are_unpacked_exactly(device):
 @pytest.mark.parametrize("rows", [1, 2, 3, 17])
 @pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("width, outputs", [(64, 96), (100, 37), (1500, 40)])
-def test_a_product_is_that_of_the_weight_that_it_stands_for(device, width, outputs, gated, rows):
+def test_a_product_equals_that_of_the_dequantized_weight(device, width, outputs, gated, rows):
     torch.manual_seed(0)
     scales = torch.logspace(-2, 1, (1 + gated) * outputs)[:, None]
-    # The same numbers on every device: where a single state's product happens to be next to nothing, no sum of it is
-    # exact, and an H200's own numbers held such a one.
+    # The same numbers on every device: where a single row's product happens to be nearly zero, its relative error is
+    # large whatever the kernel, and an H200's own random numbers contained such a case.
     weight = quantize((torch.randn((1 + gated) * outputs, width) * scales / width**0.5).to(device))
     x = torch.randn(rows, width).to(device)
     out = torch.full((rows, outputs), torch.nan, device=device)
     gain = torch.ones_like(x[0])
-    project(Plan(), states_of(x, gain), weight, out, gain, 1e-6, gated=gated)
+    project(Plan(), residual_of(x, gain), out, Projection(weight, gain, 1e-6, gated=gated))
     normed = torch.nn.functional.rms_norm(x.double(), (width,), None, 1e-6)
     wanted = normed @ (weight.values.double() * weight.scale.double()[:, None]).T
     if gated:
@@ -65,19 +65,19 @@ def test_a_product_is_that_of_the_weight_that_it_stands_for(device, width, outpu
     assert (out.double() - wanted).norm() / wanted.norm() < 2e-6
 
 
-@pytest.mark.parametrize("parts", [2, 8])
+@pytest.mark.parametrize("split_k", [2, 8])
 @pytest.mark.parametrize("width, outputs, rows", [(512, 96, 64), (1536, 37, 70)])
-def test_parts_of_a_product_are_scaled_alike(device, width, outputs, rows, parts):
+def test_split_k_applies_the_scales(device, width, outputs, rows, split_k):
     torch.manual_seed(0)
     scales = torch.logspace(-2, 1, outputs, device=device)[:, None]
     weight = quantize(torch.randn(outputs, width, device=device) * scales / width**0.5)
     x, gain = torch.randn(rows, width, device=device), torch.ones(outputs, device=device)
-    states = states_of(torch.randn(rows, outputs, device=device), gain)
-    before = states.wide.double()
-    plan = Plan(wide_parts=parts, wide_parts_columns=32, wide_parts_width=64, wide_held=True)
-    project(plan, Inputs(x), weight, states.wide, residual=states, next_norm=gain)
+    stream = residual_of(torch.randn(rows, outputs, device=device), gain)
+    before = stream.values.double()
+    plan = Plan(max_split_k=split_k, split_k_block_n=32, split_k_min_width=64, gemm_held=True)
+    project(plan, Inputs(x), stream.values, Projection(weight, residual=stream, next_norm=gain))
     wanted = before + x.double() @ (weight.values.double() * weight.scale.double()[:, None]).T
-    assert ((states.wide.double() - wanted).norm(dim=0) / wanted.norm(dim=0)).max() < 1e-5
+    assert ((stream.values.double() - wanted).norm(dim=0) / wanted.norm(dim=0)).max() < 1e-5
 
 
 @pytest.mark.slow
@@ -85,17 +85,17 @@ def test_parts_of_a_product_are_scaled_alike(device, width, outputs, rows, parts
     "shape, batch, seq_groups", [("tiny", 1, 2), ("tiny-1.7B", 1, 2), ("tiny-1.7B", 4, 2)]
 )
 @torch.inference_mode()
-def test_frames_are_those_of_torch(device, shape, batch, seq_groups):
+def test_frames_equal_those_of_torch(device, shape, batch, seq_groups):
     torch.manual_seed(batch)
     weights = quantize_weights(random_weights(SHAPES[shape], device, torch.float32))
     slots = random_slots(SHAPES[shape], weights, batch, 64, POSITIONS[:batch], FILTERED)
-    frames = 2 if device.type == "cuda" else 1  # the interpreter takes half a minute for one
+    frames = 2 if device.type == "cuda" else 1  # the interpreter takes half a minute per frame
     check_frames(weights, slots, copy.deepcopy(slots), seq_groups, frames)
 
 
-def test_rows_that_are_no_words_are_refused():
+def test_widths_that_do_not_fill_words_are_refused():
     weights = quantize_weights(random_weights(SHAPES["tiny"], torch.device("cpu"), torch.float32))
     assert unsupported(weights) is None
     odd = replace(weights.talker.layers[0], down=quantize(torch.randn(4, 6)))
     weights = replace(weights, talker=replace(weights.talker, layers=(odd,)))
-    assert "a row has 6" in (unsupported(weights) or "")
+    assert "a multiple of 4, not 6" in (unsupported(weights) or "")

@@ -1,4 +1,4 @@
-"""Kernels compiled ahead of a pass: none is launched, none is left for the pass itself, and nothing counts yet."""
+"""Kernels compiled ahead of a pass: none is launched, none is left to compile for the pass, no state changes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ import triton
 from qwen3_tts_morph.morph.kernels import compile_frame
 from qwen3_tts_morph.morph.kernels.frame import decode_frame
 from qwen3_tts_morph.morph.kernels.plan import Plan
-from qwen3_tts_morph.morph.kernels.precompile import compile_only, compile_side_by_side, run
+from qwen3_tts_morph.morph.kernels.precompile import compile_in_parallel, compile_only, run
 from qwen3_tts_morph.morph.options import Sampling
 
 from lab.benchmarks.random_weights import SHAPES, random_slots, random_weights
 
-needs_mode = pytest.mark.skipif(not hasattr(triton, "AsyncCompileMode"), reason="Triton cannot side by side")
+needs_mode = pytest.mark.skipif(
+    not hasattr(triton, "AsyncCompileMode"), reason="this Triton cannot compile in parallel"
+)
 
 
 class Kernel:
-    """Stands where a kernel does."""
+    """A fake kernel that records its calls."""
 
     def __init__(self):
         self.calls: list[tuple] = []
@@ -43,32 +45,32 @@ def test_a_kernel_is_launched_or_compiled_with_the_same_arguments():
 
 
 @needs_mode
-def test_what_fails_ahead_passes_through_and_the_mode_is_not_left_on():
+def test_errors_propagate_and_the_mode_does_not_stay_on():
     def fail():
         raise ValueError("no")
 
     for _ in range(2):
         with pytest.raises(ValueError, match="no"):
-            compile_side_by_side(fail)
+            compile_in_parallel(fail)
     seen = []
-    compile_side_by_side(lambda: seen.append(threading.current_thread()))
+    compile_in_parallel(lambda: seen.append(threading.current_thread()))
     assert seen == [threading.main_thread()]
 
 
-def test_an_older_triton_compiles_as_it_goes(monkeypatch):
+def test_an_older_triton_compiles_at_the_first_launch(monkeypatch):
     monkeypatch.delattr(triton, "AsyncCompileMode", raising=False)
-    compile_side_by_side(lambda: pytest.fail("gone through"))
+    compile_in_parallel(lambda: pytest.fail("the pass ran"))
 
 
 @pytest.mark.parametrize("shape, batch", [("tiny", 1), ("tiny-1.7B", 4)])
 @torch.inference_mode()
-def test_a_frame_gone_through_launches_nothing_and_changes_no_line(device, shape, batch):
+def test_compiling_a_frame_launches_nothing_and_changes_no_line(device, shape, batch):
     torch.manual_seed(0)
     weights = random_weights(SHAPES[shape], device, torch.float32)
     slots = random_slots(SHAPES[shape], weights, batch, 64, [40, 3, 17, 62][:batch], Sampling())
     before, kernels = copy.deepcopy(slots), []
     decode_frame(weights, slots, 5, 64, Plan(start=lambda kernel, *_, **__: kernels.append(kernel.__name__)))
-    assert {"draw_codes", "embed_frame", "draw_first"} <= set(kernels)
+    assert {"sample_codes", "embed_frame", "sample_first"} <= set(kernels)
     for name, part in vars(before.state).items():
         assert torch.equal(getattr(slots.state, name), part), name
     for cache, other in ((slots.cache, before.cache), (slots.frame_cache, before.frame_cache)):
@@ -79,7 +81,7 @@ def test_a_frame_gone_through_launches_nothing_and_changes_no_line(device, shape
 @needs_mode
 @torch.inference_mode()
 def test_a_frame_finds_all_its_kernels_compiled(tmp_path, monkeypatch):
-    """In a cache of its own: what an earlier test compiled is in no kernel's memory for this shape."""
+    """With a separate cache, and a shape that no earlier test compiled."""
     from triton import knobs
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))

@@ -1,4 +1,4 @@
-"""What stands between a prompt's products, in kernels: the same as torch's operations."""
+"""The operations between the linear layers of a prefill: kernels against torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qwen3_tts_morph.morph.options import Sampling
 
 from lab.benchmarks.random_weights import SHAPES, random_slots, random_weights
 
-TOLERANCES = {torch.float32: 2e-6, torch.bfloat16: 2e-2, torch.float16: 2e-3}  # of 1, an ulp or two
+TOLERANCES = {torch.float32: 2e-6, torch.bfloat16: 2e-2, torch.float16: 2e-3}  # one or two ulps of 1
 
 
 def noise(device, *shape: int, dtype=torch.float32) -> torch.Tensor:
@@ -37,10 +37,10 @@ def angles_of(head_dim: int, device) -> Angles:
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("lines, length, normed, others, head_dim", [(1, 5, 3, 1, 16), (3, 4, 24, 8, 128)])
-def test_heads_are_normed_and_turned(device, dtype, lines, length, normed, others, head_dim):
+def test_heads_get_norm_and_rope(device, dtype, lines, length, normed, others, head_dim):
     qkv = noise(device, lines, length, normed + others, head_dim, dtype=dtype)
     gains = noise(device, normed, head_dim).abs()
-    heads, angles = qkv[:, :, :normed], angles_of(head_dim, device).span(3, 3 + length)  # not from 0 on
+    heads, angles = qkv[:, :, :normed], angles_of(head_dim, device).span(3, 3 + length)  # not from position 0
     before = qkv.clone()
     turned = PromptOps().turn(heads, gains, angles, 1e-6)
     assert close(turned, TORCH_OPS.turn(heads, gains, angles, 1e-6))
@@ -49,13 +49,13 @@ def test_heads_are_normed_and_turned(device, dtype, lines, length, normed, other
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("shape", [(1, 3, 2 * 20), (2, 2, 2 * 1536)])
-def test_gates_are_those_of_torch(device, dtype, shape):
+def test_gates_equal_those_of_torch(device, dtype, shape):
     gate_up = noise(device, *shape, dtype=dtype) * 3
     assert close(PromptOps().gate(gate_up), TORCH_OPS.gate(gate_up))
 
 
 @torch.inference_mode()
-def test_a_prefill_leaves_what_torch_operations_leave(device):
+def test_a_prefill_equals_that_of_torch(device):
     torch.manual_seed(0)
     weights = random_weights(SHAPES["tiny"], device, torch.float32)
     left = []

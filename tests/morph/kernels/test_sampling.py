@@ -1,4 +1,4 @@
-"""Draws on the device: the tokens of ``sample_static`` with the same noise, whatever the settings."""
+"""Sampling on the device: the tokens of ``sample_static`` with the same noise, for all settings."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import triton.language as tl
 from qwen3_tts_morph.morph.frame.noise import GROUPS, gumbel_noise, line_keys
 from qwen3_tts_morph.morph.frame.noise import random_words as torch_words
 from qwen3_tts_morph.morph.frame.sampling import SamplingTensors, sample_static
-from qwen3_tts_morph.morph.kernels.sampling import divide, draw_codes, draw_first, gumbel, random_words
+from qwen3_tts_morph.morph.kernels.sampling import divide, gumbel, random_words, sample_codes, sample_first
 from qwen3_tts_morph.morph.options import TokenSampling
 
-DRAWS = [
+SETTINGS = [
     TokenSampling(),
     TokenSampling(top_p=0.8),
     TokenSampling(temperature=0.3, top_k=0, top_p=0.5),
@@ -32,13 +32,13 @@ DRAWS = [
 @triton.jit
 def write_noise(keys, counter, words, noise, WIDTH: tl.constexpr):
     tokens = tl.arange(0, WIDTH)
-    drawn = random_words(keys, tl.load(counter), tokens)
-    tl.store(words + tokens, drawn.to(tl.int64))
-    tl.store(noise + tokens, gumbel(drawn))
+    sampled = random_words(keys, tl.load(counter), tokens)
+    tl.store(words + tokens, sampled.to(tl.int64))
+    tl.store(noise + tokens, gumbel(sampled))
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**63 + 12345, -7])
-def test_noise_is_that_of_torch(device, seed):
+def test_noise_equals_that_of_torch(device, seed):
     keys = line_keys([seed]).to(device)
     for number in (0, 1, 17, 16 * 8192 + 15):
         counter = torch.tensor([[number]], device=device)
@@ -51,13 +51,13 @@ def test_noise_is_that_of_torch(device, seed):
 
 @triton.jit
 def write_quotients(values, divisor, out, WIDTH: tl.constexpr):
-    places = tl.arange(0, WIDTH)
-    tl.store(out + places, divide(tl.load(values + places), tl.load(divisor)))
+    index = tl.arange(0, WIDTH)
+    tl.store(out + index, divide(tl.load(values + index), tl.load(divisor)))
 
 
 @pytest.mark.parametrize("divisor", [0.9, 1.0, 0.05, 1.7, 1e-3])
-def test_quotients_are_those_of_a_division(device, divisor):
-    """To the bit where the GPU multiplies and adds in one step; the interpreter rounds in between."""
+def test_quotients_equal_those_of_a_division(device, divisor):
+    """Exactly on a GPU, which has a fused multiply-add; the interpreter rounds in between."""
     values = logits("plain", 1024).to(device)
     values[:4] = torch.tensor([torch.inf, -torch.inf, 0.0, 3e38], device=device)
     out = torch.zeros_like(values)
@@ -69,10 +69,10 @@ def test_quotients_are_those_of_a_division(device, divisor):
     assert torch.allclose(out, wanted, rtol=2e-7, atol=0.0)
 
 
-def tensors(draws: list[TokenSampling], vocab: int, device) -> SamplingTensors:
-    rows = [SamplingTensors.allocate(1, device) for _ in draws]
-    for row, draw in zip(rows, draws, strict=True):
-        row.put(draw, vocab)
+def tensors(settings: list[TokenSampling], vocab: int, device) -> SamplingTensors:
+    rows = [SamplingTensors.allocate(1, device) for _ in settings]
+    for row, one in zip(rows, settings, strict=True):
+        row.put(one, vocab)
     return SamplingTensors(
         *(torch.cat(column) for column in zip(*(vars(row).values() for row in rows), strict=True))
     )
@@ -85,63 +85,63 @@ def logits(kind: str, *shape: int, seed: int = 3) -> torch.Tensor:
 
 @pytest.mark.parametrize("kind", ["plain", "ties"])
 @pytest.mark.parametrize("vocab, groups", [(64, 1), (100, 3), (1, 1)])
-def test_codes_are_those_of_the_torch_sampler(device, vocab, groups, kind):
-    """Ties too: which of equal tokens stay is the order of a stable sort in both."""
-    lines = len(DRAWS)
-    keys, draws = line_keys(range(lines)).to(device), tensors(DRAWS, vocab, device)
+def test_codes_equal_those_of_the_torch_sampler(device, vocab, groups, kind):
+    """On ties, too: both order equal tokens as a stable sort does."""
+    lines = len(SETTINGS)
+    keys, settings = line_keys(range(lines)).to(device), tensors(SETTINGS, vocab, device)
     for seed in range(6):
         scores = logits(kind, lines, groups, vocab, seed=seed).to(device)
         steps = torch.arange(lines, device=device) + 5 * seed
         report = torch.full((lines, GROUPS + 1), -1, device=device)
-        draw_codes[(lines, groups)](
-            scores, keys, steps, draws.temperatures, draws.cutoffs, draws.shares, draws.scales, report, 2,
+        sample_codes[(lines, groups)](
+            scores, keys, steps, settings.temperatures, settings.cutoffs, settings.shares, settings.scales, report, 2,
             V=vocab, CODES=GROUPS, PADDED=triton.next_power_of_2(vocab), PDL=False,
         )  # fmt: skip
         counters = steps[:, None] * GROUPS + 2 + torch.arange(groups, device=device)
-        wanted = sample_static(scores, draws, gumbel_noise(keys, counters, vocab))
+        wanted = sample_static(scores, settings, gumbel_noise(keys, counters, vocab))
         assert torch.equal(report[:, 2 : 2 + groups], wanted)
         report[:, 2 : 2 + groups] = -1
         assert bool((report == -1).all()), "nothing else is written"
 
 
-def test_numbers_that_are_none_are_noted_and_drawn_within_the_vocabulary(device):
-    draws = tensors([TokenSampling(top_p=0.5)] * 3, 100, device)
+def test_logits_that_are_not_finite_are_flagged_and_the_token_stays_in_the_vocabulary(device):
+    settings = tensors([TokenSampling(top_p=0.5)] * 3, 100, device)
     scores = logits("plain", 3, 1, 100).to(device)
     scores[0, 0, 7] = torch.inf
     scores[1] = torch.nan
     report = torch.zeros(3, GROUPS + 1, dtype=torch.int64, device=device)
-    draw_codes[(3, 1)](
-        scores, line_keys(range(3)).to(device), torch.zeros(3, dtype=torch.int64, device=device), draws.temperatures,
-        draws.cutoffs, draws.shares, draws.scales, report, 1,
+    sample_codes[(3, 1)](
+        scores, line_keys(range(3)).to(device), torch.zeros(3, dtype=torch.int64, device=device), settings.temperatures,
+        settings.cutoffs, settings.shares, settings.scales, report, 1,
         V=100, CODES=GROUPS, PADDED=128, PDL=False,
     )  # fmt: skip
     assert report[:, GROUPS].tolist() == [1, 1, 0]
     assert bool(((report[:, 1] >= 0) & (report[:, 1] < 100)).all())
 
 
-def test_group_0_of_numbers_that_are_none_is_noted_and_drawn_within_the_vocabulary(device):
-    """NaN at a token that is never spoken counts: it is a damaged weight."""
-    draws, vocab = tensors([TokenSampling(top_p=0.5)] * 4, 100, device), 100
+def test_group_0_logits_that_are_not_finite_are_flagged_and_the_token_stays_in_the_vocabulary(device):
+    """NaN at a suppressed token counts: it means a damaged weight."""
+    settings, vocab = tensors([TokenSampling(top_p=0.5)] * 4, 100, device), 100
     scores = logits("plain", 4, vocab).to(device)
     scores[0, 7], scores[1], scores[2, 90] = torch.inf, torch.nan, -torch.tensor(torch.nan)
     report = torch.zeros(4, GROUPS + 1, dtype=torch.int64, device=device)
     integers = [torch.zeros(4, dtype=torch.int64, device=device) for _ in range(4)]
-    steps, minimums, positions, drawn = integers
+    steps, minimums, positions, sampled = integers
     seen = torch.zeros(4, vocab, dtype=torch.bool, device=device)
     suppressed = torch.arange(vocab, device=device) >= 70
-    draw_first[(4,)](
-        scores, line_keys(range(4)).to(device), steps, minimums, positions, draws.temperatures, draws.cutoffs,
-        draws.shares, draws.scales, torch.ones(4, device=device), seen, suppressed, torch.zeros_like(suppressed), drawn,
-        report, V=vocab, CODES=GROUPS, PADDED=128, PDL=False,
+    sample_first[(4,)](
+        scores, line_keys(range(4)).to(device), steps, minimums, positions, settings.temperatures, settings.cutoffs,
+        settings.shares, settings.scales, torch.ones(4, device=device), seen, suppressed, torch.zeros_like(suppressed),
+        sampled, report, V=vocab, CODES=GROUPS, PADDED=128, PDL=False,
     )  # fmt: skip
     assert report[:, GROUPS].tolist() == [1, 1, 1, 0]
-    assert bool(((drawn >= 0) & (drawn < vocab)).all())
+    assert bool(((sampled >= 0) & (sampled < vocab)).all())
 
 
 @pytest.mark.parametrize("kind", ["plain", "ties"])
-def test_group_0_is_penalised_suppressed_and_counted(device, kind):
-    vocab, lines = 100, len(DRAWS)
-    keys, draws = line_keys(range(lines)).to(device), tensors(DRAWS, vocab, device)
+def test_group_0_is_penalized_suppressed_and_counted(device, kind):
+    vocab, lines = 100, len(SETTINGS)
+    keys, settings = line_keys(range(lines)).to(device), tensors(SETTINGS, vocab, device)
     suppressed = (torch.arange(vocab, device=device) >= 70) & (torch.arange(vocab, device=device) != 80)
     is_eos = torch.arange(vocab, device=device) == 80
     for seed in range(4):
@@ -155,9 +155,9 @@ def test_group_0_is_penalised_suppressed_and_counted(device, kind):
         penalties = (1 + torch.rand(lines, generator=generator)).to(device)
         report = torch.full((lines, GROUPS + 1), -1, device=device)
         before = seen.clone(), steps.clone(), positions.clone(), tokens.clone()
-        draw_first[(lines,)](
-            scores, keys, steps, minimums, positions, draws.temperatures, draws.cutoffs, draws.shares, draws.scales,
-            penalties, seen, suppressed, is_eos, tokens, report,
+        sample_first[(lines,)](
+            scores, keys, steps, minimums, positions, settings.temperatures, settings.cutoffs, settings.shares,
+            settings.scales, penalties, seen, suppressed, is_eos, tokens, report,
             V=vocab, CODES=GROUPS, PADDED=128, PDL=False,
         )  # fmt: skip
         was_seen, step, position, old = before
@@ -166,8 +166,8 @@ def test_group_0_is_penalised_suppressed_and_counted(device, kind):
         early = ((step + 1) < minimums)[:, None] & is_eos
         wanted = wanted.masked_fill(suppressed | early, -torch.inf)
         noise = gumbel_noise(keys, ((step + 1) * GROUPS)[:, None], vocab)[:, 0]
-        drawn = sample_static(wanted, draws, noise)
-        assert torch.equal(tokens, drawn)
+        sampled = sample_static(wanted, settings, noise)
+        assert torch.equal(tokens, sampled)
         assert torch.equal(steps, step + 1) and torch.equal(positions, position + 1)
-        assert torch.equal(seen, was_seen.scatter(1, drawn[:, None], True))
+        assert torch.equal(seen, was_seen.scatter(1, sampled[:, None], True))
         assert torch.equal(report[:, 0], old) and bool((report[:, 1:] == -1).all())

@@ -1,0 +1,89 @@
+"""What the attention kernels of one line and of batches share: the layout of heads in registers, RMSNorm and RoPE.
+
+Heads are ``[COPIES, WARPS, P, GROUP, D]`` tensors with some dimensions of size 1: COPIES x WARPS x P cached positions,
+GROUP query heads that share a key head, D columns. A warp reads COPIES positions with one instruction. P of them, and
+all queries, are in each thread.
+
+Scores and their sums are in powers of two, so that an exponential is one instruction (``LOG2_E``).
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def head_columns(WARPS: tl.constexpr, D: tl.constexpr, COPIES: tl.constexpr = 2):
+    """Return a head's columns as ``[COPIES, WARPS, 1, 1, D]``: every warp has all of them, COPIES times."""
+    copies = tl.arange(0, COPIES)[:, None] + tl.arange(0, WARPS)[None, :]
+    return tl.arange(0, D)[None, None, None, None, :] + copies[:, :, None, None, None] * 0
+
+
+@triton.jit
+def positions_of(WARPS: tl.constexpr, P: tl.constexpr, COPIES: tl.constexpr = 2):
+    """Return ``COPIES WARPS P`` positions from 0 on, ``[COPIES, WARPS, P, 1, 1]``."""
+    warps = tl.arange(0, WARPS)[None, :, None, None, None] * P + tl.arange(0, P)[None, None, :, None, None]
+    return warps * COPIES + tl.arange(0, COPIES)[:, None, None, None, None]
+
+
+@triton.jit
+def group_columns(columns, GROUP: tl.constexpr):
+    """Return ``columns`` for each of GROUP heads, ``[COPIES, WARPS, 1, GROUP, D]``.
+
+    Weights and angles are loaded with these too: loads of one shape get one layout from the compiler.
+    """
+    return columns + tl.arange(0, GROUP)[None, None, None, :, None] * 0
+
+
+@triton.jit
+def query_heads(vectors, GROUP: tl.constexpr, D: tl.constexpr):
+    """Return pointers to GROUP consecutive heads, ``[1, 1, 1, GROUP, 1]``."""
+    return vectors + tl.arange(0, GROUP)[None, None, None, :, None] * D
+
+
+@triton.jit
+def once(columns, WARPS: tl.constexpr, D: tl.constexpr, COPIES: tl.constexpr = 2):
+    """Return a mask for ``columns`` that is true for each column in one copy only."""
+    copies = tl.arange(0, COPIES)[:, None] + tl.arange(0, WARPS)[None, :]
+    return columns < tl.where(copies == 0, D, 0)[:, :, None, None, None]
+
+
+@triton.jit
+def load_turn(gain, cos, sin, position, columns, scale, D: tl.constexpr):
+    """Load the factors of RMSNorm's weight, RoPE at a position and a scale: for a column itself, and for its partner.
+
+    The first half of the sines is negated (``layers.Angles``), so RoPE adds the other half's column without a sign.
+    """
+    across = (columns + D // 2) % D
+    own = tl.load(gain + columns).to(tl.float32) * tl.load(cos + position * D + columns)
+    other = tl.load(gain + across).to(tl.float32) * tl.load(sin + position * D + columns)
+    return own * scale, other * scale
+
+
+@triton.jit
+def turned(vectors, turn, columns, eps, D: tl.constexpr):
+    """Return heads after RMSNorm and RoPE, float32 ``[COPIES, WARPS, 1, heads, D]``; ``turn`` is ``load_turn``'s.
+
+    ``vectors`` points to the heads, ``[.., heads, 1]`` or one.
+    """
+    values = tl.load(vectors + columns)
+    across = tl.load(vectors + (columns + D // 2) % D)
+    scale = tl.rsqrt(tl.sum(values * values, axis=4, keep_dims=True) * (1.0 / D) + eps)
+    return (values * turn[0] + across * turn[1]) * scale
+
+
+@triton.jit
+def highest(scores):
+    """Return the largest score over all positions, dimensions kept: first within a thread, last between warps."""
+    scores = tl.max(tl.max(scores, axis=2, keep_dims=True), axis=0, keep_dims=True)
+    return tl.max(scores, axis=1, keep_dims=True)
+
+
+@triton.jit
+def sum_positions(values):
+    """Return the sum over all positions, in the order of ``highest``."""
+    values = tl.sum(tl.sum(values, axis=2, keep_dims=True), axis=0, keep_dims=True)
+    return tl.sum(values, axis=1, keep_dims=True)

@@ -1,0 +1,181 @@
+"""Launch a layer's attention: choose its kernels by lines, new positions and window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+
+from ...model.layers import Layer, LayerStack
+from ...model.linear import split_scales
+from ..linear.launch import Projection, as_words, project
+from ..linear.tiles import GemvShape, gemv_tile
+from ..plan import Plan, launch
+from ..states import CacheSpan, Inputs, Residual
+from .batch import attend_batch
+from .layout import batch_layout, context_splits, line_layout, o_proj_split_k
+from .one_line import attend_line, attend_o_proj, combine_o_proj
+from .split import attend_split, combine_splits
+
+DOT_QUERIES = 16  # rows that tl.dot multiplies, at least
+SHORT_CONTEXT = 32  # positions that one block holds: a frame's 16 always fit
+SPLIT_WARPS = 4  # per program of attend_split and combine_splits
+
+
+@dataclass(frozen=True)
+class AttentionInputs:
+    """What one layer's attention reads: float32 ``qkv`` ``[R, (heads + 2 kv_heads) head_dim]``, and the cache."""
+
+    stack: LayerStack
+    index: int
+    qkv: torch.Tensor
+    span: CacheSpan
+
+    @property
+    def layer(self) -> Layer:
+        """The layer's weights."""
+        return self.stack.layers[self.index]
+
+    @property
+    def lines(self) -> int:
+        """Number of lines."""
+        return len(self.qkv) // self.span.length
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that all attention kernels have in common."""
+        span, stack = self.span, self.stack
+        keys, values = span.cache.keys[self.index], span.cache.values[self.index]
+        return {
+            "qkv": self.qkv, "gains": stack.qk_norms[self.index], "eps": stack.eps, "cos": span.angles.cos,
+            "sin": span.angles.sin, "cache_keys": keys, "cache_values": values, "head_stride": keys.stride(1),
+        }  # fmt: skip
+
+
+def attend(plan: Plan, inputs: AttentionInputs, residual: Residual) -> torch.Tensor | None:
+    """Compute attention and its output projection.
+
+    Returns:
+        The projection's split-K partials ``[split_k, R, H]`` for one line, which whoever reads the residual stream
+        next adds to it; None where they were added to ``residual``.
+    """
+    rows, span = len(inputs.qkv), inputs.span
+    if inputs.lines == 1 and rows <= plan.gemv_max_rows:
+        if span.positions is None and span.window <= SHORT_CONTEXT:
+            return _attend_short(plan, inputs)
+        layout = None if span.positions is None else line_layout(plan, span.window)
+        if layout is not None:
+            return _attend_long(plan, inputs, layout)
+    values = Inputs(attend_lines(plan, inputs).view(rows, -1))
+    output = Projection(inputs.layer.out, residual=residual, next_norm=inputs.layer.post_norm)
+    project(plan, values, residual.values, output)
+    return None
+
+
+def attend_lines(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
+    """Compute attention of several lines or positions without its output projection: ``[R, heads, head_dim]``."""
+    span = inputs.span
+    splits = context_splits(plan, inputs.lines, inputs.stack.kv_heads, span.window)
+    if plan.batch_attention and span.length == 1 and splits == 1:
+        return _attend_batch(plan, inputs)
+    mean, log_sums = _attend_split(plan, inputs, splits)
+    return mean[0] if log_sums is None else _combine_splits(plan, inputs.stack, mean, log_sums)
+
+
+def _attend_short(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
+    """One line's attention over a frame's positions, projected: partials ``[kv_heads, R, H]``."""
+    stack, span = inputs.stack, inputs.span
+    partials = plan.empty("partials", (stack.kv_heads, len(inputs.qkv), len(inputs.layer.out)), stack.norm)
+    grid, output = _output_projection(plan, inputs, partials)
+    block = max(16, 2 * output["WARPS"], triton.next_power_of_2(span.window))
+    launch(
+        attend_o_proj, grid, plan, output["WARPS"], T=span.length, BLOCK=block, KV_HEADS=stack.kv_heads,
+        start=span.start, **inputs.arguments(), **output,
+    )  # fmt: skip
+    return partials
+
+
+def _attend_long(plan: Plan, inputs: AttentionInputs, layout: tuple[int, int, int]) -> torch.Tensor:
+    """One line's attention over a long context, split as ``line_layout`` says, projected: ``[split_k, 1, H]``."""
+    splits, warps, positions = layout
+    stack, span, qkv = inputs.stack, inputs.span, inputs.qkv
+    means = plan.empty("means", (splits, stack.heads, stack.head_dim), qkv)
+    log_sums = plan.empty("log sums", (splits, stack.heads), qkv)
+    launch(
+        attend_line, (stack.kv_heads, splits), plan, warps, positions=span.positions, window=span.window,
+        means=means, log_sums=log_sums, HEADS=stack.heads, KV_HEADS=stack.kv_heads, D=stack.head_dim,
+        SPLITS=splits, WARPS=warps, POSITIONS=positions, **inputs.arguments(),
+    )  # fmt: skip
+    split_k = o_proj_split_k(plan, stack.heads, stack.head_dim)
+    partials = plan.empty("partials", (split_k, 1, len(inputs.layer.out)), stack.norm)
+    grid, output = _output_projection(plan, inputs, partials)
+    launch(
+        combine_o_proj, grid, plan, output["WARPS"], means=means, log_sums=log_sums, SPLITS=splits,
+        SPLIT_K=split_k, **output,
+    )  # fmt: skip
+    return partials
+
+
+def _output_projection(
+    plan: Plan, inputs: AttentionInputs, partials: torch.Tensor
+) -> tuple[tuple[int, int], dict[str, Any]]:
+    """Grid and arguments of an output projection that leaves split-K partials ``[split_k, R, H]``."""
+    stack, weight = inputs.stack, inputs.layer.out
+    split_k, outputs = len(partials), len(weight)
+    values, scales = split_scales(weight)
+    shape = GemvShape(outputs, values.shape[1] // split_k, values.element_size(), grids=split_k)
+    tile = gemv_tile(plan, shape, plan.o_proj_warps)
+    return (split_k, -(-outputs // tile.outputs)), {
+        "weight": as_words(values), "scales": scales, "out": partials, "HEADS": stack.heads, "D": stack.head_dim,
+        "N": outputs, "WARPS": tile.warps, "ROWS": tile.rows, "CHUNKS": tile.chunks, "CHUNK": tile.chunk,
+        "EVICT": plan.gemv_evict,
+    }  # fmt: skip
+
+
+def _attend_batch(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
+    """Attention of one new position per line whose context is not split: ``[R, heads, head_dim]``."""
+    stack, span, qkv = inputs.stack, inputs.span, inputs.qkv
+    keys = span.cache.keys
+    out = plan.empty("mean", (len(qkv), stack.heads, stack.head_dim), stack.norm)
+    programs = len(qkv) * stack.kv_heads
+    warps, positions, copies = batch_layout(plan, programs, span.window, stack.head_dim * keys.element_size())
+    launch(
+        attend_batch, (len(qkv), stack.kv_heads), plan, warps, positions=span.positions, start=span.start,
+        window=span.window, line_stride=keys.stride(1), out=out, HEADS=stack.heads, KV_HEADS=stack.kv_heads,
+        D=stack.head_dim, WARPS=warps, POSITIONS=positions, COPIES=copies, **inputs.arguments(),
+    )  # fmt: skip
+    return out
+
+
+def _attend_split(
+    plan: Plan, inputs: AttentionInputs, splits: int
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Attention ``[splits, R, heads, head_dim]``; with more than one split, their log-sum-exps too."""
+    stack, span, like = inputs.stack, inputs.span, inputs.stack.norm
+    shape = (splits, len(inputs.qkv), stack.heads, stack.head_dim)
+    mean = plan.empty("mean", shape, like, torch.float32 if splits > 1 else like.dtype)
+    log_sums = plan.empty("log sums", shape[:3], like, torch.float32) if splits > 1 else None
+    dot = like.dtype != torch.float32  # the tensor cores would round float32 to TF32
+    queries = span.length * stack.heads // stack.kv_heads
+    block = max(16, triton.next_power_of_2(min(plan.split_block, span.window)))
+    launch(
+        attend_split, (inputs.lines, stack.kv_heads, splits), plan, SPLIT_WARPS, positions=span.positions,
+        start=span.start, window=span.window, line_stride=span.cache.keys.stride(1), out=mean, log_sums=log_sums,
+        SPLITS=splits, EARLY=span.positions is not None, HEADS=stack.heads, KV_HEADS=stack.kv_heads,
+        D=stack.head_dim, T=span.length, QUERIES=max(queries, DOT_QUERIES) if dot else queries, BLOCK=block, DOT=dot,
+        **inputs.arguments(),
+    )  # fmt: skip
+    return mean, log_sums
+
+
+def _combine_splits(
+    plan: Plan, stack: LayerStack, mean: torch.Tensor, log_sums: torch.Tensor
+) -> torch.Tensor:
+    """Combine the splits: ``[R, heads, head_dim]``."""
+    combined = plan.empty("combined", mean.shape[1:], stack.norm)
+    launch(
+        combine_splits, (len(combined), stack.kv_heads), plan, SPLIT_WARPS, means=mean, log_sums=log_sums,
+        out=combined, HEADS=stack.heads, KV_HEADS=stack.kv_heads, D=stack.head_dim, SPLITS=len(mean),
+    )  # fmt: skip
+    return combined

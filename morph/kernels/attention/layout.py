@@ -1,0 +1,64 @@
+"""How attention is shared among programs and warps, from the plan and the shapes."""
+
+from __future__ import annotations
+
+import triton
+
+from ..linear.tiles import LONGEST_SEGMENT
+from ..plan import FEWEST_PROGRAMS, WARP_BYTES, Plan
+
+LINE_WARPS = 8  # per program of one line's attention, at most
+MAX_LINE_SPLITS = 32  # that one thread combines
+POSITION_BYTES = 256  # of a key or value; of wider ones attend_batch loads fewer positions at once
+
+
+def o_proj_split_k(plan: Plan, heads: int, head_dim: int) -> int:
+    """Return the split-K of a long line's output projection.
+
+    Each split has a power of two of heads, whose columns fit into a GEMV's segment.
+    """
+    wanted = max(min(plan.o_proj_split_k, heads), heads * head_dim // LONGEST_SEGMENT)
+    each = heads & -heads  # the largest power of two that divides them
+    while each > 1 and heads // each < wanted:
+        each //= 2
+    return heads // each
+
+
+def line_layout(plan: Plan, window: int) -> tuple[int, int, int] | None:
+    """Return splits per key head, warps per program and positions per warp for one line.
+
+    None for a ``window`` that would need more splits than a thread combines.
+    """
+    if not plan.line_splits:
+        return None
+    for positions in (plan.line_positions, 2 * plan.line_positions, 4 * plan.line_positions):
+        warps = min(triton.next_power_of_2(-(-window // (plan.line_splits * positions))), LINE_WARPS)
+        splits = triton.next_power_of_2(-(-window // (warps * positions)))
+        if splits <= MAX_LINE_SPLITS:
+            return splits, warps, positions
+    return None
+
+
+def batch_layout(plan: Plan, programs: int, window: int, row_bytes: int) -> tuple[int, int, int]:
+    """Return warps per program of ``attend_batch``, positions a warp loads at once, and those per instruction.
+
+    Args:
+        programs: lines times key heads.
+        row_bytes: of one position's key or value.
+    """
+    copies = max(1, WARP_BYTES // row_bytes)
+    positions = max(plan.batch_positions * POSITION_BYTES // max(row_bytes, POSITION_BYTES), copies)
+    filling = (
+        FEWEST_PROGRAMS * LINE_WARPS // triton.next_power_of_2(programs)
+    )  # few lines get more warps each
+    warps = max(plan.batch_warps, min(LINE_WARPS, filling))
+    return min(warps, triton.next_power_of_2(-(-window // positions))), positions, copies
+
+
+def context_splits(plan: Plan, lines: int, kv_heads: int, window: int) -> int:
+    """Return how many programs share one key head's context of ``window`` positions, a power of two."""
+    if plan.batch_attention and window <= plan.unsplit_window:
+        return 1
+    blocks = -(-window // plan.split_block)
+    wanted = max(1, FEWEST_PROGRAMS // (lines * kv_heads))
+    return min(1 << (blocks - 1).bit_length(), plan.max_splits, triton.next_power_of_2(wanted))

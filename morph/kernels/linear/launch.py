@@ -1,0 +1,191 @@
+"""Launch a linear layer: choose its kernel and tile, and pass the arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+import triton
+
+from ...model.linear import Weight, split_scales
+from ..plan import Plan, launch
+from ..states import Inputs, Residual
+from .gemm import SUM_WIDTH, gemm, reduce_split_k
+from .gemv import gemv
+from .tiles import GemmShape, GemmTile, GemvShape, gemm_tile, gemv_tile, prefetches
+
+REDUCE_BLOCK = (
+    128  # outputs per program of reduce_split_k: one per thread, so all partials' loads are in flight
+)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A linear layer, and what is fused into its kernel before and after the product.
+
+    Attributes:
+        weight: ``[N, K]``, or when ``gated`` ``[2 N, K]``, gates first.
+        norm, eps: RMSNorm of the input: its weight ``[K]``. None: no norm.
+        bias: ``[N]``.
+        gated: SwiGLU: the output is ``silu(gate) * up``.
+        partials: split-K partials ``[split_k, rows, ..]`` of the last projection that are still to be added up, for
+            GEMV only: they are added to ``residual``, or to the input where there is none.
+        residual: the residual stream that the product is added to, in place.
+        starts: the residual stream that the product starts, where it is not added to one.
+        next_norm: the weight of the norm that follows: GEMMs leave ``residual`` or ``starts`` multiplied by it too.
+        input_copy, normed_copy: ``[rows, K]``, where to leave the input as it is, and after the norm. The former is
+            for GEMV only.
+    """
+
+    weight: Weight
+    norm: torch.Tensor | None = None
+    eps: float = 0.0
+    bias: torch.Tensor | None = None
+    gated: bool = False
+    partials: torch.Tensor | None = None
+    residual: Residual | None = None
+    starts: Residual | None = None
+    next_norm: torch.Tensor | None = None
+    input_copy: torch.Tensor | None = None
+    normed_copy: torch.Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.residual is not None and self.starts is not None:
+            raise ValueError("a projection adds to a residual stream or starts one: give residual or starts")
+        if self.normed_copy is not None and self.norm is None:
+            raise ValueError("normed_copy is the input after the norm: give norm, too")
+
+
+@dataclass(frozen=True)
+class _Product:
+    """What all GEMM kernels multiply; the fields are their arguments."""
+
+    x: torch.Tensor
+    squares: torch.Tensor | None
+    eps: float
+    weight: torch.Tensor
+    M: int
+    K: int
+    N: int
+    GATED: bool
+
+
+@dataclass(frozen=True)
+class _Epilogue:
+    """What is done to a GEMM's product; the fields are arguments of the kernel, or of ``reduce_split_k``."""
+
+    out: torch.Tensor
+    bias: torch.Tensor | None = None
+    residual: torch.Tensor | None = None
+    next_gain: torch.Tensor | None = None
+    next_scaled: torch.Tensor | None = None
+    next_squares: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class _GemmOnly:
+    """Arguments that only ``gemm`` has."""
+
+    scales: torch.Tensor | None
+    gain: torch.Tensor | None
+    unscaled: torch.Tensor | None
+    normed: torch.Tensor | None
+
+
+def as_words(values: torch.Tensor) -> torch.Tensor:
+    """View a weight as the GEMV kernels read it: INT8 as words of four."""
+    return values.view(torch.int32) if values.dtype == torch.int8 else values
+
+
+def project(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection) -> None:
+    """Compute a linear layer into ``out`` ``[rows, N]``, with the kernel that ``linear/__init__.py`` names.
+
+    With more rows than ``plan.gemv_max_rows``, a residual stream before a norm must have been scaled by that norm's
+    weight by whoever wrote it (``Projection.next_norm``).
+    """
+    if len(out) <= plan.gemv_max_rows:
+        _launch_gemv(plan, x, out, projection)
+    else:
+        _launch_gemm(plan, x, out, projection)
+
+
+def _launch_gemv(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection) -> None:
+    rows, outputs = out.shape
+    values, scales = split_scales(projection.weight)
+    width = values.shape[1]
+    partials, residual = projection.partials, projection.residual
+    warps = plan.gemv_reduce_warps if partials is not None and residual is None else plan.gemv_warps
+    shape = GemvShape(outputs, width, values.element_size(), 2 if projection.gated else 1)
+    tile = gemv_tile(plan, shape, warps)
+    source, tokens = x.source()
+    hidden = x.hidden if isinstance(x, Inputs) else None
+    launch(
+        gemv, (-(-outputs // tile.outputs),), plan, tile.warps, plan.gemv_max_registers, dependent=hidden is None,
+        x=source, hidden=hidden, tokens=tokens, token_stride=0 if tokens is None else tokens.stride(0),
+        partials=partials, gain=projection.norm, eps=projection.eps, weight=as_words(values), scales=scales,
+        bias=projection.bias, residual=None if residual is None else residual.values, out=out,
+        input_copy=projection.input_copy, normed=projection.normed_copy, M=rows, K=width, N=outputs,
+        SPLIT_K=0 if partials is None else len(partials), GATED=projection.gated, WARPS=tile.warps, ROWS=tile.rows,
+        CHUNKS=tile.chunks, CHUNK=tile.chunk, EVICT=plan.gemv_evict,
+    )  # fmt: skip
+
+
+def _launch_gemm(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection) -> None:
+    """Launch a GEMM kernel, and after a split one ``reduce_split_k``."""
+    rows, outputs = out.shape
+    values, scales = split_scales(projection.weight)
+    width, operand = values.shape[1], x.operand(plan)
+    normed = projection.normed_copy
+    squares = x.squares if isinstance(x, Residual) and projection.norm is not None else None
+    product = _Product(operand, squares, projection.eps, values, rows, width, outputs, projection.gated)
+    # INT8 weights are multiplied in the rows' dtype.
+    shape = GemmShape(
+        rows, outputs, width, operand.element_size(), projection.gated,
+        may_hold=normed is None and scales is None, may_split=normed is None,
+    )  # fmt: skip
+    tile = gemm_tile(plan, shape)
+    only = _GemmOnly(scales, projection.norm, None if normed is None else x.source()[0], normed)
+    epilogue = _epilogue(plan, out, projection)
+    if tile.split_k == 1:
+        _launch_tile(plan, tile, product, epilogue, only)
+        return
+    partials = plan.empty("split-K partials", (tile.split_k, rows, outputs), operand, torch.float32)
+    _launch_tile(plan, tile, product, _Epilogue(partials), only)
+    launch(
+        reduce_split_k, (rows, -(-outputs // REDUCE_BLOCK)), plan, 4, partials=partials, M=rows, N=outputs,
+        SPLIT_K=tile.split_k, COLUMNS=REDUCE_BLOCK, **vars(epilogue),
+    )  # fmt: skip
+
+
+def _epilogue(plan: Plan, out: torch.Tensor, projection: Projection) -> _Epilogue:
+    """Return what is done to the product, and where the residual stream is left for the next GEMM."""
+    target = projection.residual or projection.starts
+    epilogue = _Epilogue(out, projection.bias, next_gain=projection.next_norm)
+    if projection.residual is not None:
+        epilogue = replace(epilogue, residual=projection.residual.values)
+    if target is not None:
+        epilogue = replace(epilogue, next_scaled=target.operand(plan), next_squares=target.squares)
+    return epilogue
+
+
+def _launch_tile(plan: Plan, tile: GemmTile, product: _Product, epilogue: _Epilogue, only: _GemmOnly) -> None:
+    """Launch ``gemm``, ``gemm_held`` or ``gemm_folded``."""
+    grid = (-(-product.N // tile.block_n), -(-product.M // tile.block_m), tile.split_k)
+    arguments = vars(product) | vars(epilogue)
+    arguments |= {"BLOCK_M": tile.block_m, "BLOCK_N": tile.block_n, "BLOCK_K": tile.block_k}
+    arguments["SUMS"] = triton.next_power_of_2(-(-product.K // int(SUM_WIDTH)))
+    if tile.folds:
+        from .gemm_folded import gemm_folded  # Gluon: not every Triton has it
+
+        launch(gemm_folded, grid, plan, tile.warps, FOLDS=tile.folds, **arguments)
+        return
+    arguments |= {"STAGES": tile.stages, "SPLIT_K": tile.split_k}
+    if tile.held:
+        from .gemm_held import gemm_held  # Gluon
+
+        launch(gemm_held, grid, plan, tile.warps, **arguments)
+        return
+    row_bytes = product.K // tile.split_k * product.weight.element_size()
+    arguments["PREFETCH"] = prefetches(plan, tile, product.N, row_bytes)
+    arguments["NORMED_COLUMNS"] = max(16, triton.next_power_of_2(-(-product.K // grid[0])))
+    launch(gemm, grid, plan, tile.warps, **arguments, **vars(only))

@@ -1,0 +1,229 @@
+"""Tile sizes of the linear kernels: how the outputs, rows and columns of a product are shared among programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import triton
+
+from ..plan import FEWEST_PROGRAMS, LANES, WARP_BYTES, Plan
+
+WORD = 4  # INT8 weights per 32-bit word
+LONGEST_SEGMENT = 1024  # input columns that a GEMV program holds at a time
+SMALLEST_BLOCK_N = 16  # outputs per GEMM program
+SMALLEST_BLOCK_K = 64  # BLOCK_K is halved down to this until FEWEST_STAGES stages fit in shared memory
+FEWEST_STAGES = 4
+HELD_SHARED = 220 * 1024  # bytes of shared memory that a program of gemm_held or gemm_folded may use
+HELD_BLOCK_M = 64  # rows per program of gemm_held, at least: wgmma's M
+FOLDED_ROWS = 64  # weight rows per program of gemm_folded: wgmma's M
+FOLDED_WARPS = 4
+MAX_FOLDED_ROWS = 32  # activation rows that gemm_folded computes, at most
+FOLDS = (1, 2, 4)
+SPLIT_MULTIPLE = 16  # K / split_k is a multiple of this
+
+
+@dataclass(frozen=True)
+class GemvTile:
+    """A program's share of a GEMV: WARPS x ROWS outputs, read CHUNKS x CHUNK columns at a time."""
+
+    warps: int
+    rows: int
+    chunks: int
+    chunk: int
+
+    @property
+    def outputs(self) -> int:
+        """Outputs per program."""
+        return self.warps * self.rows
+
+
+@dataclass(frozen=True)
+class GemvShape:
+    """What a GEMV's tile depends on.
+
+    Attributes:
+        outputs, width: of the weight ``[outputs, width]``.
+        itemsize: bytes per weight.
+        weights: 2 where gates and ups are read together, else 1.
+        grids: how many such grids run side by side (split-K).
+    """
+
+    outputs: int
+    width: int
+    itemsize: int
+    weights: int = 1
+    grids: int = 1
+
+
+def gemv_tile(plan: Plan, shape: GemvShape, warps: int) -> GemvTile:
+    """Return the tile of a GEMV in programs of ``warps`` warps."""
+    padded = triton.next_power_of_2(shape.width)
+    if shape.itemsize == 1:
+        # INT8 is read as words of four: a chunk has one column of each, so four chunks interleave.
+        chunk = min(WARP_BYTES // WORD, max(padded // WORD, WORD))
+    else:
+        chunk = min(WARP_BYTES // shape.itemsize, padded)
+    chunks = min(triton.next_power_of_2(-(-shape.width // chunk)), max(1, LONGEST_SEGMENT // chunk))
+    # As many INT8 weights as bf16 weights: they are widened to floats, and smaller programs raise the occupancy.
+    rows = max(1, plan.gemv_register_bytes // (shape.weights * shape.width * max(shape.itemsize, 2)))
+    rows = 1 << (rows.bit_length() - 1)
+    while rows > 1 and shape.grids * -(-shape.outputs // (warps * rows)) < FEWEST_PROGRAMS:
+        rows //= 2
+    return GemvTile(warps, rows, chunks, chunk)
+
+
+@dataclass(frozen=True)
+class GemmTile:
+    """A program's share of a GEMM: BLOCK_M rows by BLOCK_N outputs, BLOCK_K columns per step.
+
+    Attributes:
+        stages: steps whose loads are in flight; 0 for ``gemm_folded``, which loads everything at once.
+        held: whether the weights wait in shared memory (``gemm_held``, or ``gemm_folded`` where ``folds`` > 0).
+        split_k: programs that share an output's columns; ``reduce_split_k`` adds up their partials.
+        folds: of ``gemm_folded``.
+    """
+
+    block_m: int
+    block_n: int
+    block_k: int
+    stages: int
+    warps: int
+    held: bool = False
+    split_k: int = 1
+    folds: int = 0
+
+
+@dataclass(frozen=True)
+class GemmShape:
+    """What a GEMM's tile depends on.
+
+    Attributes:
+        rows: of the activations ``[rows, width]``.
+        outputs, width: of the weight ``[outputs, width]``; of a gated one, half its rows.
+        itemsize: bytes per number of the activations.
+        gated: whether gates and ups are computed together (SwiGLU).
+        may_hold: whether the kernels that hold weights compute it: not with INT8 weights.
+        may_split: whether split-K may be used.
+    """
+
+    rows: int
+    outputs: int
+    width: int
+    itemsize: int
+    gated: bool = False
+    may_hold: bool = True
+    may_split: bool = True
+
+
+def gemm_tile(plan: Plan, shape: GemmShape) -> GemmTile:
+    """Return the tile of a GEMM: of ``gemm_folded`` or ``gemm_held`` where they run, else of ``gemm``."""
+    if shape.may_hold and plan.gemm_held and shape.itemsize == 2:
+        tile = _folded_tile(plan, shape) or _held_tile(plan, shape)
+        if tile is not None:
+            return tile
+    block_m = min(plan.gemm_block_m, max(16, triton.next_power_of_2(shape.rows)))
+    block_n, split_k = _share(plan, replace(shape, may_split=shape.may_split and block_m > 32), block_m)
+    block_k = min(plan.gemm_block_k, max(16, triton.next_power_of_2(shape.width // split_k)))
+    if shape.itemsize == 4:
+        block_k = min(block_k, 32)  # float32 products run on the CUDA cores, fully unrolled
+    column_bytes = (block_m + block_n * (2 if shape.gated else 1)) * shape.itemsize
+    while block_k > SMALLEST_BLOCK_K and plan.gemm_shared_bytes // (block_k * column_bytes) < FEWEST_STAGES:
+        block_k //= 2
+    stages = max(1, min(plan.gemm_stages, plan.gemm_shared_bytes // (block_k * column_bytes)))
+    warps = plan.gemm_warps if block_m > 32 else 4
+    return GemmTile(block_m, block_n, block_k, stages, warps, split_k=split_k)
+
+
+def prefetches(plan: Plan, tile: GemmTile, outputs: int, row_bytes: int) -> bool:
+    """Return whether a program of ``gemm`` can prefetch its weights: one thread per weight row of its tile."""
+    complete = outputs % tile.block_n == 0 and tile.block_n <= LANES * tile.warps
+    return plan.pdl and plan.gemm_prefetch and complete and row_bytes % 16 == 0
+
+
+def _share(plan: Plan, shape: GemmShape, block_m: int) -> tuple[int, int]:
+    """Return BLOCK_N and split_k."""
+    across = -(-shape.rows // block_m)  # programs side by side along the rows
+    split_k = _split_k(plan, shape, across) if shape.may_split and not shape.gated else 1
+    return _block_n(plan, shape.outputs, block_m, across) if split_k == 1 else plan.split_k_block_n, split_k
+
+
+def _block_n(plan: Plan, outputs: int, block_m: int, across: int) -> int:
+    """Return BLOCK_N of a GEMM without split-K, ``across`` programs side by side along the rows."""
+    block_n = plan.gemm_block_n
+    # A small batch is cheap to read again, so it is spread over more programs.
+    programs = plan.gemm_programs if block_m > 32 else FEWEST_PROGRAMS
+    while block_n > SMALLEST_BLOCK_N and -(-outputs // block_n) * across < programs:
+        block_n //= 2
+    return block_n
+
+
+def _split_k(plan: Plan, shape: GemmShape, across: int) -> int:
+    """Return how many programs share an output's columns, a power of two; ``across`` as of ``_block_n``."""
+    programs = across * -(-shape.outputs // plan.split_k_block_n)
+    if shape.width < plan.split_k_min_width or 4 * programs > plan.split_k_programs:
+        return 1
+    split_k = 1
+    while 2 * split_k <= plan.max_split_k and shape.width % (2 * split_k * SPLIT_MULTIPLE) == 0:
+        weight_bytes = 2 * plan.split_k_block_n * shape.width // split_k
+        if 2 * split_k * programs > plan.split_k_programs and 2 * weight_bytes <= HELD_SHARED:
+            break
+        split_k *= 2
+    return split_k
+
+
+def _folded_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
+    """Return a tile of ``gemm_folded``; None for too many rows, or where rows and weights exceed shared memory."""
+    block_m = max(8, triton.next_power_of_2(shape.rows))
+    if block_m > MAX_FOLDED_ROWS:
+        return None
+    chosen = None
+    for tile, shared in _fitting_folds(plan, shape, block_m):
+        programs = shape.outputs // tile.block_n
+        # More programs than fit on the GPU at once: the last would start to read their weights when the first are done.
+        if chosen is not None and programs > FEWEST_PROGRAMS * (HELD_SHARED // shared):
+            break
+        chosen = tile
+        if programs >= FEWEST_PROGRAMS:
+            break
+    return chosen
+
+
+def _fitting_folds(plan: Plan, shape: GemmShape, block_m: int) -> Iterator[tuple[GemmTile, int]]:
+    """Yield the tiles of ``gemm_folded`` that fit, fewest folds first, and their bytes of shared memory."""
+    for folds in FOLDS:
+        block_n = FOLDED_ROWS // folds // (2 if shape.gated else 1)
+        block_k = _held_block_k(plan, shape.width // folds)
+        shared = 2 * shape.width * (FOLDED_ROWS // folds + block_m)
+        if folds > plan.max_folds or shared > HELD_SHARED:
+            continue
+        if shape.outputs % block_n or shape.width % (folds * block_k):
+            continue
+        yield GemmTile(block_m, block_n, block_k, 0, FOLDED_WARPS, held=True, folds=folds), shared
+
+
+def _held_block_k(plan: Plan, width: int) -> int:
+    """Return BLOCK_K of the kernels that hold weights: a divisor of ``width``, unless it would get too small."""
+    block_k = min(plan.gemm_block_k, max(16, triton.next_power_of_2(width)))
+    while width % block_k and block_k > SMALLEST_BLOCK_K:
+        block_k //= 2
+    return block_k
+
+
+def _held_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
+    """Return a tile of ``gemm_held`` whose weights leave space for a ring of row buffers; None if there is none.
+
+    A ring with one buffer more than there are steps has all loads in flight at once.
+    """
+    block_m = min(plan.gemm_block_m, max(HELD_BLOCK_M, triton.next_power_of_2(shape.rows)))
+    block_n, split_k = _share(plan, shape, block_m)
+    width = shape.width // split_k
+    block_k = _held_block_k(plan, width)
+    stage_bytes, row_bytes = 2 * block_m * block_k, 2 * (2 if shape.gated else 1) * width
+    while block_n > SMALLEST_BLOCK_N and HELD_SHARED - block_n * row_bytes < 3 * stage_bytes:
+        block_n //= 2
+    fitting = (HELD_SHARED - block_n * row_bytes) // stage_bytes
+    stages = min(plan.gemm_stages, fitting, width // block_k + 1)
+    if block_m < HELD_BLOCK_M or stages < 2 or shape.outputs % block_n or width % block_k:
+        return None
+    return GemmTile(block_m, block_n, block_k, stages, plan.gemm_warps, held=True, split_k=split_k)
