@@ -78,14 +78,14 @@ def unsupported(weights: Weights) -> str | None:
     return None
 
 
-def compile_frame(weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
+def compile_frame(weights: Weights, buffers: Buffers, seq_groups: int, window: int) -> None:
     """Compile all kernels that a frame launches, in parallel, without decoding the frame."""
     from .frame import decode_frame
     from .plan import Plan
     from .precompile import compile_in_parallel, compile_only
 
     plan = replace(Plan.of(weights.first_head.device), start=compile_only)
-    compile_in_parallel(lambda: decode_frame(weights, slots, seq_groups, window, plan))
+    compile_in_parallel(lambda: decode_frame(weights, buffers, seq_groups, window, plan))
 
 
 def choose_frame(weights: Weights) -> tuple[DecodeFrame, LayerOps, str | None]:

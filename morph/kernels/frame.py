@@ -24,34 +24,34 @@ from .states import CacheSpan, Inputs, Residual
 
 
 def decode_frame(
-    weights: Weights, slots: Buffers, seq_groups: int, window: int, plan: Plan | None = None
+    weights: Weights, buffers: Buffers, seq_groups: int, window: int, plan: Plan | None = None
 ) -> None:
     """Decode every line's next frame, report it, and sample group 0 of the frame after it.
 
     Args as of ``frame.step.decode_frame``; ``plan`` is the device's own by default.
     """
-    plan = replace(plan or Plan.of(weights.first_head.device), workspace=slots.workspace)
-    predict(weights, slots, seq_groups, plan)
-    step_talker(weights, slots, window, plan)
+    plan = replace(plan or Plan.of(weights.first_head.device), workspace=buffers.workspace)
+    predict(weights, buffers, seq_groups, plan)
+    step_talker(weights, buffers, window, plan)
 
 
-def predict(weights: Weights, slots: Buffers, seq_groups: int, plan: Plan) -> None:
+def predict(weights: Weights, buffers: Buffers, seq_groups: int, plan: Plan) -> None:
     """Sample groups 1-15 into the report: ``seq_groups`` sequential passes of the predictor, then the crossbar."""
-    state, stack = slots.state, weights.predictor
+    state, stack = buffers.state, weights.predictor
     # The first pass has two positions: the talker's hidden state, and the embedding of group 0.
     inputs = Inputs(weights.first_table, state.tokens, hidden=state.hidden)
     for group in range(seq_groups):
         if group > 0:
             inputs = Inputs(weights.tables[group - 1], state.report[:, group])
         start, length = (group + 1, 1) if group else (0, 2)
-        span = CacheSpan(slots.frame_cache, slots.frame_angles, length, start + length, start)
+        span = CacheSpan(buffers.frame_cache, buffers.frame_angles, length, start + length, start)
         residual = run_layers(stack, plan, _to_predictor(weights, plan, inputs), span)
         residual = residual.last(length, plan)
-        sample_heads(weights, slots, plan, residual, (group, group + 1))
-    crossbar(weights, slots, plan, residual, seq_groups)
+        sample_heads(weights, buffers, plan, residual, (group, group + 1))
+    crossbar(weights, buffers, plan, residual, seq_groups)
 
 
-def crossbar(weights: Weights, slots: Buffers, plan: Plan, residual: Residual, seq_groups: int) -> None:
+def crossbar(weights: Weights, buffers: Buffers, plan: Plan, residual: Residual, seq_groups: int) -> None:
     """Sample groups ``seq_groups + 1`` to 15 of every line at once, from the predictor's last residual ``[B, H]``.
 
     One linear layer computes all their logits and one launch samples them. Where a tail was trained for this
@@ -59,27 +59,27 @@ def crossbar(weights: Weights, slots: Buffers, plan: Plan, residual: Residual, s
     """
     groups = len(weights.heads)
     if seq_groups in weights.tails:
-        logits = _tail_logits(weights, slots, plan, residual, seq_groups)
-        sample(slots, plan, logits, (seq_groups, groups))
+        logits = _tail_logits(weights, buffers, plan, residual, seq_groups)
+        sample(buffers, plan, logits, (seq_groups, groups))
     elif seq_groups < groups:
-        sample_heads(weights, slots, plan, residual, (seq_groups, groups))
+        sample_heads(weights, buffers, plan, residual, (seq_groups, groups))
 
 
 def sample_heads(
-    weights: Weights, slots: Buffers, plan: Plan, residual: Residual, heads: tuple[int, int]
+    weights: Weights, buffers: Buffers, plan: Plan, residual: Residual, heads: tuple[int, int]
 ) -> None:
     """Sample groups ``first + 1 .. end`` of every line through the ``heads`` ``(first, end)``, in one product."""
     first, end = heads
-    logits = plan.empty("logits", (len(residual.values), (end - first) * slots.codebook), residual.values)
+    logits = plan.empty("logits", (len(residual.values), (end - first) * buffers.codebook), residual.values)
     weight = weights.heads[first:end].flatten(0, 1)
     project(plan, residual, logits, Projection(weight, weights.predictor.norm, weights.predictor.eps))
-    sample(slots, plan, logits, heads)
+    sample(buffers, plan, logits, heads)
 
 
-def sample(slots: Buffers, plan: Plan, logits: torch.Tensor, heads: tuple[int, int]) -> None:
+def sample(buffers: Buffers, plan: Plan, logits: torch.Tensor, heads: tuple[int, int]) -> None:
     """Sample groups ``first + 1 .. end`` from the logits of ``heads`` ``(first, end)``: ``[B, (end - first) V]``."""
     first, end = heads
-    state, settings, vocab = slots.state, slots.settings.subtalker, slots.codebook
+    state, settings, vocab = buffers.state, buffers.settings.subtalker, buffers.codebook
     padded = triton.next_power_of_2(vocab)
     launch(
         sample_codes, (len(logits), end - first), plan, plan.sampling_warps(padded), logits=logits,
@@ -101,47 +101,47 @@ def _to_predictor(weights: Weights, plan: Plan, inputs: Inputs) -> Inputs | Resi
 
 
 def _tail_logits(
-    weights: Weights, slots: Buffers, plan: Plan, residual: Residual, seq_groups: int
+    weights: Weights, buffers: Buffers, plan: Plan, residual: Residual, seq_groups: int
 ) -> torch.Tensor:
     """Logits of the groups after ``seq_groups`` through their trained tail: float32 ``[B, groups V]``."""
     stack, dtype = weights.predictor, weights.heads.dtype
     values = residual.values
     normed = functional.rms_norm(values, values.shape[-1:], stack.norm.float(), stack.eps)
-    logits = weights.crossbar_logits(seq_groups, normed.to(dtype), slots.state.report[:, seq_groups]).flatten(
-        1
-    )
+    logits = weights.crossbar_logits(
+        seq_groups, normed.to(dtype), buffers.state.report[:, seq_groups]
+    ).flatten(1)
     return plan.empty("logits", logits.shape, logits, torch.float32).copy_(logits)
 
 
-def step_talker(weights: Weights, slots: Buffers, window: int, plan: Plan) -> None:
+def step_talker(weights: Weights, buffers: Buffers, window: int, plan: Plan) -> None:
     """Run the talker over the frame's codes, and sample group 0 of the next frame."""
-    state, stack = slots.state, weights.talker
+    state, stack = buffers.state, weights.talker
     lines, width = state.hidden.shape
     residual = Residual.empty(plan, lines, stack.norm)
     launch(
         embed_frame, (lines, -(-width // EMBED_BLOCK)), plan, 4, line_tokens=state.tokens, report=state.report,
-        first_table=weights.first_table, tables=weights.tables, text=slots.text, steps=state.steps,
+        first_table=weights.first_table, tables=weights.tables, text=buffers.text, steps=state.steps,
         out=residual.values, gain=stack.layers[0].input_norm, scaled=residual.scaled, squares=residual.squares,
-        text_length=slots.context, V=weights.tables.shape[1], CODES=GROUPS, H=width, BLOCK=EMBED_BLOCK,
+        text_length=buffers.context, V=weights.tables.shape[1], CODES=GROUPS, H=width, BLOCK=EMBED_BLOCK,
     )  # fmt: skip
-    span = CacheSpan(slots.cache, slots.angles, 1, window, positions=state.positions)
+    span = CacheSpan(buffers.cache, buffers.angles, 1, window, positions=state.positions)
     residual = run_layers(stack, plan, residual, span)
     logits = plan.empty("logits", (lines, len(weights.first_head)), residual.values)
     # The normed state is the predictor's input of the next frame.
     head = Projection(weights.first_head, stack.norm, stack.eps, normed_copy=state.hidden)
     project(plan, residual, logits, head)
-    _sample_first(slots, plan, logits)
+    _sample_first(buffers, plan, logits)
 
 
-def _sample_first(slots: Buffers, plan: Plan, logits: torch.Tensor) -> None:
+def _sample_first(buffers: Buffers, plan: Plan, logits: torch.Tensor) -> None:
     """Sample group 0 of every line's next frame from logits ``[B, V]``."""
-    state, settings = slots.state, slots.settings.talker
+    state, settings = buffers.state, buffers.settings.talker
     lines, vocab = logits.shape
     padded = triton.next_power_of_2(vocab)
     launch(
         sample_first, (lines,), plan, plan.sampling_warps(padded), logits=logits, line_keys=state.keys,
         steps=state.steps, minimums=state.minimums, positions=state.positions, temperatures=settings.temperatures,
         cutoffs=settings.cutoffs, shares=settings.shares, scales=settings.scales,
-        penalties=slots.settings.penalties, seen=state.seen, suppressed=slots.suppressed, is_eos=slots.is_eos,
+        penalties=buffers.settings.penalties, seen=state.seen, suppressed=buffers.suppressed, is_eos=buffers.is_eos,
         line_tokens=state.tokens, report=state.report, V=vocab, CODES=GROUPS, PADDED=padded,
     )  # fmt: skip

@@ -61,9 +61,8 @@ def kth_largest(keys, lowest, highest, kept, V: tl.constexpr):
     count = kept * 0 + V
     reached, missed = lowest, highest + 1  # at least ``kept`` keys reach the one, fewer the other
     while (reached + 1 < missed) & (count > kept):
-        middle = (reached & missed) + (
-            (reached ^ missed) >> 1
-        )  # the midpoint, rounded down, without overflow
+        # The midpoint, rounded down, without overflow.
+        middle = (reached & missed) + ((reached ^ missed) >> 1)
         found = tl.sum((keys >= middle).to(tl.int32), axis=0)
         enough = found >= kept
         reached = tl.where(enough, middle, reached)
