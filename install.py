@@ -1,10 +1,10 @@
-"""Install the ``qwen_tts`` that fits this Python's transformers; leave torch and transformers as they are.
+"""Install the ``qwen_tts`` package that fits this Python's transformers, without changing torch or transformers.
 
 ComfyUI-Manager runs this file after ``requirements.txt``; without the Manager, run it with ComfyUI's Python.
-The two published packages pin one transformers each, so they are installed without their dependencies. Both
-provide the module ``qwen_tts``: only one may be there. The one that does not fit goes only after the other has been
-fetched, and comes back where that cannot be installed. Of what they ask for, sox, onnxruntime, torchaudio,
-gradio and accelerate are left out: no 12 Hz model uses them.
+The two published packages each pin one version of transformers, so they are installed without their dependencies.
+Both provide the module ``qwen_tts``, so only one may be installed. The one that does not fit is removed only after the
+other has been downloaded, and is restored if the installation fails. Of their dependencies, sox, onnxruntime,
+torchaudio, gradio and accelerate are left out: no 12 Hz model uses them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import venv
 from pathlib import Path
 
 QWEN_TTS = {4: "qwen-tts==0.1.1", 5: "qwen-tts-hf==0.1.1.post1"}  # by transformers' major version
-OLDEST_MINOR = {4: 57, 5: 4}  # older ones of 5 cannot read qwen-tts-hf's configuration (tried)
+OLDEST_MINOR = {4: 57, 5: 4}  # tried: older versions of 5 cannot read qwen-tts-hf's configuration
 NEEDED = "4.57, or 5.4 and later"
 FIX = "update ComfyUI with its requirements, then run install.py again"
 
 
 def choose_package(transformers_version: str) -> str:
-    """Give the requirement of the qwen_tts for this transformers; ValueError where there is none."""
+    """Return the requirement of the qwen_tts for this transformers; ValueError if there is none."""
     found = re.match(r"(\d+)\.(\d+)", transformers_version)
     if not found:
-        raise ValueError(f"transformers has the version {transformers_version!r}, which is no number: {FIX}")
+        raise ValueError(f"transformers has version {transformers_version!r}, which is not a number: {FIX}")
     major, minor = int(found[1]), int(found[2])
     if major > max(QWEN_TTS):
         raise ValueError(
@@ -43,7 +43,7 @@ def choose_package(transformers_version: str) -> str:
 
 
 def installed_version(name: str) -> str | None:
-    """Give the version of a package of this Python, None where it is not installed."""
+    """Return the version of a package in this Python, None if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -51,12 +51,12 @@ def installed_version(name: str) -> str | None:
 
 
 def environment_python(path: Path) -> Path:
-    """Give where the Python of a virtual environment lies on this system."""
+    """Return the path of a virtual environment's Python on this operating system."""
     return path / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def create_environment(path: Path) -> Path:
-    """Make a virtual environment at ``path``, or take the one there; give the path of its Python."""
+    """Create a virtual environment at ``path`` unless there is one with pip; return the path of its Python."""
     python = environment_python(path)
     if not (python.exists() and _has_pip(python)):
         venv.EnvBuilder(with_pip=True, clear=True, symlinks=os.name != "nt").create(path)
@@ -64,7 +64,7 @@ def create_environment(path: Path) -> Path:
 
 
 def pip_install(python: Path | str, *arguments: str) -> None:
-    """Run ``pip install`` with these requirements or options; CalledProcessError where it fails."""
+    """Run ``pip install`` with these requirements or options; CalledProcessError if it fails."""
     _pip(python, "install", *arguments)
 
 
@@ -73,7 +73,7 @@ def _has_pip(python: Path | str) -> bool:
 
 
 def _pip(python: Path | str, action: str, *arguments: str) -> None:
-    """Run pip, or uv in an environment that was made without pip (ComfyUI Desktop's)."""
+    """Run pip, or uv in an environment that was created without pip (ComfyUI Desktop's)."""
     if _has_pip(python):
         command = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", action]
         command += ["--yes"] if action == "uninstall" else []
@@ -86,7 +86,7 @@ def _pip(python: Path | str, action: str, *arguments: str) -> None:
 
 
 def install_qwen_tts() -> str:
-    """Bring in the qwen_tts that fits, and give a sentence that says what was done."""
+    """Install the qwen_tts that fits; return a sentence that says what was done."""
     transformers = installed_version("transformers")
     if transformers is None:
         raise ValueError(f"transformers is not installed for {sys.executable}: {FIX}")
@@ -102,15 +102,15 @@ def install_qwen_tts() -> str:
 
 
 def _replace(unfit: list[str], requirement: str, folder: Path) -> None:
-    """Install a requirement in place of other packages, or leave all as it is: raises what pip failed with."""
-    fetched = _fetch(requirement, folder / "new")  # without a network it ends here
+    """Install a requirement in place of other packages; if that fails, restore everything and raise pip's error."""
+    fetched = _fetch(requirement, folder / "new")  # fails here without a network
     name = requirement.partition("==")[0]
     before = [one for one in (*unfit, name) if installed_version(one)]
     sites = {one: _back_up(one, folder / "old" / one) for one in before}
     try:
         if unfit:
             _pip(sys.executable, "uninstall", *unfit)
-        # Uninstalling one of the two takes files of the other with it: write them all again.
+        # Uninstalling one package also deletes files of the other: write them all again.
         pip_install(sys.executable, "--no-deps", "--force-reinstall", *fetched)
     except BaseException:
         if name not in before and installed_version(name):
@@ -121,24 +121,24 @@ def _replace(unfit: list[str], requirement: str, folder: Path) -> None:
 
 
 def _fetch(requirement: str, folder: Path) -> list[str]:
-    """Bring a requirement to this machine; give what pip or uv then installs without a network."""
+    """Download a requirement; return the arguments with which pip or uv then installs it without a network."""
     if not _has_pip(sys.executable):
         _pip(sys.executable, "install", "--no-deps", "--target", str(folder), requirement)
-        return ["--offline", requirement]  # uv keeps what it has fetched
+        return ["--offline", requirement]  # from uv's cache
     _pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder), requirement)
     wheels = [str(wheel) for wheel in folder.glob("*.whl")]
     if not wheels:
-        raise FileNotFoundError(f"pip fetched {requirement} and left no wheel in {folder}")
+        raise FileNotFoundError(f"pip downloaded {requirement} but left no wheel in {folder}")
     return wheels
 
 
 def _back_up(name: str, folder: Path) -> Path:
-    """Copy an installed package's files below a folder; give the folder that they were installed in."""
+    """Copy an installed package's files to a folder; return the folder that they were installed in."""
     package = importlib.metadata.distribution(name)
     site = Path(str(package.locate_file("")))
     for file in package.files or []:
         source = Path(str(file.locate()))
-        if ".." not in file.parts and source.is_file():  # scripts lie elsewhere: the pack needs none
+        if ".." not in file.parts and source.is_file():  # scripts are elsewhere; the pack needs none
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, folder / file)
     folder.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ def _back_up(name: str, folder: Path) -> Path:
 
 
 def main() -> int:
-    """Install, and say in one line what happened; 1 where nothing could be installed."""
+    """Install, and print in one line what happened; return 1 if nothing could be installed."""
     try:
         print(f"Qwen3-TTS Morph: {install_qwen_tts()}")
     except (ValueError, OSError) as problem:
@@ -156,7 +156,7 @@ def main() -> int:
         command = " ".join(problem.cmd)
         print(
             f"Qwen3-TTS Morph: '{command}' failed, its message is above. What was installed before is still there: "
-            "solve that, then run install.py again.",
+            "fix that, then run install.py again.",
             file=sys.stderr,
         )
         return 1

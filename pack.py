@@ -1,7 +1,7 @@
 """Load this folder as the package ``qwen3_tts_morph``, by path, as ComfyUI loads a custom node.
 
-For what runs outside ComfyUI: ``speak.py``, the benchmarks, the training steps and the tests. The folder may
-have any name (a hyphen in it too), so a plain ``import`` would not do.
+For programs outside ComfyUI: ``speak.py``, the laboratory and the tests. The folder may have any name, also one with
+a hyphen, so a plain ``import`` would not work.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ ROOT = Path(__file__).resolve().parent
 
 
 def load() -> ModuleType:
-    """Register the repository root as the package ``qwen3_tts_morph`` and give it; a second call gives the same."""
+    """Register the repository root as the package ``qwen3_tts_morph`` and return it; later calls return the same."""
     if NAME in sys.modules:
         return sys.modules[NAME]
     spec = importlib.util.spec_from_file_location(
         NAME, ROOT / "__init__.py", submodule_search_locations=[str(ROOT)]
     )
     if spec is None or spec.loader is None:
-        raise ImportError(f"{ROOT} holds no __init__.py: clone the repository again")
+        raise ImportError(f"{ROOT} has no __init__.py: clone the repository again")
     module = importlib.util.module_from_spec(spec)
     sys.modules[NAME] = module
     spec.loader.exec_module(module)

@@ -204,5 +204,5 @@ class JoinAudio(io.ComfyNode):
             raise ValueError(
                 f"audio has different sample rates ({shown} Hz): resample the recordings to one rate first"
             )
-        joined, _ = postprocess.join(waveforms, rates[0], gap[0], crossfade[0])
+        joined, _ = postprocess.join(waveforms, rates[0], postprocess.Spacing(gap[0], crossfade[0]))
         return io.NodeOutput(to_audio(joined, rates[0]))

@@ -1,20 +1,21 @@
-"""Waveform to waveform: filter, loudness, silence, joining. No torch and no ComfyUI in here.
+"""Waveform to waveform: filter, loudness, silence, joining. Imports neither torch nor ComfyUI.
 
-A waveform is a numpy array of float32 or float64, shape [T] or [C, T]. Every function gives a new array and
-leaves its input as it was; every wrong input is a ValueError that names it.
+A waveform is a numpy array of float32 or float64, shape [T] or [C, T]. Every function returns a new array and
+does not change its input; every invalid input raises a ValueError that names it.
 """
 
 from __future__ import annotations
 
 from .checks import Waveform
 from .filters import LowPass, low_pass
-from .join import Span, join
+from .join import Spacing, Span, join
 from .loudness import Loudness, measure_loudness, normalize_loudness, normalize_peak
 from .silence import Trim, trim_silence
 
 __all__ = [
     "Loudness",
     "LowPass",
+    "Spacing",
     "Span",
     "Trim",
     "Waveform",

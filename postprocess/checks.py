@@ -1,4 +1,4 @@
-"""What every waveform tool asks of its input, in one place."""
+"""Checks of inputs, shared by all waveform functions, the engine and the nodes."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ Waveform: TypeAlias = NDArray[np.floating[Any]]
 
 MAX_CHANNELS = 8  # 7.1 surround; more rows than this are samples, not channels
 LARGEST = sys.float_info.max
-LOUDEST = 2.0**32  # full scale is 1; 32-bit integers that nobody scaled still pass, and no filter overflows
-MAX_SAMPLE_RATE = 768_000  # the fastest that converters offer
+LOUDEST = 2.0**32  # full scale is 1; unscaled 32-bit integers still pass, and no filter overflows
+MAX_SAMPLE_RATE = 768_000  # the highest rate of audio converters
 
 
 def is_number(value: Any, low: float = -LARGEST, high: float = LARGEST) -> bool:
-    """Whether ``value`` is a finite real number (numpy's count, booleans do not) in ``low``..``high``."""
+    """Whether ``value`` is a finite real number (numpy's included, booleans not) in ``low``..``high``."""
     real = isinstance(value, Real) and not isinstance(value, bool)
     return real and bool(low <= value <= high)  # NaN compares false
 
 
 def is_whole(value: Any, low: float = -LARGEST, high: float = LARGEST) -> bool:
-    """Whether ``value`` is an integer (numpy's count; booleans and 2.0 do not) in ``low``..``high``."""
+    """Whether ``value`` is an integer (numpy's included; booleans and 2.0 not) in ``low``..``high``."""
     return isinstance(value, Integral) and is_number(value, low, high)
 
 
 def check_waveform(waveform: Waveform, name: str = "waveform") -> None:
     """Raise ValueError unless ``waveform`` is float32 or float64 of shape [T] or [C, T], T >= 1.
 
-    Samples have to be finite, and none above LOUDEST.
+    All samples must be finite and at most LOUDEST in magnitude.
     """
     if not isinstance(waveform, np.ndarray) or waveform.dtype not in (np.float32, np.float64):
         kind = getattr(waveform, "dtype", type(waveform).__name__)
@@ -56,22 +56,22 @@ def check_waveform(waveform: Waveform, name: str = "waveform") -> None:
 
 
 def check_sample_rate(sample_rate: int) -> None:
-    """Raise ValueError unless ``sample_rate`` (samples a second) is a whole number from 1 to MAX_SAMPLE_RATE."""
+    """Raise ValueError unless ``sample_rate`` (samples per second) is a whole number from 1 to MAX_SAMPLE_RATE."""
     if not is_whole(sample_rate, 1, MAX_SAMPLE_RATE):
         raise ValueError(
-            f"sample_rate is {sample_rate!r}: give samples a second as a whole number up to {MAX_SAMPLE_RATE}, "
+            f"sample_rate is {sample_rate!r}: give samples per second as a whole number up to {MAX_SAMPLE_RATE}, "
             "e.g. 24000"
         )
 
 
 def check_range(name: str, value: float, low: float, high: float, unit: str = "") -> None:
-    """Raise ValueError unless ``value`` is a number in ``low``..``high`` (both allowed)."""
+    """Raise ValueError unless ``value`` is a number in ``low``..``high``, bounds included."""
     if not is_number(value, low, high):
         raise ValueError(f"{name} is {value!r}: choose {low:g} to {high:g} {unit}".rstrip())
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> str:
-    """Give ``value`` back when it is one of ``choices``, else raise ValueError."""
+    """Return ``value`` if it is one of ``choices``, else raise ValueError."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
     return value
@@ -84,10 +84,10 @@ def check_switch(name: str, value: bool) -> None:
 
 
 def peak_of(waveform: Waveform) -> float:
-    """The largest absolute sample over all channels; 0.0 is digital silence."""
+    """Return the largest absolute sample over all channels; 0.0 means digital silence."""
     return float(np.abs(waveform).max())
 
 
 def from_db(decibels: float) -> float:
-    """The amplitude factor of a level in dB (0 dB is 1.0)."""
+    """Return the amplitude factor of a level in dB (0 dB is 1.0)."""
     return math.pow(10.0, decibels / 20.0)

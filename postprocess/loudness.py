@@ -1,4 +1,4 @@
-"""Bring a waveform to a peak level or to a loudness."""
+"""Normalize a waveform to a peak level or to a loudness."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ log = logging.getLogger(__name__)
 
 QUIETEST_DB = -60.0
 BLOCK_S = 0.4  # BS.1770 measures in blocks of 400 ms
-MEASURED_CHANNELS = 5  # BS.1770 gives weights to five channels
-LOWEST_MEASURED_RATE = 4000  # its filter acts at 1.7 kHz, which a lower rate cannot hold
+MEASURED_CHANNELS = 5  # BS.1770 defines weights for five channels
+LOWEST_MEASURED_RATE = 4000  # its filter acts at 1.7 kHz, above the Nyquist frequency of lower rates
 TOLERANCE_LU = 0.01
 MOST_CORRECTIONS = 20
 
 
 @dataclass(frozen=True)
 class Loudness:
-    """Where ``normalize_loudness`` brings a waveform.
+    """The target of ``normalize_loudness``.
 
     lufs: integrated loudness, -60..0 LUFS (-16: podcasts; -23: European broadcast).
     ceiling_db: no sample exceeds this level, -60..0 dBFS (sample peak, not oversampled "true peak").
@@ -39,8 +39,8 @@ class Loudness:
 def normalize_peak(waveform: Waveform, peak_db: float = -3.0) -> Waveform:
     """Scale ``waveform`` ([T] or [C, T]) so that its largest sample is at ``peak_db`` (-60..0 dBFS).
 
-    One gain for all channels. Gives a new array of the same shape and dtype; digital silence stays silence.
-    Raises ValueError for anything that is no finite waveform.
+    One gain for all channels. Returns a new array of the same shape and dtype; digital silence stays silent.
+    Raises ValueError for anything that is not a finite waveform.
     """
     check_waveform(waveform)
     check_range("peak_db", peak_db, QUIETEST_DB, 0.0, "dBFS")
@@ -50,10 +50,10 @@ def normalize_peak(waveform: Waveform, peak_db: float = -3.0) -> Waveform:
 def normalize_loudness(waveform: Waveform, sample_rate: int, options: Loudness | None = None) -> Waveform:
     """Scale ``waveform`` ([T] or [C, T], up to 5 channels) to a loudness by ITU-R BS.1770-4 (pyloudnorm).
 
-    One gain for all channels, no limiter: where the loudness asked for would lift a sample over the ceiling,
-    the result stays at the ceiling and is quieter than asked; the log says so. Gives a new array of the same
-    shape and dtype. Digital silence, and audio below the standard's gate of -70 LUFS, has no loudness and
-    comes back unchanged. Audio below 0.4 s, the standard's block, is measured as if it were repeated.
+    One gain for all channels, no limiter: if the target would lift a sample over the ceiling, the result stays at
+    the ceiling and is quieter than the target; the log says so. Returns a new array of the same shape and dtype.
+    Digital silence, and audio below the standard's gate of -70 LUFS, has no loudness and is returned unchanged.
+    Audio shorter than 0.4 s, the standard's block, is measured as if it were repeated.
     """
     options = options or Loudness()
     check_waveform(waveform)
@@ -62,7 +62,7 @@ def normalize_loudness(waveform: Waveform, sample_rate: int, options: Loudness |
         return waveform.copy()
     measured = measure_loudness(waveform, sample_rate)
     if math.isinf(measured):
-        log.warning("audio is below -70 LUFS and has no loudness to normalize: it is left as it is")
+        log.warning("audio is below -70 LUFS and has no loudness to normalize: it is not changed")
         return waveform.copy()
     ceiling = from_db(options.ceiling_db)
     limit = ceiling / peak_of(waveform)
@@ -76,9 +76,9 @@ def normalize_loudness(waveform: Waveform, sample_rate: int, options: Loudness |
 def _find_gain(
     waveform: Waveform, sample_rate: int, lufs: float, limit: float, measured: float
 ) -> tuple[float, float]:
-    """The gain of at most ``limit`` that brings ``waveform`` from ``measured`` to ``lufs``, and what it gives.
+    """Return the gain, at most ``limit``, that brings ``waveform`` from ``measured`` to ``lufs``, and the LUFS reached.
 
-    A gain also moves quiet parts over the standard's gate of -70 LUFS, so the loudness does not follow it
+    A gain also moves quiet parts across the standard's gate of -70 LUFS, so the loudness does not follow it
     exactly: the result is measured, and the gain corrected until no further part crosses.
     """
     exact = waveform.astype(np.float64)
@@ -95,27 +95,27 @@ def _find_gain(
 
 
 def measure_loudness(waveform: Waveform, sample_rate: int) -> float:
-    """Integrated loudness in LUFS of ``waveform`` ([T] or [C, T]); -inf below the gate of -70 LUFS.
+    """Return the integrated loudness of ``waveform`` ([T] or [C, T]) in LUFS; -inf below the gate of -70 LUFS.
 
-    Audio below 0.4 s, the standard's block, is repeated up to it. Raises ValueError above 5 channels
-    and below 4000 samples a second.
+    Audio shorter than 0.4 s, the standard's block, is repeated to that length. Raises ValueError above 5 channels
+    and below 4000 samples per second.
     """
-    import pyloudnorm  # here: all else of this package, which the engine imports, does without it
+    import pyloudnorm  # imported here: the engine imports this package and does not need it
 
     check_waveform(waveform)
     check_sample_rate(sample_rate)
     channels = np.atleast_2d(waveform).astype(np.float64)
     if channels.shape[0] > MEASURED_CHANNELS:
         raise ValueError(
-            f"waveform has {channels.shape[0]} channels, and loudness is defined for {MEASURED_CHANNELS} "
-            "at most: normalize its peak instead"
+            f"waveform has {channels.shape[0]} channels, and loudness is defined for at most "
+            f"{MEASURED_CHANNELS}: normalize its peak instead"
         )
     if sample_rate < LOWEST_MEASURED_RATE:
         raise ValueError(
-            f"sample_rate is {sample_rate}, and loudness is defined from {LOWEST_MEASURED_RATE} on: "
+            f"sample_rate is {sample_rate}, and loudness is defined only from {LOWEST_MEASURED_RATE}: "
             "normalize its peak instead"
         )
-    # As loud as it would be if it went on: the standard measures whole blocks.
+    # The standard measures complete blocks: repeat short audio.
     repeats = math.ceil(BLOCK_S * sample_rate / channels.shape[1])
     channels = np.tile(channels, (1, repeats))
     return float(pyloudnorm.Meter(sample_rate).integrated_loudness(channels.T))
@@ -125,5 +125,5 @@ def _scale_to_peak(waveform: Waveform, level: float) -> Waveform:
     peak = peak_of(waveform)
     if peak == 0.0:
         return waveform.copy()
-    # Dividing first keeps the tiniest (subnormal) peaks from overflowing the gain.
+    # Dividing first: with a subnormal peak, the gain would overflow.
     return (waveform.astype(np.float64) / peak * level).astype(waveform.dtype)

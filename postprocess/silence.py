@@ -1,4 +1,4 @@
-"""Cut silence off the two ends of a waveform."""
+"""Trim silence from both ends of a waveform."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .checks import Waveform, check_range, check_sample_rate, check_waveform, fr
 
 @dataclass(frozen=True)
 class Trim:
-    """What ``trim_silence`` takes for silence.
+    """What counts as silence, and how much of it ``trim_silence`` keeps.
 
     threshold_db: samples below this level are silence, -120..-1 dB relative to the waveform's own peak, so
-    that a quiet and a loud take of one line are cut alike.
-    margin_ms: how much of the silence is kept at each end, 0..10000 ms.
+    that quiet and loud takes of a line are cut at the same points.
+    margin_ms: silence to keep at each end, 0..10000 ms.
     """
 
     threshold_db: float = -50.0
@@ -29,18 +29,18 @@ class Trim:
 def trim_silence(waveform: Waveform, sample_rate: int, options: Trim | None = None) -> Waveform:
     """Cut the silence before the first and after the last sound of ``waveform`` ([T] or [C, T]).
 
-    A sample is sound when any channel reaches the threshold; silence in between stays. Gives a new array of
-    the same dtype with at least one sample. Digital silence comes back whole: an empty result could not be
-    saved. Raises ValueError for anything that is no finite waveform.
+    A sample is sound if any channel reaches the threshold; silence in between stays. Returns a new array of the
+    same dtype with at least one sample. Digital silence is returned uncut: an empty result could not be saved.
+    Raises ValueError for anything that is not a finite waveform.
     """
     start, end = sound_span(waveform, sample_rate, options)
     return waveform[..., start:end].copy()
 
 
 def sound_span(waveform: Waveform, sample_rate: int, options: Trim | None = None) -> tuple[int, int]:
-    """Where the sound of ``waveform`` ([T] or [C, T]) begins and ends, in samples, with the margin, end excluded.
+    """Return start and end (excluded) of the sound in ``waveform`` ([T] or [C, T]), in samples, with the margin.
 
-    Digital silence is a span of everything. Raises ValueError for anything that is no finite waveform.
+    For digital silence the span is the complete waveform. Raises ValueError for anything that is not a finite waveform.
     """
     options = options or Trim()
     check_waveform(waveform)

@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from ...postprocess.join import join
+from ...postprocess.join import Spacing, join
 from ...postprocess.silence import Trim, sound_span
 from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
@@ -88,6 +88,6 @@ def _join(script: Script, spoken: Sequence[Spoken], gap_s: float) -> Dialogue:
     rate = spoken[0].sample_rate
     lead, *between, tail = script.pauses
     gaps = [gap_s + pause for pause in between]
-    joined, spans = join([one.waveform for one in spoken], rate, gap_s=gaps, lead_s=lead, tail_s=tail)
+    joined, spans = join([one.waveform for one in spoken], rate, Spacing(gaps, lead_s=lead, tail_s=tail))
     captions = [_caption(start, one) for (start, _), one in zip(spans, spoken, strict=True)]
     return Dialogue(list(spoken), joined, rate, to_srt(captions))

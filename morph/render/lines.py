@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...postprocess.join import join
+from ...postprocess.join import Spacing, join
 from ..decode.guard import Guard, text_cap
 from ..engine import Engine
 from ..model.model import Model
@@ -227,7 +227,9 @@ class _Rendering:
         """Join a line's pieces and report how it went: its worst piece speaks for the line."""
         line, text, rate = self.lines[index], self.texts[index], self.model.sample_rate
         own = [take for piece, take in zip(self.pieces, takes, strict=True) if piece.line == index]
-        waveform, _ = join([take.waveform for take in own], rate, crossfade_ms=self.options.crossfade_ms)
+        waveform, _ = join(
+            [take.waveform for take in own], rate, Spacing(crossfade_ms=self.options.crossfade_ms)
+        )
         ended = next((take.ended for take in own if take.ended in WRONG), "eos")
         if ended in WRONG:
             log.warning("line %d (%.40r) %s; try another seed", index + 1, line.text, WHAT_HAPPENED[ended])

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.postprocess import join
+from qwen3_tts_morph.postprocess import Spacing, join
 
 RATE = 1000
 
@@ -23,7 +23,7 @@ def test_a_plain_join_is_a_concatenation():
 
 def test_gaps_lead_and_tail_are_silent_and_pieces_lie_where_the_spans_say():
     pieces = [noise(50, seed=1), noise(30, seed=2), noise(20, seed=3)]
-    joined, spans = join(pieces, RATE, gap_s=[0.1, 0.025], lead_s=0.01, tail_s=0.02)
+    joined, spans = join(pieces, RATE, Spacing(gap_s=[0.1, 0.025], lead_s=0.01, tail_s=0.02))
     assert spans == [(10, 60), (160, 190), (215, 235)]
     assert joined.size == 255
     covered = np.zeros(255, bool)
@@ -34,20 +34,22 @@ def test_gaps_lead_and_tail_are_silent_and_pieces_lie_where_the_spans_say():
 
 
 def test_one_number_is_the_gap_of_every_joint():
-    assert join([noise(10)] * 3, RATE, gap_s=0.005)[1] == [(0, 10), (15, 25), (30, 40)]
+    assert join([noise(10)] * 3, RATE, Spacing(gap_s=0.005))[1] == [(0, 10), (15, 25), (30, 40)]
 
 
 @pytest.mark.parametrize("lengths", [(100, 100), (100, 7, 100), (1, 1, 1), (30, 21, 4, 50), (2, 3)])
 @pytest.mark.parametrize("crossfade_ms", [1.0, 20.0, 60.0])
 def test_a_crossfade_keeps_a_constant(lengths, crossfade_ms):
-    joined, spans = join([np.full(length, 0.7) for length in lengths], RATE, crossfade_ms=crossfade_ms)
+    joined, spans = join(
+        [np.full(length, 0.7) for length in lengths], RATE, Spacing(crossfade_ms=crossfade_ms)
+    )
     np.testing.assert_allclose(joined, 0.7, rtol=1e-12)
     assert joined.size == spans[-1][1]
     assert [end - start for start, end in spans] == list(lengths)
 
 
 def test_a_crossfade_is_a_raised_cosine_of_the_asked_length():
-    joined, spans = join([np.ones(100), np.zeros(100)], RATE, crossfade_ms=20)
+    joined, spans = join([np.ones(100), np.zeros(100)], RATE, Spacing(crossfade_ms=20))
     assert spans == [(0, 100), (80, 180)]
     expected = 0.5 + 0.5 * np.cos(np.pi * (np.arange(20) + 0.5) / 20)
     np.testing.assert_allclose(joined[80:100], expected, atol=1e-12)
@@ -55,13 +57,13 @@ def test_a_crossfade_is_a_raised_cosine_of_the_asked_length():
 
 
 def test_fades_shrink_to_half_of_the_shorter_piece_and_never_meet_inside_one():
-    _, spans = join([np.ones(100), np.ones(9), np.ones(100)], RATE, crossfade_ms=50)
+    _, spans = join([np.ones(100), np.ones(9), np.ones(100)], RATE, Spacing(crossfade_ms=50))
     assert spans == [(0, 100), (96, 105), (101, 201)]
 
 
 def test_a_joint_with_a_gap_is_not_faded():
     pieces = [noise(100, seed=1), noise(100, seed=2), noise(100, seed=3)]
-    joined, spans = join(pieces, RATE, gap_s=[0.05, 0.0], crossfade_ms=20)
+    joined, spans = join(pieces, RATE, Spacing(gap_s=[0.05, 0.0], crossfade_ms=20))
     assert spans == [(0, 100), (150, 250), (230, 330)]
     np.testing.assert_array_equal(joined[:100], pieces[0])
     np.testing.assert_array_equal(joined[150:230], pieces[1][:80])
@@ -73,7 +75,7 @@ def test_spans_stay_exact_over_random_joins():
         lengths = rng.integers(1, 60, size=rng.integers(1, 6))
         gaps = rng.choice([0.0, 0.013], size=len(lengths) - 1).tolist()
         pieces = [np.full(length, 0.5) for length in lengths]
-        joined, spans = join(pieces, RATE, gap_s=gaps, crossfade_ms=float(rng.integers(0, 40)))
+        joined, spans = join(pieces, RATE, Spacing(gap_s=gaps, crossfade_ms=float(rng.integers(0, 40))))
         assert joined.size == spans[-1][1]
         assert [end - start for start, end in spans] == lengths.tolist()
         sounding = np.zeros(joined.size, bool)
@@ -95,7 +97,7 @@ def test_mono_is_copied_to_the_widest():
 
 def test_one_piece_alone_comes_back_as_a_copy():
     piece = noise(2, 5)
-    joined, spans = join([piece], RATE, gap_s=[], crossfade_ms=50)
+    joined, spans = join([piece], RATE, Spacing(gap_s=[], crossfade_ms=50))
     np.testing.assert_array_equal(joined, piece)
     assert spans == [(0, 5)] and not np.shares_memory(joined, piece)
 
@@ -103,7 +105,7 @@ def test_one_piece_alone_comes_back_as_a_copy():
 def test_inputs_are_left_as_they_were():
     pieces = [noise(50, seed=1), noise(50, seed=2)]
     kept = [piece.copy() for piece in pieces]
-    join(pieces, RATE, crossfade_ms=20)
+    join(pieces, RATE, Spacing(crossfade_ms=20))
     np.testing.assert_array_equal(pieces, kept)
 
 
@@ -127,11 +129,11 @@ def test_inputs_are_left_as_they_were():
 )
 def test_wrong_input_is_refused(pieces, options, sentence):
     with pytest.raises(ValueError, match=sentence):
-        join(pieces, RATE, **options)
+        join(pieces, RATE, Spacing(**options))
 
 
 def test_more_silence_than_memory_takes_is_refused():
     """Each gap is allowed by itself; together they are 5.6 GiB."""
     stereo = np.ones((2, 5))
     with pytest.raises(ValueError, match="add up to 36000 s of silence: choose at most 26844 s in all"):
-        join([stereo] * 11, 20000, gap_s=3600.0)
+        join([stereo] * 11, 20000, Spacing(gap_s=3600.0))

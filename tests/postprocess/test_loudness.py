@@ -77,7 +77,7 @@ def test_the_loudness_lands_on_its_level_where_quiet_parts_cross_the_gate(lufs, 
 
 @pytest.mark.parametrize("rate", [1, 10, 3999])
 def test_a_rate_too_low_for_the_standards_filter_is_refused(rate):
-    with pytest.raises(ValueError, match=f"sample_rate is {rate}, and loudness is defined from 4000 on"):
+    with pytest.raises(ValueError, match=f"sample_rate is {rate}, and loudness is defined only from 4000"):
         normalize_loudness(sine(), rate)
 
 

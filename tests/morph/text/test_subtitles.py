@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.text.subtitles import Caption, to_srt
-from qwen3_tts_morph.postprocess import join
+from qwen3_tts_morph.postprocess import Spacing, join
 
 
 def test_an_srt_file_word_for_word():
@@ -51,7 +51,7 @@ def test_one_boundary_is_one_time_in_both_captions():
 
 
 def test_captions_of_a_crossfade_overlap_as_the_audio_does():
-    _, spans = join([np.ones(24000), np.ones(24000)], 24000, crossfade_ms=60)
+    _, spans = join([np.ones(24000), np.ones(24000)], 24000, Spacing(crossfade_ms=60))
     srt = to_srt([Caption.from_samples(*span, 24000, "x") for span in spans])
     assert "00:00:00,000 --> 00:00:01,000" in srt and "00:00:00,940 --> 00:00:01,940" in srt
 
