@@ -86,7 +86,7 @@ class Positions:
         return cls(index, torch.where(keep, begins, index), keep)
 
     def bias(self, block: int, window: int, dtype: torch.dtype) -> torch.Tensor:
-        """Return the attention bias ``[blocks, 1, block, 2 block]``, -inf except for a chunk's last ``window`` frames."""
+        """Return attention's bias ``[blocks, 1, block, 2 block]``, -inf but for a chunk's last ``window`` frames."""
         queries = self.index.view(-1, block, 1)
         keys = queries[:, :1] - block + torch.arange(2 * block, device=queries.device)
         seen = (keys >= self.starts.view(-1, block, 1)) & (keys <= queries) & (queries - keys < window)
