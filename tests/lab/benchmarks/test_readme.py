@@ -28,8 +28,7 @@ def read_rows(name: str) -> list[dict[str, Any]]:
 
 def table(page: str, *titles: str) -> list[list[str]]:
     """Return the cells of the page's only table with these titles."""
-    text = (ROOT / page).read_text(encoding="utf-8").replace("s of audio a second", "s of audio per second")
-    lines = [line.strip() for line in text.splitlines()]
+    lines = [line.strip() for line in (ROOT / page).read_text(encoding="utf-8").splitlines()]
     title = f"| {' | '.join(titles)} |".replace("  ", " ")
     [start] = [index for index, line in enumerate(lines) if line == title]
     end = next(index for index in range(start, len(lines)) if not lines[index].startswith("|"))
