@@ -1,1 +1,1 @@
-"""What makes weights: random checkpoints for tests and benchmarks."""
+"""Training of the demo voice (corpus, codec, talker) and of trained tails (``crossbar``)."""

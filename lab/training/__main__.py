@@ -1,11 +1,11 @@
-"""The demo voice from the teacher's bundle to the checkpoint, one step after another.
+"""The demo voice from the teacher's bundle to the checkpoint, step by step.
 
     python -m lab.training --root work --hours 25 --codec-minutes 25 --talker-minutes 9 --device cuda
 
-Corpus, codec and talker use all GPUs that there are. Every step is a command of its own (see the modules); what is
-there already is not made again, so that the same command goes on after an interruption. Everything lies under --root:
-``shards/`` (the corpus), ``codec/``, ``speech_tokenizer/``, ``codes/``, ``talker/``, ``drawn/`` (what the talker makes
-of the codes), ``tuned/`` and ``tuned_tokenizer/`` (the codec whose decoder is used to that), ``voice/``, ``log.txt``.
+Corpus, codec and talker use all available GPUs. Every step is also a separate command (see the modules). Finished steps
+are skipped, so the same command resumes after an interruption. Everything is written under --root: ``shards/`` (the
+corpus), ``codec/``, ``speech_tokenizer/``, ``codes/``, ``talker/``, ``drawn/`` (codes that the talker samples for the
+same lines), ``tuned/`` and ``tuned_tokenizer/`` (the codec, its decoder tuned on those), ``voice/``, ``log.txt``.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ from pathlib import Path
 
 from .corpus.log import start_log
 
-STILL = 240.0  # seconds without a line in its log after which a training hangs: compiling takes at most 125
-LOOK = 0.5  # seconds between two looks
+STALL_SECONDS = (
+    240.0  # without growth of its log, after which a training counts as hung: compiling takes at most 125
+)
+POLL_SECONDS = 0.5
 
 log = logging.getLogger("training")
 
 
 @dataclass(frozen=True)
 class Step:
-    """A command and the file that says that it is done.
+    """A command, and the file that marks it as done.
 
     Args:
-        arguments: of ``python -m lab.training.``.
-        made: what it leaves; touched when the command has ended well.
-        careful: arguments to add on a second try, after it has failed or its ``log`` has stood still.
-        log: a file that grows while the command gets on.
-        state: a file from which a second try goes on.
-        minutes: how long it may take, which a second try has less of.
+        arguments: arguments of ``python -m lab.training.``.
+        made: its result; touched when the command has succeeded.
+        careful: additional arguments for a second try, after the first failed or its ``log`` stopped growing.
+        log: a file that grows while the command makes progress.
+        state: a file that a second try can resume from.
+        minutes: its time limit; a second try gets what is left of it.
     """
 
     arguments: tuple[str, ...]
@@ -52,7 +54,7 @@ class Step:
 
 
 def steps(options: argparse.Namespace) -> list[Step]:
-    """The whole way."""
+    """Return all steps in order."""
     root, device = options.root, ("--device", options.device)
     shards, codes, talker, drawn = root / "shards", root / "codes", root / "talker", root / "drawn"
     tokenizer, tuned, voice = root / "speech_tokenizer", root / "tuned_tokenizer", root / "voice"
@@ -114,7 +116,7 @@ def steps(options: argparse.Namespace) -> list[Step]:
 
 
 def _codec_step(options: argparse.Namespace, name: str, minutes: float, config: Path, *more: str) -> Step:
-    """Train a codec into the root's folder ``name``."""
+    """Return the step that trains a codec into the root's folder ``name``."""
     root, cuda = options.root, options.device == "cuda"
     return Step(
         (
@@ -126,21 +128,21 @@ def _codec_step(options: argparse.Namespace, name: str, minutes: float, config: 
         ),
         root / f"{name}.done",
         careful=("--no-capture",) if cuda else (),
-        log=root / name / "train.log" if cuda else None,  # on a CPU it may take minutes between two lines
+        log=root / name / "train.log" if cuda else None,  # on a CPU there may be minutes between two lines
         state=root / name / "state.safetensors",
         minutes=minutes,
     )
 
 
 def _export_step(training: Path, out: Path) -> Step:
-    """Make a speech tokenizer of what a codec's training left."""
+    """Return the step that exports a trained codec as a speech tokenizer."""
     return Step(
         ("codec.export", "--checkpoint", str(training / "weights"), "--out", str(out)), out / "config.json"
     )
 
 
 def run(todo: Sequence[Step]) -> None:
-    """Run the steps that are not done; CalledProcessError when one fails, also in its second try if it has one."""
+    """Run the steps that are not done; raises CalledProcessError if one fails, after its second try if it has one."""
     for step in todo:
         if step.made.exists():
             log.info("done before: %s", step.arguments[0])
@@ -158,7 +160,7 @@ def run(todo: Sequence[Step]) -> None:
 
 
 def second_try(step: Step, spent: float) -> tuple[str, ...]:
-    """The arguments of a second try, ``spent`` minutes later."""
+    """Return the arguments of a second try, ``spent`` minutes after the first started."""
     arguments = [*step.arguments, *step.careful]
     if step.state and step.state.is_file():
         arguments.append("--resume")
@@ -168,33 +170,33 @@ def second_try(step: Step, spent: float) -> tuple[str, ...]:
 
 
 def run_step(step: Step, arguments: Sequence[str]) -> None:
-    """Run a step's command to its end; CalledProcessError where it does not end well."""
+    """Run a step's command to its end; raises CalledProcessError if it fails."""
     module, *rest = arguments
     log.info("python -m lab.training.%s %s", module, " ".join(rest))
     watch([sys.executable, "-m", f"lab.training.{module}", *rest], step.log)
 
 
 def watch(command: Sequence[str], growing: Path | None) -> None:
-    """Run a command; end it when the file ``growing`` stands still. CalledProcessError unless it ends well."""
-    process = subprocess.Popen(command, start_new_session=True)  # a group of its own, to be ended as a whole
+    """Run a command; kill it if the file ``growing`` stops growing. Raises CalledProcessError if it fails."""
+    process = subprocess.Popen(command, start_new_session=True)  # its own process group, to be killed as one
     size, moved = -1, time.monotonic()
     try:
         while process.poll() is None:
-            time.sleep(LOOK)
+            time.sleep(POLL_SECONDS)
             now = growing.stat().st_size if growing and growing.exists() else 0
             if now != size:
                 size, moved = now, time.monotonic()
-            elif growing and time.monotonic() - moved > STILL:
-                log.warning("%s stood still for %.0f s: its command is ended", growing, STILL)
+            elif growing and time.monotonic() - moved > STALL_SECONDS:
+                log.warning("%s has not grown for %.0f s: killing its command", growing, STALL_SECONDS)
                 break
     finally:
-        end_group(process)
+        kill_group(process)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
 
 
-def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its children, if it runs still."""
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and its children if it is still running."""
     if process.poll() is None:
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
@@ -208,13 +210,17 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         prog="python -m lab.training", description=(__doc__ or "").splitlines()[0]
     )
     configs = Path(__file__).parent / "configs"
-    parser.add_argument("--root", type=Path, required=True, help="holds teacher.tar.xz; gets everything")
-    parser.add_argument("--hours", type=float, default=25.0, help="of training speech")
-    parser.add_argument("--processes", type=int, default=16, help="teachers at once")
+    parser.add_argument(
+        "--root", type=Path, required=True, help="folder that contains teacher.tar.xz; all output goes here"
+    )
+    parser.add_argument("--hours", type=float, default=25.0, help="hours of training speech")
+    parser.add_argument("--processes", type=int, default=16, help="number of teacher processes")
     parser.add_argument("--codec-minutes", type=float, default=25.0)
     parser.add_argument("--talker-minutes", type=float, default=9.0)
-    parser.add_argument("--tune-minutes", type=float, default=6.0, help="of the decoder, on drawn codes")
-    parser.add_argument("--takes", type=int, default=3, help="encodings of each training line")
+    parser.add_argument(
+        "--tune-minutes", type=float, default=6.0, help="minutes to tune the decoder on sampled codes"
+    )
+    parser.add_argument("--takes", type=int, default=3, help="encodings per training line")
     parser.add_argument("--codec-config", type=Path, default=configs / "codec.json")
     parser.add_argument("--tune-config", type=Path, default=configs / "codec_drawn.json")
     parser.add_argument("--talker-config", type=Path, default=configs / "talker.json")

@@ -1,4 +1,4 @@
-"""A moving average of weights: what is validated and exported."""
+"""A moving average of weights: these weights are validated and exported."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 
 
 class Average:
-    """An exponential moving average of tensors that are changed in place, in the same dtype.
+    """An exponential moving average of tensors that are updated in place, in their dtype.
 
     Args:
         followed: the tensors by name.
-        decay: what an update keeps; less in the first steps, so that the initial weights are soon forgotten.
+        decay: weight of the old average in an update; smaller in the first steps, to forget the initial weights soon.
     """
 
     def __init__(self, followed: Mapping[str, torch.Tensor], decay: float):
@@ -23,19 +23,19 @@ class Average:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take in the tensors after step ``step``."""
+        """Update the average with the tensors' values after step ``step``."""
         keep = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.values.values()), list(self.followed.values()), 1 - keep)
 
     @torch.no_grad()
     def load(self, values: Mapping[str, torch.Tensor]) -> None:
-        """Take up an average that was stored; KeyError when a tensor is missing."""
+        """Restore a stored average; raises KeyError if a tensor is missing."""
         for name, value in self.values.items():
             value.copy_(values[name])
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The average's values in the followed tensors, for the length of the ``with``."""
+        """Context in which the followed tensors hold the average's values."""
         before = {name: value.clone() for name, value in self.followed.items()}
         self._put(self.values)
         try:

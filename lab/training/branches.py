@@ -1,4 +1,4 @@
-"""Networks that do not wait for each other, side by side on one GPU: their kernels are too short to fill it alone."""
+"""Run independent networks concurrently on one GPU: their kernels are too short to fill it one by one."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ Result = TypeVar("Result")
 
 
 class Branches:
-    """Runs functions on streams of their own (CUDA), or one after another.
+    """Runs functions on separate CUDA streams, or one after another.
 
-    Their backward passes lie side by side too: autograd runs each on its forward's stream. Captured in a CUDA graph the
+    Their backward passes are concurrent too: autograd runs each on its forward's stream. Captured in a CUDA graph, the
     streams become branches of the graph.
 
     Args:
         device: of all tensors.
-        count: streams; 0: everything on the current one. On a CPU there are none.
+        count: number of streams; 0 runs everything on the current one. On a CPU there are none.
     """
 
     def __init__(self, device: torch.device, count: int = 0):
         self.streams = [torch.cuda.Stream(device) for _ in range(count)] if device.type == "cuda" else []
 
     def run(self, works: Sequence[Callable[[], Result]]) -> list[Result]:
-        """What the functions give, ready for the current stream.
+        """Return the functions' results, ready for use on the current stream.
 
-        What a function reads must live until its backward pass is done; what it gives and is used outside should be
-        small: its memory belongs to the branch.
+        A function's inputs must live until its backward pass is done. Results used elsewhere should be small: their
+        memory belongs to the branch's stream.
         """
         if not self.streams:
             return [work() for work in works]
         current = torch.cuda.current_stream(self.streams[0].device)
         results = []
-        for place, work in enumerate(works):
-            stream = self.streams[place % len(self.streams)]
+        for index, work in enumerate(works):
+            stream = self.streams[index % len(self.streams)]
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
                 results.append(work())

@@ -1,11 +1,11 @@
-"""Let a checkpoint speak the corpus's held-out lines in cloned voices, for the judges.
+"""Speak the corpus's held-out lines in cloned voices with a checkpoint, for the judges.
 
     python -m lab.training.evaluate --checkpoint demo_voice --corpus artifacts/corpus --out artifacts/spoken
     python -m lab.judges --wavs artifacts/spoken/wavs --texts artifacts/spoken/texts.tsv \
         --references artifacts/spoken/references
 
-Every held-out voice is cloned by x-vector from two of its references; its other two are what the judges know it by.
-To choose sampling without hearing the test's sentences: ``--texts references --temperatures 0.6 0.9``.
+Every held-out voice is cloned by x-vector from two of its references; the judges compare it with the other two.
+To choose sampling without using the test's sentences: ``--texts references --temperatures 0.6 0.9``.
 Needs the unpacked teacher bundle (for the plan) and the spoken references under the corpus's root.
 """
 
@@ -37,7 +37,7 @@ from .corpus.plan import Task, plan
 from .corpus.shards import Corpus, Utterance
 
 SAMPLE_RATE = 24000
-CLONED_FROM = 2  # references of a voice that it is cloned from; the others are for the judges
+CLONED_FROM = 2  # references that a voice is cloned from; the others are for the judges
 REFERENCES = {
     "test": "references",
     "test_originals": "references_originals",
@@ -52,12 +52,12 @@ class EvaluateOptions:
     """What to speak.
 
     Args:
-        corpus: its root.
-        out: a folder.
+        corpus: root of the corpus.
+        out: output folder.
         split: one of REFERENCES, which names the voices.
-        texts: the split whose sentences they say: this one (None), or its references.
+        texts: the split whose sentences they speak: ``split`` itself (None), or its references.
         limit: only the first lines (0: all).
-        temperatures: of talker and predictor, in place of the checkpoint's own.
+        temperatures: of talker and predictor; None: the checkpoint's own.
     """
 
     corpus: Path
@@ -72,25 +72,25 @@ class EvaluateOptions:
 
     def __post_init__(self) -> None:
         if self.split not in REFERENCES:
-            raise ValueError(f"split {self.split!r}: one of {', '.join(REFERENCES)}")
+            raise ValueError(f"split {self.split!r} is unknown: choose one of {', '.join(REFERENCES)}")
         if self.texts not in (None, self.split, REFERENCES[self.split]):
             raise ValueError(
-                f"texts {self.texts!r}: {self.split} or {REFERENCES[self.split]}, which have its voices"
+                f"texts {self.texts!r} has other voices: choose {self.split} or {REFERENCES[self.split]}"
             )
 
 
 def read_references(options: EvaluateOptions) -> dict[str, list[Utterance]]:
-    """Each voice's reference lines, as the teacher spoke them."""
+    """Return each voice's reference lines, spoken by the teacher."""
     corpus = Corpus(options.corpus / "shards", REFERENCES[options.split])
     voices: dict[str, list[Utterance]] = {}
-    for place in range(len(corpus)):
-        line = corpus[place]
+    for index in range(len(corpus)):
+        line = corpus[index]
         voices.setdefault(line.speaker, []).append(line)
     return voices
 
 
 def clone_all(model: Model, references: dict[str, list[Utterance]]) -> dict[str, Voice]:
-    """A voice prompt for each voice, from its first references on end."""
+    """Clone each voice from its first references, concatenated."""
     voices = {}
     for name, lines in references.items():
         audio = np.concatenate([line.audio for line in lines[:CLONED_FROM]]).astype(np.float32) / 32768
@@ -99,13 +99,13 @@ def clone_all(model: Model, references: dict[str, list[Utterance]]) -> dict[str,
 
 
 def planned(options: EvaluateOptions) -> list[Task]:
-    """The split's lines and who says them."""
+    """Return the split's lines with their voices."""
     bundle = read_bundle(options.corpus / "teacher")
     return plan(options.texts or options.split, bundle.lines, bundle.cast, 0)[: options.limit or None]
 
 
 def sampling_of(model: Model, options: EvaluateOptions) -> Sampling:
-    """The checkpoint's sampling, at the temperatures asked for."""
+    """Return the checkpoint's sampling, with the requested temperatures."""
     own = model.sampling
     if options.temperatures is None:
         return own
@@ -119,7 +119,7 @@ def sampling_of(model: Model, options: EvaluateOptions) -> Sampling:
 def evaluate(
     model: Model, options: EvaluateOptions, presets: dict[str, str] | None = None
 ) -> dict[str, object]:
-    """Speak, write ``wavs/``, ``references/``, ``texts.tsv`` and ``endings.json``; give what the last one holds.
+    """Speak, write ``wavs/``, ``references/``, ``texts.tsv`` and ``endings.json``; return the content of the latter.
 
     Args:
         model: the checkpoint.
@@ -133,11 +133,11 @@ def evaluate(
         voices = clone_all(model, references)
     tasks = planned(options)
     lines = [
-        Line(task.line.text, voices[task.voice.name], "english", options.seed + place)
-        for place, task in enumerate(tasks)
+        Line(task.line.text, voices[task.voice.name], "english", options.seed + index)
+        for index, task in enumerate(tasks)
     ]
     sampling = sampling_of(model, options)
-    # Every line once, as it is written: a retry or a normaliser would hide what the checkpoint itself does.
+    # Every line once, as written: retries or text normalisation would hide the checkpoint's own behaviour.
     settings = GenerateOptions(options.seq_groups, sampling, options.batch_size, retries=0, normalize="off")
     started = time.monotonic()
     spoken = render_lines(Synthesizer(model), lines, settings, None)
@@ -160,16 +160,16 @@ def evaluate(
 
 
 def write(out: Path, tasks: list[Task], spoken: list[Spoken], references: dict[str, list[Utterance]]) -> None:
-    """Write what the judges read."""
+    """Write the judges' input."""
     rows = []
-    for place, (task, one) in enumerate(zip(tasks, spoken, strict=True)):
-        path = f"{task.voice.name}/{place:04}.wav"
+    for index, (task, one) in enumerate(zip(tasks, spoken, strict=True)):
+        path = f"{task.voice.name}/{index:04}.wav"
         _write_wav(out / "wavs" / path, one.waveform)
         rows.append(f"{path}\t{task.line.text}")
     (out / "texts.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     for name, lines in references.items():
-        for place, line in enumerate(lines[CLONED_FROM:]):
-            _write_wav(out / "references" / name / f"{place}.wav", line.audio)
+        for index, line in enumerate(lines[CLONED_FROM:]):
+            _write_wav(out / "references" / name / f"{index}.wav", line.audio)
 
 
 def _write_wav(path: Path, audio: np.ndarray) -> None:
@@ -182,14 +182,14 @@ def main() -> int:
         prog="python -m lab.training.evaluate", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--checkpoint", type=Path, required=True)
-    parser.add_argument("--corpus", type=Path, default=Path("artifacts/corpus"), help="the corpus's root")
+    parser.add_argument("--corpus", type=Path, default=Path("artifacts/corpus"), help="root of the corpus")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--split", default="test", help=", ".join(REFERENCES))
-    parser.add_argument("--texts", help="whose sentences: the split's own, or its references'")
+    parser.add_argument("--texts", help="which sentences: the split's own or those of its references")
     parser.add_argument("--temperatures", type=float, nargs=2, metavar=("TALKER", "PREDICTOR"))
     parser.add_argument("--seq-groups", type=int, default=15)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit", type=int, default=0, help="of lines (0: all)")
+    parser.add_argument("--limit", type=int, default=0, help="number of lines (0: all)")
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()

@@ -1,11 +1,11 @@
-"""Assemble the published-format checkpoint from a trained talker and a finished codec.
+"""Assemble a checkpoint in the published format from a trained talker and a finished codec.
 
     python -m lab.training.export --talker work/talker --codec work/codec --out voice
 
-One directory does both: a Base checkpoint with a speaker encoder whose config also names preset speakers. A preset is
-a row of group 0's embedding that holds a training voice's mean speaker embedding, so it speaks as that voice's clone
-does. Upstream's wrapper asks for tts_model_type "custom_voice" before it speaks with presets: load the same directory
-with ``Qwen3TTSModel.from_pretrained(path, tts_model_type="custom_voice")``, or write a CustomVoice copy, without the
+One folder serves both uses: a Base checkpoint with a speaker encoder whose config also lists preset speakers. A preset
+is a row of group 0's embedding with a training voice's mean speaker embedding, so it sounds like a clone of that voice.
+Upstream's wrapper requires tts_model_type "custom_voice" to speak with presets: load the same folder with
+``Qwen3TTSModel.from_pretrained(path, tts_model_type="custom_voice")``, or write a CustomVoice copy, without the
 speaker encoder, with ``--kind custom_voice``.
 """
 
@@ -15,6 +15,7 @@ import argparse
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,61 +30,69 @@ from .talker.speaker import encoder_config
 from .talker.tokenizer import TextTokens
 
 KINDS = ("base", "custom_voice")
-SIZE = "0b02"  # upstream's tts_model_size: voices of the published sizes do not fit this one
+SIZE = "0b02"  # upstream's tts_model_size: voice files of the published sizes do not fit this model
 TOKENIZER_FILES = ("vocab.json", "merges.txt", "tokenizer_config.json")
 FIRST_TABLE = "talker.model.codec_embedding.weight"
-# What the pack should know about speaking with a voice of this size, see morph/profile.py.
+# How the pack should speak with a voice of this size, see morph/checkpoint/profile.py.
 PROFILE = {"longest_piece": 100, "normalize": "en", "hold_end": True}
 MOST_MEGABYTES = 64
 
 
-def export(
-    talker: Path,
-    codec: Path,
-    out: Path,
-    presets: Mapping[str, str],
-    sampling: Mapping[str, Any],
-    kind: str = "base",
-    dtype: torch.dtype = torch.bfloat16,
-) -> int:
-    """Write the checkpoint; give its size in bytes.
+@dataclass(frozen=True)
+class ExportOptions:
+    """What to write besides the weights.
 
     Args:
-        talker: what ``lab.training.talker.train`` wrote (``weights/`` and ``tokenizer/``).
-        codec: a ``speech_tokenizer`` folder.
-        out: made anew; an older checkpoint there is replaced file by file.
-        presets: preset's name -> the training voice that it is.
-        sampling: generation_config.json.
+        presets: name of a preset -> the training voice it speaks with.
+        sampling: content of generation_config.json.
         kind: "base" or "custom_voice".
         dtype: of the talker's weights.
+    """
+
+    presets: Mapping[str, str]
+    sampling: Mapping[str, Any]
+    kind: str = "base"
+    dtype: torch.dtype = torch.bfloat16
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind is {self.kind!r}: choose one of {', '.join(KINDS)}")
+
+
+def export(talker: Path, codec: Path, out: Path, options: ExportOptions) -> int:
+    """Write the checkpoint; return its size in bytes.
+
+    Args:
+        talker: output folder of ``lab.training.talker.train`` (``weights/`` and ``tokenizer/``).
+        codec: a ``speech_tokenizer`` folder.
+        out: output folder; files of an older checkpoint are replaced.
+        options: presets, sampling, kind and dtype.
 
     Raises:
-        ValueError: for an unknown kind or voice, or a codec whose codebook is another.
+        ValueError: an unknown voice, or a codec with another codebook.
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}: choose one of {', '.join(KINDS)}")
     weights, about, shape = load_weights(talker / "weights")
     _check_codec(codec, shape)
     voices = weights.pop("voices").float()
     weights[FIRST_TABLE] = weights[FIRST_TABLE].clone()
-    for index, (name, voice) in enumerate(presets.items()):
+    for index, (name, voice) in enumerate(options.presets.items()):
         if voice not in about["voices"]:
             raise ValueError(f"preset {name!r} is voice {voice!r}, which the talker was not trained on")
         weights[FIRST_TABLE][shape.preset_id(index)] = voices[about["voices"].index(voice)].to(
             weights[FIRST_TABLE].dtype
         )
-    if kind != "base":
+    if options.kind != "base":
         weights = {name: tensor for name, tensor in weights.items() if not name.startswith(ENCODER)}
     out.mkdir(parents=True, exist_ok=True)
     for name in TOKENIZER_FILES:
         shutil.copyfile(talker / "tokenizer" / name, out / name)
     tokens = TextTokens(out)
-    config = checkpoint_config(shape, tokens, list(presets), kind)
-    _write(out / "config.json", {**config, "dtype": str(dtype).removeprefix("torch.")})
-    _write(out / "generation_config.json", dict(sampling))
+    config = checkpoint_config(shape, tokens, list(options.presets), options.kind)
+    _write(out / "config.json", {**config, "dtype": str(options.dtype).removeprefix("torch.")})
+    _write(out / "generation_config.json", dict(options.sampling))
     _write(out / PROFILE_FILE, PROFILE)
     save_file(
-        {name: tensor.to(dtype).contiguous() for name, tensor in weights.items()},
+        {name: tensor.to(options.dtype).contiguous() for name, tensor in weights.items()},
         out / "model.safetensors",
         metadata={"format": "pt"},
     )
@@ -92,7 +101,7 @@ def export(
 
 
 def checkpoint_config(shape: Shape, tokens: TextTokens, presets: list[str], kind: str) -> dict[str, Any]:
-    """config.json, without the dtype."""
+    """Return config.json, without the dtype."""
     special = tokens.special
     return {
         "architectures": ["Qwen3TTSForConditionalGeneration"],
@@ -123,7 +132,7 @@ def _layers(layers: Layers) -> dict[str, Any]:
 
 def _talker_config(shape: Shape, presets: list[str]) -> dict[str, Any]:
     codec = shape.codec_ids()
-    # The three rows of positions are equal for speech: any sections that fill half a head give plain RoPE.
+    # The three rows of positions are equal for speech: any sections that fill half a head are plain RoPE.
     third = shape.talker.head_dim // 2 // 3
     sections = [shape.talker.head_dim // 2 - 2 * third, third, third]
     predictor = {
@@ -162,8 +171,8 @@ def _check_codec(codec: Path, shape: Shape) -> None:
     codebook = config["decoder_config"]["codebook_size"]
     if codebook != shape.codebook:
         raise ValueError(
-            f"codec {codec} has codebooks of {codebook} and the talker was trained on {shape.codebook}: "
-            "take the codec that encoded its corpus"
+            f"codec {codec} has codebooks of {codebook}, but the talker was trained on {shape.codebook}: "
+            "use the codec that encoded its corpus"
         )
 
 
@@ -173,14 +182,19 @@ def _write(path: Path, value: object) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--talker", type=Path, required=True, help="what lab.training.talker.train wrote")
+    parser.add_argument(
+        "--talker", type=Path, required=True, help="output folder of lab.training.talker.train"
+    )
     parser.add_argument("--codec", type=Path, required=True, help="a speech_tokenizer folder")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kind", default="base", choices=KINDS)
-    parser.add_argument("--config", type=Path, default=DEFAULT, help="for the presets and the sampling")
+    parser.add_argument(
+        "--config", type=Path, default=DEFAULT, help="config with the presets and the sampling"
+    )
     given = parser.parse_args()
     config = load_config(given.config)
-    size = export(given.talker, given.codec, given.out, config.presets, config.sampling, given.kind)
+    options = ExportOptions(config.presets, config.sampling, given.kind)
+    size = export(given.talker, given.codec, given.out, options)
     print(f"{given.out}: {size / 1e6:.1f} MB, presets {', '.join(config.presets) or 'none'}")
     if size > MOST_MEGABYTES * 1e6:
         raise SystemExit(f"larger than {MOST_MEGABYTES} MB: make the shapes in talker.json smaller")

@@ -1,18 +1,18 @@
-"""Training on all GPUs of a machine: one process each, with the same weights and with batches of its own.
+"""Training on all GPUs of a machine: one process per GPU, with the same weights and separate batches.
 
-``launch`` starts the processes; each gets a ``World`` to average gradients and to agree with the others. One process
-alone has a ``World`` too, in which nothing has to be done.
+``launch`` starts the processes. Each gets a ``World`` to average gradients and to synchronise with the others. A single
+process has a ``World`` too, whose methods do nothing.
 
-``average`` and ``add`` may be captured in CUDA graphs. What NCCL and torch 2.11 ask for that:
+``average`` and ``add`` may be captured in CUDA graphs. NCCL and torch 2.11 require:
 
-- The communicator exists, and has run the same sizes, before the capture: updates run a few times uncaptured first.
-- Every process captures and replays the same updates in the same order, one GPU a process.
-- ``async_op=False``: the collective is then launched on the capturing stream itself.
-- Captured with ``capture_error_mode="thread_local"``: NCCL's watchdog thread asks for events of earlier, uncaptured
-  collectives meanwhile. Captured ones are not shown to it, so ``TORCH_NCCL_ASYNC_ERROR_HANDLING`` may keep its default,
-  but one that hangs is not found by its timeout either. ``TORCH_NCCL_BLOCKING_WAIT`` must not be set: it waits.
-- A communicator is never destroyed while a graph holds it: NCCL from 2.26 on would wait forever for the graph's end.
-  That is why the processes end without any cleaning up.
+- The communicator exists and has run the same sizes before the capture: updates run a few times uncaptured first.
+- Every process captures and replays the same updates in the same order, one GPU per process.
+- ``async_op=False``, so that the collective is launched on the capturing stream itself.
+- ``capture_error_mode="thread_local"``: during the capture NCCL's watchdog thread queries events of earlier, uncaptured
+  collectives. It does not see captured ones, so ``TORCH_NCCL_ASYNC_ERROR_HANDLING`` can keep its default, but its
+  timeout does not detect a captured collective that hangs. ``TORCH_NCCL_BLOCKING_WAIT`` must not be set: it waits.
+- A communicator is never destroyed while a graph holds it: NCCL 2.26 and later would wait for the graph forever. That
+  is why the processes exit without cleanup.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -28,24 +29,26 @@ from torch import distributed, multiprocessing
 from torch.distributed import TCPStore
 
 HOST = "127.0.0.1"
-PATIENCE = timedelta(minutes=10)  # with a process that does not come to a meeting point
-SPREAD = 1e-3  # of a tensor's norm over the processes: rounding stays far below it
-# NVLink multicast can put GPUs that others share out of service.
+TIMEOUT = timedelta(minutes=10)  # for a process that does not reach a synchronisation point
+TOLERANCE = 1e-3  # of a tensor's norm, between processes; rounding differences are far smaller
+# NVLink multicast can break GPUs that are shared with other jobs.
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 
 log = logging.getLogger(__name__)
 
 
 class World:
-    """This process among ``size`` ones: number ``rank``, on ``device``.
+    """This process, number ``rank`` of ``size``, on ``device``.
 
-    Every method but ``agree`` only adds work to the device's queue, unless it says otherwise. All processes have to
-    call the same methods in the same order with tensors of the same shapes.
+    Methods only queue work on the device, unless their docstring says that they wait. All processes must call the same
+    methods in the same order with tensors of the same shapes.
     """
 
     def __init__(self, device: torch.device, rank: int = 0, size: int = 1, store: TCPStore | None = None):
         if (size > 1) != (store is not None):
-            raise ValueError(f"{size} processes and store {store}: several need one, one alone none")
+            raise ValueError(
+                f"{size} processes and store {store}: several processes need a store, one has none"
+            )
         self.device, self.rank, self.size, self.store = device, rank, size, store
         self._agreements = self._meetings = 0
 
@@ -82,7 +85,7 @@ class World:
             _put_back(flat, some)
 
     def agree(self, value: float) -> float:
-        """Process 0's value. Waits for process 0 to say it, for no device, and process 0 for nobody."""
+        """Return process 0's value. Others wait for process 0 on the host, not for a device; process 0 never waits."""
         if self.store is None:
             return value
         key = f"agreed {self._agreements}"
@@ -94,10 +97,10 @@ class World:
 
     @torch.no_grad()
     def require_same(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Compare the norms of tensors over the processes; waits for the device.
+        """Compare the norms of tensors between processes; waits for the device.
 
         Raises:
-            RuntimeError: one differs by more than rounding, or is not finite.
+            RuntimeError: a norm differs by more than rounding, or is not finite.
         """
         if self.size == 1:
             return
@@ -105,15 +108,17 @@ class World:
         largest, smallest = norms.clone(), norms.clone()
         distributed.all_reduce(largest, distributed.ReduceOp.MAX)
         distributed.all_reduce(smallest, distributed.ReduceOp.MIN)
-        same = (largest - smallest) <= SPREAD * largest + 1e-9
+        same = (largest - smallest) <= TOLERANCE * largest + 1e-9
         for name, right, low, high in zip(
             tensors, same.tolist(), smallest.tolist(), largest.tolist(), strict=True
         ):
             if not right:
-                raise RuntimeError(f"{name} differs over {self.size} processes: norms from {low} to {high}")
+                raise RuntimeError(
+                    f"{name} differs between {self.size} processes: norms from {low} to {high}"
+                )
 
     def meet(self) -> None:
-        """Wait until every process's device is done and every process is here."""
+        """Wait until all processes have arrived here and their devices have finished."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         if self.store is None:
@@ -125,7 +130,7 @@ class World:
         self.store.wait([f"{name}: all"])
 
 
-ALONE = World(torch.device("cpu"))  # for what runs in one process, wherever its tensors are
+ALONE = World(torch.device("cpu"))  # for a single process, whatever its device
 
 
 def _put_back(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
@@ -136,69 +141,77 @@ def _put_back(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
 
 
 def launch(function: Callable[..., None], processes: int, device: str, *arguments: Any) -> None:
-    """Call ``function(world, *arguments)`` in so many processes (0: one for each GPU), or here for one.
+    """Call ``function(world, *arguments)`` in ``processes`` processes (0: one per GPU); a single one runs here.
 
     Args:
-        function: of a module's top level; ``arguments`` must be picklable.
-        processes: one a GPU with ``device`` "cuda"; on the CPU any number, for tests.
+        function: a module's top-level function; ``arguments`` must be picklable.
+        processes: at most one per GPU with ``device`` "cuda"; any number on the CPU, for tests.
         device: as torch names it.
 
     Raises:
         ValueError: more processes than GPUs.
-        RuntimeError: a process ended with an error, which it has logged; the others were ended then.
+        RuntimeError: a process failed, after logging its error; the others were terminated.
     """
     kind = torch.device(device).type
     gpus = torch.cuda.device_count() if kind == "cuda" else 0
     size = processes or max(1, gpus)
     if kind == "cuda" and size > gpus:
-        raise ValueError(f"{size} processes and {gpus} GPUs: at most one process a GPU (0: all)")
+        raise ValueError(f"{size} processes and {gpus} GPUs: use at most one process per GPU (0: all)")
     if size == 1:
         function(World(torch.device(device)), *arguments)
         return
     store = TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
     try:
-        multiprocessing.spawn(_member, (function, size, kind, store.port, arguments), size)
+        multiprocessing.spawn(_member, (Group(size, kind, store.port), function, arguments), size)
     except multiprocessing.ProcessExitedException as error:
         raise RuntimeError(
             f"process {error.error_index} of {size} ended with {error.signal_name or error.exit_code}, its error is "
-            "logged above; the others were ended too: resume from the last saved state"
+            "logged above; the others were terminated: resume from the last saved state"
         ) from error
 
 
-def _member(
-    rank: int, function: Callable[..., None], size: int, kind: str, port: int, arguments: tuple[Any, ...]
-) -> NoReturn:
-    """One of the processes; the environment is that of the first one."""
+@dataclass(frozen=True)
+class Group:
+    """The processes of a launch: how many, the kind of device ("cuda" or "cpu") and the port of their store."""
+
+    size: int
+    kind: str
+    port: int
+
+
+def _member(rank: int, group: Group, function: Callable[..., None], arguments: tuple[Any, ...]) -> NoReturn:
+    """Run one of the processes; it inherits the parent's environment."""
     try:
-        world = _join(rank, size, kind, port)
+        world = _join(rank, group)
         function(world, *arguments)
         world.meet()
     except BaseException:
-        log.exception("process %d of %d", rank, size)
+        log.exception("process %d of %d", rank, group.size)
         _end(1)
     _end(0)
 
 
-def _join(rank: int, size: int, kind: str, port: int) -> World:
-    device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
+def _join(rank: int, group: Group) -> World:
+    cuda = group.kind == "cuda"
+    device = torch.device(group.kind, rank) if cuda else torch.device(group.kind)
     for name, value in NO_MULTICAST.items():
         os.environ.setdefault(name, value)
-    if kind == "cuda":
+    if cuda:
         torch.cuda.set_device(device)
-    # Two connections: who waits for an agreement must not keep NCCL's threads from the store.
-    ours, theirs = (TCPStore(HOST, port, is_master=False, timeout=PATIENCE) for _ in range(2))
+    # Two connections: waiting in ``agree`` must not block NCCL's threads.
+    ours, theirs = (TCPStore(HOST, group.port, is_master=False, timeout=TIMEOUT) for _ in range(2))
     distributed.init_process_group(
-        "nccl" if kind == "cuda" else "gloo",
+        "nccl" if cuda else "gloo",
         store=theirs,
         rank=rank,
-        world_size=size,
-        timeout=PATIENCE,
-        device_id=device if kind == "cuda" else None,
+        world_size=group.size,
+        timeout=TIMEOUT,
+        device_id=device if cuda else None,
     )
-    return World(device, rank, size, ours)
+    return World(device, rank, group.size, ours)
 
 
 def _end(code: int) -> NoReturn:
-    """End at once: cleaning up could wait for ever for what other processes or captured graphs hold."""
+    """Exit at once: cleanup could wait forever for other processes or captured graphs."""
     logging.shutdown()
     os._exit(code)

@@ -1,4 +1,4 @@
-"""Updates replayed from CUDA graphs: a step whose kernels are shorter than their launches is launched as one."""
+"""Replay updates from CUDA graphs: a step whose kernels are shorter than their launches becomes one launch."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import torch
 
-WARM_UP = 3  # calls of a kind before it is captured
+WARM_UP = 3  # uncaptured calls of each kind before its capture
 
 Results = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
 class Captured:
-    """A graph, the tensors that it reads its inputs from, and those that it writes."""
+    """A graph, the tensors it reads its inputs from, and the tensors it writes."""
 
     graph: torch.cuda.CUDAGraph
     inputs: tuple[torch.Tensor, ...]
@@ -22,10 +22,10 @@ class Captured:
 
 
 class Replayer:
-    """Captures an update of each kind after its first few calls, and replays it from then on (CUDA).
+    """Captures an update of each kind after its first few calls and replays it from then on (CUDA).
 
-    An update must not wait for the device, and its shapes must follow from its inputs' alone. All graphs share one
-    pool of memory, so they must run one after another, on one stream.
+    An update must not synchronise with the device, and its shapes must depend only on its inputs' shapes. All graphs
+    share one memory pool, so they must run one after another on one stream.
     """
 
     def __init__(self) -> None:
@@ -34,12 +34,12 @@ class Replayer:
         self.pool: tuple[int, int] | None = None
 
     def run(self, kind: Hashable, update: Callable[..., Results], inputs: Sequence[torch.Tensor]) -> Results:
-        """Update on tensors; what is given back is overwritten by the next call of the same kind.
+        """Run an update; the next call of the same kind overwrites the returned tensors.
 
         Args:
-            kind: of update; each and each set of shapes has its own graph.
-            update: takes ``inputs``, gives tensors by name.
-            inputs: on the device; copied to where the graph reads.
+            kind: the kind of update; each combination of kind and input shapes has its own graph.
+            update: takes ``inputs``, returns tensors by name.
+            inputs: on the device; copied to the tensors that the graph reads.
         """
         key = (kind, tuple(tuple(tensor.shape) for tensor in inputs))
         self.calls[key] = self.calls.get(key, 0) + 1
@@ -59,8 +59,8 @@ class Replayer:
         own = tuple(tensor.clone() for tensor in inputs)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        # Recorded, and nothing run: the first replay is this call's update. Other threads (the loader's, which pins
-        # memory, and NCCL's, which watches) may go on meanwhile: hence thread_local.
+        # A capture runs nothing: the first replay is this call's update. Other threads (the loader's, which pins
+        # memory, and NCCL's watchdog) may call CUDA meanwhile: hence thread_local.
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             results = update(*own)
         return Captured(graph, own, results)

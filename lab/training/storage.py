@@ -1,4 +1,4 @@
-"""What a training leaves behind: weights in files small enough to travel, and the state to go on from."""
+"""Results of a training: weights in files small enough to transfer, and the state to resume from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-PART_BYTES = 15 << 20  # files of more than 16 MiB do not come back from the device machine
+PART_BYTES = 15 << 20  # fits transfers that are limited to 16 MiB per file
 
 
 def write_parts(folder: Path, tensors: Mapping[str, torch.Tensor]) -> list[Path]:
@@ -27,9 +27,9 @@ def write_parts(folder: Path, tensors: Mapping[str, torch.Tensor]) -> list[Path]
             size = 0
         parts[-1][name] = tensor
         size += tensor.nbytes
-    files = [folder / f"part-{place}.safetensors" for place in range(len(parts))]
-    for place, (file, part) in enumerate(zip(files, parts, strict=True)):
-        save_file(part, file, metadata={"part": str(place), "parts": str(len(parts))})
+    files = [folder / f"part-{index}.safetensors" for index in range(len(parts))]
+    for index, (file, part) in enumerate(zip(files, parts, strict=True)):
+        save_file(part, file, metadata={"part": str(index), "parts": str(len(parts))})
     return files
 
 
@@ -37,7 +37,7 @@ def read_parts(folder: Path) -> dict[str, torch.Tensor]:
     """Read what ``write_parts`` wrote.
 
     Raises:
-        ValueError: when there is no part, or one of them is missing.
+        ValueError: there is no part, or one is missing.
     """
     tensors: dict[str, torch.Tensor] = {}
     found = sorted(folder.glob("part-*.safetensors"))
@@ -47,14 +47,14 @@ def read_parts(folder: Path) -> dict[str, torch.Tensor]:
             expected = int(file.metadata()["parts"])
             tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
     if len(found) != expected:
-        raise ValueError(f"{folder} holds {len(found)} of {expected} part-*.safetensors: fetch them again")
+        raise ValueError(f"{folder} has {len(found)} of {expected} part-*.safetensors: copy them again")
     return tensors
 
 
 def save_state(
     path: Path, groups: Mapping[str, Mapping[str, torch.Tensor]], about: Mapping[str, str]
 ) -> None:
-    """Write groups of tensors and some words, whole or not at all; group names must not hold a "/"."""
+    """Write groups of tensors and strings atomically; group names must not contain "/"."""
     tensors = {f"{group}/{name}": value for group, values in groups.items() for name, value in values.items()}
     unfinished = path.with_suffix(".part")
     save_file(
@@ -66,9 +66,9 @@ def save_state(
 
 
 def load_state(path: Path) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, str]]:
-    """Read what ``save_state`` wrote, on the CPU; ValueError when it is not there."""
+    """Read what ``save_state`` wrote, to the CPU; raises ValueError if the file does not exist."""
     if not path.is_file():
-        raise ValueError(f"{path} is not there: train without --resume first")
+        raise ValueError(f"{path} does not exist: train without --resume first")
     groups: dict[str, dict[str, torch.Tensor]] = {}
     with safe_open(path, "pt") as file:
         about = dict(file.metadata())
@@ -79,15 +79,15 @@ def load_state(path: Path) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """An optimizer's state as tensors by name; its options are the config's affair."""
+    """Return an optimizer's state as tensors by name, without its options, which come from the config."""
     state = optimizer.state_dict()["state"]
-    return {f"{place}.{key}": value for place, values in state.items() for key, value in values.items()}
+    return {f"{index}.{key}": value for index, values in state.items() for key, value in values.items()}
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Give an optimizer the state that ``optimizer_tensors`` took."""
+    """Load the state that ``optimizer_tensors`` returned."""
     state: dict[int, dict[str, Any]] = {}
     for name, tensor in tensors.items():
-        place, _, key = name.partition(".")
-        state.setdefault(int(place), {})[key] = tensor
+        index, _, key = name.partition(".")
+        state.setdefault(int(index), {})[key] = tensor
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

@@ -1,4 +1,4 @@
-"""Shares of the gradient: how much each loss may ask of the decoded waveform."""
+"""Balance losses by their gradients at the decoded waveform."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ TINY = 1e-12
 
 
 class Balancer:
-    """Mixes losses by their gradients at the waveform, whatever their scales (after EnCodec, section 3.4).
+    """Weights losses by their gradients at the waveform, independently of their scales (EnCodec, section 3.4).
 
     Args:
-        shares: loss's name -> its share; they count relative to their sum.
-        reference: the loss whose own gradient gives the mix its size.
+        shares: name of a loss -> its share of the gradient, relative to the sum of the shares.
+        reference: the loss whose gradient size determines the size of the mix.
         decay: of the moving averages of the gradients' sizes.
         world: the processes that share the sizes.
     """
@@ -25,12 +25,12 @@ class Balancer:
         self, shares: Mapping[str, float], reference: str, decay: float = 0.99, world: World = ALONE
     ):
         if reference not in shares or min(shares.values()) <= 0:
-            raise ValueError(f"shares {dict(shares)}: above 0, and one of them for {reference!r}")
+            raise ValueError(f"shares {dict(shares)}: must be above 0 and include {reference!r}")
         self.shares, self.reference, self.decay, self.world = dict(shares), reference, decay, world
         self.sizes: dict[str, torch.Tensor] = {}
 
     def gradient(self, losses: Mapping[str, torch.Tensor], wave: torch.Tensor) -> torch.Tensor:
-        """What to send back from ``wave`` ``[B, T]`` for the losses that are there."""
+        """Return the gradient to propagate back from ``wave`` ``[B, T]`` for the given losses."""
         grads = {name: torch.autograd.grad(loss, wave, retain_graph=True)[0] for name, loss in losses.items()}
         found = torch.stack([grad.norm(dim=1).mean() for grad in grads.values()])
         self.world.average([found])

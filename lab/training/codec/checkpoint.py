@@ -1,4 +1,4 @@
-"""The codec's weights as they travel: averaged, bf16, in small files, with the config and the phone symbols."""
+"""The codec's exported weights: averaged, bf16, in small files, with the config and the phone symbols."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ABOUT = "weights.json"
 
 @dataclass(frozen=True)
 class Weights:
-    """Averaged weights by name (``codes``: the code vectors), and what made them."""
+    """Averaged weights by name (``codes``: the code vectors), and the training they come from."""
 
     config: Config
     symbols: tuple[str, ...]
@@ -27,7 +27,7 @@ class Weights:
 
 
 def write_weights(folder: Path, weights: Weights) -> list[Path]:
-    """Write parts of at most 15 MiB and ``weights.json``; give the files."""
+    """Write parts of at most 15 MiB and ``weights.json``; return the files."""
     files = write_parts(folder, weights.tensors)
     about = {"step": weights.step, "symbols": list(weights.symbols), "config": weights.config.as_json()}
     described = folder / ABOUT
@@ -36,21 +36,21 @@ def write_weights(folder: Path, weights: Weights) -> list[Path]:
 
 
 def read_weights(folder: Path) -> Weights:
-    """Read what ``write_weights`` wrote; raises ValueError when the folder holds none, or not all."""
+    """Read what ``write_weights`` wrote; raises ValueError if the folder has no weights, or only some of them."""
     described = folder / ABOUT
     if not described.is_file():
-        raise ValueError(f"{folder} holds no {ABOUT}: give the training's weights folder")
+        raise ValueError(f"{folder} contains no {ABOUT}: choose the training's weights folder")
     about = json.loads(described.read_text(encoding="utf-8"))
     return Weights(config_from(about["config"]), tuple(about["symbols"]), about["step"], read_parts(folder))
 
 
 @torch.no_grad()
 def put_weights(codec: Codec, tensors: dict[str, torch.Tensor]) -> None:
-    """Copy averaged weights into a codec; raises ValueError when a tensor is missing."""
+    """Copy averaged weights into a codec; raises ValueError if a tensor is missing."""
     followed = codec.averaged()
     if missing := sorted(followed.keys() - tensors.keys()):
         raise ValueError(
-            f"the weights lack {missing[0]} and {len(missing) - 1} more: another shape made them"
+            f"the weights lack {missing[0]} and {len(missing) - 1} more: they belong to another shape"
         )
     for name, value in followed.items():
         value.copy_(tensors[name])

@@ -10,7 +10,7 @@ from typing import Any
 GROUPS = 16
 SAMPLE_RATE = 24000
 SAMPLES_PER_FRAME = 1920
-ENCODER_HOP = 960  # Mimi's convolutions end at 25 Hz; a last one halves that
+ENCODER_HOP = 960  # Mimi's convolutions end at 25 Hz; a final one halves that
 DEFAULT = Path(__file__).resolve().parents[1] / "configs" / "codec.json"
 
 
@@ -19,8 +19,8 @@ class Shape:
     """The network's widths and depths.
 
     Args:
-        codebook: entries a group, a power of 2 (upstream asks for that).
-        code_dim: length of a code vector; upstream derives the decoder's ``codebook_dim`` as twice this.
+        codebook: entries per group, a power of 2 (required upstream).
+        code_dim: length of a code vector; upstream's decoder has a ``codebook_dim`` of twice this.
         encoder: fields of transformers' ``MimiConfig``.
         decoder: fields of upstream's ``Qwen3TTSTokenizerV2DecoderConfig``.
     """
@@ -32,20 +32,20 @@ class Shape:
 
     def __post_init__(self) -> None:
         if self.codebook < 2 or self.codebook & (self.codebook - 1):
-            raise ValueError(f"codebook={self.codebook}: a power of 2, as upstream's encoder asks")
+            raise ValueError(f"codebook={self.codebook}: upstream's encoder needs a power of 2")
         if self.encoder["hidden_size"] == self.code_dim:
             raise ValueError(
-                f"code_dim={self.code_dim} must differ from the encoder's hidden_size: a projection"
+                f"code_dim={self.code_dim} equals the encoder's hidden_size: choose another, a projection is needed"
             )
 
     def upstream_config(self) -> dict[str, Any]:
-        """What the speech tokenizer's ``config.json`` says."""
+        """Return the content of the speech tokenizer's ``config.json``."""
         common = {"codebook_size": self.codebook, "num_quantizers": GROUPS}
         encoder = {
             "upsample_groups": self.encoder["hidden_size"],
             "num_key_value_heads": self.encoder["num_attention_heads"],
             "head_dim": self.encoder["hidden_size"] // self.encoder["num_attention_heads"],
-            # transformers 4 ignores Mimi's window and 5 obeys it: so wide, both see the whole past.
+            # transformers 4 ignores Mimi's window and 5 applies it: with this width both see all frames so far.
             "sliding_window": 8000,
             "rope_theta": 10000.0,
             "codebook_dim": self.code_dim,
@@ -71,14 +71,14 @@ class Quantiser:
     """How the codebooks are learnt.
 
     Args:
-        start_step: until then the codec trains without quantisation; then k-means fills the codebooks.
+        start_step: until this step the codec trains without quantisation; then k-means fills the codebooks.
         decay: of the codebooks' moving averages.
-        dropout: share of crops that keep only the first n groups, n drawn evenly from 1..15.
-        semantic_gradient: share of the reconstruction's gradient that reaches group 0, which is there for the words.
-        restart_every: steps between the replacements of dead codes.
-        restart_below: a code is dead when its use is below this share of the mean use.
-        restart_until: share of the training after which no code is replaced.
-        kmeans_frames, kmeans_rounds: of the first filling.
+        dropout: share of crops that keep only the first n groups, n uniform in 1..15.
+        semantic_gradient: share of the reconstruction's gradient that reaches group 0, which should encode words.
+        restart_every: steps between replacements of dead codes.
+        restart_below: a code is dead if its use is below this share of the mean use.
+        restart_until: share of the training after which codes are no longer replaced.
+        kmeans_frames, kmeans_rounds: size and iterations of the first filling.
     """
 
     start_step: int
@@ -93,12 +93,12 @@ class Quantiser:
 
     def __post_init__(self) -> None:
         if not (0 <= self.dropout <= 1 and 0 <= self.semantic_gradient <= 1 and 0 < self.decay < 1):
-            raise ValueError(f"{self}: dropout and semantic_gradient are shares, decay lies between 0 and 1")
+            raise ValueError(f"{self}: dropout and semantic_gradient must be 0 to 1, decay between 0 and 1")
 
 
 @dataclass(frozen=True)
 class Losses:
-    """Weights of the losses; ``resolutions`` are ``[n_fft, mel bins]``, the hop is a quarter of n_fft."""
+    """Weights of the losses; ``resolutions`` are ``[n_fft, mel bins]`` with a hop of a quarter of n_fft."""
 
     resolutions: tuple[tuple[int, int], ...]
     mel: float
@@ -111,13 +111,13 @@ class Losses:
 
 @dataclass(frozen=True)
 class Adversarial:
-    """The adversarial stage: from ``start_step`` on, or not ``enabled`` at all.
+    """The adversarial stage, which begins at ``start_step`` if ``enabled``.
 
     Args:
-        judged: share of the crops that the discriminators hear.
-        segment: samples that they hear of each, from a random place on; a shorter crop is heard whole.
-        shares: of the gradient at the waveform: of the spectral losses, of fooling, of matching features, and of
-            matching the voice (``listener.py``; 0 leaves it out).
+        judged: share of the crops that the discriminators get.
+        segment: samples that they get of each, from a random position; a shorter crop is used completely.
+        shares: of the gradient at the waveform: spectral losses, fooling the discriminators, feature matching, and
+            voice matching (``listener.py``; 0 disables it).
     """
 
     enabled: bool
@@ -134,14 +134,16 @@ class Adversarial:
     def __post_init__(self) -> None:
         if self.segment < max(self.stft_sizes, default=1):
             raise ValueError(
-                f"segment={self.segment}: not one window of {max(self.stft_sizes)} samples; raise it"
+                f"segment={self.segment} is shorter than a window of {max(self.stft_sizes)} samples: raise it"
             )
         if len(self.shares) != 4:
-            raise ValueError(f"shares={self.shares}: spectral losses, fooling, features and voice")
+            raise ValueError(
+                f"shares={self.shares}: need four, for spectral losses, fooling, features and voice"
+            )
 
     @property
     def listens(self) -> bool:
-        """Whether decoded voices are held against recorded ones."""
+        """Whether decoded voices are compared with recorded ones."""
         return self.enabled and self.shares[3] > 0
 
 
@@ -150,13 +152,13 @@ class Training:
     """Batches and optimiser.
 
     Args:
-        batch_frames: frames a step in each process, whatever the crops' length.
+        batch_frames: frames per step in each process, for any crop length.
         crops: ``[frames, share of the steps]``.
-        gain_db: from and to; the level of each crop is moved by something between.
-        decoder_only: leave encoder and codebooks, and with them the codes, as they are.
+        gain_db: range of the random gain of each crop.
+        decoder_only: freeze encoder and codebooks, and thereby the codes.
         silent_start: share of crops that begin with up to 4 frames of digital silence, as a padded line does.
-        average: of the moving average of the weights, which is what is exported.
-        drawn: where codes are given (``given.py``), the share of crops decoded from those that a talker drew.
+        average: decay of the moving average of the weights, which is exported.
+        drawn: with given codes (``given.py``), the share of crops decoded from codes that a talker sampled.
     """
 
     seed: int
@@ -179,12 +181,14 @@ class Training:
 
     def __post_init__(self) -> None:
         if any(self.batch_frames < frames for frames, _ in self.crops):
-            raise ValueError(f"batch_frames={self.batch_frames} holds not one crop of {self.crops}: raise it")
+            raise ValueError(
+                f"batch_frames={self.batch_frames} is less than a crop of {self.crops}: raise it"
+            )
 
 
 @dataclass(frozen=True)
 class Config:
-    """Everything ``codec.json`` says."""
+    """The complete content of ``codec.json``."""
 
     shape: Shape
     quantiser: Quantiser
@@ -193,12 +197,12 @@ class Config:
     training: Training
 
     def as_json(self) -> dict[str, Any]:
-        """The JSON object that ``config_from`` reads."""
+        """Return the JSON object that ``config_from`` reads."""
         return asdict(self)
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON's lists as tuples, one level of nesting included."""
+    """Convert JSON's lists to tuples, including one level of nesting."""
     made = {}
     for name, value in values.items():
         if isinstance(value, list | tuple):
@@ -208,7 +212,7 @@ def _tuples(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def config_from(values: dict[str, Any]) -> Config:
-    """A config from its JSON object; ValueError for a missing or unknown key."""
+    """Build a config from its JSON object; raises ValueError for a missing or unknown key."""
     try:
         return Config(
             shape=Shape(**values["shape"]),
@@ -222,7 +226,7 @@ def config_from(values: dict[str, Any]) -> Config:
 
 
 def load_config(path: Path = DEFAULT) -> Config:
-    """Read a config file; one with a ``base``, a file beside it, holds only what differs from that."""
+    """Read a config file; a file with a ``base`` (another file in its folder) contains only the differences."""
     return config_from(_read(path))
 
 

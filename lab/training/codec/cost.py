@@ -1,4 +1,4 @@
-"""What a training step costs: an estimate from counted operations before it runs, and a measurement."""
+"""Cost of a training step: an estimate from counted operations before it runs, and a measurement."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .config import SAMPLE_RATE, SAMPLES_PER_FRAME, Config
 from .model import Codec, parameter_counts
 from .trainer import Trainer
 
-# One H200 as measured with plain PyTorch: 4.3 TB/s in copies (4.8 in the data sheet), 780 TFLOP/s in bf16 products.
-# Small convolutions reach a tenth.
-BYTES_A_SECOND = 4.3e12
+# One H200 as measured with plain PyTorch: 4.3 TB/s in copies (data sheet: 4.8), 780 TFLOP/s in bf16 GEMMs. Small
+# convolutions reach a tenth of that.
+BYTES_PER_SECOND = 4.3e12
 FLOPS = 78e12
-# Passes over a layer's output in training: forward, backward and the activations around it, layouts changed.
+# Memory passes over a layer's output in training: forward, backward, activations and changes of layout.
 PASSES = 14
-LAUNCHES, LAUNCH_SECONDS = 4500, 6e-6  # kernels a step without discriminators, launched one after the other
+LAUNCHES, LAUNCH_SECONDS = 4500, 6e-6  # consecutive kernels per step without discriminators
 PROBE_FRAMES = 12
 
 
 @dataclasses.dataclass(frozen=True)
 class Counted:
-    """A second of audio once through the codec: multiplications, and values that the layers put out."""
+    """One second of audio through the codec: multiplications, and values output by the layers."""
 
     encoder: float
     decoder: float
@@ -34,7 +34,7 @@ class Counted:
 
 
 class _Counter:
-    """Counts what convolutions and linear layers do while it is hooked to them."""
+    """Counts the operations of the convolutions and linear layers it is hooked to."""
 
     def __init__(self) -> None:
         self.products = self.values = 0.0
@@ -50,7 +50,7 @@ class _Counter:
 
 @torch.no_grad()
 def count(codec: Codec) -> Counted:
-    """Run upstream's own forward on some frames and count."""
+    """Run upstream's own forward on a few frames and count."""
     seconds = PROBE_FRAMES * SAMPLES_PER_FRAME / SAMPLE_RATE
     totals = []
     values = 0.0
@@ -72,22 +72,22 @@ def count(codec: Codec) -> Counted:
 
 
 def estimate(config: Config, seconds: float) -> str:
-    """Parameters, operations and the expected milliseconds of a step of ``seconds`` of audio on an H200."""
+    """Describe parameters, operations and the expected milliseconds of a step of ``seconds`` of audio on an H200."""
     codec = Codec(config, phones=60)
     counted = count(codec)
     work = 6 * (counted.encoder + counted.decoder) * seconds / FLOPS
-    traffic = 2 * PASSES * counted.values * seconds / BYTES_A_SECOND
+    traffic = 2 * PASSES * counted.values * seconds / BYTES_PER_SECOND
     device, launches = 1000 * (work + traffic), 1000 * LAUNCHES * LAUNCH_SECONDS
     return (
-        f"{parameter_counts(codec.upstream)['all'] / 1e6:.2f} M numbers in the export; a second of audio takes "
-        f"{counted.encoder / 1e9:.2f} + {counted.decoder / 1e9:.2f} G products (encoder, decoder); a step of "
+        f"{parameter_counts(codec.upstream)['all'] / 1e6:.2f} M values in the export; one second of audio takes "
+        f"{counted.encoder / 1e9:.2f} + {counted.decoder / 1e9:.2f} G multiplications (encoder, decoder); a step of "
         f"{seconds:.0f} s on an H200: {device:.0f} ms of work, {launches:.0f} ms of launches, so about "
-        f"{max(device, launches):.0f} ms, about half as much again with the discriminators"
+        f"{max(device, launches):.0f} ms, and half as much more with the discriminators"
     )
 
 
 def time_steps(trainer: Trainer, warm: int = 8, timed: int = 20) -> Iterator[str]:
-    """Measure a step of each crop length, without and with the discriminators; the codec is spoilt afterwards."""
+    """Measure a step of each crop length, without and with discriminators; the codec is unusable afterwards."""
     config = trainer.config
     for enabled in (False, True):
         for crop in config.training.crops:
@@ -99,7 +99,7 @@ def time_steps(trainer: Trainer, warm: int = 8, timed: int = 20) -> Iterator[str
                 trainer.train_step()
             milliseconds = _milliseconds(trainer, timed)
             stage = "with discriminators" if enabled else "without discriminators"
-            yield f"{crop[0]} frames, {stage}: {milliseconds:.1f} ms a step, {_memory(trainer.device)}"
+            yield f"{crop[0]} frames, {stage}: {milliseconds:.1f} ms per step, {_memory(trainer.device)}"
     trainer.config = config
 
 

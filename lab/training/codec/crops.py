@@ -1,8 +1,8 @@
-"""Upstream's encoder and decoder on crops of whole frames, without what makes them slow to train.
+"""Upstream's encoder and decoder on crops of whole frames, without the parts that are slow in training.
 
-Mimi's convolutions read their padding from tensors, one wait for the GPU each; both sides copy every input to pad it;
-SnakeBeta is six passes over memory. On whole frames the padding is known, a convolution pads by itself, and SnakeBeta
-can be fused. The weights are those of upstream's modules, the result is upstream's (tests say so).
+Mimi's convolutions read their padding from tensors, which synchronises with the GPU each time; both sides copy every
+input to pad it; SnakeBeta takes six passes over memory. On whole frames the padding is known, a convolution can pad by
+itself, and SnakeBeta can be fused. Weights and results are those of upstream's modules (checked by tests).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EPSILON = 1e-9  # SnakeBeta's
 
 
 def snake(x: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
-    """SnakeBeta: ``x + sin(e^alpha x)^2 / e^beta``; x ``[B, C, 1, T]``, alpha and beta ``[C]``."""
+    """Compute SnakeBeta, ``x + sin(e^alpha x)^2 / e^beta``, for x ``[B, C, 1, T]``, alpha and beta ``[C]``."""
     frequency = alpha.exp()[:, None, None]
     scale = 1 / (beta.exp()[:, None, None] + EPSILON)
     wide = x.float()
@@ -27,14 +27,14 @@ def snake(x: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor) -> torch.Ten
 
 
 def causal_conv(conv: nn.Conv1d, x: torch.Tensor, replicate: bool = False) -> torch.Tensor:
-    """A causal convolution of ``[B, C, 1, T]`` whose stride divides T."""
+    """Causal convolution of ``[B, C, 1, T]``, where the stride divides T."""
     stride, dilation = conv.stride[0], conv.dilation[0]
     padding = (conv.kernel_size[0] - 1) * dilation + 1 - stride
     frames = x.shape[-1] // stride
     if replicate:
         x = torch.cat((x[..., :1].expand(-1, -1, -1, padding), x), dim=-1)
         padding = 0
-    # Padded on both sides, which costs no copy; what the right side gives is cut off.
+    # Padding both sides costs no copy; the outputs of the right side are cut off.
     x = functional.conv2d(
         x, conv.weight.unsqueeze(2), conv.bias, (1, stride), (0, padding), (1, dilation), conv.groups
     )
@@ -42,7 +42,7 @@ def causal_conv(conv: nn.Conv1d, x: torch.Tensor, replicate: bool = False) -> to
 
 
 def causal_transpose(conv: nn.ConvTranspose1d, x: torch.Tensor) -> torch.Tensor:
-    """A transposed convolution of ``[B, C, 1, T]``, cut to T times its stride."""
+    """Transposed convolution of ``[B, C, 1, T]``, cut to T times its stride."""
     stride = conv.stride[0]
     return functional.conv_transpose2d(x, conv.weight.unsqueeze(2), conv.bias, (1, stride))[
         ..., : x.shape[-1] * stride
@@ -50,9 +50,9 @@ def causal_transpose(conv: nn.ConvTranspose1d, x: torch.Tensor) -> torch.Tensor:
 
 
 def causal_mask(frames: int, window: int, device: torch.device) -> torch.Tensor:
-    """Bool ``[1, 1, frames, frames]``: a frame sees itself and ``window - 1`` before it."""
-    place = torch.arange(frames, device=device)
-    distance = place[:, None] - place[None, :]
+    """Return a bool mask ``[1, 1, frames, frames]``: a frame sees itself and ``window - 1`` frames before it."""
+    index = torch.arange(frames, device=device)
+    distance = index[:, None] - index[None, :]
     return ((distance >= 0) & (distance < window))[None, None]
 
 
@@ -65,9 +65,11 @@ class CropForward:
         self.layout = torch.channels_last if fast else torch.contiguous_format
 
     def encode(self, wave: torch.Tensor) -> torch.Tensor:
-        """Crops ``[B, T]``, T a multiple of 1920, to ``[B, hidden, T / 1920]`` before the quantiser's projections."""
+        """Encode crops ``[B, T]`` to ``[B, hidden, T / 1920]``, the input of the quantiser's projections."""
         if wave.shape[-1] % SAMPLES_PER_FRAME:
-            raise ValueError(f"{wave.shape[-1]} samples are not whole frames of {SAMPLES_PER_FRAME}")
+            raise ValueError(
+                f"{wave.shape[-1]} samples: crops must be whole frames of {SAMPLES_PER_FRAME} samples"
+            )
         mimi = self.model.encoder
         x = causal_conv(mimi.encoder.layers[0].conv, wave[:, None, None]).contiguous(
             memory_format=self.layout
@@ -92,7 +94,7 @@ class CropForward:
         return x + hidden
 
     def decode(self, latent: torch.Tensor) -> torch.Tensor:
-        """Dequantised frames ``[B, 2 * code_dim, frames]`` to ``[B, 1920 * frames]``, not clamped."""
+        """Decode dequantised frames ``[B, 2 * code_dim, frames]`` to ``[B, 1920 * frames]``, not clamped."""
         decoder = self.model.decoder
         hidden = decoder.pre_conv(latent).transpose(1, 2)
         mask = causal_mask(hidden.shape[1], decoder.config.sliding_window, hidden.device)

@@ -1,8 +1,8 @@
-"""The corpus in the GPU's memory, and crops drawn from it.
+"""The corpus in GPU memory, and random crops of it.
 
-All lines lie on end in one int16 tensor, those of a voice together, so that a crop may run over the end of a line and
-stay with its voice. What a step draws depends on the seed, the step and the process alone: a resumed training sees
-what an uninterrupted one would have seen.
+All lines are concatenated in one int16 tensor, grouped by voice, so that a crop can cross the end of a line and stay
+within its voice. A step's batch depends only on the seed, the step and the process: a resumed training gets the same
+batches as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import torch
 from ..corpus.shards import Corpus
 from .config import GROUPS, SAMPLES_PER_FRAME, Training
 
-CELL = 240  # samples a phone label: 10 ms
+CELL = 240  # samples per phone label: 10 ms
 CELLS = SAMPLES_PER_FRAME // CELL
-EDGE = "_"  # the silence at both ends of a line
+EDGE = "_"  # the silence at the start and end of a line
 UNKNOWN = -1
-SILENT_FRAMES = 4  # at most, at a crop's start
+SILENT_FRAMES = 4  # maximum at a crop's start
 RANK_SEED = 1_000_000_007
 
 log = logging.getLogger(__name__)
 
 
 class Line(Protocol):
-    """What of a corpus line is used: int16 ``audio``, ``durations`` of an edge, the phonemes and an edge."""
+    """The fields used of a corpus line; ``durations`` are of an edge, the phonemes and another edge, in samples."""
 
     @property
     def speaker(self) -> str: ...
@@ -44,10 +44,10 @@ class Line(Protocol):
 
 @dataclass(frozen=True)
 class Speech:
-    """``audio`` int16 ``[N]``, ``phones`` int16 ``[N / 240]``, places in ``symbols`` or -1, and ``voices`` likewise.
+    """``audio`` int16 ``[N]``; ``phones`` int16 ``[N / 240]``, indices in ``symbols`` or -1; ``voices`` ``[N / 240]``.
 
-    A voice is its place among those that occur, ``voice_count`` of them. ``codes`` int16 ``[N / 1920, 2, 16]``, where
-    they are given: as recorded and as drawn (``given.py``).
+    A voice is its index among the ``voice_count`` voices that occur. ``codes`` int16 ``[N / 1920, 2, 16]``, if given:
+    as recorded and as sampled by a talker (``given.py``).
     """
 
     audio: torch.Tensor
@@ -69,15 +69,15 @@ class Speech:
 
 @dataclass(frozen=True)
 class Batch:
-    """Crops, all of one length.
+    """Crops of equal length.
 
     Args:
         wave: float32 ``[B, T]``.
         phones: labels ``[B, frames, 2, 4]``.
-        voices: ``[B]``, who speaks in the middle.
-        groups: ``[B]``, how many to decode with.
-        segments: float32 ``[B]``, where the discriminators listen: 0 at the beginning, towards 1 at the end.
-        codes: ``[B, frames, 16]`` to decode instead of the wave's own.
+        voices: ``[B]``, the voice in the middle of the crop.
+        groups: ``[B]``, how many groups to decode with.
+        segments: float32 ``[B]``, position of the discriminators' segment: 0 is the start, towards 1 the end.
+        codes: ``[B, frames, 16]`` to decode instead of the wave's own codes.
     """
 
     wave: torch.Tensor
@@ -88,20 +88,20 @@ class Batch:
     codes: torch.Tensor | None = None
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """In the order of the fields."""
+        """Return the tensors in the order of the fields."""
         codes = () if self.codes is None else (self.codes,)
         return self.wave, self.phones, self.voices, self.groups, self.segments, *codes
 
 
 def pack_lines(lines: Iterable[Line], symbols: Sequence[str] | None = None) -> Speech:
-    """Lay lines on end, the voices in the order of their names; ``symbols`` None takes those that occur."""
+    """Concatenate lines, voices in alphabetical order; ``symbols`` None takes the symbols that occur."""
     ordered = sorted(lines, key=lambda line: line.speaker)
     if not ordered:
         raise ValueError("no lines to train on: speak the corpus first")
     if symbols is None:
         symbols = sorted({symbol for line in ordered for symbol in line.phonemes} | {EDGE})
-    place = {symbol: index for index, symbol in enumerate(symbols)}
-    ids = [place.get(symbol, UNKNOWN) for line in ordered for symbol in (EDGE, *line.phonemes, EDGE)]
+    index = {symbol: number for number, symbol in enumerate(symbols)}
+    ids = [index.get(symbol, UNKNOWN) for line in ordered for symbol in (EDGE, *line.phonemes, EDGE)]
     ends = np.cumsum(np.concatenate([line.durations for line in ordered]), dtype=np.int64)
     audio = np.concatenate([line.audio for line in ordered])
     centres = np.arange(len(audio) // CELL) * CELL + CELL // 2
@@ -118,7 +118,7 @@ def load_speech(folder: Path, split: str, symbols: Sequence[str] | None = None, 
     """Read a split of the corpus (its first ``limit`` lines; 0: all)."""
     corpus = Corpus(folder, split)
     count = min(limit, len(corpus)) if limit else len(corpus)
-    speech = pack_lines((corpus[place] for place in range(count)), symbols)
+    speech = pack_lines((corpus[index] for index in range(count)), symbols)
     log.info(
         "%s: %d lines, %.2f h, %d phone symbols", split, count, speech.seconds / 3600, len(speech.symbols)
     )
@@ -126,7 +126,7 @@ def load_speech(folder: Path, split: str, symbols: Sequence[str] | None = None, 
 
 
 def take(speech: Speech, cells: torch.Tensor, frames: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Crops of ``frames`` frames from cells ``[B]`` on: waves ``[B, T]``, phones as in ``Batch``, voices."""
+    """Cut crops of ``frames`` frames starting at cells ``[B]``: waves ``[B, T]``, phones as in ``Batch``, voices."""
     cells = send(cells, speech.audio.device)
     samples = torch.arange(frames * SAMPLES_PER_FRAME, device=cells.device)
     wave = speech.audio[cells[:, None] * CELL + samples].float() / 32768
@@ -136,17 +136,17 @@ def take(speech: Speech, cells: torch.Tensor, frames: int) -> tuple[torch.Tensor
 
 
 def send(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A small tensor from the CPU on the device, without waiting for what that has still to do."""
+    """Copy a small CPU tensor to the device without waiting for the work queued there."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-def draw(speech: Speech, options: Training, dropout: float, step: int, rank: int = 0) -> Batch:
-    """The batch of a step in a process; ``dropout`` is the share of crops to decode with fewer groups.
+def sample_batch(speech: Speech, options: Training, dropout: float, step: int, rank: int = 0) -> Batch:
+    """Return the batch of a step in a process; ``dropout`` is the share of crops to decode with fewer groups.
 
-    All processes get crops of one length: they wait for each other at the step's end.
+    All processes get crops of equal length, because they wait for each other at the end of the step.
 
     Raises:
-        ValueError: when the speech is shorter than a crop.
+        ValueError: the speech is shorter than a crop.
     """
     seed = options.seed * 1_000_003 + step
     generator = torch.Generator().manual_seed(seed)
@@ -177,38 +177,40 @@ def draw(speech: Speech, options: Training, dropout: float, step: int, rank: int
 
 
 def take_codes(codes: torch.Tensor, starts: torch.Tensor, kinds: torch.Tensor, frames: int) -> torch.Tensor:
-    """``[B, frames, 16]`` from frames ``[B]`` on, of the recorded (0) or the drawn (1) of ``Speech.codes``."""
+    """Return ``[B, frames, 16]`` starting at frames ``[B]``: recorded (0) or sampled (1) codes of ``Speech.codes``."""
     starts, kinds = send(starts, codes.device), send(kinds, codes.device)
-    places = starts[:, None] + torch.arange(frames, device=codes.device)
-    return codes[places, kinds[:, None]].long()
+    indices = starts[:, None] + torch.arange(frames, device=codes.device)
+    return codes[indices, kinds[:, None]].long()
 
 
-def segments_of(wave: torch.Tensor, places: torch.Tensor, length: int) -> torch.Tensor:
-    """``length`` samples of each of ``[B, T]``; ``places`` as in ``Batch.segments``."""
+def segments_of(wave: torch.Tensor, positions: torch.Tensor, length: int) -> torch.Tensor:
+    """Cut ``length`` samples of each of ``[B, T]``; ``positions`` as in ``Batch.segments``."""
     if length >= wave.shape[1]:
         return wave
-    starts = (places * (wave.shape[1] - length + 1)).long()
+    starts = (positions * (wave.shape[1] - length + 1)).long()
     return wave.gather(1, starts[:, None] + torch.arange(length, device=wave.device))
 
 
 def _starts(speech: Speech, frames: int) -> int:
-    """How many cells a crop can start at."""
+    """Return the number of cells a crop can start at."""
     starts = len(speech.phones) - frames * CELLS + 1
     if starts < 1:
-        raise ValueError(f"{speech.seconds:.1f} s of speech are less than a crop of {frames} frames")
+        raise ValueError(
+            f"{speech.seconds:.1f} s of speech is less than a crop of {frames} frames: add lines"
+        )
     return starts
 
 
 def _silence(wave: torch.Tensor, phones: torch.Tensor, frames: torch.Tensor, edge: int) -> None:
-    """Make the first ``frames`` ``[B]`` of each crop digital silence, in place."""
-    place = torch.arange(phones.shape[1], device=wave.device)
-    quiet = place < frames[:, None]
+    """Replace the first ``frames`` ``[B]`` of each crop by digital silence, in place."""
+    index = torch.arange(phones.shape[1], device=wave.device)
+    quiet = index < frames[:, None]
     wave.masked_fill_(quiet.repeat_interleave(SAMPLES_PER_FRAME, dim=1), 0)
     phones.masked_fill_(quiet[..., None, None], edge)
 
 
 def held_out(speech: Speech, frames: int, count: int) -> Batch:
-    """Evenly spaced crops at their own level, with all groups."""
+    """Return evenly spaced crops without gain, with all groups."""
     starts = torch.linspace(0, _starts(speech, frames) - 1, count).long()
     wave, phones, voices = take(speech, starts, frames)
     groups = torch.full((count,), GROUPS, device=wave.device)

@@ -16,9 +16,9 @@ from .config import Adversarial
 from .losses import Opinion, discriminator_loss, feature_loss, generator_loss
 
 SLOPE = 0.1
-ALIGNED = 8  # bf16 channels that a GPU's products take at once
+ALIGNED = 8  # bf16 channels that tensor cores process together
 
-Judged = tuple[torch.Tensor, list[torch.Tensor]]  # scores, and the inner maps behind them
+Judged = tuple[torch.Tensor, list[torch.Tensor]]  # scores, and the feature maps of the layers before
 
 
 def _stack(layers: list[nn.Module], last: nn.Module) -> tuple[nn.ModuleList, nn.Module]:
@@ -26,10 +26,10 @@ def _stack(layers: list[nn.Module], last: nn.Module) -> tuple[nn.ModuleList, nn.
 
 
 class AlignedConv2d(nn.Conv2d):
-    """A convolution of few channels, filled up with zeros: the same result, from faster kernels."""
+    """A convolution with few channels, padded with zeros: the same result from faster kernels."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """``[B, C, H, W]`` as ``nn.Conv2d`` does."""
+        """Convolve ``[B, C, H, W]`` as ``nn.Conv2d`` does."""
         missing = (0, 0, 0, 0, 0, -self.in_channels % ALIGNED)
         x = functional.pad(x, missing).contiguous(memory_format=torch.channels_last)
         weight = functional.pad(self.weight, missing)
@@ -37,7 +37,7 @@ class AlignedConv2d(nn.Conv2d):
 
 
 class PeriodDiscriminator(nn.Module):
-    """Sees every ``period``-th sample side by side."""
+    """Convolves over samples that are ``period`` apart."""
 
     def __init__(self, period: int, channels: tuple[int, ...]):
         super().__init__()
@@ -55,7 +55,7 @@ class PeriodDiscriminator(nn.Module):
 
 
 class SpectrumDiscriminator(nn.Module):
-    """Sees a compressed complex spectrum."""
+    """Convolves over a compressed complex spectrum."""
 
     window: torch.Tensor
 
@@ -77,13 +77,13 @@ class SpectrumDiscriminator(nn.Module):
                 wave.float(), self.n_fft, self.n_fft // 4, window=self.window, return_complex=True
             )
             planes = torch.view_as_real(spectrum).permute(0, 3, 2, 1)  # [B, 2, frames, bins]
-            # Power 0.3 of the magnitude: quiet high frequencies count too.
+            # Magnitudes to the power of 0.3, so that quiet high frequencies count too.
             planes = planes * (planes.square().sum(1, keepdim=True) + 1e-6).pow(-0.35)
         return _judge(planes, self.layers, self.last)
 
 
 def _judge(x: torch.Tensor, layers: nn.ModuleList, last: nn.Module) -> Judged:
-    # Channels innermost: a GPU's products of few channels are several times faster so.
+    # Channels last: with few channels the GPU's GEMMs are several times faster.
     x = x.contiguous(memory_format=torch.channels_last)
     features = []
     for layer in layers:
@@ -93,7 +93,7 @@ def _judge(x: torch.Tensor, layers: nn.ModuleList, last: nn.Module) -> Judged:
 
 
 class Discriminators(nn.Module):
-    """All of them."""
+    """All discriminators."""
 
     def __init__(self, options: Adversarial):
         super().__init__()
@@ -102,8 +102,8 @@ class Discriminators(nn.Module):
         self.members = nn.ModuleList([*periods, *spectra])
 
     def forward(self, wanted: torch.Tensor, made: torch.Tensor, branches: Branches) -> Opinion:
-        """Compare recordings and decoded speech ``[B, T]``: the members' mean losses."""
-        with parametrize.cached():  # weights normed once for both
+        """Compare recordings with decoded speech, both ``[B, T]``; return the mean losses of all discriminators."""
+        with parametrize.cached():  # normalise the weights once for both
             each = branches.run([partial(_compare, member, wanted, made) for member in self.members])
         return Opinion(*(torch.stack(losses).mean() for losses in zip(*each, strict=True)))
 

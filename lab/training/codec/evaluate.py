@@ -1,11 +1,11 @@
-"""Code and decode held-out lines with an exported codec, through upstream's classes, for the judges.
+"""Encode and decode held-out lines with an exported codec, through upstream's classes, for the judges.
 
     python -m lab.training.codec.evaluate --codec CHECKPOINT/speech_tokenizer --corpus DIR --split test --out DIR
     python -m lab.training.codec.evaluate --codec CHECKPOINT/speech_tokenizer --files DIR/*.flac --out DIR
 
 Writes ``original/``, ``groups-01/``, ``groups-04/``, ... each with ``SPEAKER/NNN.wav``, ``texts.tsv`` for
 ``python -m lab.judges --wavs OUT/groups-16 --texts OUT/texts.tsv --originals OUT/original``, and
-``distances.json``: the log mel distance of each setting up to 12 kHz, which the judges, at 16 kHz, do not hear.
+``distances.json``: the log mel distance of each setting up to 12 kHz, above the judges' range (they use 16 kHz audio).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger("lab.training.codec")
 
 @dataclass(frozen=True)
 class Sample:
-    """A line to code: ``wave`` float32 ``[T]`` at 24 kHz."""
+    """A line to encode: ``wave`` float32 ``[T]`` at 24 kHz."""
 
     name: str
     speaker: str
@@ -45,7 +45,7 @@ class Sample:
 
 
 def load_tokenizer(folder: Path, device: str = "cpu") -> Any:
-    """Upstream's ``Qwen3TTSTokenizer``, float32."""
+    """Load upstream's ``Qwen3TTSTokenizer``, float32."""
     qwen_tts = import_qwen_tts()
     with default_rope_registered():
         tokenizer = qwen_tts.Qwen3TTSTokenizer.from_pretrained(str(folder), dtype=torch.float32)
@@ -55,19 +55,19 @@ def load_tokenizer(folder: Path, device: str = "cpu") -> Any:
 
 
 def encode(tokenizer: Any, wave: np.ndarray) -> torch.Tensor:
-    """A waveform to codes ``[frames, 16]``."""
+    """Encode a waveform to codes ``[frames, 16]``."""
     return tokenizer.encode(wave, sr=SAMPLE_RATE).audio_codes[0]
 
 
 @torch.inference_mode()
 def decode_first(tokenizer: Any, codes: torch.Tensor, groups: int) -> np.ndarray:
-    """Codes ``[frames, 16]`` to a waveform ``[frames * 1920]`` with the first groups only, the others' vectors zero.
+    """Decode codes ``[frames, 16]`` to ``[frames * 1920]`` with the first groups only, the others' vectors zero.
 
     Raises:
-        ValueError: for fewer than 1 or more than 16 groups.
+        ValueError: fewer than 1 or more than 16 groups.
     """
     if not 1 <= groups <= GROUPS:
-        raise ValueError(f"groups={groups}: from 1 to {GROUPS}")
+        raise ValueError(f"groups={groups}: choose 1 to {GROUPS}")
     decoder = tokenizer.model.decoder
     parts = decoder.quantizer.rvq_rest.vq.layers[groups - 1 :]
     kept = [part._codebook.embedding_sum.clone() for part in parts]
@@ -81,28 +81,28 @@ def decode_first(tokenizer: Any, codes: torch.Tensor, groups: int) -> np.ndarray
 
 
 def log_mel(wave: np.ndarray) -> torch.Tensor:
-    """``[frames, 80]``, natural logarithm."""
+    """Return the log mel spectrum, ``[frames, 80]``, natural logarithm."""
     window = torch.hann_window(N_FFT)
     spectrum = torch.stft(torch.from_numpy(wave), N_FFT, N_FFT // 4, window=window, return_complex=True)
     return log_floor((spectrum.abs().T * (2 / window.sum())) @ mel_filters(N_FFT, MELS))
 
 
 def mel_distance(made: np.ndarray, wanted: np.ndarray) -> float:
-    """Mean absolute distance of the log mels, in nepers."""
+    """Return the mean absolute distance of the log mels, in nepers."""
     length = min(len(made), len(wanted))
     return float((log_mel(made[:length]) - log_mel(wanted[:length])).abs().mean())
 
 
 def corpus_samples(folder: Path, split: str, limit: int) -> Iterator[Sample]:
-    """A split's lines, the first ``limit`` (0: all)."""
+    """Yield a split's lines, the first ``limit`` (0: all)."""
     corpus = Corpus(folder, split)
-    for place in range(min(limit, len(corpus)) if limit else len(corpus)):
-        line = corpus[place]
-        yield Sample(f"{place:04}", line.speaker, line.text, line.audio.astype(np.float32) / 32768)
+    for index in range(min(limit, len(corpus)) if limit else len(corpus)):
+        line = corpus[index]
+        yield Sample(f"{index:04}", line.speaker, line.text, line.audio.astype(np.float32) / 32768)
 
 
 def file_samples(files: Sequence[Path]) -> Iterator[Sample]:
-    """Recordings, brought to 24 kHz; their text is the file's name."""
+    """Yield recordings, resampled to 24 kHz; their text is the file's name."""
     import librosa
 
     for path in files:
@@ -111,13 +111,13 @@ def file_samples(files: Sequence[Path]) -> Iterator[Sample]:
 
 
 def evaluate(tokenizer: Any, samples: Iterator[Sample], out: Path, counts: Sequence[int]) -> dict[str, float]:
-    """Write the wavs and give each setting's mean mel distance."""
+    """Write the wavs; return each setting's mean mel distance."""
     distances: dict[str, list[float]] = {f"groups-{count:02}": [] for count in counts}
     texts = []
     for sample in samples:
         path = Path(sample.speaker) / f"{sample.name}.wav"
         codes = encode(tokenizer, sample.wave)
-        # The last frame may be padded: cut what is decoded to the line's length.
+        # The last frame may be padded: cut the decoded audio to the line's length.
         length = min(len(sample.wave), len(codes) * SAMPLES_PER_FRAME)
         _write(out / "original" / path, sample.wave[:length])
         for count, (name, values) in zip(counts, distances.items(), strict=True):
@@ -141,9 +141,9 @@ def main() -> int:
         prog="python -m lab.training.codec.evaluate", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--codec", type=Path, required=True, help="an exported speech_tokenizer folder")
-    parser.add_argument("--corpus", type=Path, help="a corpus folder")
+    parser.add_argument("--corpus", type=Path, help="folder of the corpus's shards")
     parser.add_argument("--split", default="test")
-    parser.add_argument("--limit", type=int, default=0, help="of lines (0: all)")
+    parser.add_argument("--limit", type=int, default=0, help="number of lines (0: all)")
     parser.add_argument("--files", type=Path, nargs="+", default=[], help="recordings instead of a corpus")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--groups", type=int, nargs="+", default=[1, 4, 8, 16])
@@ -151,7 +151,7 @@ def main() -> int:
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     if (given.corpus is None) == (not given.files):
-        raise ValueError("give --corpus or --files, one of them")
+        raise ValueError("pass either --corpus or --files")
     samples = (
         corpus_samples(given.corpus, given.split, given.limit) if given.corpus else file_samples(given.files)
     )

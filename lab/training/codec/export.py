@@ -31,7 +31,7 @@ log = logging.getLogger("lab.training.codec")
 
 
 def codec_of(weights: Weights) -> Codec:
-    """The codec with these weights, in evaluation mode, upstream's codebooks filled."""
+    """Return the codec with these weights, in evaluation mode, with upstream's codebooks filled."""
     codec = Codec(weights.config, len(weights.symbols)).eval()
     put_weights(codec, weights.tensors)
     fill_codebooks(codec)
@@ -39,7 +39,7 @@ def codec_of(weights: Weights) -> Codec:
 
 
 def export(codec: Codec, out: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
-    """Write ``config.json``, ``model.safetensors`` and ``preprocessor_config.json``; give the folder."""
+    """Write ``config.json``, ``model.safetensors`` and ``preprocessor_config.json``; return the folder."""
     out.mkdir(parents=True, exist_ok=True)
     fill_codebooks(codec)
     state = {
@@ -58,7 +58,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m lab.training.codec.export", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--checkpoint", type=Path, required=True, help="the weights folder of a training")
+    parser.add_argument("--checkpoint", type=Path, required=True, help="weights folder of a training")
     parser.add_argument("--out", type=Path, required=True, help="the speech_tokenizer folder to write")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")

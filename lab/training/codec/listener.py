@@ -1,6 +1,6 @@
-"""A small network that tells the training's voices apart: a decoded voice is held against its recording by it.
+"""A small network that recognises the training voices; it compares a decoded voice with its recording.
 
-It learns from recordings alone, beside the codec. It is no judge: the speaker encoder that judges a voice in the end
+It learns only from recordings, alongside the codec. It is not the judge: the speaker encoder that evaluates the voice
 (``lab/judges/speaker.py``) is another network, made by others from other speech.
 """
 
@@ -17,13 +17,13 @@ from .losses import FLOOR, log, magnitude, mel_filters
 N_FFT, BINS = 1024, 64
 WIDTH, EMBEDDING = 192, 128
 DILATIONS = (1, 2, 3)
-SCALE = 16.0  # of a cosine, for the softmax over voices
+SCALE = 16.0  # factor of the cosines in the softmax over voices
 SLOPE = 0.1
 
 
 @dataclass(frozen=True)
 class Heard:
-    """Of ``[B]`` crops: unit vectors ``[B, EMBEDDING]``, inner maps, and a score for each voice ``[B, voices]``."""
+    """Result for ``[B]`` crops: unit vectors ``[B, EMBEDDING]``, feature maps, scores of the voices ``[B, voices]``."""
 
     embedding: torch.Tensor
     features: list[torch.Tensor]
@@ -31,7 +31,7 @@ class Heard:
 
 
 class Listener(nn.Module):
-    """Convolutions over a log mel spectrum, and the mean and spread of what they find."""
+    """Convolutions over a log mel spectrum, then mean and standard deviation over time."""
 
     window: torch.Tensor
     filters: torch.Tensor
@@ -49,10 +49,10 @@ class Listener(nn.Module):
         self.voices = nn.Parameter(torch.randn(voices, EMBEDDING) / EMBEDDING**0.5)
 
     def forward(self, wave: torch.Tensor) -> Heard:
-        """Hear ``[B, T]``."""
+        """Embed crops ``[B, T]``."""
         with torch.autocast(wave.device.type, enabled=False):
             mels = log(magnitude(wave.float(), N_FFT, self.window) @ self.filters)
-            # The level says nothing about a voice.
+            # The level carries no information about the voice.
             mels = (mels - mels.mean(dim=(1, 2), keepdim=True)).transpose(1, 2)
         x = self.first(mels)
         features = []
@@ -65,15 +65,15 @@ class Listener(nn.Module):
         return Heard(embedding, features, SCALE * embedding @ functional.normalize(self.voices, dim=1).T)
 
 
-def telling_loss(heard: Heard, voices: torch.Tensor) -> torch.Tensor:
-    """Cross entropy of the voices ``[B]`` that were heard."""
+def speaker_loss(heard: Heard, voices: torch.Tensor) -> torch.Tensor:
+    """Cross entropy of the recognised voices with the true ones, ``[B]``."""
     return functional.cross_entropy(heard.scores, voices)
 
 
 def voice_loss(made: Heard, wanted: Heard) -> torch.Tensor:
-    """How far decoded voices are from recorded ones: 1 less the cosine, and the inner maps' relative distance.
+    """Distance of decoded voices from recorded ones: 1 minus the cosine, plus the feature maps' relative distance.
 
-    A mean over crops, so that the batch's other crops do not matter.
+    A mean over crops, so that a crop's loss does not depend on the rest of the batch.
     """
     cosine = (made.embedding * wanted.embedding.detach()).sum(1)
     terms = [1 - cosine]

@@ -1,4 +1,4 @@
-"""What a decoded crop is compared by: spectra at several resolutions, and the phones that group 0 should tell."""
+"""Losses of a decoded crop: spectra at several resolutions, and the phones that group 0 should encode."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from transformers.audio_utils import mel_filter_bank
 from ..branches import IN_ORDER, Branches
 from .config import SAMPLE_RATE, Losses
 
-FLOOR = 1e-5  # of magnitudes and mels before the logarithm: about the noise of 16 bits
+FLOOR = 1e-5  # of magnitudes and mels before the logarithm: about the noise level of 16 bits
 
 
 def mel_filters(n_fft: int, bins: int) -> torch.Tensor:
-    """Slaney's mel filters ``[n_fft // 2 + 1, bins]``, each of unit sum: means of the magnitudes that they see."""
+    """Return Slaney's mel filters ``[n_fft // 2 + 1, bins]``, each with sum 1: a filter averages magnitudes."""
     filters = mel_filter_bank(
         num_frequency_bins=n_fft // 2 + 1,
         num_mel_filters=bins,
@@ -31,7 +31,7 @@ def mel_filters(n_fft: int, bins: int) -> torch.Tensor:
 
 
 def magnitude(wave: torch.Tensor, n_fft: int, window: torch.Tensor) -> torch.Tensor:
-    """``[B, T]`` to ``[B, frames, bins]``, 1 for a full-scale sine."""
+    """Return magnitudes of ``[B, T]`` as ``[B, frames, bins]``; a full-scale sine has magnitude 1."""
     spectrum = torch.stft(wave, n_fft, n_fft // 4, window=window, return_complex=True)
     power = torch.view_as_real(spectrum).square().sum(-1)
     return (power + 1e-10).sqrt().transpose(1, 2) * (2 / window.sum())
@@ -50,7 +50,7 @@ class SpectralLoss(nn.Module):
     def forward(
         self, made: torch.Tensor, wanted: torch.Tensor, branches: Branches = IN_ORDER
     ) -> dict[str, torch.Tensor]:
-        """Distances of two float32 batches ``[B, T]``: the first two in nepers, the last relative to ``wanted``."""
+        """Return the distances of two float32 batches ``[B, T]``: two in nepers, the last relative to ``wanted``."""
         with torch.autocast(made.device.type, enabled=False):
             each = branches.run(
                 [partial(self._compare, n_fft, made, wanted) for n_fft, _ in self.resolutions]
@@ -59,7 +59,7 @@ class SpectralLoss(nn.Module):
         return {name: torch.stack(values).mean() for name, *values in zip(names, *each, strict=True)}
 
     def _compare(self, n_fft: int, made: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The three distances at one resolution."""
+        """Return the three distances at one resolution."""
         window, filters = getattr(self, f"window_{n_fft}"), getattr(self, f"mel_{n_fft}")
         ours = magnitude(made, n_fft, window)
         with torch.no_grad():
@@ -72,25 +72,25 @@ class SpectralLoss(nn.Module):
 
 
 def log(magnitude: torch.Tensor) -> torch.Tensor:
-    """Natural logarithm with a floor."""
+    """Return the natural logarithm, with a floor."""
     return magnitude.clamp(min=FLOOR).log()
 
 
 def phone_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Cross entropy of logits ``[..., P]`` with labels ``[..., cells]``, several a slot; -1 marks an unknown one."""
+    """Cross entropy of logits ``[..., P]`` with labels ``[..., cells]``, several per prediction; -1 is unknown."""
     each = logits.float().log_softmax(-1).gather(-1, labels.clamp(min=0))
     known = labels >= 0
     return -(each * known).sum() / known.sum().clamp(min=1)
 
 
 def phone_accuracy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Share of cells whose label is the likeliest one."""
+    """Share of cells whose label has the highest logit."""
     known = labels >= 0
     return ((logits.argmax(-1, keepdim=True) == labels) & known).sum() / known.sum().clamp(min=1)
 
 
 class Opinion(NamedTuple):
-    """A discriminator's losses: its own, and the codec's by its scores and by its inner maps."""
+    """A discriminator's losses: its own, and the codec's from its scores and from its feature maps."""
 
     telling: torch.Tensor
     fooling: torch.Tensor
@@ -98,17 +98,17 @@ class Opinion(NamedTuple):
 
 
 def discriminator_loss(real: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
-    """Least squares: scores of 1 for recordings, of 0 for decoded speech."""
+    """Least squares: scores should be 1 for recordings and 0 for decoded speech."""
     return (1 - real.float()).square().mean() + fake.float().square().mean()
 
 
 def generator_loss(fake: torch.Tensor) -> torch.Tensor:
-    """Least squares: decoded speech should be taken for a recording."""
+    """Least squares: scores of decoded speech should be 1."""
     return (1 - fake.float()).square().mean()
 
 
 def feature_loss(real: list[torch.Tensor], fake: list[torch.Tensor]) -> torch.Tensor:
-    """Mean distance of a discriminator's inner maps from those of recordings, each relative to its size there."""
+    """Mean distance of a discriminator's feature maps from those of recordings, relative to their size."""
     terms = []
     for r, f in zip(real, fake, strict=True):
         wanted = r.detach().float()

@@ -1,7 +1,7 @@
 """A residual vector quantiser that learns its codebooks as moving averages (van den Oord 2017, SoundStream, Mimi).
 
-Group 0 quantises one projection of the embedding, groups 1-15 the residuals of another, as upstream's split quantiser
-does; upstream itself only looks codes up.
+Group 0 quantises one projection of the embedding, groups 1-15 the residuals of another, like upstream's split
+quantiser, which cannot learn.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .config import Quantiser
 
 @dataclass(frozen=True)
 class Quantised:
-    """What the quantiser makes of embeddings.
+    """Result of quantising embeddings.
 
     Args:
-        first, rest: ``[B, D, frames]``, with the gradient passed straight through.
+        first, rest: ``[B, D, frames]``, with straight-through gradients.
         codes: ``[B, groups, frames]``.
-        commitment: how far the embeddings are from their codes, relative to their energy.
-        scale: how far their energy is from 1; the codebooks could not follow a scale that wanders.
+        commitment: distance of the embeddings from their codes, relative to their energy.
+        scale: deviation of their energy from 1; the codebooks could not follow a drifting scale.
     """
 
     first: torch.Tensor
@@ -34,17 +34,17 @@ class Quantised:
 
 
 def nearest(rows: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
-    """The nearest of ``[K, D]`` for each of ``[N, D]``; rows' own lengths do not matter to the choice."""
+    """Return the index of the nearest of ``[K, D]`` for each of ``[N, D]``; the rows' own norms cancel out."""
     return (vectors.square().sum(1) - 2 * rows @ vectors.T).argmin(1)
 
 
 def sample(rows: torch.Tensor, count: int, generator: torch.Generator) -> torch.Tensor:
-    """``count`` rows drawn with replacement."""
+    """Return ``count`` rows sampled with replacement."""
     return rows[torch.randint(len(rows), (count,), generator=generator).to(rows.device)]
 
 
 def kmeans(rows: torch.Tensor, count: int, rounds: int, generator: torch.Generator) -> torch.Tensor:
-    """``count`` centres of ``[N, D]``; an empty centre moves to a random row."""
+    """Return ``count`` centres of ``[N, D]``; an empty centre moves to a random row."""
     centres = sample(rows, count, generator)
     for _ in range(rounds):
         codes = nearest(rows, centres)
@@ -55,14 +55,14 @@ def kmeans(rows: torch.Tensor, count: int, rounds: int, generator: torch.Generat
 
 
 def scale_loss(*embeddings: torch.Tensor) -> torch.Tensor:
-    """Squared logarithm of each one's mean energy."""
+    """Return the mean squared logarithm of each embedding's mean energy."""
     return torch.stack([(one.square().mean() + 1e-6).log().square() for one in embeddings]).mean()
 
 
 class ResidualQuantiser(nn.Module):
-    """Codebooks ``vectors`` ``[groups, codebook, dim]``, learnt from what is quantised while in training mode.
+    """Codebooks ``vectors`` ``[groups, codebook, dim]``, which learn from their input in training mode.
 
-    ``use`` and ``sums`` are the moving averages behind them, of the rows of all processes of ``world``.
+    ``use`` and ``sums`` are their moving averages, over the rows of all processes of ``world``.
     """
 
     vectors: torch.Tensor
@@ -79,7 +79,7 @@ class ResidualQuantiser(nn.Module):
         self.register_buffer("sums", torch.zeros(groups, codebook, dim))
 
     def skip(self, first: torch.Tensor, rest: torch.Tensor) -> Quantised:
-        """No quantisation: for the first steps."""
+        """Return the embeddings unquantised, for the first steps."""
         codes = torch.zeros(
             len(first), len(self.vectors), first.shape[-1], dtype=torch.long, device=first.device
         )
@@ -88,7 +88,7 @@ class ResidualQuantiser(nn.Module):
     def forward(
         self, first: torch.Tensor, rest: torch.Tensor, groups: torch.Tensor | None = None
     ) -> Quantised:
-        """Quantise ``[B, D, frames]`` with the first ``groups`` ``[B]`` of the groups (all: None); float32."""
+        """Quantise float32 ``[B, D, frames]`` with the first ``groups`` ``[B]`` groups (None: all)."""
         batch, dim, frames = first.shape
         rows = torch.stack((_rows(first), _rows(rest)))
         active = torch.full((batch,), len(self.vectors), device=first.device) if groups is None else groups
@@ -107,9 +107,9 @@ class ResidualQuantiser(nn.Module):
         )
 
     def look_up(self, codes: torch.Tensor, groups: torch.Tensor) -> Quantised:
-        """What codes ``[B, frames, groups]`` stand for, decoded with the first ``groups`` ``[B]``; nothing learns."""
-        places = torch.arange(len(self.vectors), device=codes.device)
-        chosen = self.vectors[places, codes] * (groups[:, None] > places)[:, None, :, None]
+        """Return the vectors of codes ``[B, frames, groups]``, with the first ``groups`` ``[B]``; nothing learns."""
+        numbers = torch.arange(len(self.vectors), device=codes.device)
+        chosen = self.vectors[numbers, codes] * (groups[:, None] > numbers)[:, None, :, None]
         none = chosen.new_zeros(())
         return Quantised(
             first=chosen[:, :, 0].transpose(1, 2),
@@ -123,7 +123,7 @@ class ResidualQuantiser(nn.Module):
     def _search(
         self, rows: torch.Tensor, active: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Codes ``[groups, N]``, what each group quantised ``[groups, N, D]``, and the active groups' sums."""
+        """Return codes ``[groups, N]``, each group's input ``[groups, N, D]``, and the sums of the active groups."""
         codes, inputs, taken = [], [], torch.zeros_like(rows)
         residual = rows.clone()
         for group, vectors in enumerate(self.vectors):
@@ -136,9 +136,9 @@ class ResidualQuantiser(nn.Module):
         return torch.stack(codes), torch.stack(inputs), taken
 
     def _commitment(self, rows: torch.Tensor, codes: torch.Tensor, active: torch.Tensor) -> torch.Tensor:
-        """Mean distance of the rows to what each active group makes of them, relative to their energy.
+        """Mean distance of the rows from the sum of each active group's vectors, relative to the rows' energy.
 
-        Relative, because an absolute distance grows with the embeddings, and the encoder with it, without end.
+        An absolute distance grows with the embeddings, and would grow with the encoder without limit.
         """
         energy = rows.detach().square().mean((1, 2)).clamp(min=1e-8)
         groups = torch.arange(len(codes), device=codes.device)
@@ -151,13 +151,13 @@ class ResidualQuantiser(nn.Module):
     @torch.no_grad()
     def _learn(self, inputs: torch.Tensor, codes: torch.Tensor) -> None:
         groups, codebook = self.use.shape
-        places = (codes + codebook * torch.arange(groups, device=codes.device)[:, None]).flatten()
-        use = torch.zeros_like(self.use).flatten().index_add_(0, places, inputs.new_ones(places.shape))
-        sums = torch.zeros_like(self.sums).flatten(0, 1).index_add_(0, places, inputs.flatten(0, 1))
+        entries = (codes + codebook * torch.arange(groups, device=codes.device)[:, None]).flatten()
+        use = torch.zeros_like(self.use).flatten().index_add_(0, entries, inputs.new_ones(entries.shape))
+        sums = torch.zeros_like(self.sums).flatten(0, 1).index_add_(0, entries, inputs.flatten(0, 1))
         self.world.add([use, sums])
         self.use.lerp_(use.view_as(self.use), 1 - self.options.decay)
         self.sums.lerp_(sums.view_as(self.sums), 1 - self.options.decay)
-        # A code out of use keeps its place until it is restarted.
+        # An unused code keeps its vector until it is restarted.
         alive = self.use > 1e-4
         self.vectors.copy_(
             torch.where(alive[..., None], self.sums / self.use.clamp(min=1e-4)[..., None], self.vectors)
@@ -165,7 +165,7 @@ class ResidualQuantiser(nn.Module):
         self._remember(inputs)
 
     def _remember(self, inputs: torch.Tensor) -> None:
-        """Keep rows for ``restart``, always in the same place: graphs that are captured share their memory."""
+        """Keep rows for ``restart``, always in the same tensor: captured graphs share their memory."""
         if self.recent is None:
             self.recent = inputs.clone()
             return
@@ -173,14 +173,14 @@ class ResidualQuantiser(nn.Module):
         self.recent[:, :count] = inputs[:, :count]
 
     def learnt(self) -> list[torch.Tensor]:
-        """The codebooks and what they were learnt from: what processes must have in common."""
+        """Return the codebooks and their moving averages: the state that processes must share."""
         return [self.vectors, self.use, self.sums]
 
     @torch.no_grad()
     def restart(self, seed: int) -> None:
-        """Move the codes that are hardly used to random ones of what their group quantised last."""
+        """Move rarely used codes to random rows of their group's last input."""
         if self.recent is None:
-            raise ValueError("nothing was quantised in training yet: no code can be restarted")
+            raise ValueError("no code can be restarted before a training step has quantised something")
         inputs = self.recent
         generator = torch.Generator().manual_seed(seed)
         mean = self.use.mean(1, keepdim=True)
@@ -193,9 +193,9 @@ class ResidualQuantiser(nn.Module):
 
     @torch.no_grad()
     def fill(self, first: torch.Tensor, rest: torch.Tensor, seed: int) -> None:
-        """Set the codebooks by k-means on rows ``[N, D]``, group after group."""
+        """Set the codebooks by k-means on rows ``[N, D]``, one group after another."""
         if len(first) < 2:
-            raise ValueError(f"{len(first)} frames to fill codebooks from: raise kmeans_frames")
+            raise ValueError(f"{len(first)} frames are too few to fill the codebooks: raise kmeans_frames")
         generator = torch.Generator().manual_seed(seed)
         residual = [first.clone(), rest.clone()]
         for group in range(len(self.vectors)):
@@ -203,7 +203,7 @@ class ResidualQuantiser(nn.Module):
             self.vectors[group] = kmeans(rows, self.vectors.shape[1], self.options.kmeans_rounds, generator)
             codes = nearest(rows, self.vectors[group])
             rows -= self.vectors[group][codes]
-            # As if every step brought as many rows as a training step roughly does: one a code.
+            # As if every step had one row per code, roughly as in training.
             self.use[group] = (
                 torch.bincount(codes, minlength=self.use.shape[1]) / len(rows) * self.use.shape[1]
             )
@@ -215,5 +215,5 @@ def _rows(x: torch.Tensor) -> torch.Tensor:
 
 
 def perplexity(use: torch.Tensor) -> torch.Tensor:
-    """How many entries each group really uses, ``[groups]``: e to the entropy of its use ``[groups, codebook]``."""
+    """Return each group's effective number of entries, ``[groups]``: exp of the entropy of ``use``."""
     return torch.special.entr(use / use.sum(1, keepdim=True)).sum(1).exp()

@@ -1,4 +1,4 @@
-"""What the first process does beside training: logs, validation on held-out crops, and saving."""
+"""Tasks of the first process besides training: logs, validation on held-out crops, and saving."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ log = logging.getLogger("lab.training.codec")
 
 
 class Reporter:
-    """Sums losses between two log lines, writes both logs, and saves now and then.
+    """Sums losses between log lines, writes both logs, and saves regularly.
 
     Args:
-        trainer: whose steps are reported.
+        trainer: the training to report.
         dev: held-out speech, on the trainer's device.
-        out: where logs, state and weights go.
+        out: folder for logs, state and weights.
     """
 
     def __init__(self, trainer: Trainer, dev: Speech, out: Path):
@@ -41,10 +41,10 @@ class Reporter:
         self.since = self.saved = time.monotonic()
 
     def after(self, losses: Mapping[str, torch.Tensor]) -> None:
-        """Take in a step's losses, and do what is due after it.
+        """Add a step's losses, and log, validate or save if it is time.
 
         Raises:
-            FloatingPointError: a loss that is not finite; the last saved state is still good.
+            FloatingPointError: a loss is not finite; the last saved state is still good.
         """
         for name, value in losses.items():
             self.sums[name] = self.sums.get(name, torch.zeros_like(value)) + value
@@ -60,7 +60,7 @@ class Reporter:
             self.save()
 
     def write(self) -> None:
-        """One line with every loss, the groups' use and the speed; waits for the device once."""
+        """Log one line with every loss, each group's used codes and the speed; waits for the device once."""
         trainer, total = self.trainer, self.plan.total_steps
         found = {name: float(value) / self.counts[name] for name, value in self.sums.items()}
         seconds = (time.monotonic() - self.since) / (trainer.step - self.step)
@@ -74,12 +74,12 @@ class Reporter:
         self._record({"step": trainer.step, **found, "used": used, **speed})
         if bad := [name for name, value in found.items() if not math.isfinite(value)]:
             raise FloatingPointError(
-                f"{bad[0]} is not finite at step {trainer.step}: resume with a lower rate"
+                f"{bad[0]} is not finite at step {trainer.step}: resume with a lower learning rate"
             )
         self.sums, self.counts, self.step, self.since = {}, {}, trainer.step, time.monotonic()
 
     def save(self) -> None:
-        """The whole state and the weights to carry."""
+        """Save the complete state, and the weights in small files."""
         self.trainer.save(self.out / STATE)
         write_weights(self.out / WEIGHTS, self.trainer.weights())
         self.saved = time.monotonic()

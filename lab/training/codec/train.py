@@ -1,15 +1,15 @@
-"""Train the codec for some minutes; call it again with ``--resume`` to go on.
+"""Train the codec for some minutes; call it again with ``--resume`` to continue.
 
     python -m lab.training.codec.train --corpus DIR --out DIR --minutes N [--resume] [--fast --processes 0]
     python -m lab.training.codec.train --corpus DIR --out DIR --minutes N --start WEIGHTS --codes DIR --drawn DIR \
         --config lab/training/configs/codec_drawn.json
     python -m lab.training.codec.train --corpus DIR --out DIR --time
 
-``out/state.safetensors`` is the whole state, for this machine; ``out/weights/`` holds the averaged weights in files
-of at most 15 MiB, enough to export from and to go on with elsewhere (the optimisers then start anew).
-``out/train.log`` and ``out/curve.jsonl`` keep the figures (losses are process 0's). ``--time`` trains nothing: it
-prints what a step costs, by crop and stage. ``--processes 0`` trains on all GPUs, each with batches of its own.
-``--codes`` and ``--drawn`` tune the decoder on what a talker draws (``given.py``).
+``out/state.safetensors`` is the complete state, for this machine; ``out/weights/`` has the averaged weights in files of
+at most 15 MiB, enough to export or to continue elsewhere (with fresh optimizer state). ``out/train.log`` and
+``out/curve.jsonl`` log the figures (losses are process 0's). ``--time`` trains nothing: it prints the cost of a step by
+crop length and stage. ``--processes 0`` trains on all GPUs, with separate batches. ``--codes`` and ``--drawn`` tune the
+decoder on codes that a talker sampled (``given.py``).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from .report import STATE, Reporter
 from .trainer import Trainer
 
 HELD_OUT_LINES = 200
-CLOCK_STEPS = 50  # between two looks of several processes at process 0's clock
+CLOCK_STEPS = 50  # steps between comparisons with process 0's clock
 
 log = logging.getLogger("lab.training.codec")
 
 
 @dataclass(frozen=True)
 class Slice:
-    """One call's worth of training."""
+    """The training done by one call."""
 
     corpus: Path
     out: Path
@@ -53,20 +53,20 @@ class Slice:
     limit: int = 0
     whole_minutes: float = math.inf
     start: Path | None = None
-    given: tuple[Path, Path] | None = None  # folders of recorded and of drawn codes
+    given: tuple[Path, Path] | None = None  # folders of recorded and of sampled codes
 
 
 def prepare(config: Config, options: Slice, world: World) -> Trainer:
-    """The trainer on its device, resumed when that is asked for, the same in all processes.
+    """Return the trainer on its device, resumed if requested, with equal weights in all processes.
 
     Raises:
-        ValueError: ``out`` holds a training and ``resume`` was not given, or the other way round; or drawn codes are
-            to be learnt from, and none are given.
+        ValueError: ``out`` contains a training and ``resume`` is not set, or the reverse; or the config needs sampled
+            codes and none are given.
     """
     start = read_weights(options.start) if options.start else None
     symbols = start.symbols if start else None
     if config.training.drawn and not options.given:
-        raise ValueError(f"drawn is {config.training.drawn}, and no drawn codes: give --codes and --drawn")
+        raise ValueError(f"drawn is {config.training.drawn} but there are no codes: pass --codes and --drawn")
     if options.given:
         speech = load_given(options.corpus, *options.given, config.training, symbols)
     else:
@@ -76,7 +76,7 @@ def prepare(config: Config, options: Slice, world: World) -> Trainer:
     state = (options.out / STATE).is_file()
     carried = (options.out / WEIGHTS / ABOUT).is_file()
     if not options.resume and (state or carried):
-        raise ValueError(f"{options.out} holds a training: add --resume, or give another folder")
+        raise ValueError(f"{options.out} contains a training: add --resume, or choose another folder")
     if state:
         trainer.resume(options.out / STATE)
     elif carried:
@@ -84,19 +84,19 @@ def prepare(config: Config, options: Slice, world: World) -> Trainer:
     elif start:
         trainer.start_from(start)
     elif options.resume:
-        raise ValueError(f"{options.out} holds no training to resume: leave --resume out")
+        raise ValueError(f"{options.out} contains no training to resume: remove --resume")
     trainer.share()
     return trainer
 
 
 def train(trainer: Trainer, reporter: Reporter | None, options: Slice, started: float) -> None:
-    """Train until the time since ``started`` is up or the steps are done.
+    """Train until the time since ``started`` has passed or the steps are done.
 
     Args:
-        trainer: prepared.
-        reporter: of process 0; the other processes have none.
+        trainer: from ``prepare``.
+        reporter: process 0's; None in other processes.
         options: of this call.
-        started: ``time.monotonic()``; process 0's counts.
+        started: ``time.monotonic()``; only process 0's counts.
     """
     plan, world = trainer.config.training, trainer.world
     first, earlier = trainer.step, trainer.time_share
@@ -117,7 +117,7 @@ def train(trainer: Trainer, reporter: Reporter | None, options: Slice, started: 
 
 
 def run(config: Config, options: Slice, world: World, timing: bool = False) -> None:
-    """Prepare and train, or only time the steps; preparing counts towards the minutes."""
+    """Prepare and train, or only time the steps; the time to prepare counts towards the minutes."""
     started = time.monotonic()
     seconds = config.training.batch_frames * SAMPLES_PER_FRAME / SAMPLE_RATE
     if world.first:
@@ -139,24 +139,33 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m lab.training.codec.train", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--corpus", type=Path, required=True, help="the folder of train-*.safetensors")
+    parser.add_argument("--corpus", type=Path, required=True, help="folder of train-*.safetensors")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=9.0, help="of this call, loading included")
+    parser.add_argument("--minutes", type=float, default=9.0, help="minutes of this call, including loading")
     parser.add_argument(
-        "--whole-minutes", type=float, default=math.inf, help="of all calls: the learning rate ends with them"
+        "--whole-minutes",
+        type=float,
+        default=math.inf,
+        help="minutes of all calls together: the learning rate decays over them",
     )
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--start", type=Path, help="weights folder of another training to begin with")
-    parser.add_argument("--codes", type=Path, help="recorded codes, to tune the decoder on --drawn ones")
-    parser.add_argument("--drawn", type=Path, help="what lab.training.talker.redraw drew for them")
+    parser.add_argument("--start", type=Path, help="weights folder of another training to start from")
+    parser.add_argument("--codes", type=Path, help="recorded codes, to tune the decoder on the --drawn ones")
+    parser.add_argument(
+        "--drawn", type=Path, help="the codes that lab.training.talker.redraw sampled for them"
+    )
     parser.add_argument("--config", type=Path, default=DEFAULT)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--fast", action="store_true", help="fuse and capture (CUDA; a minute at the start)")
     parser.add_argument(
-        "--no-capture", action="store_true", help="with --fast: launch every kernel by itself"
+        "--fast", action="store_true", help="fuse and capture (CUDA; takes a minute to start)"
     )
-    parser.add_argument("--processes", type=int, default=1, help="one a GPU (0: on all GPUs)")
-    parser.add_argument("--limit", type=int, default=0, help="of lines, to try it (0: all)")
+    parser.add_argument(
+        "--no-capture", action="store_true", help="with --fast: launch every kernel separately"
+    )
+    parser.add_argument(
+        "--processes", type=int, default=1, help="number of processes, one per GPU (0: all GPUs)"
+    )
+    parser.add_argument("--limit", type=int, default=0, help="number of lines, for a trial (0: all)")
     parser.add_argument("--time", action="store_true", help="only time the steps")
     given = parser.parse_args(arguments)
     if bool(given.codes) != bool(given.drawn):
@@ -165,10 +174,10 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def work(world: World, given: argparse.Namespace) -> None:
-    """One process's part of the command."""
+    """Run one process's share of the command."""
     if world.first:
         start_log(given.out / "train.log")
-    torch.backends.cudnn.benchmark = True  # three crop lengths, the same shapes again and again
+    torch.backends.cudnn.benchmark = True  # three crop lengths, so shapes repeat
     torch._dynamo.config.recompile_limit = 64  # SnakeBeta at every width and length
     options = Slice(
         corpus=given.corpus,

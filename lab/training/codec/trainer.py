@@ -1,4 +1,4 @@
-"""The codec's training step by step, and what has to be kept to go on from it."""
+"""The codec's training step by step, and the state to resume it."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from ..replay import Replayer
 from ..storage import load_optimizer, load_state, optimizer_tensors, save_state
 from .checkpoint import Weights, put_weights
 from .config import Config
-from .data import Batch, Speech, draw
+from .data import Batch, Speech, sample_batch
 from .discriminators import Discriminators
 from .listener import Listener, voice_loss
 from .model import Codec
 from .quantizer import ResidualQuantiser
-from .update import Updater
+from .update import Networks, Updater
 
-KMEANS_STEP = 10_000_000  # batches from here on fill the codebooks, and are in no step
+KMEANS_STEP = 10_000_000  # step numbers from here on are batches for k-means, which no training step uses
 RESTART_WARMUP = 100
 
 
 class Trainer:
-    """Codec, discriminators, listener, their updates, the average of the weights, and the step reached.
+    """Codec, discriminators, listener, their updates, the average of the weights, and the current step.
 
     Args:
         config: of the training.
-        speech: on the device to train on.
-        fast: fuse SnakeBeta, run the convolutions with channels innermost, and losses side by side (CUDA).
+        speech: on the training device.
+        fast: fuse SnakeBeta, use channels-last convolutions, and run losses concurrently (CUDA).
         world: the processes that train together.
-        capture: replay captured updates (CUDA).
+        capture: capture updates and replay them (CUDA).
     """
 
     def __init__(
@@ -53,19 +53,20 @@ class Trainer:
         self.listener = Listener(speech.voice_count).to(self.device) if config.adversarial.listens else None
         self.codec.quantiser.world = world
         streams = len(self.discriminators.members) if fast else 0
-        self.updater = Updater(config, self.codec, self.discriminators, self.listener, world, streams)
+        networks = Networks(self.codec, self.discriminators, self.listener)
+        self.updater = Updater(config, networks, world, streams)
         self.replayer = Replayer() if capture else None
         self.average = Average(self.codec.averaged(), config.training.average)
         self.step = 0
         self.warmup_from = 0
-        self.time_share = 0.0  # of the whole training's minutes, where they are limited
+        self.time_share = 0.0  # of the training's total minutes, if they are limited
 
     def progress(self) -> float:
-        """The share of the training that is done, by steps or by time, whichever is more."""
+        """Return the completed share of the training, by steps or by time, whichever is larger."""
         return min(1.0, max(self.step / self.config.training.total_steps, self.time_share))
 
     def rate(self) -> float:
-        """The learning rates' factor: a short rise, then a cosine to ``final_rate`` at the last step or minute."""
+        """Return the learning rates' factor: a warm-up, then a cosine to ``final_rate`` at the last step or minute."""
         options = self.config.training
         rise = min(1.0, (self.step - self.warmup_from + 1) / options.warmup_steps)
         return rise * (
@@ -74,20 +75,20 @@ class Trainer:
 
     @property
     def adversarial(self) -> bool:
-        """Whether the discriminators take part in the coming step."""
+        """Whether the next step uses the discriminators."""
         return self.config.adversarial.enabled and self.step >= self.config.adversarial.start_step
 
     @property
     def quantising(self) -> bool:
-        """Whether the coming step quantises."""
+        """Whether the next step quantises."""
         return self.step >= self.config.quantiser.start_step
 
     def train_step(self) -> Mapping[str, torch.Tensor]:
-        """Train on the step's batch; give its losses, unweighted, on the device, valid until the next step."""
+        """Train on the step's batch; return its unweighted losses on the device, valid until the next step."""
         options = self.config.quantiser
         if self.step == options.start_step and not self.config.training.decoder_only:
             self.fill_codebooks()
-        batch = draw(self.speech, self.config.training, options.dropout, self.step, self.world.rank)
+        batch = sample_batch(self.speech, self.config.training, options.dropout, self.step, self.world.rank)
         rate = self.rate()
         self.updater.set_rates(
             self.config.training.learning_rate * rate, self.config.adversarial.learning_rate * rate
@@ -100,7 +101,7 @@ class Trainer:
         return losses
 
     def _restarts(self) -> bool:
-        """Whether dead codes are replaced after this step's update."""
+        """Whether to replace dead codes after this step's update."""
         options = self.config.quantiser
         due = self.quantising and self.step % options.restart_every == 0
         return due and self.progress() < options.restart_until and not self.config.training.decoder_only
@@ -115,32 +116,32 @@ class Trainer:
 
     @torch.no_grad()
     def _teach(self, change: Callable[[ResidualQuantiser], None]) -> None:
-        """Let process 0 change the codebooks, and give them to all."""
+        """Let process 0 change the codebooks, and broadcast them to all."""
         if self.world.first:
             change(self.codec.quantiser)
         self.world.broadcast(self.codec.quantiser.learnt())
 
     def fill_codebooks(self) -> None:
-        """K-means on embeddings of batches that no step uses."""
+        """Run k-means on embeddings of batches that no step uses."""
         self._teach(self._fill)
         self.average.values["codes"].copy_(self.codec.quantiser.vectors)
 
     def _fill(self, quantiser: ResidualQuantiser) -> None:
         first: list[torch.Tensor] = []
         rest: list[torch.Tensor] = []
-        frames, place = 0, KMEANS_STEP
+        frames, step = 0, KMEANS_STEP
         while frames < self.config.quantiser.kmeans_frames:
-            batch = draw(self.speech, self.config.training, 0.0, place)
+            batch = sample_batch(self.speech, self.config.training, 0.0, step)
             with self.updater.autocast():
                 embedded = self.codec.embed(batch.wave)
             for rows, part in zip((first, rest), embedded, strict=True):
                 rows.append(part.transpose(1, 2).flatten(0, 1))
-            frames, place = frames + len(first[-1]), place + 1
+            frames, step = frames + len(first[-1]), step + 1
         quantiser.fill(torch.cat(first), torch.cat(rest), self.config.training.seed)
 
     @torch.no_grad()
     def validate(self, batch: Batch) -> dict[str, float]:
-        """Losses of the averaged weights on a held-out batch: all groups, and the mel loss of the first 1, 4 and 8."""
+        """Return the averaged weights' losses on a held-out batch, and the mel loss of the first 1, 4 and 8 groups."""
         self.codec.eval()
         quantise = self.quantising
         with self.average.in_place():
@@ -156,7 +157,7 @@ class Trainer:
         return found
 
     def share(self) -> None:
-        """Give process 0's weights to all, before the first step."""
+        """Broadcast process 0's weights to all, before the first step."""
         parts = (
             self.codec.state_dict(),
             self.discriminators.state_dict(),
@@ -166,14 +167,14 @@ class Trainer:
         self.world.broadcast([value for part in parts for value in part.values()])
 
     def require_same(self) -> None:
-        """Compare the processes' weights; RuntimeError names one that differs. Waits for the device."""
+        """Compare the processes' weights; raises RuntimeError naming one that differs. Waits for the device."""
         codebooks = {"codes": self.codec.quantiser.vectors}
         listener = {f"listener.{name}": value for name, value in self._listener_state().items()}
         weights = {**self.codec.trained(), **self.discriminators.state_dict(), **listener, **codebooks}
         self.world.require_same(weights)
 
     def _listener_state(self) -> dict[str, torch.Tensor]:
-        """The listener's weights, if there is one."""
+        """Return the listener's weights, if it exists."""
         return {} if self.listener is None else self.listener.state_dict()
 
     def save(self, path: Path) -> None:
@@ -196,7 +197,7 @@ class Trainer:
         save_state(path, groups, {name: json.dumps(value) for name, value in about.items()})
 
     def resume(self, path: Path) -> None:
-        """Go on exactly from a written state."""
+        """Continue exactly from a saved state."""
         groups, about = load_state(path)
         self._check_symbols(tuple(json.loads(about["symbols"])))
         self.codec.load_state_dict(groups["codec"])
@@ -213,7 +214,7 @@ class Trainer:
         self.time_share = json.loads(about["time_share"])
 
     def weights(self) -> Weights:
-        """The averaged weights and the discriminators, to be carried; a listener learns anew in some hundred steps."""
+        """Return the averaged weights and the discriminators; a listener is learnt again within some hundred steps."""
         opponents = {
             f"discriminators.{name}": value for name, value in self.discriminators.state_dict().items()
         }
@@ -221,7 +222,7 @@ class Trainer:
         return Weights(self.config, self.speech.symbols, self.step, tensors)
 
     def restart(self, weights: Weights) -> None:
-        """Go on from carried weights: bf16, and the optimisers anew, so the learning rate rises again first."""
+        """Continue from exported weights: they are bf16 and without optimizer state, so the learning rate warms up."""
         self._check_symbols(weights.symbols)
         put_weights(self.codec, weights.tensors)
         self.average.load(self.codec.averaged())
@@ -232,13 +233,13 @@ class Trainer:
         self.warmup_from = max(0, weights.step - self.config.training.warmup_steps + RESTART_WARMUP)
 
     def start_from(self, weights: Weights) -> None:
-        """Begin a new training with the weights of another."""
+        """Start a new training from the weights of another."""
         self.restart(weights)
         self.step = self.warmup_from = 0
 
     def _check_symbols(self, symbols: tuple[str, ...]) -> None:
         if symbols != self.speech.symbols:
             raise ValueError(
-                f"the checkpoint knows {len(symbols)} phone symbols, this corpus {len(self.speech.symbols)}: "
+                f"the checkpoint has {len(symbols)} phone symbols, this corpus {len(self.speech.symbols)}: "
                 "resume with the corpus that it was trained on"
             )

@@ -1,9 +1,13 @@
-"""One update of codec and discriminators on one batch, free of anything that waits for the device: it can be captured
-in a CUDA graph, which a step of a few seconds of speech needs (its kernels are shorter than their launches)."""
+"""One update of codec and discriminators on one batch.
+
+Nothing in it waits for the device, so it can be captured in a CUDA graph. A step on a few seconds of speech needs that:
+its kernels are shorter than their launches.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -13,16 +17,25 @@ from .balance import Balancer
 from .config import Config
 from .data import Batch, segments_of
 from .discriminators import Discriminators
-from .listener import Listener, telling_loss, voice_loss
+from .listener import Listener, speaker_loss, voice_loss
 from .losses import SpectralLoss, phone_accuracy, phone_loss
 from .model import Codec, Coded
 
 BETAS = (0.8, 0.99)
-OUTPUT_RATE = 0.05  # of the learning rate
-HEARD = ("mel", "log_magnitude", "magnitude")  # losses at the waveform
+OUTPUT_RATE = 0.05  # learning rate of the output layer, as a share of the others'
+WAVEFORM = ("mel", "log_magnitude", "magnitude")  # losses at the waveform
 INNER = ("commitment", "scale", "phones")
 
 Losses = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Networks:
+    """The networks to update, on one device; without a listener voices are not compared."""
+
+    codec: Codec
+    discriminators: Discriminators
+    listener: Listener | None = None
 
 
 class Updater:
@@ -30,21 +43,14 @@ class Updater:
 
     Args:
         config: of the training.
-        codec, discriminators, listener: on one device; without a listener voices are not compared.
-        world: the processes whose batches make an update together. Gradients, sizes of gradients and the codebooks'
-            rows are averaged; losses' own normalisers (energies of a batch) are each process's.
-        streams: on which discriminators, and spectra of several resolutions, lie side by side (CUDA).
+        networks: codec, discriminators and listener.
+        world: the processes whose batches form an update. Gradients, sizes of gradients and the codebooks' rows are
+            averaged; normalisers within a loss (a batch's energies) are per process.
+        streams: number of CUDA streams for discriminators and for spectra of several resolutions.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        codec: Codec,
-        discriminators: Discriminators,
-        listener: Listener | None = None,
-        world: World = ALONE,
-        streams: int = 0,
-    ):
+    def __init__(self, config: Config, networks: Networks, world: World = ALONE, streams: int = 0):
+        codec, discriminators, listener = networks.codec, networks.discriminators, networks.listener
         self.config, self.codec, self.discriminators, self.world = config, codec, discriminators, world
         self.listener = listener
         self.device = next(codec.parameters()).device
@@ -57,7 +63,8 @@ class Updater:
         self.balancer = Balancer(shares, "spectral", world=world)
         output = codec.output_layer()
         others = [value for value in codec.trained().values() if all(value is not last for last in output)]
-        # The log of a spectrum is steep in the few small weights that scale it all: they move less, clipped apart.
+        # The log spectrum is very sensitive to the few small weights of the output layer: they move less, and their
+        # gradient is clipped separately.
         self.parts = (others, output)
         self.optimizer = self._adam(self.parts, (1.0, OUTPUT_RATE))
         self.opponents = [*discriminators.parameters(), *(listener.parameters() if listener else ())]
@@ -66,7 +73,7 @@ class Updater:
     def _adam(self, parts: Sequence[list[torch.nn.Parameter]], shares: Sequence[float]) -> torch.optim.AdamW:
         cuda = self.device.type == "cuda"
         groups = [
-            # A rate that a captured update can read anew must be a tensor.
+            # A captured update can only see a new learning rate in a tensor.
             {"params": part, "share": share, "lr": torch.zeros((), device=self.device) if cuda else 0.0}
             for part, share in zip(parts, shares, strict=True)
         ]
@@ -74,7 +81,7 @@ class Updater:
         return torch.optim.AdamW(groups, betas=BETAS, weight_decay=decay, fused=cuda, capturable=cuda)
 
     def set_rates(self, codec: float, discriminators: float) -> None:
-        """The coming update's learning rates."""
+        """Set the learning rates of the next update."""
         for optimizer, rate in ((self.optimizer, codec), (self.opponent, discriminators)):
             for group in optimizer.param_groups:
                 if isinstance(group["lr"], torch.Tensor):
@@ -86,14 +93,14 @@ class Updater:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
     def update(self, batch: Batch, quantise: bool, adversarial: bool) -> Losses:
-        """Learn from a batch; give its losses, unweighted."""
+        """Learn from a batch; return its unweighted losses."""
         with self.autocast():
             if batch.codes is None:
                 coded = self.codec(batch.wave, batch.groups, quantise)
             else:
                 coded = self.codec.decode_codes(batch.codes, batch.groups)
         losses = self.losses(coded, batch)
-        heard = {"spectral": self._weighted(losses, HEARD)}
+        heard = {"spectral": self._weighted(losses, WAVEFORM)}
         for optimizer in (self.optimizer, self.opponent):
             optimizer.zero_grad(set_to_none=True)
         if adversarial:
@@ -117,7 +124,7 @@ class Updater:
         return {name: value.detach() for name, value in losses.items()}
 
     def losses(self, coded: Coded, batch: Batch) -> Losses:
-        """Every loss without its weight, and the phones' accuracy."""
+        """Return every loss without its weight, and the phones' accuracy."""
         return {
             **self.spectral(coded.wave, batch.wave, self.branches),
             "commitment": coded.quantised.commitment,
@@ -131,10 +138,10 @@ class Updater:
         return torch.stack([getattr(weights, name) * losses[name] for name in names]).sum()
 
     def _oppose(self, made: torch.Tensor, batch: Batch) -> Losses:
-        """Give the discriminators their gradients on segments of a share of the crops, and what they say about those.
+        """Set the discriminators' gradients on segments of some crops, and return their losses on those.
 
-        One pass over recordings and one over decoded speech serve all three losses: the codec is told what the
-        discriminators think before they learn from this batch, not after.
+        One pass over recordings and one over decoded speech serve all three losses: the codec's losses come from the
+        discriminators before they learn from this batch, not after.
         """
         options = self.config.adversarial
         count = max(1, round(options.judged * len(made)))
@@ -143,25 +150,25 @@ class Updater:
         )
         with self.autocast():
             opinion = self.discriminators(wanted, made, self.branches)
-        _give_gradients(opinion.telling, list(self.discriminators.parameters()))
+        _set_gradients(opinion.telling, list(self.discriminators.parameters()))
         return opinion._asdict()
 
     def _listen(self, listener: Listener, made: torch.Tensor | None, batch: Batch) -> Losses:
-        """Give the listener its gradients on recordings, and how far the voices that were made are from those."""
+        """Set the listener's gradients on recordings, and return the decoded voices' distance from those."""
         with self.autocast():
             wanted = listener(batch.wave)
-        told = telling_loss(wanted, batch.voices)
-        _give_gradients(told, list(listener.parameters()))
-        losses = {"telling voices": told}
+        own = speaker_loss(wanted, batch.voices)
+        _set_gradients(own, list(listener.parameters()))
+        losses = {"telling voices": own}
         if made is not None:
             with self.autocast():
                 losses["voice"] = voice_loss(listener(made), wanted)
         return losses
 
 
-def _give_gradients(loss: torch.Tensor, parameters: Sequence[torch.nn.Parameter]) -> None:
-    """Set the parameters' gradients of a loss whose graph others still need."""
+def _set_gradients(loss: torch.Tensor, parameters: Sequence[torch.nn.Parameter]) -> None:
+    """Set the parameters' gradients for a loss whose graph other losses still need."""
     found = torch.autograd.grad(loss, parameters, retain_graph=True)
     for parameter, gradient in zip(parameters, found, strict=True):
-        # Laid out as the parameter is, as backward() would: the fused optimizer takes nothing else.
+        # Same memory layout as the parameter, like backward(): the fused optimizer accepts no other.
         parameter.grad = torch.empty_like(parameter).copy_(gradient)

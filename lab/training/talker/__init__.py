@@ -1,1 +1,1 @@
-"""Train the demo voice's talker, code predictor and speaker encoder on the codes of a finished codec."""
+"""Training of the demo voice's talker, code predictor and speaker encoder on the codes of a finished codec."""

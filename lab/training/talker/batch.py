@@ -1,4 +1,4 @@
-"""A batch on its way from the processes that make it to the update: one tensor, copied once."""
+"""A batch as it travels from worker processes to the update: one tensor, copied once."""
 
 from __future__ import annotations
 
@@ -10,49 +10,49 @@ import torch
 
 from .config import GROUPS
 
-COUNTED = ("groups", "phones", "speakers")  # the losses whose targets are more or fewer from batch to batch
+COUNTED = ("groups", "phones", "speakers")  # losses whose number of targets varies from batch to batch
 
 
 class Batch(NamedTuple):
-    """``flat`` int32 holds the ``Fields`` of ``lines`` B and ``length`` T, one after another."""
+    """``flat`` int32 contains the ``Fields`` of ``lines`` B and ``length`` T, concatenated."""
 
     flat: torch.Tensor
     lines: int
     length: int
 
     def to(self, device: torch.device) -> Batch:
-        """The same on a device; does not wait where ``flat`` is pinned."""
+        """Return a copy on a device; does not wait if ``flat`` is pinned."""
         return self._replace(flat=self.flat.to(device, non_blocking=True))
 
     def known(self) -> torch.Tensor:
-        """How many targets ``COUNTED`` losses have, float32 ``[3]``."""
+        """Return the number of targets of the ``COUNTED`` losses, float32 ``[3]``."""
         return self.flat[: len(COUNTED)].float()
 
     def fields(self) -> Fields:
-        """Views of one int64 copy."""
+        """Return the fields, as views of one int64 copy."""
         sizes = [math.prod(shape) for shape in self._shapes()]
         parts = self.flat.long().split([*sizes, len(self.flat) - sum(sizes)])
         shaped = (part.view(shape) for part, shape in zip(parts, self._shapes(), strict=False))
         return Fields(*shaped, parts[-1])
 
     def _shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Of all fields but the last, which has what is left."""
+        """Return the shapes of all fields but the last, which gets the remaining values."""
         lines, length = self.lines, self.length
-        place = (lines, length)
+        positions = (lines, length)
         return (
             (len(COUNTED),),
-            *(place, (*place, GROUPS), (*place, GROUPS), (*place, 2)),
+            *(positions, (*positions, GROUPS), (*positions, GROUPS), (*positions, 2)),
             *((lines,), (lines,), (lines, 2)),
         )
 
 
 class Fields(NamedTuple):
-    """B lines of T positions; integers, -1 where there is nothing.
+    """B lines of T positions; integers, -1 for nothing.
 
-    ``known`` [3]: targets of ``COUNTED``; ``text`` [B, T]; ``codes`` [B, T, 16] (noised), ``targets`` [B, T, 16]
-    (clean; EOS in group 0 alone) and ``phones`` [B, T, 2] of the frame that a position predicts; ``speaker_at``,
-    ``speaker`` [B]; ``stretches`` [B, 2]: the reference's first row of ``Codes.mels``, and how many; ``picked`` [K]
-    flat positions whose frames the predictor learns.
+    ``known`` [3]: number of targets of ``COUNTED``; ``text`` [B, T]; ``codes`` [B, T, 16] (noised), ``targets``
+    [B, T, 16] (clean; EOS only in group 0) and ``phones`` [B, T, 2] of the frame that a position predicts;
+    ``speaker_at``, ``speaker`` [B]; ``stretches`` [B, 2]: first row and number of rows of the reference in
+    ``Codes.mels``; ``picked`` [K]: flat positions whose frames the predictor learns.
     """
 
     known: torch.Tensor
@@ -66,12 +66,12 @@ class Fields(NamedTuple):
     picked: torch.Tensor
 
     def mel_rows(self, frames: int) -> torch.Tensor:
-        """Rows of ``Codes.mels`` ``[B, frames]``: each stretch, round and round."""
+        """Return row indices of ``Codes.mels``, ``[B, frames]``: each stretch, repeated cyclically."""
         begins, sizes = self.stretches[:, :1], self.stretches[:, 1:]
         return begins + torch.arange(frames, device=begins.device)[None] % sizes
 
 
 def pack(fields: dict[str, np.ndarray]) -> Batch:
-    """A batch of ``Fields`` by name."""
+    """Build a batch from ``Fields`` by name."""
     flat = np.concatenate([np.asarray(fields[name], np.int32).ravel() for name in Fields._fields])
     return Batch(torch.from_numpy(flat), *fields["text"].shape)

@@ -1,7 +1,7 @@
-"""Draw lines, lay them out and batch them by length; runs in worker processes on the CPU, with numpy alone.
+"""Sample lines, lay them out and batch them by length; runs in worker processes on the CPU, with numpy only.
 
-The training's batches have few shapes, so that an update of each can be captured: a line is padded to the next of
-``Mix.lengths``, and waits until so many of its length have been drawn as fill a batch.
+Training batches have few shapes, so that an update of each shape can be captured: a line is padded to the next of
+``Mix.lengths`` and waits until there are enough lines of its length for a batch.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from .batch import Batch, pack
 from .codes import UNKNOWN_PHONE, Codes
 from .config import GROUPS, Mix
-from .layout import NOTHING, Ids, Layout, lay_out, pad_layouts
+from .layout import NOTHING, Ids, Layout, Style, lay_out, pad_layouts
 from .tokenizer import TextTokens
 
-ROUND = 16  # held-out batches' lengths are multiples of this
+ROUND = 16  # lengths of held-out batches are multiples of this
 MOST_JOINED = 3
-PREFETCHED = 8  # batches a worker
+PREFETCHED = 8  # batches per worker
 
 
 @dataclass(frozen=True)
 class Line:
-    """What one line is made of: utterances of one voice (``rows``), those of its reference, and the layout."""
+    """Content of a line: utterances of one voice (``rows``), those of its reference, and the style of its layout."""
 
     rows: tuple[int, ...]
     reference: tuple[int, ...]
@@ -39,19 +39,21 @@ Laid = tuple[Line, Layout]
 
 
 class Corpus:
-    """Codes with the texts' tokens, ready to draw from."""
+    """Codes and the texts' tokens, to sample lines from."""
 
     def __init__(self, codes: Codes, tokens: TextTokens, ids: Ids, mix: Mix):
         self.codes, self.ids, self.mix = codes, ids, mix
         self.frames = codes.frames()
         plain = tokens.encode(codes.texts)
-        drawn = (tokens.respell(codes.texts, mix.bpe_dropout, seed) for seed in range(1, mix.tokenizations))
-        self.tokens = [plain, *drawn]
-        # Behind another sentence a text begins with a space, which makes other tokens of its first word.
+        respelled = (
+            tokens.respell(codes.texts, mix.bpe_dropout, seed) for seed in range(1, mix.tokenizations)
+        )
+        self.tokens = [plain, *respelled]
+        # After another sentence a text begins with a space, which changes the tokens of its first word.
         self.later = tokens.encode([f" {text}" for text in codes.texts])
 
-    def draw_line(self, rng: np.random.Generator, row: int, peers: np.ndarray) -> Line | None:
-        """A line that starts with utterance ``row``; ``peers`` are its voice's. None when it would be too long."""
+    def sample_line(self, rng: np.random.Generator, row: int, peers: np.ndarray) -> Line | None:
+        """Return a line that starts with utterance ``row``, or None if it is too long; ``peers`` are its voice's."""
         mix = self.mix
         rows = [row]
         if rng.random() < mix.join:
@@ -67,7 +69,7 @@ class Corpus:
         )
 
     def text_of(self, rng: np.random.Generator, rows: Sequence[int], plain: bool) -> list[int]:
-        """Tokens of sentences with spaces between; half of the first ones are spelled with merges left out."""
+        """Return the tokens of sentences joined by spaces; half of the first sentences get a random tokenization."""
         spelling = 0 if plain or rng.random() < 0.5 else int(rng.integers(len(self.tokens)))
         text = list(self.tokens[spelling][rows[0]]) if rows else []
         for row in rows[1:]:
@@ -75,27 +77,27 @@ class Corpus:
         return text
 
     def codes_of(self, rows: Sequence[int]) -> np.ndarray:
-        """int16 ``[F, 16]``."""
+        """Return the utterances' codes, int16 ``[F, 16]``."""
         return np.concatenate([self.codes.utterance_codes(row) for row in rows])
 
     def lay_out(self, rng: np.random.Generator, line: Line, plain: bool) -> Layout:
-        """The line's layout, with noise in its codes unless ``plain``."""
+        """Lay out a line, with noise in its codes unless ``plain``."""
         text = self.text_of(rng, line.reference, plain) + self.text_of(rng, line.rows, plain)
         codes = self.codes_of((*line.reference, *line.rows))
         if not plain:
             codes = add_noise(rng, codes, self.mix)
         frames = int(sum(self.frames[list(line.rows)]))
-        return lay_out(self.ids, text, codes, frames, line.whole, line.tag)
+        return lay_out(self.ids, text, codes, frames, Style(line.whole, line.tag))
 
 
 def another(rng: np.random.Generator, peers: np.ndarray, row: int) -> int:
-    """One of a voice's utterances other than ``row``; ``row`` itself where it is the only one."""
-    place = int(rng.integers(len(peers)))
-    return int(peers[place if peers[place] != row else (place + 1) % len(peers)])
+    """Return one of a voice's utterances other than ``row``, or ``row`` if it is the only one."""
+    index = int(rng.integers(len(peers)))
+    return int(peers[index if peers[index] != row else (index + 1) % len(peers)])
 
 
 def add_noise(rng: np.random.Generator, codes: np.ndarray, mix: Mix) -> np.ndarray:
-    """Replace some codes by those of other frames of the line, so that its own mistakes are nothing new to it."""
+    """Replace some codes by those of other frames of the line, so that the talker learns to cope with its errors."""
     rates = np.full(GROUPS, rng.random() * mix.code_noise)
     rates[0] *= mix.first_noise
     replaced = rng.random(codes.shape) < rates
@@ -106,62 +108,62 @@ def add_noise(rng: np.random.Generator, codes: np.ndarray, mix: Mix) -> np.ndarr
 
 
 class Lines(IterableDataset):
-    """Batches without end, or once through the split without noise or chance.
+    """Batches of a split's lines: endless and with noise, or each line once without noise.
 
     Args:
-        corpus: what to draw from.
-        split: whose utterances.
-        seed: of the draws; each worker of each ``rank`` has its own stream.
+        corpus: the source of the lines.
+        split: name of the split.
+        seed: random seed; each worker of each ``rank`` has its own stream.
         rank: of this process among those that train together.
-        endless: draw with noise for ever, or give every utterance once, streamed and whole by turns.
-        limit: of batches where it is not endless; 0 for all.
+        once: None for endless random batches; else every utterance once, alternately streamed and with its whole text
+            in the prefill, in at most this many batches (0: all).
     """
 
-    def __init__(
-        self, corpus: Corpus, split: str, seed: int, rank: int = 0, endless: bool = True, limit: int = 0
-    ):
-        self.corpus, self.seed, self.rank, self.endless, self.limit = corpus, seed, rank, endless, limit
+    def __init__(self, corpus: Corpus, split: str, seed: int, rank: int = 0, once: int | None = None):
+        self.corpus, self.seed, self.rank, self.once = corpus, seed, rank, once
         self.rows = corpus.codes.rows(split)
         if not len(self.rows):
-            raise ValueError(f"no utterances in split {split!r}: it has {sorted(set(corpus.codes.splits))}")
+            raise ValueError(
+                f"no utterances in split {split!r}: choose one of {sorted(set(corpus.codes.splits))}"
+            )
         speakers = corpus.codes.speakers[self.rows]
         self.peers = {int(one): self.rows[speakers == one] for one in np.unique(speakers)}
-        heard = corpus.codes.first_takes(split)
-        self.references = {one: heard[corpus.codes.speakers[heard] == one] for one in self.peers}
+        takes = corpus.codes.first_takes(split)
+        self.references = {one: takes[corpus.codes.speakers[takes] == one] for one in self.peers}
 
     def __iter__(self) -> Iterator[Batch]:
         worker = get_worker_info()
         rng = np.random.default_rng([self.seed, self.rank, worker.id if worker else 0])
-        if self.endless:
-            yield from self._drawn(rng)
+        if self.once is None:
+            yield from self._sampled(rng)
         else:
             laid = self._plain(rng)
             lengths = [len(layout.text) for _, layout in laid]
             cut = cut_by_length(lengths, self.corpus.mix.positions, ROUND)
-            for places in islice(cut, self.limit or None):
-                yield self._collate(rng, [laid[place] for place in places], _rounded(lengths[places[-1]]))
+            for indices in islice(cut, self.once or None):
+                yield self._collate(rng, [laid[index] for index in indices], _rounded(lengths[indices[-1]]))
 
-    def _drawn(self, rng: np.random.Generator) -> Iterator[Batch]:
-        """Full batches of the mix's lengths; a line longer than all of them is left out."""
+    def _sampled(self, rng: np.random.Generator) -> Iterator[Batch]:
+        """Yield full batches of the mix's lengths; a line longer than all of them is skipped."""
         mix = self.corpus.mix
         waiting: dict[int, list[Laid]] = {length: [] for length in mix.lengths}
         while True:
             for row in rng.permutation(self.rows).tolist():
-                line = self.corpus.draw_line(rng, row, self.peers[int(self.corpus.codes.speakers[row])])
+                line = self.corpus.sample_line(rng, row, self.peers[int(self.corpus.codes.speakers[row])])
                 if line is None:
                     continue
                 layout = self.corpus.lay_out(rng, line, plain=False)
-                place = bisect_left(mix.lengths, len(layout.text))
-                if place == len(mix.lengths):
+                slot = bisect_left(mix.lengths, len(layout.text))
+                if slot == len(mix.lengths):
                     continue
-                length = mix.lengths[place]
+                length = mix.lengths[slot]
                 waiting[length].append((line, layout))
                 if len(waiting[length]) == mix.positions // length:
                     yield self._collate(rng, waiting[length], length)
                     waiting[length] = []
 
     def _plain(self, rng: np.random.Generator) -> list[Laid]:
-        lines = [Line((row,), (), bool(place % 2), False) for place, row in enumerate(self.rows.tolist())]
+        lines = [Line((row,), (), bool(index % 2), False) for index, row in enumerate(self.rows.tolist())]
         return [(line, self.corpus.lay_out(rng, line, plain=True)) for line in lines]
 
     def _collate(self, rng: np.random.Generator, laid: Sequence[Laid], length: int) -> Batch:
@@ -169,11 +171,11 @@ class Lines(IterableDataset):
         text, codes = pad_layouts([one for _, one in laid], length)
         targets = np.full_like(codes, NOTHING)
         phones = np.full((count, length, 2), UNKNOWN_PHONE, np.int32)
-        for place, (line, one) in enumerate(laid):
+        for index, (line, one) in enumerate(laid):
             ahead = slice(one.first, one.first + one.frames)
-            targets[place, ahead] = corpus.codes_of(line.rows)
-            targets[place, ahead.stop, 0] = corpus.ids.eos
-            phones[place, ahead] = np.concatenate([corpus.codes.utterance_phones(row) for row in line.rows])
+            targets[index, ahead] = corpus.codes_of(line.rows)
+            targets[index, ahead.stop, 0] = corpus.ids.eos
+            phones[index, ahead] = np.concatenate([corpus.codes.utterance_phones(row) for row in line.rows])
         lines = [line for line, _ in laid]
         known = [(targets[..., 0] != NOTHING).sum(), (phones != UNKNOWN_PHONE).sum(), count]
         return pack(
@@ -191,13 +193,13 @@ class Lines(IterableDataset):
         )
 
     def _pick(self, rng: np.random.Generator, targets: np.ndarray) -> np.ndarray:
-        """As many frames as the mix says, drawn once each where there are enough: one shape for all batches."""
+        """Pick the mix's number of frames, each once if there are enough: the same shape in all batches."""
         found = np.flatnonzero(targets[..., 1] != NOTHING)
         wanted = self.corpus.mix.predictor_frames
         return rng.choice(found, size=wanted, replace=len(found) < wanted)
 
     def _stretches(self, rng: np.random.Generator, lines: Sequence[Line]) -> np.ndarray:
-        """Of another sentence of each voice: first mel frame and how many ``[B, 2]``."""
+        """Return a part of another sentence of each voice: first mel frame and number of frames, ``[B, 2]``."""
         starts, speakers = self.corpus.codes.mel_starts, self.corpus.codes.speakers
         least, most = self.corpus.mix.reference_frames
         rows = np.array(
@@ -210,19 +212,19 @@ class Lines(IterableDataset):
 
 
 def cut_by_length(lengths: Sequence[int], budget: float, unit: int = 1) -> Iterator[list[int]]:
-    """Batches of places of about equal lengths, the shortest first, whose padded lengths fill a budget.
+    """Yield batches of indices of similar lengths, the shortest first, whose padded lengths fill a budget.
 
     Args:
-        lengths: of what is to be batched.
-        budget: a batch's items times its longest one's length, at most.
+        lengths: of the items to batch.
+        budget: maximum of a batch's size times its longest length.
         unit: lengths are padded to a multiple of it.
     """
     batch: list[int] = []
-    for place in np.argsort(lengths, kind="stable").tolist():
-        if batch and _rounded(lengths[place], unit) * (len(batch) + 1) > budget:
+    for index in np.argsort(lengths, kind="stable").tolist():
+        if batch and _rounded(lengths[index], unit) * (len(batch) + 1) > budget:
             yield batch
             batch = []
-        batch.append(place)
+        batch.append(index)
     if batch:
         yield batch
 
@@ -236,7 +238,7 @@ def _rounded(length: int, unit: int = ROUND) -> int:
 
 
 def batches_of(lines: Lines, workers: int, pin: bool) -> Iterator[Batch]:
-    """Batches made by worker processes (0: by this one)."""
+    """Return batches made by worker processes (0: by this one)."""
     loader = DataLoader(
         lines,
         batch_size=None,

@@ -1,4 +1,4 @@
-"""The talker's weights as they travel: averaged, bf16, in small files, under upstream's names."""
+"""The talker's exported weights: averaged, bf16, in small files, under upstream's names."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ABOUT = "talker.json"
 def save_weights(
     folder: Path, learner: Learner, presets: torch.Tensor, names: list[str], meta: Mapping[str, Any]
 ) -> None:
-    """Write the weights that travel: bf16, in parts of at most 15 MiB, with ``talker.json``.
+    """Write averaged weights in bf16, in parts of at most 15 MiB, with ``talker.json``.
 
     Args:
-        folder: made when missing; parts of an earlier call are replaced.
+        folder: created if missing; parts of an earlier call are replaced.
         learner: with the weights to write in place.
         presets: every training voice's mean speaker embedding ``[S, H]``.
         names: the voices.
-        meta: what else ``talker.json`` is to hold.
+        meta: further content of ``talker.json``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     weights = publish(learner.network, learner.encoder)
@@ -41,7 +41,7 @@ def load_weights(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any],
     """Read what ``save_weights`` wrote: weights (with "voices"), ``talker.json`` and the shape.
 
     Raises:
-        ValueError: when a part is missing.
+        ValueError: a part is missing.
     """
     about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
     return read_parts(folder), about, shape_from(about["shape"])

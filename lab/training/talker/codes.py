@@ -1,8 +1,8 @@
-"""The corpus as the talker trains on it: codes, speaker-reference mels and phone labels, in shards of 16 MiB or less.
+"""The talker's training data: codes, mels of speaker references and phone labels, in shards of at most 16 MiB.
 
-A folder holds ``codes-000.safetensors`` (codes, lengths, phones; the texts and speakers as JSON in its metadata) with
-``mels-000.safetensors`` beside it, one pair a shard. Codes alone are enough to carry elsewhere: without mels the
-speaker encoder cannot be trained, all else can.
+A folder contains ``codes-000.safetensors`` (codes, lengths, phones; texts and speakers as JSON in its metadata) and
+``mels-000.safetensors``, one pair per shard. Codes can be used alone: without mels only the speaker encoder cannot be
+trained.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ..parallel import ALONE, World
 from .config import GROUPS
 
 MEL_BINS = 128
-MEL_FLOOR = -11.52  # just below log(1e-5), where upstream's mel is clipped
-MEL_STEP = 0.06  # of the 8-bit mels: up to 3.78
+MEL_FLOOR = -11.52  # just below log(1e-5), the minimum of upstream's mel
+MEL_STEP = 0.06  # of the 8-bit mels; the maximum is 3.78
 SHARD_BYTES = 15 << 20
 UNKNOWN_PHONE = -1
 FIRST_LEAD = 2  # frames of silence before a line's first take
@@ -33,11 +33,11 @@ class Utterance:
     """One sentence of one voice.
 
     Args:
-        text: as it is given to the talker.
+        text: as the talker gets it.
         speaker: the voice's name.
-        split: "train" or a held-out split's name.
+        split: "train" or the name of a held-out split.
         codes: int16 ``[F, 16]``.
-        mel: uint8 ``[M, 128]`` (``pack_mel``), or ``[0, 128]``: never a reference.
+        mel: uint8 ``[M, 128]`` (``pack_mel``), or ``[0, 128]`` if it is never used as a reference.
         phones: int16 ``[F, 2]``: the teacher's phone at a quarter and at three quarters of each frame; -1 unknown.
     """
 
@@ -51,7 +51,7 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Codes:
-    """All utterances of a folder, flat, on the CPU.
+    """All utterances of a folder, concatenated, on the CPU.
 
     ``codes`` ``[frames, 16]``, ``phones`` ``[frames, 2]`` and ``mels`` ``[mel frames, 128]``; utterance i has rows
     ``starts[i]:starts[i + 1]`` and ``mel_starts[i]:mel_starts[i + 1]``. ``speakers[i]`` indexes ``names``.
@@ -73,45 +73,45 @@ class Codes:
 
     @property
     def phone_count(self) -> int:
-        """Phone labels are 0 .. phone_count - 1."""
+        """Number of phone labels; they are 0 .. phone_count - 1."""
         return int(self.phones.max()) + 1 if len(self.phones) else 0
 
     def frames(self) -> np.ndarray:
-        """Frames of each utterance."""
+        """Return the number of frames of each utterance."""
         return np.diff(self.starts)
 
     def rows(self, split: str) -> np.ndarray:
-        """Indexes of one split's utterances."""
+        """Return the indices of a split's utterances."""
         return np.array([row for row, name in enumerate(self.splits) if name == split], dtype=np.int64)
 
     def first_takes(self, split: str) -> np.ndarray:
-        """Those of them that have mels: a line's first takes."""
+        """Return the indices of a split's utterances that have mels: the first takes of its lines."""
         rows = self.rows(split)
         return rows[np.diff(self.mel_starts)[rows] > 0]
 
     def utterance_codes(self, row: int) -> np.ndarray:
-        """int16 ``[F, 16]``."""
+        """Return an utterance's codes, int16 ``[F, 16]``."""
         return self.codes[self.starts[row] : self.starts[row + 1]].numpy()
 
     def utterance_phones(self, row: int) -> np.ndarray:
-        """int16 ``[F, 2]``."""
+        """Return an utterance's phone labels, int16 ``[F, 2]``."""
         return self.phones[self.starts[row] : self.starts[row + 1]].numpy()
 
 
 def pack_mel(mel: torch.Tensor) -> torch.Tensor:
-    """Upstream's log mel to uint8, within 0.03."""
+    """Quantize upstream's log mel to uint8, with an error of at most 0.03."""
     return ((mel - MEL_FLOOR) / MEL_STEP).round().clamp(0, 255).to(torch.uint8)
 
 
 def unpack_mel(mel: torch.Tensor) -> torch.Tensor:
-    """What ``pack_mel`` took, float32."""
+    """Return the log mel that ``pack_mel`` quantized, float32."""
     return mel.float() * MEL_STEP + MEL_FLOOR
 
 
 class CodeWriter:
     """Collects utterances and writes a pair of files whenever a shard's codes or mels are full.
 
-    Processes that work together each write files of their own into one folder.
+    Processes that work together write separate files into one folder.
     """
 
     def __init__(self, folder: Path, codebook: int, world: World = ALONE):
@@ -123,12 +123,12 @@ class CodeWriter:
         self.size = 0
 
     def add(self, utterance: Utterance) -> None:
-        """Take one; ValueError when its shapes do not fit each other."""
+        """Add an utterance; raises ValueError if its shapes are inconsistent."""
         frames = len(utterance.codes)
         if utterance.codes.shape != (frames, GROUPS) or utterance.phones.shape != (frames, 2):
             raise ValueError(
                 f"{utterance.text!r}: codes {tuple(utterance.codes.shape)} and phones "
-                f"{tuple(utterance.phones.shape)}; give [F, {GROUPS}] and [F, 2]"
+                f"{tuple(utterance.phones.shape)}: need [F, {GROUPS}] and [F, 2]"
             )
         self.waiting.append(utterance)
         self.size += utterance.codes.numel() * 2 + utterance.phones.numel() * 2 + 4 * len(utterance.text) + 64
@@ -136,7 +136,7 @@ class CodeWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the collected utterances."""
         if not self.waiting:
             return
         name = f"{self.prefix}{self.shard:03d}.safetensors"
@@ -160,7 +160,7 @@ def load_codes(folder: Path, seed: int = 0) -> Codes:
     """Read all shards of a folder.
 
     Raises:
-        ValueError: when there are none, or when they come from codecs of different codebooks.
+        ValueError: there are none, or they come from codecs with different codebooks.
     """
     paths = sorted(folder.glob("codes-*.safetensors"))
     if not paths:
@@ -174,7 +174,7 @@ def load_codes(folder: Path, seed: int = 0) -> Codes:
             texts += json.loads(file.metadata()["texts"])
             codebooks.add(int(file.metadata()["codebook"]))
     if len(codebooks) > 1:
-        raise ValueError(f"{folder} holds codes of codebooks {sorted(codebooks)}: encode the corpus again")
+        raise ValueError(f"{folder} contains codes of codebooks {sorted(codebooks)}: encode the corpus again")
     mels, mel_lengths = _load_mels(paths, [len(part["lengths"]) for part in parts])
     names = sorted({speaker for _, speaker, _ in texts})
     index = {name: number for number, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""Shapes and options of the talker's training, read from ``lab/training/configs/talker.json``, and what they cost."""
+"""Shapes and options of the talker's training, read from ``lab/training/configs/talker.json``, and their cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 GROUPS = 16
 PREDICTED = GROUPS - 1
-SPECIAL_CODES = 1024  # upstream suppresses the top 1024 ids of group 0's vocabulary, but for EOS
+SPECIAL_CODES = 1024  # upstream suppresses the top 1024 ids of group 0's vocabulary, except EOS
 DEFAULT = Path(__file__).resolve().parents[1] / "configs" / "talker.json"
 
 
@@ -26,7 +26,7 @@ class Layers:
     head_dim: int
 
     def parameters(self) -> int:
-        """Weights of the stack, its final norm included."""
+        """Return the number of weights of the stack, including its final norm."""
         attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads) + 2 * self.head_dim
         return self.depth * (attention + 3 * self.hidden * self.inner + 2 * self.hidden) + self.hidden
 
@@ -38,10 +38,10 @@ class Shape:
     Args:
         talker: its ``hidden`` is also the length of a speaker embedding.
         predictor: 5 layers in the published format.
-        codebook: entries a group; 0 takes it from the codes' folder.
-        text_vocab: text tokens, specials included; 0 takes it from the tokenizer.
+        codebook: entries per group; 0 takes it from the codes' folder.
+        text_vocab: text tokens, special tokens included; 0 takes it from the tokenizer.
         text_hidden: width of the text embedding and of its projection's inner layer.
-        encoder_channels: ECAPA's widths, the last is the aggregation's.
+        encoder_channels: ECAPA's widths; the last is that of the aggregation.
         encoder_scale: Res2Net's branches.
         rope_theta: of talker and predictor.
     """
@@ -58,21 +58,21 @@ class Shape:
 
     @property
     def first_vocab(self) -> int:
-        """Ids of group 0: the codebook and 1024 special ids above it."""
+        """Size of group 0's vocabulary: the codebook and 1024 special ids above it."""
         return self.codebook + SPECIAL_CODES
 
     def codec_ids(self) -> dict[str, int]:
-        """Group 0's special ids, where the published checkpoints have them relative to the codebook's end."""
+        """Return group 0's special ids, at the same offsets from the codebook's end as in published checkpoints."""
         offsets = {"pad": 100, "bos": 101, "eos": 102, "think": 106, "nothink": 107}
         offsets |= {"think_bos": 108, "think_eos": 109, "english": 2}
         return {name: self.codebook + offset for name, offset in offsets.items()}
 
     def preset_id(self, index: int) -> int:
-        """The id of the ``index``-th preset speaker."""
+        """Return the id of the ``index``-th preset speaker."""
         return self.codebook + SPECIAL_CODES - 6 - index
 
     def parameters(self) -> dict[str, int]:
-        """Weights by part; the speaker encoder's are counted on the module itself."""
+        """Return the number of weights by part, without the speaker encoder's."""
         wide, narrow = self.talker.hidden, self.predictor.hidden
         projection = 0 if wide == narrow else (wide + 1) * narrow
         text = self.text_vocab * self.text_hidden + (self.text_hidden + 1) * (self.text_hidden + wide)
@@ -86,7 +86,7 @@ class Shape:
         }
 
     def step_flops(self, positions: int, frames: int) -> float:
-        """Floating-point operations of one training step, attention left out (6 a weight and position)."""
+        """Return the floating-point operations of a training step (6 per weight and position), without attention."""
         per_frame = GROUPS * self.predictor.parameters() + PREDICTED * self.codebook * self.predictor.hidden
         per_position = self.talker.parameters() + self.first_vocab * self.talker.hidden
         return 6.0 * (positions * per_position + frames * per_frame)
@@ -94,29 +94,31 @@ class Shape:
 
 @dataclass(frozen=True)
 class Mix:
-    """How the batches are drawn: shares are probabilities an utterance."""
+    """How batches are sampled. Shares are probabilities per utterance."""
 
-    positions: int  # a batch's positions, padding included
-    lengths: tuple[int, ...]  # that lines are padded to, ascending; a batch has one of them
-    predictor_frames: int  # frames a batch whose groups 1-15 are predicted, drawn at random
+    positions: int  # positions per batch, padding included
+    lengths: tuple[
+        int, ...
+    ]  # lengths that lines are padded to, ascending; all lines of a batch have the same
+    predictor_frames: int  # random frames per batch whose groups 1-15 are predicted
     longest_frames: int
-    whole_text: float  # the text in the prefill (presets' layout) instead of one token a frame
+    whole_text: float  # share with the whole text in the prefill (presets' layout), not one token per frame
     icl: float
-    language_tag: float  # "english" instead of "auto"
-    join: float  # two or three sentences of a voice as one line
+    language_tag: float  # share with "english" instead of "auto"
+    join: float  # share that joins two or three sentences of a voice to one line
     bpe_dropout: float
-    tokenizations: int  # of each text: the plain one and drawn ones
-    code_noise: float  # the largest share of input codes of groups 1-15 replaced by other frames'
-    first_noise: float  # of group 0's, as a share of that
-    tail_noise: float  # utterances whose groups above a drawn one are all replaced
-    reference_frames: tuple[int, int]  # mel frames heard of the speaker reference, least and most
+    tokenizations: int  # of each text: the plain one and random ones
+    code_noise: float  # largest share of input codes of groups 1-15 replaced by other frames' codes
+    first_noise: float  # the same for group 0, relative to code_noise
+    tail_noise: float  # share of utterances in which all groups from a random one on are replaced
+    reference_frames: tuple[int, int]  # minimum and maximum mel frames of the speaker reference
 
     def __post_init__(self) -> None:
         if list(self.lengths) != sorted(set(self.lengths)) or self.lengths[0] < 1:
             raise ValueError(f"lengths {self.lengths} must ascend from above 0")
         if self.lengths[-1] > self.positions:
             raise ValueError(
-                f"length {self.lengths[-1]} has no room in a batch of {self.positions} positions"
+                f"length {self.lengths[-1]} does not fit into a batch of {self.positions} positions: lower it"
             )
 
 
@@ -136,25 +138,27 @@ class Training:
     group_weights: tuple[float, ...]  # of the 16 groups' mean losses
     phone_weight: float
     speaker_weight: float
-    encoder_share: float  # of a batch's references that teach the speaker encoder; the others it only encodes
+    encoder_share: (
+        float  # share of a batch's references that train the speaker encoder; the rest is only encoded
+    )
     log_every: int
     validate_every: int
     save_minutes: float
 
     def __post_init__(self) -> None:
         if len(self.group_weights) != GROUPS:
-            raise ValueError(f"group_weights has {len(self.group_weights)} numbers: give {GROUPS}")
+            raise ValueError(f"group_weights has {len(self.group_weights)} numbers: it needs {GROUPS}")
 
 
 @dataclass(frozen=True)
 class Config:
-    """Everything ``talker.json`` says."""
+    """The complete content of ``talker.json``."""
 
     shape: Shape
     mix: Mix
     training: Training
     text_vocab: int
-    presets: dict[str, str]  # preset's name -> corpus speaker
+    presets: dict[str, str]  # name of a preset -> corpus speaker
     sampling: dict[str, Any]  # generation_config.json
     seed: int
 
@@ -168,7 +172,7 @@ def _tuples(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def shape_from(values: dict[str, Any]) -> Shape:
-    """A shape from its JSON object."""
+    """Build a shape from its JSON object."""
     rest = {name: value for name, value in values.items() if name not in ("talker", "predictor")}
     rest["encoder_channels"] = tuple(rest["encoder_channels"])
     shape = Shape(talker=_layers(values["talker"]), predictor=_layers(values["predictor"]), **rest)
@@ -179,7 +183,7 @@ def shape_from(values: dict[str, Any]) -> Shape:
 
 
 def load_config(path: Path = DEFAULT) -> Config:
-    """Read a config file; raise ValueError when a key is missing or unknown."""
+    """Read a config file; raises ValueError for a missing or unknown key."""
     values = json.loads(path.read_text(encoding="utf-8"))
     try:
         return Config(
@@ -193,5 +197,5 @@ def load_config(path: Path = DEFAULT) -> Config:
 
 
 def as_json(shape: Shape) -> dict[str, Any]:
-    """The JSON object that ``shape_from`` reads."""
+    """Return the JSON object that ``shape_from`` reads."""
     return dataclasses.asdict(shape)

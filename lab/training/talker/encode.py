@@ -1,11 +1,11 @@
-"""Turn the spoken corpus into code shards with a finished codec, through upstream's own classes.
+"""Encode the spoken corpus to code shards with a finished codec, through upstream's own classes.
 
     python -m lab.training.talker.encode --corpus work/corpus --codec work/codec --out work/codes [--processes 0]
 
-Every line gets some silence in front: a clone's text comes one token a frame, and the first sound must not be due
-before the first word has been read. Training lines are encoded ``--takes`` times, each with another silence and level:
-frames then cut the line elsewhere, so that the same words become other codes, which are harder to learn by heart.
-``--processes 0`` encodes on all GPUs, each its share of the lines.
+Every line starts with some silence: a clone's text arrives one token per frame, so speech must not start before the
+first word has been read. Training lines are encoded ``--takes`` times with different silences and levels: frame
+boundaries shift, so the same words get different codes, which are harder to memorise. ``--processes 0`` encodes on all
+GPUs, each a share of the lines.
 """
 
 from __future__ import annotations
@@ -32,21 +32,24 @@ from .speaker import MEL_HOP, SAMPLE_RATE, speaker_mels
 log = logging.getLogger(__name__)
 
 FRAME = 1920  # samples, 80 ms
-POOL = 1024  # lines that are sorted by length at once
-LABELS_AT = (0.25, 0.75)  # of a frame: at 12.5 Hz one label a frame would miss short phones
+POOL = 1024  # lines sorted by length together
+LABELS_AT = (
+    0.25,
+    0.75,
+)  # positions in a frame: with one label per frame (12.5 Hz) short phones would be missed
 
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """What to encode and where to.
+    """What to encode, and where to write it.
 
     Args:
         corpus, codec, out: folders.
-        splits: of the corpus; every line of the others than "train" is encoded once.
-        takes: of each training line.
-        lead_ms: least and most silence before a later take; a first one has ``FIRST_LEAD`` frames.
-        gain_db: the most that a later take is louder or softer.
-        batch_seconds: of padded audio at once.
+        splits: of the corpus; lines of splits other than "train" are encoded once.
+        takes: encodings of each training line.
+        lead_ms: minimum and maximum silence before later takes; a first take has ``FIRST_LEAD`` frames.
+        gain_db: maximum change of level of later takes, up or down.
+        batch_seconds: padded audio per batch.
     """
 
     corpus: Path
@@ -61,32 +64,32 @@ class EncodeOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.lead_ms[0] <= self.lead_ms[1] <= 1000 or self.batch_seconds < 1 or self.takes < 1:
-            raise ValueError("lead_ms: 0 to 1000, the least first; batch_seconds and takes: at least 1")
+            raise ValueError("lead_ms must be 0 to 1000, minimum first; batch_seconds and takes at least 1")
 
 
 def load_codec(path: Path, device: torch.device) -> Any:
-    """Upstream's 12 Hz tokenizer model in float32, with its encoder."""
+    """Load upstream's 12 Hz tokenizer model in float32, with its encoder."""
     qwen_tts = import_qwen_tts()
     with default_rope_registered():
         codec = qwen_tts.Qwen3TTSTokenizer.from_pretrained(str(path), dtype=torch.float32).model
     return codec.to(device).eval()
 
 
-def phone_places(corpora: Iterable[shards.Corpus]) -> dict[str, int]:
-    """A label from 1 on for each phone symbol that occurs."""
+def phone_numbers(corpora: Iterable[shards.Corpus]) -> dict[str, int]:
+    """Return a label, from 1 upwards, for each phone symbol that occurs."""
     symbols = {symbol for corpus in corpora for shard in corpus.shards for symbol in shard.symbols}
-    return {symbol: place for place, symbol in enumerate(sorted(symbols), 1)}
+    return {symbol: number for number, symbol in enumerate(sorted(symbols), 1)}
 
 
 def phone_labels(line: shards.Utterance, symbols: Mapping[str, int], lead: int, frames: int) -> torch.Tensor:
-    """The phones that sound at a quarter and three quarters of each frame: int16 ``[frames, 2]``.
+    """Return the phones at a quarter and at three quarters of each frame, int16 ``[frames, 2]``.
 
-    Edges and the lead are label 0; what lies behind the line is unknown.
+    Edges and the leading silence are label 0; after the end of the line labels are unknown.
     """
     labels = np.array([0, *(symbols[symbol] for symbol in line.phonemes), 0])
     ends = np.cumsum(line.durations) + lead
-    places = (np.arange(frames)[:, None] + np.array(LABELS_AT)) * FRAME
-    tokens = np.searchsorted(ends, places, side="right")
+    positions = (np.arange(frames)[:, None] + np.array(LABELS_AT)) * FRAME
+    tokens = np.searchsorted(ends, positions, side="right")
     known = tokens < len(labels)
     found = np.where(known, labels[tokens.clip(max=len(labels) - 1)], UNKNOWN_PHONE)
     return torch.from_numpy(found.astype(np.int16))
@@ -94,7 +97,7 @@ def phone_labels(line: shards.Utterance, symbols: Mapping[str, int], lead: int, 
 
 @dataclass(frozen=True)
 class Take:
-    """A line as it is encoded: with ``lead`` samples of silence in front, ``gain`` times as loud."""
+    """One encoding of a line: with ``lead`` samples of silence before it, scaled by ``gain``."""
 
     line: shards.Utterance
     lead: int
@@ -105,8 +108,10 @@ class Take:
         return self.lead + len(self.line.audio)
 
 
-def draw_take(line: shards.Utterance, number: int, rng: np.random.Generator, options: EncodeOptions) -> Take:
-    """A line's ``number``-th take; the first is the same whatever the seed."""
+def sample_take(
+    line: shards.Utterance, number: int, rng: np.random.Generator, options: EncodeOptions
+) -> Take:
+    """Return a line's ``number``-th take; the first does not depend on the seed."""
     if not number:
         return Take(line, FIRST_LEAD * FRAME, 1.0)
     lead_ms = rng.uniform(*options.lead_ms)
@@ -118,7 +123,7 @@ def draw_take(line: shards.Utterance, number: int, rng: np.random.Generator, opt
 def encode_batch(
     codec: Any, takes: Sequence[Take], device: torch.device, with_mels: bool
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Codes ``[F, 16]`` and packed mels of the line alone ``[M, 128]`` (or none) of each take, on the CPU."""
+    """Return each take's codes ``[F, 16]`` and the packed mel of its line ``[M, 128]`` (or no mel), on the CPU."""
     padded = -(-max(take.samples for take in takes) // FRAME) * FRAME
     waveforms = torch.zeros(len(takes), padded, device=device)
     alone = torch.zeros(len(takes), max(len(take.line.audio) for take in takes), device=device)
@@ -138,7 +143,7 @@ def encode_batch(
 
 
 class Encoder:
-    """Encodes its share of the lines: every ``size``-th of a split, in one of the processes of a ``World``."""
+    """Encodes every ``size``-th line of a split, in one of the processes of a ``World``."""
 
     def __init__(self, options: EncodeOptions, world: World):
         self.options, self.world = options, world
@@ -146,9 +151,9 @@ class Encoder:
         self.codec = load_codec(options.codec, self.device)
         groups = int(self.codec.encoder_valid_num_quantizers)
         if groups != GROUPS:
-            raise ValueError(f"codec {options.codec} gives {groups} groups, the talker takes {GROUPS}")
+            raise ValueError(f"codec {options.codec} has {groups} groups: the talker needs {GROUPS}")
         self.corpora = {split: shards.Corpus(options.corpus, split) for split in options.splits}
-        self.symbols = phone_places(self.corpora.values())
+        self.symbols = phone_numbers(self.corpora.values())
         self.writer = CodeWriter(options.out, int(self.codec.config.decoder_config.codebook_size), world)
 
     def encode_split(self, split: str, number: int) -> None:
@@ -156,12 +161,12 @@ class Encoder:
         corpus, world = self.corpora[split], self.world
         rng = np.random.default_rng([number, world.rank])
         frames, began = 0, time.monotonic()
-        places = range(world.rank, len(corpus), world.size)
-        for start in range(0, len(places), POOL):
-            pool = [corpus[place] for place in places[start : start + POOL]]
+        indices = range(world.rank, len(corpus), world.size)
+        for start in range(0, len(indices), POOL):
+            pool = [corpus[index] for index in indices[start : start + POOL]]
             lengths = [len(line.audio) for line in pool]
             for batch in cut_by_length(lengths, self.options.batch_seconds * SAMPLE_RATE):
-                takes = [draw_take(pool[place], number, rng, self.options) for place in batch]
+                takes = [sample_take(pool[index], number, rng, self.options) for index in batch]
                 frames += self._encode_batch(takes, split, with_mels=number == 0)
         seconds = time.monotonic() - began
         log.info("%s, take %d: %.2f h in %.0f s", split, number, frames / 12.5 / 3600, seconds)
@@ -178,11 +183,11 @@ class Encoder:
 
 
 def encode(options: EncodeOptions, world: World = ALONE) -> None:
-    """Encode this process's share of all splits into ``options.out``, which must hold no codes yet."""
+    """Encode this process's share of all splits into ``options.out``, which must not contain codes yet."""
     held = bool(list(options.out.glob("codes-*")))
     world.meet()  # before any process writes
     if held:
-        raise ValueError(f"{options.out} holds codes already: take another folder, or remove them")
+        raise ValueError(f"{options.out} already contains codes: choose another folder, or remove them")
     encoder = Encoder(options, world)
     for number in range(options.takes):
         for split in options.splits if number == 0 else ("train",):
@@ -191,7 +196,7 @@ def encode(options: EncodeOptions, world: World = ALONE) -> None:
 
 
 def work(world: World, options: EncodeOptions) -> None:
-    """One process's part of the command."""
+    """Run one process's share of the command."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     encode(options, world)
 
@@ -202,9 +207,11 @@ def main() -> None:
     parser.add_argument("--codec", type=Path, required=True, help="a speech_tokenizer folder")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--splits", default="train,dev")
-    parser.add_argument("--takes", type=int, default=1, help="of each training line")
+    parser.add_argument("--takes", type=int, default=1, help="encodings of each training line")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--processes", type=int, default=1, help="one a GPU (0: on all GPUs)")
+    parser.add_argument(
+        "--processes", type=int, default=1, help="number of processes, one per GPU (0: all GPUs)"
+    )
     given = parser.parse_args()
     options = EncodeOptions(
         corpus=given.corpus,

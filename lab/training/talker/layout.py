@@ -1,7 +1,7 @@
-"""How a line is laid out for the talker: ids and codes a position, as ``morph/prompt.py`` lays out embeddings.
+"""Layout of a line for the talker: ids and codes per position, where ``morph/voice/prompt.py`` builds embeddings.
 
-Three layouts in one: the text streamed one token a frame (clones), the whole text in the prefill (presets), and
-either of them behind a reference's text and codes (ICL).
+Three layouts: the text streamed one token per frame (clones), the whole text in the prefill (presets), and either of
+these after a reference's text and codes (ICL).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Ids:
 
     @classmethod
     def of(cls, shape: Shape, tokens: TextTokens) -> Ids:
-        """The ids for a codebook and a tokenizer."""
+        """Return the ids for a codebook and a tokenizer."""
         codec = shape.codec_ids()
         return cls(
             role=tuple(tokens.role()),
@@ -52,8 +52,8 @@ class Ids:
 class Layout:
     """One line of T positions.
 
-    ``text`` ``[T]``; ``codes`` ``[T, 16]`` with -1 where a group adds nothing; the speaker's embedding goes to
-    position ``speaker_at``. Position ``first + i`` is to predict frame i, and ``first + frames`` the end.
+    ``text`` ``[T]``; ``codes`` ``[T, 16]`` with -1 where a group adds nothing; the speaker embedding is added at
+    position ``speaker_at``. Position ``first + i`` predicts frame i, and ``first + frames`` the end.
     """
 
     text: np.ndarray
@@ -63,31 +63,31 @@ class Layout:
     frames: int
 
 
-def lay_out(
-    ids: Ids,
-    text: Sequence[int],
-    codes: np.ndarray,
-    frames: int,
-    whole: bool,
-    tag: bool,
-) -> Layout:
+@dataclass(frozen=True)
+class Style:
+    """Variant of a layout: ``whole`` puts the whole text into the prefill, ``tag`` names the language."""
+
+    whole: bool = False
+    tag: bool = False
+
+
+def lay_out(ids: Ids, text: Sequence[int], codes: np.ndarray, frames: int, style: Style) -> Layout:
     """Lay out one line.
 
     Args:
         ids: the special ids.
-        text: the text's tokens, behind the reference's where there is one.
+        text: the text's tokens, after those of the reference if there is one.
         codes: int ``[R + F, 16]``: the reference's frames, then the line's.
         frames: F.
-        whole: the whole text in the prefill.
-        tag: name the language.
+        style: the layout's variant.
     """
-    opening = ids.english if tag else ids.auto
+    opening = ids.english if style.tag else ids.auto
     speaker_at = len(ids.role) + len(opening)
     first = [NOTHING] * len(ids.role) + [*opening, NOTHING, ids.pad]
     stream = [*text, ids.text_eos]
     words = [*ids.role, *[ids.text_pad] * (len(opening) + 1), ids.text_bos]
     body = 1 + len(codes)
-    if whole:
+    if style.whole:
         first += [ids.pad] * len(stream)
         words += stream + [ids.text_pad] * body
     else:
@@ -100,10 +100,10 @@ def lay_out(
 
 
 def pad_layouts(layouts: Sequence[Layout], length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Texts int32 ``[B, length]`` and codes int32 ``[B, length, 16]``; what pads adds nothing, and lies behind all."""
+    """Return texts int32 ``[B, length]`` and codes int32 ``[B, length, 16]``; padding on the right adds nothing."""
     text = np.zeros((len(layouts), length), np.int32)
     codes = np.full((*text.shape, GROUPS), NOTHING, np.int32)
-    for place, one in enumerate(layouts):
-        text[place, : len(one.text)] = one.text
-        codes[place, : len(one.text)] = one.codes
+    for row, one in enumerate(layouts):
+        text[row, : len(one.text)] = one.text
+        codes[row, : len(one.text)] = one.codes
     return text, codes

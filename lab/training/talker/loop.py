@@ -1,4 +1,4 @@
-"""The training loop: a learning rate that ends with the time, logs, validation and saving."""
+"""The training loop: a learning rate that decays over the available time, logs, validation and saving."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -27,60 +28,64 @@ from .voices import embed_voices
 log = logging.getLogger(__name__)
 
 STATE = "state.safetensors"
-FIRST_STEPS = 20  # before the first log line, so that a wrong start shows at once
-AGREE_EVERY = 10  # steps between two looks at the clock
+FIRST_STEPS = 20  # steps before the first log line, so that a bad start shows early
+AGREE_EVERY = 10  # steps between checks of the clock
 
 
-class Trainer:
-    """One training, to be run in slices.
+@dataclass(frozen=True)
+class Plan:
+    """How to run a training.
 
     Args:
-        config: with the shape filled in.
-        learner: on ``device``, with the same weights in all processes.
-        codes: for the references' mels, which are kept on the device.
-        out: where weights, state and log go.
-        minutes: of the whole training.
-        world: the processes that train together, each on its own lines.
+        out: folder for weights, state and log.
+        minutes: of the complete training.
         captured: replay the updates from CUDA graphs.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        learner: Learner,
-        codes: Codes,
-        out: Path,
-        minutes: float,
-        world: World,
-        captured: bool = False,
-    ):
-        self.config, self.learner, self.codes, self.out = config, learner, codes, out
-        self.minutes, self.world, self.device = minutes, world, world.device
+    out: Path
+    minutes: float
+    captured: bool = False
+
+
+class Trainer:
+    """One training, which can be run in slices.
+
+    Args:
+        config: with a complete shape.
+        learner: on ``device``, with the same weights in all processes.
+        codes: for the references' mels, which are kept on the device.
+        plan: folder, time and mode.
+        world: the processes that train together, each on its own lines.
+    """
+
+    def __init__(self, config: Config, learner: Learner, codes: Codes, plan: Plan, world: World):
+        self.config, self.learner, self.codes, self.out = config, learner, codes, plan.out
+        self.minutes, self.world, self.device = plan.minutes, world, world.device
         self.mels = codes.mels.to(self.device)
         self.updater = Updater(config, learner, self.mels)
-        self.replayer = Replayer() if captured else None
+        self.replayer = Replayer() if plan.captured else None
         weights = {name: value for name, value in learner.named_parameters() if value.requires_grad}
         self.average = Average(weights, config.training.ema)
         self.step, self.seconds = 0, 0.0
         self._count()
 
     def parameters(self) -> dict[str, int]:
-        """Weights that are exported, by part and in all."""
+        """Return the number of exported weights, by part and in total."""
         parts = self.learner.network.shape.parameters()
         parts["speaker encoder"] = sum(weight.numel() for weight in self.learner.encoder.parameters())
         return {**parts, "in all": sum(parts.values())}
 
     def compile(self) -> None:
-        """Compile the layers, one by one: they share their code, so that it is compiled once for all of a stack.
+        """Compile each layer separately: the layers of a stack share their code, which is compiled once.
 
-        B and T of the talker's batches vary, the predictor's shape does not.
+        B and T of the talker's batches vary; the predictor's shape does not.
         """
         for stack, dynamic in ((self.learner.network.talker, True), (self.learner.network.predictor, False)):
             for layer in stack.layers:
                 layer.compile(dynamic=dynamic)
 
     def learning_rate(self) -> float:
-        """Warm-up by steps, then half a cosine over the time."""
+        """Return the learning rate: warm-up by steps, then half a cosine over the time."""
         options = self.config.training
         warm = min(1.0, (self.step + 1) / options.warmup_steps)
         done = min(1.0, self.seconds / (60 * self.minutes))
@@ -88,7 +93,7 @@ class Trainer:
         return options.learning_rate * warm * fall
 
     def train_step(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """One update, averaged over the processes; gives this one's losses, which the next call may overwrite."""
+        """Run one update with all processes; return this one's losses, which the next call may overwrite."""
         updater = self.updater
 
         def learn(flat: torch.Tensor, shares: torch.Tensor) -> Losses:
@@ -96,7 +101,7 @@ class Trainer:
 
         updater.set_rate(self.learning_rate())
         losses = self._run((batch.lines, batch.length), learn, (batch.flat, self._shares(batch)))
-        # Between the two, not within: the processes' batches differ in shape, so they capture at different times.
+        # Average between the two captures: batches of different shapes are captured at different times per process.
         self.world.average([updater.gradient])
         found = {**losses, **self._run("apply", updater.apply, ())}
         self.step += 1
@@ -109,16 +114,16 @@ class Trainer:
         return update(*inputs) if self.replayer is None else self.replayer.run(kind, update, inputs)
 
     def _shares(self, batch: Batch) -> torch.Tensor:
-        """How many targets this process's batch has, by the mean of all processes' ``[3]``."""
+        """Return this process's number of targets relative to the mean of all processes, ``[3]``."""
         known = batch.known()
         mean = known.clone()
         self.world.average([mean])
         return known / mean.clamp(min=1)
 
     def run(self, batches: Iterator[Batch], held_out: Sequence[Batch], until: float, most_steps: int) -> None:
-        """Train until the minutes are over, the clock (monotonic) reads ``until`` or the steps are done; then save.
+        """Train until the minutes are used, the clock (monotonic) passes ``until`` or the steps are done; then save.
 
-        The first process's clock counts for all; it alone logs, validates and saves.
+        Process 0's clock decides for all; it alone logs, validates and saves.
         """
         self.learner.train()
         before, first, over = self.seconds, self.step, False
@@ -127,7 +132,7 @@ class Trainer:
         while not over:
             losses = self.train_step(next(batches).to(self.device))
             if self.step == first + 1:
-                began = time.monotonic()  # compiling belongs to no one's minutes
+                began = time.monotonic()  # compiling does not count towards the minutes
             self._watch(losses, held_out)
             stop = bool(most_steps) and self.step >= most_steps
             if stop or self.step % AGREE_EVERY == 0:
@@ -142,7 +147,7 @@ class Trainer:
         self.save()
 
     def _watch(self, losses: Mapping[str, torch.Tensor], held_out: Sequence[Batch]) -> None:
-        """Log and validate where it is time to."""
+        """Log and validate when it is time."""
         options = self.config.training
         if self.world.first and (self.step % options.log_every == 0 or self.step == FIRST_STEPS):
             self._require_finite(losses)
@@ -156,7 +161,7 @@ class Trainer:
                 self._count()
 
     def _count(self) -> None:
-        """Steps a second are counted from here on."""
+        """Restart the measurement of steps per second."""
         self.counted_from = (self.step, time.monotonic())
 
     def _require_finite(self, losses: Mapping[str, torch.Tensor]) -> None:
@@ -167,11 +172,11 @@ class Trainer:
 
     @torch.no_grad()
     def validate(self, held_out: Sequence[Batch]) -> dict[str, torch.Tensor]:
-        """Losses and accuracies of the averaged weights on held-out batches, without noise; gives the losses."""
+        """Log the averaged weights' losses and accuracies on held-out batches, without noise; return the losses."""
         self.learner.eval()
         losses: list[dict[str, torch.Tensor]] = []
         accuracies: list[dict[str, torch.Tensor]] = []
-        # Compiled layers would be compiled anew for this mode, at more than it costs to run them as they are.
+        # Compiling the layers again for this mode would cost more than running them uncompiled.
         eager = torch.compiler.set_stance("force_eager")
         with self.average.in_place(), self.updater.autocast(), eager:
             for batch in held_out:
@@ -193,7 +198,7 @@ class Trainer:
         accuracies: Mapping[str, torch.Tensor] | None = None,
         **more: float,
     ) -> None:
-        """One line for people, one JSON line for plots."""
+        """Write a log line for people and a JSON line for plots."""
         loss, right = _rounded(losses), _rounded(accuracies or {})
         groups = loss["groups"]
         parts = [f"g0 {groups[0]:.3f} rest {sum(groups[1:]) / len(groups[1:]):.3f}"]
@@ -210,7 +215,7 @@ class Trainer:
             file.write(json.dumps({**row, "accuracy": right}) + "\n")
 
     def save(self) -> None:
-        """Write the averaged weights, and the state to go on from; the first process does."""
+        """Write the averaged weights and the state to resume from; only process 0 does."""
         if not self.world.first:
             return
         self.learner.eval()
@@ -232,7 +237,7 @@ class Trainer:
         log.info("saved at step %d", self.step)
 
     def load(self, path: Path) -> None:
-        """Go on from a state; ValueError when there is none."""
+        """Resume from a state; raises ValueError if there is none."""
         groups, about = load_state(path)
         self.learner.load_state_dict(groups["learner"])
         self.average.load(groups["average"])

@@ -1,7 +1,7 @@
 """Talker and code predictor as plain modules for training: the same functions as upstream's, batched and compilable.
 
-Upstream's classes are made for generation (caches, masks, a module a head). Here a frame's 15 groups run in one causal
-pass, the 15 tables and the 15 heads are one tensor each, and every text token is projected once a step.
+Upstream's classes are made for generation (caches, masks, one module per head). Here a frame's 15 groups run in one
+causal pass, the 15 tables and the 15 heads are one tensor each, and every text token is projected once per step.
 ``published.py`` maps the weights to upstream's names; the tests compare both.
 """
 
@@ -40,13 +40,13 @@ class Attention(nn.Module):
         value = self.v_proj(states).view(batch, length, self.kv_heads, self.head_dim).transpose(1, 2)
         query = rotate(self.q_norm(query).transpose(1, 2), cos, sin).to(value.dtype)
         key = rotate(self.k_norm(key).transpose(1, 2), cos, sin).to(value.dtype)
-        # Padding is on the right, where a causal mask hides it from all that counts.
+        # Padding is on the right, where the causal mask hides it from all real positions.
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
         return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
 
 
 def rotate(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotary positions on ``[B, heads, T, D]`` with tables ``[T, D]``."""
+    """Apply rotary position embeddings to ``[B, heads, T, D]``, with tables ``[T, D]``."""
     low, high = states.chunk(2, dim=-1)
     return states * cos + torch.cat((-high, low), dim=-1) * sin
 
@@ -103,7 +103,7 @@ class Decoder(nn.Module):
                 )
 
     def forward(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """``[B, T, H]`` to the last hidden state and that of two thirds of the way, which no norm has touched."""
+        """Return ``[B, T, H]`` after the last layer and norm, and after two thirds of the layers without norm."""
         cos, sin = self.cos[: states.shape[1]], self.sin[: states.shape[1]]
         middle = states
         for index, layer in enumerate(self.layers):
@@ -117,14 +117,14 @@ class Network(nn.Module):
     """Talker and code predictor.
 
     Args:
-        shape: with ``codebook`` and ``text_vocab`` filled in.
-        dropout: on what every sublayer of the talker and of the predictor adds.
+        shape: with ``codebook`` and ``text_vocab`` set.
+        dropout: probabilities on the outputs of the sublayers of talker and predictor.
     """
 
     def __init__(self, shape: Shape, dropout: tuple[float, float] = (0.0, 0.0)):
         super().__init__()
         if not shape.codebook or not shape.text_vocab:
-            raise ValueError(f"codebook {shape.codebook} and text_vocab {shape.text_vocab} must be filled in")
+            raise ValueError(f"codebook {shape.codebook} and text_vocab {shape.text_vocab}: both must be set")
         self.shape = shape
         wide, narrow = shape.talker.hidden, shape.predictor.hidden
         self.talker = Decoder(shape.talker, shape.rope_theta, dropout[0])
@@ -142,12 +142,12 @@ class Network(nn.Module):
     def embed(
         self, text: torch.Tensor, codes: torch.Tensor, speaker_at: torch.Tensor, speakers: torch.Tensor
     ) -> torch.Tensor:
-        """The talker's inputs, as ``morph/prompt.py`` builds them.
+        """Return the talker's inputs, as ``morph/voice/prompt.py`` builds them.
 
         Args:
             text: text token ids ``[B, T]``.
             codes: ``[B, T, 16]``; group 0 also has special ids; -1 adds nothing.
-            speaker_at: the speaker's position ``[B]``.
+            speaker_at: position of the speaker embedding ``[B]``.
             speakers: ``[B, H]``.
 
         Returns:
@@ -158,17 +158,17 @@ class Network(nn.Module):
         none = len(rows)
         starts = torch.arange(GROUPS, device=codes.device) - 1
         starts = torch.where(starts < 0, 0, self.shape.first_vocab + starts * self.shape.codebook)
-        # Not one row of zeros but many: the gradient of a row is summed one after another, of a third of all here.
+        # Many rows of zeros instead of one: the gradients of a row are summed serially, and a third of the codes are -1.
         spare = torch.arange(codes.numel(), device=codes.device).view_as(codes) % SPARE_ROWS
         index = torch.where(codes < 0, none + spare, codes + starts)
         rows = torch.cat((rows, rows.new_zeros(SPARE_ROWS, rows.shape[1])))
         summed = functional.embedding_bag(index.flatten(0, 1), rows, mode="sum")
         states = functional.embedding(text, projected) + summed.view(*text.shape, -1)
-        places = torch.arange(text.shape[1], device=text.device)[None] == speaker_at[:, None]
-        return states + places[..., None] * speakers[:, None]
+        here = torch.arange(text.shape[1], device=text.device)[None] == speaker_at[:, None]
+        return states + here[..., None] * speakers[:, None]
 
     def predict(self, hidden: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
-        """Logits of groups 1-15 of N frames, teacher-forced.
+        """Return logits of groups 1-15 of N frames, teacher-forced.
 
         Args:
             hidden: the talker's hidden state before each frame ``[N, H]``.
@@ -178,7 +178,7 @@ class Network(nn.Module):
             ``[N, 15, V]``.
         """
         first = self.narrow(functional.embedding(codes[:, 0], self.first_table))
-        # The projection of a table's rows once instead of every frame's: the same numbers, a tenth of the work.
+        # Project the tables' rows once instead of every frame's: the same values for a tenth of the work.
         tables = self.narrow(self.tables[:-1]).flatten(0, 1)
         starts = torch.arange(PREDICTED - 1, device=codes.device) * self.shape.codebook
         rest = functional.embedding(codes[:, 1:] + starts, tables)

@@ -1,4 +1,4 @@
-"""The losses of one batch: group 0 with the end, groups 1-15, the phones and the speaker."""
+"""The losses of a batch: group 0 including EOS, groups 1-15, the phones and the speaker."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .config import GROUPS, PREDICTED, Training
 from .layout import NOTHING
 from .network import Network
 
-PREDICTOR_NOISE = 0.03  # of the groups that the predictor is shown
-GAIN_SPREAD = 0.7  # of the reference's level, in nepers: about 6 dB either way
+PREDICTOR_NOISE = 0.03  # share of the predictor's input codes that are replaced
+GAIN_SPREAD = 0.7  # maximum change of the reference's level, in nepers: about 6 dB up or down
 
 
 class Learner(nn.Module):
-    """The network, the speaker encoder, and the two heads that only training needs.
+    """The network, the speaker encoder, and two heads that only training needs.
 
     Args:
         network: talker and predictor.
         encoder: log mel ``[B, M, 128]`` to speaker embeddings ``[B, H]``.
-        phones: how many phone labels there are; 0 for none.
-        speakers: how many voices.
-        encoder_share: of a training batch's references, at the front, whose gradients go into the encoder.
+        phones: number of phone labels; 0 for none.
+        speakers: number of voices.
+        encoder_share: share of a training batch's references, the first ones, that train the encoder.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Learner(nn.Module):
         self.speaker_head = nn.Linear(wide, speakers)
 
     def embed_speakers(self, mels: torch.Tensor, noise: bool) -> torch.Tensor:
-        """Packed mels uint8 ``[B, M, 128]`` to speaker embeddings, in float32: its variances are small."""
+        """Embed packed mels uint8 ``[B, M, 128]``, in float32 because the encoder computes small variances."""
         log_mel = unpack_mel(mels)
         if noise:
             gain = torch.rand(len(mels), 1, 1, device=mels.device) * 2 - 1
@@ -50,8 +50,8 @@ class Learner(nn.Module):
             embedding: torch.Tensor = self.encoder(log_mel)
         return embedding
 
-    def hear(self, mels: torch.Tensor) -> torch.Tensor:
-        """Speaker embeddings for a batch: it has more references than the encoder needs to learn, and they cost."""
+    def embed_references(self, mels: torch.Tensor) -> torch.Tensor:
+        """Embed a batch's references, most of them without gradient: the encoder learns enough from a share."""
         taught = max(1, round(self.encoder_share * len(mels))) if self.training else len(mels)
         heard = [self.embed_speakers(mels[:taught], noise=self.training)]
         if taught < len(mels):
@@ -60,11 +60,11 @@ class Learner(nn.Module):
         return torch.cat(heard)
 
     def forward(self, batch: Fields, mels: torch.Tensor) -> Outputs:
-        """Everything that the losses need; ``mels`` are the references, packed ``[B, M, 128]``.
+        """Compute everything that the losses need; ``mels`` are the references, packed ``[B, M, 128]``.
 
-        Nothing here waits for the device: indexes are integers, and no shape follows from a value.
+        Nothing here synchronises with the device: indices are integer tensors, and no shape depends on a value.
         """
-        speakers = self.hear(mels)
+        speakers = self.embed_references(mels)
         inputs = self.network.embed(batch.text, batch.codes, batch.speaker_at, speakers)
         hidden, middle = self.network.talker(inputs)
         frames = batch.targets.flatten(0, 1).index_select(0, batch.picked)
@@ -98,9 +98,9 @@ class Outputs:
     speaker_target: torch.Tensor
 
     def losses(self, smoothing: float) -> dict[str, torch.Tensor]:
-        """Mean losses over the known targets: "groups" ``[16]``, "phones" and "speakers" (0-dim)."""
+        """Return mean losses over the known targets: "groups" ``[16]``, "phones" and "speakers" (0-dim)."""
         first = _mean_known(self._first_loss(smoothing), self.first_target)
-        # In the heads' own order [15, K, V]: anything else copies the largest tensor of the step.
+        # Keep the heads' order [15, K, V]: any other order copies the largest tensor of the step.
         logits, targets = self.rest.transpose(0, 1), self.rest_target.transpose(0, 1)
         rest = functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="none")
         rest = rest.view(PREDICTED, -1).mean(1)
@@ -114,7 +114,7 @@ class Outputs:
         return losses
 
     def _first_loss(self, smoothing: float) -> torch.Tensor:
-        """Group 0's ``[N]``, smoothed over the codebook alone: the special ids are never to be likely."""
+        """Return group 0's losses ``[N]``, smoothed only over the codebook: special ids must stay improbable."""
         logits = self.first.float()
         exact = functional.cross_entropy(logits, self.first_target, ignore_index=NOTHING, reduction="none")
         if not smoothing:
@@ -125,7 +125,7 @@ class Outputs:
 
     @torch.no_grad()
     def accuracies(self) -> dict[str, torch.Tensor]:
-        """Shares of right first choices, by the losses' names."""
+        """Return the share of correct greedy predictions, by the names of the losses."""
         known = self.first_target != NOTHING
         first = (self.first.argmax(-1) == self.first_target)[known].float().mean()
         rest = (self.rest.argmax(-1) == self.rest_target).float().mean(0)
@@ -138,23 +138,23 @@ class Outputs:
 
 
 def _mean_known(losses: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """The mean where there is a target; 0, not NaN, where there is none at all."""
+    """Return the mean over known targets; 0, not NaN, if there are none."""
     known = targets != NOTHING
     return (losses * known).sum() / known.sum().clamp(min=1)
 
 
 def total_loss(losses: dict[str, torch.Tensor], options: Training, shares: torch.Tensor) -> torch.Tensor:
-    """One number to go down.
+    """Return the weighted sum of the losses.
 
     Args:
         losses: means over this process's targets.
         options: the weights.
-        shares: ``[3]``, in the order of ``batch.COUNTED``: how many targets this process has, by the mean of all
-            processes. Gradients of totals weighted so average to that of the mean over all processes' targets.
+        shares: ``[3]``, in the order of ``batch.COUNTED``: this process's number of targets relative to the mean of all
+            processes. With this weighting the average of the processes' gradients is that of the mean over all targets.
     """
     groups = losses["groups"]
     if groups.shape != (GROUPS,):
-        raise ValueError(f"losses of {tuple(groups.shape)} groups, not {GROUPS}")
+        raise ValueError(f"losses of {tuple(groups.shape)} groups: need {GROUPS}")
     weights = [group * weight for group, weight in zip(groups.unbind(), options.group_weights, strict=True)]
     # Groups 1-15 have the same number of frames in every batch.
     total = shares[0] * weights[0] + torch.stack(weights[1:]).sum()

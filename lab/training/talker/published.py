@@ -1,4 +1,4 @@
-"""The trained weights under upstream's names, and back."""
+"""Conversion of the trained weights to upstream's names, and back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from .config import PREDICTED
 from .network import Network
 
-# Ours -> upstream's; the tables and heads of groups 1-15 are one tensor here and 15 there.
+# Our prefix -> upstream's; the tables and heads of groups 1-15 are one tensor here and 15 upstream.
 PREFIXES = {
     "talker.layers.": "talker.model.layers.",
     "talker.norm.": "talker.model.norm.",
@@ -35,7 +35,7 @@ def _renamed(name: str) -> str:
 
 
 def publish(network: Network, encoder: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """All weights under upstream's names, float32 copies on the CPU."""
+    """Return all weights under upstream's names, as float32 copies on the CPU."""
     found: dict[str, torch.Tensor] = {}
     for name, tensor in network.state_dict().items():
         copy = tensor.detach().float().cpu().clone()
@@ -49,7 +49,7 @@ def publish(network: Network, encoder: torch.nn.Module) -> dict[str, torch.Tenso
 
 
 def adopt(network: Network, encoder: torch.nn.Module, published: Mapping[str, torch.Tensor]) -> None:
-    """Load weights with upstream's names; a missing one is a KeyError, a wrong shape a RuntimeError."""
+    """Load weights with upstream's names; raises KeyError if one is missing, RuntimeError for a wrong shape."""
     own: dict[str, torch.Tensor] = {}
     for name in network.state_dict():
         if name in STACKS:

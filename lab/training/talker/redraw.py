@@ -1,11 +1,11 @@
-"""Let a trained talker draw groups 1-15 of the training lines anew, for the codec's decoder to get used to.
+"""Sample groups 1-15 of the training lines with a trained talker, to tune the codec's decoder on them.
 
     python -m lab.training.talker.redraw --codes work/codes --talker work/talker --out work/drawn [--processes 0]
 
-The talker reads the recorded frames and the recorded group 0 stays; only what the predictor makes of both is drawn, so
-that a frame still sounds like the recording's. First takes alone are drawn: their silence is whole frames, so that a
-frame of codes is a frame of audio. The talker hears the voices in the corpus, as in cloning: it need not have been
-trained on them. ``--processes 0`` draws on all GPUs, each its share of the lines.
+The talker gets the recorded frames, and group 0 stays as recorded; only the predictor's groups are sampled, so a frame
+still sounds like the recording's. Only first takes are used: their leading silence is whole frames, so frames of codes
+and of audio coincide. Voices are embedded from the corpus, as in cloning: the talker need not have been trained on
+them. ``--processes 0`` uses all GPUs, each for a share of the lines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .batches import cut_by_length
 from .checkpoint import load_weights
 from .codes import MEL_BINS, Codes, CodeWriter, Utterance, load_codes, unpack_mel
 from .config import DEFAULT, PREDICTED, load_config
-from .layout import Ids, Layout, lay_out, pad_layouts
+from .layout import Ids, Layout, Style, lay_out, pad_layouts
 from .network import Network
 from .published import adopt
 from .speaker import build_encoder
@@ -37,12 +37,12 @@ from .voices import embed_voices
 
 log = logging.getLogger(__name__)
 
-POSITIONS = 24_576  # of a batch, padding included
+POSITIONS = 24_576  # per batch, padding included
 
 
 @dataclass(frozen=True)
 class Talker:
-    """A trained talker, ready to draw."""
+    """A trained talker, prepared for sampling."""
 
     network: Network
     encoder: torch.nn.Module
@@ -50,13 +50,13 @@ class Talker:
     tokens: TextTokens
 
     def embed(self, mels: torch.Tensor) -> torch.Tensor:
-        """Packed mels uint8 ``[B, M, 128]`` to speaker embeddings ``[B, H]``, float32, on the talker's device."""
+        """Embed packed mels uint8 ``[B, M, 128]`` to ``[B, H]``, float32, on the talker's device."""
         embedding: torch.Tensor = self.encoder(unpack_mel(mels.to(self.network.first_table.device)))
         return embedding
 
 
 def load_talker(folder: Path, device: torch.device) -> Talker:
-    """The talker that ``lab.training.talker.train`` left in a folder, float32."""
+    """Load the talker that ``lab.training.talker.train`` wrote to a folder, float32."""
     weights, _, shape = load_weights(folder / "weights")
     network, encoder = Network(shape), build_encoder(shape)
     adopt(network, encoder, weights)
@@ -65,7 +65,7 @@ def load_talker(folder: Path, device: torch.device) -> Talker:
 
 
 def hidden_of(talker: Talker, layouts: Sequence[Layout], voices: torch.Tensor) -> torch.Tensor:
-    """The talker's states before each frame of all layouts, one after another ``[N, H]``."""
+    """Return the talker's states before each frame of all layouts, concatenated, ``[N, H]``."""
     device = voices.device
     padded = pad_layouts(layouts, max(len(one.text) for one in layouts))
     text, codes = (torch.from_numpy(one).long().to(device) for one in padded)
@@ -76,87 +76,89 @@ def hidden_of(talker: Talker, layouts: Sequence[Layout], voices: torch.Tensor) -
     )
 
 
-def draw_rest(
-    network: Network, hidden: torch.Tensor, first: torch.Tensor, draw: TokenSampling
+def sample_rest(
+    network: Network, hidden: torch.Tensor, first: torch.Tensor, sampling: TokenSampling
 ) -> torch.Tensor:
-    """Draw groups 1-15 of N frames, one after another.
+    """Sample groups 1-15 of N frames sequentially.
 
     Args:
         network: the talker's and predictor's.
         hidden: the talker's states before each frame ``[N, H]``.
         first: group 0 ``[N]``.
-        draw: how.
+        sampling: temperature, top-k and top-p.
 
     Returns:
         ``[N, 15]``.
     """
     states = torch.stack((hidden, functional.embedding(first, network.first_table).to(hidden)), dim=1)
     states = network.narrow(states)
-    drawn: list[torch.Tensor] = []
+    codes: list[torch.Tensor] = []
     for group in range(PREDICTED):
         last = network.predictor(states)[0][:, -1]
-        drawn.append(sample_tokens(last @ network.heads[group].to(last).T, draw, None))
-        read = network.narrow(functional.embedding(drawn[-1], network.tables[group]).to(hidden))
+        codes.append(sample_tokens(last @ network.heads[group].to(last).T, sampling, None))
+        read = network.narrow(functional.embedding(codes[-1], network.tables[group]).to(hidden))
         states = torch.cat((states, read[:, None]), dim=1)
-    return torch.stack(drawn, dim=1)
+    return torch.stack(codes, dim=1)
 
 
-class Redrawer:
-    """Draws lines of recorded codes in their voices, as the talker's encoder hears them."""
+class Resampler:
+    """Samples lines of recorded codes in their voices, as the talker's encoder embeds them."""
 
-    def __init__(self, talker: Talker, codes: Codes, draw: TokenSampling):
-        self.talker, self.codes, self.draw = talker, codes, draw
+    def __init__(self, talker: Talker, codes: Codes, sampling: TokenSampling):
+        self.talker, self.codes, self.sampling = talker, codes, sampling
         self.voices = embed_voices(codes, codes.mels, talker.embed)
 
     @torch.inference_mode()
-    def draw_rows(self, rows: np.ndarray) -> Iterator[tuple[int, torch.Tensor]]:
-        """Rows with their frames ``[F, 16]`` on the CPU, in another order."""
+    def sample_rows(self, rows: np.ndarray) -> Iterator[tuple[int, torch.Tensor]]:
+        """Yield rows with their frames ``[F, 16]`` on the CPU, sorted by length."""
         device = self.voices.device
         texts = self.talker.tokens.encode([self.codes.texts[row] for row in rows])
         layouts = [self._lay_out(row, text) for row, text in zip(rows, texts, strict=True)]
         for batch in cut_by_length([len(one.text) for one in layouts], POSITIONS):
-            chosen = [layouts[place] for place in batch]
+            chosen = [layouts[index] for index in batch]
             who = torch.from_numpy(self.codes.speakers[rows[batch]]).to(device)
             first = np.concatenate([self.codes.utterance_codes(row)[:, 0] for row in rows[batch]])
             group0 = torch.from_numpy(first).long().to(device)
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                 hidden = hidden_of(self.talker, chosen, self.voices[who])
-                rest = draw_rest(self.talker.network, hidden, group0, self.draw)
+                rest = sample_rest(self.talker.network, hidden, group0, self.sampling)
             frames = torch.cat((group0[:, None], rest), dim=1).short().cpu()
             yield from zip(rows[batch].tolist(), frames.split([one.frames for one in chosen]), strict=True)
 
     def _lay_out(self, row: int, text: Sequence[int]) -> Layout:
-        """As a clone's line is: its text streamed, its language not named."""
+        """Lay out a row like a clone's line: text streamed, language not named."""
         frames = self.codes.utterance_codes(row)
-        return lay_out(self.talker.ids, text, frames, len(frames), whole=False, tag=False)
+        return lay_out(self.talker.ids, text, frames, len(frames), Style())
 
 
 def redraw(world: World, given: argparse.Namespace) -> None:
-    """One process's part of the command."""
+    """Run one process's share of the command."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     torch.set_float32_matmul_precision("high")
     config, codes = load_config(given.config), load_codes(given.codes)
     talker = load_talker(given.talker, world.device)
-    redrawer = Redrawer(talker, codes, Sampling.from_config(config.sampling).subtalker)
+    resampler = Resampler(talker, codes, Sampling.from_config(config.sampling).subtalker)
     torch.manual_seed(config.seed + world.rank)
     rows = codes.first_takes("train")[world.rank :: world.size]
     writer = CodeWriter(given.out, codes.codebook, world)
     began, none = time.monotonic(), torch.zeros(0, MEL_BINS, dtype=torch.uint8)
-    for row, frames in redrawer.draw_rows(rows):
+    for row, frames in resampler.sample_rows(rows):
         phones = torch.from_numpy(codes.utterance_phones(row))
         voice = codes.names[codes.speakers[row]]
         writer.add(Utterance(codes.texts[row], voice, "train", frames, none, phones))
     writer.flush()
-    log.info("%d lines drawn in %.0f s", len(rows), time.monotonic() - began)
+    log.info("%d lines sampled in %.0f s", len(rows), time.monotonic() - began)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--codes", type=Path, required=True, help="folder of code shards")
-    parser.add_argument("--talker", type=Path, required=True, help="what lab.training.talker.train left")
+    parser.add_argument(
+        "--talker", type=Path, required=True, help="output folder of lab.training.talker.train"
+    )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--config", type=Path, default=DEFAULT, help="whose sampling the draws have")
-    parser.add_argument("--processes", type=int, default=1, help="GPUs to draw on (0: all)")
+    parser.add_argument("--config", type=Path, default=DEFAULT, help="config with the sampling")
+    parser.add_argument("--processes", type=int, default=1, help="number of GPUs (0: all)")
     parser.add_argument("--device", default="cuda")
     given = parser.parse_args()
     launch(redraw, given.processes, given.device, given)

@@ -1,4 +1,4 @@
-"""The speaker encoder: upstream's ECAPA-TDNN itself, on upstream's own mel."""
+"""The speaker encoder: upstream's own ECAPA-TDNN, on upstream's mel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEL_HOP = 256
 
 
 def encoder_config(shape: Shape) -> dict[str, Any]:
-    """``speaker_encoder_config`` of config.json."""
+    """Return ``speaker_encoder_config`` of config.json."""
     return {
         "enc_dim": shape.talker.hidden,
         "enc_channels": list(shape.encoder_channels),
@@ -33,7 +33,7 @@ def _upstream() -> Any:
 
 
 def build_encoder(shape: Shape) -> torch.nn.Module:
-    """Upstream's speaker encoder with new weights: log mel ``[B, M, 128]`` to ``[B, H]``."""
+    """Return upstream's speaker encoder with new weights: log mel ``[B, M, 128]`` to ``[B, H]``."""
     import_qwen_tts()
     from qwen_tts.core.models.configuration_qwen3_tts import Qwen3TTSSpeakerEncoderConfig
 
@@ -44,9 +44,9 @@ def build_encoder(shape: Shape) -> torch.nn.Module:
 
 
 def speaker_mels(waveforms: torch.Tensor) -> torch.Tensor:
-    """Upstream's log mel of waveforms ``[B, T]`` at 24 kHz: ``[B, M, 128]``, 93.75 a second, on the same device.
+    """Return upstream's log mel of waveforms ``[B, T]`` at 24 kHz: ``[B, M, 128]``, 93.75 Hz, on the same device.
 
-    One call for a batch: upstream computes its filters anew every time.
+    Call it once per batch: upstream computes its filters in every call.
     """
     mel: torch.Tensor = _upstream().mel_spectrogram(
         waveforms.float(),

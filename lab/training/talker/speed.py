@@ -1,11 +1,11 @@
-"""Measure a training step on made-up codes, before a training is paid for; also proves that everything runs there.
+"""Measure a training step on random codes before starting a training; also checks that everything runs on a machine.
 
     python -m lab.training.talker.speed --steps 300
     python -m lab.training.talker.speed --steps 300 --processes 4 --workers 15
 
-Random utterances of 1.3 to 4 seconds, as long as the corpus's. Prints a line for each mode: steps a second, the
-batches' own rate without a model, the memory used and the last losses, which must be alike in all modes. ``--profile``
-adds the device's time by kernel.
+Random utterances of 1.3 to 4 seconds, as in the corpus. Prints a line for each mode: steps per second, the rate of
+batches without a model, memory use and the last losses, which must be similar in all modes. ``--profile`` adds the
+device time by kernel.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ WORDS = (
     "water",
     "little",
 )
-WARM_UP = 200  # steps: enough to meet the usual lengths a few times, and so to have captured them
+WARM_UP = 200  # steps: enough to meet and capture the usual lengths
 PROFILED = 20
 MODES = {"plain": (False, False), "compiled": (True, False), "captured": (False, True), "both": (True, True)}
 
 
 def write_random_codes(folder: Path, utterances: int, codebook: int, voices: int, seed: int = 0) -> None:
-    """Code shards of noise, with texts of about three words a second."""
+    """Write code shards of noise, with texts of about three words per second."""
     rng = np.random.default_rng(seed)
     generator = torch.Generator().manual_seed(seed)
     writer = CodeWriter(folder, codebook)
@@ -75,7 +75,7 @@ def write_random_codes(folder: Path, utterances: int, codebook: int, voices: int
 
 @dataclass(frozen=True)
 class Measurement:
-    """What to measure: ``folder`` holds ``codes/``, ``mode`` is one of ``MODES``."""
+    """What to measure: ``folder`` contains ``codes/``, ``mode`` is one of ``MODES``."""
 
     config: Path
     folder: Path
@@ -87,7 +87,7 @@ class Measurement:
 
 
 def measure(world: World, options: Measurement) -> dict[str, object]:
-    """Steps a second and what goes with them."""
+    """Return steps per second and related figures."""
     codes = load_codes(options.folder / "codes")
     compiled, captured = MODES[options.mode]
     run = Run(
@@ -131,7 +131,7 @@ def measure(world: World, options: Measurement) -> dict[str, object]:
 
 
 def _steps(trainer: Trainer, batches: Iterator[Batch], count: int) -> float:
-    """Seconds of so many steps."""
+    """Return the seconds that ``count`` steps take."""
     began = time.monotonic()
     for batch in itertools.islice(batches, count):
         trainer.train_step(batch.to(trainer.device))
@@ -140,7 +140,7 @@ def _steps(trainer: Trainer, batches: Iterator[Batch], count: int) -> float:
 
 
 def _profile(trainer: Trainer, batches: Iterator[Batch]) -> str:
-    """A table of where the time of some steps goes."""
+    """Return a table of the time of some steps by kernel."""
     cuda = trainer.device.type == "cuda"
     kind = torch.profiler.ProfilerActivity.CUDA if cuda else torch.profiler.ProfilerActivity.CPU
     with torch.profiler.profile(activities=[kind]) as found:
@@ -150,7 +150,7 @@ def _profile(trainer: Trainer, batches: Iterator[Batch]) -> str:
 
 
 def member(world: World, options: Measurement) -> None:
-    """One of the processes: the first one prints, the table below its line."""
+    """Run one of the processes; process 0 prints its line, then the table."""
     report = measure(world, options)
     if world.first:
         kernels = report.pop("kernels", "")
@@ -164,7 +164,7 @@ def main() -> None:
     parser.add_argument("--warm-up", type=int, default=WARM_UP)
     parser.add_argument("--codebook", type=int, default=512)
     parser.add_argument("--utterances", type=int, default=4000)
-    parser.add_argument("--workers", type=int, default=6, help="for each process")
+    parser.add_argument("--workers", type=int, default=6, help="per process")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--modes", default="plain,both", help=", ".join(MODES))

@@ -5,11 +5,11 @@
     python -m lab.training.talker.train --codes work/codes --out work/talker --minutes 8 --processes 4
     python -m lab.training.talker.train --codes work/codes --out work/talker2 --minutes 12 --start work/talker
 
-``--minutes`` is the whole training; the learning rate ends with it. ``--slice`` ends this command earlier, with the
-state saved, and ``--resume`` goes on. ``--out`` gets ``weights/`` (averaged, bf16, small files: what export takes),
-``state.safetensors`` (to go on from), ``tokenizer/`` and ``log.jsonl``. ``--processes`` trains on so many GPUs at once,
-each on its own batches of the config's size, and ``--workers`` counts for each. ``--start`` begins with the weights and
-the tokenizer of an earlier training on codes of the same codec, of which no more needs to be there.
+``--minutes`` is the complete training; the learning rate decays over it. ``--slice`` ends this command earlier, with
+the state saved, and ``--resume`` continues. ``--out`` gets ``weights/`` (averaged, bf16, small files, for the export),
+``state.safetensors`` (to resume), ``tokenizer/`` and ``log.jsonl``. ``--processes`` trains on several GPUs, each with
+its own batches of the config's size and its own ``--workers``. ``--start`` starts from the weights and the tokenizer of
+an earlier training on codes of the same codec; only those two folders are needed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .checkpoint import load_weights
 from .codes import Codes, load_codes
 from .config import DEFAULT, Config, load_config
 from .layout import Ids
-from .loop import STATE, Trainer
+from .loop import STATE, Plan, Trainer
 from .network import Network
 from .objective import Learner
 from .published import adopt
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Run:
-    """What the command line says."""
+    """The options of the command line."""
 
     codes: Path
     out: Path
@@ -62,11 +62,11 @@ class Run:
         if self.minutes <= 0 or self.slice_minutes <= 0 or self.workers < 0:
             raise ValueError("minutes and slice must be above 0, workers 0 or more")
         if self.start and self.resume:
-            raise ValueError("--start begins anew with other weights, --resume goes on: give one of them")
+            raise ValueError("--start begins a new training, --resume continues one: give one of them")
 
 
 def prepare(run: Run, config: Config, codes: Codes, world: World) -> tuple[Config, Corpus]:
-    """Train the tokenizer where there is none yet, and fill the shape's open numbers in."""
+    """Train the tokenizer if there is none yet, and complete the shape."""
     folder = run.out / "tokenizer"
     if world.first and run.start:
         shutil.copytree(run.start / "tokenizer", folder, dirs_exist_ok=True)
@@ -79,7 +79,7 @@ def prepare(run: Run, config: Config, codes: Codes, world: World) -> tuple[Confi
     corpus = Corpus(codes, tokens, Ids.of(shape, tokens), config.mix)
     counts = sum(len(ids) for ids in corpus.tokens[0])
     log.info(
-        "%d utterances, %.1f h, %d voices; text %.1f tokens a second (must stay well under 12.5)",
+        "%d utterances, %.1f h, %d voices; text %.1f tokens per second (must be well below 12.5)",
         len(codes),
         len(codes.codes) / 12.5 / 3600,
         len(codes.names),
@@ -89,7 +89,7 @@ def prepare(run: Run, config: Config, codes: Codes, world: World) -> tuple[Confi
 
 
 def build_learner(config: Config, codes: Codes) -> Learner:
-    """New weights, the same for the same seed."""
+    """Return new weights, reproducible from the seed."""
     torch.manual_seed(config.seed)
     options = config.training
     network = Network(config.shape, (options.talker_dropout, options.predictor_dropout))
@@ -98,45 +98,45 @@ def build_learner(config: Config, codes: Codes) -> Learner:
 
 
 def take_weights(learner: Learner, start: Path) -> None:
-    """Begin with an earlier training's weights; ValueError when they are of another shape."""
+    """Load an earlier training's weights; raises ValueError if they have another shape."""
     weights, _, shape = load_weights(start / "weights")
     if shape != learner.network.shape:
-        raise ValueError(f"{start} holds a talker of another shape or codebook: {shape}")
+        raise ValueError(f"{start} contains a talker of another shape or codebook: {shape}")
     adopt(learner.network, learner.encoder, weights)
-    log.info("beginning with the weights in %s", start)
+    log.info("starting from the weights in %s", start)
 
 
 def build_trainer(run: Run, config: Config, codes: Codes, world: World) -> Trainer:
-    """A trainer at the start or at the saved state, with the same weights in all processes."""
+    """Return a trainer, new or from the saved state, with the same weights in all processes."""
     learner = build_learner(config, codes).to(world.device)
     if run.start:
         take_weights(learner, run.start)
-    captured = run.captured and world.device.type == "cuda"
-    trainer = Trainer(config, learner, codes, run.out, run.minutes, world, captured)
+    plan = Plan(run.out, run.minutes, run.captured and world.device.type == "cuda")
+    trainer = Trainer(config, learner, codes, plan, world)
     if run.resume:
         trainer.load(run.out / STATE)
     world.broadcast([*trainer.average.followed.values(), *trainer.average.values.values()])
     world.require_same(trainer.average.followed)
     if run.compiled:
         trainer.compile()
-    # What chance does (dropout, noise) must differ over the processes, and after a resumption.
+    # Dropout and noise must differ between processes, and after a resumption.
     torch.manual_seed(config.seed + 1000 * trainer.step + world.rank)
     return trainer
 
 
 def train(world: World, run: Run) -> Trainer:
-    """Train to the end of the slice; give the trainer, for tests."""
+    """Train to the end of the slice; return the trainer, for tests."""
     run.out.mkdir(parents=True, exist_ok=True)
     codes = load_codes(run.codes)
     if not len(codes.mels):
-        raise ValueError(f"{run.codes} holds codes without mels: the speaker encoder needs both")
+        raise ValueError(f"{run.codes} has codes without mels, which the speaker encoder needs: encode again")
     config, corpus = prepare(run, load_config(run.config), codes, world)
     torch.set_float32_matmul_precision("high")
     trainer = build_trainer(run, config, codes, world)
     log.info("parameters: %s", json.dumps(trainer.parameters()))
-    # Another seed for every start: a resumed training must not see the first one's lines again.
+    # A different seed after each resumption: a resumed training must not see the same lines again.
     lines = Lines(corpus, "train", seed=config.seed + 1000 * trainer.step, rank=world.rank)
-    held_out = Lines(corpus, "dev", seed=0, endless=False, limit=8) if "dev" in codes.splits else None
+    held_out = Lines(corpus, "dev", seed=0, once=8) if "dev" in codes.splits else None
     trainer.run(
         batches_of(lines, run.workers, pin=world.device.type == "cuda"),
         list(held_out) if held_out else [],
@@ -147,7 +147,7 @@ def train(world: World, run: Run) -> Trainer:
 
 
 def member(world: World, run: Run) -> None:
-    """One of the processes: the first one logs."""
+    """Run one of the processes; process 0 logs."""
     level = logging.INFO if world.first else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     train(world, run)
@@ -157,19 +157,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--codes", type=Path, required=True, help="folder of code shards")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, required=True, help="of the whole training")
+    parser.add_argument("--minutes", type=float, required=True, help="minutes of the complete training")
     parser.add_argument("--slice", type=float, default=math.inf, help="minutes of this command")
     parser.add_argument("--config", type=Path, default=DEFAULT)
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--start", type=Path, help="folder of another training to begin with")
-    parser.add_argument("--no-compile", action="store_true", help="run the layers as they are")
+    parser.add_argument("--start", type=Path, help="folder of another training to start from")
+    parser.add_argument("--no-compile", action="store_true", help="do not compile the layers")
     parser.add_argument(
-        "--no-capture", action="store_true", help="launch every kernel of an update by itself"
+        "--no-capture", action="store_true", help="launch every kernel of an update separately"
     )
-    parser.add_argument("--processes", type=int, default=1, help="GPUs to train on (0: all)")
-    parser.add_argument("--workers", type=int, default=6, help="processes that make batches, for each GPU")
+    parser.add_argument("--processes", type=int, default=1, help="number of GPUs (0: all)")
+    parser.add_argument("--workers", type=int, default=6, help="processes that make batches, per GPU")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--steps", type=int, default=0, help="end after so many steps (0: by time alone)")
+    parser.add_argument("--steps", type=int, default=0, help="maximum number of steps (0: no limit)")
     given = parser.parse_args()
     run = Run(
         codes=given.codes,

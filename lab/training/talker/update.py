@@ -1,5 +1,7 @@
-"""One update on one batch, in two halves with the processes' average between; neither waits for the device, so both
-can be captured in CUDA graphs."""
+"""One update on one batch, in two halves: gradients, then (after averaging over processes) the optimizer step.
+
+Neither half waits for the device, so both can be captured in CUDA graphs.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ Losses = dict[str, torch.Tensor]
 
 
 class Updater:
-    """The losses' gradients in one tensor, and the optimizer that reads them there.
+    """Computes the losses' gradients into one tensor, which the optimizer reads.
 
     Args:
         config: of the training.
-        learner: on the device to train on; in bf16 on CUDA, else in float32.
+        learner: on the training device; bf16 on CUDA, otherwise float32.
         mels: the references, packed ``[frames, 128]``, on the same device.
     """
 
@@ -37,9 +39,9 @@ class Updater:
         self.optimizer = self._optimizer()
 
     def _optimizer(self) -> torch.optim.Optimizer:
-        """AdamW; norms and biases do not decay."""
+        """Return AdamW, without weight decay for norms and biases."""
         cuda = self.device.type == "cuda"
-        # A rate that a captured update can read anew must be a tensor.
+        # A captured update can only see a new learning rate in a tensor.
         rate = torch.zeros((), device=self.device) if cuda else 0.0
         groups: list[dict[str, Any]] = [
             {
@@ -51,7 +53,7 @@ class Updater:
         return torch.optim.AdamW(groups, lr=rate, betas=BETAS, fused=cuda, capturable=cuda)
 
     def set_rate(self, rate: float) -> None:
-        """The coming update's learning rate."""
+        """Set the learning rate of the next update."""
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], torch.Tensor):
                 group["lr"].fill_(rate)
@@ -62,13 +64,13 @@ class Updater:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda")
 
     def outputs(self, batch: Batch) -> Outputs:
-        """The learner's on a batch; call within ``autocast``."""
+        """Return the learner's outputs for a batch; call within ``autocast``."""
         fields = batch.fields()
         rows = fields.mel_rows(self.config.mix.reference_frames[1])
         return self.learner(fields, self.mels[rows])
 
     def learn(self, batch: Batch, shares: torch.Tensor) -> Losses:
-        """Put the gradients into ``gradient``; give the losses, unweighted. ``shares`` as in ``total_loss``."""
+        """Compute the gradients into ``gradient``; return the unweighted losses. ``shares`` as in ``total_loss``."""
         options = self.config.training
         with self.autocast():
             losses = self.outputs(batch).losses(options.label_smoothing)
@@ -77,7 +79,7 @@ class Updater:
         return {name: value.detach() for name, value in losses.items()}
 
     def apply(self) -> Losses:
-        """Clip the gradient and step; give its norm."""
+        """Clip the gradient and run an optimizer step; return the gradient's norm."""
         norm = torch.linalg.vector_norm(self.gradient)
         self.gradient.mul_((self.config.training.clip / (norm + 1e-6)).clamp(max=1.0))
         self.optimizer.step()

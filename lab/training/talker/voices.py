@@ -1,4 +1,4 @@
-"""A voice as the speaker encoder hears it in a corpus: the mean over some of its lines."""
+"""A voice's embedding in a corpus: the mean of the speaker encoder's embeddings of some of its lines."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import torch
 
 from .codes import Codes
 
-FRAMES = 320  # mel frames of each line
-LINES = 32  # at most, of a voice
+FRAMES = 320  # mel frames per line
+LINES = 32  # maximum per voice
 
 
 @torch.no_grad()
 def embed_voices(
     codes: Codes, mels: torch.Tensor, embed: Callable[[torch.Tensor], torch.Tensor]
 ) -> torch.Tensor:
-    """Every voice's mean speaker embedding ``[S, H]`` over training lines: what presets are made of.
+    """Return every voice's mean speaker embedding ``[S, H]`` over training lines; presets are made from these.
 
     Args:
-        codes: whose voices, in the order of ``codes.names``; one without training lines gets zeros.
+        codes: the voices, in the order of ``codes.names``; one without training lines gets zeros.
         mels: ``codes.mels``, on the encoder's device.
         embed: packed mels uint8 ``[B, M, 128]`` to embeddings ``[B, H]``.
 
     Raises:
-        ValueError: when there is no training line at all.
+        ValueError: there are no training lines.
     """
     rows, starts = codes.first_takes("train"), codes.mel_starts
     if not len(rows):
-        raise ValueError("no training line with mels among these codes: encode the corpus's train split")
+        raise ValueError("these codes have no training line with mels: encode the corpus's train split")
     means: dict[int, torch.Tensor] = {}
     for voice in range(len(codes.names)):
         own = rows[codes.speakers[rows] == voice][:LINES]

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from lab.training.codec.config import Config, load_config
 from lab.training.codec.cost import time_steps
-from lab.training.codec.data import Batch, Speech, draw, load_speech
+from lab.training.codec.data import Batch, Speech, load_speech, sample_batch
 from lab.training.codec.trainer import Trainer
 from lab.training.parallel import World, launch
 
@@ -22,7 +22,7 @@ STEPS, RATE = 4, 1e-3
 
 def batch(speech: Speech, config: Config, step: int, ranks: tuple[int, ...]) -> Batch:
     """The batches of some processes in one."""
-    drawn = [draw(speech, config.training, config.quantiser.dropout, step, rank) for rank in ranks]
+    drawn = [sample_batch(speech, config.training, config.quantiser.dropout, step, rank) for rank in ranks]
     return Batch(*(torch.cat(parts) for parts in zip(*(one.tensors() for one in drawn), strict=True)))
 
 

@@ -18,7 +18,7 @@ from lab.training.codec import train as command
 from lab.training.codec.balance import Balancer
 from lab.training.codec.checkpoint import Weights, read_weights, write_weights
 from lab.training.codec.cost import time_steps
-from lab.training.codec.data import CELL, CELLS, EDGE, Speech, draw, held_out, pack_lines
+from lab.training.codec.data import CELL, CELLS, EDGE, Speech, held_out, pack_lines, sample_batch
 from lab.training.codec.evaluate import (
     Sample,
     decode_first,
@@ -261,14 +261,14 @@ def test_phones_follow_the_durations_and_voices_lie_together(speech):
 
 def test_a_step_draws_the_same_batch_every_time_and_its_labels_fit_its_sound(speech):
     options = tiny(gain_db=(0.0, 0.0), silent_start=0.0, crops=((8, 1.0),)).training
-    batch, again, other = (draw(speech, options, 0.5, step) for step in (3, 3, 4))
+    batch, again, other = (sample_batch(speech, options, 0.5, step) for step in (3, 3, 4))
     assert torch.equal(batch.wave, again.wave) and not torch.equal(batch.wave, other.wave)
     assert batch.wave.shape == (4, 8 * FRAME) and batch.phones.shape == (4, 8, 2, CELLS // 2)
     whole = speech.audio.float() / 32768
     places = whole.unfold(0, 8 * FRAME, CELL)
     start = int((places - batch.wave[0]).abs().sum(1).argmin())
     assert torch.equal(speech.phones[start : start + 8 * CELLS].long(), batch.phones[0].flatten())
-    silent = draw(speech, dataclasses.replace(options, silent_start=1.0), 0.0, 3)
+    silent = sample_batch(speech, dataclasses.replace(options, silent_start=1.0), 0.0, 3)
     assert silent.wave[:, :FRAME].abs().max() == 0 and silent.wave[:, 4 * FRAME :].abs().max() > 0
     assert (silent.phones[:, 0] == 0).all() and (silent.groups == configs.GROUPS).all()
 

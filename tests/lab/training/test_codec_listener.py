@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lab.training.codec.data import Speech, draw, pack_lines
-from lab.training.codec.listener import Listener, telling_loss, voice_loss
+from lab.training.codec.data import Speech, pack_lines, sample_batch
+from lab.training.codec.listener import Listener, speaker_loss, voice_loss
 from lab.training.codec.trainer import Trainer
 from tests.lab.training.tiny_codec import line, tiny
 
@@ -25,7 +25,7 @@ def speech() -> Speech:
 def test_a_crops_voice_is_who_speaks_in_its_middle(speech: Speech) -> None:
     assert speech.voice_count == 3
     options = dataclasses.replace(tiny().training, gain_db=(0.0, 0.0), silent_start=0.0)
-    batches = [draw(speech, options, 0.0, step) for step in range(20)]
+    batches = [sample_batch(speech, options, 0.0, step) for step in range(20)]
     assert {int(voice) for batch in batches for voice in batch.voices} == {0, 1, 2}
     line_cells = len(speech.voices) // 6
     assert speech.voices[::line_cells][:6].tolist() == [0, 0, 1, 1, 2, 2]
@@ -37,12 +37,12 @@ def test_it_learns_to_tell_voices_apart_whatever_their_level(speech: Speech) -> 
     listener, options = Listener(3), tiny().training
     optimizer = torch.optim.AdamW(listener.parameters(), 1e-3)
     for step in range(40):
-        batch = draw(speech, options, 0.0, step)
+        batch = sample_batch(speech, options, 0.0, step)
         optimizer.zero_grad()
-        telling_loss(listener(batch.wave), batch.voices).backward()
+        speaker_loss(listener(batch.wave), batch.voices).backward()
         optimizer.step()
     listener.eval()
-    crops = [draw(speech, options, 0.0, step) for step in range(1000, 1010)]
+    crops = [sample_batch(speech, options, 0.0, step) for step in range(1000, 1010)]
     with torch.no_grad():
         right = torch.cat([listener(crop.wave).scores.argmax(1) == crop.voices for crop in crops])
         quiet = listener(0.3 * crops[0].wave).embedding
@@ -66,10 +66,10 @@ def test_the_codec_is_asked_for_the_voice_and_the_listener_hears_recordings_alon
     assert "voice" not in found[3] and "telling voices" in found[3], "before the discriminators"
     assert {"voice", "telling voices"} <= found[-1].keys()
     assert set(trainer.updater.balancer.sizes) == {"spectral", "fooling", "features", "voice"}
-    batch = draw(speech, trainer.config.training, 0.0, 50)
+    batch = sample_batch(speech, trainer.config.training, 0.0, 50)
     listener = copy.deepcopy(trainer.listener)
     trainer.updater.update(batch, True, True)
-    telling_loss(listener(batch.wave), batch.voices).backward()
+    speaker_loss(listener(batch.wave), batch.voices).backward()
     for ours, theirs in zip(trainer.listener.parameters(), listener.parameters(), strict=True):
         assert torch.allclose(ours.grad, theirs.grad, rtol=1e-4, atol=1e-7)
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from lab.training.codec import config as configs
 from lab.training.codec.checkpoint import read_weights, write_weights
-from lab.training.codec.data import draw, load_speech, pack_lines, segments_of
+from lab.training.codec.data import load_speech, pack_lines, sample_batch, segments_of
 from lab.training.codec.trainer import Trainer
 from lab.training.corpus.shards import write_shard
 from tests.lab.training.tiny_codec import line, tiny
@@ -117,7 +117,7 @@ def test_processes_draw_other_crops_of_one_length() -> None:
     speech, options = pack_lines([line("a", 200.0), line("b", 300.0)]), tiny().training
     lengths = set()
     for step in range(8):
-        one, other = (draw(speech, options, 0.5, step, rank) for rank in (0, 1))
+        one, other = (sample_batch(speech, options, 0.5, step, rank) for rank in (0, 1))
         assert one.wave.shape == other.wave.shape and not torch.equal(one.wave, other.wave)
         lengths.add(one.wave.shape[1])
     assert len(lengths) == 2

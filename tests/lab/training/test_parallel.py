@@ -57,7 +57,7 @@ def test_one_process_is_a_world_of_its_own() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "said"),
-    [("different", "lost differs over 2 processes"), ("error", "the disk is full"), ("death", "1 of 2")],
+    [("different", "lost differs between 2 processes"), ("error", "the disk is full"), ("death", "1 of 2")],
 )
 def test_what_ends_one_process_ends_all_and_is_said(case: str, said: str, tmp_path: Path) -> None:
     ended = run(case, 2, tmp_path)

@@ -22,7 +22,7 @@ from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.random_checkpoint import write_checkpoint
-from lab.training.export import export
+from lab.training.export import ExportOptions, export
 from lab.training.parallel import World
 from lab.training.talker.batches import Corpus, Line, Lines
 from lab.training.talker.checkpoint import load_weights
@@ -80,7 +80,8 @@ def make_trained(root: Path, steps: int) -> Trained:
     config = load_config(write_config(root / "talker.json"))
     trainer = run_training(root, steps)
     codec = write_checkpoint(root / "random") / "speech_tokenizer"
-    export(root / "talker", codec, root / "voice", config.presets, config.sampling, dtype=torch.float32)
+    options = ExportOptions(config.presets, config.sampling, dtype=torch.float32)
+    export(root / "talker", codec, root / "voice", options)
     model = load_model(root / "voice", LoadOptions(precision="fp32"))
     return Trained(trainer, root, root / "voice", model)
 
@@ -234,7 +235,7 @@ def test_export_refuses_a_codec_of_another_codebook(trained: Trained, tmp_path: 
     codec.mkdir()
     (codec / "config.json").write_text(json.dumps({"decoder_config": {"codebook_size": 2048}}))
     with pytest.raises(ValueError, match="2048"):
-        export(trained.folder / "talker", codec, tmp_path / "out", {}, {})
+        export(trained.folder / "talker", codec, tmp_path / "out", ExportOptions({}, {}))
 
 
 def test_weights_travel_in_small_files(trained: Trained) -> None:

@@ -14,7 +14,7 @@ from qwen3_tts_morph.morph.options import TokenSampling
 from lab.training.codec import train as codec_command
 from lab.training.codec.checkpoint import read_weights, write_weights
 from lab.training.codec.config import SAMPLES_PER_FRAME, load_config
-from lab.training.codec.data import draw, pack_lines
+from lab.training.codec.data import pack_lines, sample_batch
 from lab.training.codec.given import Aligned, align, load_given, pack_given
 from lab.training.codec.trainer import Trainer
 from lab.training.corpus import shards
@@ -22,8 +22,8 @@ from lab.training.corpus.shards import Corpus
 from lab.training.parallel import ALONE
 from lab.training.talker.checkpoint import load_weights
 from lab.training.talker.codes import FIRST_LEAD, Codes, CodeWriter, Utterance, load_codes
-from lab.training.talker.layout import lay_out
-from lab.training.talker.redraw import draw_rest, hidden_of, load_talker, redraw
+from lab.training.talker.layout import Style, lay_out
+from lab.training.talker.redraw import hidden_of, load_talker, redraw, sample_rest
 from lab.training.talker.train import train
 from lab.training.talker.voices import embed_voices
 from tests.lab.training.tiny_codec import line, tiny
@@ -70,7 +70,7 @@ def test_greedy_draws_are_what_the_predictor_says_of_them(root: Path) -> None:
     hidden = torch.randn(7, 96, generator=generator)
     first = torch.randint(CODEBOOK, (7,), generator=generator)
     with torch.inference_mode():
-        rest = draw_rest(network, hidden, first, TokenSampling(do_sample=False))
+        rest = sample_rest(network, hidden, first, TokenSampling(do_sample=False))
         said = network.predict(hidden, torch.cat((first[:, None], rest[:, :-1]), dim=1))
     assert rest.tolist() == said.argmax(-1).tolist()
 
@@ -92,9 +92,7 @@ def test_a_line_is_heard_the_same_beside_a_longer_one(root: Path) -> None:
     for row in (0, 3):
         frames = codes.utterance_codes(row)
         layouts.append(
-            lay_out(
-                talker.ids, talker.tokens.encode([codes.texts[row]])[0], frames, len(frames), False, False
-            )
+            lay_out(talker.ids, talker.tokens.encode([codes.texts[row]])[0], frames, len(frames), Style())
         )
     with torch.inference_mode():
         both = hidden_of(talker, layouts, voices[:2])
@@ -113,7 +111,7 @@ def test_a_crops_codes_are_those_of_its_frames() -> None:
         whole = shards.Utterance("text", "a", speaker, audio, durations)
         lines.append(Aligned(whole, codes.astype(np.int16)))
     options = tiny(**TUNING).training
-    batch = draw(pack_given(lines), options, 0.0, 3)
+    batch = sample_batch(pack_given(lines), options, 0.0, 3)
     heard = (batch.wave.view(len(batch.wave), -1, SAMPLES_PER_FRAME)[..., 0] * 32768 / 100).round().long()
     assert batch.codes is not None
     kinds = (batch.codes[:, :, 0] >= 500).long()

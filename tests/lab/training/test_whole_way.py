@@ -61,7 +61,7 @@ def test_a_command_whose_log_stands_still_is_ended_with_its_children(
         f"open({str(child)!r}, 'w').write(str(other.pid))\n"
         "time.sleep(3600)"
     )
-    later = itertools.count(0.0, whole.STILL + 1)  # the clock stands until there is a child
+    later = itertools.count(0.0, whole.STALL_SECONDS + 1)  # the clock stands until there is a child
 
     def now() -> float:
         return next(later) if child.exists() and child.read_text() else 0.0
@@ -95,11 +95,11 @@ def test_a_command_whose_log_grows_runs_on_however_long(
         while not over.exists() and (not growing.exists() or growing.stat().st_size == 4 * clock.steps):
             time.sleep(0.01)
         if not over.exists():
-            clock.steps, clock.now = clock.steps + 1, clock.now + 0.9 * whole.STILL
+            clock.steps, clock.now = clock.steps + 1, clock.now + 0.9 * whole.STALL_SECONDS
 
     monkeypatch.setattr(whole, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: clock.now))
     whole.watch([sys.executable, "-c", busy], growing)
-    assert growing.read_text() == 5 * "step" and clock.now > 3 * whole.STILL
+    assert growing.read_text() == 5 * "step" and clock.now > 3 * whole.STALL_SECONDS
 
 
 def has_ended(process: int) -> bool:
