@@ -1,1 +1,1 @@
-"""Speech to train on, from nothing: texts, a teacher's voices, and shards of what they say."""
+"""The training corpus, made from scratch: texts, a teacher's voices, and shards of its speech."""

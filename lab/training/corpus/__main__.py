@@ -1,4 +1,4 @@
-"""Make the corpus, a step a command, from the repository's root.
+"""Make the corpus, one command per step, from the repository's root.
 
     python -m lab.training.corpus fetch     # WordNet and the voices, through apt-get and npm
     python -m lab.training.corpus text      # sentences, split and phonemised
@@ -6,8 +6,8 @@
     python -m lab.training.corpus speak --split train --hours 10 --processes 8 --device cuda
     python -m lab.training.corpus wavs --split test    # a spoken split as wavs, for lab.judges
 
-The first three need lab/training/requirements.txt and requirements-no-deps.txt, speak what speak.py names. Everything
-lies under --root.
+The first three need lab/training/requirements.txt and requirements-no-deps.txt, speak needs what speak.py names. All
+files are written under --root.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def make_text(options: argparse.Namespace) -> None:
     lines = [Line(one.text, phonemize(one.text), one.split, one.kind) for one in sentences]
     rows = [json.dumps(asdict(line), ensure_ascii=False) for line in lines if line.phonemes]
     (options.root / "lines.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    log.info("%s; about %.1f h once", dict(Counter((one.split, one.kind) for one in lines)), _hours(lines))
+    log.info(
+        "%s; about %.1f h spoken once", dict(Counter((one.split, one.kind) for one in lines)), _hours(lines)
+    )
     log.info("longest line: %d phonemes", max(len(line.phonemes) for line in lines))
 
 
@@ -94,7 +96,7 @@ def speak(options: argparse.Namespace) -> None:
     made = speak_split(choice)
     wall = time.monotonic() - started
     log.info(
-        "%s: %d lines, %.3f h in %.0f s, %.1f times real time with the start",
+        "%s: %d lines, %.3f h in %.0f s including startup, %.1f times real time",
         *(choice.split, made.lines, made.seconds / 3600, wall, made.seconds / wall),
     )
 
@@ -109,9 +111,9 @@ def write_wavs(options: argparse.Namespace) -> None:
     corpus = Corpus(options.shards or options.root / "shards", options.split)
     out = options.out or options.root / "wavs" / options.split
     rows = []
-    for place in range(len(corpus)):
-        line = corpus[place]
-        path = f"{line.speaker}/{place:05}.wav"
+    for index in range(len(corpus)):
+        line = corpus[index]
+        path = f"{line.speaker}/{index:05}.wav"
         (out / path).parent.mkdir(parents=True, exist_ok=True)
         soundfile.write(out / path, line.audio, SAMPLE_RATE, subtype="PCM_16")
         rows.append(f"{path}\t{line.text}")
@@ -120,7 +122,7 @@ def write_wavs(options: argparse.Namespace) -> None:
 
 
 def fetch(options: argparse.Namespace) -> None:
-    """Bring WordNet and the voices."""
+    """Download WordNet and the voices."""
     from .sources import fetch_sources
 
     fetch_sources(options.root / "sources")
@@ -130,26 +132,26 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m lab.training.corpus", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--root", type=Path, default=Path("artifacts/corpus"), help="where everything lies")
+    parser.add_argument("--root", type=Path, default=Path("artifacts/corpus"), help="folder for all files")
     parser.add_argument("--seed", type=int, default=0)
     steps = parser.add_subparsers(dest="step", required=True)
     for name, step in (("fetch", fetch), ("text", make_text), ("bundle", make_bundle)):
         steps.add_parser(name, help=step.__doc__).set_defaults(run=step)
     speaking = steps.add_parser("speak", help=speak.__doc__)
     speaking.add_argument(
-        "--bundle", type=Path, help="none: ROOT/teacher.tar.xz; unpacked to ROOT/teacher once"
+        "--bundle", type=Path, help="default: ROOT/teacher.tar.xz; unpacked to ROOT/teacher once"
     )
     speaking.add_argument("--split", required=True, help=", ".join(SPLITS))
-    speaking.add_argument("--hours", type=float, default=0.0, help="of training speech, about")
+    speaking.add_argument("--hours", type=float, default=0.0, help="approximate hours of training speech")
     speaking.add_argument("--processes", type=int, default=1)
     speaking.add_argument("--device", default="cpu")
-    speaking.add_argument("--limit", type=int, default=0, help="only the first so many lines of the plan")
-    speaking.add_argument("--out", type=Path, help="none: ROOT/shards")
+    speaking.add_argument("--limit", type=int, default=0, help="speak only the plan's first lines (0: all)")
+    speaking.add_argument("--out", type=Path, help="default: ROOT/shards")
     speaking.set_defaults(run=speak)
     wavs = steps.add_parser("wavs", help=write_wavs.__doc__)
     wavs.add_argument("--split", required=True)
-    wavs.add_argument("--shards", type=Path, help="none: ROOT/shards")
-    wavs.add_argument("--out", type=Path, help="none: ROOT/wavs/SPLIT")
+    wavs.add_argument("--shards", type=Path, help="default: ROOT/shards")
+    wavs.add_argument("--out", type=Path, help="default: ROOT/wavs/SPLIT")
     wavs.set_defaults(run=write_wavs)
     return parser.parse_args()
 

@@ -1,8 +1,8 @@
-"""The teacher, the voices and the phonemised sentences in one file, for a machine that reaches no registry.
+"""The teacher, the voices and the phonemised sentences in one file, for a machine without network access.
 
-A ``.tar.xz`` of ``teacher.safetensors`` (8-bit weights as shipped, NAME with NAME::zero and NAME::scale; large float
-ones as float16), ``styles.safetensors`` (float16 ``[lengths, 256]`` each original), ``lines.jsonl`` and ``bundle.json``
-(vocabulary, cast, options). Speaking needs nothing else but the wheels that speak.py names.
+A ``.tar.xz`` of ``teacher.safetensors`` (8-bit weights as published, NAME with NAME::zero and NAME::scale; large float
+weights as float16), ``styles.safetensors`` (float16 ``[lengths, 256]`` per original), ``lines.jsonl`` and
+``bundle.json`` (vocabulary, cast, options). Besides it, speaking needs only the wheels that speak.py names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .voices import ORIGINALS, Voice
 TEACHER, STYLES, LINES, ABOUT = "teacher.safetensors", "styles.safetensors", "lines.jsonl", "bundle.json"
 STYLE_LENGTHS = 510
 STYLE_SIZE = 256
-_LARGE = 65536  # a float tensor of more values than this travels as float16
+_LARGE = 65536  # float tensors with more values than this are stored as float16
 _ZERO, _SCALE = "::zero", "::scale"
 
 
@@ -57,7 +57,7 @@ class Bundle:
     styles: Mapping[str, np.ndarray]
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """The teacher's float32 weights by name."""
+        """Return the teacher's float32 weights by name."""
         stored = load_tensors(self.folder / TEACHER)
         names = [name for name in stored if not name.endswith((_ZERO, _SCALE))]
         return {name: _unpacked(name, stored) for name in names}
@@ -70,20 +70,20 @@ def _unpacked(name: str, stored: Mapping[str, torch.Tensor]) -> torch.Tensor:
 
 
 def read_styles(folder: Path) -> dict[str, np.ndarray]:
-    """The English style tables of kokoro-js's ``voices`` folder, float32 ``[510, 256]``: row p-1 is for p phonemes."""
+    """Read kokoro-js's English style tables (``voices``), float32 ``[510, 256]``; row p-1 is for p phonemes."""
     styles = {}
     for name in ORIGINALS:
         path = folder / f"{name}.bin"
         if not path.is_file():
             raise ValueError(
-                f"no {path.name} in {folder}: give the voices folder of the npm package kokoro-js 1.2.1"
+                f"no {path.name} in {folder}: choose the voices folder of the npm package kokoro-js 1.2.1"
             )
         styles[name] = np.fromfile(path, np.float32).reshape(STYLE_LENGTHS, STYLE_SIZE)
     return styles
 
 
 def pack_weights(weights: Mapping[str, Weight], wanted: set[str]) -> dict[str, np.ndarray]:
-    """Tensors to store for these of the shipped weights (``onnx_weights.read_weights``)."""
+    """Return the tensors to store for the ``wanted`` ones of the published weights (``onnx_weights.read_weights``)."""
     tensors: dict[str, np.ndarray] = {}
     for name in sorted(wanted & set(weights)):
         weight = weights[name]
@@ -121,7 +121,7 @@ def write_bundle(
 
 
 def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The same bytes whoever packs, and whenever."""
+    """Remove owner and time, so that the archive's bytes are reproducible."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     return member
@@ -132,10 +132,10 @@ def _as_json(value: Any) -> str:
 
 
 def unpack_bundle(path: Path, folder: Path) -> None:
-    """Unpack a bundle into a new folder, which appears whole or not at all, also when two processes want it at once."""
+    """Unpack a bundle into a new folder, atomically, even if two processes do it at the same time."""
     if not path.is_file():
         raise ValueError(
-            f"no bundle {path}: make it with `python -m lab.training.corpus bundle`, or carry it here"
+            f"no bundle {path}: make it with `python -m lab.training.corpus bundle`, or copy it here"
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as temporary:
@@ -145,12 +145,12 @@ def unpack_bundle(path: Path, folder: Path) -> None:
         try:
             unfinished.rename(folder)
         except OSError:
-            if not folder.is_dir():  # where it is, another process was faster
+            if not folder.is_dir():  # if it exists, another process was faster
                 raise
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Read an unpacked bundle; the teacher's weights are read when asked for."""
+    """Read an unpacked bundle; the teacher's weights are only read on demand."""
     if not (folder / ABOUT).is_file():
         raise ValueError(f"no {ABOUT} in {folder}: unpack a bundle there first")
     about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""One level and short edges for every spoken line, with the phoneme lengths kept in step."""
+"""Equal level and short silences for every spoken line, with the phoneme durations adjusted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FRAME = 240  # 10 ms at 24 kHz
 
 @dataclass(frozen=True)
 class FinishOptions:
-    """Level of the speech in dB below full scale, and what is left before its first and after its last sound."""
+    """Level of the speech in dB below full scale, and the silence to keep before and after it."""
 
     level_db: float = -23.0
     floor_db: float = -40.0
@@ -21,7 +21,7 @@ class FinishOptions:
     def __post_init__(self) -> None:
         if self.level_db >= 0 or self.floor_db >= 0:
             raise ValueError(
-                f"level_db={self.level_db} and floor_db={self.floor_db} are dB below full scale: negative"
+                f"level_db={self.level_db} and floor_db={self.floor_db} are relative to full scale: must be negative"
             )
         if min(self.lead_ms, self.tail_ms) < 0:
             raise ValueError(f"lead_ms={self.lead_ms} and tail_ms={self.tail_ms} must not be negative")
@@ -29,7 +29,7 @@ class FinishOptions:
 
 @dataclass(frozen=True)
 class Finished:
-    """``audio`` int16 ``[T]``; ``durations`` int32, samples a phoneme with the edges at both ends, summing to T."""
+    """``audio`` int16 ``[T]``; ``durations`` int32, samples per phoneme with an edge at both ends, summing to T."""
 
     audio: np.ndarray
     durations: np.ndarray
@@ -38,8 +38,8 @@ class Finished:
 def finish(audio: np.ndarray, durations: np.ndarray, sample_rate: int, options: FinishOptions) -> Finished:
     """Trim a line's silent edges, set its level and round it to 16 bits.
 
-    A frame is speech when it is within ``floor_db`` of the loudest; the level is the RMS of these. A level that would
-    clip is lowered. Raises ValueError for silence and for durations that do not sum to the audio.
+    A 10 ms frame is speech if it is within ``floor_db`` of the loudest frame; the level is the RMS of these frames. A
+    gain that would clip is reduced. Raises ValueError for silence and for durations that do not sum to the audio.
     """
     if durations.sum() != len(audio):
         raise ValueError(f"durations sum to {durations.sum()} samples, the audio has {len(audio)}")
@@ -57,12 +57,12 @@ def finish(audio: np.ndarray, durations: np.ndarray, sample_rate: int, options: 
 
 
 def frame_power(audio: np.ndarray) -> np.ndarray:
-    """Mean square of every whole 10 ms frame at 24 kHz."""
+    """Return the mean square of every complete 10 ms frame at 24 kHz."""
     whole = audio[: len(audio) // _FRAME * _FRAME].astype(np.float64)
     return (whole.reshape(-1, _FRAME) ** 2).mean(axis=1)
 
 
 def crop_durations(durations: np.ndarray, start: int, end: int) -> np.ndarray:
-    """What is left of each token within ``[start, end)``; a token outside of it keeps 0 samples."""
+    """Return the part of each token within ``[start, end)``; a token outside has 0 samples."""
     edges = np.clip(np.concatenate([[0], np.cumsum(durations)]), start, end)
     return np.diff(edges).astype(np.int32)

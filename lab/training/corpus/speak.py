@@ -1,6 +1,6 @@
-"""Let the teacher speak a split of the corpus from a bundle, in several processes, on all GPUs there are.
+"""Speak a split of the corpus with the teacher from a bundle, in several processes, on all available GPUs.
 
-Beside torch, transformers, numpy and safetensors this needs three pure Python wheels, installed without their
+In addition to torch, transformers, numpy and safetensors this needs three pure Python wheels, installed without their
 dependencies: ``kokoro==0.9.4`` (model code), ``loguru==0.7.3`` and ``attrs``.
 """
 
@@ -19,7 +19,7 @@ import torch
 from .bundle import Bundle, read_bundle
 from .finish import FinishOptions, finish
 from .log import start_log
-from .mps import side_by_side
+from .mps import shared_gpus
 from .plan import Task, plan
 from .shards import Utterance, utterance, write_shard
 from .teacher import SAMPLE_RATE, Teacher, load_teacher
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SpeakOptions:
-    """What to speak and where to. ``limit`` cuts the plan to its first lines (0: all of them)."""
+    """What to speak, and where to write it. ``limit`` cuts the plan to its first lines (0: all of them)."""
 
     bundle: Path
     out: Path
@@ -51,36 +51,36 @@ class SpeakOptions:
 
 @dataclass(frozen=True)
 class Made:
-    """What one process spoke."""
+    """How much one process spoke."""
 
     lines: int
     seconds: float
 
 
 def speak_split(options: SpeakOptions) -> Made:
-    """Speak a whole split; shards of an earlier run of that split in the folder are an error."""
+    """Speak a complete split; raises ValueError if the folder already has shards of it."""
     options.out.mkdir(parents=True, exist_ok=True)
     if old := sorted(options.out.glob(f"{options.split}-*.safetensors")):
         raise ValueError(
-            f"{options.out} already holds {old[0].name}: take another folder or remove the split's shards"
+            f"{options.out} already contains {old[0].name}: choose another folder or remove the split's shards"
         )
     if options.processes == 1:
         return _speak_part(options, 0)
     spawn = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-    sharing = side_by_side() if options.device == "cuda" else nullcontext()
+    sharing = shared_gpus() if options.device == "cuda" else nullcontext()
     with sharing, ProcessPoolExecutor(options.processes, mp_context=spawn) as pool:
         parts = list(pool.map(_speak_spawned, [options] * options.processes, range(options.processes)))
     return Made(sum(part.lines for part in parts), sum(part.seconds for part in parts))
 
 
 def planned_tasks(options: SpeakOptions, bundle: Bundle) -> list[Task]:
-    """The plan of the split, cut to the limit."""
+    """Return the plan of the split, cut to the limit."""
     tasks = plan(options.split, bundle.lines, bundle.cast, options.seed, options.hours)
     return tasks[: options.limit or None]
 
 
 def choose_device(device: str, part: int) -> str:
-    """The device of a process: "cuda" deals the processes out over all GPUs."""
+    """Return the device of a process: "cuda" distributes the processes over all GPUs."""
     return f"cuda:{part % torch.cuda.device_count()}" if device == "cuda" else device
 
 
@@ -90,23 +90,23 @@ def _speak_spawned(options: SpeakOptions, part: int) -> Made:
 
 
 def _speak_part(options: SpeakOptions, part: int) -> Made:
-    """Speak every n-th task and write it in shards."""
+    """Speak every ``processes``-th task and write shards."""
     torch.set_num_threads(1)
     started = time.monotonic()
     bundle = read_bundle(options.bundle)
     tasks = planned_tasks(options, bundle)[part :: options.processes]
     teacher = load_teacher(bundle.weights(), bundle.vocabulary, choose_device(options.device, part))
-    log.info("process %d: %d lines, ready after %.1f s", part, len(tasks), time.monotonic() - started)
+    log.info("process %d: %d lines, started in %.1f s", part, len(tasks), time.monotonic() - started)
     waiting: list[Utterance] = []
     made, shard, waited = Made(0, 0.0), 0, 0.0
-    for place, task in enumerate(tasks):
+    for index, task in enumerate(tasks):
         waiting.append(_speak_task(task, teacher, bundle, options.finish))
         waited += len(waiting[-1].audio) / SAMPLE_RATE
-        if waited >= SHARD_SECONDS or place == len(tasks) - 1:
+        if waited >= SHARD_SECONDS or index == len(tasks) - 1:
             path = options.out / f"{options.split}-{part:02}-{shard:03}.safetensors"
             write_shard(path, waiting, SAMPLE_RATE)
             made = Made(made.lines + len(waiting), made.seconds + waited)
-            log.info("process %d: %s, %.2f h in all", part, path.name, made.seconds / 3600)
+            log.info("process %d: %s, %.2f h in total", part, path.name, made.seconds / 3600)
             waiting, shard, waited = [], shard + 1, 0.0
     return made
 

@@ -1,7 +1,7 @@
-"""Kokoro-82M (Apache-2.0) in torch: phonemes and a style vector to 24 kHz speech with the length of every phoneme.
+"""Kokoro-82M (Apache-2.0) in torch: phonemes and a style vector to 24 kHz speech with the duration of every phoneme.
 
-Needs the wheels ``kokoro==0.9.4`` (its model code alone, no dependencies) and ``loguru``, and torch with transformers.
-Source of the model: the package kokoro, after StyleTTS 2.
+Needs the wheels ``kokoro==0.9.4`` (only its model code, no dependencies) and ``loguru``, and torch with transformers.
+The model is that of the package kokoro, after StyleTTS 2.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 SAMPLE_RATE = 24000
-SAMPLES_PER_STEP = 600  # a predicted duration is a whole number of steps, 40 a second
+SAMPLES_PER_STEP = 600  # a predicted duration is a whole number of steps, at 40 Hz
 STYLE_SIZE = 256
 MOST_PHONEMES = 510
 CONFIG = {
@@ -47,7 +47,7 @@ CONFIG = {
     "style_dim": 128,
     "text_encoder_kernel_size": 5,
 }
-# The ONNX model lacks these: the pooler is never used, and norms without weights keep their ones and zeros.
+# Not in the ONNX model: the pooler, which is never used, and norms without weights, which keep their ones and zeros.
 _NOT_SHIPPED = ("bert.pooler.", ".norm.")
 
 
@@ -64,29 +64,29 @@ class Teacher:
 
         Args:
             phonemes: symbols of the vocabulary.
-            style: ``[256]``, the voice at this number of phonemes.
-            seed: of the excitation's noise.
+            style: ``[256]``, the voice's style for this number of phonemes.
+            seed: of the excitation noise.
 
         Returns:
-            The waveform, float32 ``[T]`` on the CPU, and samples a token, int64 ``[len(phonemes) + 2]`` with the
-            pads at both ends; they sum to T.
+            The waveform, float32 ``[T]`` on the CPU, and samples per token, int64 ``[len(phonemes) + 2]`` including
+            the padding at both ends; they sum to T.
 
         Raises:
-            ValueError: no phonemes, too many, or some that the vocabulary lacks.
+            ValueError: no phonemes, too many, or some that are not in the vocabulary.
         """
         if not 0 < len(phonemes) <= MOST_PHONEMES:
             raise ValueError(
-                f"{len(phonemes)} phonemes, the teacher speaks 1 to {MOST_PHONEMES}: split the line"
+                f"{len(phonemes)} phonemes: the teacher speaks 1 to {MOST_PHONEMES}, split the line"
             )
         if unknown := sorted(set(phonemes) - set(self.vocabulary)):
-            raise ValueError(f"phonemes outside the vocabulary: {unknown}; phonemise the line with misaki")
+            raise ValueError(f"phonemes {unknown} are not in the vocabulary: phonemise the line with misaki")
         ids = torch.tensor([[0, *(self.vocabulary[symbol] for symbol in phonemes), 0]], device=self.device)
         torch.manual_seed(seed)
         audio, steps = self.module.forward_with_tokens(ids, style[None].to(self.device))
         durations = steps.cpu() * SAMPLES_PER_STEP
         if durations.sum() != audio.shape[-1]:
             raise ValueError(
-                f"{durations.sum()} samples predicted, {audio.shape[-1]} spoken: another kokoro than 0.9.4?"
+                f"{durations.sum()} samples predicted, {audio.shape[-1]} spoken: install kokoro 0.9.4"
             )
         return audio.float().cpu(), durations
 
@@ -94,7 +94,7 @@ class Teacher:
 def load_teacher(
     weights: Mapping[str, torch.Tensor], vocabulary: Mapping[str, int], device: str | torch.device = "cpu"
 ) -> Teacher:
-    """Build Kokoro with these float weights; raises ValueError when one is missing or of another shape."""
+    """Build Kokoro with these float weights; raises ValueError if one is missing or has another shape."""
     module = _build_module(vocabulary)
     module.load_state_dict(_matched(module.state_dict(), weights))
     return Teacher(module.eval().to(device), vocabulary, torch.device(device))
@@ -103,7 +103,7 @@ def load_teacher(
 def _matched(
     state: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """The module's state with our weights in it."""
+    """Return the module's state with our weights in it."""
     matched = {}
     for name, own in state.items():
         if name not in weights and not any(part in name for part in _NOT_SHIPPED):
@@ -118,14 +118,14 @@ def _matched(
 
 
 def parameter_names() -> set[str]:
-    """The names of the teacher's parameters and buffers."""
+    """Return the names of the teacher's parameters and buffers."""
     return set(_build_module({}).state_dict())
 
 
 def _build_module(vocabulary: Mapping[str, int]) -> Any:
-    """Kokoro with random weights and no weight norms: the shipped weights have them folded in."""
+    """Build Kokoro with random weights and without weight norms, which are folded into the published weights."""
     nothing = io.BytesIO()
-    torch.save({}, nothing)  # KModel wants a file of weights; ours come under other names
+    torch.save({}, nothing)  # KModel requires a file of weights; ours have other names
     nothing.seek(0)
     module = _import_kokoro().KModel(
         repo_id="bundle", config={**CONFIG, "vocab": dict(vocabulary)}, model=nothing
@@ -137,7 +137,7 @@ def _build_module(vocabulary: Mapping[str, int]) -> Any:
 
 
 def _import_kokoro() -> Any:
-    """Import ``kokoro.model`` without running ``kokoro/__init__.py``, which asks for the packages of its G2P."""
+    """Import ``kokoro.model`` without running ``kokoro/__init__.py``, which imports the packages of its G2P."""
     if "kokoro" not in sys.modules:
         spec = importlib.util.find_spec("kokoro")
         if spec is None:

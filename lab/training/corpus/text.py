@@ -1,7 +1,7 @@
-"""What the corpus says: WordNet's example sentences, short everyday lines and numbers, in three splits.
+"""The corpus's sentences: WordNet's examples, short everyday lines and numbers, in three splits.
 
-WordNet comes from the Debian package ``wordnet-base`` (WordNet 3.0 licence). ``test`` sentences use only the commonest
-words; no training sentence says the same words as a ``test`` or ``dev`` one.
+WordNet comes from the Debian package ``wordnet-base`` (WordNet 3.0 licence). ``test`` sentences use only the most
+common words; no training sentence has the same words as a ``test`` or ``dev`` sentence.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _PLAIN = re.compile(r"[A-Za-z' ,.!?-]+")
 class TextOptions:
     """How sentences are chosen.
 
-    ``common`` is the number of commonest words that held-out sentences may use; these have ``least_held_out`` words or
-    more, since a voice is hard to know by two seconds of it.
+    Held-out sentences only use the ``common`` most common words, and have at least ``least_held_out`` words, since two
+    seconds of speech are too little to recognise a voice.
     """
 
     least_words: int = 4
@@ -39,9 +39,9 @@ class TextOptions:
 
     def __post_init__(self) -> None:
         if not 1 <= self.least_words <= self.most_words:
-            raise ValueError(f"least_words={self.least_words} must lie in 1..most_words={self.most_words}")
+            raise ValueError(f"least_words={self.least_words} must be in 1..most_words={self.most_words}")
         if self.test < 1 or self.dev < 1:
-            raise ValueError(f"test={self.test} and dev={self.dev} must be 1 or more")
+            raise ValueError(f"test={self.test} and dev={self.dev} must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ class Sentence:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case, without the punctuation around them."""
+    """Return the words of a text in lower case, without punctuation around them."""
     return [word for part in text.lower().split() if (word := part.strip(",.!?'-"))]
 
 
 def wordnet_examples(folder: Path, options: TextOptions) -> list[str]:
-    """The distinct example sentences of WordNet's ``data.*`` files, sorted: plain letters only, of fit length."""
+    """Return the distinct examples in WordNet's ``data.*`` files, sorted: plain letters only, of suitable length."""
     found: set[str] = set()
     for name in WORDNET_FILES:
         path = folder / name
         if not path.is_file():
             raise ValueError(
-                f"no {name} in {folder}: unpack Debian's wordnet-base and give its share/wordnet"
+                f"no {name} in {folder}: unpack Debian's wordnet-base and choose its share/wordnet folder"
             )
         for line in path.read_text(encoding="latin-1").splitlines():
             found.update(_examples(line))
@@ -76,7 +76,7 @@ def wordnet_examples(folder: Path, options: TextOptions) -> list[str]:
 def _examples(line: str) -> Iterator[str]:
     if (
         line.startswith("  ") or "|" not in line
-    ):  # the licence at the head of a file; an entry without a gloss
+    ):  # the licence at the start of a file, or an entry without a gloss
         return
     for quoted in _QUOTED.findall(line.split("|", 1)[1]):
         text = quoted.strip().strip(";").strip()
@@ -85,19 +85,19 @@ def _examples(line: str) -> Iterator[str]:
 
 
 def as_sentence(text: str) -> str:
-    """Begin with a capital and end with a mark, as a reader would write it."""
+    """Capitalise the first letter and end with a punctuation mark."""
     text = text[0].upper() + text[1:].rstrip(" ,.-")
     return text if text[-1] in "?!" else f"{text}."
 
 
-def commonest(texts: Iterable[str], count: int) -> set[str]:
-    """The ``count`` commonest words of these texts; ties go to the word seen first."""
+def most_common(texts: Iterable[str], count: int) -> set[str]:
+    """Return the ``count`` most common words of these texts; ties go to the word seen first."""
     return {word for word, _ in Counter(word for text in texts for word in words(text)).most_common(count)}
 
 
 def split_examples(texts: Sequence[str], options: TextOptions) -> list[Sentence]:
-    """Draw ``test`` and ``dev`` from the sentences of common words; the rest, less their twins, is ``train``."""
-    known = commonest(texts, options.common)
+    """Sample ``test`` and ``dev`` from the sentences of common words; the rest, without duplicates, is ``train``."""
+    known = most_common(texts, options.common)
     easy = [
         text
         for text in texts
@@ -107,31 +107,31 @@ def split_examples(texts: Sequence[str], options: TextOptions) -> list[Sentence]
     by_words = {" ".join(words(text)): text for text in easy}
     if len(by_words) < wanted:
         raise ValueError(
-            f"{len(by_words)} sentences of the {options.common} commonest words, {wanted} wanted: allow more words"
+            f"{len(by_words)} sentences of the {options.common} most common words, {wanted} needed: allow more words"
         )
-    drawn = random.Random(options.seed).sample(sorted(by_words), wanted)
-    held_out = set(drawn)
+    sampled = random.Random(options.seed).sample(sorted(by_words), wanted)
+    held_out = set(sampled)
     sentences = [
-        Sentence(as_sentence(by_words[key]), "test" if place < options.test else "dev", "wordnet")
-        for place, key in enumerate(drawn)
+        Sentence(as_sentence(by_words[key]), "test" if index < options.test else "dev", "wordnet")
+        for index, key in enumerate(sampled)
     ]
     train = dict.fromkeys(as_sentence(text) for text in texts if " ".join(words(text)) not in held_out)
     return sentences + [Sentence(text, "train", "wordnet") for text in train]
 
 
 def everyday_lines(path: Path = EVERYDAY) -> list[str]:
-    """The lines of the hand-written list; ``#`` begins a comment."""
+    """Return the lines of the hand-written list; ``#`` starts a comment."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return list(dict.fromkeys(line.strip() for line in lines if line.strip() and line[0] != "#"))
 
 
 def number_lines() -> list[str]:
-    """Numbers in figures, so that digits are read too."""
+    """Return numbers in figures, so that digits are read too."""
     return [f"{number}." for number in range(101)] + [f"Number {number}." for number in range(101)]
 
 
 def collect(wordnet: Path, options: TextOptions) -> list[Sentence]:
-    """All sentences, the held-out ones first; the same for the same files and options."""
+    """Return all sentences, the held-out ones first; reproducible from files and options."""
     sentences = split_examples(wordnet_examples(wordnet, options), options)
     held_out = {" ".join(words(one.text)) for one in sentences if one.split != "train"}
     extra = [(text, "everyday") for text in everyday_lines()] + [(text, "number") for text in number_lines()]

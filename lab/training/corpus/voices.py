@@ -1,7 +1,7 @@
-"""Who speaks the corpus: Kokoro's English voices and mixes of them, with some of both held out.
+"""The corpus's voices: Kokoro's English voices and mixes of them, some of both held out.
 
 A voice is a recipe, weights over originals; its style is the weighted sum of their style tables. Held-out mixes are
-taken far apart from each other, and no training mix comes near one. Held-out originals are in no recipe but their own.
+chosen far apart from each other, and no training mix is close to one. Held-out originals are in no other recipe.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _NAMES = {
 ORIGINALS = tuple(f"{kind}_{name}" for kind, names in _NAMES.items() for name in names.split())
 LEFT_OUT = ("af_bella",)  # hard to tell from af_heart
 PRESETS = ("af_heart", "bf_emma", "am_michael", "bm_george")
-HELD_OUT_ORIGINALS = ("af_aoede", "am_liam", "bf_lily", "bm_lewis")  # none sounds like a trained one
-STRONG = 0.7  # what a held-out mix takes from the first of its two originals
+HELD_OUT_ORIGINALS = ("af_aoede", "am_liam", "bf_lily", "bm_lewis")  # none sounds like a training voice
+STRONG = 0.7  # weight of the first of a held-out mix's two originals
 GROUPS = ("preset", "original", "mix", "held_out_mix", "held_out_original")
 
 
 @dataclass(frozen=True)
 class CastOptions:
-    """How many mixes. ``clearance`` is the least distance of a training mix to a held-out one, as a share of the least
-    distance between two held-out ones."""
+    """Number of mixes. ``clearance`` is the minimum distance of a training mix from a held-out one, as a share of the
+    minimum distance between two held-out ones."""
 
     mixes: int = 2000
     held_out_mixes: int = 20
@@ -39,12 +39,14 @@ class CastOptions:
 
     def __post_init__(self) -> None:
         if self.mixes < 0 or self.held_out_mixes < 2:
-            raise ValueError(f"mixes={self.mixes}, held_out_mixes={self.held_out_mixes}: at least 0 and 2")
+            raise ValueError(
+                f"mixes={self.mixes}, held_out_mixes={self.held_out_mixes}: must be at least 0 and 2"
+            )
 
 
 @dataclass(frozen=True)
 class Voice:
-    """A speaker: weights over originals, which sum to 1, and its group."""
+    """A speaker: weights over originals, with sum 1, and its group."""
 
     name: str
     group: str
@@ -52,31 +54,33 @@ class Voice:
 
     def __post_init__(self) -> None:
         if self.group not in GROUPS:
-            raise ValueError(f"group {self.group!r} of {self.name}: one of {', '.join(GROUPS)}")
+            raise ValueError(
+                f"group {self.group!r} of {self.name} is unknown: choose one of {', '.join(GROUPS)}"
+            )
         if abs(sum(self.recipe.values()) - 1) > 1e-3:
-            raise ValueError(f"the weights of {self.name} sum to {sum(self.recipe.values()):.3f}, not to 1")
+            raise ValueError(f"the weights of {self.name} sum to {sum(self.recipe.values()):.3f}: must be 1")
 
 
 def mixed_style(recipe: Mapping[str, float], tables: Mapping[str, np.ndarray], phonemes: int) -> np.ndarray:
-    """The style of a voice for a line of so many phonemes, float32 ``[256]``; tables are ``[lengths, 256]``."""
+    """Return a voice's style for a line of ``phonemes`` phonemes, float32 ``[256]``; tables are ``[lengths, 256]``."""
     longest = min(len(tables[name]) for name in recipe)
     if not 0 < phonemes <= longest:
-        raise ValueError(f"no style for {phonemes} phonemes, the tables hold 1 to {longest}: split the line")
+        raise ValueError(f"no style for {phonemes} phonemes, the tables have 1 to {longest}: split the line")
     return _weighted(recipe, {name: tables[name][phonemes - 1].astype(np.float32) for name in recipe})
 
 
 def make_cast(tables: Mapping[str, np.ndarray], options: CastOptions) -> list[Voice]:
-    """All voices, originals first. The same tables and options give the same cast."""
+    """Return all voices, originals first; reproducible from tables and options."""
     names = [name for name in ORIGINALS if name in tables and name not in LEFT_OUT]
     means = {name: tables[name].astype(np.float32).mean(axis=0) for name in names}
     spread = np.std(list(means.values()), axis=0)
-    places = {name: mean / spread for name, mean in means.items()}
+    points = {name: mean / spread for name, mean in means.items()}
     trained = [name for name in names if name not in HELD_OUT_ORIGINALS]
-    held_out = choose_apart(_pair_recipes(trained), places, options.held_out_mixes)
-    mixes = _training_mixes(trained, places, held_out, options)
+    held_out = choose_apart(_pair_recipes(trained), points, options.held_out_mixes)
+    mixes = _training_mixes(trained, points, held_out, options)
     cast = [Voice(name, _group_of(name), {name: 1.0}) for name in names]
-    cast += [Voice(f"mix_{place:03}", "mix", recipe) for place, recipe in enumerate(mixes)]
-    return cast + [Voice(f"new_{place:02}", "held_out_mix", recipe) for place, recipe in enumerate(held_out)]
+    cast += [Voice(f"mix_{index:03}", "mix", recipe) for index, recipe in enumerate(mixes)]
+    return cast + [Voice(f"new_{index:02}", "held_out_mix", recipe) for index, recipe in enumerate(held_out)]
 
 
 def _group_of(name: str) -> str:
@@ -90,21 +94,21 @@ def _weighted(recipe: Mapping[str, float], vectors: Mapping[str, np.ndarray]) ->
 
 
 def _pair_recipes(names: Sequence[str]) -> list[dict[str, float]]:
-    """Every pair of women and of men, the first the stronger; mixes across come out much alike."""
+    """Return every ordered pair of the same gender, the first stronger; mixes across genders all sound similar."""
     pairs = itertools.permutations(names, 2)
     return [{first: STRONG, second: round(1 - STRONG, 4)} for first, second in pairs if first[1] == second[1]]
 
 
 def choose_apart(
-    recipes: Sequence[dict[str, float]], places: Mapping[str, np.ndarray], count: int
+    recipes: Sequence[dict[str, float]], originals: Mapping[str, np.ndarray], count: int
 ) -> list[dict[str, float]]:
-    """Take ``count`` recipes, each time the one farthest from those taken and from all originals.
+    """Choose ``count`` recipes, each time the one farthest from those chosen and from all originals.
 
-    An original is the strong part of at most one and the weak part of at most one, or the few originals that are far
-    from all others would be in most of them; no two have the same two parts.
+    An original is the strong part of at most one recipe and the weak part of at most one; otherwise the few originals
+    that are far from all others would be in most of them. No two recipes have the same two parts.
     """
-    points = np.stack([_weighted(recipe, places) for recipe in recipes])
-    nearest = np.min([np.linalg.norm(points - place, axis=1) for place in places.values()], axis=0)
+    points = np.stack([_weighted(recipe, originals) for recipe in recipes])
+    nearest = np.min([np.linalg.norm(points - point, axis=1) for point in originals.values()], axis=0)
     parts = [tuple(sorted(recipe, key=lambda name: -recipe[name])) for recipe in recipes]
     strong: list[str] = []
     weak: list[str] = []
@@ -113,7 +117,7 @@ def choose_apart(
         used = set(zip(weak, strong, strict=True))
         allowed = [pair[0] not in strong and pair[1] not in weak and pair not in used for pair in parts]
         if not any(allowed):
-            raise ValueError(f"only {len(taken)} of {count} held-out mixes differ enough: ask for fewer")
+            raise ValueError(f"only {len(taken)} of {count} held-out mixes differ enough: request fewer")
         best = int(np.where(allowed, nearest, -1.0).argmax())
         taken.append(recipes[best])
         strong.append(parts[best][0])
@@ -124,12 +128,12 @@ def choose_apart(
 
 def _training_mixes(
     names: Sequence[str],
-    places: Mapping[str, np.ndarray],
+    originals: Mapping[str, np.ndarray],
     held_out: Sequence[dict[str, float]],
     options: CastOptions,
 ) -> list[dict[str, float]]:
-    """Random mixes of two or three originals that keep clear of the held-out ones."""
-    points = np.stack([_weighted(recipe, places) for recipe in held_out])
+    """Return random mixes of two or three originals, at a distance from the held-out ones."""
+    points = np.stack([_weighted(recipe, originals) for recipe in held_out])
     gaps = [np.linalg.norm(one - other) for one, other in itertools.combinations(points, 2)]
     clear = options.clearance * min(gaps)
     rng = random.Random(options.seed)
@@ -138,10 +142,10 @@ def _training_mixes(
         if len(mixes) == options.mixes:
             return mixes
         recipe = _random_recipe(names, rng)
-        if np.linalg.norm(points - _weighted(recipe, places), axis=1).min() > clear:
+        if np.linalg.norm(points - _weighted(recipe, originals), axis=1).min() > clear:
             mixes.append(recipe)
     raise ValueError(
-        f"only {len(mixes)} of {options.mixes} mixes keep clear of the held-out ones: lower the clearance"
+        f"only {len(mixes)} of {options.mixes} mixes are far enough from the held-out ones: lower the clearance"
     )
 
 

@@ -1,11 +1,11 @@
-"""Train the crossbar's tail for a checkpoint, on codes that the checkpoint itself speaks.
+"""Train the crossbar's tail for a checkpoint, on codes that the checkpoint itself generates.
 
     python -m lab.training.crossbar --checkpoint DIR
     python -m lab.training.crossbar --checkpoint DIR --seq-groups 1,3,5 --minutes 3 --voices FOLDER
 
-Writes ``crossbar.safetensors`` into the checkpoint's folder (``--out`` names another file), which loading the
-checkpoint picks up. No data is needed: texts are built in (``--texts`` for your own, in the language that you speak),
-voices are the checkpoint's presets. A Base checkpoint has none: give ``--voices`` a folder of recordings.
+Writes ``crossbar.safetensors`` into the checkpoint's folder (or to ``--out``); loading the checkpoint then uses it. No
+data is needed: texts are built in (``--texts`` for your own, in the language you want to speak), and voices are the
+checkpoint's presets. A Base checkpoint has none: pass ``--voices`` with a folder of recordings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,16 @@ from .config import DEFAULT, Config, load_config
 from .examples import Examples, make_examples
 from .fit import Teacher, fit
 from .measure import measure
-from .record import TEXTS, Recording, find_voices, load_recording, read_texts, record, save_recording
+from .record import (
+    TEXTS,
+    Recording,
+    find_voices,
+    load_recording,
+    plan_lines,
+    read_texts,
+    record,
+    save_recording,
+)
 from .variants import count_bytes
 
 log = logging.getLogger("lab.training.crossbar")
@@ -39,7 +48,7 @@ log = logging.getLogger("lab.training.crossbar")
 
 @dataclass(frozen=True)
 class Run:
-    """What the command line says. ``minutes`` are the training's, without the recording, shared by all SEQ_GROUPS."""
+    """The options of the command line. ``minutes`` of training, without the recording, are shared by all SEQ_GROUPS."""
 
     checkpoint: Path
     out: Path
@@ -60,14 +69,14 @@ class Run:
 
 
 def train(run: Run) -> list[Tail]:
-    """Record, train a tail for each SEQ_GROUPS, write the file; give the tails."""
+    """Record, train a tail for each SEQ_GROUPS and write the file; return the tails."""
     model = load_model(run.checkpoint, LoadOptions(run.precision, "auto"), run.device)
     recording = get_recording(run, model)
     learnt, kept = recording.split(run.config.held_out)
-    log.info("%d frames to learn from, %d held out", len(learnt.codes), len(kept.codes))
+    log.info("%d frames to train on, %d held out", len(learnt.codes), len(kept.codes))
     examples, held_out = (
-        make_examples(model, part, run.config.takes, run.config.seed + place, run.seq_groups)
-        for place, part in enumerate((learnt, kept))
+        make_examples(model, part, run.config.takes, run.config.seed + index, run.seq_groups)
+        for index, part in enumerate((learnt, kept))
     )
     tails = [train_tail(run, model, examples, held_out, seq_groups) for seq_groups in run.seq_groups]
     save_tails(run.out, tails, run.checkpoint)
@@ -76,7 +85,7 @@ def train(run: Run) -> list[Tail]:
 
 
 def get_recording(run: Run, model: Model) -> Recording:
-    """Speak, or take what an earlier run with the same ``--recording`` kept."""
+    """Record the checkpoint's speech, or load what an earlier run with the same ``--recording`` stored."""
     mark = predictor_fingerprint(run.checkpoint)
     if run.recording is not None and run.recording.is_file():
         return load_recording(run.recording, mark)
@@ -84,7 +93,8 @@ def get_recording(run: Run, model: Model) -> Recording:
     voices = find_voices(model, run.voices, config.seed)
     texts = read_texts(run.texts)
     log.info("%d lines of %d texts in %d voices", config.lines, len(texts), len(voices))
-    recording = record(model, texts, voices, config.lines, config.batch_size, config.seed)
+    lines = plan_lines(texts, voices, config.lines, config.seed)
+    recording = record(model, lines, config.batch_size, config.seed)
     log.info("%d frames in %.0f s", len(recording.codes), time.monotonic() - started)
     if run.recording is not None:
         save_recording(recording, run.recording, mark)
@@ -92,7 +102,7 @@ def get_recording(run: Run, model: Model) -> Recording:
 
 
 def train_tail(run: Run, model: Model, examples: Examples, held_out: Examples, seq_groups: int) -> Tail:
-    """Train the tail of one SEQ_GROUPS; log its held-out figures beside the stock crossbar's."""
+    """Train the tail of one SEQ_GROUPS; log its held-out figures and those of the stock crossbar."""
     heads = stack(model.talker.code_predictor.lm_head)
     teacher = Teacher(heads, model.code_tables(), model.sampling.subtalker)
     before = measure({}, teacher, held_out, seq_groups)
@@ -100,7 +110,7 @@ def train_tail(run: Run, model: Model, examples: Examples, held_out: Examples, s
     parts = fit(teacher, examples, seq_groups, run.config, run.minutes / len(run.seq_groups))
     after = measure(parts, teacher, held_out, seq_groups)
     log.info("S=%d %s: %s", seq_groups, run.config.variant, after.line())
-    log.info("S=%d: %.2f MB a frame in bf16", seq_groups, count_bytes(parts, heads[seq_groups:]) / 1e6)
+    log.info("S=%d: %.2f MB per frame in bf16", seq_groups, count_bytes(parts, heads[seq_groups:]) / 1e6)
     about = About(run.config.variant, after.mean_distance, before.mean_distance)
     return Tail(seq_groups, parts, about, heads)
 
@@ -110,17 +120,19 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Run:
         prog="python -m lab.training.crossbar", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--checkpoint", type=Path, required=True)
-    parser.add_argument("--out", type=Path, help=f"none: {FILE} in the checkpoint's folder")
-    parser.add_argument("--seq-groups", default="5", help="one or several, such as 1,3,5: a tail for each")
+    parser.add_argument("--out", type=Path, help=f"output file (default: {FILE} in the checkpoint's folder)")
+    parser.add_argument("--seq-groups", default="5", help="one or several, e.g. 1,3,5: a tail for each")
     parser.add_argument("--variant", help="what is trained (lab/training/crossbar/variants.py)")
-    parser.add_argument("--lines", type=int, help="to speak")
-    parser.add_argument("--takes", type=int, help="draws of each recorded frame")
+    parser.add_argument("--lines", type=int, help="number of lines to speak")
+    parser.add_argument("--takes", type=int, help="samples of each recorded frame")
     parser.add_argument("--steps", type=int, help="updates of each tail")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="of training at most")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="maximum minutes of training")
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--texts", type=Path, default=TEXTS, help="one a line")
+    parser.add_argument("--texts", type=Path, default=TEXTS, help="text file, one text per line")
     parser.add_argument("--voices", type=Path, help="folder of recordings and saved voices")
-    parser.add_argument("--recording", type=Path, help="kept here, and taken from here by the next run")
+    parser.add_argument(
+        "--recording", type=Path, help="file to store the recording in, reused by the next run"
+    )
     parser.add_argument("--config", type=Path, default=DEFAULT)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--precision", default="auto")

@@ -1,4 +1,4 @@
-"""Everything that ``lab/training/configs/crossbar.json`` says."""
+"""The options in ``lab/training/configs/crossbar.json``."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Config:
     """What is recorded, and how a tail is trained on it.
 
     Args:
-        seed: of voices, lines, draws and weights.
-        lines: how many are spoken; texts and voices take turns.
+        seed: of voices, lines, samples and weights.
+        lines: how many to speak, rotating through texts and voices.
         batch_size: lines spoken together.
-        takes: how often each recorded frame's groups 1-15 are drawn: once as spoken, the others anew.
-        held_out: every so-manieth text is kept for the figures.
+        takes: samples of groups 1-15 per recorded frame: the spoken one, and others.
+        held_out: every ``held_out``-th text is kept for evaluation.
         variant: see ``variants.py``.
         width: of the residual layers, in predictor widths.
         steps: updates of a tail.
-        batch_frames: frames an update.
-        learning_rate: of Adam; a cosine takes it to 0.
-        warmup_steps: updates until it is reached.
+        batch_frames: frames per update.
+        learning_rate: of Adam; decays to 0 with a cosine.
+        warmup_steps: updates until the learning rate reaches its maximum.
     """
 
     seed: int
@@ -45,15 +45,15 @@ class Config:
     def __post_init__(self) -> None:
         parse_variant(self.variant)
         if min(self.lines, self.batch_size, self.takes, self.steps, self.batch_frames) < 1:
-            raise ValueError("lines, batch_size, takes, steps and batch_frames must be 1 or more")
+            raise ValueError("lines, batch_size, takes, steps and batch_frames must be at least 1")
         if self.held_out < 2:
-            raise ValueError(f"held_out is {self.held_out}: every so-manieth text is kept, choose 2 or more")
+            raise ValueError(f"held_out is {self.held_out}: every held_out-th text is kept, choose 2 or more")
         if not (self.width > 0 and self.learning_rate > 0 and self.warmup_steps >= 0):
-            raise ValueError("width and learning_rate must be above 0, warmup_steps 0 or more")
+            raise ValueError("width and learning_rate must be above 0, warmup_steps at least 0")
 
 
 def load_config(path: Path = DEFAULT, **changes: Any) -> Config:
-    """Read a config file; ``changes`` that are not None replace what it says."""
+    """Read a config file; ``changes`` that are not None replace its values."""
     values = json.loads(path.read_text(encoding="utf-8"))
     try:
         config = Config(**values)

@@ -1,8 +1,8 @@
 """Train one tail: the mean Kullback-Leibler divergence of its groups from the exact distributions, by Adam.
 
-The exact distribution of a group depends on the groups before it, which the tail does not see: their draws in the
-examples are a sample, and the tail that is nearest on the mean is the exact distribution with them averaged out. It is
-compared at the sub-talker's temperature, before top-k and top-p, which remove what the average has spread too thin.
+A group's exact distribution depends on the groups before it, which the tail does not see. The examples contain samples
+of those groups, so the optimal tail is the exact distribution averaged over them. Distributions are compared at the
+sub-talker's temperature, before top-k and top-p, which remove what the averaging has spread too thin.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ LOG_EVERY = 100
 
 @dataclass(frozen=True)
 class Teacher:
-    """What a tail is trained against: the stock heads ``[15, V, H]``, all code tables, and how the sub-talker draws."""
+    """The reference for a tail: the stock heads ``[15, V, H]``, all code tables, and the sub-talker's sampling."""
 
     heads: torch.Tensor
     tables: torch.Tensor
-    draw: TokenSampling
+    sampling: TokenSampling
 
     @property
     def temperature(self) -> float:
-        """1 for a sub-talker that does not sample: its likeliest token is the same at any."""
-        return self.draw.temperature if self.draw.do_sample else 1.0
+        """Return 1 for a sub-talker that does not sample: its most probable token does not depend on it."""
+        return self.sampling.temperature if self.sampling.do_sample else 1.0
 
 
 def divergences(
     parts: dict[str, torch.Tensor], teacher: Teacher, examples: Examples, seq_groups: int
 ) -> torch.Tensor:
-    """The divergence of each tail group, nats ``[15 - S]``, mean over the examples."""
+    """Return the divergence of each tail group in nats, ``[15 - S]``, averaged over the examples."""
     heads = teacher.heads[seq_groups:].float()
-    states, drawn = examples.last_states(seq_groups).float(), examples.codes[:, seq_groups]
-    logits = tail_logits(parts, heads, states, drawn) / teacher.temperature
-    chances = examples.chances[:, seq_groups:]
+    states, tokens = examples.last_states(seq_groups).float(), examples.codes[:, seq_groups]
+    logits = tail_logits(parts, heads, states, tokens) / teacher.temperature
+    probabilities = examples.probabilities[:, seq_groups:]
     ours = logits.log_softmax(-1).gather(-1, examples.tokens[:, seq_groups:].long())
-    theirs = chances.clamp(min=1e-30).log()
-    return (chances * (theirs - ours)).sum(-1).mean(0)
+    theirs = probabilities.clamp(min=1e-30).log()
+    return (probabilities * (theirs - ours)).sum(-1).mean(0)
 
 
 def fit(
@@ -59,22 +59,22 @@ def fit(
     config: Config,
     minutes: float = math.inf,
 ) -> dict[str, torch.Tensor]:
-    """Train a tail to the end of its steps or minutes, whichever is first: the rate ends with it. Gives its parts."""
+    """Train a tail until its steps or minutes are used, and the learning rate has decayed; return its parts."""
     heads = teacher.heads[seq_groups:].float()
     trained = initial(config.variant, heads, teacher.tables[seq_groups - 1], config.width, config.seed)
     optimizer = torch.optim.Adam(list(trained.weights.values()), config.learning_rate, betas=(0.9, 0.98))
     random = torch.Generator().manual_seed(config.seed)
-    batch, started, step, part_done = min(config.batch_frames, len(examples)), time.monotonic(), 0, 0.0
-    while part_done < 1:
+    batch, started, step, progress = min(config.batch_frames, len(examples)), time.monotonic(), 0, 0.0
+    while progress < 1:
         warm = min(1.0, (step + 1) / max(1, config.warmup_steps))
         for group in optimizer.param_groups:
-            group["lr"] = config.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * part_done))
+            group["lr"] = config.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * progress))
         rows = torch.randint(len(examples), (batch,), generator=random).to(teacher.heads.device)
         losses = _update(trained, teacher, examples.take(rows), seq_groups, optimizer)
         if step % LOG_EVERY == 0:
             log.info("S=%d step %d: %s", seq_groups, step, " ".join(f"{one:.3f}" for one in losses.tolist()))
         step += 1
-        part_done = max(step / config.steps, (time.monotonic() - started) / (60 * minutes))
+        progress = max(step / config.steps, (time.monotonic() - started) / (60 * minutes))
     log.info("S=%d: %d steps in %.0f s", seq_groups, step, time.monotonic() - started)
     return {name: part.detach() for name, part in trained.parts().items()}
 

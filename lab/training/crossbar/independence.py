@@ -1,9 +1,9 @@
-"""What drawing the tail's groups independently costs, however well the tail is trained.
+"""The cost of sampling the tail's groups independently, however well the tail is trained.
 
-The best independent tail draws each group from its exact distribution given the sequential groups, the tail groups
-between averaged out. How far that is from the joint distribution (the tail's total correlation, in nats a frame) is a
-property of the checkpoint: a trained tail cannot come nearer. ``Marginals`` decodes with exactly that tail, by brute
-force; it is for the laboratory.
+The best independent tail samples each group from its exact distribution given the sequential groups, averaged over the
+tail groups in between. Its divergence from the joint distribution (the tail's total correlation, in nats per frame) is
+a property of the checkpoint: no trained tail can get closer. ``Marginals`` decodes with exactly that tail, by brute
+force; it exists for measurements only.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from qwen3_tts_morph.morph.study.sweep import embed_inputs, sampled_distribution
 
 from .record import Recording
 
-FRAMES = 8  # frames whose continuations run at once
+FRAMES = 8  # frames continued together
 
 
 class Marginals(Predictor):
-    """A predictor whose tail groups are independent and each exactly distributed given the sequential ones.
+    """A predictor with independent tail groups, each with its exact distribution given the sequential groups.
 
-    Every tail group is taken from an exact continuation of its own: 15 - S times the predictor's work.
+    Every tail group comes from a separate exact continuation: 15 - S times the predictor's work.
     """
 
     def decode_frame(
@@ -37,7 +37,7 @@ class Marginals(Predictor):
         draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
-        """As ``Predictor.decode_frame``; one stream for all lines."""
+        """Decode like ``Predictor.decode_frame``, with one random stream for all lines."""
         exact = super().decode_frame(hidden, embedding, PREDICTED_GROUPS, draw, randomness)
         copies = PREDICTED_GROUPS - seq_groups
         if copies < 2:
@@ -53,7 +53,7 @@ class Marginals(Predictor):
     def continue_frames(
         self, inputs: torch.Tensor, seq_groups: int, draw: TokenSampling, randomness: Randomness
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw groups S+1 to 15 one after another.
+        """Sample groups S+1 to 15 sequentially.
 
         Args:
             inputs: ``[N, S + 2, H_talker]``: the talker's state and the embeddings of groups 0 to S.
@@ -62,29 +62,30 @@ class Marginals(Predictor):
             randomness: one stream.
 
         Returns:
-            Codes ``[N, 15 - S]`` and the distributions that they were drawn from, float32 ``[N, 15 - S, V]``.
+            Codes ``[N, 15 - S]`` and the distributions they were sampled from, float32 ``[N, 15 - S, V]``.
         """
         tables, heads = self.module.model.codec_embedding, self.module.lm_head
         cache = KeyValueCache(len(self.module.model.layers))
         states = self._run(inputs, 0, cache)
         codes: list[torch.Tensor] = []
-        chances: list[torch.Tensor] = []
+        probabilities: list[torch.Tensor] = []
         for group in range(seq_groups, PREDICTED_GROUPS):
             if codes:
                 states = self._run(tables[group - 1](codes[-1][:, None]), group + 1, cache)
             logits = heads[group](states)[:, -1]
             codes.append(sample_tokens(logits, draw, randomness))
-            chances.append(sampled_distribution(logits, draw))
-        return torch.stack(codes, dim=1), torch.stack(chances, dim=1)
+            probabilities.append(sampled_distribution(logits, draw))
+        return torch.stack(codes, dim=1), torch.stack(probabilities, dim=1)
 
 
 @dataclass(frozen=True)
 class Independence:
-    """Mean entropies of the tail groups, nats each.
+    """Mean entropies of the tail groups, in nats.
 
-    ``exact`` is given all groups before, ``averaged`` given those up to S. ``correlation`` is their difference summed:
-    the least divergence a frame of any independent tail. The average is over a finite number of continuations, so that
-    it is a little too low. ``distance`` is the mean total variation between the two, as in ``measure.Distances``.
+    ``exact`` is given all groups before, ``averaged`` given those up to S. ``correlation`` is the sum of their
+    differences: the minimum divergence per frame of any independent tail. The average is over a finite number of
+    continuations, which makes it slightly too low. ``distance`` is the mean total variation between the two, as in
+    ``measure.Distances``.
     """
 
     exact: list[float]
@@ -100,7 +101,7 @@ class Independence:
 def measure_independence(
     model: Model, recording: Recording, seq_groups: int, continuations: int, seed: int
 ) -> Independence:
-    """Continue recorded frames so many times each, and compare the entropies."""
+    """Continue recorded frames ``continuations`` times each, and compare the entropies."""
     predictor = Marginals(model.talker.code_predictor)
     draw, random = model.sampling.subtalker, torch.Generator(model.device).manual_seed(seed)
     groups = PREDICTED_GROUPS - seq_groups
@@ -110,11 +111,11 @@ def measure_independence(
         hidden = recording.hidden[rows, None].to(model.device)
         embedded = embed_inputs(model, recording.codes[rows].to(model.device))[:, : seq_groups + 1]
         inputs = torch.cat((hidden, embedded), dim=1).repeat_interleave(continuations, dim=0)
-        _, chances = predictor.continue_frames(inputs, seq_groups, draw, random)
-        exact += torch.special.entr(chances).sum(-1).sum(0).cpu() / continuations
-        chances = chances.unflatten(0, (-1, continuations))
-        mean = chances.mean(1)
-        distance += 0.5 * (chances - mean[:, None]).abs().sum(-1).mean(1).sum(0).cpu()
+        _, probabilities = predictor.continue_frames(inputs, seq_groups, draw, random)
+        exact += torch.special.entr(probabilities).sum(-1).sum(0).cpu() / continuations
+        probabilities = probabilities.unflatten(0, (-1, continuations))
+        mean = probabilities.mean(1)
+        distance += 0.5 * (probabilities - mean[:, None]).abs().sum(-1).mean(1).sum(0).cpu()
         averaged += torch.special.entr(mean).sum(-1).sum(0).cpu()
     count = len(recording.codes)
     return Independence(*((total / count).tolist() for total in (exact, averaged, distance)))

@@ -1,4 +1,4 @@
-"""How far a tail is from exact on frames that it was not trained on, group by group."""
+"""Distance of a tail from exact decoding on held-out frames, by group."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .fit import Teacher, divergences
 
 @dataclass(frozen=True)
 class Distances:
-    """For each tail group: ``divergence`` in nats and ``distance`` (total variation, 0 to 1), each from exact.
+    """For each tail group, ``divergence`` in nats and ``distance`` (total variation, 0 to 1) from exact.
 
-    Divergences are at the sub-talker's temperature; their sum over the groups is the joint tail's divergence from a
-    tail drawn independently. Distances are of what is drawn from, with top-k and top-p on both sides.
+    Divergences are at the sub-talker's temperature; their sum over the groups is the divergence of the tail, sampled
+    independently, from the exact joint distribution. Distances compare the distributions after top-k and top-p.
     """
 
     divergence: list[float]
@@ -28,18 +28,18 @@ class Distances:
         return sum(self.distance) / len(self.distance)
 
     def line(self) -> str:
-        """The sum of the divergences, the mean distance, and both group by group."""
+        """Format the sum of the divergences, the mean distance, and both by group."""
         groups = " ".join(
             f"{one:.2f}/{two:.2f}" for one, two in zip(self.divergence, self.distance, strict=True)
         )
-        return f"{sum(self.divergence):.3f} nats a frame, distance {self.mean_distance:.4f} ({groups})"
+        return f"{sum(self.divergence):.3f} nats per frame, distance {self.mean_distance:.4f} ({groups})"
 
 
 @torch.no_grad()
 def measure(
     parts: dict[str, torch.Tensor], teacher: Teacher, examples: Examples, seq_groups: int
 ) -> Distances:
-    """Distances of a tail; no parts is the stock one."""
+    """Return the distances of a tail; empty ``parts`` is the stock crossbar."""
     groups = len(teacher.heads) - seq_groups
     divergence, distance = torch.zeros(groups), torch.zeros(groups)
     heads = teacher.heads[seq_groups:].float()
@@ -47,9 +47,9 @@ def measure(
         chunk = examples.take(slice(start, start + CHUNK))
         share = len(chunk) / len(examples)
         divergence += share * divergences(parts, teacher, chunk, seq_groups).cpu()
-        states, drawn = chunk.last_states(seq_groups).float(), chunk.codes[:, seq_groups]
-        ours = sampled_distribution(tail_logits(parts, heads, states, drawn), teacher.draw)
+        states, tokens = chunk.last_states(seq_groups).float(), chunk.codes[:, seq_groups]
+        ours = sampled_distribution(tail_logits(parts, heads, states, tokens), teacher.sampling)
         exact = torch.zeros_like(ours)
-        exact.scatter_(-1, chunk.tokens[:, seq_groups:].long(), chunk.chances[:, seq_groups:])
+        exact.scatter_(-1, chunk.tokens[:, seq_groups:].long(), chunk.probabilities[:, seq_groups:])
         distance += share * (0.5 * (ours - exact).abs().sum(-1).mean(0)).cpu()
     return Distances(divergence.tolist(), distance.tolist())

@@ -1,4 +1,4 @@
-"""Let a checkpoint speak at SEQ_GROUPS 15, and keep what its predictor was given and what it drew."""
+"""Speak with a checkpoint at SEQ_GROUPS 15, and record the predictor's inputs and the sampled codes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ DESCRIPTIONS = (
     "an excited boy",
     "a serious female news reader",
 )
-BLENDS = 2  # blends of two voices for every voice, where voices are embeddings
+BLENDS = 2  # blends of two voices per voice, where voices are embeddings
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Frames that a checkpoint spoke: ``hidden`` ``[N, H]`` before each, ``codes`` ``[N, 16]``, ``texts`` ``[N]``.
+    """Generated frames: the talker's state ``hidden`` ``[N, H]`` before each, ``codes`` ``[N, 16]``, ``texts`` ``[N]``.
 
-    ``texts`` numbers the text that a frame belongs to.
+    ``texts`` has the number of the text that a frame belongs to.
     """
 
     hidden: torch.Tensor
@@ -48,34 +48,43 @@ class Recording:
     texts: torch.Tensor
 
     def split(self, held_out: int) -> tuple[Recording, Recording]:
-        """Frames to train on, and those of every so-manieth text.
+        """Return the frames to train on, and those of every ``held_out``-th text.
 
         Raises:
-            ValueError: when either has none.
+            ValueError: one of the two would be empty.
         """
         kept = self.texts % held_out == held_out - 1
         if bool(kept.all()) or not bool(kept.any()):
             raise ValueError(
-                f"{len(self.texts.unique())} texts cannot be split: give more texts, or hold out fewer"
+                f"{len(self.texts.unique())} texts cannot be split: add texts, or hold out fewer"
             )
         return self.take(~kept), self.take(kept)
 
     def take(self, rows: torch.Tensor) -> Recording:
-        """Some of the frames."""
+        """Return some of the frames."""
         return Recording(self.hidden[rows], self.codes[rows], self.texts[rows])
 
 
+@dataclass(frozen=True)
+class RecordedLine:
+    """A line to record: the number of its text, the text, and the voice."""
+
+    number: int
+    text: str
+    voice: Voice
+
+
 def read_texts(path: Path = TEXTS) -> list[str]:
-    """One text a line; empty lines and those that begin with "#" are left out. ValueError when none is left."""
+    """Return one text per line, without empty lines and comments ("#"); raises ValueError if none is left."""
     lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     texts = [line for line in lines if line and not line.startswith("#")]
     if not texts:
-        raise ValueError(f"{path} holds no text: write one a line")
+        raise ValueError(f"{path} contains no text: write one per line")
     return texts
 
 
 def find_voices(model: Model, folder: Path | None, seed: int) -> list[Voice]:
-    """Who speaks: recordings and saved voices of a folder and blends of them, else the checkpoint's own voices.
+    """Return the recordings and saved voices of a folder and blends of them, or else the checkpoint's own voices.
 
     Args:
         model: the checkpoint.
@@ -83,8 +92,8 @@ def find_voices(model: Model, folder: Path | None, seed: int) -> list[Voice]:
         seed: of the blends.
 
     Raises:
-        ValueError: for a Base checkpoint without presets and without a folder: speaker embeddings that nobody
-            spoke would teach the tail what it will never meet.
+        ValueError: a Base checkpoint without presets and without a folder. Artificial speaker embeddings are no
+            substitute: they would teach the tail inputs that never occur.
     """
     if folder is not None:
         return _blended(_read_voices(model, folder), seed)
@@ -93,7 +102,7 @@ def find_voices(model: Model, folder: Path | None, seed: int) -> list[Voice]:
     if model.type == "voice_design":
         return [design_voice(model, description) for description in DESCRIPTIONS]
     raise ValueError(
-        f"{model.name} has no voices of its own: give --voices FOLDER with recordings of 1 to 30 seconds, "
+        f"{model.name} has no voices of its own: pass --voices FOLDER with recordings of 1 to 30 seconds, "
         "or saved voices"
     )
 
@@ -107,14 +116,12 @@ def _read_voices(model: Model, folder: Path) -> list[Voice]:
         elif path.suffix == ".safetensors":
             voices.append(load_voice(path))
     if not voices:
-        raise ValueError(
-            f"{folder} holds no wav, flac or voice file: put recordings of 1 to 30 seconds there"
-        )
+        raise ValueError(f"{folder} contains no wav, flac or voice file: add recordings of 1 to 30 seconds")
     return voices
 
 
 def _blended(voices: list[Voice], seed: int) -> list[Voice]:
-    """The voices, and random blends of two: what a user's next voice lies between."""
+    """Return the voices, and random blends of two: a user's next voice is likely to be in between."""
     own = [voice for voice in voices if voice.kind == "x_vector"]
     if len(own) < 2:
         return voices
@@ -126,32 +133,35 @@ def _blended(voices: list[Voice], seed: int) -> list[Voice]:
     return voices
 
 
-def record(
-    model: Model, texts: Sequence[str], voices: Sequence[Voice], lines: int, batch_size: int, seed: int
-) -> Recording:
-    """Speak ``lines`` lines with the checkpoint's own sampling; texts and voices take turns."""
+def plan_lines(texts: Sequence[str], voices: Sequence[Voice], count: int, seed: int) -> list[RecordedLine]:
+    """Return ``count`` lines: the texts in random order, the voices in rotation."""
     random = np.random.default_rng(seed)
-    order = np.concatenate([random.permutation(len(texts)) for _ in range(-(-lines // len(texts)))])[:lines]
-    prompts = [
-        build_prompt(model, texts[text], voices[place % len(voices)]) for place, text in enumerate(order)
+    order = np.concatenate([random.permutation(len(texts)) for _ in range(-(-count // len(texts)))])[:count]
+    return [
+        RecordedLine(int(text), texts[text], voices[index % len(voices)]) for index, text in enumerate(order)
     ]
-    # Lines of like length together: a batch runs until its last line ends.
-    places = sorted(range(lines), key=lambda place: prompts[place].text_tokens)
+
+
+def record(model: Model, lines: Sequence[RecordedLine], batch_size: int, seed: int) -> Recording:
+    """Speak the lines with the checkpoint's own sampling."""
+    prompts = [build_prompt(model, line.text, line.voice) for line in lines]
+    # Similar lengths together: a batch runs until its last line ends.
+    order = sorted(range(len(lines)), key=lambda index: prompts[index].text_tokens)
     parts = []
-    for start in range(0, lines, batch_size):
-        chosen = places[start : start + batch_size]
-        batch = [prompts[place] for place in chosen]
+    for start in range(0, len(lines), batch_size):
+        chosen = order[start : start + batch_size]
+        batch = [prompts[index] for index in chosen]
         parts += [
-            Recording(hidden, codes, torch.full((len(codes),), int(order[place])))
-            for place, (hidden, codes) in zip(chosen, _speak(model, batch, seed + start), strict=True)
+            Recording(hidden, codes, torch.full((len(codes),), lines[index].number))
+            for index, (hidden, codes) in zip(chosen, _speak(model, batch, seed + start), strict=True)
         ]
-        log.info("recorded %d of %d lines", min(start + batch_size, lines), lines)
+        log.info("recorded %d of %d lines", min(start + batch_size, len(lines)), len(lines))
     fields = [torch.cat([getattr(part, name) for part in parts]) for name in ("hidden", "codes", "texts")]
     return Recording(*fields)
 
 
 def _speak(model: Model, prompts: Sequence[Prompt], seed: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Each line's talker states ``[T, H]`` and codes ``[T, 16]``, on the CPU."""
+    """Return each line's talker states ``[T, H]`` and codes ``[T, 16]``, on the CPU."""
     states: list[torch.Tensor] = []
     guards = [guard_line(prompt, GenerateOptions(), model.sampling) for prompt in prompts]
     decoded = decode_lines(
@@ -160,7 +170,9 @@ def _speak(model: Model, prompts: Sequence[Prompt], seed: int) -> list[tuple[tor
         guards,
         PREDICTED_GROUPS,
         model.sampling,
-        torch.Generator(model.device).manual_seed(seed),  # a stream a line would draw line by line
+        torch.Generator(model.device).manual_seed(
+            seed
+        ),  # one stream: with one per line, sampling would loop over lines
         observe=lambda hidden, _: states.append(hidden[:, 0].cpu()),
     )
     hidden = torch.stack(states, dim=1).clone()
@@ -168,12 +180,12 @@ def _speak(model: Model, prompts: Sequence[Prompt], seed: int) -> list[tuple[tor
 
 
 def save_recording(recording: Recording, path: Path, predictor: str) -> None:
-    """Write a recording for another run of the command; ``predictor`` is the checkpoint's fingerprint."""
+    """Write a recording for other runs of the command; ``predictor`` is the checkpoint's fingerprint."""
     write_tensors(path, vars(recording), {"predictor": predictor})
 
 
 def load_recording(path: Path, predictor: str) -> Recording:
-    """Read it; ValueError when it is damaged or another checkpoint's."""
+    """Read a recording; raises ValueError if it is damaged or was made with another checkpoint."""
     try:
         tensors, metadata = read_tensors(path)
         if metadata.get("predictor") != predictor:

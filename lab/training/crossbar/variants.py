@@ -1,8 +1,8 @@
-"""What may be trained in place of the stock tail; every variant begins as the stock crossbar, to the bit.
+"""What can be trained instead of the stock tail; every variant starts exactly as the stock crossbar.
 
-A variant is words joined by "+": ``heads`` (heads of its own, as large as the stock ones), ``rankN`` (a correction of
-rank N to the stock heads), ``token`` (the last sequential token added to the state), ``mix`` (a residual layer, shared)
-and ``groups`` (a residual layer with an output for each group). ``morph/model/crossbar.py`` computes them.
+A variant is words joined by "+": ``heads`` (separate heads, of the stock heads' size), ``rankN`` (a correction of rank
+N to the stock heads), ``token`` (the last sequential token, added to the state), ``mix`` (a shared residual layer) and
+``groups`` (a residual layer with one output per group). ``morph/model/crossbar.py`` computes them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ WORDS = ("heads", "token", "mix", "groups")
 
 
 def parse_variant(variant: str) -> dict[str, int]:
-    """The words of a variant, and the rank of "rank" (0 for the others); ValueError for anything else."""
+    """Return the words of a variant with the rank of "rank" (0 for the others); raises ValueError if invalid."""
     found: dict[str, int] = {}
     for word in variant.split("+"):
         rank = re.fullmatch("rank([1-9][0-9]{0,3})", word)
         name = "rank" if rank else word
         if name in found or not (rank or word in WORDS):
             raise ValueError(
-                f"variant {variant!r}: join each of {', '.join(WORDS)} and rank16 (any rank) at most once with +"
+                f"variant {variant!r}: join {', '.join(WORDS)} and rank16 (any rank), each at most once, with +"
             )
         found[name] = int(rank[1]) if rank else 0
     return found
@@ -33,17 +33,17 @@ def parse_variant(variant: str) -> dict[str, int]:
 
 @dataclass
 class Trainable:
-    """The numbers that are trained. ``weights`` are leaves; ``parts`` makes of them what ``tail_logits`` takes.
+    """The trained parameters. ``weights`` are leaves; ``parts`` converts them to the input of ``tail_logits``.
 
-    The token's part is trained as a projection of the token's embedding plus a table, so that rare tokens share what
-    others teach, and is kept as the one table that both come to.
+    The token part is trained as a projection of the token's embedding plus a table, so that rare tokens benefit from
+    the others; it is stored as one table, the sum of both.
     """
 
     weights: dict[str, torch.Tensor]
     embeddings: torch.Tensor
 
     def parts(self) -> dict[str, torch.Tensor]:
-        """The tail's parts, with gradients."""
+        """Return the tail's parts, with gradients."""
         parts = {name: value for name, value in self.weights.items() if name != "projection"}
         if "projection" in self.weights:
             parts["token"] = parts["token"] + functional.linear(self.embeddings, self.weights["projection"])
@@ -53,14 +53,14 @@ class Trainable:
 def initial(
     variant: str, heads: torch.Tensor, embeddings: torch.Tensor, width: float, seed: int
 ) -> Trainable:
-    """A variant that computes what the stock crossbar computes.
+    """Return a variant that computes the same as the stock crossbar.
 
     Args:
         variant: its words.
         heads: the stock heads of the tail's groups ``[G, V, H]``.
         embeddings: of the last sequential group's tokens ``[V, H_talker]``.
-        width: of the residual layers, in H.
-        seed: of the random side of each residual; the other side begins at zero.
+        width: of the residual layers, in units of H.
+        seed: of the random side of each residual; the other side starts at zero.
     """
     words = parse_variant(variant)
     random = torch.Generator().manual_seed(seed)
@@ -89,14 +89,14 @@ def initial(
 
 
 def _unit(embeddings: torch.Tensor) -> torch.Tensor:
-    """Embeddings of unit mean square: the projection's rate is then the same for any checkpoint."""
+    """Scale embeddings to unit mean square, so that the projection's learning rate suits any checkpoint."""
     return embeddings / embeddings.square().mean().sqrt().clamp(min=1e-12)
 
 
 def count_bytes(parts: Mapping[str, torch.Tensor], stock: torch.Tensor) -> int:
-    """Bytes in bf16 that one line's frame reads for the tail, the stock heads' included where they serve.
+    """Return the bytes in bf16 that a frame of one line reads for the tail, including the stock heads if it uses them.
 
-    Of the token's table that is one row.
+    Of the token's table this is one row.
     """
     numbers = sum(part.numel() for name, part in parts.items() if name != "token")
     if "token" in parts:

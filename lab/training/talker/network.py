@@ -158,7 +158,7 @@ class Network(nn.Module):
         none = len(rows)
         starts = torch.arange(GROUPS, device=codes.device) - 1
         starts = torch.where(starts < 0, 0, self.shape.first_vocab + starts * self.shape.codebook)
-        # Many rows of zeros instead of one: the gradients of a row are summed serially, and a third of the codes are -1.
+        # Many rows of zeros instead of one: the gradients of a row are summed serially, and a third of codes are -1.
         spare = torch.arange(codes.numel(), device=codes.device).view_as(codes) % SPARE_ROWS
         index = torch.where(codes < 0, none + spare, codes + starts)
         rows = torch.cat((rows, rows.new_zeros(SPARE_ROWS, rows.shape[1])))

@@ -26,6 +26,7 @@ from lab.training.crossbar.measure import measure
 from lab.training.crossbar.record import (
     find_voices,
     load_recording,
+    plan_lines,
     read_texts,
     record,
     save_recording,
@@ -49,7 +50,7 @@ def model(folder):
 
 @pytest.fixture(scope="module")
 def recording(model):
-    return record(model, TEXTS, find_voices(model, None, 0), 8, 4, 0)
+    return record(model, plan_lines(TEXTS, find_voices(model, None, 0), 8, 0), 4, 0)
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +63,13 @@ def test_frames_are_recorded_as_they_are_spoken(model, recording):
     """What is kept of a line is what the predictor was given: it predicts the codes that were drawn."""
     assert recording.hidden.shape == (len(recording.codes), model.width)
     assert set(recording.texts.tolist()) == {0, 1, 2, 3}
-    again = record(model, TEXTS, find_voices(model, None, 0), 8, 4, 0)
+    again = record(model, plan_lines(TEXTS, find_voices(model, None, 0), 8, 0), 4, 0)
     assert all(torch.equal(getattr(again, name), getattr(recording, name)) for name in vars(recording))
     examples = make_examples(model, recording, 1, 0, [5])
     assert torch.equal(examples.codes, recording.codes)
     drawn = examples.codes[:, 1:, None] == examples.tokens
     assert bool(drawn.any(-1).all()), "top_k kept a token that was drawn"
-    assert torch.allclose(examples.chances.sum(-1), torch.ones(()), atol=1e-5)
+    assert torch.allclose(examples.probabilities.sum(-1), torch.ones(()), atol=1e-5)
 
 
 def test_held_out_texts_are_not_learnt_from(recording):
@@ -207,11 +208,11 @@ def test_a_recording_of_another_checkpoint_is_refused(folder, recording, tmp_pat
 
 def test_a_base_checkpoint_speaks_with_the_users_recordings_and_their_blends(tmp_path):
     base = load_model(write_checkpoint(tmp_path / "base", "tiny", "base"), LoadOptions("fp32", "sdpa"))
-    with pytest.raises(ValueError, match="base has no voices of its own: give --voices FOLDER"):
+    with pytest.raises(ValueError, match="base has no voices of its own: pass --voices FOLDER"):
         find_voices(base, None, 0)
     voices = tmp_path / "voices"
     voices.mkdir()
-    with pytest.raises(ValueError, match="holds no wav"):
+    with pytest.raises(ValueError, match="contains no wav"):
         find_voices(base, voices, 0)
     for number in range(2):
         noise = np.random.default_rng(number).normal(0, 0.1, 30000)

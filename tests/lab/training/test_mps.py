@@ -28,17 +28,17 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_runs_for_the_block_and_is_gone_after_it(daemon: Path) -> None:
-    with mps.side_by_side():
+    with mps.shared_gpus():
         assert daemon.exists()
     assert not daemon.exists()
-    with pytest.raises(KeyError), mps.side_by_side():
+    with pytest.raises(KeyError), mps.shared_gpus():
         raise KeyError
     assert not daemon.exists()
 
 
 def test_one_that_runs_already_is_left_alone(daemon: Path) -> None:
     daemon.touch()
-    with mps.side_by_side():
+    with mps.shared_gpus():
         pass
     assert daemon.exists()
 
@@ -46,12 +46,12 @@ def test_one_that_runs_already_is_left_alone(daemon: Path) -> None:
 def test_one_that_does_not_end_is_named(daemon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     control = daemon.parent / "bin" / mps.CONTROL
     control.write_text(f'#!/bin/sh\nif [ "$1" = -d ]; then touch {daemon}; fi\n', encoding="utf-8")
-    monkeypatch.setattr(mps, "PATIENCE", 0.1)
-    with pytest.raises(RuntimeError, match=mps.DAEMONS), mps.side_by_side():
+    monkeypatch.setattr(mps, "TIMEOUT", 0.1)
+    with pytest.raises(RuntimeError, match=mps.DAEMONS), mps.shared_gpus():
         pass
 
 
 def test_without_mps_nothing_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with mps.side_by_side():
+    with mps.shared_gpus():
         assert not list(tmp_path.iterdir())
