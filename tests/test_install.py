@@ -72,7 +72,7 @@ def test_no_transformers_says_so_and_fails(
 
 
 def wheel(folder: Path, name: str, version: str, *files: str) -> None:
-    """Write a wheel of a package; its files hold its name."""
+    """Write a wheel of a package; its files contain its name."""
     folder.mkdir(exist_ok=True)
     stem = f"{name.replace('-', '_')}-{version}"
     about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
@@ -88,7 +88,7 @@ def wheel(folder: Path, name: str, version: str, *files: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """A Python of its own, whose pip sees one folder of wheels and no network."""
+    """A separate Python whose pip sees one folder of wheels and no network."""
 
     python: Path
     wheels: Path
@@ -102,7 +102,7 @@ class Environment:
         assert self.run("-m", "pip", "install", "--no-deps", "--force-reinstall", *names).returncode == 0
 
     def there(self) -> tuple[str, ...]:
-        """What ``import qwen_tts`` gives, and which packages are installed."""
+        """Return what ``import qwen_tts`` imports, and which packages are installed."""
         script = (
             "import importlib.metadata as m, qwen_tts, qwen_tts.core; print(qwen_tts.core.name, qwen_tts.name, "
             "*sorted(d.metadata['Name'] for d in m.distributions() if d.metadata['Name'].startswith('qwen')))"
@@ -131,7 +131,7 @@ def environment(python: Path, tmp_path: Path) -> Environment:
     return made
 
 
-def test_the_one_that_fits_takes_the_others_place(environment: Environment) -> None:
+def test_the_package_that_fits_replaces_the_other(environment: Environment) -> None:
     wheel(environment.wheels, NEW, "0.1.1.post1", *FILES)
     done = environment.run("install.py")
     assert (
@@ -172,7 +172,7 @@ def test_an_older_one_of_the_same_name_is_replaced(environment: Environment) -> 
     assert environment.run("install.py").returncode == 0
 
 
-def test_uv_fetches_before_it_uninstalls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uv_downloads_before_it_uninstalls(monkeypatch: pytest.MonkeyPatch) -> None:
     """ComfyUI Desktop's Python has no pip; uv installs from what it has fetched."""
     made: list[str] = []
     there = {"transformers": "5.17.0", OLD: "0.1.1"}

@@ -21,7 +21,7 @@ def test_a_plain_join_is_a_concatenation():
     assert joined.dtype == np.float32
 
 
-def test_gaps_lead_and_tail_are_silent_and_pieces_lie_where_the_spans_say():
+def test_gaps_lead_and_tail_are_silent_and_pieces_are_where_the_spans_say():
     pieces = [noise(50, seed=1), noise(30, seed=2), noise(20, seed=3)]
     joined, spans = join(pieces, RATE, Spacing(gap_s=[0.1, 0.025], lead_s=0.01, tail_s=0.02))
     assert spans == [(10, 60), (160, 190), (215, 235)]
@@ -48,7 +48,7 @@ def test_a_crossfade_keeps_a_constant(lengths, crossfade_ms):
     assert [end - start for start, end in spans] == list(lengths)
 
 
-def test_a_crossfade_is_a_raised_cosine_of_the_asked_length():
+def test_a_crossfade_is_a_raised_cosine_of_the_given_length():
     joined, spans = join([np.ones(100), np.zeros(100)], RATE, Spacing(crossfade_ms=20))
     assert spans == [(0, 100), (80, 180)]
     expected = 0.5 + 0.5 * np.cos(np.pi * (np.arange(20) + 0.5) / 20)

@@ -1,4 +1,4 @@
-"""Damaged configs: each is a ValueError of one line that names the checkpoint and the cause, and asks for no memory."""
+"""Damaged configs: each raises a one-line ValueError naming checkpoint and cause, before memory is allocated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def mine(checkpoint, tmp_path) -> Path:
 
 
 def text(file: str, content: str) -> tuple[str, Damage]:
-    """The whole file is this instead."""
+    """Replace the complete file by this."""
     return f"{file} is {content[:12]}", lambda path: (path / file).write_text(content, encoding="utf-8")
 
 
@@ -151,7 +151,7 @@ def test_interrupts_pass(tmp_path):
 
 
 def test_a_config_of_upstreams_defaults_in_other_numbers_loads(mine):
-    """Whole numbers for others and null where a default is: published configs have them."""
+    """Integers for floats, and null for defaults: published configs have them."""
     change_config(mine / CONFIG, f"{T}.rope_theta", 1000000)
     change_config(mine / CONFIG, f"{T}.sliding_window", None)
     change_config(mine / CODEC, f"{D}.rope_theta", 10000.0)

@@ -1,4 +1,4 @@
-"""Downloads, with a huggingface_hub of the test's own in front of the real one: no network is touched."""
+"""Downloads, with a fake huggingface_hub that shadows the real one: no network is used."""
 
 from __future__ import annotations
 

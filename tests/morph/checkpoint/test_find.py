@@ -1,4 +1,4 @@
-"""Finding checkpoints in the places where users keep them, and naming what a broken one lacks."""
+"""Finding checkpoints where users keep them, and naming the files that an incomplete one lacks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BASE = "Qwen3-TTS-12Hz-0.6B-Base"
 
 
 def put(path: Path, without: tuple[str, ...] = ()) -> Path:
-    """A checkpoint by its names alone, which is all that finding looks at."""
+    """Create a checkpoint's files without content: finding only looks at names."""
     for name in ALL_FILES:
         if name not in without:
             (path / name).parent.mkdir(parents=True, exist_ok=True)

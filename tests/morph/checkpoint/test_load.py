@@ -1,4 +1,4 @@
-"""Loading: the dtype asked for, weights stacked, and choices that a machine cannot do refused in words."""
+"""Loading: the chosen dtype, stacked weights, and clear errors for options that the machine does not support."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """``gpu(capability, flash)``: what torch and the installed packages say of a GPU that is not there."""
+    """``gpu(capability, flash)``: makes torch and the installed packages report a GPU that does not exist."""
 
     def set_up(capability: tuple[int, int] = (8, 0), flash: bool = False) -> None:
         found = importlib.util.find_spec
@@ -55,7 +55,7 @@ def copied(checkpoint, tmp_path) -> Path:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("kept", ["fp32", "bf16"])
-def test_weights_have_the_dtype_asked_for(saved, kept, precision):
+def test_weights_have_the_chosen_dtype(saved, kept, precision):
     model = load_model(saved(kept), LoadOptions(precision, "sdpa"))
     dtypes = {name: weight.dtype for name, weight in model.module.named_parameters()}
     assert {"talker", "codec"} == {name.split(".")[0] for name in dtypes}
@@ -173,7 +173,7 @@ def test_flash_attention_does_not_do_fp32(gpu, checkpoint):
 
 @pytest.mark.parametrize(("capability", "precision"), [((7, 5), "auto"), ((7, 5), "fp16"), ((8, 0), "fp32")])
 def test_auto_never_chooses_what_cannot_run(gpu, checkpoint, capability, precision):
-    """flash-attn does fp16 and bf16, from compute capability 8.0 on: where it is installed in vain, sdpa it is."""
+    """flash-attn supports fp16 and bf16 from compute capability 8.0; elsewhere sdpa is used though it is installed."""
     gpu(capability, flash=True)
     assert load_model(checkpoint(), LoadOptions(precision), CUDA, move=False).attention == "sdpa"
 

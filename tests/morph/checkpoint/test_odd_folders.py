@@ -26,14 +26,14 @@ def no_warning_yet() -> None:
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A model folder that holds one good checkpoint."""
+    """A model folder with one valid checkpoint."""
     put(tmp_path / "TTS" / "good")
     return tmp_path / "TTS"
 
 
 @contextmanager
 def unreadable(path: Path) -> Iterator[None]:
-    """Take a path's rights away from this process: as root, by being another user for a while."""
+    """Remove this process's permissions for a path; as root, by switching to another user for a while."""
     if not hasattr(os, "geteuid"):
         pytest.skip("no Unix user ids here")
     root, mode = os.geteuid() == 0, path.stat().st_mode
@@ -50,7 +50,7 @@ def unreadable(path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def here(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """``shared`` from where it is: pytest's own folders above it are closed to other users."""
+    """Use ``shared`` as the working directory: other users cannot enter pytest's folders above it."""
     shared.parent.chmod(0o755)
     monkeypatch.chdir(shared.parent)
     return Path(shared.name)

@@ -37,7 +37,7 @@ def test_a_loaded_model_has_its_checkpoints_profile(checkpoint, tmp_path):
 
 
 @pytest.mark.parametrize("given", [{"longest_piece": 40}, {"longest_piece": 10000}, {"normalize": "en"}, {}])
-def test_what_is_left_out_takes_its_default(tmp_path, given):
+def test_missing_fields_have_their_defaults(tmp_path, given):
     assert read_profile(written(tmp_path, json.dumps(given))) == TextProfile(**given)
 
 

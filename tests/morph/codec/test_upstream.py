@@ -118,7 +118,7 @@ def test_only_codebooks_on_another_device_are_forgotten(model, recording):
     assert all(module._embed is embed for module, embed in zip(stayed, kept, strict=True))
 
 
-def test_encoding_after_a_move_makes_the_codebooks_anew(model, recording):
+def test_encoding_after_a_move_computes_the_codebooks_again(model, recording):
     before = encode_waveform(model, recording)
     for module in codebooks(model):
         module._embed = torch.empty_like(module.embed_sum, device="meta")

@@ -1,4 +1,4 @@
-"""The counters' noise: the same wherever it is computed, uniform, independent, and of the Gumbel distribution."""
+"""The counter-based noise: the same wherever it is computed, uniform, independent, and Gumbel-distributed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def words(seeds: list[int], counters: list[int], width: int) -> torch.Tensor:
     return random_words(line_keys(seeds), torch.tensor([counters] * len(seeds)), width)
 
 
-def test_words_are_those_of_whole_numbers_without_limits():
+def test_words_equal_those_of_unbounded_integers():
     """No product of the int64 version overflows, also for the largest words."""
     largest = torch.tensor([0, 1, 2**31, WORD - 1, WORD])
     assert mix(largest).tolist() == [plain_mix(word) for word in largest.tolist()]
@@ -40,19 +40,19 @@ def test_words_are_those_of_whole_numbers_without_limits():
             assert drawn[row, place].tolist() == wanted
 
 
-def test_a_draw_does_not_depend_on_its_batch_nor_on_how_many_tokens_there_are():
+def test_a_word_does_not_depend_on_the_batch_nor_on_the_number_of_tokens():
     together = words([3, 4, 5], [16, 17, 18], 64)
     assert torch.equal(words([4], [17], 20)[0, 0], together[1, 1, :20])
 
 
-def test_a_seed_is_taken_modulo_64_bits_and_others_are_unlike():
+def test_a_seed_is_taken_modulo_64_bits_and_other_seeds_differ():
     keys = line_keys([1, 2, 1 + 2**64, -1, 2**64 - 1])
     assert keys[0].tolist() == keys[2].tolist() and keys[3].tolist() == keys[4].tolist()
     assert len({tuple(key) for key in keys.tolist()}) == 3
     assert len({tuple(key) for key in line_keys(range(5000)).tolist()}) == 5000
 
 
-def test_no_two_draws_of_a_line_share_their_words():
+def test_no_two_samples_of_a_line_share_a_word():
     drawn = words([0], list(range(16 * 200)), 2)
     assert len({tuple(pair) for pair in drawn[0].tolist()}) == 16 * 200
 
@@ -81,7 +81,7 @@ def test_neighbouring_tokens_groups_frames_and_seeds_are_uncorrelated(shift):
     assert abs(correlation) < 6 / len(one) ** 0.5
 
 
-def test_the_largest_of_log_probability_plus_noise_is_a_draw_from_the_probabilities():
+def test_the_argmax_of_log_probabilities_plus_noise_is_a_sample():
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0, -3.0, 1.0])
     drawn = gumbel_noise(line_keys(range(40)), torch.arange(2000).expand(40, -1), 6) + logits
     counts = drawn.argmax(-1).flatten().bincount(minlength=6).double()

@@ -1,4 +1,4 @@
-"""The tensor sampler against ``sampling.py`` with the same noise, every line with settings of its own."""
+"""The tensor sampler against ``decode/sampling.py`` with the same noise; every line has its own settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qwen3_tts_morph.morph.frame.sampling import SamplingTensors, sample_static
 from qwen3_tts_morph.morph.options import TokenSampling
 
 VOCAB = 64
-DRAWS = [
+SETTINGS = [
     TokenSampling(),
     TokenSampling(top_p=0.8),
     TokenSampling(temperature=0.3, top_k=0, top_p=0.5),
@@ -24,12 +24,12 @@ DRAWS = [
 ]
 
 
-def tensors(draws: list[TokenSampling], vocab: int = VOCAB) -> SamplingTensors:
-    """Settings of a line each."""
+def tensors(per_line: list[TokenSampling], vocab: int = VOCAB) -> SamplingTensors:
+    """Return one line per setting."""
     rows = []
-    for draw in draws:
+    for settings in per_line:
         rows.append(SamplingTensors.allocate(1, torch.device("cpu")))
-        rows[-1].put(draw, vocab)
+        rows[-1].put(settings, vocab)
     return SamplingTensors(
         *(torch.cat(column) for column in zip(*(vars(row).values() for row in rows), strict=True))
     )
@@ -42,45 +42,45 @@ def logits(kind: str, *shape: int) -> torch.Tensor:
     return made.to(torch.bfloat16).float() if kind == "bf16" else made
 
 
-def plain(scores: torch.Tensor, draw: TokenSampling, noise: torch.Tensor) -> torch.Tensor:
-    return (filter_logits(scores, draw) + noise if draw.do_sample else scores).argmax(-1)
+def plain(scores: torch.Tensor, settings: TokenSampling, noise: torch.Tensor) -> torch.Tensor:
+    return (filter_logits(scores, settings) + noise if settings.do_sample else scores).argmax(-1)
 
 
 @pytest.mark.parametrize("kind", ["fp32", "bf16", "ties"])
 @pytest.mark.parametrize("groups", [None, 10], ids=["one group", "crossbar"])
 def test_each_line_draws_by_its_own_settings_as_the_eager_sampler(kind, groups):
-    keys = line_keys(range(len(DRAWS)))
+    keys = line_keys(range(len(SETTINGS)))
     for round_number in range(50):
-        shape = (len(DRAWS),) if groups is None else (len(DRAWS), groups)
+        shape = (len(SETTINGS),) if groups is None else (len(SETTINGS), groups)
         scores = logits(kind, *shape)
-        counters = round_number * 16 + torch.arange(groups or 1).expand(len(DRAWS), -1)
+        counters = round_number * 16 + torch.arange(groups or 1).expand(len(SETTINGS), -1)
         noise = gumbel_noise(keys, counters, VOCAB).view(scores.shape)
-        drawn = sample_static(scores, tensors(DRAWS), noise)
-        assert drawn.dtype == torch.int64
-        for row, draw in enumerate(DRAWS):
-            if kind == "ties" and draw.top_p < 1:
+        sampled = sample_static(scores, tensors(SETTINGS), noise)
+        assert sampled.dtype == torch.int64
+        for row, settings in enumerate(SETTINGS):
+            if kind == "ties" and settings.top_p < 1:
                 continue  # which of equal tokens stay is up to the sort; how many, the next test counts
-            assert torch.equal(drawn[row], plain(scores[row], draw, noise[row])), draw
+            assert torch.equal(sampled[row], plain(scores[row], settings, noise[row])), settings
 
 
 @pytest.mark.parametrize("top_p", [0.25, 0.5, 0.75])
 def test_a_share_that_is_met_exactly_is_cut_where_transformers_cuts_it(top_p):
     """Four equal tokens: how many of them stay shows in what noise can pick."""
-    draw, scores = TokenSampling(temperature=1.0, top_k=0, top_p=top_p), torch.zeros(1, 4)
+    settings, scores = TokenSampling(temperature=1.0, top_k=0, top_p=top_p), torch.zeros(1, 4)
     picked = [
-        int(sample_static(scores, tensors([draw], 4), 10 * torch.eye(4)[token : token + 1])) == token
+        int(sample_static(scores, tensors([settings], 4), 10 * torch.eye(4)[token : token + 1])) == token
         for token in range(4)
     ]
-    assert sum(picked) == filter_logits(scores, draw).isfinite().sum() == 4 * top_p
+    assert sum(picked) == filter_logits(scores, settings).isfinite().sum() == 4 * top_p
 
 
-def test_suppressed_tokens_are_never_drawn():
+def test_suppressed_tokens_are_never_sampled():
     scores = torch.full((1, VOCAB), -torch.inf)
     scores[0, 9], scores[0, 11] = -50.0, -49.0
-    for draw in DRAWS:
+    for settings in SETTINGS:
         noise = gumbel_noise(line_keys([1]), torch.arange(300)[None], VOCAB)[0]
-        drawn = sample_static(scores.expand(300, -1), tensors([draw] * 300), noise)
-        assert set(drawn.tolist()) <= {9, 11}
+        sampled = sample_static(scores.expand(300, -1), tensors([settings] * 300), noise)
+        assert set(sampled.tolist()) <= {9, 11}
 
 
 def test_settings_are_changed_in_place():
@@ -92,27 +92,29 @@ def test_settings_are_changed_in_place():
     assert made.cutoffs.tolist() == [VOCAB - 4] * 2 and made.shares.tolist() == [0.25] * 2
 
 
-def test_some_lines_settings_are_taken_in_the_order_asked_for():
-    taken = tensors(DRAWS).take(torch.tensor([4, 2]))
+def test_settings_of_some_lines_are_taken_in_the_given_order():
+    taken = tensors(SETTINGS).take(torch.tensor([4, 2]))
     assert taken.temperatures.tolist() == pytest.approx(
         [1.7, 0.3]
     ) and taken.shares.tolist() == pytest.approx([0.1, 0.5])
 
 
-def test_over_many_draws_each_token_comes_as_often_as_the_eager_sampler_says():
+def test_token_frequencies_match_the_eager_samplers_probabilities():
     """Chi squared against the filtered distribution, six standard deviations wide."""
     rounds = 40000
-    for number, draw in enumerate(DRAWS):
+    for number, settings in enumerate(SETTINGS):
         scores = logits("fp32", 1)
-        chances = filter_logits(scores, draw).softmax(-1)[0].double() if draw.do_sample else None
-        if chances is None:
+        probabilities = (
+            filter_logits(scores, settings).softmax(-1)[0].double() if settings.do_sample else None
+        )
+        if probabilities is None:
             continue
         noise = gumbel_noise(line_keys([number]), torch.arange(rounds)[None], VOCAB)[0]
-        drawn = sample_static(
-            scores.expand(rounds, -1), tensors([draw]).take(torch.zeros(rounds).long()), noise
+        sampled = sample_static(
+            scores.expand(rounds, -1), tensors([settings]).take(torch.zeros(rounds).long()), noise
         )
-        counts, kept = drawn.bincount(minlength=VOCAB).double(), chances * rounds >= 5
-        assert not counts[chances == 0].any()
+        counts, kept = sampled.bincount(minlength=VOCAB).double(), probabilities * rounds >= 5
+        assert not counts[probabilities == 0].any()
         free = max(1, int(kept.sum()) - 1)
-        chi = float(((counts - chances * rounds) ** 2 / (chances * rounds))[kept].sum())
-        assert chi < free + 6 * (2 * free) ** 0.5, draw
+        chi = float(((counts - probabilities * rounds) ** 2 / (probabilities * rounds))[kept].sum())
+        assert chi < free + 6 * (2 * free) ** 0.5, settings

@@ -1,4 +1,4 @@
-"""One frame over static buffers: against the eager predictor and talker, and that it can be captured at all."""
+"""One frame over static buffers: against the eager predictor and talker; and it can be captured."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ def prompts_of(model, rows=range(3)) -> list[Prompt]:
 
 
 def started(model, sampling: Sampling, rows=range(3), batch: int | None = None, context: int = 64):
-    """Weights and slots with some of the lines prefilled, line ``row`` with seed ``row``."""
+    """Return weights and buffers with some lines prefilled, line ``row`` with seed ``row``."""
     weights, prompts = Weights.of(model), prompts_of(model, rows)
     config, batch = model.config.talker_config, batch or len(prompts)
-    slots = Buffers.allocate(config, weights.talker, weights.predictor, batch, context)
-    slots.put(sampling)
-    arrive(weights, slots, prompts, range(len(prompts)), rows)
-    return weights, slots
+    buffers = Buffers.allocate(config, weights.talker, weights.predictor, batch, context)
+    buffers.put(sampling)
+    arrive(weights, buffers, prompts, range(len(prompts)), rows)
+    return weights, buffers
 
 
-def arrive(weights, slots, prompts, rows, seeds) -> None:
+def arrive(weights, buffers, prompts, rows, seeds) -> None:
     """Prefill lines into these rows."""
-    slots.put_texts(list(rows), prompts)
+    buffers.put_texts(list(rows), prompts)
     longest = max(len(prompt.embeds) for prompt in prompts)
-    arrivals = PrefillBatch.allocate(len(prompts), longest, slots.state.hidden)
+    arrivals = PrefillBatch.allocate(len(prompts), longest, buffers.state.hidden)
     arrivals.put(list(rows), prompts, list(seeds))
-    prefill(weights, slots, arrivals)
+    prefill(weights, buffers, arrivals)
 
 
-def frames(weights, slots, count: int, seq_groups: int = 15, window: int = 64) -> torch.Tensor:
-    """Reports of the next frames, ``[B, count, 17]``."""
+def frames(weights, buffers, count: int, seq_groups: int = 15, window: int = 64) -> torch.Tensor:
+    """Return the reports of the next frames, ``[B, count, 17]``."""
     reports = []
     for _ in range(count):
-        decode_frame(weights, slots, seq_groups, window)
-        reports.append(slots.state.report.clone())
+        decode_frame(weights, buffers, seq_groups, window)
+        reports.append(buffers.state.report.clone())
     return torch.stack(reports, dim=1)
 
 
@@ -68,26 +68,26 @@ def frames(weights, slots, count: int, seq_groups: int = 15, window: int = 64) -
 def test_groups_1_to_15_are_the_eager_predictors(load, shape, seq_groups):
     model = load(shape, "base")
     for sampling in (GREEDY, FILTERED):
-        weights, slots = started(model, sampling)
-        state = slots.state
-        noise = gumbel_noise(state.keys, torch.arange(1, 16).expand(3, -1), slots.codebook)
-        codes = predict(weights, slots, seq_groups, noise)
+        weights, buffers = started(model, sampling)
+        state = buffers.state
+        noise = gumbel_noise(state.keys, torch.arange(1, 16).expand(3, -1), buffers.codebook)
+        codes = predict(weights, buffers, seq_groups, noise)
         assert torch.equal(codes[:, 0], state.tokens)
-        with Draws(noise, sampling.subtalker) as draws:
+        with FixedNoise(noise, sampling.subtalker) as fixed:
             embedding = model.talker.get_input_embeddings()(state.tokens[:, None])
             predictor = Predictor(model.talker.code_predictor)
             wanted = predictor.decode_frame(
                 state.hidden[:, None], embedding, seq_groups, sampling.subtalker, None
             )
         assert torch.equal(codes[:, 1:], wanted)
-        assert draws.drawn == 15
+        assert fixed.used == 15
 
 
-class Draws:
-    """Lets the eager predictor draw with noise that is given, for the length of the ``with``."""
+class FixedNoise:
+    """Makes the eager predictor sample with the given noise during the ``with``."""
 
     def __init__(self, noise: torch.Tensor, draw: TokenSampling):
-        self.noise, self.draw, self.drawn = noise, draw, 0
+        self.noise, self.draw, self.used = noise, draw, 0
         self.patch = pytest.MonkeyPatch()
 
     def __enter__(self):
@@ -99,25 +99,25 @@ class Draws:
 
     def tokens(self, logits: torch.Tensor, draw: TokenSampling, _: object) -> torch.Tensor:
         groups = logits.shape[1] if logits.dim() == 3 else 1
-        noise = self.noise[:, self.drawn : self.drawn + groups].view_as(logits)
-        self.drawn += groups
+        noise = self.noise[:, self.used : self.used + groups].view_as(logits)
+        self.used += groups
         scores = logits.float()
         return (filter_logits(scores, draw) + noise if draw.do_sample else scores).argmax(-1)
 
 
 @torch.inference_mode()
 def test_states_follow_the_eager_talkers(load):
-    """The prompts, then for every frame its embeddings and its share of the text, until the text is used up."""
+    """Prefill, then steps: each frame's embeddings plus its text, until the text is used up."""
     model = load("tiny-1.7B", "base")
-    weights, slots = started(model, GREEDY)
+    weights, buffers = started(model, GREEDY)
     talker = Talker(model, prompts_of(model))
     hidden, _ = talker.prefill()
     for _ in range(8):
-        assert torch.allclose(slots.state.hidden, hidden[:, 0], atol=2e-5)
-        decode_frame(weights, slots, 15, 64)
-        hidden, _ = talker.step(slots.state.report[:, :16])
-    assert slots.state.positions.tolist() == [length + 8 for length in LENGTHS]
-    assert slots.state.steps.tolist() == [8, 8, 8]
+        assert torch.allclose(buffers.state.hidden, hidden[:, 0], atol=2e-5)
+        decode_frame(weights, buffers, 15, 64)
+        hidden, _ = talker.step(buffers.state.report[:, :16])
+    assert buffers.state.positions.tolist() == [length + 8 for length in LENGTHS]
+    assert buffers.state.steps.tolist() == [8, 8, 8]
 
 
 @pytest.mark.parametrize("seq_groups", [15, 5])
@@ -133,17 +133,17 @@ def test_a_lines_codes_do_not_depend_on_its_row_nor_on_the_other_lines(load, seq
 
 
 @torch.inference_mode()
-def test_lines_that_arrive_in_the_middle_touch_no_other_and_are_as_they_would_be_alone(load):
-    """Rows 2 and 0 get new lines after five frames; row 1 goes on to the bit."""
+def test_arriving_lines_touch_no_other_line_and_decode_as_they_would_alone(load):
+    """Rows 2 and 0 get new lines after five frames; row 1 continues bit-equal."""
     model = load("tiny", "base")
     undisturbed = frames(*started(model, FILTERED), 12)
-    weights, slots = started(model, FILTERED)
-    before = frames(weights, slots, 5)
-    cache = slots.cache.keys[:, 1].clone()
-    arrive(weights, slots, prompts_of(model, (0, 2)), (2, 0), (40, 41))
-    assert torch.equal(slots.cache.keys[:, 1], cache)
-    assert slots.state.steps.tolist() == [0, 5, 0]
-    after = frames(weights, slots, 7)
+    weights, buffers = started(model, FILTERED)
+    before = frames(weights, buffers, 5)
+    cache = buffers.cache.keys[:, 1].clone()
+    arrive(weights, buffers, prompts_of(model, (0, 2)), (2, 0), (40, 41))
+    assert torch.equal(buffers.cache.keys[:, 1], cache)
+    assert buffers.state.steps.tolist() == [0, 5, 0]
+    after = frames(weights, buffers, 7)
     assert torch.equal(torch.cat((before, after), 1)[1], undisturbed[1])
     for row, line, seed in ((2, 0, 40), (0, 2, 41)):
         alone_weights, alone = started(model, FILTERED, rows=(line,))
@@ -152,20 +152,20 @@ def test_lines_that_arrive_in_the_middle_touch_no_other_and_are_as_they_would_be
 
 
 @torch.inference_mode()
-def test_the_noise_of_every_group_and_frame_is_another(load):
-    """With flat logits a code is its noise alone: equal noise would show as equal codes."""
+def test_every_group_and_frame_has_different_noise(load):
+    """With flat logits the noise alone decides the code: equal noise would show as equal codes."""
     model = load("tiny", "base")
-    weights, slots = started(model, Sampling(TokenSampling(True, 1.0, 0), TokenSampling(True, 1.0, 0), 1.0))
+    weights, buffers = started(model, Sampling(TokenSampling(True, 1.0, 0), TokenSampling(True, 1.0, 0), 1.0))
     kept = weights.heads.clone()
     weights.heads.zero_()
     try:
-        codes = frames(weights, slots, 40)[0, :, 1:16]
+        codes = frames(weights, buffers, 40)[0, :, 1:16]
     finally:
         weights.heads.copy_(kept)
     assert len({tuple(row) for row in codes.tolist()}) == 40
     assert len({tuple(column) for column in codes.T.tolist()}) == 15
-    counts = codes.flatten().bincount(minlength=slots.codebook).double()
-    expected = codes.numel() / slots.codebook
+    counts = codes.flatten().bincount(minlength=buffers.codebook).double()
+    expected = codes.numel() / buffers.codebook
     assert float(((counts - expected) ** 2 / expected).sum()) < 63 + 6 * 126**0.5
 
 
@@ -173,89 +173,94 @@ def test_the_noise_of_every_group_and_frame_is_another(load):
 def test_a_line_beyond_the_window_disturbs_no_other(load):
     model = load("tiny", "base")
     wanted = frames(*started(model, Sampling()), 12)
-    weights, slots = started(model, Sampling())
-    slots.state.positions[0] = 1000
-    slots.state.steps[0] = 5000
-    seen = frames(weights, slots, 12)
+    weights, buffers = started(model, Sampling())
+    buffers.state.positions[0] = 1000
+    buffers.state.steps[0] = 5000
+    seen = frames(weights, buffers, 12)
     assert torch.equal(seen[1:], wanted[1:])
     smaller = frames(*started(model, Sampling()), 12, window=24)
-    assert torch.equal(smaller, wanted), "a window that holds all is enough"
+    assert torch.equal(smaller, wanted), "a window that covers all positions is enough"
 
 
 @torch.inference_mode()
 def test_a_frame_changes_nothing_but_numbers_in_its_buffers(load):
     model = load("tiny", "base")
-    weights, slots = started(model, Sampling())
+    weights, buffers = started(model, Sampling())
 
-    def places() -> list[int]:
-        state = [value for value in vars(slots.state).values() if isinstance(value, torch.Tensor)]
-        caches = [slots.cache.keys, slots.cache.values, slots.frame_cache.keys, slots.frame_cache.values]
+    def addresses() -> list[int]:
+        state = [value for value in vars(buffers.state).values() if isinstance(value, torch.Tensor)]
+        caches = [
+            buffers.cache.keys,
+            buffers.cache.values,
+            buffers.frame_cache.keys,
+            buffers.frame_cache.values,
+        ]
         return [tensor.data_ptr() for tensor in state + caches]
 
-    before, names = places(), sorted(vars(model.talker))
-    frames(weights, slots, 3)
-    assert places() == before and sorted(vars(model.talker)) == names
+    before, names = addresses(), sorted(vars(model.talker))
+    frames(weights, buffers, 3)
+    assert addresses() == before and sorted(vars(model.talker)) == names
 
 
 @pytest.mark.parametrize("seq_groups", [15, 5, 1])
 @torch.inference_mode()
 def test_a_recorded_frame_replays_as_it_runs(load, seq_groups):
-    """All that a captured graph needs: no read by the host, no number or address that changes from frame to frame."""
+    """What a captured graph needs: no host sync, and no host number or address that changes between frames."""
     model = load("tiny", "base")
     wanted = frames(*started(model, FILTERED), 10, seq_groups)
-    weights, slots = started(model, FILTERED)
+    weights, buffers = started(model, FILTERED)
     with Recording() as recording:
-        decode_frame(weights, slots, seq_groups, 64)
-    reports = [slots.state.report.clone()]
+        decode_frame(weights, buffers, seq_groups, 64)
+    reports = [buffers.state.report.clone()]
     for _ in range(9):
         recording.replay()
-        reports.append(slots.state.report.clone())
+        reports.append(buffers.state.report.clone())
     assert torch.equal(torch.stack(reports, dim=1), wanted)
 
 
 @torch.inference_mode()
 def test_a_frame_needs_nothing_from_the_host(checkpoint):
-    """On the meta device, where there are no numbers: a read would fail, and so would a tensor made on the CPU."""
+    """On the meta device, which has no data: a read would fail, and so would a tensor created on the CPU."""
     model = load_model(checkpoint("tiny-1.7B", "base"), LoadOptions("fp32", "sdpa"))
     with torch.inference_mode(False):
         model.module.to("meta")
     weights = Weights.of(model)
-    slots = Buffers.allocate(model.config.talker_config, weights.talker, weights.predictor, 2, 64)
-    decode_frame(weights, slots, 5, 64)
-    prefill(weights, slots, PrefillBatch.allocate(2, 8, slots.state.hidden))
+    buffers = Buffers.allocate(model.config.talker_config, weights.talker, weights.predictor, 2, 64)
+    decode_frame(weights, buffers, 5, 64)
+    prefill(weights, buffers, PrefillBatch.allocate(2, 8, buffers.state.hidden))
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_a_number_that_is_not_finite_is_reported_for_its_line_alone(checkpoint, dtype):
+def test_a_number_that_is_not_finite_is_reported_for_its_line_only(checkpoint, dtype):
     model = load_model(checkpoint("tiny", "base"), LoadOptions("fp32", "sdpa"))
     model.module.to(dtype)
-    weights, slots = started(model, GREEDY)
-    assert not frames(weights, slots, 2)[:, :, 16].any()
-    slots.state.hidden[1] = torch.nan
-    assert frames(weights, slots, 2)[:, 1, 16].tolist() == [0, 1, 0]
+    weights, buffers = started(model, GREEDY)
+    assert not frames(weights, buffers, 2)[:, :, 16].any()
+    buffers.state.hidden[1] = torch.nan
+    assert frames(weights, buffers, 2)[:, 1, 16].tolist() == [0, 1, 0]
 
 
 @torch.inference_mode()
 def test_each_line_ends_no_earlier_than_its_own_minimum(load, monkeypatch):
-    """EOS is drawn wherever it may be; the next line in a row has its own minimum."""
+    """EOS is sampled as soon as it is allowed; the next line in a row has its own minimum."""
     model = load("tiny", "base")
-    weights, slots = started(model, GREEDY)
-    eos = int(slots.is_eos.nonzero())
+    weights, buffers = started(model, GREEDY)
+    eos = int(buffers.is_eos.nonzero())
 
-    def draw(scores, *_):
+    def sample(scores, *_):
         first_group = scores.shape[-1] > eos
         return scores[:, eos].isfinite() * eos if first_group else scores.argmax(-1)
 
-    monkeypatch.setattr("qwen3_tts_morph.morph.frame.step.sample_static", draw)
+    monkeypatch.setattr("qwen3_tts_morph.morph.frame.step.sample_static", sample)
     first, second, third = prompts_of(model)
     for minimums in ((5, 2, 3), (2, 6, 2)):
         prompts = [
             replace(one, min_frames=least)
             for one, least in zip((first, second, third), minimums, strict=True)
         ]
-        arrive(weights, slots, prompts, range(3), range(3))
-        codes = frames(weights, slots, 7, seq_groups=1)[:, :, 0]
+        arrive(weights, buffers, prompts, range(3), range(3))
+        codes = frames(weights, buffers, 7, seq_groups=1)[:, :, 0]
         assert [row.tolist().index(eos) for row in codes] == list(minimums)
 
 

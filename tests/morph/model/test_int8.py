@@ -1,4 +1,4 @@
-"""Weight-only INT8: how far from full, the same in both engines, in any batch and after a move, and smaller."""
+"""Weight-only INT8: its error, the same codes in both engines, in any batch and after a move, and its size."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def noise(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> tor
 
 
 def distance(ours: torch.Tensor, wanted: torch.Tensor) -> float:
-    """Relative, of all numbers together."""
+    """Return the relative distance over all numbers."""
     return float((ours.double() - wanted.double()).norm() / wanted.double().norm())
 
 
 @pytest.fixture(scope="session")
 def load_int8(checkpoint: Callable[..., Path]) -> Callable[..., Model]:
-    """``load_int8(shape, kind, precision)``: a model of INT8 weights, loaded when first asked for."""
+    """``load_int8(shape, kind, precision)``: a model with INT8 weights, loaded on first use."""
     loaded: dict[tuple[str, ...], Model] = {}
 
     def get(shape: str = "tiny", kind: str = "custom_voice", precision: str = "fp32") -> Model:
@@ -81,7 +81,7 @@ def test_every_number_is_within_half_a_step(dtype):
     assert quantized.values.abs().max() == 127  # symmetric: -128 stays unused
     steps = quantized.scale.double()[:, None]
     error = (quantized.values.double() * steps - weight.double()).abs()
-    # The largest number of a row lies at 127 steps up to the rounding of the step: eps / 2 of 127.
+    # The largest number of a row is at 127 steps up to the rounding of the step: eps / 2 of 127.
     assert (error <= steps * (0.5 + 127 * torch.finfo(dtype).eps / 2) * (1 + 1e-6)).all()
     assert not quantized.full()[5].any()
     assert distance(quantized.full()[6, :1], weight[6, :1]) <= 2 * torch.finfo(dtype).eps
@@ -92,8 +92,8 @@ def test_every_number_is_within_half_a_step(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("count", [1, 3, 40])
-def test_a_product_is_that_of_the_weight_that_it_stands_for(dtype, count):
-    """Few and many states, whole blocks and a rest; in float16 the sums before the scale would overflow."""
+def test_a_product_equals_that_of_the_dequantised_weight(dtype, count):
+    """Small and large batches, full blocks and a remainder; in float16 the sums before scaling would overflow."""
     weight = quantize((noise(1100, 1024, seed=1) * torch.logspace(-3, -1, 1100)[:, None]).to(dtype))
     states = (300 if dtype == torch.float16 else 1) * noise(count, 1024, dtype=dtype)
     wanted = states.double() @ (weight.values.double() * weight.scale.double()[:, None]).T
@@ -105,7 +105,7 @@ def test_a_product_is_that_of_the_weight_that_it_stands_for(dtype, count):
     assert ((ours.double() - wanted).abs() / usual).max() < 16 * torch.finfo(dtype).eps + 1e-5
 
 
-def test_a_width_that_torchs_int8_product_would_read_beyond_takes_another():
+def test_a_width_that_torchs_int8_gemm_would_overrun_uses_the_other_path():
     weight, states = quantize(noise(37, 50, dtype=torch.bfloat16)), noise(1, 50, dtype=torch.bfloat16)
     assert distance(linear(states, weight), states @ weight.full().T) < 0.01
 
@@ -158,7 +158,7 @@ def test_logits_are_as_near_as_int8_can_be(load, load_int8, shape):
 
 @torch.inference_mode()
 def test_a_wrong_scale_would_be_noticed(load, checkpoint):
-    """What the bounds above are worth: one projection of one layer, off by a tenth."""
+    """The bounds above notice one projection of one layer that is off by a tenth."""
     exact = logits_of(load("tiny", "custom_voice"))
     spoilt = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa", weights="int8"))
     spoilt.talker.model.layers[0].mlp.down_proj.scale.mul_(1.1)
@@ -218,7 +218,7 @@ def test_a_line_is_the_same_alone_and_in_any_batch(load_int8, seq_groups):
 
 
 def test_a_recorded_frame_replays_as_it_runs(load_int8, monkeypatch):
-    """No read by the host and no address that changes: an INT8 frame can be captured."""
+    """No host sync and no address that changes: an INT8 frame can be captured."""
     model = load_int8("tiny")
     prompts = prompts_of(model)
     wanted = graph_lines(model, prompts, 5, Sampling(), SEEDS)
@@ -250,7 +250,7 @@ def test_lossless_decoding_gives_the_int8_models_own_greedy_codes(load_int8):
 
 @pytest.mark.parametrize("engine", ["eager", "graph"])
 def test_a_trained_tail_works_on_int8_heads(checkpoint, tmp_path, engine):
-    """A tail of heads of its own has the full heads' codes; a low-rank one corrects the INT8 heads."""
+    """A tail with its own heads gives the full heads' codes; a low-rank one corrects the INT8 heads."""
     folder = shutil.copytree(checkpoint("tiny", "custom_voice"), tmp_path / "mine")
     stock = view_heads(load_model(folder, LoadOptions("fp32", "sdpa")).talker.code_predictor.lm_head)
     parts = {"left": torch.zeros(10, 64, 2), "right": noise(10, 2, 64)}
@@ -274,13 +274,13 @@ def test_a_trained_tail_works_on_int8_heads(checkpoint, tmp_path, engine):
 
 
 def move(module: torch.nn.Module) -> None:
-    """What a move to another device and back leaves: everything in a storage of its own."""
+    """Imitate a move to another device and back: every tensor gets a separate storage."""
     for tensor in [*module.parameters(), *module.buffers()]:
         tensor.data = tensor.data.clone()
 
 
 def test_a_model_that_was_moved_speaks_as_before(checkpoint):
-    """Heads and fused projections are joined anew; the engine notices, and no old weight is kept."""
+    """Heads and fused projections are joined again; the engine notices, and no old weight is kept."""
     model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa", weights="int8"))
     prompts, engine = prompts_of(model), GraphDecoder(4)
     wanted = engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
@@ -310,7 +310,7 @@ def test_fused_int8_weights_are_the_models_own(checkpoint):
 
 
 class PrefillBatch(TorchDispatchMode):
-    """Counts the bytes that come into being on the meta device, which stands in for a GPU."""
+    """Counts the bytes allocated on the meta device, which replaces a GPU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -339,7 +339,7 @@ def test_the_model_is_smaller_and_the_device_never_sees_the_full_weights(load, c
 
 
 def test_it_is_quantised_before_it_is_moved(checkpoint, monkeypatch):
-    """So that at no time the device holds a weight twice."""
+    """So the device never stores a weight twice."""
     seen = []
     monkeypatch.setattr(
         "qwen3_tts_morph.morph.model.model.Qwen3TTS.to",

@@ -24,13 +24,13 @@ def weights_of(modules: torch.nn.Module) -> list[torch.Tensor]:
 
 
 def storage_bytes(module: torch.nn.Module) -> int:
-    """Bytes of all storages behind the parameters, each counted once."""
+    """Return the bytes of all storages of the parameters, each counted once."""
     storages = [parameter.untyped_storage() for parameter in module.parameters()]
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def move(module: torch.nn.Module) -> None:
-    """What a move to another device and back leaves: every parameter in a storage of its own."""
+    """Imitate a move to another device and back: every parameter gets a separate storage."""
     for parameter in module.parameters():
         parameter.data = parameter.data.clone()
 
@@ -83,7 +83,7 @@ def test_stacking_twice_moves_nothing():
     assert stack(modules).data_ptr() == first.data_ptr() == modules[0].weight.data_ptr()
 
 
-def test_a_move_is_noticed_and_stacked_anew():
+def test_a_move_is_noticed_and_stacked_again():
     modules = heads()
     values = weights_of(modules)
     old = stack(modules)
@@ -111,7 +111,7 @@ def test_views_of_one_tensor_in_another_order_are_not_taken_for_a_stack():
 
 
 def test_weights_of_two_stacks_are_not_taken_for_one():
-    """Each lies where it would in a stack, but not in the same one."""
+    """Each has the offset that it would have in a stack, but in a different storage."""
     one, two = heads(count=3), heads(count=3)
     stack(one), stack(two)
     mixed = torch.nn.ModuleList([one[0], two[1], one[2]])
@@ -120,7 +120,7 @@ def test_weights_of_two_stacks_are_not_taken_for_one():
     assert torch.equal(stack(mixed), torch.stack(values))
 
 
-def test_a_stack_inside_a_larger_storage_is_given_as_that_part_of_it():
+def test_a_stack_inside_a_larger_storage_is_returned_as_a_part_of_it():
     modules = heads(count=3)
     shared = torch.randn(5, 11, 7)
     for module, place in zip(modules, shared[2:], strict=True):
@@ -154,7 +154,7 @@ def test_under_inference_mode_the_weights_stay_ordinary(change):
 
 
 def save_pretrained(model, folder, monkeypatch) -> None:
-    """transformers' own saving, past two faults of upstream's that have nothing to do with stacking.
+    """Save with transformers, avoiding two faults of upstream that have nothing to do with stacking.
 
     Its config cannot be saved (the speaker encoder's skips transformers' ``__init__``), and transformers 5 wants
     tied weights as a dict, not a list.
@@ -191,7 +191,7 @@ def test_a_stacked_model_saves_and_loads_back_bit_equal(checkpoint, tmp_path, mo
 
 
 def test_stacking_a_model_adds_no_memory(load):
-    """The model is stacked as it is loaded: take that apart, then count."""
+    """Loading stacks the model: unstack it, then count."""
     predictor = load("tiny-1.7B", "base").talker.code_predictor
     lists = (predictor.lm_head, predictor.model.codec_embedding)
     for modules in lists:

@@ -37,12 +37,12 @@ def cache_of(decoder: LayerStack, batch: int, length: int) -> StaticCache:
 
 
 def upstream_states(module, states: torch.Tensor) -> torch.Tensor:
-    """Upstream's own forward over whole sequences, with no cache."""
+    """Upstream's own forward over complete sequences, without a cache."""
     return module(inputs_embeds=states, use_cache=False).last_hidden_state
 
 
 def our_states(module, states: torch.Tensor, prompt: int) -> torch.Tensor:
-    """The same with ``prompt`` positions at once and the rest one by one, each line at a position of its own."""
+    """The same with ``prompt`` positions at once and the rest one by one, each line at its own position."""
     decoder = LayerStack.of(module)
     batch, length = states.shape[:2]
     cache, table = cache_of(decoder, batch, length + 3), Angles.table(module.config, length, states.device)
@@ -81,8 +81,8 @@ def test_bf16_is_no_further_from_float32_than_upstreams_bf16(load, name):
 
 
 @torch.inference_mode()
-def test_lines_of_unlike_length_take_their_steps_as_if_alone(load):
-    """Right padding in the prompt, other lines' keys, and what the memory held before: a line sees none of it."""
+def test_lines_of_different_lengths_step_as_if_alone(load):
+    """A line sees neither the prompt's right padding, nor other lines' keys, nor what the memory had before."""
     module = part(load(), "talker")
     decoder = LayerStack.of(module)
     table, head_norms = Angles.table(module.config, 16, torch.device("cpu")), decoder.head_norms()
@@ -142,7 +142,7 @@ def test_query_heads_attend_with_their_own_key_head():
             assert torch.allclose(out[line, head], shares @ values[line, own], atol=1e-6)
 
 
-def test_configs_that_are_not_computed_are_refused(load):
+def test_unsupported_configs_are_refused(load):
     import_qwen_tts()
     config = load().talker.config
     check_config(config)
@@ -184,7 +184,7 @@ def test_fused_weights_are_the_models_own(fresh):
     assert torch.equal(weights.talker.layers[1].qkv[rows : 2 * rows][: rows // 2], attention.k_proj.weight)
 
 
-def test_a_model_that_was_moved_is_viewed_anew_and_the_old_memory_is_free(fresh):
+def test_a_moved_model_is_viewed_again_and_the_old_memory_is_freed(fresh):
     weights = Weights.of(fresh)
     addresses = weights.addresses()
     assert Weights.of(fresh).addresses() == addresses

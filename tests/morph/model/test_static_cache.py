@@ -13,7 +13,7 @@ def noise(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
 
 
-def test_a_span_is_written_in_place_and_all_up_to_its_end_is_given():
+def test_a_span_is_written_in_place_and_returned_up_to_its_end():
     cache = cache_of()
     first, second = noise(3, 2, 3, 4), noise(3, 2, 1, 4)
     SpanView(cache, 0, 3).update(1, first, -first)
@@ -23,7 +23,7 @@ def test_a_span_is_written_in_place_and_all_up_to_its_end_is_given():
     assert not cache.keys[0].any() and not cache.keys[1, :, :, 4:].any()
 
 
-def test_a_step_writes_each_line_at_its_own_position_and_hides_what_lies_behind():
+def test_a_step_writes_each_line_at_its_own_position_and_masks_what_comes_after():
     cache = cache_of()
     new = noise(3, 2, 1, 4)
     step = StepView(cache, torch.tensor([0, 5, 2]))
@@ -48,7 +48,7 @@ def test_prompts_fill_the_beginning_of_their_rows_and_of_no_other():
     )
 
 
-def test_a_window_is_a_part_of_the_same_memory_and_a_row_is_cleared_alone():
+def test_a_window_shares_memory_and_clearing_a_row_touches_no_other():
     cache = cache_of()
     part = cache.window(2)
     part.keys.fill_(1)
@@ -58,7 +58,7 @@ def test_a_window_is_a_part_of_the_same_memory_and_a_row_is_cleared_alone():
     assert not cache.keys[:, 1].any() and cache.keys[:, [0, 2], :, :2].all()
 
 
-def test_a_longer_cache_takes_over_a_shorter_one():
+def test_a_longer_cache_copies_a_shorter_one():
     cache, longer = cache_of(), cache_of(9)
     cache.keys.copy_(noise(2, 3, 2, 6, 4))
     cache.values.fill_(3)

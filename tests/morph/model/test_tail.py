@@ -1,4 +1,4 @@
-"""Trained tails: what they compute, in both engines and nowhere else, and the file that they come from."""
+"""Trained tails: what they compute, that both engines use them, and their file."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_a_cut_file_is_refused(folder, tmp_path, size):
         load_tails(path, folder, torch.zeros(15, VOCAB, WIDTH))
 
 
-def test_checkpoints_of_one_shape_are_told_apart(folder, tmp_path):
+def test_checkpoints_of_the_same_shape_have_different_fingerprints(folder, tmp_path):
     other = write_checkpoint(tmp_path / "other", "tiny", "custom_voice", seed=1)
     assert predictor_fingerprint(other) != predictor_fingerprint(folder)
     shutil.copy(folder / FILE, other / FILE)
@@ -290,7 +290,7 @@ def test_checkpoints_of_one_shape_are_told_apart(folder, tmp_path):
 
 
 def test_upstreams_own_predictor_stays_exact_with_tails(trained):
-    """At 15 a predictor with tails draws what one without them draws."""
+    """At 15 a predictor with tails samples the same codes as one without."""
     random = torch.Generator().manual_seed(0)
     hidden, embedding = torch.randn(2, 3, 1, trained.width, generator=random)
     codes = [

@@ -1,4 +1,4 @@
-"""Users' texts to token ids: upstream's for ordinary texts, and no control tokens whatever is typed."""
+"""Token ids of users' texts: upstream's for ordinary texts, and never control tokens."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def made_texts(count: int = 400) -> list[str]:
 
 @pytest.fixture(scope="module", params=["demo", "tiny", "python"])
 def tokenizer(request, checkpoint):
-    """The demo voice's and a tiny checkpoint's as they are loaded, and transformers' own in Python where it has one."""
+    """The demo voice's and a tiny checkpoint's as loaded, and transformers' slow tokenizer if it has one."""
     folder = checkpoint("tiny", "base") if request.param == "tiny" else DEMO_VOICE
     return transformers.AutoTokenizer.from_pretrained(folder, use_fast=request.param != "python")
 

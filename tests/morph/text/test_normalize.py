@@ -82,19 +82,19 @@ def test_a_text_in_another_language_or_for_another_checkpoint_stays() -> None:
     assert Normalizer("").write_out("It costs $45 \U0001f642.").text == "It costs $45 \U0001f642."
 
 
-def test_letters_that_are_not_latin_are_told_of() -> None:
+def test_letters_that_are_not_latin_are_reported() -> None:
     [note] = ENGLISH.write_out("Hello \u4f60\u597d there.").notes
     assert note.startswith("2 letters are not Latin")
     assert ENGLISH.write_out("Caf\u00e9 Zo\u00eb.").notes == ()
 
 
-def test_without_the_library_figures_are_read_digit_by_digit_and_it_is_said(monkeypatch) -> None:
+def test_without_the_library_figures_are_read_digit_by_digit_with_a_note(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "kitten_text_processing", None)
     written = ENGLISH.write_out("Room 42.")
     assert written.text == "Room four two ." and "kitten-text-processing is not installed" in written.notes[0]
 
 
-def test_what_the_library_cannot_read_is_spoken_as_it_is_and_it_is_said(monkeypatch) -> None:
+def test_what_the_library_cannot_read_is_spoken_as_it_is_with_a_note(monkeypatch) -> None:
     import kitten_text_processing
 
     def fail(text: str) -> str:
@@ -121,7 +121,7 @@ ROWS = ["A", "9' ", "IV ", "555-", "(555", "1.", "Mon.", "$", "won 1-", "a1", "\
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_hundred_thousand_characters_take_our_rules_no_time(row, monkeypatch) -> None:
+def test_our_rules_are_fast_on_a_hundred_thousand_characters(row, monkeypatch) -> None:
     """In quadratic time this test would take minutes; the library itself, which takes longer, is left out."""
     monkeypatch.setitem(sys.modules, "kitten_text_processing", None)
     assert ENGLISH.write_out(row * (100_000 // len(row))).text

@@ -1,4 +1,4 @@
-"""Voice files: bit-equal, whole or not at all, and refused in words when they are not what they should be."""
+"""Voice files: bit-equal after loading, written atomically, and refused with a clear error if they are invalid."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_voice_comes_back_bit_equal(voice, tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="not run: Windows has no umask")
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
-def test_a_saved_voice_has_the_mode_that_the_umask_gives(tmp_path, mask, mode):
+def test_a_saved_voice_has_the_mode_of_the_umask(tmp_path, mask, mode):
     before = os.umask(mask)
     try:
         save_voice(VOICES["icl"], tmp_path / "anna.safetensors")
@@ -96,16 +96,16 @@ def test_a_truncated_file_is_refused(saved, kept):
     refused(saved, "is damaged.*save the voice again")
 
 
-@pytest.mark.parametrize("place", [0, 7, 8, 9])
-def test_a_flipped_header_is_refused(saved, place):
+@pytest.mark.parametrize("position", [0, 7, 8, 9])
+def test_a_flipped_header_is_refused(saved, position):
     content = bytearray(saved.read_bytes())
-    content[place] ^= 0xFF
+    content[position] ^= 0xFF
     saved.write_bytes(bytes(content))
     refused(saved, "is damaged.*save the voice again")
 
 
 def rewrite(path: Path, **changed: str | None) -> None:
-    """Write the file again with other metadata; None leaves a key out."""
+    """Write the file again with changed metadata; None removes a key."""
     with safe_open(path, framework="pt") as file:
         metadata = {**file.metadata(), **changed}
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -166,8 +166,8 @@ def test_a_save_that_fails_leaves_nothing_half_written(tmp_path, monkeypatch, ex
         assert load_voice(path).speaker == "ryan"
 
 
-@pytest.mark.parametrize("place", ["tensor data", "dtype", "texts"])
-def test_one_changed_byte_anywhere_is_noticed(tmp_path, place):
+@pytest.mark.parametrize("position", ["tensor data", "dtype", "texts"])
+def test_one_changed_byte_anywhere_is_noticed(tmp_path, position):
     path = tmp_path / "voice.safetensors"
     embedding = torch.arange(8, dtype=torch.float32)
     save_voice(Voice("x_vector", "0b6", "Anna", speaker_embedding=embedding), path)
@@ -176,7 +176,7 @@ def test_one_changed_byte_anywhere_is_noticed(tmp_path, place):
         "tensor data": whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:],
         "dtype": whole.replace(b'"F32"', b'"I32"'),
         "texts": whole.replace(b"Anna", b"Anne"),
-    }[place]
+    }[position]
     assert changed != whole
     path.write_bytes(changed)
     with pytest.raises(ValueError, match=r"voice\.safetensors is damaged .*checksum.*save the voice again"):

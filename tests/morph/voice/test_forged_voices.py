@@ -30,7 +30,7 @@ TEXTS: dict[str, Any] = {
 
 @pytest.fixture
 def forge(tmp_path: Path) -> Callable[..., Path]:
-    """Write an ICL voice's file with changed texts (or the JSON in their place) and tensors, and a right checksum."""
+    """Write an ICL voice's file with changed texts (or other JSON) and tensors, and a correct checksum."""
 
     def write(words: str | None = None, texts: Any = None, **tensors: torch.Tensor | None) -> Path:
         path = tmp_path / "forged.safetensors"

@@ -75,7 +75,7 @@ def test_cloned_voices(load, recording, monkeypatch, mode, language, text, preci
 
 @pytest.mark.parametrize(("frames", "trails"), [(3, 14), (16, 1), (17, 1), (40, 1)])
 def test_a_reference_shorter_or_longer_than_the_texts(load, recording, monkeypatch, frames, trails):
-    """Text (18 with its end) that outruns the reference (and bos) trails; a longer one goes on over padding."""
+    """Text (18 tokens with its end) beyond the reference (and bos) trails; a longer reference gets padding."""
     model = load("tiny", "base")
     voice = clone_voice(model, recording, 24000)
     codes = torch.randint(64, (frames, 16), generator=torch.Generator().manual_seed(0))
@@ -115,7 +115,9 @@ def test_lines_that_share_what_they_can_have_the_prompts_of_lines_alone(load, re
     )
     for turn in range(2):
         for mode, language in (("icl", "german"), ("x_vector", "german"), ("x_vector", "auto")):
-            for number in range(2):  # voices that nobody else holds: another may come to lie where one was
+            for number in range(
+                2
+            ):  # without other references: a new voice may get the address, and id, of a freed one
                 voice = clone_voice(
                     model, recording * (1 - number / 2), 24000, CloneOptions(mode, "a tone that rises")
                 )
@@ -176,5 +178,5 @@ def test_an_icl_voice_without_codes_cannot_be_made():
 
 
 def test_the_default_sampling_leaves_room_in_the_context(load):
-    """8192 frames fit behind any prompt that is let through only if the context says so."""
+    """After any accepted prompt, 8192 frames must fit into the context."""
     assert Sampling().max_frames < load().config.talker_config.max_position_embeddings

@@ -1,4 +1,4 @@
-"""Reference recordings: ordinary ones stay as they are, odd ones are mended with a note or refused in words."""
+"""Reference recordings: ordinary ones are not changed, odd ones are repaired with a note or refused."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_icl_refuses_a_long_recording_as_its_transcript_would_not_fit(base, spee
 
 @pytest.mark.parametrize("level", [0, 1e-4], ids=["silence", "near silence"])
 @pytest.mark.parametrize("refuse_long", [False, True])
-def test_long_silence_before_and_after_is_left_out(speech, level, refuse_long):
+def test_long_silence_before_and_after_is_cut_off(speech, level, refuse_long):
     made = prepare(np.concatenate([quiet(31, level), speech, quiet(20, level)]), refuse_long=refuse_long)
     [note] = made.notes
     assert "s of silence at the recording's ends were cut off" in note

@@ -1,4 +1,4 @@
-"""Voices: the same sound gives the same voice whatever its format, and what cannot serve is refused in words."""
+"""Voices: the same sound gives the same voice in any format, and unusable input is refused with a clear error."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_only_base_checkpoints_clone(load, recording, kind, words):
         clone_voice(load("tiny-1.7B", kind), recording, RATE)
 
 
-def test_what_a_checkpoint_cannot_be_is_said(load, base):
+def test_voices_that_a_checkpoint_cannot_have_are_refused(load, base):
     with pytest.raises(ValueError, match="no preset speakers: load a CustomVoice"):
         preset_voice(base, "ryan")
     with pytest.raises(ValueError, match=r"speaker 'nobody' is unknown.*aiden, dylan.*vivian"):
@@ -126,7 +126,7 @@ def test_voices_stay_with_their_model_size_and_kind(load, base, recording):
         check_voice(load("tiny", "custom_voice"), stranger)
 
 
-def test_padding_adds_its_frames_only_when_asked_for(base, recording):
+def test_padding_adds_frames_only_if_requested(base, recording):
     def clone(**options) -> Voice:
         return clone_voice(base, recording, RATE, CloneOptions("icl", " a tone ", **options))
 
@@ -136,7 +136,7 @@ def test_padding_adds_its_frames_only_when_asked_for(base, recording):
     assert plain.ref_codes.dtype == torch.int64 and plain.ref_codes.shape == (25, 16)
     assert len(padded.ref_codes) == 32  # 2.5 s at 12.5 a second, the last one begun
     assert torch.equal(plain.ref_codes, encode_waveform(base, recording))
-    # The embedding is of the recording alone.
+    # The embedding does not include the padding.
     assert torch.equal(plain.speaker_embedding, padded.speaker_embedding)
     assert clone_voice(base, recording, RATE, CloneOptions("x_vector", "a tone")).ref_codes is None
 
