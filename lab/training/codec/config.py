@@ -10,7 +10,6 @@ from typing import Any
 GROUPS = 16
 SAMPLE_RATE = 24000
 SAMPLES_PER_FRAME = 1920
-ENCODER_HOP = 960  # Mimi's convolutions end at 25 Hz; a final one halves that
 DEFAULT = Path(__file__).resolve().parents[1] / "configs" / "codec.json"
 
 

@@ -150,7 +150,7 @@ def test_rows_are_read_from_the_verdicts(tmp_path: Path) -> None:
     assert exact.figures["ended"].value == 1.0 > exact.figures["ended"].low, "four of four prove little"
     assert fast.figures["ended"].value == 0.75 and fast.changes["ended"].value == -0.25
     assert exact.changes["wer"] is None and exact.ms_per_frame is None and exact.distance is None
-    # Without references a line is compared with its voice's other exact lines; one without speech has none of it.
+    # Without references a line is compared with its voice's other exact lines; without speech its similarity is 0.
     assert exact.figures["similarity"].value == pytest.approx(1.0)
     assert fast.figures["similarity"].value == pytest.approx((1 + 1 + 0 + 0) / 4)
 

@@ -1,6 +1,6 @@
-"""What the processes of test_codec_processes.py do: ``python codec_cases.py PROCESSES CORPUS CONFIG OUT``.
+"""Program that the processes of test_codec_processes.py run: ``python codec_cases.py PROCESSES CORPUS CONFIG OUT``.
 
-Each process trains on batches of its own; one process alone on those of two, joined.
+Each process trains on separate batches; a single process on those of two, joined.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ STEPS, RATE = 4, 1e-3
 
 
 def batch(speech: Speech, config: Config, step: int, ranks: tuple[int, ...]) -> Batch:
-    """The batches of some processes in one."""
+    """Return the batches of some processes, joined."""
     drawn = [sample_batch(speech, config.training, config.quantiser.dropout, step, rank) for rank in ranks]
     return Batch(*(torch.cat(parts) for parts in zip(*(one.tensors() for one in drawn), strict=True)))
 
 
 def work(world: World, corpus: Path, config: Config, out: Path) -> None:
-    """Some updates with discriminators, after the codebooks were filled; what they gave."""
+    """Run some updates with discriminators, after filling the codebooks; return their results."""
     torch.set_num_threads(1)
     speech = load_speech(corpus, "train")
     trainer = Trainer(config, speech, world=world)
-    if world.rank:  # weights that share() has to replace
+    if world.rank:  # weights that share() must replace
         for parameter in trainer.codec.parameters():
             parameter.data.add_(1.0)
     trainer.share()
@@ -43,20 +43,20 @@ def work(world: World, corpus: Path, config: Config, out: Path) -> None:
         trainer.require_same()
         if not step:
             save(learnt(trainer), out / f"{world.rank}-of-{world.size}.safetensors")
-    trainer._teach(lambda quantiser: quantiser.restart(1))  # process 0 draws among its own rows
+    trainer._teach(lambda quantiser: quantiser.restart(1))  # process 0 samples among its own rows
     save(trained(trainer), out / f"{world.rank}-of-{world.size}-at-the-end.safetensors")
     assert len(list(time_steps(trainer, warm=1, timed=1))) == 4
 
 
 def learnt(trainer: Trainer) -> dict[str, torch.Tensor]:
-    """What the first update made of its batch: gradients, their sizes at the waveform, and the codebooks' means."""
+    """Return the first update's gradients, their sizes at the waveform, and the codebooks' means."""
     tensors = {f"gradient.{name}": value.grad for name, value in weights(trainer) if value.grad is not None}
     sizes = {f"size.{name}": size for name, size in trainer.updater.balancer.sizes.items()}
     return {**tensors, **sizes, **codebooks(trainer)}
 
 
 def trained(trainer: Trainer) -> dict[str, torch.Tensor]:
-    """All weights and codebooks."""
+    """Return all weights and codebooks."""
     return {**dict(weights(trainer)), **codebooks(trainer)}
 
 

@@ -1,6 +1,6 @@
-"""What the processes of test_talker_processes.py do: ``python talker_cases.py CASE ROOT``, a program of its own.
+"""Program that the processes of test_talker_processes.py run: ``python talker_cases.py CASE ROOT``.
 
-New processes import the main program anew, and pytest's would not bring these functions.
+Spawned processes import the main program again, and pytest's would not provide these functions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STEPS = 3
 
 
 def prepared(world: World, root: Path) -> tuple[Trainer, list[list[Batch]]]:
-    """A trainer without chance, and each step's batches of the processes: unlike lengths, so unlike counts."""
+    """Return a deterministic trainer, and the processes' batches per step, with different lengths and counts."""
     run = tiny_run(root, STEPS)
     codes = load_codes(run.codes)
     config, corpus = prepare(run, load_config(run.config), codes, world)
@@ -41,7 +41,7 @@ def prepared(world: World, root: Path) -> tuple[Trainer, list[list[Batch]]]:
 
 
 def steps(world: World, root: Path) -> None:
-    """Each process learns from its own batches."""
+    """Let each process learn from its own batches."""
     trainer, batches = prepared(world, root)
     begun = copy.deepcopy(trainer.learner.state_dict())
     tensors = {}
@@ -55,7 +55,7 @@ def steps(world: World, root: Path) -> None:
 
 
 def training(world: World, root: Path) -> None:
-    """The whole command, twice."""
+    """Run the complete command twice."""
     trainer = train(world, tiny_run(root, 12))
     seconds = trainer.seconds
     trainer = train(world, tiny_run(root, 15, resume=True))

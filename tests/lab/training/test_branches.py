@@ -1,4 +1,4 @@
-"""Branches of an update: the same results, forward and back, as one after another."""
+"""Concurrent branches of an update: forward and backward results equal those of sequential execution."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_on_a_cpu_they_run_in_order():
 
 
 def chains(weights: list[torch.Tensor], x: torch.Tensor, branches: Branches) -> list[torch.Tensor]:
-    """The gradients at the weights and at x of the sum of chains of small products."""
+    """Return the gradients at the weights and at x of a sum of chains of small matrix products."""
 
     def chain(weight: torch.Tensor) -> torch.Tensor:
         hidden = x
@@ -32,7 +32,7 @@ def chains(weights: list[torch.Tensor], x: torch.Tensor, branches: Branches) -> 
 
 
 @pytest.mark.gpu
-def test_captured_branches_give_what_the_order_gives():
+def test_captured_branches_equal_sequential_execution():
     torch.manual_seed(0)
     weights = [torch.randn(64, 64, device="cuda", requires_grad=True) for _ in range(6)]
     x = torch.randn(32, 64, device="cuda", requires_grad=True)

@@ -28,7 +28,7 @@ def judged(folder: Path, **figures: float) -> Path:
     return folder
 
 
-def test_the_card_holds_the_judges_figures_and_the_files_sizes(tmp_path: Path):
+def test_the_card_contains_the_judges_figures_and_the_files_sizes(tmp_path: Path):
     voice = write_checkpoint(tmp_path / "voice", "tiny", "base")
     coded = judged(tmp_path / "codec", wer=0.02, similarity_to_original=0.5)
     clones = judged(tmp_path / "clones", wer=0.1, identified=0.4, distillmos=2.5)
@@ -50,7 +50,7 @@ def test_the_card_holds_the_judges_figures_and_the_files_sizes(tmp_path: Path):
     assert "trained tails of the crossbar (`crossbar.safetensors`), 3.2 MB" in with_tails
 
 
-def test_a_row_that_nobody_has_judged_is_refused(tmp_path: Path):
+def test_a_row_that_was_not_judged_is_refused(tmp_path: Path):
     voice = write_checkpoint(tmp_path / "voice", "tiny", "base")
     with pytest.raises(ValueError, match=r"judged\.json"):
         write_card(voice, [("clones", tmp_path)])

@@ -1,4 +1,4 @@
-"""The codec's training: the trainer's path is upstream's path, and an interruption changes nothing."""
+"""The codec's training: the trainer's path equals upstream's, and an interruption changes nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def speech() -> Speech:
 
 @pytest.fixture(scope="module")
 def codec(speech) -> Codec:
-    """A codec with random weights and codebooks that fit what it encodes."""
+    """A codec with random weights, and codebooks filled from its own embeddings."""
     trainer = Trainer(tiny(), speech)
     trainer.fill_codebooks()
     return trainer.codec.eval()
@@ -79,13 +79,13 @@ def test_upstream_encodes_and_decodes_what_the_trainer_quantises(codec, wave):
     ours = codec(wave)
     theirs = codec.upstream.encode(wave, torch.ones_like(wave).long()).audio_codes
     codes = torch.stack(theirs)
-    assert (codes.transpose(1, 2) == ours.quantised.codes).float().mean() > 0.99  # but for ties
+    assert (codes.transpose(1, 2) == ours.quantised.codes).float().mean() > 0.99  # except for ties
     decoded = torch.stack(codec.upstream.decode(ours.quantised.codes.transpose(1, 2)).audio_values)
     torch.testing.assert_close(decoded, ours.wave.clamp(-1, 1), atol=1e-4, rtol=1e-3)
-    assert len(codes[..., 1:].unique()) > 16  # no constant would pass
+    assert len(codes[..., 1:].unique()) > 16  # a constant would not pass
 
 
-def test_the_export_loads_and_speaks_like_the_trainer(codec, wave, tmp_path):
+def test_the_export_loads_and_decodes_like_the_trainer(codec, wave, tmp_path):
     symbols = tuple(f"{number}" for number in range(codec.phone_count))
     write_weights(tmp_path / "weights", Weights(codec.config, symbols, 7, codec.averaged()))
     carried = codec_of(read_weights(tmp_path / "weights"))
@@ -111,7 +111,7 @@ def test_fewer_groups_decode_as_in_training(codec, wave, groups, tmp_path):
     assert groups == 16 or np.abs(decoded - again).max() > 1e-4
 
 
-def test_evaluation_writes_what_the_judges_read(codec, wave, tmp_path):
+def test_evaluation_writes_the_judges_input(codec, wave, tmp_path):
     tokenizer = load_tokenizer(export(codec, tmp_path / "codec"))
     samples = [Sample("0001", "ann", "One line.", wave[0, :-700].numpy())]
     means = evaluate(tokenizer, iter(samples), tmp_path / "out", (1, 16))
@@ -134,8 +134,8 @@ def test_the_losses_fall(speech):
     assert {"telling", "fooling", "features"} <= found[-1].keys() and "telling" not in found[3]
 
 
-def test_gradients_lie_as_their_parameters_do(speech):
-    """torch's fused optimizer (CUDA) takes no others; here nothing would be noticed."""
+def test_gradients_have_the_memory_layout_of_their_parameters(speech):
+    """torch's fused optimizer (CUDA) accepts no other layout; on a CPU nothing would fail."""
     trainer = Trainer(tiny(), speech)
     for _ in range(5):
         trainer.train_step()
@@ -145,7 +145,7 @@ def test_gradients_lie_as_their_parameters_do(speech):
         assert optimizer.state
 
 
-def test_the_decoder_alone_learns_while_codes_stay(speech, tmp_path):
+def test_only_the_decoder_learns_while_codes_stay_fixed(speech, tmp_path):
     first = Trainer(tiny(), speech)
     for _ in range(4):
         first.train_step()
@@ -171,7 +171,7 @@ def test_the_decoder_alone_learns_while_codes_stay(speech, tmp_path):
     assert second.average.values.keys() == first.average.values.keys()
 
 
-def test_the_balance_gives_each_loss_its_share():
+def test_the_balancer_gives_each_loss_its_share():
     wave = torch.randn(2, 50, requires_grad=True)
     balancer = Balancer({"spectral": 1.0, "fooling": 3.0}, "spectral")
     small, large = 1e-3 * wave[:, :25].sum(), 1e3 * wave[:, 25:].sum()
@@ -183,7 +183,7 @@ def test_the_balance_gives_each_loss_its_share():
         Balancer({"fooling": 1.0}, "spectral")
 
 
-def test_a_resumed_training_goes_on_as_if_never_interrupted(speech, tmp_path):
+def test_a_resumed_training_equals_an_uninterrupted_one(speech, tmp_path):
     whole, first = Trainer(tiny(), speech), Trainer(tiny(), speech)
     for _ in range(7):
         whole.train_step()
@@ -202,7 +202,7 @@ def test_a_resumed_training_goes_on_as_if_never_interrupted(speech, tmp_path):
         torch.testing.assert_close(second.average.values[name], value, msg=name)
 
 
-def test_carried_weights_go_on_from_their_step(speech, tmp_path):
+def test_exported_weights_continue_from_their_step(speech, tmp_path):
     first, second = Trainer(tiny(seed=1), speech), Trainer(tiny(seed=2), speech)
     for _ in range(5):
         first.train_step()
@@ -216,7 +216,7 @@ def test_carried_weights_go_on_from_their_step(speech, tmp_path):
     second.train_step()
 
 
-def test_weights_come_in_parts_that_fit(tmp_path, monkeypatch):
+def test_weights_are_written_in_small_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("lab.training.storage.PART_BYTES", 1000)
     tensors = {f"t{number}": torch.full((150,), float(number)) for number in range(7)}
     files = write_weights(tmp_path, Weights(tiny(), ("_",), 3, tensors))
@@ -226,7 +226,7 @@ def test_weights_come_in_parts_that_fit(tmp_path, monkeypatch):
     assert {name: float(value[0]) for name, value in read.tensors.items()} == {f"t{n}": n for n in range(7)}
 
 
-def test_codes_out_of_use_come_back():
+def test_unused_codes_are_restarted():
     options = dataclasses.replace(tiny().quantiser, decay=0.5)
     quantiser = ResidualQuantiser(2, 8, 4, options).train()
     quantiser.vectors[:] = 100.0
@@ -248,7 +248,7 @@ def test_gradients_pass_the_quantiser_and_dropped_groups_add_nothing(codec):
     assert torch.equal(first.grad, torch.ones_like(first)) and torch.equal(rest.grad, torch.ones_like(rest))
 
 
-def test_phones_follow_the_durations_and_voices_lie_together(speech):
+def test_phones_follow_the_durations_and_voices_are_contiguous(speech):
     assert speech.symbols == (EDGE, "a", "b", "c")
     names = [speech.symbols[place] for place in speech.phones[25::50].tolist()]
     assert names == [EDGE, "b", "c", EDGE, EDGE, "a", "b", EDGE, EDGE, "a", "b", EDGE]
@@ -259,7 +259,7 @@ def test_phones_follow_the_durations_and_voices_lie_together(speech):
     assert float(known) == pytest.approx(np.log(4))
 
 
-def test_a_step_draws_the_same_batch_every_time_and_its_labels_fit_its_sound(speech):
+def test_a_steps_batch_is_reproducible_and_its_labels_fit_its_sound(speech):
     options = tiny(gain_db=(0.0, 0.0), silent_start=0.0, crops=((8, 1.0),)).training
     batch, again, other = (sample_batch(speech, options, 0.5, step) for step in (3, 3, 4))
     assert torch.equal(batch.wave, again.wave) and not torch.equal(batch.wave, other.wave)
@@ -273,7 +273,7 @@ def test_a_step_draws_the_same_batch_every_time_and_its_labels_fit_its_sound(spe
     assert (silent.phones[:, 0] == 0).all() and (silent.groups == configs.GROUPS).all()
 
 
-def test_the_spectral_loss_knows_a_tone_from_another_and_from_itself():
+def test_the_spectral_loss_is_zero_for_equal_tones_and_positive_for_others():
     losses = SpectralLoss(configs.load_config().losses)
     place = torch.arange(12000) / configs.SAMPLE_RATE
     tone = 0.5 * torch.sin(2 * torch.pi * 440 * place)[None]
@@ -284,7 +284,7 @@ def test_the_spectral_loss_knows_a_tone_from_another_and_from_itself():
 
 
 @pytest.mark.gpu
-def test_captured_updates_are_the_updates(speech):
+def test_captured_updates_equal_uncaptured_ones(speech):
     plain, fast = (Trainer(tiny(), speech.to("cuda"), capture=capture) for capture in (False, True))
     for _ in range(30):
         ours, theirs = fast.train_step(), plain.train_step()
@@ -292,7 +292,7 @@ def test_captured_updates_are_the_updates(speech):
     assert float(ours["mel"]) == pytest.approx(float(theirs["mel"]), rel=0.05)
 
 
-def test_the_average_steps_aside():
+def test_the_average_is_in_place_only_inside_its_context():
     value = torch.zeros(2)
     average = Average({"x": value}, 0.9)
     value += 10
@@ -328,7 +328,7 @@ def test_the_command_trains_logs_saves_and_resumes(tmp_path):
         command.run(config, dataclasses.replace(slice_, out=tmp_path / "none", resume=True), ALONE)
 
 
-def test_a_config_with_a_base_holds_only_what_differs():
+def test_a_config_with_a_base_contains_only_differences():
     base, gentle = configs.load_config(), configs.load_config(configs.DEFAULT.parent / "codec_decoder.json")
     assert gentle.shape == base.shape and gentle.losses == base.losses
     assert gentle.training.decoder_only and not base.training.decoder_only

@@ -1,4 +1,4 @@
-"""The listener of the codec's training: it learns voices from recordings, and asks decoded ones to be like them."""
+"""The listener of the codec's training: it learns voices from recordings and pulls decoded voices towards them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def speech() -> Speech:
     return pack_lines([line(name, pitch) for name, pitch in PITCHES.items() for _ in range(2)])
 
 
-def test_a_crops_voice_is_who_speaks_in_its_middle(speech: Speech) -> None:
+def test_a_crops_voice_is_the_one_in_its_middle(speech: Speech) -> None:
     assert speech.voice_count == 3
     options = dataclasses.replace(tiny().training, gain_db=(0.0, 0.0), silent_start=0.0)
     batches = [sample_batch(speech, options, 0.0, step) for step in range(20)]
@@ -32,7 +32,7 @@ def test_a_crops_voice_is_who_speaks_in_its_middle(speech: Speech) -> None:
 
 
 @pytest.mark.slow
-def test_it_learns_to_tell_voices_apart_whatever_their_level(speech: Speech) -> None:
+def test_it_learns_to_recognise_voices_at_any_level(speech: Speech) -> None:
     torch.manual_seed(0)
     listener, options = Listener(3), tiny().training
     optimizer = torch.optim.AdamW(listener.parameters(), 1e-3)
@@ -51,7 +51,7 @@ def test_it_learns_to_tell_voices_apart_whatever_their_level(speech: Speech) -> 
     assert torch.allclose(quiet, loud, atol=0.05)
 
 
-def test_a_voice_is_as_far_from_itself_as_nothing_and_nearer_than_another() -> None:
+def test_the_voice_loss_is_zero_for_equal_audio_and_positive_for_other_audio() -> None:
     torch.manual_seed(0)
     listener = Listener(3).requires_grad_(False)
     place = torch.arange(24000) / 24000
@@ -60,7 +60,7 @@ def test_a_voice_is_as_far_from_itself_as_nothing_and_nearer_than_another() -> N
     assert float(voice_loss(listener(other), listener(one))) > 0.05
 
 
-def test_the_codec_is_asked_for_the_voice_and_the_listener_hears_recordings_alone(speech: Speech) -> None:
+def test_the_codec_gets_the_voice_loss_and_the_listener_learns_from_recordings_only(speech: Speech) -> None:
     trainer = Trainer(tiny(), speech)
     found = [trainer.train_step() for _ in range(6)]
     assert "voice" not in found[3] and "telling voices" in found[3], "before the discriminators"
@@ -74,7 +74,7 @@ def test_the_codec_is_asked_for_the_voice_and_the_listener_hears_recordings_alon
         assert torch.allclose(ours.grad, theirs.grad, rtol=1e-4, atol=1e-7)
 
 
-def test_without_a_share_nobody_listens(speech: Speech) -> None:
+def test_without_a_share_there_is_no_listener(speech: Speech) -> None:
     config = tiny()
     silent = dataclasses.replace(config.adversarial, shares=(1.0, 1.5, 2.5, 0.0))
     trainer = Trainer(dataclasses.replace(config, adversarial=silent), speech)
@@ -85,7 +85,7 @@ def test_without_a_share_nobody_listens(speech: Speech) -> None:
         dataclasses.replace(silent, shares=(1.0, 1.0, 1.0))
 
 
-def test_a_resumed_training_goes_on_with_its_listener(speech: Speech, tmp_path: Path) -> None:
+def test_a_resumed_training_restores_its_listener(speech: Speech, tmp_path: Path) -> None:
     first, second = Trainer(tiny(), speech), Trainer(tiny(), speech)
     for _ in range(6):
         first.train_step()

@@ -1,4 +1,4 @@
-"""Several processes train the codec as one would with their batches joined, and resume together."""
+"""Several processes train the codec like one process with their batches joined, and resume together."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def write_config(config: configs.Config, path: Path) -> Path:
 
 
 def additive() -> configs.Config:
-    """Only losses that are plain means over crops: others have normalisers of their own in each process."""
+    """A config whose losses are plain means over crops: others have a normaliser per process."""
     config = tiny(clip=1e9)
     losses = dataclasses.replace(config.losses, magnitude=0.0, commitment=0.0, scale=0.0, phones=0.0)
     adversarial = dataclasses.replace(config.adversarial, shares=(1.0, 1.0, 1e-9, 1e-9))
@@ -54,10 +54,10 @@ def additive() -> configs.Config:
 
 
 @pytest.mark.slow
-def test_two_processes_do_what_one_does_with_both_batches(corpus: Path, tmp_path: Path) -> None:
-    """Compared after the first batch: Adam makes as much of a gradient's rounding errors as of the gradient.
+def test_two_processes_equal_one_with_both_batches(corpus: Path, tmp_path: Path) -> None:
+    """Compared after the first batch: Adam amplifies a gradient's rounding errors as much as the gradient.
 
-    What follows an update therefore agrees between the two processes alone, which is to the bit.
+    After the first update, only the two processes can be compared with each other; they agree exactly.
     """
     config = write_config(additive(), tmp_path / "config.json")
     for processes in (1, 2):
@@ -68,7 +68,7 @@ def test_two_processes_do_what_one_does_with_both_batches(corpus: Path, tmp_path
     )
     assert_equal(first, second)
     assert_equal(*(load_file(tmp_path / f"{rank}-of-2-at-the-end.safetensors") for rank in range(2)))
-    del alone["size.features"]  # each process has a normaliser of its own for these
+    del alone["size.features"]  # each process has its own normaliser for these
     assert any(name.startswith("gradient.") for name in alone) and {"vectors", "size.fooling"} <= set(alone)
     for name, value in alone.items():
         if name.startswith("size."):  # a crop's gradient is half as large in twice the batch
@@ -106,14 +106,14 @@ def test_processes_train_log_save_resume_and_start(corpus: Path, tmp_path: Path)
     rows = [json.loads(row) for row in (out / "curve.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row.get("step", row.get("held out")) for row in rows] == [2, 4, 6, 7, 8]
     assert read_weights(out / "weights").step == 8
-    (out / "state.safetensors").unlink()  # the carried weights alone, as on another machine
+    (out / "state.safetensors").unlink()  # only the exported weights, as on another machine
     longest = write_config(tiny(total_steps=9, validate_every=100), tmp_path / "longest.json")
     done = run(*common, "--config", longest, "--resume")
     assert done.returncode == 0, done.stderr
     assert read_weights(out / "weights").step == 9
 
 
-def test_processes_draw_other_crops_of_one_length() -> None:
+def test_processes_sample_different_crops_of_equal_length() -> None:
     speech, options = pack_lines([line("a", 200.0), line("b", 300.0)]), tiny().training
     lengths = set()
     for step in range(8):
@@ -123,7 +123,7 @@ def test_processes_draw_other_crops_of_one_length() -> None:
     assert len(lengths) == 2
 
 
-def test_segments_lie_where_they_are_asked_for() -> None:
+def test_segments_are_cut_at_the_requested_positions() -> None:
     wave = torch.arange(20.0).repeat(3, 1).requires_grad_()
     found = segments_of(wave, torch.tensor([0.0, 0.5, 0.999]), 5)
     assert found[:, 0].tolist() == [0.0, 8.0, 15.0] and (found.diff(dim=1) == 1).all()

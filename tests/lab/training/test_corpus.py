@@ -1,4 +1,4 @@
-"""The corpus: held-out words stay unheard, voices stay apart, and phoneme lengths fit the audio."""
+"""The corpus: held-out sentences and voices stay out of training, and phoneme durations fit the audio."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def tone(seconds: float, quiet: float = 0.0) -> np.ndarray:
 # Text
 
 
-def test_examples_are_the_plain_quotations_of_fit_length(tmp_path: Path) -> None:
+def test_examples_are_plain_quotations_of_suitable_length(tmp_path: Path) -> None:
     for name in ("data.adj", "data.adv", "data.verb"):
         (tmp_path / name).write_text("", encoding="latin-1")
     noun = [
@@ -98,9 +98,11 @@ def test_examples_are_the_plain_quotations_of_fit_length(tmp_path: Path) -> None
         wordnet_examples(tmp_path / "elsewhere", TextOptions())
 
 
-def test_no_training_sentence_says_the_words_of_a_held_out_one() -> None:
+def test_no_training_sentence_has_the_words_of_a_held_out_one() -> None:
     texts = [" ".join(four) for four in itertools.islice(itertools.permutations(WORDS, 4), 500)]
-    texts += [f"{text[0].upper()}{text[1:]}!" for text in texts]  # twins that differ in case and marks
+    texts += [
+        f"{text[0].upper()}{text[1:]}!" for text in texts
+    ]  # duplicates that differ in case and punctuation
     texts += ["an unspeakably rare quotidian sentence"]
     sentences = split_examples(texts, TextOptions(common=len(WORDS), test=30, dev=20, least_held_out=4))
     assert Counter(one.split for one in sentences) == {"test": 30, "dev": 20, "train": 901}
@@ -144,7 +146,7 @@ def test_held_out_originals_are_in_no_other_voice(cast: list[Voice]) -> None:
     }
 
 
-def test_held_out_mixes_lie_apart_and_no_training_mix_is_one(
+def test_held_out_mixes_are_far_apart_and_no_training_mix_is_close(
     cast: list[Voice], styles: dict[str, np.ndarray]
 ) -> None:
     def place(voice: Voice) -> np.ndarray:
@@ -176,7 +178,7 @@ def test_a_mixed_style_is_the_weighted_sum_for_that_length(styles: dict[str, np.
 # Plan
 
 
-def test_training_fills_the_hours_from_the_seed_alone_with_no_held_out_voice(cast: list[Voice]) -> None:
+def test_training_fills_the_hours_reproducibly_without_held_out_voices(cast: list[Voice]) -> None:
     every = lines(400, "train") + lines(5, "train", "everyday") + lines(9, "test")
     tasks = plan("train", every, cast, seed=3, hours=1.0)
     assert sum(task.line.seconds for task in tasks) == pytest.approx(3600, abs=1)
@@ -188,21 +190,21 @@ def test_training_fills_the_hours_from_the_seed_alone_with_no_held_out_voice(cas
     assert tasks != plan("train", every, cast, seed=4, hours=1.0)
 
 
-def test_each_test_sentence_is_said_once_by_held_out_voices_in_turn(cast: list[Voice]) -> None:
+def test_each_test_sentence_is_spoken_once_by_held_out_voices_in_rotation(cast: list[Voice]) -> None:
     tasks = plan("test", lines(200, "test"), cast, seed=0)
     assert [task.line.text for task in tasks] == [f"test {place}" for place in range(200)]
     assert set(Counter(task.voice.name for task in tasks).values()) == {10}
     assert {task.voice.group for task in tasks} == {"held_out_mix"}
 
 
-def test_references_say_other_sentences_than_the_test(cast: list[Voice]) -> None:
+def test_references_have_other_sentences_than_the_test(cast: list[Voice]) -> None:
     tasks = plan("references", lines(9, "test") + lines(50, "dev"), cast, seed=0)
     assert {task.line.split for task in tasks} == {"dev"}
     assert set(Counter(task.voice.name for task in tasks).values()) == {REFERENCES}
 
 
 @pytest.mark.parametrize(("split", "hours"), [("train", 0.0), ("tests", 1.0), ("train", float("nan"))])
-def test_a_plan_that_cannot_be_is_an_error(cast: list[Voice], split: str, hours: float) -> None:
+def test_an_impossible_plan_is_an_error(cast: list[Voice], split: str, hours: float) -> None:
     with pytest.raises(ValueError, match=r"hours|split"):
         plan(split, lines(9, "train"), cast, seed=0, hours=hours)
 
@@ -211,7 +213,7 @@ def test_a_plan_that_cannot_be_is_an_error(cast: list[Voice], split: str, hours:
 
 
 @pytest.mark.parametrize("quiet", [0.0, 0.4])
-def test_lines_end_at_one_level_with_short_edges(quiet: float) -> None:
+def test_lines_are_finished_at_equal_level_with_short_silences(quiet: float) -> None:
     audio = tone(1.0, quiet)
     durations = np.array([RATE // 4, RATE // 4, RATE // 2, RATE // 2, RATE // 4, RATE // 4])
     done = finish(audio, durations, RATE, FinishOptions())
@@ -219,7 +221,7 @@ def test_lines_end_at_one_level_with_short_edges(quiet: float) -> None:
     assert len(done.audio) / RATE == pytest.approx(1.18, abs=0.021)
     power = frame_power(done.audio / 32767)
     assert 10 * np.log10(power[power > power.max() / 100].mean()) == pytest.approx(-23, abs=0.2)
-    # The two middle tokens are within the tone and keep their lengths; the outermost silence is gone.
+    # The two middle tokens are within the tone and keep their durations; the outer silence is cut.
     assert done.durations[2:4].tolist() == [RATE // 2, RATE // 2]
     assert done.durations[0] == 0
 
@@ -248,7 +250,7 @@ def spoken(text: str, speaker: str, seed: int) -> Utterance:
     return Utterance(text, "həl", speaker, audio, durations)
 
 
-def test_shards_give_back_every_line_in_order(tmp_path: Path) -> None:
+def test_shards_return_every_line_in_order(tmp_path: Path) -> None:
     given = [spoken(f"Line {place}, “quoted”.", f"voice_{place % 3}", place) for place in range(7)]
     write_shard(tmp_path / "train-00-000.safetensors", given[:3], RATE)
     write_shard(tmp_path / "train-01-000.safetensors", given[3:], RATE)
@@ -266,14 +268,14 @@ def test_shards_give_back_every_line_in_order(tmp_path: Path) -> None:
         Corpus(tmp_path, "test")
 
 
-def test_a_line_whose_lengths_do_not_fit_cannot_be_made() -> None:
+def test_an_utterance_with_inconsistent_durations_is_an_error() -> None:
     with pytest.raises(ValueError, match="4 durations"):
         Utterance("Hello.", "həl", "a", np.zeros(8, np.int16), np.array([2, 2, 2, 2], np.int32))
     with pytest.raises(ValueError, match="summing to 10"):
         Utterance("Hello.", "həl", "a", np.zeros(8, np.int16), np.full(5, 2, np.int32))
 
 
-def test_a_bundle_gives_back_weights_styles_cast_and_lines(
+def test_a_bundle_returns_weights_styles_cast_and_lines(
     tmp_path: Path, styles: dict[str, np.ndarray], cast: list[Voice]
 ) -> None:
     values = np.arange(12, dtype=np.uint8).reshape(3, 4)
@@ -289,7 +291,7 @@ def test_a_bundle_gives_back_weights_styles_cast_and_lines(
     for name in ("one", "two"):
         write_bundle(tmp_path / f"{name}.tar.xz", teacher, styles, text, about)
     assert (tmp_path / "one.tar.xz").read_bytes() == (tmp_path / "two.tar.xz").read_bytes()
-    for _ in range(2):  # the second as a process that another one was faster than
+    for _ in range(2):  # the second time as a process that was slower than another
         unpack_bundle(tmp_path / "one.tar.xz", tmp_path / "bundle")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle", "one.tar.xz", "two.tar.xz"]
     bundle = read_bundle(tmp_path / "bundle")

@@ -1,4 +1,4 @@
-"""Training a tail: it begins as the stock crossbar, comes nearer to exact, and is picked up by loading."""
+"""Training a tail: it starts as the stock crossbar, gets closer to exact, and is used after loading."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def teacher(model) -> Teacher:
     return Teacher(heads, model.code_tables(), model.sampling.subtalker)
 
 
-def test_frames_are_recorded_as_they_are_spoken(model, recording):
-    """What is kept of a line is what the predictor was given: it predicts the codes that were drawn."""
+def test_frames_are_recorded_as_spoken(model, recording):
+    """The recording has the predictor's inputs: from these it predicts the sampled codes."""
     assert recording.hidden.shape == (len(recording.codes), model.width)
     assert set(recording.texts.tolist()) == {0, 1, 2, 3}
     again = record(model, plan_lines(TEXTS, find_voices(model, None, 0), 8, 0), 4, 0)
@@ -72,7 +72,7 @@ def test_frames_are_recorded_as_they_are_spoken(model, recording):
     assert torch.allclose(examples.probabilities.sum(-1), torch.ones(()), atol=1e-5)
 
 
-def test_held_out_texts_are_not_learnt_from(recording):
+def test_held_out_texts_are_not_trained_on(recording):
     learnt, kept = recording.split(4)
     assert set(learnt.texts.tolist()) == {0, 1, 2} and set(kept.texts.tolist()) == {3}
     assert len(learnt.codes) + len(kept.codes) == len(recording.codes)
@@ -80,7 +80,7 @@ def test_held_out_texts_are_not_learnt_from(recording):
         recording.split(9)
 
 
-def test_further_takes_draw_anew_what_the_predictor_makes(model, recording):
+def test_further_takes_sample_groups_1_to_15_again(model, recording):
     examples = make_examples(model, recording, 3, 0, [5])
     count = len(recording.codes)
     takes = examples.codes.view(3, count, 16)
@@ -90,14 +90,14 @@ def test_further_takes_draw_anew_what_the_predictor_makes(model, recording):
 
 @pytest.mark.parametrize("seq_groups", [1, 5, 14])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_variant_begins_as_the_stock_crossbar(teacher, variant, seq_groups):
+def test_every_variant_starts_as_the_stock_crossbar(teacher, variant, seq_groups):
     heads = teacher.heads[seq_groups:].float()
     parts = initial(variant, heads, teacher.tables[seq_groups - 1], 0.5, 0).parts()
     check_parts({name: part.detach() for name, part in parts.items()}, seq_groups, teacher.heads)
     random = torch.Generator().manual_seed(0)
     states, tokens = torch.randn(5, heads.shape[-1], generator=random), torch.arange(5)
     stock = crossbar(heads, states)
-    # A layer with an output a group multiplies the heads in another order.
+    # A layer with one output per group multiplies the heads in another order.
     exact = "groups" not in variant
     begun = tail_logits(parts, heads, states, tokens)
     assert torch.equal(begun, stock) if exact else torch.allclose(begun, stock, atol=1e-5)
@@ -106,7 +106,7 @@ def test_every_variant_begins_as_the_stock_crossbar(teacher, variant, seq_groups
 @pytest.mark.parametrize(
     "variant", [*VARIANTS[:1], *(pytest.param(one, marks=pytest.mark.slow) for one in VARIANTS[1:])]
 )
-def test_training_comes_nearer_to_exact_on_lines_held_out(model, recording, teacher, variant):
+def test_training_gets_closer_to_exact_on_held_out_lines(model, recording, teacher, variant):
     learnt, kept = (make_examples(model, part, 4, 0, [3]) for part in recording.split(4))
     config = load_config(variant=variant, steps=60, batch_frames=128, learning_rate=3e-3, warmup_steps=5)
     stock = measure({}, teacher, kept, 3)
@@ -117,8 +117,8 @@ def test_training_comes_nearer_to_exact_on_lines_held_out(model, recording, teac
     assert again == trained, "the seed fixes it"
 
 
-def test_figures_are_those_of_a_plain_computation(model, recording, teacher):
-    """Against the definition, frame by frame, with the exact distribution of every token."""
+def test_distances_equal_a_plain_computation(model, recording, teacher):
+    """Compared with the definition, frame by frame, over the complete distribution."""
     kept = recording.split(4)[1]
     kept = kept.take(torch.arange(5))
     examples, draw = make_examples(model, kept, 1, 0, [13]), model.sampling.subtalker
@@ -139,11 +139,11 @@ def test_figures_are_those_of_a_plain_computation(model, recording, teacher):
 
 
 def test_the_exact_distribution_has_no_divergence_from_itself(model, recording, teacher):
-    """At 14 groups the only thing missing is the last token: the heads alone cannot be exact, and that is seen."""
+    """At 14 groups the tail only lacks the last token: without it the heads are not exact."""
     examples = make_examples(model, recording, 1, 0, [14, 15])
     stock = measure({}, teacher, examples, 14)
     assert stock.divergence[0] > 0.01
-    # Give it the state that has seen that token: then it is exact, up to what top_k removes.
+    # With the state after that token it is exact, up to what top_k removes.
     given = dataclasses.replace(examples, states=examples.states.flip(1))
     assert measure({}, teacher, given, 14).distance[0] < 1e-5
     assert float(divergences({}, teacher, given, 14)[0]) < stock.divergence[0]
@@ -155,14 +155,14 @@ def test_unknown_variants_are_refused(variant):
         parse_variant(variant)
 
 
-def test_bytes_a_frame(teacher):
+def test_bytes_per_frame(teacher):
     heads = teacher.heads[5:]
     parts = initial("token+mix", heads, teacher.tables[4], 0.5, 0).parts()
     assert count_bytes(parts, heads) == 2 * (10 * 64 * 64 + 64 + 2 * 32 * 64)
     assert count_bytes({"heads": heads}, heads) == count_bytes({}, heads)
 
 
-def test_the_command_writes_a_file_that_loading_picks_up(folder, model, tmp_path):
+def test_the_command_writes_a_file_that_loading_uses(folder, model, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("# not spoken\n\n" + "\n".join([*TEXTS, *"abcde"]), encoding="utf-8")
     words = ["--checkpoint", str(folder), "--seq-groups", "3,14", "--texts", str(texts), "--device", "cpu"]
@@ -179,7 +179,7 @@ def test_the_command_writes_a_file_that_loading_picks_up(folder, model, tmp_path
             assert tail.about.variant == "token+mix" and tail.about.distance < tail.about.stock_distance
             for name, part in tail.parts.items():
                 assert torch.equal(loaded[tail.seq_groups].parts[name], part.to(torch.bfloat16).float())
-        again = train(run)  # from the recording that was kept
+        again = train(run)  # from the stored recording
         assert [tail.about for tail in again] == [tail.about for tail in first]
     finally:
         (folder / FILE).unlink(missing_ok=True)
@@ -228,7 +228,7 @@ def test_the_built_in_texts_are_many_and_differ():
 
 
 @torch.inference_mode()
-def test_exact_marginals_are_the_exact_predictor_where_nothing_is_drawn(model):
+def test_exact_marginals_equal_the_exact_predictor_without_sampling(model):
     random = torch.Generator().manual_seed(0)
     hidden, embedding = torch.randn(2, 4, 1, model.width, generator=random)
     greedy, marginals = TokenSampling(do_sample=False), Marginals(model.talker.code_predictor)
@@ -239,7 +239,7 @@ def test_exact_marginals_are_the_exact_predictor_where_nothing_is_drawn(model):
     assert not torch.equal(stock, exact)
 
 
-def test_independence_costs_nothing_for_one_group_and_something_for_many(model, recording):
+def test_independence_is_free_for_one_group_and_costs_for_several(model, recording):
     some = recording.take(torch.arange(8))
     one = measure_independence(model, some, 14, 4, 0)
     assert one.correlation == pytest.approx(0, abs=1e-4)

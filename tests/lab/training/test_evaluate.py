@@ -1,4 +1,4 @@
-"""Speaking the held-out lines for the judges: who says what, from which references, and what is written."""
+"""Speaking the held-out lines for the judges: voices, references, and the files that are written."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_every_line_is_spoken_and_the_judges_know_voices_by_other_references(corpus: Path, tmp_path: Path):
+def test_every_line_is_spoken_and_judged_against_other_references(corpus: Path, tmp_path: Path):
     model = load_model(write_checkpoint(tmp_path / "voice", "tiny", "base"), LoadOptions(precision="fp32"))
     options = EvaluateOptions(corpus, tmp_path / "out", limit=3, seq_groups=3)
     model.sampling = dataclasses.replace(model.sampling, max_new_tokens=6)
@@ -62,11 +62,11 @@ def test_every_line_is_spoken_and_the_judges_know_voices_by_other_references(cor
     assert all(0 < length <= 6 * 1920 for length in lengths)
     assert about["lines"] == sum(about["ended"].values()) == 3
     references = sorted((tmp_path / "out" / "references" / "new_01").glob("*.wav"))
-    # The first two of a voice's four were cloned from.
+    # The first two of a voice's four references were used for cloning.
     assert [soundfile.info(path).frames for path in references] == [24600, 24700]
 
 
-def test_sampling_is_chosen_by_other_sentences(corpus: Path, tmp_path: Path):
+def test_sampling_can_be_chosen_on_other_sentences(corpus: Path, tmp_path: Path):
     model = load_model(write_checkpoint(tmp_path / "voice", "tiny", "base"), LoadOptions(precision="fp32"))
     model.sampling = dataclasses.replace(model.sampling, max_new_tokens=4)
     takes = []

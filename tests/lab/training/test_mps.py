@@ -1,4 +1,4 @@
-"""MPS around a block: started, ended, waited for; with programs in the place of NVIDIA's."""
+"""MPS around a block: started, stopped, waited for; with fake programs instead of NVIDIA's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="MPS is Linux's")
 
 @pytest.fixture
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that exists while the daemon "runs"; half a second longer than it is asked to."""
+    """The file that exists while the fake daemon runs; it stops half a second after the quit command."""
     running, programs = tmp_path / "running", tmp_path / "bin"
     programs.mkdir()
     control = (
@@ -27,7 +27,7 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return running
 
 
-def test_it_runs_for_the_block_and_is_gone_after_it(daemon: Path) -> None:
+def test_it_runs_during_the_block_and_has_stopped_after_it(daemon: Path) -> None:
     with mps.shared_gpus():
         assert daemon.exists()
     assert not daemon.exists()
@@ -36,14 +36,14 @@ def test_it_runs_for_the_block_and_is_gone_after_it(daemon: Path) -> None:
     assert not daemon.exists()
 
 
-def test_one_that_runs_already_is_left_alone(daemon: Path) -> None:
+def test_a_running_daemon_is_left_alone(daemon: Path) -> None:
     daemon.touch()
     with mps.shared_gpus():
         pass
     assert daemon.exists()
 
 
-def test_one_that_does_not_end_is_named(daemon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemon_that_does_not_stop_is_reported(daemon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     control = daemon.parent / "bin" / mps.CONTROL
     control.write_text(f'#!/bin/sh\nif [ "$1" = -d ]; then touch {daemon}; fi\n', encoding="utf-8")
     monkeypatch.setattr(mps, "TIMEOUT", 0.1)

@@ -40,7 +40,7 @@ def test_processes_average_add_broadcast_and_agree(tmp_path: Path) -> None:
     assert first["numbers"].tolist() == [5] and first["agreed"].tolist() == [0.25, -1.0]
 
 
-def test_one_process_is_a_world_of_its_own() -> None:
+def test_a_single_process_is_a_world() -> None:
     found: list[World] = []
     launch(found.append, 1, "cpu")
     (world,) = found
@@ -59,7 +59,7 @@ def test_one_process_is_a_world_of_its_own() -> None:
     ("case", "said"),
     [("different", "lost differs between 2 processes"), ("error", "the disk is full"), ("death", "1 of 2")],
 )
-def test_what_ends_one_process_ends_all_and_is_said(case: str, said: str, tmp_path: Path) -> None:
+def test_an_error_in_one_process_ends_all_and_is_reported(case: str, said: str, tmp_path: Path) -> None:
     ended = run(case, 2, tmp_path)
     assert ended.returncode == 1
     assert said in ended.stderr and "resume from the last saved state" in ended.stderr

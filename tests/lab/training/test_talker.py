@@ -1,4 +1,4 @@
-"""The talker's training: its network against upstream's, its layouts against the engine's, and its whole way."""
+"""The talker's training: its network against upstream's, its layouts against the engine's, and end to end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False)
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A trained talker, its folder and the checkpoint made of it."""
+    """A trained talker, its folder and the checkpoint exported from it."""
 
     trainer: Trainer
     folder: Path
@@ -65,13 +65,13 @@ def run_training(root: Path, steps: int, resume: bool = False) -> Trainer:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """It has weights of its own, and has learnt next to nothing."""
+    """A talker with little training: its weights differ from the initial ones."""
     return make_trained(tmp_path_factory.mktemp("talker"), steps=STEPS)
 
 
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """It knows its sentences by heart."""
+    """A talker that has memorised its sentences."""
     return make_trained(tmp_path_factory.mktemp("learnt"), steps=600)
 
 
@@ -105,7 +105,7 @@ def voice_of(trained: Trained, number: int, layout: str) -> Voice:
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["x_vector", "preset", "icl"])
 @pytest.mark.parametrize("language", ["auto", "english"])
-def test_learnt_by_heart_is_spoken_by_the_engine(learnt: Trained, layout: str, language: str) -> None:
+def test_the_engine_speaks_memorised_sentences(learnt: Trained, layout: str, language: str) -> None:
     codes = load_codes(learnt.folder / "codes")
     prompts = [
         build_prompt(learnt.model, text, voice_of(learnt, number, layout), language)
@@ -119,7 +119,7 @@ def test_learnt_by_heart_is_spoken_by_the_engine(learnt: Trained, layout: str, l
 
 
 def engine_logits(model: Model, prompt: Prompt, codes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Group 0's logits ``[F + 1, V]`` and groups 1-15's ``[F, 15, V]`` of given frames, through the engine."""
+    """Group 0's logits ``[F + 1, V]`` and groups 1-15's ``[F, 15, V]`` of given frames, computed by the engine."""
     with torch.inference_mode():
         talker = Talker(model, [prompt])
         hidden, logits = talker.prefill()
@@ -137,7 +137,7 @@ def engine_logits(model: Model, prompt: Prompt, codes: torch.Tensor) -> tuple[to
 
 
 @pytest.mark.parametrize("layout", ["x_vector", "preset", "icl"])
-def test_trainer_and_engine_give_the_same_logits(trained: Trained, layout: str) -> None:
+def test_trainer_and_engine_compute_the_same_logits(trained: Trained, layout: str) -> None:
     weights, about, shape = load_weights(trained.folder / "talker" / "weights")
     network, encoder = Network(shape), build_encoder(shape)
     adopt(network, encoder, {name: tensor.float() for name, tensor in weights.items()})
@@ -170,28 +170,28 @@ def test_trainer_and_engine_give_the_same_logits(trained: Trained, layout: str) 
     assert torch.allclose(rest, expected[1], atol=1e-3)
 
 
-def test_training_goes_on_where_it_stopped(trained: Trained, tmp_path: Path) -> None:
+def test_training_resumes_where_it_stopped(trained: Trained, tmp_path: Path) -> None:
     write_codes(tmp_path / "codes")
     write_config(tmp_path / "talker.json")
     first = run_training(tmp_path, steps=3)
     second = run_training(tmp_path, steps=5, resume=True)
     assert (first.step, second.step) == (3, 5)
     assert second.seconds > first.seconds
-    again = run_training(tmp_path, steps=5, resume=True)  # it is at step 5 already, and takes one more
+    again = run_training(tmp_path, steps=5, resume=True)  # it is at step 5 already, and runs one more
     assert again.step == 6
     momentum = [state["exp_avg"] for state in second.updater.optimizer.state.values()]
     assert all(float(state["step"]) == 6 for state in again.updater.optimizer.state.values())
     assert any(value.abs().max() > 0 for value in momentum)
 
 
-def test_a_new_training_begins_with_the_weights_of_another(tmp_path: Path) -> None:
+def test_a_new_training_starts_from_the_weights_of_another(tmp_path: Path) -> None:
     write_codes(tmp_path / "codes")
     write_config(tmp_path / "talker.json")
     first = run_training(tmp_path, steps=30)
     again = dataclasses.replace(
         tiny_run(tmp_path, steps=1), start=tmp_path / "talker", out=tmp_path / "second"
     )
-    (tmp_path / "talker" / "state.safetensors").unlink()  # weights and tokenizer are all that travels
+    (tmp_path / "talker" / "state.safetensors").unlink()  # only weights and tokenizer are copied
     second = train(World(torch.device("cpu")), again)
     assert second.step == 1
     wanted, found = (trainer.average.values for trainer in (first, second))
@@ -202,7 +202,7 @@ def test_a_new_training_begins_with_the_weights_of_another(tmp_path: Path) -> No
         dataclasses.replace(again, resume=True)
 
 
-def test_weights_of_another_shape_are_no_beginning(tmp_path: Path) -> None:
+def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     write_codes(tmp_path / "codes")
     path = write_config(tmp_path / "talker.json")
     run_training(tmp_path, steps=1)
@@ -217,7 +217,7 @@ def test_weights_of_another_shape_are_no_beginning(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_directory_is_both_kinds_to_upstream(learnt: Trained) -> None:
+def test_upstream_loads_one_folder_as_both_kinds(learnt: Trained) -> None:
     from qwen_tts import Qwen3TTSModel
 
     with default_rope_registered():  # transformers 5 lacks it
@@ -238,7 +238,7 @@ def test_export_refuses_a_codec_of_another_codebook(trained: Trained, tmp_path: 
         export(trained.folder / "talker", codec, tmp_path / "out", ExportOptions({}, {}))
 
 
-def test_weights_travel_in_small_files(trained: Trained) -> None:
+def test_weights_are_exported_in_small_files(trained: Trained) -> None:
     folder = trained.folder / "talker" / "weights"
     weights, about, shape = load_weights(folder)
     assert about["step"] == STEPS
@@ -250,7 +250,7 @@ def test_weights_travel_in_small_files(trained: Trained) -> None:
     (folder / "away").rename(folder / "part-0.safetensors")
 
 
-def test_text_tokens_are_the_checkpoints(trained: Trained) -> None:
+def test_text_tokens_equal_the_checkpoints(trained: Trained) -> None:
     tokens = TextTokens(trained.checkpoint)
     text = "An assistant's user-friendly 3.5 naïve\n line…"
     ids = trained.model.tokenize_line(text)[0].tolist()
@@ -259,7 +259,7 @@ def test_text_tokens_are_the_checkpoints(trained: Trained) -> None:
     assert trained.model.config.talker_config.text_vocab_size == tokens.size
 
 
-def test_respelling_without_dropout_is_the_plain_spelling(trained: Trained) -> None:
+def test_respelling_without_dropout_is_the_plain_tokenization(trained: Trained) -> None:
     tokens = TextTokens(trained.checkpoint)
     assert tokens.respell(TEXTS, 0.0, seed=1) == tokens.encode(TEXTS)
     drawn = tokens.respell(TEXTS, 0.5, seed=1)
@@ -306,6 +306,6 @@ def test_batches_have_few_shapes_and_refer_to_the_voice(trained: Trained) -> Non
     assert len(shapes) == 2
 
 
-def test_mels_are_kept_within_a_rounding_step() -> None:
+def test_mels_are_stored_within_a_rounding_step() -> None:
     mel = torch.linspace(-11.5, 3.7, 500)
     assert torch.allclose(unpack_mel(pack_mel(mel)), mel, atol=0.031)

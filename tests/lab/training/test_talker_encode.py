@@ -1,4 +1,4 @@
-"""The encode step: corpus shards to code shards, against upstream's own encoding of the same line."""
+"""Encoding corpus shards to code shards, compared with upstream's own encoding of the same line."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_lines_keep_their_text_voice_and_split(codes: Codes) -> None:
         assert codes.frames()[row] == -(-(len(line.audio) + LEAD) // 1920)
 
 
-def test_codes_in_a_padded_batch_are_those_of_the_line_alone(codes: Codes, codec_folder: Path) -> None:
+def test_codes_in_a_padded_batch_equal_those_of_the_line_alone(codes: Codes, codec_folder: Path) -> None:
     codec = load_codec(codec_folder, torch.device("cpu"))
     for line in LINES:
         audio = torch.from_numpy(line.audio.astype(np.float32) / 32768)
@@ -65,11 +65,11 @@ def test_codes_in_a_padded_batch_are_those_of_the_line_alone(codes: Codes, codec
         with torch.inference_mode():
             expected = codec.encode(alone, torch.ones_like(alone).long(), return_dict=True).audio_codes[0]
         found = codes.utterance_codes(row_of(codes, line))
-        # The last frame has padding in it, which upstream's convolutions make in their own way.
+        # The last frame contains padding, which upstream's convolutions add differently.
         assert found[:-1].tolist() == expected[:-1].tolist()
 
 
-def test_later_takes_have_other_codes_and_no_mels(codec_folder: Path, tmp_path: Path) -> None:
+def test_later_takes_have_different_codes_and_no_mels(codec_folder: Path, tmp_path: Path) -> None:
     write_shard(tmp_path / "train-00-000.safetensors", LINES[:2], 24000)
     write_shard(tmp_path / "dev-00-000.safetensors", LINES[2:], 24000)
     encode(EncodeOptions(tmp_path, codec_folder, tmp_path / "codes", takes=3, device="cpu"))
@@ -80,15 +80,15 @@ def test_later_takes_have_other_codes_and_no_mels(codec_folder: Path, tmp_path: 
     assert heard[takes].tolist() == [True, False, False]
     first, second, third = (codes.utterance_codes(row)[5:10].tolist() for row in takes)
     assert first != second != third
-    assert codes.utterance_phones(takes[1]).max() == 2  # the labels move with the sound
+    assert codes.utterance_phones(takes[1]).max() == 2  # the labels shift with the sound
 
 
-def test_mels_are_of_the_line_without_its_lead(codes: Codes) -> None:
+def test_mels_exclude_the_leading_silence(codes: Codes) -> None:
     line = LINES[1]
     row = row_of(codes, line)
     mel = unpack_mel(codes.mels[codes.mel_starts[row] : codes.mel_starts[row + 1]])
     expected = speaker_mels(torch.from_numpy(line.audio.astype(np.float32) / 32768)[None])[0]
-    # The last frames see the padding that another line of the batch is longer by.
+    # The last frames see the padding to the length of the batch's longest line.
     assert torch.allclose(mel[:-2], expected[: len(mel)][:-2], atol=0.04)
 
 
@@ -101,7 +101,7 @@ def test_phone_labels_follow_the_durations() -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_encode_what_one_does(codec_folder: Path, tmp_path: Path) -> None:
+def test_two_processes_encode_the_same_as_one(codec_folder: Path, tmp_path: Path) -> None:
     write_shard(tmp_path / "train-00-000.safetensors", LINES[:2], 24000)
     write_shard(tmp_path / "dev-00-000.safetensors", LINES[2:], 24000)
     command = [sys.executable, "-m", "lab.training.talker.encode", "--device", "cpu", "--processes", "2"]

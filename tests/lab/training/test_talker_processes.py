@@ -1,4 +1,4 @@
-"""The talker trained by two processes on the CPU: what one process learns from both their batches."""
+"""The talker trained by two processes on the CPU, compared with one process that gets both their batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMIT = 1200  # seconds, on a busy core
 
 
 def run(case: str, root: Path) -> list[dict[str, torch.Tensor]]:
-    """Run a case to its end; give what each process wrote."""
+    """Run a case to its end; return the results of each process."""
     ended = subprocess.run(
         [sys.executable, str(CASES), case, str(root)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
-    """All batches' lines in one, padded to the longest."""
+    """Join the lines of all batches, padded to the longest."""
     length = max(batch.length for batch in batches)
     parts: dict[str, list[torch.Tensor]] = {name: [] for name in Fields._fields}
     lines = 0
@@ -70,11 +70,11 @@ def joined(batches: Sequence[Batch]) -> Batch:
 
 
 @pytest.mark.slow
-def test_two_processes_learn_what_one_learns_from_all_their_lines(folder: Path) -> None:
+def test_two_processes_learn_the_same_as_one_from_all_lines(folder: Path) -> None:
     first, second = run("steps", folder)
     trainer, batches = prepared(World(torch.device("cpu")), folder)
     known = torch.stack([batch.known() for batch in batches[0]])
-    assert (known[0] != known[1]).all()  # else a plain mean of means would pass
+    assert (known[0] != known[1]).all()  # otherwise a plain mean of means would pass
     begun = copy.deepcopy(trainer.learner.state_dict())
     for step, group in enumerate(batches):  # each from the same weights: Adam would magnify rounding errors
         trainer.train_step(joined(group))
@@ -86,9 +86,9 @@ def test_two_processes_learn_what_one_learns_from_all_their_lines(folder: Path) 
 
 
 @pytest.mark.slow
-def test_the_command_trains_saves_and_goes_on_in_two_processes(folder: Path) -> None:
+def test_the_command_trains_saves_and_resumes_in_two_processes(folder: Path) -> None:
     first, second = run("training", folder)
-    assert torch.equal(first["rates"], second["rates"])  # by one clock
+    assert torch.equal(first["rates"], second["rates"])  # decided by one clock
     rows = [json.loads(row) for row in (folder / "talker" / "log.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in rows] == [5, 10, 15]  # the first process alone writes
+    assert [row["step"] for row in rows] == [5, 10, 15]  # only process 0 writes
     assert (folder / "talker" / "weights" / "talker.json").is_file()

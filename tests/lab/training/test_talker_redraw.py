@@ -1,4 +1,4 @@
-"""A talker draws groups 1-15 of recorded lines anew, and the codec's decoder learns from both."""
+"""A talker samples groups 1-15 of recorded lines, and the codec's decoder learns from both."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TUNING = {"decoder_only": True, "gain_db": (0.0, 0.0), "silent_start": 0.0, "dra
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Codes, and a talker that has had a few steps on them."""
+    """Codes, and a talker trained on them for a few steps."""
     root = tmp_path_factory.mktemp("redraw")
     write_codes(root / "codes")
     write_config(root / "talker.json")
@@ -64,7 +64,7 @@ def test_lines_keep_all_but_groups_1_to_15(root: Path, drawn: Codes) -> None:
         assert (ours[:, 1:] != theirs[:, 1:]).mean() > 0.5  # noise, of which it has not learnt much yet
 
 
-def test_greedy_draws_are_what_the_predictor_says_of_them(root: Path) -> None:
+def test_greedy_samples_are_the_predictors_most_probable_codes(root: Path) -> None:
     network = load_talker(root / "talker", CPU).network
     generator = torch.Generator().manual_seed(1)
     hidden = torch.randn(7, 96, generator=generator)
@@ -75,17 +75,17 @@ def test_greedy_draws_are_what_the_predictor_says_of_them(root: Path) -> None:
     assert rest.tolist() == said.argmax(-1).tolist()
 
 
-def test_voices_sound_to_it_as_they_did_in_training(root: Path) -> None:
+def test_voices_are_embedded_as_in_training(root: Path) -> None:
     talker, codes = load_talker(root / "talker", CPU), load_codes(root / "codes")
     weights, about, _ = load_weights(root / "talker" / "weights")
     heard = embed_voices(codes, codes.mels, talker.embed)
     assert about["voices"] == codes.names
-    rounded = 0.02 * heard.abs().max()  # the encoder's weights travelled as bf16
+    rounded = 0.02 * heard.abs().max()  # the encoder's weights were stored as bf16
     assert torch.allclose(heard, weights["voices"].float(), atol=rounded)
     assert not torch.allclose(heard[0], heard[1], rtol=1e-3)
 
 
-def test_a_line_is_heard_the_same_beside_a_longer_one(root: Path) -> None:
+def test_a_lines_states_do_not_depend_on_a_longer_line_in_the_batch(root: Path) -> None:
     talker, codes = load_talker(root / "talker", CPU), load_codes(root / "codes")
     voices = embed_voices(codes, codes.mels, talker.embed)
     layouts = []
@@ -101,7 +101,7 @@ def test_a_line_is_heard_the_same_beside_a_longer_one(root: Path) -> None:
     assert len(both) == sum(one.frames for one in layouts)
 
 
-def test_a_crops_codes_are_those_of_its_frames() -> None:
+def test_a_crops_codes_match_its_frames() -> None:
     lines = []
     for number, speaker in enumerate("ba"):
         frames = np.arange(20) + 20 * number
@@ -119,7 +119,7 @@ def test_a_crops_codes_are_those_of_its_frames() -> None:
     assert kinds.unique().tolist() == [0, 1] and (kinds == kinds[:, :1]).all()
 
 
-def test_given_codes_sound_as_they_do_when_the_encoder_finds_them() -> None:
+def test_given_codes_decode_like_the_encoders_own() -> None:
     trainer = Trainer(tiny(), pack_lines([line("b", 200.0), line("a", 300.0)]))
     trainer.fill_codebooks()
     codec = trainer.codec.eval()
@@ -134,7 +134,7 @@ def test_given_codes_sound_as_they_do_when_the_encoder_finds_them() -> None:
 
 @pytest.fixture(scope="module")
 def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus with recorded codes, drawn ones in another order, and a codec's weights; "Twice." has two lengths."""
+    """A corpus with recorded codes, sampled ones in another order, and a codec's weights; "Twice." has two lengths."""
     root = tmp_path_factory.mktemp("spoken")
     lines = [
         dataclasses.replace(line("a", 200.0), text="One."),
@@ -162,7 +162,7 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_command_tunes_the_decoder_alone(spoken: Path, tmp_path: Path) -> None:
+def test_the_command_tunes_only_the_decoder(spoken: Path, tmp_path: Path) -> None:
     config = tiny(total_steps=3, validate_every=3, **TUNING)
     config = dataclasses.replace(config, quantiser=dataclasses.replace(config.quantiser, start_step=0))
     given = (spoken / "codes", spoken / "drawn")
@@ -175,7 +175,7 @@ def test_the_command_tunes_the_decoder_alone(spoken: Path, tmp_path: Path) -> No
     assert not [name for name in moved if "encoder." in name or name == "codes" or "phone" in name]
 
 
-def test_options_that_would_change_what_was_encoded_are_refused(spoken: Path) -> None:
+def test_options_that_would_change_the_encoded_audio_are_refused(spoken: Path) -> None:
     for wrong in ({"gain_db": (0.0, 3.0)}, {"silent_start": 0.1}, {"decoder_only": False}):
         options = tiny(**{**TUNING, **wrong}).training
         with pytest.raises(ValueError, match=r"codec_drawn\.json"):
@@ -185,12 +185,12 @@ def test_options_that_would_change_what_was_encoded_are_refused(spoken: Path) ->
     assert speech.codes is not None and len(speech.audio) == len(speech.codes) * SAMPLES_PER_FRAME
 
 
-def test_lines_that_a_voice_speaks_twice_are_left_out(spoken: Path) -> None:
+def test_lines_that_a_voice_speaks_twice_are_skipped(spoken: Path) -> None:
     lines = align(Corpus(spoken, "train"), load_codes(spoken / "codes"), load_codes(spoken / "drawn"))
     assert [one.line.text for one in lines] == ["One.", "Two."]
 
 
-def test_drawn_codes_must_be_given(spoken: Path, tmp_path: Path) -> None:
+def test_sampled_codes_must_be_given(spoken: Path, tmp_path: Path) -> None:
     slice_ = codec_command.Slice(spoken, tmp_path, 5, False, start=spoken / "weights")
     with pytest.raises(ValueError, match="--drawn"):
         codec_command.prepare(tiny(**TUNING), slice_, ALONE)

@@ -1,4 +1,4 @@
-"""The talker's update can be captured: it waits for nothing, and replayed it does what it does by itself."""
+"""The talker's update can be captured: it never waits for the device, and a replay equals a direct call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique")
 
 
 class Waits(TorchDispatchMode):
-    """Collects the operators whose result the host has to read before it can go on."""
+    """Collects the operators whose result the host must read before it can continue."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,23 +48,23 @@ def trainer_and_batches(root: Path, device: str, count: int, captured: bool) -> 
     return trainer, list(itertools.islice(Lines(corpus, "train", seed=1), count))
 
 
-def test_learning_waits_for_nothing(tmp_path: Path) -> None:
+def test_learning_never_waits_for_the_device(tmp_path: Path) -> None:
     trainer, (batch,) = trainer_and_batches(tmp_path, "cpu", 1, captured=False)
     trainer.learner.train()
     with Waits() as waits:
         trainer.updater.learn(batch, torch.ones(3))
     assert not waits.found
-    with Waits() as waits:  # and this is how it would be found
+    with Waits() as waits:  # the check does detect a wait
         trainer.updater.gradient[trainer.updater.gradient != 0].sum().item()
     assert len(waits.found) == 2
 
 
 @pytest.mark.gpu
-def test_replayed_updates_are_the_updates(tmp_path: Path) -> None:
+def test_replayed_updates_equal_direct_ones(tmp_path: Path) -> None:
     plain, batches = trainer_and_batches(tmp_path, "cuda", 30, captured=False)
     fast, _ = trainer_and_batches(tmp_path, "cuda", 1, captured=True)
     for trainer in (plain, fast):
-        trainer.learner.eval()  # without chance
+        trainer.learner.eval()  # no dropout or noise
     for batch in batches:
         ours, theirs = (trainer.train_step(batch.to(trainer.device)) for trainer in (fast, plain))
         assert torch.allclose(ours["groups"], theirs["groups"], rtol=0.05)

@@ -1,4 +1,4 @@
-"""The command that makes the demo voice: its steps fit each other, and are not done twice."""
+"""The command that makes the demo voice: its steps fit together, and finished steps are skipped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def steps(root: Path, *more: str) -> list[whole.Step]:
     return whole.steps(whole.parse_arguments(["--root", str(root), *more]))
 
 
-def test_each_step_takes_what_an_earlier_one_made(tmp_path: Path) -> None:
+def test_each_steps_inputs_are_made_by_an_earlier_one(tmp_path: Path) -> None:
     todo = steps(tmp_path)
     assert [step.arguments[0] for step in todo] == [
         *("corpus", "corpus", "codec.train", "codec.export", "talker.encode", "talker.train"),
@@ -40,7 +40,7 @@ def test_each_step_takes_what_an_earlier_one_made(tmp_path: Path) -> None:
     assert not codec_arguments(list(steps(tmp_path, "--device", "cpu")[2].arguments[1:])).fast
 
 
-def test_a_second_try_is_careful_and_has_what_is_left_of_the_minutes(tmp_path: Path) -> None:
+def test_a_second_try_is_careful_and_gets_the_remaining_minutes(tmp_path: Path) -> None:
     codec = steps(tmp_path)[2]
     again = codec_arguments(list(whole.second_try(codec, 3.5)[1:]))
     assert again.no_capture and not again.resume
@@ -51,7 +51,7 @@ def test_a_second_try_is_careful_and_has_what_is_left_of_the_minutes(tmp_path: P
     assert codec_arguments(list(whole.second_try(codec, 3.5)[1:])).resume
 
 
-def test_a_command_whose_log_stands_still_is_ended_with_its_children(
+def test_a_command_whose_log_stalls_is_killed_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     growing, child = tmp_path / "log.txt", tmp_path / "child"
@@ -61,7 +61,7 @@ def test_a_command_whose_log_stands_still_is_ended_with_its_children(
         f"open({str(child)!r}, 'w').write(str(other.pid))\n"
         "time.sleep(3600)"
     )
-    later = itertools.count(0.0, whole.STALL_SECONDS + 1)  # the clock stands until there is a child
+    later = itertools.count(0.0, whole.STALL_SECONDS + 1)  # the clock stops until there is a child
 
     def now() -> float:
         return next(later) if child.exists() and child.read_text() else 0.0
@@ -75,10 +75,8 @@ def test_a_command_whose_log_stands_still_is_ended_with_its_children(
         time.sleep(0.05)
 
 
-def test_a_command_whose_log_grows_runs_on_however_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It writes a step for each look, and almost as much time passes between two looks as would end it."""
+def test_a_command_whose_log_grows_is_never_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes a step per poll, and the time between polls is just below the limit."""
     growing, looks, over = tmp_path / "log.txt", tmp_path / "looks", tmp_path / "over"
     busy = (
         "import os, time\n"
@@ -103,22 +101,22 @@ def test_a_command_whose_log_grows_runs_on_however_long(
 
 
 def has_ended(process: int) -> bool:
-    """Whether a process is gone, or waits to be collected by whom it was left to."""
+    """Whether a process has exited, or is a zombie waiting to be reaped."""
     try:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").split()[2] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
 
 
-def test_what_fails_is_tried_again_carefully(tmp_path: Path) -> None:
-    """``speak`` alone lacks arguments; asked for help it ends well."""
+def test_a_failed_step_is_retried_carefully(tmp_path: Path) -> None:
+    """``speak`` without arguments fails; with ``--help`` it succeeds."""
     with pytest.raises(subprocess.CalledProcessError):
         whole.run([whole.Step(("corpus", "speak"), tmp_path / "never", careful=("--wrong",))])
     whole.run([whole.Step(("corpus", "speak"), tmp_path / "done", careful=("--help",))])
     assert [path.name for path in tmp_path.iterdir()] == ["done"]
 
 
-def test_what_is_done_is_not_done_again_and_a_failure_ends_it(tmp_path: Path) -> None:
+def test_finished_steps_are_skipped_and_a_failure_ends_the_run(tmp_path: Path) -> None:
     version = whole.Step(("corpus", "--help"), tmp_path / "one")
     wrong = whole.Step(("corpus", "no such step"), tmp_path / "two")
     never = whole.Step(("corpus", "--help"), tmp_path / "three")

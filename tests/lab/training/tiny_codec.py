@@ -1,4 +1,4 @@
-"""A codec small enough to train in a test, and something for it to hear."""
+"""A codec small enough to train in a test, and audio for it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tiny(**training: object) -> configs.Config:
 
 
 def line(speaker: str, pitch: float, phonemes: str = "ab", tokens: int = 12000) -> Utterance:
-    """A tone that changes with every phoneme, in some noise."""
+    """A tone that changes with every phoneme, with some noise."""
     count = len(phonemes) + 2
     place = np.arange(tokens) / configs.SAMPLE_RATE
     tones = [0.2 * np.sin(2 * np.pi * pitch * (1 + number) * place) for number in range(count)]

@@ -24,7 +24,7 @@ VOICES = ("anna", "bert")
 
 
 def recording(voice: int) -> np.ndarray:
-    """Two seconds of a buzz whose pitch and colour tell the voices apart."""
+    """Two seconds of a buzz whose pitch and timbre differ between the voices."""
     times = np.arange(48000) / 24000
     noise = np.random.default_rng(voice).normal(0, 0.02, len(times))
     buzz = sum(
@@ -34,7 +34,7 @@ def recording(voice: int) -> np.ndarray:
 
 
 def write_codes(folder: Path) -> Path:
-    """Four sentences by two voices, with codes of noise: each is to be learnt by heart."""
+    """Four sentences by two voices, with random codes, to be memorised."""
     generator = torch.Generator().manual_seed(5)
     writer = CodeWriter(folder, CODEBOOK)
     for number, text in enumerate(TEXTS):
@@ -48,7 +48,7 @@ def write_codes(folder: Path) -> Path:
 
 
 def write_config(path: Path) -> Path:
-    """The shipped config with tiny widths and without noise."""
+    """Write the shipped config with tiny widths and without noise."""
     values = json.loads(DEFAULT.read_text(encoding="utf-8"))
     values["text_vocab"] = 320
     values["shape"] |= {
@@ -81,7 +81,7 @@ def write_config(path: Path) -> Path:
 
 
 def tiny_run(root: Path, steps: int, resume: bool = False, captured: bool = False) -> Run:
-    """A training of the codes and the config in ``root``, on the CPU."""
+    """Train on the codes with the config in ``root``, on the CPU."""
     return Run(
         codes=root / "codes",
         out=root / "talker",

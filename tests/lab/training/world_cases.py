@@ -1,6 +1,6 @@
-"""What the processes of test_parallel.py do: ``python world_cases.py CASE PROCESSES OUT``, a program of its own.
+"""Program that the processes of test_parallel.py run: ``python world_cases.py CASE PROCESSES OUT``.
 
-New processes import the main program anew, and pytest's would not bring these functions.
+Spawned processes import the main program again, and pytest's would not provide these functions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lab.training.parallel import World, launch
 
 
 def collectives(world: World, out: Path) -> None:
-    """Every method of the world, on tensors that depend on the rank."""
+    """Call every method of the world, on tensors that depend on the rank."""
     torch.manual_seed(world.rank)
     one = torch.full((2, 3), float(world.rank + 1)).t()
     two = torch.arange(4.0) * (world.rank + 1)
@@ -36,12 +36,12 @@ def collectives(world: World, out: Path) -> None:
 
 
 def different(world: World, _: Path) -> None:
-    """Weights that went apart."""
+    """Check weights that differ between processes."""
     world.require_same({"same": torch.ones(3), "lost": torch.full((3,), 1.0 + 0.1 * world.rank)})
 
 
 def error(world: World, _: Path) -> None:
-    """Process 1 fails in the middle; process 0 waits for it."""
+    """Raise in process 1 while process 0 waits for it."""
     if world.rank == 1:
         raise ValueError("the disk is full")
     world.add([torch.ones(1)])
@@ -49,7 +49,7 @@ def error(world: World, _: Path) -> None:
 
 
 def death(world: World, _: Path) -> None:
-    """Process 1 ends without a word; process 0 waits for it."""
+    """Exit process 1 silently while process 0 waits for it."""
     if world.rank == 1:
         os._exit(3)
     time.sleep(3600)
