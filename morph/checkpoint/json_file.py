@@ -36,7 +36,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """Return a JSON file's object; raises as ``read_json`` does, and ValueError for any other value."""
     value = read_json(path)
     if not isinstance(value, dict):
-        raise ValueError(f"{path.name} holds a {type(value).__name__} instead of an object")
+        raise ValueError(f"{path.name} contains a {type(value).__name__} instead of an object")
     return value
 
 

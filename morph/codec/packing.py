@@ -16,9 +16,8 @@ CHUNK_FRAMES = 300  # upstream's chunked_decode
 CONTEXT_FRAMES = 25
 # Rows have one of a few lengths, so that few graphs are captured; chosen for the published codec, whose window is 72.
 LENGTHS = (24, 36, 72, 144, 216, 288, 360, 504, 648, 792, 936, 1152)
-LONGEST_CHUNK = (
-    2 * CONTEXT_FRAMES + CHUNK_FRAMES
-)  # with its context, and a gap that is no longer than the context
+# With its context, and a gap that is no longer than the context.
+LONGEST_CHUNK = 2 * CONTEXT_FRAMES + CHUNK_FRAMES
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from torch.nn import functional
 LARGEST = 127
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 MLP = ("gate_proj", "up_proj", "down_proj")
-# Weights that are converted to the states' dtype at a time, so that they stay in the core's, or the GPU's, cache.
+# Weights converted to the states' dtype at a time: few enough to stay in a core's, or the GPU's, cache.
 CPU_BLOCK, GPU_BLOCK = 1 << 19, 1 << 23
 PACKED_ROWS = 4  # up to this many states torch's INT8 GEMM is faster on the CPU
 PACKED_STEP = 32  # it reads complete vectors, past the end of a row that is not a multiple of them

@@ -188,7 +188,7 @@ def run_layers(
 
     ``head_norms`` is ``decoder.head_norms()``, computed once per frame; ``view`` writes keys and values to the cache
     and returns what to attend to. Six parameters: each varies separately (model, pass, frame, cache, engine), and an
-    object for some of them would be built anew in every pass.
+    object for some of them would be created in every pass.
     """
     normed = decoder.heads + decoder.kv_heads
     for index, layer in enumerate(decoder.layers):

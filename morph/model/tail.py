@@ -97,7 +97,7 @@ def check_parts(parts: Mapping[str, torch.Tensor], seq_groups: int, heads: Weigh
         if tuple(part.shape) != shapes[name] or not part.is_floating_point():
             raise ValueError(f"{name} is {part.dtype} {tuple(part.shape)}, expected floats {shapes[name]}")
         if not bool(part.isfinite().all()):
-            raise ValueError(f"{name} holds numbers that are not finite")
+            raise ValueError(f"{name} contains numbers that are not finite")
 
 
 def _expected_shapes(

@@ -29,7 +29,7 @@ def save_voice(voice: Voice, path: Path) -> None:
 
 
 def holds_voice(path: Path, voice: Voice) -> bool:
-    """Whether a file holds this voice, under any name; also False if the file is missing or unreadable."""
+    """Whether a file contains this voice, under any name; False if the file is missing or unreadable."""
     try:
         saved = load_voice(path)
     except ValueError:
@@ -75,7 +75,7 @@ def load_voice(path: Path) -> Voice:
             raise ValueError(
                 f"voice file {path.name} is missing from {path.parent.name}: save the voice again"
             )
-        metadata = read_metadata(path)  # before the tensors: another kind of file may hold gigabytes
+        metadata = read_metadata(path)  # before the tensors: another kind of file may have gigabytes
         foreign = metadata.get("format") != FORMAT
         tensors = {} if foreign else read_tensors(path)[0]
     except (SafetensorError, OSError) as error:

@@ -57,7 +57,7 @@ def prepare_reference(
     if seconds < SHORTEST_S:
         raise ValueError(f"reference is {seconds:.2f} s long: give at least {SHORTEST_S:.0f} s of speech")
     if not np.isfinite(channels).all():
-        raise ValueError("reference holds NaN or infinite samples: record or convert it again")
+        raise ValueError("reference contains NaN or infinite samples: record or convert it again")
     notes: list[str] = []
     mono = _mix_down(_center(_turn_down(channels, notes), notes), notes)
     mono = _shorten(_trim(mono, sample_rate, notes), sample_rate, refuse_long, notes)
@@ -111,7 +111,7 @@ def _trim(mono: np.ndarray, rate: int, notes: list[str]) -> np.ndarray:
     start, end = int(loud[0]) * block, min((int(loud[-1]) + 1) * block, mono.size)
     if (end - start) / rate < SHORTEST_S and max(start, mono.size - end) > allowed:
         raise ValueError(
-            f"reference holds only {(end - start) / rate:.2f} s of sound: give at least {SHORTEST_S:.0f} s of speech"
+            f"reference contains only {(end - start) / rate:.2f} s of sound: give at least {SHORTEST_S:.0f} s of speech"
         )
     first = max(start - margin, 0) if start > allowed else 0
     last = min(end + margin, mono.size) if mono.size - end > allowed else mono.size

@@ -97,7 +97,7 @@ def _check_embedding(embedding: torch.Tensor) -> None:
         raise ValueError(f"speaker embedding is {embedding.dtype}, not floating point: make the voice again")
     # Larger numbers would be infinite in a model in fp16.
     if not torch.isfinite(embedding.to(torch.float16)).all():
-        raise ValueError("speaker embedding holds NaN, infinite or huge numbers: make the voice again")
+        raise ValueError("speaker embedding contains NaN, infinite or huge numbers: make the voice again")
 
 
 def _check_codes(codes: torch.Tensor) -> None:

@@ -170,7 +170,7 @@ def test_a_name_that_could_leave_the_library_or_fail_on_another_system_is_reject
 FAILING = {
     "silent": (recorded("silent.wav"), "reference is silent"),
     "short": (recorded("short.wav"), "reference is 0.50 s long: give at least 1 s"),
-    "nan": (recorded("nan.wav"), "reference holds NaN or infinite samples"),
+    "nan": (recorded("nan.wav"), "reference contains NaN or infinite samples"),
     "empty": (
         speech() | {"recording": node("EmptyAudio", duration=0.0, sample_rate=24000, channels=2)},
         "audio has shape (1, 2, 0)",

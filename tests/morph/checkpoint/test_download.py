@@ -41,7 +41,7 @@ def hub(tmp_path: Path, checkpoint, monkeypatch) -> None:
     monkeypatch.setenv("FAKE_HUB_SOURCE", str(checkpoint("tiny", "base")))
 
 
-def test_a_published_checkpoint_arrives_whole_with_progress(hub, tmp_path, monkeypatch):
+def test_a_published_checkpoint_is_downloaded_completely_with_progress(hub, tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_HUB_DELAY", "0.2")
     seen: list[tuple[int, int]] = []
     path = fetch_checkpoint(PUBLISHED[0], tmp_path / "models", lambda done, total: seen.append((done, total)))

@@ -118,7 +118,7 @@ def test_a_published_id_is_found_by_its_last_part_in_any_case(tmp_path, no_hub):
     assert resolve_checkpoint("Qwen/Qwen3-TTS-12Hz-1.7B-Base", [tmp_path / "TTS"]) is None
 
 
-def test_an_incomplete_one_is_listed_but_does_not_stand_for_a_published_id(tmp_path, no_hub):
+def test_an_incomplete_one_is_listed_but_not_used_for_a_published_id(tmp_path, no_hub):
     half = put(tmp_path / "a" / BASE, without=("model.safetensors",))
     roots = [tmp_path / "a", tmp_path / "b"]
     assert list_checkpoints(roots) == {f"a/{BASE}": half}
@@ -153,7 +153,7 @@ def test_the_demo_voice_is_found_whatever_the_model_folders(tmp_path):
     assert check_complete(DEMO_VOICE_PATH).parent == Path(checkpoint_module.__file__).resolve().parents[2]
 
 
-def test_a_pack_whose_demo_voice_is_not_whole_says_so(tmp_path, monkeypatch):
+def test_an_incomplete_demo_voice_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(
         checkpoint_module, "DEMO_VOICE_PATH", put(tmp_path / "demo_voice", without=("model.safetensors",))
     )
@@ -206,7 +206,7 @@ def test_a_published_id_that_is_nowhere_gives_none(tmp_path, no_hub, name):
     assert resolve_checkpoint(name, [tmp_path / "TTS"]) is None
 
 
-def test_what_another_program_downloaded_is_used_when_it_is_whole(no_hub):
+def test_what_another_program_downloaded_is_used_if_it_is_complete(no_hub):
     path = hub_snapshot(no_hub, PUBLISHED[0])
     assert resolve_checkpoint(PUBLISHED[0], []) == path
     assert resolve_checkpoint(PUBLISHED[1], []) is None

@@ -158,7 +158,7 @@ def test_the_attention_fits_the_machine(gpu, caplog, attention, device, flash, c
 
 
 @pytest.mark.parametrize(("device", "flash"), [(CUDA, False), (CPU, True), (CPU, False)])
-def test_flash_attention_that_cannot_be_had_is_refused(gpu, checkpoint, device, flash):
+def test_flash_attention_that_cannot_run_is_refused(gpu, checkpoint, device, flash):
     gpu(flash=flash)
     reason = "the device is cpu, not CUDA" if flash else "flash-attn is not installed"
     with pytest.raises(ValueError, match=f"flash_attention_2 and {reason}: choose auto or sdpa"):

@@ -1,4 +1,4 @@
-"""Model folders are shared with other packs: whatever is odd in them is left out, and no node is lost for it."""
+"""Model folders are shared with other packs: odd contents are skipped, and no node fails because of them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def good_alone(root: Path) -> bool:
     return list_checkpoints([root]) == {"TTS/good": root / "good"}
 
 
-def test_what_another_user_may_not_read_is_left_out_and_named_once(here, caplog):
+def test_what_this_user_may_not_read_is_skipped_and_named_once(here, caplog):
     (here / "lost+found").mkdir()
     with unreadable(here / "lost+found"), caplog.at_level(logging.WARNING):
         assert all(good_alone(here) for _ in range(3))
@@ -69,7 +69,7 @@ def test_what_another_user_may_not_read_is_left_out_and_named_once(here, caplog)
     assert all("'TTS/lost+found' is left out" in one and "Permission denied" in one for one in said)
 
 
-def test_a_config_that_may_not_be_read_is_left_out(here, caplog):
+def test_an_unreadable_config_is_skipped(here, caplog):
     (here / "odd").mkdir()
     (here / "odd" / "config.json").write_text('{"model_type": "qwen3_tts"}', encoding="utf-8")
     with unreadable(here / "odd" / "config.json"):
@@ -77,13 +77,13 @@ def test_a_config_that_may_not_be_read_is_left_out(here, caplog):
     assert good_alone(here) is False and "'TTS/odd' is left out" in caplog.text
 
 
-def test_model_folders_that_may_not_be_read_have_no_checkpoints(here, caplog):
+def test_unreadable_model_folders_have_no_checkpoints(here, caplog):
     with unreadable(here):
         assert list_checkpoints([here]) == {}
     assert good_alone(here) and "'TTS' is left out" in caplog.text
 
 
-def test_files_that_may_not_be_looked_at_are_missing(here):
+def test_inaccessible_files_count_as_missing(here):
     folder = put(here / "hidden")
     with unreadable(folder):
         missing = missing_files(folder)
@@ -104,7 +104,7 @@ def test_files_that_may_not_be_looked_at_are_missing(here):
     ],
     ids=["deep list", "deep object", "huge", "Latin-1", "NaN", "long number", "empty"],
 )
-def test_an_odd_config_is_left_out_with_the_cause(shared, caplog, content, cause):
+def test_an_odd_config_is_skipped_with_the_cause(shared, caplog, content, cause):
     (shared / "odd").mkdir()
     (shared / "odd" / "config.json").write_bytes(content)
     with caplog.at_level(logging.WARNING):
@@ -113,12 +113,12 @@ def test_an_odd_config_is_left_out_with_the_cause(shared, caplog, content, cause
     assert "TTS" in said and "odd" in said and cause in said
 
 
-def test_a_folder_in_the_configs_place_is_left_out(shared, caplog):
+def test_a_folder_named_like_the_config_is_skipped(shared, caplog):
     (shared / "odd" / "config.json").mkdir(parents=True)
     assert good_alone(shared) and "config.json is not a file" in caplog.text
 
 
-def test_a_pipe_is_not_waited_for(shared, caplog):
+def test_a_pipe_does_not_block(shared, caplog):
     if not hasattr(os, "mkfifo"):
         pytest.skip("no pipes in folders here")
     (shared / "odd").mkdir()
@@ -130,7 +130,7 @@ def test_a_pipe_is_not_waited_for(shared, caplog):
     assert missing_files(shared / "good") == ["model.safetensors"]
 
 
-def test_links_that_lead_round_or_nowhere_are_left_out(shared):
+def test_circular_and_dangling_links_are_skipped(shared):
     link(shared / "round", shared / "round")
     link(shared / "nowhere", shared / "gone")
     link(shared / "up", shared)
@@ -143,7 +143,7 @@ def test_links_that_lead_round_or_nowhere_are_left_out(shared):
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are Unicode there")
-def test_a_name_that_is_not_unicode_is_left_out(shared, caplog):
+def test_a_name_that_is_not_unicode_is_skipped(shared, caplog):
     odd = put(Path(os.fsdecode(os.fsencode(shared) + b"/caf\xe9")))
     assert good_alone(shared) and "its name is not Unicode: rename it" in caplog.text
     assert is_checkpoint(odd)
@@ -161,7 +161,7 @@ def test_a_damaged_index_is_named(tmp_path, index):
     assert missing.startswith("model.safetensors.index.json (it is damaged: ")
 
 
-def test_what_replaces_a_checkpoint_changes_its_fingerprint(tmp_path):
+def test_replacing_a_checkpoint_changes_its_fingerprint(tmp_path):
     path = put(tmp_path / "mine")
     before = fingerprint(path)
     assert len(before) == 8  # configs and weights, not merges.txt

@@ -54,7 +54,7 @@ def test_missing_fields_have_their_defaults(tmp_path, given):
         ('{"normalize": ["en"]}', "normalize is"),
         ('{"hold_end": 1}', "hold_end is 1: choose true or false"),
         ('{"longest_pieces": 100}', "'longest_pieces' is unknown"),
-        ("[]", "holds a list instead of an object"),
+        ("[]", "contains a list instead of an object"),
         ("{", "morph.json is not JSON"),
         ("[" * 100_000, "nested too deeply"),
     ],
@@ -68,7 +68,7 @@ def test_a_damaged_profile_is_refused_with_checkpoint_and_field(tmp_path, text, 
         read_profile(written(path, text))
 
 
-def test_a_folder_in_the_profiles_place_is_refused(tmp_path):
+def test_a_folder_named_like_the_profile_is_refused(tmp_path):
     (tmp_path / "morph.json").mkdir()
     with pytest.raises(ValueError, match=r"morph\.json is not a file"):
         read_profile(tmp_path)

@@ -86,7 +86,7 @@ def test_broken_packages_do_no_harm_and_nothing_stays_changed(checkpoint, tmp_pa
     assert told["rope unchanged"] == [True, True]
 
 
-def test_importing_and_loading_leave_transformers_rope_as_it_was(load):
+def test_importing_and_loading_restore_transformers_rope(load):
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
     before = dict(ROPE_INIT_FUNCTIONS)
@@ -120,7 +120,7 @@ def test_a_stand_in_says_why_when_it_is_used():
     assert stand_in.__spec__.name == "sox"
 
 
-def test_stand_ins_are_there_inside_and_gone_outside():
+def test_stand_ins_exist_only_inside_the_with():
     with pytest.raises(KeyError), stand_ins(("no_such_package.inner.part", "json")) as placed:
         assert placed == ["no_such_package", "no_such_package.inner", "no_such_package.inner.part"]
         import no_such_package.inner.part as part

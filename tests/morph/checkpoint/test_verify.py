@@ -54,13 +54,13 @@ def refused(path: Path, *words: str) -> None:
 
 @pytest.mark.parametrize("kind", ["base", "custom_voice", "voice_design"])
 @pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
-def test_every_kind_of_checkpoint_is_whole(checkpoint, shape, kind, caplog):
+def test_every_kind_of_checkpoint_is_accepted(checkpoint, shape, kind, caplog):
     with caplog.at_level(logging.INFO):
         check_checkpoint(checkpoint(shape, kind))
     assert ": not needed: " not in caplog.text
 
 
-def test_the_demo_voice_is_whole():
+def test_the_demo_voice_is_accepted():
     check_checkpoint(demo_voice())
 
 
@@ -180,7 +180,7 @@ def test_tensors_that_nothing_needs_do_no_harm(mine, caplog):
     assert "mine: not needed: " in caplog.text and quantizer in caplog.text
 
 
-def test_weights_in_several_files_are_whole_together(mine):
+def test_weights_in_several_files_are_accepted(mine):
     tensors = load_file(mine / "model.safetensors")
     names = sorted(tensors)
     (mine / "model.safetensors").unlink()
@@ -205,7 +205,7 @@ def test_nothing_is_built_from_a_damaged_config(mine, monkeypatch):
     refused(mine, f"{LAYERS} in config.json is 1000000000: it must be 0 to 1024")
 
 
-def test_configs_as_upstream_writes_them_are_whole(mine):
+def test_configs_as_upstream_writes_them_are_accepted(mine):
     """With every field, defaults too, and the two names of the dtype that transformers has had."""
     core = import_qwen_tts().core
     speaker = json.loads((mine / "config.json").read_text(encoding="utf-8"))["speaker_encoder_config"]

@@ -107,7 +107,7 @@ def codebooks(model) -> list:
     return [module for module in model.codec.encoder.modules() if hasattr(module, "embed_sum")]
 
 
-def test_only_codebooks_on_another_device_are_forgotten(model, recording):
+def test_only_codebooks_on_another_device_are_discarded(model, recording):
     encode_waveform(model, recording)
     moved, *stayed = codebooks(model)
     kept = [module._embed for module in stayed]

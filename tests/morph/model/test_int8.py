@@ -111,7 +111,7 @@ def test_a_width_that_torchs_int8_gemm_would_overrun_uses_the_other_path():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_crossbar_of_int8_heads_is_each_heads_own_product(dtype):
+def test_the_crossbar_of_int8_heads_equals_one_gemm_per_head(dtype):
     heads = quantize(noise(4, 96, 64, dtype=dtype))
     alone, each = noise(3, 64, seed=1, dtype=dtype), noise(3, 4, 64, seed=2, dtype=dtype)
     for group in range(4):

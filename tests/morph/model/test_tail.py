@@ -252,7 +252,10 @@ BAD = {
     ),
     "a wrong shape": (put("5.token", torch.zeros(3, WIDTH)), r"token is torch.float32 \(3, 64\), expected"),
     "integers": (put("5.token", torch.zeros(VOCAB, WIDTH, dtype=torch.int64)), "token is torch.int64"),
-    "a number that is none": (put("5.token", torch.full((VOCAB, WIDTH), torch.nan)), "token holds numbers"),
+    "a number that is none": (
+        put("5.token", torch.full((VOCAB, WIDTH), torch.nan)),
+        "token contains numbers",
+    ),
     "an unknown part": (put("5.bias", torch.zeros(3)), "'bias' is not a part of a tail"),
     "half a pair": (lambda tensors, _: tensors.pop("5.mix_up"), "mix_up and mix_down belong together"),
     "a tensor of no tail": (put("9.token", torch.zeros(VOCAB, WIDTH)), "is damaged"),

@@ -24,7 +24,7 @@ def test_lines_pauses_comments_and_blank_lines():
 
 
 @pytest.mark.parametrize("name", ["bob", "BOB", " Bob ", "\ufeffBob"])
-def test_names_match_in_any_case_and_are_given_as_the_cast_spells_them(name):
+def test_names_match_in_any_case_and_are_returned_as_the_cast_spells_them(name):
     assert only_line(f"{name}: Hi") == ScriptLine(1, "Bob", "Hi")
 
 
@@ -56,12 +56,12 @@ def test_a_full_width_name_and_colon():
         "[seed 7]\n[lang German] [instruct whisper, softly]\nBob: Hi",
     ],
 )
-def test_tags_in_front_of_name_or_text_or_alone_set_the_line(script):
+def test_tags_before_the_name_or_the_text_apply_to_the_line(script):
     line = only_line(script)
     assert (line.text, line.seed, line.language, line.instruct) == ("Hi", 7, "German", "whisper, softly")
 
 
-def test_tags_of_a_line_end_with_it_and_tags_alone_hold_until_set_again():
+def test_tags_of_a_line_end_with_it_and_tags_on_their_own_line_last_until_set_again():
     script = """[lang German]
         [seed 1] Bob: a
         Bob: b
@@ -82,7 +82,7 @@ def test_tags_of_a_line_end_with_it_and_tags_alone_hold_until_set_again():
     ]
 
 
-def test_pauses_stand_alone_in_front_of_a_line_or_at_its_end():
+def test_pauses_are_on_their_own_line_before_a_line_or_at_its_end():
     script = parse_script(
         "[pause 1]\n[pause .5] Bob: [pause 2] a [pause 0.25] [PAUSE 3]\n[pause 60]\nBob: b[pause 0]", CAST
     )
@@ -192,7 +192,7 @@ LONG = 100_000
     ],
     ids=range(7),
 )
-def test_a_hundred_thousand_characters_are_read_at_once(script, sentence):
+def test_a_hundred_thousand_characters_are_read_fast(script, sentence):
     """In quadratic time (a minute for the first, once) this test would take minutes."""
     if sentence is None:
         assert parse_script(script, CAST).lines

@@ -129,7 +129,7 @@ def test_a_foreign_file_is_refused(tmp_path, metadata):
     [None, "{", "[]", json.dumps({"kind": "icl"}), json.dumps(dict.fromkeys(voice_file.TEXTS, "song"))],
     ids=["none", "no json", "a list", "lacking keys", "unknown kind"],
 )
-def test_texts_that_make_no_voice_are_refused(saved, texts):
+def test_invalid_texts_are_refused(saved, texts):
     rewrite(saved, voice=texts)
     refused(saved, "is damaged")
 

@@ -111,17 +111,17 @@ def test_what_is_not_forged_is_read(forge):
 
 
 @pytest.mark.parametrize("tensors", TENSORS.values(), ids=TENSORS)
-def test_tensors_that_make_no_voice_are_refused(forge, tensors):
+def test_invalid_tensors_are_refused(forge, tensors):
     refused(forge(**tensors))
 
 
 @pytest.mark.parametrize("texts", CHANGED_TEXTS.values(), ids=CHANGED_TEXTS)
-def test_texts_that_make_no_voice_are_refused(forge, texts):
+def test_invalid_texts_are_refused(forge, texts):
     refused(forge(texts=texts))
 
 
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
-def test_words_that_make_no_voice_are_refused(forge, words):
+def test_invalid_metadata_is_refused(forge, words):
     refused(forge(words=words))
 
 

@@ -94,7 +94,7 @@ def test_preset_voices(load, monkeypatch, speaker, language, text):
     assert_same_prompt(model, text, preset_voice(model, speaker), language, None, monkeypatch)
 
 
-def test_an_instruction_of_the_line_stands_before_the_voices_own(load, monkeypatch):
+def test_an_instruction_of_the_line_overrides_the_voices_own(load, monkeypatch):
     model = load("tiny-1.7B", "custom_voice")
     voice = preset_voice(model, "ryan", "whispering")
     assert_same_prompt(model, "Hi there.", voice, "auto", None, monkeypatch)
@@ -135,7 +135,7 @@ def test_designed_voices(load, monkeypatch, language):
     assert_same_prompt(model, "Hi there.", design_voice(model, "old, calm"), language, None, monkeypatch)
 
 
-def test_a_dialect_is_spoken_by_its_speaker_alone_and_not_in_other_languages(load):
+def test_a_dialect_is_spoken_only_by_its_speaker_and_not_in_other_languages(load):
     model = load("tiny", "custom_voice")
     ids = model.config.talker_config.codec_language_id
     table = model.talker.get_input_embeddings().weight
@@ -160,7 +160,7 @@ def test_an_unknown_language_is_refused_with_the_list(load, language):
     assert check_language(load(), " English ") == "english"
 
 
-def test_a_text_beyond_the_context_is_refused_with_the_mend(load, recording, monkeypatch):
+def test_a_text_beyond_the_context_is_refused_with_the_fix(load, recording, monkeypatch):
     model = load()
     voice = clone_voice(model, recording, 24000)
     prompt = build_prompt(model, "x" * 50, voice)
@@ -177,6 +177,6 @@ def test_an_icl_voice_without_codes_cannot_be_made():
         Voice("icl", "0b6", "x", torch.zeros(4), None, "words")
 
 
-def test_the_default_sampling_leaves_room_in_the_context(load):
+def test_the_default_sampling_fits_into_the_context(load):
     """After any accepted prompt, 8192 frames must fit into the context."""
     assert Sampling().max_frames < load().config.talker_config.max_position_embeddings

@@ -98,7 +98,7 @@ def test_long_silence_before_and_after_is_cut_off(speech, level, refuse_long):
     assert np.isin(speech[RATE : 5 * RATE], made.waveform).all()
 
 
-def test_channels_that_cancel_one_another_out_are_not_mixed(speech):
+def test_channels_that_cancel_each_other_out_are_not_mixed(speech):
     assert prepare(np.stack([0.3 * speech, -speech])).notes == ()
     made = prepare(np.stack([speech, -speech]))
     assert np.array_equal(made.waveform, speech)
@@ -108,7 +108,7 @@ def test_channels_that_cancel_one_another_out_are_not_mixed(speech):
     assert prepare(surround).notes == ()
 
 
-def test_a_constant_offset_is_taken_out(speech):
+def test_a_constant_offset_is_removed(speech):
     made = prepare(speech + 0.3)
     assert made.notes == ("the recording has a constant offset (DC): it was removed",)
     assert np.allclose(made.waveform, speech - speech.mean(), atol=1e-5)
@@ -125,13 +125,13 @@ def test_a_recording_far_over_full_scale_is_turned_down(speech, gain):
     assert np.allclose(made.waveform, loudest, atol=1e-5)
 
 
-def test_a_clipped_recording_is_taken_with_a_note(speech):
+def test_a_clipped_recording_is_accepted_with_a_note(speech):
     [note] = prepare(np.clip(20 * speech / np.abs(speech).max(), -1, 1)).notes
     assert "is clipped: a quieter recording" in note
 
 
 @pytest.mark.parametrize("kind", ["noise", "tone"])
-def test_what_does_not_vary_as_speech_does_is_taken_with_a_note(kind):
+def test_a_recording_with_a_steady_level_is_accepted_with_a_note(kind):
     sound = {"noise": quiet(5, 0.1), "tone": np.sin(np.arange(5 * RATE) / 20)}[kind]
     [note] = prepare(sound).notes
     assert note.endswith("like noise or a tone: is it speech?")
@@ -156,6 +156,6 @@ def test_recordings_without_speech_are_refused(waveform, sentence):
         prepare(waveform)
 
 
-def test_ten_minutes_are_taken_with_a_note(speech):
+def test_ten_minutes_are_accepted_with_a_note(speech):
     [note] = prepare(np.tile(speech, 85)).notes
     assert "only its first 30 s are used" in note

@@ -60,7 +60,7 @@ def test_channels_are_mixed_down(base, recording):
         (np.ones((1, 2, RATE)), "one recording"),
     ],
 )
-def test_recordings_that_cannot_serve_are_refused(base, waveform, sentence):
+def test_unusable_recordings_are_refused(base, waveform, sentence):
     with pytest.raises(ValueError, match=f"reference.*{sentence}"):
         clone_voice(base, waveform, RATE)
 
