@@ -18,24 +18,9 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-VOCAB = 64
+from tests.morph.sampler_cases import SETTINGS, VOCAB, logits
+
 CPU = torch.device("cpu")
-DRAWS = [
-    TokenSampling(),
-    TokenSampling(top_p=0.8),
-    TokenSampling(temperature=0.3, top_k=0, top_p=0.5),
-    TokenSampling(temperature=1.0, top_k=5),
-    TokenSampling(temperature=1.7, top_k=20, top_p=0.9),
-    TokenSampling(temperature=1.0, top_k=0),
-    TokenSampling(top_k=1000, top_p=0.999),
-]
-
-
-def logits(kind: str, *shape: int) -> torch.Tensor:
-    made = 4 * torch.randn(*shape, VOCAB, generator=torch.Generator().manual_seed(3))
-    if kind == "ties":
-        return made.round()
-    return made.to(torch.bfloat16) if kind == "bf16" else made
 
 
 def hf_scores(scores: torch.Tensor, draw: TokenSampling, ids: torch.Tensor, penalty: float) -> torch.Tensor:
@@ -53,7 +38,7 @@ def hf_scores(scores: torch.Tensor, draw: TokenSampling, ids: torch.Tensor, pena
 
 @pytest.mark.parametrize("penalty", [1.0, 1.05, 1.6, 0.7])
 @pytest.mark.parametrize("kind", ["fp32", "bf16", "ties"])
-@pytest.mark.parametrize("draw", DRAWS, ids=str)
+@pytest.mark.parametrize("draw", SETTINGS[:7], ids=str)
 def test_scores_and_draws_equal_transformers_bit_for_bit(draw, kind, penalty):
     raw = logits(kind, 6)
     ids = torch.randint(VOCAB, (6, 9), generator=torch.Generator().manual_seed(1))
@@ -75,7 +60,7 @@ def test_a_share_that_is_met_exactly_is_cut_where_transformers_cuts_it(top_p):
     assert torch.equal(filter_logits(scores, draw), theirs)
 
 
-@pytest.mark.parametrize("draw", DRAWS, ids=str)
+@pytest.mark.parametrize("draw", SETTINGS[:7], ids=str)
 def test_bf16_logits_are_sampled_in_float32(draw):
     raw = logits("bf16", 40)
     drawn = sample_tokens(raw, draw, torch.Generator().manual_seed(5))

@@ -9,19 +9,7 @@ from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys
 from qwen3_tts_morph.morph.frame.sampling import SamplingTensors, sample_static
 from qwen3_tts_morph.morph.options import TokenSampling
 
-VOCAB = 64
-SETTINGS = [
-    TokenSampling(),
-    TokenSampling(top_p=0.8),
-    TokenSampling(temperature=0.3, top_k=0, top_p=0.5),
-    TokenSampling(temperature=1.0, top_k=5),
-    TokenSampling(temperature=1.7, top_k=20, top_p=0.9),
-    TokenSampling(temperature=1.0, top_k=0),
-    TokenSampling(top_k=1000, top_p=0.999),
-    TokenSampling(temperature=1.0, top_k=1),
-    TokenSampling(temperature=1.0, top_k=0, top_p=1e-6),
-    TokenSampling(do_sample=False, temperature=0.2, top_k=3, top_p=0.4),
-]
+from tests.morph.sampler_cases import SETTINGS, VOCAB, logits
 
 
 def tensors(per_line: list[TokenSampling], vocab: int = VOCAB) -> SamplingTensors:
@@ -35,13 +23,6 @@ def tensors(per_line: list[TokenSampling], vocab: int = VOCAB) -> SamplingTensor
     )
 
 
-def logits(kind: str, *shape: int) -> torch.Tensor:
-    made = 4 * torch.randn(*shape, VOCAB, generator=torch.Generator().manual_seed(3))
-    if kind == "ties":
-        return made.round()
-    return made.to(torch.bfloat16).float() if kind == "bf16" else made
-
-
 def plain(scores: torch.Tensor, settings: TokenSampling, noise: torch.Tensor) -> torch.Tensor:
     return (filter_logits(scores, settings) + noise if settings.do_sample else scores).argmax(-1)
 
@@ -52,7 +33,7 @@ def test_each_line_draws_by_its_own_settings_as_the_eager_sampler(kind, groups):
     keys = line_keys(range(len(SETTINGS)))
     for round_number in range(50):
         shape = (len(SETTINGS),) if groups is None else (len(SETTINGS), groups)
-        scores = logits(kind, *shape)
+        scores = logits(kind, *shape).float()
         counters = round_number * 16 + torch.arange(groups or 1).expand(len(SETTINGS), -1)
         noise = gumbel_noise(keys, counters, VOCAB).view(scores.shape)
         sampled = sample_static(scores, tensors(SETTINGS), noise)

@@ -15,18 +15,7 @@ from qwen3_tts_morph.morph.frame.sampling import SamplingTensors, sample_static
 from qwen3_tts_morph.morph.kernels.sampling import divide, gumbel, random_words, sample_codes, sample_first
 from qwen3_tts_morph.morph.options import TokenSampling
 
-SETTINGS = [
-    TokenSampling(),
-    TokenSampling(top_p=0.8),
-    TokenSampling(temperature=0.3, top_k=0, top_p=0.5),
-    TokenSampling(temperature=1.0, top_k=5),
-    TokenSampling(temperature=1.7, top_k=20, top_p=0.9),
-    TokenSampling(temperature=1.0, top_k=0),
-    TokenSampling(top_k=1000, top_p=0.999),
-    TokenSampling(temperature=1.0, top_k=1),
-    TokenSampling(temperature=1.0, top_k=0, top_p=1e-6),
-    TokenSampling(do_sample=False, temperature=0.2, top_k=3, top_p=0.4),
-]
+from tests.morph.sampler_cases import SETTINGS
 
 
 @triton.jit
