@@ -152,7 +152,7 @@ def launch(
     dependent: bool = True,
     **arguments: Any,
 ) -> None:
-    """Launch a kernel as the plan says.
+    """Launch a kernel as the plan says. The parameters are those of Triton's launcher, hence their number.
 
     Args:
         registers: at most this many per thread; None leaves it to the compiler.

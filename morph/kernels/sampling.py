@@ -73,7 +73,7 @@ def kth_largest(keys, lowest, highest, kept, V: tl.constexpr):
 
 @triton.jit
 def kept_probabilities(scores, keys, tokens, real, kept, V: tl.constexpr):
-    """Return the probabilities of what top-k keeps, zeros elsewhere; and the likeliest token (the last, on ties)."""
+    """Return the probabilities of what top-k keeps, else zeros; and the most probable token (the last, on ties)."""
     highest = tl.max(keys, axis=0)
     lowest = tl.min(tl.where(real, keys, highest), axis=0)
     best = tl.max(tl.where(real, scores, float("-inf")), axis=0)
@@ -85,18 +85,18 @@ def kept_probabilities(scores, keys, tokens, real, kept, V: tl.constexpr):
 
 
 @triton.jit
-def best_token(ranks, keys, tokens, kept, probabilities, share, likeliest):
+def best_token(ranks, keys, tokens, kept, probabilities, share, most_probable):
     """Return the token of the highest rank (the first, on ties), its key, and whether top-k and top-p keep it (1 or 0).
 
     Top-k keeps it when fewer than ``kept`` keys are above its own. Top-p keeps it when it and all tokens before it in
-    ascending (key, token) order have a total probability above ``share``, or when it is the likeliest.
+    ascending (key, token) order have a total probability above ``share``, or when it is the most probable.
     """
     token = tl.min(tl.where(ranks == tl.max(ranks, axis=0), tokens, tokens.shape[0]), axis=0)
     key = tl.max(tl.where(tokens == token, keys, LOWEST), axis=0)
     stays = (tl.sum((keys > key).to(tl.int32), axis=0) < kept).to(tl.int32)
     if share >= 0:
         upto = tl.where((keys < key) | ((keys == key) & (tokens <= token)), probabilities, 0.0)
-        stays = stays * ((tl.sum(upto, axis=0) > share) | (token == likeliest)).to(tl.int32)
+        stays = stays * ((tl.sum(upto, axis=0) > share) | (token == most_probable)).to(tl.int32)
     return token, key, stays
 
 
@@ -126,15 +126,15 @@ def sample_token(scores, noise, tokens, V: tl.constexpr, temperature, cutoff, sh
     keys = tl.where(real, sort_keys(scores), LOWEST)
     kept = V - cutoff.to(tl.int32)
     probabilities = tl.zeros_like(scores)
-    likeliest = kept * 0
+    most_probable = kept * 0
     if share >= 0:
-        probabilities, likeliest = kept_probabilities(scores, keys, tokens, real, kept, V)
+        probabilities, most_probable = kept_probabilities(scores, keys, tokens, real, kept, V)
     ranks = tl.where(real, sort_keys(scores + noise * scale), LOWEST)
     token, key, stays = kept * 0 - 1, kept * 0 + LOWEST, kept * 0
     while stays == 0:
         # Tokens below a rejected one in (key, token) order are rejected with it: this takes a few rounds only.
         ranks = tl.where((keys > key) | ((keys == key) & (tokens > token)), ranks, LOWEST)
-        token, key, stays = best_token(ranks, keys, tokens, kept, probabilities, share, likeliest)
+        token, key, stays = best_token(ranks, keys, tokens, kept, probabilities, share, most_probable)
     # Stay within the vocabulary whatever the scores are: NaN must not become an address.
     return tl.minimum(token, V - 1)
 

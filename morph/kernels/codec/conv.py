@@ -150,6 +150,8 @@ def residual_unit(
 ) -> torch.Tensor:
     """Run a complete residual unit over ``[T, C]``, and return ``after``'s SnakeBeta of the new stream.
 
+    It has one parameter per tensor or setting of the kernel, hence their number.
+
     Args:
         x: the residual stream, updated in place unless ``last``.
         active: the unit's first SnakeBeta of ``x``.
