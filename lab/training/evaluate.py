@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import soundfile
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.model.model import Model
@@ -35,6 +34,7 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 from .corpus.bundle import read_bundle
 from .corpus.plan import Task, plan
 from .corpus.shards import Corpus, Utterance
+from .storage import write_wav
 
 SAMPLE_RATE = 24000
 CLONED_FROM = 2  # references that a voice is cloned from; the others are for the judges
@@ -164,17 +164,12 @@ def write(out: Path, tasks: list[Task], spoken: list[Spoken], references: dict[s
     rows = []
     for index, (task, one) in enumerate(zip(tasks, spoken, strict=True)):
         path = f"{task.voice.name}/{index:04}.wav"
-        _write_wav(out / "wavs" / path, one.waveform)
+        write_wav(out / "wavs" / path, one.waveform, SAMPLE_RATE)
         rows.append(f"{path}\t{task.line.text}")
     (out / "texts.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     for name, lines in references.items():
         for index, line in enumerate(lines[CLONED_FROM:]):
-            _write_wav(out / "references" / name / f"{index}.wav", line.audio)
-
-
-def _write_wav(path: Path, audio: np.ndarray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    soundfile.write(path, audio, SAMPLE_RATE, subtype="PCM_16")
+            write_wav(out / "references" / name / f"{index}.wav", line.audio, SAMPLE_RATE)
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Results of a training: weights in files small enough to transfer, and the state to resume from."""
+"""Files that training writes: weights in parts small enough to transfer, the state to resume from, and wavs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -91,3 +92,11 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, torch
         index, _, key = name.partition(".")
         state.setdefault(int(index), {})[key] = tensor
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def write_wav(path: Path, audio: np.ndarray, sample_rate: int) -> None:
+    """Write 16-bit PCM, ``[T]``; missing folders are created."""
+    import soundfile
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, audio, sample_rate, subtype="PCM_16")

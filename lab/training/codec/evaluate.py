@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile
 import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
 
 from ..corpus.shards import Corpus
+from ..storage import write_wav
 from .config import GROUPS, SAMPLE_RATE, SAMPLES_PER_FRAME
 from .losses import log as log_floor
 from .losses import mel_filters
@@ -119,21 +119,16 @@ def evaluate(tokenizer: Any, samples: Iterator[Sample], out: Path, counts: Seque
         codes = encode(tokenizer, sample.wave)
         # The last frame may be padded: cut the decoded audio to the line's length.
         length = min(len(sample.wave), len(codes) * SAMPLES_PER_FRAME)
-        _write(out / "original" / path, sample.wave[:length])
+        write_wav(out / "original" / path, sample.wave[:length], SAMPLE_RATE)
         for count, (name, values) in zip(counts, distances.items(), strict=True):
             made = decode_first(tokenizer, codes, count)[:length]
             values.append(mel_distance(made, sample.wave))
-            _write(out / name / path, made)
+            write_wav(out / name / path, made, SAMPLE_RATE)
         texts.append(f"{path.as_posix()}\t{sample.text}\n")
     (out / "texts.tsv").write_text("".join(texts), encoding="utf-8")
     means = {name: float(np.mean(values)) for name, values in distances.items()}
     (out / "distances.json").write_text(json.dumps(means, indent=1), encoding="utf-8")
     return means
-
-
-def _write(path: Path, wave: np.ndarray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    soundfile.write(path, wave, SAMPLE_RATE, subtype="PCM_16")
 
 
 def main() -> int:

@@ -103,8 +103,7 @@ def speak(options: argparse.Namespace) -> None:
 
 def write_wavs(options: argparse.Namespace) -> None:
     """Write a split as OUT/SPEAKER/NUMBER.wav with OUT/texts.tsv."""
-    import soundfile
-
+    from ..storage import write_wav
     from .shards import Corpus
     from .teacher import SAMPLE_RATE
 
@@ -114,8 +113,7 @@ def write_wavs(options: argparse.Namespace) -> None:
     for index in range(len(corpus)):
         line = corpus[index]
         path = f"{line.speaker}/{index:05}.wav"
-        (out / path).parent.mkdir(parents=True, exist_ok=True)
-        soundfile.write(out / path, line.audio, SAMPLE_RATE, subtype="PCM_16")
+        write_wav(out / path, line.audio, SAMPLE_RATE)
         rows.append(f"{path}\t{line.text}")
     (out / "texts.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     log.info("%s: %d wavs, %.1f s", out, len(corpus), corpus.seconds)

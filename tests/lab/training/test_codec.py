@@ -250,7 +250,7 @@ def test_gradients_pass_the_quantiser_and_dropped_groups_add_nothing(codec):
 
 def test_phones_follow_the_durations_and_voices_are_contiguous(speech):
     assert speech.symbols == (EDGE, "a", "b", "c")
-    names = [speech.symbols[place] for place in speech.phones[25::50].tolist()]
+    names = [speech.symbols[index] for index in speech.phones[25::50].tolist()]
     assert names == [EDGE, "b", "c", EDGE, EDGE, "a", "b", EDGE, EDGE, "a", "b", EDGE]
     assert len(speech.phones) == len(speech.audio) // CELL
     unknown = pack_lines([line("x", 200.0, "z")], speech.symbols)
@@ -265,8 +265,8 @@ def test_a_steps_batch_is_reproducible_and_its_labels_fit_its_sound(speech):
     assert torch.equal(batch.wave, again.wave) and not torch.equal(batch.wave, other.wave)
     assert batch.wave.shape == (4, 8 * FRAME) and batch.phones.shape == (4, 8, 2, CELLS // 2)
     whole = speech.audio.float() / 32768
-    places = whole.unfold(0, 8 * FRAME, CELL)
-    start = int((places - batch.wave[0]).abs().sum(1).argmin())
+    windows = whole.unfold(0, 8 * FRAME, CELL)
+    start = int((windows - batch.wave[0]).abs().sum(1).argmin())
     assert torch.equal(speech.phones[start : start + 8 * CELLS].long(), batch.phones[0].flatten())
     silent = sample_batch(speech, dataclasses.replace(options, silent_start=1.0), 0.0, 3)
     assert silent.wave[:, :FRAME].abs().max() == 0 and silent.wave[:, 4 * FRAME :].abs().max() > 0
@@ -275,9 +275,9 @@ def test_a_steps_batch_is_reproducible_and_its_labels_fit_its_sound(speech):
 
 def test_the_spectral_loss_is_zero_for_equal_tones_and_positive_for_others():
     losses = SpectralLoss(configs.load_config().losses)
-    place = torch.arange(12000) / configs.SAMPLE_RATE
-    tone = 0.5 * torch.sin(2 * torch.pi * 440 * place)[None]
-    other = 0.5 * torch.sin(2 * torch.pi * 2000 * place)[None]
+    seconds = torch.arange(12000) / configs.SAMPLE_RATE
+    tone = 0.5 * torch.sin(2 * torch.pi * 440 * seconds)[None]
+    other = 0.5 * torch.sin(2 * torch.pi * 2000 * seconds)[None]
     assert magnitude(tone, 1024, losses.window_1024).max() == pytest.approx(0.5, rel=0.2)
     assert all(float(value) == 0 for value in losses(tone, tone).values())
     assert all(float(value) > 0.3 for value in losses(tone, other).values())

@@ -54,8 +54,8 @@ def test_it_learns_to_recognise_voices_at_any_level(speech: Speech) -> None:
 def test_the_voice_loss_is_zero_for_equal_audio_and_positive_for_other_audio() -> None:
     torch.manual_seed(0)
     listener = Listener(3).requires_grad_(False)
-    place = torch.arange(24000) / 24000
-    one, other = (0.3 * torch.sin(2 * torch.pi * pitch * place)[None] for pitch in (200.0, 470.0))
+    seconds = torch.arange(24000) / 24000
+    one, other = (0.3 * torch.sin(2 * torch.pi * pitch * seconds)[None] for pitch in (200.0, 470.0))
     assert float(voice_loss(listener(one), listener(one))) == pytest.approx(0, abs=1e-5)
     assert float(voice_loss(listener(other), listener(one))) > 0.05
 

@@ -71,7 +71,7 @@ def cast(styles: dict[str, np.ndarray]) -> list[Voice]:
 
 
 def lines(count: int, split: str, kind: str = "wordnet") -> list[Line]:
-    return [Line(f"{split} {place}", "ab", split, kind) for place in range(count)]
+    return [Line(f"{split} {index}", "ab", split, kind) for index in range(count)]
 
 
 def tone(seconds: float, quiet: float = 0.0) -> np.ndarray:
@@ -149,11 +149,11 @@ def test_held_out_originals_are_in_no_other_voice(cast: list[Voice]) -> None:
 def test_held_out_mixes_are_far_apart_and_no_training_mix_is_close(
     cast: list[Voice], styles: dict[str, np.ndarray]
 ) -> None:
-    def place(voice: Voice) -> np.ndarray:
+    def point(voice: Voice) -> np.ndarray:
         return np.mean([mixed_style(voice.recipe, styles, length) for length in range(1, 13)], axis=0)
 
-    new = [place(voice) for voice in cast if voice.group == "held_out_mix"]
-    mixes = [place(voice) for voice in cast if voice.group == "mix"]
+    new = [point(voice) for voice in cast if voice.group == "held_out_mix"]
+    mixes = [point(voice) for voice in cast if voice.group == "mix"]
     apart = min(np.linalg.norm(one - other) for one, other in itertools.combinations(new, 2))
     near = min(np.linalg.norm(one - other) for one, other in itertools.product(new, mixes))
     assert near > 0.3 * apart
@@ -192,7 +192,7 @@ def test_training_fills_the_hours_reproducibly_without_held_out_voices(cast: lis
 
 def test_each_test_sentence_is_spoken_once_by_held_out_voices_in_rotation(cast: list[Voice]) -> None:
     tasks = plan("test", lines(200, "test"), cast, seed=0)
-    assert [task.line.text for task in tasks] == [f"test {place}" for place in range(200)]
+    assert [task.line.text for task in tasks] == [f"test {index}" for index in range(200)]
     assert set(Counter(task.voice.name for task in tasks).values()) == {10}
     assert {task.voice.group for task in tasks} == {"held_out_mix"}
 
@@ -251,15 +251,15 @@ def spoken(text: str, speaker: str, seed: int) -> Utterance:
 
 
 def test_shards_return_every_line_in_order(tmp_path: Path) -> None:
-    given = [spoken(f"Line {place}, “quoted”.", f"voice_{place % 3}", place) for place in range(7)]
+    given = [spoken(f"Line {index}, “quoted”.", f"voice_{index % 3}", index) for index in range(7)]
     write_shard(tmp_path / "train-00-000.safetensors", given[:3], RATE)
     write_shard(tmp_path / "train-01-000.safetensors", given[3:], RATE)
     corpus = Corpus(tmp_path, "train")
     assert len(corpus) == 7
     assert corpus.speakers == [one.speaker for one in given]
     assert corpus.seconds == pytest.approx(sum(len(one.audio) for one in given) / RATE)
-    for place, one in enumerate(given):
-        read = corpus[place]
+    for index, one in enumerate(given):
+        read = corpus[index]
         assert (read.text, read.phonemes, read.speaker) == (one.text, one.phonemes, one.speaker)
         np.testing.assert_array_equal(read.audio, one.audio)
         np.testing.assert_array_equal(read.durations, one.durations)

@@ -128,14 +128,14 @@ def test_distances_equal_a_plain_computation(model, recording, teacher):
     states = module.model(
         inputs_embeds=module.small_to_mtp_projection(inputs), use_cache=False
     ).last_hidden_state[:, 1:]
-    for place, group in enumerate((13, 14)):
+    for index, group in enumerate((13, 14)):
         head = module.lm_head[group]
         exact, drawn = (sampled_distribution(head(states[:, at]), draw) for at in (group, 12))
         warm = (head(states[:, 12]) / draw.temperature).log_softmax(-1)
         divergence = torch.special.xlogy(exact, exact).sum(-1) - (exact * warm).sum(-1)
-        assert found.divergence[place] == pytest.approx(divergence.mean().item(), abs=1e-4)
+        assert found.divergence[index] == pytest.approx(divergence.mean().item(), abs=1e-4)
         distance = 0.5 * (exact - drawn).abs().sum(-1).mean().item()
-        assert found.distance[place] == pytest.approx(distance, abs=1e-4)
+        assert found.distance[index] == pytest.approx(distance, abs=1e-4)
 
 
 def test_the_exact_distribution_has_no_divergence_from_itself(model, recording, teacher):

@@ -29,12 +29,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "teacher").mkdir()
     (root / "shards").mkdir()
     lines = [
-        {"text": f"Line number {place}.", "phonemes": "ab", "split": "test", "kind": "wordnet"}
-        for place in range(4)
+        {"text": f"Line number {index}.", "phonemes": "ab", "split": "test", "kind": "wordnet"}
+        for index in range(4)
     ]
     lines += [
-        {"text": f"To choose by, {place}.", "phonemes": "ab", "split": "dev", "kind": "wordnet"}
-        for place in range(4)
+        {"text": f"To choose by, {index}.", "phonemes": "ab", "split": "dev", "kind": "wordnet"}
+        for index in range(4)
     ]
     cast = [{"name": name, "group": "held_out_mix", "recipe": {"af_heart": 1.0}} for name in VOICES]
     (root / "teacher" / LINES).write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
@@ -56,7 +56,7 @@ def test_every_line_is_spoken_and_judged_against_other_references(corpus: Path, 
     model.sampling = dataclasses.replace(model.sampling, max_new_tokens=6)
     about = evaluate(model, options)
     clips = read_texts(tmp_path / "out" / "texts.tsv")
-    assert [clip.text for clip in clips] == [f"Line number {place}." for place in range(3)]
+    assert [clip.text for clip in clips] == [f"Line number {index}." for index in range(3)]
     assert {clip.speaker for clip in clips} == set(VOICES)
     lengths = {soundfile.info(tmp_path / "out" / "wavs" / clip.path).frames for clip in clips}
     assert all(0 < length <= 6 * 1920 for length in lengths)

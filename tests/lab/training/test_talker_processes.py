@@ -55,8 +55,8 @@ def joined(batches: Sequence[Batch]) -> Batch:
     lines = 0
     for batch in batches:
         fields = batch.fields()._asdict()
-        row, place = fields["picked"] // batch.length, fields["picked"] % batch.length
-        fields["picked"] = (row + lines) * length + place
+        row, position = fields["picked"] // batch.length, fields["picked"] % batch.length
+        fields["picked"] = (row + lines) * length + position
         lines += batch.lines
         for name, value in fields.items():
             if value.shape[:2] == (batch.lines, batch.length):

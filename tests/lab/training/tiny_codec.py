@@ -39,8 +39,8 @@ def tiny(**training: object) -> configs.Config:
 def line(speaker: str, pitch: float, phonemes: str = "ab", tokens: int = 12000) -> Utterance:
     """A tone that changes with every phoneme, with some noise."""
     count = len(phonemes) + 2
-    place = np.arange(tokens) / configs.SAMPLE_RATE
-    tones = [0.2 * np.sin(2 * np.pi * pitch * (1 + number) * place) for number in range(count)]
+    seconds = np.arange(tokens) / configs.SAMPLE_RATE
+    tones = [0.2 * np.sin(2 * np.pi * pitch * (1 + number) * seconds) for number in range(count)]
     noise = 0.02 * np.random.default_rng(0).standard_normal(count * tokens)
     audio = ((np.concatenate(tones) + noise) * 32767).astype(np.int16)
     return Utterance("text", phonemes, speaker, audio, np.full(count, tokens, np.int32))
