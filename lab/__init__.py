@@ -6,4 +6,4 @@ python -m lab.training.crossbar --checkpoint FOLDER
 
 import pack
 
-pack.load()  # the laboratory's modules import the pack by its name, qwen3_tts_morph
+pack.load()  # modules in lab import the pack by its name, qwen3_tts_morph
