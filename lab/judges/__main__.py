@@ -39,9 +39,9 @@ class Verdict:
     clip: Clip
     heard: Heard
     opinion: Opinion
+    identified_as: str | None
     similarity_to_reference: float | None
     similarity_to_original: float | None
-    likeness_to_original: float | None
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lab.judges.__main__ import Judges, judge_clip, summarise, table
 from lab.judges.asr import compare, edit_distance
 from lab.judges.clips import Clip, load_clip, read_texts
+from lab.judges.mos import Opinion
 from lab.judges.speaker import cosine, identify, profile
 from lab.judges.stats import mean, ratio, share
 
@@ -94,3 +96,36 @@ def test_a_clip_is_loaded_at_16_khz_in_mono(tmp_path: Path) -> None:
     spectrum = np.abs(np.fft.rfft(audio))
     assert spectrum.argmax() == 440
     assert np.abs(audio).max() == pytest.approx(0.5, abs=0.02)
+
+
+class FakeJudge:
+    """Transcribes every clip as "hello there", embeds the first two samples, gives the same opinion."""
+
+    def embed(self, audio: np.ndarray) -> np.ndarray:
+        return audio[:2]
+
+    def judge(self, audio: np.ndarray, text: str | None = None) -> object:
+        return Opinion(4.0, 3.0, 3.5, 3.0) if text is None else compare(text, "hello there")
+
+
+def test_every_judgement_of_a_clip_reaches_the_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audio = {"wavs": np.array([1.0, 0.0]), "originals": np.array([3.0, 4.0])}
+    monkeypatch.setattr(
+        "lab.judges.__main__.load_clip",
+        lambda path: audio["originals" if "originals" in path.parts else "wavs"],
+    )
+    fake = FakeJudge()
+    profiles = {"anna": np.array([1.0, 0.0]), "bert": np.array([0.0, 1.0])}
+    judges = Judges(fake, fake, fake, profiles)
+    clip = Clip("anna/1.wav", "anna", "hello you")
+    verdict = judge_clip(clip, tmp_path / "wavs", tmp_path / "originals", judges)
+    assert (verdict.identified_as, verdict.similarity_to_reference) == ("anna", 1.0)
+    assert verdict.similarity_to_original == pytest.approx(0.6)
+    figures = summarise([verdict])
+    assert figures["wer"].value == 0.5 and figures["identified"].value == 1.0
+    assert figures["similarity_to_original"].value == pytest.approx(0.6)
+    assert figures["distillmos"].value == 4.0 and "similarity_to_reference" in table(figures)
+    with pytest.raises(ValueError, match="'carl' has no folder in --references"):
+        judge_clip(Clip("carl/1.wav", "carl", "hello"), tmp_path, None, judges)
