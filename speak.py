@@ -162,7 +162,7 @@ def speak(options: argparse.Namespace) -> str:
         spoken = render_lines(synthesizer, [line], settings, show)
     elapsed = time.perf_counter() - started
     write_sound(options.out.absolute(), spoken[0].waveform, spoken[0].sample_rate)
-    return describe(synthesizer, spoken, settings, elapsed)
+    return describe(synthesizer.model, spoken, settings, elapsed)
 
 
 def read_recording(path: Path) -> tuple[Any, int]:

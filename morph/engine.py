@@ -1,72 +1,89 @@
-"""Which engine makes a model's speech: what was chosen at loading, and what the machine and the checkpoint can do."""
+"""Which engine speaks: what was chosen when the model was loaded, and what the machine and the checkpoint can do."""
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from .codec.upstream import decode_waveforms
+from .decode import eager
 from .decode.decoded import Decoded
-from .decode.eager import decode_lines
-from .decode.guard import Guard
-from .decode.lossless import LosslessPredictor
-from .decode.sampling import line_streams, not_finite
+from .decode.request import LineRequest
+from .decode.sampling import not_finite
 from .graph.pool import DecoderPool
 from .model.layers import check_config
 from .model.model import Model
 from .model.threads import is_small_on_cpu
-from .options import PREDICTED_GROUPS, Sampling, check_decoding, check_engine
-from .runtime.capture import CaptureStream
-from .voice.prompt import Prompt
-from .waveform.choose import Waveforms, decode_one_by_one
+from .options import GenerateOptions, check_engine
+from .runtime.capture import NO_CUDA, CaptureStream
+from .runtime.fallback import Fallback
+from .waveform.choose import Waveforms
 
-# What runs by default, where it can; else torch operations, and upstream's own decoder of the codec.
-SDPA_BACKENDS = FAST_CODEC = True
 
-log = logging.getLogger(__name__)
+@dataclass(frozen=True)
+class Choice:
+    """What makes one rendering's codes and waveforms.
+
+    Args:
+        engine: "eager" or "graph".
+        codec: "upstream", the original modules, one line at a time; or "batch", many lines in one row.
+        why: the reason for the engine, in a few words.
+    """
+
+    engine: str
+    codec: str
+    why: str
 
 
 class Engine:
-    """Makes the codes of one model's lines and their waveforms, and holds what is kept between two: caches and graphs.
+    """Decodes lines to codes and codes to waveforms, and keeps caches and graphs of one model between calls.
 
     Args:
-        choice: one of ``options.ENGINES``. "auto" is the graph engine on CUDA, and for small models on a CPU, where its
-            fewer operations are faster too; else the eager one. "graph" runs anywhere, op by op without CUDA.
-        kernels: let the graph engine's frames run in Triton kernels where those can run.
-        fast_codec: let the codec engine make the waveforms of the graph engine's lines, not upstream's modules.
+        choice: one of ``options.ENGINES``. "auto" is the graph engine on CUDA and for small models on a CPU, where its
+            fewer operations are faster too; otherwise the eager one. "graph" runs anywhere, without CUDA op by op.
+        kernels: let the graph engine decode frames in Triton kernels where they can run.
+        batch_codec: let the batch codec make the waveforms of the graph engine's lines.
 
-    Of the model it holds no more than its codec. Whoever moves the model away from its device calls ``free`` first.
+    It keeps no reference to the model except to its codec. Call ``free`` before the model leaves its device.
     Threads take turns: caches and graphs serve one decoding at a time.
     """
 
-    def __init__(self, choice: str = "auto", kernels: bool = SDPA_BACKENDS, fast_codec: bool = FAST_CODEC):
+    def __init__(self, choice: str = "auto", kernels: bool = True, batch_codec: bool = True):
         self.choice = check_engine(choice)
-        captures = CaptureStream()  # codes and waveforms take turns
+        captures = CaptureStream()  # shared: codes and waveforms are never computed at the same time
         self._graphs = DecoderPool(kernels, captures)
-        self._waveforms = Waveforms(fast_codec, captures)
+        self._waveforms = Waveforms(batch_codec, captures)
         self._lock = threading.RLock()
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Let no other thread use this engine, for the length of the ``with``: others wait.
+        """Hold the engine for the length of the ``with``; other threads wait.
 
-        Decoding does so by itself. Whoever also builds prompts, which joins the model's weights on first use, holds it
-        around all of a rendering.
+        Decoding does so by itself. A rendering also builds prompts, which joins the model's weights on first use: it
+        takes ``Model.exclusive`` first, then this (see ``Synthesizer.session``).
         """
         with self._lock:
             yield
 
-    def pick(self, model: Model, decoding: str = "crossbar") -> tuple[str, str]:
-        """The engine that runs for this model now, "eager" or "graph", and why.
+    def choose(self, model: Model, options: GenerateOptions) -> Choice:
+        """Choose what renders with these options, once for codes, waveforms and report.
 
         Raises:
-            ValueError: for lossless decoding where the graph engine was chosen: it has a fixed number of passes.
+            ValueError: for lossless decoding if the graph engine was chosen: it has a fixed number of passes.
         """
-        if check_decoding(decoding) == "lossless":
+        engine, why = self._pick(model, options)
+        # Where "auto" takes the graph engine on a CPU, upstream's modules are the faster codec.
+        together = engine == "graph" and (model.device.type == "cuda" or self.choice == "graph")
+        return Choice(engine, "batch" if together else "upstream", why)
+
+    def _pick(self, model: Model, options: GenerateOptions) -> tuple[str, str]:
+        """Return "eager" or "graph", and why."""
+        if options.decoding == "lossless":
             if self.choice == "graph":
                 raise ValueError(
                     "decoding is lossless and the model's engine is graph, which cannot do it: choose engine auto "
@@ -88,96 +105,72 @@ class Engine:
             return "eager", str(error)
         return "graph", why
 
-    def describe(self, model: Model, decoding: str = "crossbar") -> str:
-        """One line for reports: which engine runs, how, and why."""
-        name, why = self.pick(model, decoding)
-        if name == "eager":
-            return f"engine: eager ({why})"
-        return f"engine: graph ({'; '.join([why, *self._details(model)])})"
+    def fallbacks(self, model: Model, choice: Choice) -> list[Fallback]:
+        """Return every part that runs in a slower way than it could, in the order of reports."""
+        if choice.engine == "eager":
+            return []
+        on_cuda = model.device.type == "cuda"
+        found = [
+            self._graphs.fallback if on_cuda else NO_CUDA,
+            self._graphs.frames.fallback_on(model.device) if on_cuda else None,
+            self._waveforms.fallback if choice.codec == "batch" else None,
+        ]
+        return [one for one in found if one is not None]
 
-    def _details(self, model: Model) -> Iterator[str]:
-        """How the graph engine runs."""
-        plain = self._graphs.why_plain if model.device.type == "cuda" else "no CUDA"
-        yield "CUDA graphs" if plain is None else f"op by op, without CUDA graphs: {plain}"
-        if model.device.type == "cuda":
-            yield self._graphs.frames.describe(model.device)
-        if self._decodes_together(model) and (codec := self._waveforms.describe()) is not None:
-            yield codec
+    def describe(self, model: Model, choice: Choice) -> str:
+        """Return one line for reports: which engine ran, why, and in which way."""
+        if choice.engine == "eager":
+            return f"engine: eager ({choice.why})"
+        fallbacks = self.fallbacks(model, choice)
+        fast = ["CUDA graphs", "Triton kernels"] if model.device.type == "cuda" else []
+        for one in fallbacks:
+            if one.part in fast:
+                fast.remove(one.part)
+        return f"engine: graph ({'; '.join([choice.why, *fast, *(one.describe() for one in fallbacks)])})"
 
-    def _decodes_together(self, model: Model) -> bool:
-        """Whether the graph engine's lines get the codec engine: on a CPU the original modules are faster."""
-        return model.device.type == "cuda" or self.choice == "graph"
-
-    @property
-    def why_torch(self) -> str | None:
-        """Why the last decoding's frames were made in torch operations, or None when Triton kernels made them."""
-        return self._graphs.frames.why_torch
-
-    def decode_lines(
+    def decode(
         self,
         model: Model,
-        prompts: Sequence[Prompt],
-        guards: Sequence[Guard],
-        seq_groups: int,
-        sampling: Sampling,
-        seeds: Sequence[int],
-        batch_size: int = 1,
+        lines: Sequence[LineRequest],
+        options: GenerateOptions,
         on_frame: Callable[[int], None] | None = None,
-        decoding: str = "crossbar",
-        tail: str = "auto",
+        choice: Choice | None = None,
     ) -> list[Decoded]:
-        """Decode any number of lines to their ends, at most ``batch_size`` at a time, in the order given.
+        """Decode any number of lines to their ends, at most ``options.batch_size`` at a time, in the order given.
 
-        A seed names a line's draws; the two engines draw with different generators, so it gives other codes in the
-        other, and with lossless ``decoding`` (one of ``options.DECODINGS``) yet others. What ``on_frame`` raises ends
-        the decoding and passes through; see ``eager.decode_lines`` for the rest.
+        A seed names a line's random stream. The engines use different generators, so the same seed gives different
+        codes on the other one, and different ones again with lossless decoding.
+
+        Args:
+            model: the checkpoint.
+            lines: the requests.
+            options: as for ``eager.decode``.
+            on_frame: called after every frame with the number of lines that made one; what it raises ends the
+                decoding and passes through.
+            choice: of the rendering; None chooses now.
         """
         with self.exclusive():
-            name, _ = self.pick(model, decoding)
-            if name == "graph":
-                return self._graphs.decode_lines(
-                    model, prompts, guards, seq_groups, sampling, seeds, batch_size, on_frame, tail
-                )
-            lossless = None
-            if decoding == "lossless":
-                lossless = LosslessPredictor(model.talker.code_predictor, tails=model.tails(tail))
-            decoded: list[Decoded] = []
-            for start in range(0, len(prompts), batch_size):
-                part = slice(start, start + batch_size)
-                streams = line_streams(seeds[part], model.device)
-                decoded += decode_lines(
-                    model,
-                    prompts[part],
-                    guards[part],
-                    seq_groups,
-                    sampling,
-                    streams,
-                    on_frame,
-                    predictor=lossless,
-                    tail=tail,
-                )
-            if lossless is not None:
-                log.info("lossless: %s, %d without drafts", lossless.tally.describe(), PREDICTED_GROUPS)
-            return decoded
+            choice = choice or self.choose(model, options)
+            if choice.engine == "graph":
+                return self._graphs.decode(model, lines, options, on_frame)
+            return eager.decode(model, lines, options, on_frame)
 
     def decode_waveforms(
         self,
         model: Model,
+        choice: Choice,
         codes: Sequence[torch.Tensor],
         references: Sequence[torch.Tensor | None],
         on_chunk: Callable[[], None] | None = None,
-        decoding: str = "crossbar",
     ) -> list[np.ndarray]:
-        """Decode lines' codes to their waveforms: the graph engine's together, the eager engine's as upstream does.
-
-        Where "auto" took the graph engine on a CPU, they are decoded as upstream does.
+        """Decode lines' codes to their waveforms.
 
         Args:
             model: the checkpoint.
+            choice: what decoded the codes; its codec is used.
             codes: ``[T, 16]`` for each line; T may be 0.
             references: for each line an ICL voice's codes ``[R, 16]``, or None.
-            on_chunk: called before each step of at most some hundred frames; what it raises passes through.
-            decoding: what the codes were decoded with, since it chooses the engine.
+            on_chunk: called before each step of at most a few hundred frames; what it raises passes through.
 
         Returns:
             float32 ``[T * 1920]`` for each line, at 24 kHz, within -1..1.
@@ -186,16 +179,14 @@ class Engine:
             ValueError: for samples that are not finite.
         """
         with self.exclusive():
-            name, _ = self.pick(model, decoding)
-            together = name == "graph" and self._decodes_together(model)
-            decode = self._waveforms.decode_lines if together else decode_one_by_one
+            decode = self._waveforms.decode_waveforms if choice.codec == "batch" else decode_waveforms
             waves = decode(model, codes, references, on_chunk)
         if not all(np.isfinite(wave.sum()) for wave in waves):
             raise not_finite(model.codec.dtype)
         return waves
 
     def free(self) -> None:
-        """Release caches and graphs; the next decoding makes them again. Waits for one that runs in another thread."""
+        """Release caches and graphs; the next decoding creates them again. Waits for a decoding in another thread."""
         with self.exclusive():
             self._graphs.free()
             self._waveforms.free()

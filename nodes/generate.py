@@ -137,5 +137,5 @@ class GenerateSpeech(io.ComfyNode):
             started = time.perf_counter()
             spoken = render_lines(ready, [line], options, progress, progress.say)
             elapsed = time.perf_counter() - started
-            report = describe(ready, spoken, options, elapsed)
+            report = describe(ready.model, spoken, options, elapsed)
         return to_audio(spoken[0].waveform, spoken[0].sample_rate), report, outcome(spoken, elapsed)

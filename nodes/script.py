@@ -192,20 +192,19 @@ class RenderScript(io.ComfyNode):
         retries: int = DEFAULTS.retries,
         normalize_text: str = DEFAULTS.normalize,
     ) -> io.NodeOutput:
-        from ..morph.render.dialogue import render_script
+        from ..morph.render.dialogue import ScriptRequest, render_script
         from ..morph.render.report import describe, outcome
 
         options = GenerateOptions(
             seq_groups, sampling, batch_size, decoding=decoding, retries=retries, normalize=normalize_text
         )
+        request = ScriptRequest(script, cast, language, seed, gap)
         with model.use() as ready, show_progress(cls.hidden.unique_id) as progress:
             started = time.perf_counter()
             with plain_errors():
-                dialogue = render_script(
-                    ready, script, cast, language, seed, options, gap, progress, progress.say
-                )
+                dialogue = render_script(ready, request, options, progress, progress.say)
             elapsed = time.perf_counter() - started
-            report = describe(ready, dialogue.lines, options, elapsed)
+            report = describe(ready.model, dialogue.lines, options, elapsed)
         lines = [to_audio(line.waveform, line.sample_rate) for line in dialogue.lines]
         joined = to_audio(dialogue.joined, dialogue.sample_rate)
         said = ui.PreviewText(outcome(dialogue.lines, elapsed))

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import GenerateOptions
 
 from .common import (
     ENGINES,
@@ -50,7 +51,9 @@ def mixed_lengths(lines: int, frames: int) -> list[int]:
 def codec_ms(engine: Measured, model: Model, decoded: Sequence[Decoded]) -> float:
     """Return the milliseconds the codec takes for the waveforms of decoded lines, as ``render_lines`` calls it."""
     codes = [one.codes for one in decoded]
-    return timed_ms(lambda: engine.decode_waveforms(model, codes, [None] * len(codes)), model.device)[0]
+    choice = engine.choose(model, GenerateOptions())
+    none = [None] * len(codes)
+    return timed_ms(lambda: engine.decode_waveforms(model, choice, codes, none), model.device)[0]
 
 
 def measure(model: Model, options: argparse.Namespace, setting: Setting) -> Row:

@@ -76,7 +76,7 @@ def engine(ops: Callable[[], TorchOps], **options: Any) -> Callable[[Any], Decod
 
     def make(codec: Any) -> Decode:
         model: Any = SimpleNamespace(codec=codec, samples_per_frame=codec.get_decode_upsample_rate())
-        return BatchCodec(model, ops=ops(), **options).decode_batch
+        return BatchCodec(model, ops=ops(), **options).decode_waveforms
 
     return make
 

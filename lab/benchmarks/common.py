@@ -20,10 +20,19 @@ from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import choose_dtype, load_model
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.kernels import available
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import PRECISIONS, WEIGHTS, LoadOptions, Sampling, TokenSampling
+from qwen3_tts_morph.morph.options import (
+    PRECISIONS,
+    WEIGHTS,
+    GenerateOptions,
+    LoadOptions,
+    Sampling,
+    TokenSampling,
+)
+from qwen3_tts_morph.morph.runtime.fallback import Fallback
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
 
@@ -44,18 +53,18 @@ class Measured(Engine):
     """
 
     def __init__(self, name: str):
-        super().__init__("eager" if name == "eager" else "graph", kernels=name == "kernels", fast_codec=True)
+        super().__init__("eager" if name == "eager" else "graph", kernels=name == "kernels", batch_codec=True)
         self.name = name
 
     def check_ran(self) -> None:
         """Raise RuntimeError if this should have run Triton kernels but ran torch operations."""
-        check_kernels_ran(self.name, self.why_torch)
+        check_kernels_ran(self.name, self._graphs.frames.fallback)
 
 
-def check_kernels_ran(name: str, why_torch: str | None) -> None:
+def check_kernels_ran(name: str, fallback: Fallback | None) -> None:
     """Raise RuntimeError if an engine of this name should have run Triton kernels but ran torch operations."""
-    if name == "kernels" and why_torch is not None:
-        raise RuntimeError(f"kernels were to be measured, but torch operations ran: {why_torch}")
+    if name == "kernels" and fallback is not None:
+        raise RuntimeError(f"kernels were to be measured, but torch operations ran: {fallback.why}")
 
 
 def usable_engines(names: Sequence[str], model: Model) -> list[str]:
@@ -121,9 +130,8 @@ def decode_fixed(
         RuntimeError: a line ended early, which would make the times too good, or another engine ran.
     """
     prompt = make_prompt(model)
-    guards = [Guard(count, detect_loops=False) for count in frames]
-    seeds, prompts = list(range(len(frames))), [prompt] * len(frames)
-    decoded = engine.decode_lines(model, prompts, guards, seq_groups, model.sampling, seeds, batch)
+    lines = [LineRequest(prompt, Guard(count, detect_loops=False), seed) for seed, count in enumerate(frames)]
+    decoded = engine.decode(model, lines, GenerateOptions(seq_groups, batch_size=batch))
     engine.check_ran()
     made = [len(one.codes) for one in decoded]
     if made != list(frames):

@@ -24,11 +24,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
-from qwen3_tts_morph.morph.decode.eager import decode_lines
+from qwen3_tts_morph.morph.decode.eager import Experiment, decode
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import Predictor
+from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.decode.sampling import default_stream
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Sampling
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 
 from .common import (
@@ -73,13 +75,16 @@ class Bench:
         torch.manual_seed(0)
         sampling = sampling or self.sampling
         guard = Guard(sampling.max_frames, detect_loops=False)
-        return decode_lines(self.model, [self.prompt], [guard], seq_groups, sampling, None)[0].codes
+        line, options = LineRequest(self.prompt, guard), GenerateOptions(seq_groups, sampling)
+        experiment = Experiment(stream=default_stream(self.device))
+        return decode(self.model, [line], options, experiment=experiment)[0].codes
 
     def replayed(self, name: str, seq_groups: int, sampling: Sampling | None = None) -> torch.Tensor:
         """Decode with the graph engine, with or without kernels; codes ``[T, 16]``."""
         sampling, engine = sampling or self.sampling, self.engines[name]
         guard = Guard(sampling.max_frames, detect_loops=False)
-        codes = engine.decode_lines(self.model, [self.prompt], [guard], seq_groups, sampling, [0])[0].codes
+        line, options = LineRequest(self.prompt, guard), GenerateOptions(seq_groups, sampling)
+        codes = engine.decode(self.model, [line], options)[0].codes
         engine.check_ran()
         return codes
 

@@ -15,10 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder, on_device
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions
 
 from .common import (
     ENGINES,
@@ -57,14 +59,14 @@ def measure(model: Model, options: argparse.Namespace, name: str, batch: int) ->
 
     def put() -> float:
         started = time.perf_counter()
-        engine.put(range(batch), [prompt] * batch, range(batch))
+        engine.put(range(batch), [LineRequest(prompt, Guard(1), seed) for seed in range(batch)])
         return 1000 * (time.perf_counter() - started)
 
     with on_device(model.device):
-        engine.start(model, PREDICTED_GROUPS, model.sampling, len(prompt.embeds) + options.frames)
+        engine.start(model, GenerateOptions(PREDICTED_GROUPS), len(prompt.embeds) + options.frames)
         times = [timed_ms(put, model.device) for _ in range(WARM_UPS + options.repeats)]
     engine.free()
-    check_kernels_ran(name, engine.frames.why_torch)
+    check_kernels_ran(name, engine.frames.fallback)
     ms, host_ms = (round(statistics.median(column), 3) for column in zip(*times[WARM_UPS:], strict=True))
     return PrefillRow(
         "prefill", "morph", options.shape, name, precision_of(model), batch, len(prompt.embeds), ms, host_ms

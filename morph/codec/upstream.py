@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from .packing import cut_chunks
 
 
 @torch.inference_mode()
-def decode_codes(
+def decode_waveform(
     model: Model,
     codes: torch.Tensor,
     reference: torch.Tensor | None = None,
@@ -23,11 +23,11 @@ def decode_codes(
     Args:
         model: the checkpoint.
         codes: ``[T, 16]``; T may be 0.
-        reference: an ICL voice's codes ``[R, 16]``: decoded in front, so that the line goes on from them, and cut off.
+        reference: an ICL voice's codes ``[R, 16]``: decoded first, so that the line continues them, and cut off.
         on_chunk: called before every chunk of 300 frames; may raise to cancel.
 
     Returns:
-        float32 ``[T * 1920]`` at 24 kHz, within -1..1; behind a reference sometimes one sample more, as upstream
+        float32 ``[T * 1920]`` at 24 kHz, within -1..1; after a reference sometimes one sample more, because upstream
         cuts in proportion.
     """
     if len(codes) == 0:
@@ -43,8 +43,19 @@ def decode_codes(
     return cut_reference(torch.cat(pieces).float().cpu().numpy(), codes, reference)
 
 
+def decode_waveforms(
+    model: Model,
+    codes: Sequence[torch.Tensor],
+    references: Sequence[torch.Tensor | None],
+    on_chunk: Callable[[], None] | None = None,
+) -> list[np.ndarray]:
+    """Decode lines one after another; arguments are sequences of those of ``decode_waveform``."""
+    pairs = zip(codes, references, strict=True)
+    return [decode_waveform(model, line, reference, on_chunk) for line, reference in pairs]
+
+
 def cut_reference(waveform: np.ndarray, codes: torch.Tensor, reference: torch.Tensor | None) -> np.ndarray:
-    """Cut an ICL voice's reference off a line's front, in proportion of the frames, as upstream does."""
+    """Cut an ICL voice's reference off the start of a line, in proportion to the frames, as upstream does."""
     if reference is None or len(codes) == 0:
         return waveform
     return waveform[int(len(reference) / (len(reference) + len(codes)) * len(waveform)) :]
@@ -53,7 +64,7 @@ def cut_reference(waveform: np.ndarray, codes: torch.Tensor, reference: torch.Te
 @torch.inference_mode()
 def encode_waveform(model: Model, waveform: np.ndarray) -> torch.Tensor:
     """Encode a mono 24 kHz waveform (float32 ``[T]``) to codes ``[frames, 16]``, int64, on the CPU."""
-    forget_moved_codebooks(model)
+    drop_moved_codebooks(model)
     features = model.feature_extractor(
         raw_audio=[waveform], sampling_rate=model.sample_rate, return_tensors="pt"
     )
@@ -66,9 +77,9 @@ def encode_waveform(model: Model, waveform: np.ndarray) -> torch.Tensor:
     return codes.cpu()
 
 
-def forget_moved_codebooks(model: Model) -> None:
-    """Drop the codebooks that Mimi computed and remembered on a device that the codec has left."""
+def drop_moved_codebooks(model: Model) -> None:
+    """Drop the codebooks that Mimi cached on a device that the codec has left."""
     for module in model.codec.encoder.modules():
-        remembered = getattr(module, "_embed", None)
-        if isinstance(remembered, torch.Tensor) and remembered.device != module.embed_sum.device:
+        cached = getattr(module, "_embed", None)
+        if isinstance(cached, torch.Tensor) and cached.device != module.embed_sum.device:
             module._embed = None

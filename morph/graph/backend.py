@@ -1,5 +1,4 @@
-"""Frames and prefills in Triton kernels where they run, in torch operations elsewhere: the choice, the reason, the way
-back."""
+"""Frames and prefills in Triton kernels where they run, otherwise in torch operations."""
 
 from __future__ import annotations
 
@@ -16,21 +15,22 @@ from ..kernels import DecodeFrame, available, choose_frame, compile_frame
 from ..model.layers import TORCH_OPS, LayerOps
 from ..runtime.capture import graphs_keep_memory
 from ..runtime.errors import first_line
+from ..runtime.fallback import Fallback
 
 log = logging.getLogger(__name__)
 
-NOT_ASKED = "the Triton kernels are off"
+KERNELS = "Triton kernels"
 COMPILING = (
-    "making ready the Triton kernels: up to half a minute the first time on this machine, a second or two later; "
+    "preparing the Triton kernels: up to half a minute the first time on this machine, a second or two later; "
     "a cancel waits for it"
 )
 
 
 class FrameBackend:
-    """``frame.decode_frame`` and ``frame.prefill``, in kernels as long as none of them fails.
+    """``decode_frame`` and ``prefill`` of ``frame/step.py``, in kernels as long as none of them fails.
 
-    A kernel can fail where nothing could be known before: it does not compile, or takes more shared memory than this
-    GPU has. One warning says so then, the frame is made in torch operations, and so are all later ones.
+    Some kernels fail only when they run: they do not compile, or need more shared memory than this GPU has. Then one
+    warning says so, and this frame and all later ones run in torch operations.
 
     Args:
         kernels: False keeps to torch operations.
@@ -38,57 +38,58 @@ class FrameBackend:
 
     def __init__(self, kernels: bool = True):
         self.kernels = kernels
-        self.why_torch: str | None = None if kernels else NOT_ASKED
+        self.fallback = None if kernels else Fallback(KERNELS, "the Triton kernels are off")
         self._failed = False
         self._decode: DecodeFrame = torch_frame
         self._ops: LayerOps = TORCH_OPS
         self._tried: set[Hashable] = set()
 
     def choose(self, weights: Weights) -> None:
-        """Make ready for these weights, where they are now."""
+        """Choose the functions for these weights, where they are now."""
         if self._failed or not self.kernels:
             return
-        before = self.why_torch
-        self._decode, self._ops, self.why_torch = choose_frame(weights)
-        if self.why_torch is not None and self.why_torch != before:
-            log.info("frames run in torch operations: %s", self.why_torch)
+        before = self.fallback
+        self._decode, self._ops, why = choose_frame(weights)
+        self.fallback = None if why is None else Fallback(KERNELS, why)
+        if self.fallback is not None and self.fallback != before:
+            log.info("frames run in torch operations: %s", why)
 
-    def describe(self, device: torch.device) -> str:
-        """What runs frames on a device, in a few words."""
-        why = self.why_torch or available(device)
-        return "Triton kernels" if why is None else f"torch operations: {why}"
+    def fallback_on(self, device: torch.device) -> Fallback | None:
+        """Return why frames run in torch operations on a device, also before the first one; None for kernels."""
+        why = available(device)
+        return self.fallback or (None if why is None else Fallback(KERNELS, why))
 
     def refuse(self, reason: str) -> None:
-        """Keep to torch operations from here on."""
-        self._failed, self.why_torch = True, reason
+        """Use torch operations from now on."""
+        self._failed, self.fallback = True, Fallback(KERNELS, reason)
         self._decode, self._ops = torch_frame, TORCH_OPS
         log.warning("Triton kernels cannot run here (%s): frames run in torch operations, slower", reason)
 
     def prefill(self, weights: Weights, slots: Buffers, arrivals: PrefillBatch, captured: bool) -> None:
-        """Run the prompts of lines that arrive: see ``frame.prefill``, which can simply be called again.
+        """Run the prompts of arriving lines: see ``frame.step.prefill``, which can be repeated.
 
-        ``captured`` says that a graph will be made of it: in one that keeps its temporaries torch's operations stay,
-        for Triton refuses such memory (``workspace.py``).
+        ``captured`` says that it will become a graph. Where graphs keep their temporaries, such a prefill runs in
+        torch operations: Triton refuses that memory (``workspace.py``).
         """
         ops = TORCH_OPS if captured and graphs_keep_memory(slots.state.hidden.device) else self._ops
         try:
             prefill(weights, slots, arrivals, ops)
         except torch.cuda.OutOfMemoryError:
             raise
-        except Exception as error:  # no compiler, say: Triton's own types, by version
+        except Exception as error:  # no compiler, for example; Triton's own types, which vary by version
             if ops is TORCH_OPS:
                 raise
             self.refuse(first_line(error))
             prefill(weights, slots, arrivals)
 
     def decode(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
-        """Make a frame: see ``frame.decode_frame``.
+        """Make a frame: see ``frame.step.decode_frame``.
 
         Raises:
-            RuntimeError: for a kernel that fails later than in the first frame of its kind: while that is captured.
+            RuntimeError: for a kernel that fails after the first frame of its kind, that is, during a capture.
         """
         key = (seq_groups, window, len(slots.state.tokens))
-        if self.why_torch is None and key not in self._tried:
+        if self.fallback is None and key not in self._tried:
             if not self._tried:
                 log.info(COMPILING)
             self._try(weights, slots, seq_groups, window)
@@ -98,11 +99,11 @@ class FrameBackend:
             self._decode(weights, slots, seq_groups, window)
         except RuntimeError:
             raise
-        except Exception as error:  # Triton's own types, by version
+        except Exception as error:  # Triton's own types, which vary by version
             raise RuntimeError(first_line(error)) from error
 
     def _try(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
-        """The first frame of its kind: where a kernel fails, the lines' state is put back and torch makes the frame."""
+        """Make the first frame of its kind: if a kernel fails, restore the lines' state and use torch operations."""
         before = {name: part.clone() for name, part in vars(slots.state).items()}
         try:
             if available(slots.state.hidden.device) is None:
@@ -110,7 +111,7 @@ class FrameBackend:
             self._decode(weights, slots, seq_groups, window)
         except torch.cuda.OutOfMemoryError:
             raise
-        except Exception as error:  # no compiler, out of shared memory, an architecture it does not know
+        except Exception as error:  # no compiler, too little shared memory, an unknown architecture
             self.refuse(first_line(error))
             for name, part in before.items():
                 getattr(slots.state, name).copy_(part)

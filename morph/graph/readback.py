@@ -1,17 +1,17 @@
-"""Reports from the device, read late: the host looks at a frame when later ones are already on their way."""
+"""Reports from the device, read late: the host reads a frame while later frames are already in flight."""
 
 from __future__ import annotations
 
 import torch
 
-LAG = 2  # frames that the device is ahead; as many are made in vain when the last line ends
+LAG = 2  # frames that the device is ahead of the host; this many are wasted when the last line ends
 
 
 class Readback:
-    """A ring of ``LAG + 1`` host copies of one device tensor ``[B, N]``, pinned and with an event each on CUDA.
+    """A ring of ``LAG + 1`` host copies of one device tensor ``[B, N]``; on CUDA pinned, with one event each.
 
-    The copies and what writes the tensor must run on one stream: then a copy left over from a decoding that was
-    given up is done before the next one's.
+    The copies and the writes to the tensor must run on one stream: then a copy left over from a cancelled decoding
+    finishes before the next one's.
     """
 
     def __init__(self, source: torch.Tensor):
@@ -24,7 +24,7 @@ class Readback:
 
     @property
     def waiting(self) -> int:
-        """Reports that have been pushed and not popped."""
+        """The number of reports that have been pushed and not popped."""
         return self._pushed - self._popped
 
     def reset(self) -> None:
@@ -32,21 +32,21 @@ class Readback:
         self._pushed = self._popped = 0
 
     def push(self) -> None:
-        """Copy the source as it is when the device has done all work so far. RuntimeError when the ring is full."""
+        """Copy the source as it is once the device has done all work so far. RuntimeError when the ring is full."""
         if self.waiting > LAG:
-            raise RuntimeError(f"{self.waiting} reports wait to be read and there is room for {LAG + 1}")
-        place = self._pushed % (LAG + 1)
-        self._copies[place].copy_(self.source, non_blocking=True)
+            raise RuntimeError(f"{self.waiting} reports wait to be read and the ring holds {LAG + 1}")
+        slot = self._pushed % (LAG + 1)
+        self._copies[slot].copy_(self.source, non_blocking=True)
         if self._events:
-            self._events[place].record()
+            self._events[slot].record()
         self._pushed += 1
 
     def pop(self) -> torch.Tensor:
-        """The oldest report, a tensor of its own on the CPU; waits for it. RuntimeError when there is none."""
+        """Wait for the oldest report and return a copy of it on the CPU. RuntimeError when there is none."""
         if not self.waiting:
             raise RuntimeError("no report waits to be read")
-        place = self._popped % (LAG + 1)
+        slot = self._popped % (LAG + 1)
         if self._events:
-            self._events[place].synchronize()
+            self._events[slot].synchronize()
         self._popped += 1
-        return self._copies[place].clone()
+        return self._copies[slot].clone()

@@ -1,4 +1,4 @@
-"""Scripts to speech: every line by itself, all of them joined, and the subtitles of the joined track."""
+"""Scripts to speech: every line separately, all of them joined, and subtitles for the joined track."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ..synthesizer import Synthesizer
 from ..text.script import Script, ScriptLine, parse_script
 from ..text.subtitles import Caption, to_srt
 from ..voice.voice import Voice
-from .lines import Line, OnFrame, Spoken, render_lines
+from .lines import Line, Spoken, render_lines
+from .progress import OnFrame
 
 CAPTION_MARGINS = Trim(threshold_db=-40.0, margin_ms=40.0)
 
@@ -31,54 +32,70 @@ class Dialogue:
     srt: str
 
 
+@dataclass(frozen=True)
+class ScriptRequest:
+    """A script to speak.
+
+    Args:
+        text: see ``script.py``.
+        cast: which character speaks with which voice; every voice must be one of the checkpoint's own.
+        language: for lines that name none.
+        seed: a line without a seed gets its own from this, its name and its text, so that editing one line leaves
+            the takes of the others unchanged.
+        gap_s: seconds of silence between lines; pauses of the script are added to it.
+    """
+
+    text: str
+    cast: Mapping[str, Voice]
+    language: str = "auto"
+    seed: int = 0
+    gap_s: float = 0.3
+
+
 def render_script(
     synthesizer: Synthesizer,
-    script: str,
-    cast: Mapping[str, Voice],
-    language: str = "auto",
-    seed: int = 0,
+    script: ScriptRequest,
     options: GenerateOptions | None = None,
-    gap_s: float = 0.3,
     on_frame: OnFrame | None = None,
     on_phase: Callable[[str], None] | None = None,
 ) -> Dialogue:
-    """Speak a script.
+    """Speak a script; see ``render_lines`` for the other arguments.
 
-    Args:
-        synthesizer: the checkpoint and its engine; every voice of the cast must be one of its own.
-        script: see ``script.py``.
-        cast: which character speaks with which voice.
-        language: for lines that name none.
-        seed: every line that names no seed gets one of its own from this, its name and its text, so that editing
-            one line leaves the others' takes as they were.
-        options: as for any lines.
-        gap_s: silence between lines; pauses of the script are added to it.
-        on_frame, on_phase: see ``render_lines``.
+    Raises:
+        ScriptError: for a script that cannot be read.
+        ValueError: as ``render_lines``.
     """
-    parsed = parse_script(script, list(cast), synthesizer.model.languages)
-    seeds = line_seeds(parsed.lines, seed)
+    parsed = parse_script(script.text, list(script.cast), synthesizer.model.languages)
+    seeds = line_seeds(parsed.lines, script.seed)
     lines = [
-        Line(line.text, cast[line.name], line.language or language, line_seed, line.instruct, line.name)
-        for line, line_seed in zip(parsed.lines, seeds, strict=True)
+        Line(
+            line.text,
+            script.cast[line.name],
+            line.language or script.language,
+            seed,
+            line.instruct,
+            line.name,
+        )
+        for line, seed in zip(parsed.lines, seeds, strict=True)
     ]
     spoken = render_lines(synthesizer, lines, options, on_frame, on_phase)
-    return _join(parsed, spoken, gap_s)
+    return _join(parsed, spoken, script.gap_s)
 
 
 def line_seeds(lines: Sequence[ScriptLine], seed: int) -> list[int]:
-    """Each line's seed: its own, or one made of ``seed``, its name, its text, and how often both came before."""
+    """Return each line's seed: its own, or a hash of ``seed``, its name, its text and how often both came before."""
     before: Counter[tuple[str, str]] = Counter()
     seeds = []
     for line in lines:
         key = f"{seed}\0{line.name}\0{line.text}\0{before[line.name, line.text]}"
         before[line.name, line.text] += 1
-        made = int.from_bytes(blake2b(key.encode(), digest_size=7).digest(), "big")
-        seeds.append(made if line.seed is None else line.seed)
+        hashed = int.from_bytes(blake2b(key.encode(), digest_size=7).digest(), "big")
+        seeds.append(hashed if line.seed is None else line.seed)
     return seeds
 
 
 def _caption(start: int, spoken: Spoken) -> Caption:
-    """A line's caption where its voice is heard: lines begin and end with silence of their own."""
+    """Return a line's caption for the time of its speech: lines begin and end with silence."""
     first, last = sound_span(spoken.waveform, spoken.sample_rate, CAPTION_MARGINS)
     report = spoken.report
     return Caption.from_samples(start + first, start + last, spoken.sample_rate, report.text, report.name)

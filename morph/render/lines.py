@@ -1,4 +1,4 @@
-"""Lines to waveforms: what is spoken of a text, pieces, batches, seeds, takes, progress."""
+"""Lines to waveforms: the text as it is spoken, pieces, batches, seeds, takes, progress."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...postprocess.join import Spacing, join
-from ..decode.guard import Guard, text_cap
-from ..engine import Engine
+from ..decode.decoded import Decoded
+from ..decode.guard import Guard
+from ..decode.request import LineRequest
+from ..engine import Choice
 from ..model.model import Model
 from ..options import GenerateOptions, Sampling
 from ..synthesizer import Synthesizer
-from ..text.duration import held_frames
+from ..text.duration import held_frames, longest_frames
 from ..text.encoding import check_encodable
 from ..text.normalize import Normalizer, SpokenText
 from ..text.split import check_text, split_text
@@ -52,11 +54,11 @@ class LineReport:
     Args:
         name: the character, or "".
         text: as it was given.
-        frames: of 80 ms, without the crossfades' overlap taken off.
+        frames: of 80 ms, before crossfades overlap them.
         seconds: of audio.
-        ended: one of ``takes.ENDS``: of the piece that went worst.
+        ended: one of ``takes.ENDS``: that of the worst piece.
         pieces: how many the text was cut into.
-        spoken: the text as it was spoken, "" where that is the text itself.
+        spoken: the text as it was spoken, "" if that is the text itself.
         takes: how often the piece with the most takes was spoken.
         notes: sentences for the user.
     """
@@ -73,17 +75,39 @@ class LineReport:
 
 
 @dataclass(frozen=True)
+class PieceSpan:
+    """A piece of a line: its text as spoken, and its samples ``start`` to ``end`` (excluded) in the line's waveform.
+
+    Where two pieces are crossfaded, their spans overlap by the length of the fade.
+    """
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
 class Spoken:
-    """A rendered line: float32 ``[T]``, its rate in Hz, its report."""
+    """A rendered line.
+
+    Args:
+        waveform: float32 ``[T]``.
+        sample_rate: in Hz.
+        report: how it went.
+        spans: its pieces in order; together they cover the waveform.
+        engine: which engine made it, why and in which way, as one line for reports.
+    """
 
     waveform: np.ndarray
     sample_rate: int
     report: LineReport
+    spans: tuple[PieceSpan, ...] = ()
+    engine: str = ""
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """A part of a line that is decoded by itself. ``stride`` is from its seed to that of its next take."""
+class Piece:
+    """A part of a line that is decoded by itself. ``stride`` is the distance from its seed to that of its next take."""
 
     line: int
     text: str
@@ -91,7 +115,7 @@ class _Piece:
     stride: int
 
     def seed_of(self, take: int) -> int:
-        """The seed of a take, from 1; no two pieces of a line share one."""
+        """Return the seed of a take, counted from 1; no two pieces of a line share one."""
         return self.seed + (take - 1) * self.stride
 
 
@@ -102,149 +126,169 @@ def render_lines(
     on_frame: OnFrame | None = None,
     on_phase: Callable[[str], None] | None = None,
 ) -> list[Spoken]:
-    """Speak lines; give them in the order asked for.
+    """Speak lines; return them in the order given.
 
-    Everything that can be checked is checked before the first frame is made. A line's seed gives the same draws
-    whatever batch it rides in (the arithmetic of another batch size may round differently, and change a line's codes);
-    the two engines draw differently. Pieces that went wrong are spoken again, see ``GenerateOptions.retries``.
+    Everything that can be checked is checked before the first frame is made. A line's seed gives the same samples in
+    any batch, except that the arithmetic of another batch size may round differently and change a line's codes. The
+    two engines use different random generators. Pieces that went wrong are spoken again, see
+    ``GenerateOptions.retries``.
 
     Args:
         synthesizer: the checkpoint and its engine.
         lines: one or more.
         options: None takes the defaults.
         on_frame: see ``OnFrame``.
-        on_phase: called with what begins now, in a few words.
+        on_phase: called with a few words when a phase begins.
 
     Raises:
-        ValueError: for a text, a language, a voice, an instruction or a decoding that cannot serve.
+        ValueError: for a text, language, voice, instruction or decoding that cannot be used.
     """
-    options = options or GenerateOptions()
     with synthesizer.session():
-        rendering = _Rendering.prepare(synthesizer, lines, options, on_frame)
+        rendering = Rendering.prepare(synthesizer, lines, options or GenerateOptions(), Progress(on_frame))
         takes = rendering.speak(on_phase or (lambda _: None))
         return [rendering.assemble(index, takes) for index in range(len(lines))]
 
 
-@dataclass
-class _Rendering:
-    """The lines of one call on their way to speech."""
+@dataclass(frozen=True)
+class Rendering:
+    """The lines of one call on their way to speech. Hold ``Synthesizer.session`` from ``prepare`` to ``assemble``.
 
-    model: Model
-    engine: Engine
+    One ``choice`` of engine and codec makes codes, waveforms and report. ``pieces`` and ``prompts`` are parallel;
+    methods name pieces by their index.
+    """
+
+    synthesizer: Synthesizer
+    choice: Choice
     lines: Sequence[Line]
     options: GenerateOptions
-    sampling: Sampling
     texts: list[SpokenText]
-    pieces: list[_Piece]
+    pieces: list[Piece]
     prompts: list[Prompt]
     progress: Progress
 
     @classmethod
     def prepare(
-        cls,
-        synthesizer: Synthesizer,
-        lines: Sequence[Line],
-        options: GenerateOptions,
-        on_frame: OnFrame | None,
-    ) -> _Rendering:
-        """Check all lines, write out and cut their texts, and build the prompts."""
-        model, engine = synthesizer.model, synthesizer.engine
-        engine.pick(model, options.decoding)  # refuses what it cannot do
+        cls, synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions, progress: Progress
+    ) -> Rendering:
+        """Check all lines, write out and cut their texts, and build the prompts.
+
+        Raises:
+            ValueError: see ``render_lines``.
+        """
+        model = synthesizer.model
+        choice = synthesizer.engine.choose(model, options)
         if not lines:
             raise ValueError("there is no line to speak: type a text")
         for line in lines:
             check_line(model, line)
-        progress = Progress([], on_frame)
-        writer = normalizer_of(model, options, lambda: progress.add(0))
+        normalizer = normalizer_of(model, options, lambda: progress.add(0))
         limit = piece_limit(model, options)
-        texts = [writer.write_out(line.text, line.language) for line in lines]
+        texts = [normalizer.write_out(line.text, line.language) for line in lines]
         pieces = [
             piece
             for index, (line, text) in enumerate(zip(lines, texts, strict=True))
-            for piece in cut_pieces(index, line, split_text(text.text, limit), writer)
+            for piece in cut_pieces(index, line, split_text(text.text, limit), normalizer)
         ]
         builder = PromptBuilder(model)
         prompts = [build_piece(builder, lines[piece.line], piece.text) for piece in pieces]
         progress.expect([prompt.text_tokens for prompt in prompts])
-        sampling = options.sampling or model.sampling
-        return cls(model, engine, lines, options, sampling, texts, pieces, prompts, progress)
+        return cls(synthesizer, choice, lines, options, texts, pieces, prompts, progress)
+
+    @property
+    def sampling(self) -> Sampling:
+        """The options' sampling, or the checkpoint's own."""
+        return self.options.sampling or self.synthesizer.model.sampling
 
     def speak(self, on_phase: Callable[[str], None]) -> list[Take]:
-        """Give the best take of every piece, in their order."""
+        """Return the best take of every piece, in their order."""
         on_phase(f"speaking {_count(len(self.lines), 'line')}")
-        takes = self._take(range(len(self.pieces)), 1)
+        takes = self.take(range(len(self.pieces)), 1)
         for number in range(2, self.options.retries + 2):
-            again = [index for index, take in enumerate(takes) if self._can_be_better(index, take)]
+            again = [index for index, take in enumerate(takes) if self._can_improve(index, take)]
             if not again:
                 break
             on_phase(f"{_count(len(again), 'piece')} went wrong: take {number}")
             self.progress.expect([self.prompts[index].text_tokens for index in again])
-            for index, take in zip(again, self._take(again, number), strict=True):
+            for index, take in zip(again, self.take(again, number), strict=True):
                 takes[index] = (
                     take if take.better_than(takes[index]) else replace(takes[index], number=number)
                 )
         return takes
 
-    def _can_be_better(self, index: int, take: Take) -> bool:
-        """Whether another seed may help: not where a limit of the user's own ended the line, or its guard is off."""
+    def _can_improve(self, index: int, take: Take) -> bool:
+        """Return whether another seed may help: not if the user's own limit ended the line, or its guard is off."""
         if take.ended == "cap":
-            limit = text_cap(self.prompts[index].text_tokens)
+            limit = longest_frames(self.prompts[index].text_tokens)
             return self.options.guard and limit <= self.sampling.max_frames
         return take.ended in WRONG
 
-    def _take(self, indices: Sequence[int], number: int) -> list[Take]:
-        """Speak these pieces once, the longest work first, so that what runs last is short."""
+    def take(self, indices: Sequence[int], number: int) -> list[Take]:
+        """Speak these pieces once; ``number`` counts the takes from 1 and chooses the seeds."""
+        return self.judge(indices, self.decode(indices, number), number)
+
+    def requests(self, indices: Sequence[int], number: int) -> list[LineRequest]:
+        """Return fresh requests for a take of these pieces."""
+        return [
+            LineRequest(
+                self.prompts[index],
+                guard_line(self.prompts[index], self.options, self.sampling),
+                self.pieces[index].seed_of(number),
+            )
+            for index in indices
+        ]
+
+    def decode(self, indices: Sequence[int], number: int) -> list[Decoded]:
+        """Decode a take of these pieces: the longest first, so that what runs last is short."""
         order = sorted(indices, key=lambda index: -self.prompts[index].text_tokens)
-        prompts = [self.prompts[index] for index in order]
-        results = self.engine.decode_lines(
-            self.model,
-            prompts,
-            [guard_line(prompt, self.options, self.sampling) for prompt in prompts],
-            self.options.seq_groups,
-            self.sampling,
-            [self.pieces[index].seed_of(number) for index in order],
-            self.options.batch_size,
+        decoded = self.synthesizer.engine.decode(
+            self.synthesizer.model,
+            self.requests(order, number),
+            self.options,
             self.progress.add,
-            decoding=self.options.decoding,
-            tail=self.options.tail,
+            self.choice,
         )
-        by_index = dict(zip(order, results, strict=True))
-        decoded = [by_index[index] for index in indices]
-        waveforms = self.engine.decode_waveforms(
-            self.model,
+        by_index = dict(zip(order, decoded, strict=True))
+        return [by_index[index] for index in indices]
+
+    def judge(self, indices: Sequence[int], decoded: Sequence[Decoded], number: int) -> list[Take]:
+        """Decode the codes of a take to waveforms, and judge how each piece ended."""
+        model = self.synthesizer.model
+        waveforms = self.synthesizer.engine.decode_waveforms(
+            model,
+            self.choice,
             [one.codes for one in decoded],
             [self.lines[self.pieces[index].line].voice.ref_codes for index in indices],
             lambda: self.progress.add(0),
-            decoding=self.options.decoding,
         )
-        rate = self.model.sample_rate
         return [
-            Take(one, waveform, judge_end(self.pieces[index].text, one, waveform, rate), number)
+            Take(one, waveform, judge_end(self.pieces[index].text, one, waveform, model.sample_rate), number)
             for index, one, waveform in zip(indices, decoded, waveforms, strict=True)
         ]
 
     def assemble(self, index: int, takes: Sequence[Take]) -> Spoken:
-        """Join a line's pieces and report how it went: its worst piece speaks for the line."""
-        line, text, rate = self.lines[index], self.texts[index], self.model.sample_rate
-        own = [take for piece, take in zip(self.pieces, takes, strict=True) if piece.line == index]
-        waveform, _ = join(
-            [take.waveform for take in own], rate, Spacing(crossfade_ms=self.options.crossfade_ms)
+        """Join the pieces of the line at ``index`` and report how it went, by its worst piece."""
+        line, text, rate = self.lines[index], self.texts[index], self.synthesizer.model.sample_rate
+        own = [(piece, take) for piece, take in zip(self.pieces, takes, strict=True) if piece.line == index]
+        waveform, spans = join(
+            [take.waveform for _, take in own], rate, Spacing(crossfade_ms=self.options.crossfade_ms)
         )
-        ended = next((take.ended for take in own if take.ended in WRONG), "eos")
+        ended = next((take.ended for _, take in own if take.ended in WRONG), "eos")
         if ended in WRONG:
             log.warning("line %d (%.40r) %s; try another seed", index + 1, line.text, WHAT_HAPPENED[ended])
         report = LineReport(
             line.name,
             line.text,
-            frames=sum(len(take.decoded.codes) for take in own),
+            frames=sum(len(take.decoded.codes) for _, take in own),
             seconds=len(waveform) / rate,
             ended=ended,
             pieces=len(own),
             spoken="" if text.text.split() == line.text.split() else text.text,
-            takes=max(take.number for take in own),
+            takes=max(take.number for _, take in own),
             notes=text.notes,
         )
-        return Spoken(waveform, rate, report)
+        placed = tuple(PieceSpan(piece.text, *span) for (piece, _), span in zip(own, spans, strict=True))
+        made = self.synthesizer.engine.describe(self.synthesizer.model, self.choice)
+        return Spoken(waveform, rate, report, placed, made)
 
 
 def check_line(model: Model, line: Line) -> None:
@@ -258,23 +302,23 @@ def check_line(model: Model, line: Line) -> None:
 def normalizer_of(
     model: Model, options: GenerateOptions, on_sentence: Callable[[], None] | None = None
 ) -> Normalizer:
-    """What writes out the texts of a rendering, as the checkpoint needs it and the options allow."""
+    """Return what writes out the texts of a rendering, as the checkpoint needs it and the options allow."""
     return Normalizer(model.profile.normalize if options.normalize == "auto" else "", on_sentence)
 
 
 def piece_limit(model: Model, options: GenerateOptions) -> int:
-    """The longest piece in characters, 0 for any length."""
+    """Return the longest piece in characters, 0 for any length."""
     return min(options.split_chars, model.profile.longest_piece)
 
 
-def cut_pieces(index: int, line: Line, parts: Sequence[str], writer: Normalizer) -> list[_Piece]:
-    """A line's pieces: piece k has the line's seed plus k, and parts without anything to speak are left out."""
-    texts = [writer.close(part) for part in parts if any(char.isalnum() for char in part)]
-    return [_Piece(index, part, line.seed + number, len(texts)) for number, part in enumerate(texts)]
+def cut_pieces(index: int, line: Line, parts: Sequence[str], normalizer: Normalizer) -> list[Piece]:
+    """Return a line's pieces: piece k has the line's seed plus k; parts without letters and digits are left out."""
+    texts = [normalizer.close(part) for part in parts if any(char.isalnum() for char in part)]
+    return [Piece(index, part, line.seed + number, len(texts)) for number, part in enumerate(texts)]
 
 
 def build_piece(builder: PromptBuilder, line: Line, text: str) -> Prompt:
-    """The prompt of a piece of a line, held from ending too early where the checkpoint needs that."""
+    """Return the prompt of a piece of a line; where the checkpoint needs it, the piece may not end too early."""
     prompt = builder.build(text, line.voice, line.language, line.instruct)
     if not builder.model.profile.hold_end:
         return prompt
@@ -282,10 +326,10 @@ def build_piece(builder: PromptBuilder, line: Line, text: str) -> Prompt:
 
 
 def guard_line(prompt: Prompt, options: GenerateOptions, sampling: Sampling) -> Guard:
-    """The guard of one line: the sampling's cap alone, or also the text's and the loop detector."""
+    """Return the guard of one line: the sampling's cap alone, or also the text's and the loop detector."""
     if not options.guard:
         return Guard(sampling.max_frames, detect_loops=False)
-    return Guard(min(sampling.max_frames, text_cap(prompt.text_tokens)))
+    return Guard(min(sampling.max_frames, longest_frames(prompt.text_tokens)))
 
 
 def _count(number: int, what: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from ..text.duration import expected_frames
 
 OnFrame = Callable[[int, int], None]
 """Called with (frames done, frames expected) once per frame; what it raises cancels the rendering."""
@@ -11,26 +13,18 @@ OnFrame = Callable[[int, int], None]
 
 @dataclass
 class Progress:
-    """Counts frames for ``report``, and expects as many as texts of these ``tokens`` take: about 4 per token."""
+    """Counts frames and passes them to ``report``, with the number of frames expected in all."""
 
-    tokens: list[int]
-    report: OnFrame | None
+    report: OnFrame | None = None
     done: int = 0
-    expected: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.expected = sum(map(self._frames, self.tokens))
-
-    @staticmethod
-    def _frames(tokens: int) -> int:
-        return 10 + 4 * tokens
+    expected: int = 0
 
     def expect(self, tokens: Sequence[int]) -> None:
-        """Take more texts."""
-        self.expected = max(self.expected, self.done + sum(map(self._frames, tokens)))
+        """Add texts with these numbers of tokens to what is still to be spoken."""
+        self.expected = max(self.expected, self.done + sum(map(expected_frames, tokens)))
 
     def add(self, frames: int) -> None:
-        """Take frames that were made; 0 only looks whether to go on."""
+        """Count finished frames; 0 only gives ``report`` a chance to cancel."""
         self.done += frames
         self.expected = max(self.expected, self.done + 1)
         if self.report is not None:

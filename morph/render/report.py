@@ -1,12 +1,12 @@
-"""What a rendering tells the user: what went wrong, then length and speed, then how it was made."""
+"""The report of a rendering: what went wrong, then length and speed, then how it was made."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..model.model import Model
 from ..model.tail import Tail
 from ..options import PREDICTED_GROUPS, GenerateOptions
-from ..synthesizer import Synthesizer
 from .lines import LineReport, Spoken
 from .takes import WRONG
 
@@ -17,30 +17,27 @@ ENDINGS = {
     "early": "ENDED TOO EARLY for its text: try another seed",
     "silent": "IS SILENT: try another seed or, for a voice cloned with its transcript (ICL), x-vector",
 }
-SHOWN_WRONG = 5  # lines that the outcome names; the rows have them all
+SHOWN_WRONG = 5  # lines that the outcome names; the rows name all
 LONGEST_SHOWN = 60
 LONGEST_SPOKEN = 200
 
 
-def describe(
-    synthesizer: Synthesizer, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float
-) -> str:
-    """A report of some lines, for people: outcome and speed, a row for each line, settings.
+def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
+    """Return a report of lines for people: outcome and speed, a row for each line, settings.
 
-    Its paragraphs have a blank line between them, so that it reads well as plain text and as Markdown.
+    Blank lines separate its paragraphs, so that it reads well as plain text and as Markdown.
 
     Args:
-        synthesizer: what spoke.
-        spoken: the lines.
+        model: the checkpoint.
+        spoken: the lines of one rendering.
         options: what they were spoken with.
         elapsed_s: wall-clock seconds for all of them, prompt and codec included.
     """
     rows = [f"{number}. {_row(one.report)}" for number, one in enumerate(spoken, start=1)]
-    model, engine = synthesizer.model, synthesizer.engine
     tail = model.tails(options.tail).get(options.seq_groups)
     settings = [
         describe_groups(options, tail, model.weights),
-        engine.describe(model, options.decoding),
+        *dict.fromkeys(one.engine for one in spoken if one.engine),
         model.summary(),
     ]
     blocks = [outcome(spoken, elapsed_s), "\n".join(rows), "\n".join(f"- {setting}" for setting in settings)]
@@ -48,7 +45,7 @@ def describe(
 
 
 def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
-    """How it went, in a few lines: what went wrong, what else is to be known, and length and speed.
+    """Return how it went, in a few lines: what went wrong, other notes, and length and speed.
 
     RTF is generation time over audio duration (below 1 is faster than real time); ms per frame is the same time over
     the frames (80 ms of audio each).
@@ -87,7 +84,7 @@ def _speed(reports: Sequence[LineReport], elapsed_s: float) -> str:
 
 
 def describe_groups(options: GenerateOptions, tail: Tail | None = None, weights: str = "full") -> str:
-    """The knob's setting in words, what the groups above it come from, and what INT8 weights make of it."""
+    """Return SEQ_GROUPS in words, what the groups above it come from, and the effect of INT8 weights."""
     int8 = weights == "int8"
     if options.seq_groups == PREDICTED_GROUPS:
         return f"SEQ_GROUPS {options.seq_groups} (exact{' but for its int8 weights' if int8 else ''})"

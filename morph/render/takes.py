@@ -1,4 +1,4 @@
-"""Takes of a piece of text: whether one went wrong, and which of two is kept."""
+"""Takes of a piece of text: whether a take went wrong, and which of two is kept."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from ..decode.decoded import Decoded
 from ..text.duration import shortest_frames
 
-# How a take can end, best first. A take that is cut off has more of its text than one that has hardly begun.
+# How a take can end, best first. A take that is cut off contains more of its text than one that ends early.
 ENDS = ("eos", "cap", "loop", "early", "silent")
 WRONG = ENDS[1:]
-SILENCE_DBFS = -50.0  # speech has 50 ms louder than this; what the demo voice gives for silence has -60
+SILENCE_DBFS = -50.0  # speech has 50 ms louder than this; the demo voice's silence has -60 dBFS
 WINDOW_S = 0.05
 
 
@@ -24,8 +24,8 @@ class Take:
         decoded: its codes, and how decoding ended.
         waveform: float32 ``[T]``.
         ended: one of ENDS: "eos" by itself, "cap" ran into its limit, "loop" repeated itself, "early" ended before
-            its text can have been spoken, "silent" has nothing to hear.
-        number: from 1; how often the piece was spoken by then.
+            its text can have been spoken, "silent" has no sound.
+        number: how often the piece had been spoken by then, from 1.
     """
 
     decoded: Decoded
@@ -34,12 +34,12 @@ class Take:
     number: int = 1
 
     def better_than(self, other: Take) -> bool:
-        """Whether it ended better; of equals the earlier one is kept."""
+        """Return whether it ended better than the other; if both ended the same way, the earlier one is kept."""
         return ENDS.index(self.ended) < ENDS.index(other.ended)
 
 
 def judge_end(text: str, decoded: Decoded, waveform: np.ndarray, sample_rate: int) -> str:
-    """How a take of ``text`` ended, as one of ENDS."""
+    """Return how a take of ``text`` ended, as one of ENDS."""
     if is_silent(waveform, sample_rate):
         return "silent"
     if decoded.ended == "eos" and len(decoded.codes) < shortest_frames(text):
@@ -48,7 +48,7 @@ def judge_end(text: str, decoded: Decoded, waveform: np.ndarray, sample_rate: in
 
 
 def is_silent(waveform: np.ndarray, sample_rate: int) -> bool:
-    """Whether no 50 ms of a waveform (float ``[T]``) are louder than SILENCE_DBFS."""
+    """Return whether no 50 ms of a waveform (float ``[T]``) are louder than SILENCE_DBFS."""
     window = max(1, min(len(waveform), round(WINDOW_S * sample_rate)))
     power = np.square(waveform[: len(waveform) // window * window], dtype=np.float64).reshape(-1, window)
     return not len(power) or float(power.mean(axis=1).max()) < 10 ** (SILENCE_DBFS / 10)

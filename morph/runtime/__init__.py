@@ -1,1 +1,1 @@
-"""What the GPU engines share: captured graphs, workspaces."""
+"""Shared by the GPU engines: captured graphs, workspaces, fallbacks, errors in words."""

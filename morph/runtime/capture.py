@@ -1,4 +1,4 @@
-"""Capture functions in CUDA graphs and replay them; call them plainly where that cannot be."""
+"""Capture functions in CUDA graphs and replay them; call them directly where that is not possible."""
 
 from __future__ import annotations
 
@@ -9,60 +9,64 @@ from typing import Any
 
 import torch
 
+from .fallback import Fallback
+
 log = logging.getLogger(__name__)
+
+GRAPHS = "CUDA graphs"
+NO_CUDA = Fallback(GRAPHS, "no CUDA")
 
 
 class CaptureStream:
-    """The stream that captures run on, made for a device when it is first asked for.
+    """The stream that captures run on, created for a device on first use.
 
-    Engines that run one after another share one: libraries keep memory for every stream that they meet (cuBLAS
-    32 MiB on a Hopper GPU), and a graph goes on using what it was captured with.
+    Decoders that never run at the same time share one: libraries keep memory for every stream that they see (cuBLAS
+    32 MiB on a Hopper GPU), and a graph keeps using the memory it was captured with.
     """
 
     def __init__(self) -> None:
         self._stream: Any = None
 
     def on(self, device: torch.device) -> Any:
-        """The stream of this device; the last one's is let go of."""
+        """Return the stream of this device; the stream of another device is released."""
         if self._stream is None or self._stream.device != device:
             self._stream = torch.cuda.Stream(device)
         return self._stream
 
 
 class CapturedGraphs:
-    """Graphs of functions of static buffers, by key: the first call is plain, the second captures, later ones replay.
+    """Graphs of functions of static buffers, by key: the first call is direct, the second captures, later ones replay.
 
-    The plain call is real work and warms up what a capture must not meet cold: it runs on the stream that captures,
-    so that what libraries keep for a stream (cuBLAS's workspace) is there before and no graph's own. All graphs
-    share one memory pool: what they leave behind lies outside of it, and they run one after another.
+    The direct call does real work and warms up what a capture must not initialize. It runs on the capture stream, so
+    that what libraries keep per stream (cuBLAS's workspace) exists before the capture and belongs to no graph. All
+    graphs share one memory pool: they run consecutively, and their results are stored outside it.
 
-    On other devices than CUDA every call is plain; so it is from the first capture that fails on, after one warning.
-    ``refused`` says why, or is None.
-    Nothing is kept of a function itself, so what it holds is not held here. ``captures`` is shared with others whose
-    graphs never run beside these.
+    Without CUDA every call is direct, and also after the first capture that fails, with one warning; ``fallback``
+    says why, or is None. No reference to the functions is kept. ``captures`` may be shared with others whose graphs
+    never run at the same time as these.
     """
 
     def __init__(self, device: torch.device, captures: CaptureStream | None = None):
         self.device = device
-        self.refused: str | None = None if device.type == "cuda" else "no CUDA"
+        self.fallback: Fallback | None = None if device.type == "cuda" else NO_CUDA
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
-        self._stream: Any = None if self.refused else (captures or CaptureStream()).on(device)
-        self._pool: Any = None if self.refused else torch.cuda.graph_pool_handle()
+        self._stream: Any = None if self.fallback else (captures or CaptureStream()).on(device)
+        self._pool: Any = None if self.fallback else torch.cuda.graph_pool_handle()
 
     def forget(self) -> None:
-        """Let go of all graphs and of their memory; the next calls are plain and capture anew."""
+        """Release all graphs and their memory; the next calls are direct, then capture again."""
         if self._graphs:
-            torch.cuda.synchronize(self.device)  # a replay may still be under way
+            torch.cuda.synchronize(self.device)  # a replay may still be in flight
             self._graphs.clear()
-            self._pool = torch.cuda.graph_pool_handle()  # one whose graphs are gone cannot be used again
+            self._pool = torch.cuda.graph_pool_handle()  # a pool without graphs cannot be reused
 
     def run(self, key: Hashable, function: Callable[[], None]) -> None:
         """Call, capture or replay the function of this key, in the current stream's order."""
-        if self.refused is None and key not in self._graphs:
+        if self.fallback is None and key not in self._graphs:
             self._warm_up(function)
             self._graphs[key] = None
             return
-        if self.refused is None and self._graphs[key] is None:
+        if self.fallback is None and self._graphs[key] is None:
             self._graphs[key] = self._capture(function)
         graph = self._graphs.get(key)
         if graph is None:
@@ -80,32 +84,32 @@ class CapturedGraphs:
             current.wait_stream(self._stream)
 
     def _capture(self, function: Callable[[], None]) -> torch.cuda.CUDAGraph | None:
-        # A capture that fails at its end leaves torch on the capture's stream: this `with` brings it back.
+        # A capture that fails at its end leaves torch on the capture's stream: this `with` restores it.
         with torch.cuda.stream(torch.cuda.current_stream(self.device)):
             try:
                 graph = torch.cuda.CUDAGraph()
-                # Another thread's CUDA calls (a preview's, say) must not spoil the capture.
+                # Another thread's CUDA calls (a preview's, for example) must not break the capture.
                 with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
                     try:
                         function()
                     except BaseException as error:
-                        let_go(error)
+                        release_frames(error)
                         raise
             except torch.cuda.OutOfMemoryError:
                 raise
             except RuntimeError as error:
-                self.refused = str(error).partition("\n")[0]
-                log.warning(
-                    "CUDA graphs cannot be captured here (%s): frames run op by op, slower", self.refused
-                )
+                why = str(error).partition("\n")[0]
+                self.fallback = Fallback(GRAPHS, why)
+                log.warning("CUDA graphs cannot be captured here (%s): frames run op by op, slower", why)
                 return None
             return graph
 
 
-def let_go(error: BaseException) -> None:
-    """Free what the frames of an error hold, and those of its causes.
+def release_frames(error: BaseException) -> None:
+    """Clear the stack frames of an error and of its causes, so that they hold no tensors.
 
-    Under cudaMallocAsync, memory of a capture that failed and is freed after it ends the process, in torch's allocator.
+    Under cudaMallocAsync, freeing memory of a failed capture after the capture crashes the process in torch's
+    allocator.
     """
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
@@ -118,8 +122,8 @@ def let_go(error: BaseException) -> None:
 
 
 def graphs_keep_memory(device: torch.device) -> bool:
-    """Whether what is allocated in a capture becomes a node of its graph: so it does under cudaMallocAsync.
+    """Return whether memory allocated in a capture becomes a node of its graph, as under cudaMallocAsync.
 
-    Triton's kernels refuse such memory, and torch cannot give it back to the device when the graph is gone.
+    Triton's kernels refuse such memory, and torch cannot return it to the device after the graph is released.
     """
     return device.type == "cuda" and torch.cuda.get_allocator_backend() == "cudaMallocAsync"

@@ -1,6 +1,6 @@
-"""Memory for what the kernels of a frame hand to one another: there before a capture, and the same in every frame.
+"""Memory for the intermediate results of a frame's kernels: allocated before a capture, the same in every frame.
 
-What is allocated while a CUDA graph is captured will not do for Triton's kernels: under ComfyUI's default allocator
+Triton's kernels cannot use memory that is allocated while a CUDA graph is captured. Under ComfyUI's default allocator
 (cudaMallocAsync) it is a node of the graph, and Triton's launcher, which asks the driver for every pointer's owner,
 refuses it.
 """
@@ -13,10 +13,10 @@ import torch
 
 
 class Workspace:
-    """Tensors by name, shape and dtype, made when they are first asked for and never again.
+    """Tensors by name, shape and dtype, allocated on first request and then reused.
 
-    A name's tensor holds its numbers until the same name is asked for once more. What was made stays as long as the
-    workspace does: for one layer's results and a few of a pass, not for all layers.
+    A tensor is valid until its name is requested again. Tensors stay allocated as long as the workspace exists: use
+    it for one layer's results and a few of a pass, not for those of all layers.
     """
 
     def __init__(self, device: torch.device):
@@ -24,16 +24,16 @@ class Workspace:
         self._tensors: dict[tuple[str, tuple[int, ...], torch.dtype], torch.Tensor] = {}
 
     def empty(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """The tensor of this name and shape, with whatever it held last.
+        """Return the tensor of this name and shape; its contents are undefined.
 
         Raises:
-            RuntimeError: for one that would have to be made during a capture.
+            RuntimeError: if it would have to be allocated during a capture.
         """
         key = (name, tuple(shape), dtype)
         if key not in self._tensors:
             if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
                 raise RuntimeError(
-                    f"{name} {list(shape)} was not there before the capture: run it plainly first"
+                    f"{name} {list(shape)} was not allocated before the capture: run the function directly first"
                 )
             self._tensors[key] = torch.empty(key[1], dtype=dtype, device=self.device)
         return self._tensors[key]

@@ -1,34 +1,23 @@
-"""One line at several SEQ_GROUPS: how fast each is, and how far its distributions are from the exact ones."""
+"""One line at several SEQ_GROUPS: the speed of each, and the distance of its distributions from the exact ones."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from ..decode.decoded import Decoded
-from ..decode.eager import decode_lines
+from ..decode.eager import Experiment, decode
 from ..decode.predictor import Predictor
-from ..decode.sampling import distribution, line_streams
+from ..decode.sampling import distribution
 from ..model.crossbar import crossbar
 from ..model.model import Model
 from ..options import PREDICTED_GROUPS, GenerateOptions, TokenSampling, check_seq_groups
-from ..render.lines import (
-    Line,
-    LineReport,
-    OnFrame,
-    Progress,
-    Spoken,
-    build_piece,
-    check_line,
-    guard_line,
-    normalizer_of,
-    piece_limit,
-)
+from ..render.lines import Line, Rendering, Spoken, piece_limit
+from ..render.progress import OnFrame, Progress
 from ..synthesizer import Synthesizer
-from ..voice.prompt import Prompt, PromptBuilder
 
 PLAIN = TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
 CHUNK = 64  # frames whose distributions are compared at once: 64 x 15 x 2048 float32 is 8 MB
@@ -38,9 +27,9 @@ CHUNK = 64  # frames whose distributions are compared at once: 64 x 15 x 2048 fl
 class SweepRow:
     """One SEQ_GROUPS: its speed and its distance.
 
-    ``ms_per_frame`` and ``rtf`` are of the decoding without the codec. ``distance`` is the total variation distance
-    (0 equal, 1 disjoint) between the distribution that each group's token is drawn from and the exact one, with the
-    same tokens before it, averaged over the 15 groups and the frames of the exact line. It is no measure of how the
+    ``ms_per_frame`` and ``rtf`` measure the decoding without the codec. ``distance`` is the total variation distance
+    (0 equal, 1 disjoint) between the distribution that each group's token is sampled from and the exact one, given the
+    same previous tokens, averaged over the 15 groups and the frames of the exact line. It does not measure how the
     speech sounds.
     """
 
@@ -54,7 +43,7 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The rows, in rising SEQ_GROUPS, what each spoke, and the model's ``weights`` (full or int8)."""
+    """The rows in the order of the SEQ_GROUPS given, what each spoke, and the model's ``weights`` (full or int8)."""
 
     rows: list[SweepRow]
     spoken: list[Spoken]
@@ -83,89 +72,79 @@ def sweep(
 ) -> Sweep:
     """Speak one line at each SEQ_GROUPS, with the same seed.
 
-    The exact line is decoded first by the eager engine, untimed: the distances are measured on its codes. The rows are
-    of the model's own engine; where that captures graphs, it decodes a line once untimed before.
+    The eager engine first decodes the exact line, untimed: the distances are measured on its codes. The rows come from
+    the synthesizer's engine; where that captures graphs, it decodes each line once untimed before.
+
+    Raises:
+        ValueError: for a line that cannot be spoken, or not in one piece.
     """
-    options = options or GenerateOptions()
     for groups in seq_groups:
         check_seq_groups(groups)
     with synthesizer.session():
-        return _sweep(synthesizer, line, seq_groups, options, on_frame)
+        # Without a limit the text is one piece; _check_length has the limit.
+        one_piece = replace(options or GenerateOptions(), decoding="crossbar", split_chars=0)
+        rendering = Rendering.prepare(synthesizer, [line], one_piece, Progress(on_frame))
+        _check_length(rendering, options or GenerateOptions())
+        return _sweep(rendering, seq_groups)
 
 
-def _sweep(
-    synthesizer: Synthesizer,
-    line: Line,
-    seq_groups: Sequence[int],
-    options: GenerateOptions,
-    on_frame: OnFrame | None,
-) -> Sweep:
-    model, engine = synthesizer.model, synthesizer.engine
-    prompt = _prompt(model, line, options)
-    warm_ups = model.device.type == "cuda" and engine.pick(model)[0] == "graph"
-    progress = Progress([prompt.text_tokens] * (len(seq_groups) * (1 + warm_ups) + 1), on_frame)
-    trace = _trace(model, prompt, line, options, progress)
-    draw = (options.sampling or model.sampling).subtalker
-    distances = measure_distances(model, torch.cat(trace.hidden), torch.cat(trace.codes), draw, options.tail)
+def _check_length(rendering: Rendering, options: GenerateOptions) -> None:
+    """Raise ValueError for a text that would be spoken in several pieces."""
+    model, length = rendering.synthesizer.model, len(rendering.texts[0].text)
+    if 0 < (limit := piece_limit(model, options)) < length:
+        raise ValueError(
+            f"text has {length} characters and {model.name} speaks at most {limit} in one piece: shorten it"
+        )
+
+
+def _sweep(rendering: Rendering, seq_groups: Sequence[int]) -> Sweep:
+    model, prompt = rendering.synthesizer.model, rendering.prompts[0]
+    warm_ups = model.device.type == "cuda" and rendering.choice.engine == "graph"
+    rendering.progress.expect([prompt.text_tokens] * (len(seq_groups) * (1 + warm_ups) + 1))
+    trace = _trace(rendering)
+    distances = measure_distances(
+        model,
+        torch.cat(trace.hidden),
+        torch.cat(trace.codes),
+        rendering.sampling.subtalker,
+        rendering.options.tail,
+    )
     rows, spoken = [], []
     for groups in seq_groups:
+        one = replace(rendering, options=replace(rendering.options, seq_groups=groups))
         for _ in range(1 + warm_ups):
-            decoded, elapsed = _decode(synthesizer, prompt, line, groups, options, progress)
-        rows.append(_row(model, groups, decoded, elapsed, distances[groups]))
-        spoken.append(_speak(synthesizer, line, decoded))
+            started = time.perf_counter()
+            decoded = one.decode([0], 1)
+            elapsed = time.perf_counter() - started
+        rows.append(_row(model, groups, decoded[0], elapsed, distances[groups]))
+        spoken.append(one.assemble(0, one.judge([0], decoded, 1)))
     return Sweep(rows, spoken, model.weights)
 
 
-def _prompt(model: Model, line: Line, options: GenerateOptions) -> Prompt:
-    """The line's prompt, its text written out; ValueError for a line that cannot be spoken in one piece."""
-    check_line(model, line)
-    text = normalizer_of(model, options).write_out(line.text, line.language).text
-    limit = piece_limit(model, options)
-    if 0 < limit < len(text):
-        raise ValueError(
-            f"text has {len(text)} characters and {model.name} speaks at most {limit} in one piece: shorten it"
-        )
-    return build_piece(PromptBuilder(model), line, text)
-
-
-def _trace(model: Model, prompt: Prompt, line: Line, options: GenerateOptions, progress: Progress) -> _Trace:
+def _trace(rendering: Rendering) -> _Trace:
     """Decode the line exactly and keep what the distances are measured on."""
-    trace, sampling = _Trace(), options.sampling or model.sampling
-    guards, streams = [guard_line(prompt, options, sampling)], line_streams([line.seed], model.device)
-    decode_lines(model, [prompt], guards, PREDICTED_GROUPS, sampling, streams, progress.add, trace.add)
-    return trace
-
-
-def _decode(
-    synthesizer: Synthesizer,
-    prompt: Prompt,
-    line: Line,
-    seq_groups: int,
-    options: GenerateOptions,
-    progress: Progress,
-) -> tuple[Decoded, float]:
-    """Decode the line; give its codes and the seconds that it took."""
-    model = synthesizer.model
-    sampling = options.sampling or model.sampling
-    guards = [guard_line(prompt, options, sampling)]
-    started = time.perf_counter()
-    decoded = synthesizer.engine.decode_lines(
-        model, [prompt], guards, seq_groups, sampling, [line.seed], on_frame=progress.add, tail=options.tail
+    trace = _Trace()
+    decode(
+        rendering.synthesizer.model,
+        rendering.requests([0], 1),
+        replace(rendering.options, seq_groups=PREDICTED_GROUPS),
+        rendering.progress.add,
+        Experiment(observe=trace.add),
     )
-    return decoded[0], time.perf_counter() - started
+    return trace
 
 
 @torch.inference_mode()
 def measure_distances(
-    model: Model, hidden: torch.Tensor, codes: torch.Tensor, draw: TokenSampling, tail: str = "auto"
+    model: Model, hidden: torch.Tensor, codes: torch.Tensor, subtalker: TokenSampling, tail: str = "auto"
 ) -> dict[int, float]:
-    """The distance (see ``SweepRow``) of every SEQ_GROUPS from exact.
+    """Return the distance (see ``SweepRow``) of every SEQ_GROUPS from exact.
 
     Args:
         model: the checkpoint.
         hidden: ``[N, 1, H]``, the talker's state before each frame.
         codes: ``[N, 16]``, the frames.
-        draw: how the sub-talker draws: its filter shapes the distributions.
+        subtalker: sampling of the sub-talker: its filter shapes the distributions.
         tail: one of ``options.TAILS``.
     """
     predictor = Predictor(model.talker.code_predictor, model.tails(tail))
@@ -173,26 +152,26 @@ def measure_distances(
     for start in range(0, len(codes), CHUNK):
         part = slice(start, start + CHUNK)
         states = predictor.teacher_force(hidden[part], embed_inputs(model, codes[part]))
-        exact = sampled_distribution(crossbar(predictor.heads, states), draw)
+        exact = sampled_distribution(crossbar(predictor.heads, states), subtalker)
         for seq_groups in range(1, PREDICTED_GROUPS):
             logits = predictor.crossbar_logits(
                 seq_groups, states[:, seq_groups - 1], codes[part][:, seq_groups]
             )
-            difference = sampled_distribution(logits, draw) - exact[:, seq_groups:]
+            difference = sampled_distribution(logits, subtalker) - exact[:, seq_groups:]
             totals[seq_groups] += 0.5 * difference.abs().sum().item()
     return {groups: total / (PREDICTED_GROUPS * len(codes)) for groups, total in totals.items()}
 
 
 def embed_inputs(model: Model, codes: torch.Tensor) -> torch.Tensor:
-    """What ``Predictor.teacher_force`` is given of frames ``[N, 16]``: the embeddings of groups 0-14."""
+    """Return the embeddings of groups 0-14 of frames ``[N, 16]``, the ``inputs`` of ``Predictor.teacher_force``."""
     first = model.talker.get_input_embeddings()(codes[:, :1])
     groups = torch.arange(PREDICTED_GROUPS - 1, device=codes.device)
     return torch.cat((first, model.code_tables()[groups, codes[:, 1:-1]]), dim=1)
 
 
-def sampled_distribution(logits: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
-    """The probabilities that tokens are drawn with, float32; of a greedy draw, those of plain sampling."""
-    return distribution(logits, draw if draw.do_sample else PLAIN)
+def sampled_distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch.Tensor:
+    """Return the float32 probabilities that tokens are sampled with; for greedy, those of unfiltered sampling."""
+    return distribution(logits, sampling if sampling.do_sample else PLAIN)
 
 
 def _row(model: Model, seq_groups: int, decoded: Decoded, elapsed: float, distance: float) -> SweepRow:
@@ -201,16 +180,8 @@ def _row(model: Model, seq_groups: int, decoded: Decoded, elapsed: float, distan
     return SweepRow(seq_groups, frames, seconds, 1000 * elapsed / frames, elapsed / seconds, distance)
 
 
-def _speak(synthesizer: Synthesizer, line: Line, decoded: Decoded) -> Spoken:
-    model = synthesizer.model
-    [waveform] = synthesizer.engine.decode_waveforms(model, [decoded.codes], [line.voice.ref_codes])
-    seconds = len(waveform) / model.sample_rate
-    report = LineReport(line.name, line.text, len(decoded.codes), seconds, decoded.ended, 1)
-    return Spoken(waveform, model.sample_rate, report)
-
-
 def table(result: Sweep) -> str:
-    """The rows as a markdown table, with a line below that says what "exact" is of INT8 weights."""
+    """Return the rows as a Markdown table; for INT8 weights a line below says what "exact" means."""
     titles = ["SEQ_GROUPS", "frames", "audio s", "ms/frame", "RTF", "distance to exact"]
     cells = [
         (
@@ -219,7 +190,7 @@ def table(result: Sweep) -> str:
         )
         for row in result.rows
     ]
-    # Cells of one width: the table is to be read where Markdown is drawn and where it is not.
+    # Cells of equal width: the table is readable with and without Markdown rendering.
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     ruler = ["-" * (width - 1) + ":" for width in widths]
     lines = [

@@ -1,7 +1,7 @@
-"""How long a text takes to speak, by its letters: what a line's end is judged by.
+"""How long a text takes to speak: by its letters, which judges a line's end, and by its tokens, before it is spoken.
 
-English takes about 1.15 letters and spaces per frame of 80 ms (14 a second); 0.4 of that time is faster than anybody
-speaks. Signs of Chinese, Japanese and Korean are whole syllables, and count two letters each.
+English takes about 1.15 letters and spaces per frame of 80 ms (14 per second); nobody speaks in less than 0.4 of that
+time. Characters of Chinese, Japanese and Korean are whole syllables and count as two letters each.
 """
 
 from __future__ import annotations
@@ -9,29 +9,47 @@ from __future__ import annotations
 CHARS_PER_FRAME = 1.15
 SYLLABLE_CHARS = 2
 TOO_FAST = 0.4
-# A line that is held from ending: what silence around it takes, after a reference (ICL) longer, and half of its text's
-# time. The demo voice's shortest right lines ("Yes.") have 12 frames, and 15 after a reference.
+# Frames before which a line may not end, for checkpoints that end short lines too early: the silence around it, longer
+# after a reference (ICL), plus half of its text's time. The demo voice's shortest correct lines ("Yes.") have 12
+# frames, and 15 after a reference.
 HELD_FRAMES, HELD_FRAMES_ICL = 8, 14
 HELD_SHARE = 0.5
-FIRST_SYLLABLE = "\u2e80"  # from here on Unicode has the signs of East Asia
+FIRST_SYLLABLE = "\u2e80"  # Unicode's East Asian characters start here
+
+PACE = 4  # frames per text token: 12.5 frames and 3 tokens per second; slow, dramatic reading takes 8
+
+
+def expected_frames(text_tokens: int) -> int:
+    """Return the frames that a text is expected to take, for progress."""
+    return 10 + PACE * text_tokens
+
+
+def reserved_frames(text_tokens: int) -> int:
+    """Return the frames to reserve cache for: half as many again as expected. The cache grows if a line needs more."""
+    return 15 + PACE * 3 // 2 * text_tokens
+
+
+def longest_frames(text_tokens: int) -> int:
+    """Return the most frames that a text may take before its line is ended: 6 s, and about a second per token."""
+    return 75 + PACE * 3 * text_tokens
 
 
 def text_frames(text: str) -> float:
-    """Frames that a text takes at an ordinary pace, without silence around it."""
+    """Return the frames that a text takes at an ordinary pace, without silence around it."""
     letters = sum((SYLLABLE_CHARS if char >= FIRST_SYLLABLE else 1) for char in text if char.isalnum())
     spaces = text.count(" ")
     return (letters + spaces) / CHARS_PER_FRAME
 
 
 def shortest_frames(text: str) -> int:
-    """The fewest frames in which a text can have been spoken."""
+    """Return the fewest frames in which a text can have been spoken."""
     return int(TOO_FAST * text_frames(text))
 
 
 def held_frames(text: str, after_reference: bool) -> int:
-    """Frames before which a line is held from ending, for checkpoints that end short lines before they begin.
+    """Return the frames before which a line may not end, for checkpoints that end short lines too early.
 
-    ``after_reference``: whether the line goes on from a recording (ICL).
+    ``after_reference``: whether the line continues a recording (ICL).
     """
     around = HELD_FRAMES_ICL if after_reference else HELD_FRAMES
     return around + int(HELD_SHARE * text_frames(text))

@@ -1,9 +1,9 @@
-"""Codes of many lines to waveforms on the GPU: rows of chunks, one CUDA graph replay a row.
+"""Codes of many lines to waveforms on the GPU: rows of chunks, one CUDA graph replay per row.
 
-The result is upstream's chunked decoding up to rounding: in float32 at least 80 dB from it, in bf16 no further from
-float32 than upstream's own bf16 (tests and ``lab/benchmarks/codec.py`` measure both, with random weights, which make
-rounding loud). The graph engine's lines are decoded so (``engine.py``); the eager engine's by ``codec.decode_codes``,
-bit-equal to upstream.
+The result equals upstream's chunked decoding up to rounding: in float32 the difference is at least 80 dB below the
+signal, in bf16 no larger than that of upstream's own bf16 (tests and ``lab/benchmarks/codec.py`` measure both, with
+random weights, which amplify rounding). The graph engine's lines are decoded here, the eager engine's by
+``codec.upstream.decode_waveforms``, bit-equal to upstream.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from ..model.layers import SDPA_BACKENDS
 from ..model.model import Model
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
 from ..runtime.errors import first_line
+from ..runtime.fallback import Fallback
 
 log = logging.getLogger(__name__)
 
 LARGEST_ROW = 1152  # frames: 92 s of audio
-LONG_ROW = 288  # frames; to longer rows it is the device's occupation that matters, to shorter ones memory
-# With the second block in the slabs of long rows, too, 4 and 16 lines of 10 s took 113 and 136 ms instead of 13 and 35.
+LONG_ROW = 288  # frames; longer rows are limited by occupancy, shorter ones by memory traffic
+# With the second block in the slabs of long rows too, 4 and 16 lines of 10 s took 113 and 136 ms instead of 13 and 35.
 SLABS, SHORT_SLABS = Slabs(288, 2), Slabs(24, 1)
 
 
@@ -37,21 +38,21 @@ class BatchCodec:
 
     Args:
         model: the checkpoint, on the device where it is to run.
-        dtype: to compute in; None is the codec's own, another one copies its weights.
+        dtype: to compute in; None is the codec's own, any other copies its weights.
         ops: what SnakeBeta and the residual units run on; None chooses for the device.
-        capture: replay rows from CUDA graphs, after a plain one of the same length; not where a graph would keep
-            what a row takes (see ``graphs_keep_memory``).
-        captures: the stream that graphs are captured on, to share it; None makes one.
-        largest: frames of the longest row. While it is computed, a row takes about 0.15 MB a frame in bf16, and
+        largest: frames of the longest row. While it is computed, a row takes about 0.15 MB per frame in bf16, and
             1.4 MB for each frame of a slab.
         slabs: how the last blocks run; None chooses by the row's length.
+        capture: replay rows from CUDA graphs, after a direct run of the same length; not where a graph would keep
+            a row's temporaries (see ``graphs_keep_memory``).
+        captures: the stream that graphs are captured on, to share it; None creates one.
 
-    A kernel that fails makes way for torch's own operations, with one warning; ``why_torch`` says why, or is None.
+    If a kernel fails, torch's own operations replace it, with one warning; ``fallback`` says why, or is None.
 
-    Memory: what the longest row so far took is kept until ``free``, which whoever moves the model away calls before.
-    Not for two threads at once. It runs on the current stream: to decode beside the talker, which waits for memory
-    where this waits for tensor cores, call it from a thread of its own under a stream of its own, with captures of its
-    own.
+    Memory: the buffers of the longest row so far are kept until ``free``; call it before the model leaves its device.
+    Not for two threads at once. It runs on the current stream. To decode at the same time as the talker, which is
+    bound by memory where this is bound by tensor cores, call it from a separate thread, under a separate stream, with
+    separate captures.
     """
 
     def __init__(
@@ -64,21 +65,21 @@ class BatchCodec:
         capture: bool = True,
         captures: CaptureStream | None = None,
     ):
-        # Not the model itself, which may hold this engine: it is to be freed when its last user lets go.
+        # Not the model itself: it must be freed as soon as its last user releases it.
         self.codec = model.codec
         self._samples_per_frame = model.samples_per_frame
         self.dtype = dtype
         self._ops, self._ops_here = ops, TorchOps()
-        self.why_torch: str | None = None
+        self.fallback: Fallback | None = None
         self._slabs = slabs
         self._capture, self._captures = capture, captures or CaptureStream()
         self._replays: CapturedGraphs | None = None
-        self._met: set[int] = set()
+        self._seen: set[int] = set()
         self.sizes = row_sizes(model.codec.decoder.config.sliding_window, largest)
         self.free()
 
     def free(self) -> None:
-        """Let go of graphs, buffers and views of the weights; the next decoding makes them anew."""
+        """Release graphs, buffers and views of the weights; the next decoding creates them again."""
         if self._replays is not None:
             self._replays.forget()
         self._weights: CodecWeights | None = None
@@ -87,51 +88,53 @@ class BatchCodec:
         self._samples: torch.Tensor | None = None
 
     @torch.inference_mode()
-    def decode_batch(
+    def decode_waveforms(
         self,
         codes: Sequence[torch.Tensor],
         references: Sequence[torch.Tensor | None] | None = None,
         on_chunk: Callable[[], None] | None = None,
     ) -> list[np.ndarray]:
-        """Decode lines to their waveforms, in the order given; see ``codec.decode_codes`` for one line.
+        """Decode lines to their waveforms, in the order given; see ``codec.upstream.decode_waveform`` for one line.
 
         Args:
             codes: ``[T, 16]`` each; T may be 0.
             references: an ICL voice's codes ``[R, 16]`` for each line, or None.
-            on_chunk: called before every row; may raise to cancel, and the engine can be used again at once.
+            on_chunk: called before every row; may raise to cancel, and the codec can be used again at once.
 
         Returns:
             float32 ``[T * 1920]`` each, at 24 kHz, within -1..1.
         """
         references = [None] * len(codes) if references is None else references
-        lines = [_with_reference(line, heard) for line, heard in zip(codes, references, strict=True)]
+        lines = [_with_reference(line, reference) for line, reference in zip(codes, references, strict=True)]
         per_frame = self._samples_per_frame
         waves = [np.empty(len(line) * per_frame, dtype=np.float32) for line in lines]
         weights = self.look_up()
         rows = pack_rows(list(cut_chunks([len(line) for line in lines])), self.sizes[-1], weights.gap)
-        waiting: tuple[list[PackedChunk], _Arriving] | None = None
+        waiting: tuple[list[PackedChunk], _SamplesInFlight] | None = None
         for row in rows:
             if on_chunk is not None:
                 on_chunk()
             with torch.cuda.device_of(weights.codebooks):
                 started = self._try(weights, write_plan(row, lines, choose_size(row, self.sizes)))
-            if waiting is not None:  # while the device computes the next
+            if waiting is not None:  # while the device computes the next row
                 _unpack(*waiting, waves, per_frame)
             waiting = row, started
         if waiting is not None:
             _unpack(*waiting, waves, per_frame)
         return [
-            cut_reference(wave, line, heard)
-            for wave, line, heard in zip(waves, codes, references, strict=True)
+            cut_reference(wave, line, reference)
+            for wave, line, reference in zip(waves, codes, references, strict=True)
         ]
 
-    def _try(self, weights: CodecWeights, plan: torch.Tensor) -> _Arriving:
-        """Set a row going; where a kernel fails, with one warning, on torch's own operations from then on."""
+    def _try(self, weights: CodecWeights, plan: torch.Tensor) -> _SamplesInFlight:
+        """Start a row; if a kernel fails, use torch's own operations from then on, with one warning."""
         try:
             return self._start(weights, plan)
         except torch.cuda.OutOfMemoryError:
             raise
-        except Exception as error:  # out of shared memory, say: Triton's own types, by version
+        except (
+            Exception
+        ) as error:  # too little shared memory, for example; Triton's own types, which vary by version
             if type(self._ops_here) is TorchOps:
                 raise
             self._use_torch(first_line(error))
@@ -140,12 +143,13 @@ class BatchCodec:
             return self._start(weights, plan)
 
     def _use_torch(self, reason: str) -> None:
-        """Take torch's own operations, for good."""
-        self.why_torch, self._ops, self._ops_here = reason, TorchOps(), TorchOps()
+        """Use torch's own operations from now on."""
+        self.fallback = Fallback("codec kernels", reason)
+        self._ops, self._ops_here = TorchOps(), TorchOps()
         log.warning("Triton cannot run here (%s): the codec runs on torch's own operations, slower", reason)
 
-    def _start(self, weights: CodecWeights, plan: torch.Tensor) -> _Arriving:
-        """Set a row going, and its samples on their way to the host."""
+    def _start(self, weights: CodecWeights, plan: torch.Tensor) -> _SamplesInFlight:
+        """Start a row, and the copy of its samples to the host."""
         size, device = len(plan), weights.codebooks.device
         if self._plan is None or self._samples is None:
             self._plan = torch.zeros(self.sizes[-1], plan.shape[1], dtype=torch.int64, device=device)
@@ -155,7 +159,7 @@ class BatchCodec:
         ops = self._ops_here
         slabs = self._slabs or (SLABS if size > LONG_ROW else SHORT_SLABS)
 
-        is_first = size not in self._met
+        is_first = size not in self._seen
 
         def decode_row() -> None:
             with sdpa_kernel(SDPA_BACKENDS):
@@ -169,11 +173,11 @@ class BatchCodec:
             self._replays.run(size, decode_row)
         else:
             decode_row()
-        self._met.add(size)
-        return _Arriving(out)
+        self._seen.add(size)
+        return _SamplesInFlight(out)
 
     def _choose_ops(self, weights: CodecWeights) -> TorchOps:
-        """Triton's kernels on a CUDA device where they can run, else torch's own operations."""
+        """Return Triton's kernels on a CUDA device where they can run, otherwise torch's own operations."""
         if weights.codebooks.device.type != "cuda":
             return TorchOps()
         try:
@@ -185,10 +189,10 @@ class BatchCodec:
         return self._ops_here
 
     def look_up(self) -> CodecWeights:
-        """The weights where they are now; graphs that know them elsewhere are let go of.
+        """Return the weights where they are now; graphs captured with other addresses are released.
 
         Raises:
-            ValueError: for a codec that these functions do not compute.
+            ValueError: for a codec that the batch codec does not compute.
         """
         decoder = self.codec.decoder
         addresses = tuple(parameter.data_ptr() for parameter in decoder.parameters())
@@ -201,11 +205,11 @@ class BatchCodec:
         return self._weights
 
 
-class _Arriving:
-    """Samples on their way from the device: float32, copied behind the row that makes them."""
+class _SamplesInFlight:
+    """Samples on their way from the device: float32, copied after the row that computes them."""
 
     def __init__(self, samples: torch.Tensor):
-        # torch takes pinned memory for a copy that need not be waited for.
+        # torch uses pinned memory for a non-blocking copy.
         self._host = samples.to("cpu", non_blocking=True, copy=True)
         self._event = torch.cuda.Event() if samples.is_cuda else None
         if self._event is not None:
@@ -218,10 +222,10 @@ class _Arriving:
 
 
 def try_kernels(weights: CodecWeights) -> TorchOps:
-    """Triton's kernels for a CUDA device, after the smallest of them has run.
+    """Return Triton's kernels for a CUDA device, after the smallest of them has run.
 
     Raises:
-        Exception: of any type, where Triton is not installed, has no compiler, or does not know the device.
+        Exception: of any type, if Triton is not installed, has no compiler, or does not know the device.
     """
     from ..kernels.codec.ops import TritonOps
 
@@ -234,17 +238,17 @@ def try_kernels(weights: CodecWeights) -> TorchOps:
 
 
 def _with_reference(codes: torch.Tensor, reference: torch.Tensor | None) -> torch.Tensor:
-    """What is decoded for a line: nothing without codes, else the reference's and its own, on the CPU."""
+    """Return what is decoded for a line, on the CPU: nothing without codes, otherwise the reference's and its own."""
     if reference is None or len(codes) == 0:
         return codes.cpu()
     return torch.cat((reference.cpu(), codes.cpu()))
 
 
 def _unpack(
-    row: Sequence[PackedChunk], arriving: _Arriving, waves: Sequence[np.ndarray], per_frame: int
+    row: Sequence[PackedChunk], in_flight: _SamplesInFlight, waves: Sequence[np.ndarray], per_frame: int
 ) -> None:
-    """Put a row's samples into its lines' waveforms, without those of contexts."""
-    samples = arriving.wait()
+    """Copy a row's samples into its lines' waveforms, without those of contexts."""
+    samples = in_flight.wait()
     for placed in row:
         chunk, begin = placed.chunk, (placed.position + placed.chunk.context) * per_frame
         wave = waves[chunk.line][chunk.start * per_frame :]

@@ -38,12 +38,12 @@ def speak():
         return synthesizer, [one.waveform.tobytes() for one in spoken]
 
 synthesizer, first = speak()
-kept = list(synthesizer.engine._graphs._engines.values())
+kept = list(synthesizer.engine._graphs._decoders.values())
 assert len(kept) == 1
 assert speak()[1] == first
-assert list(synthesizer.engine._graphs._engines.values()) == kept, "rebuilt although the model was not evicted"
+assert list(synthesizer.engine._graphs._decoders.values()) == kept, "rebuilt although the model was not evicted"
 management.unload_all_models()
-assert not synthesizer.engine._graphs._engines and kept[0]._slots is None, "the caches were not freed with the model"
+assert not synthesizer.engine._graphs._decoders and kept[0]._slots is None, "the caches were not freed with the model"
 assert speak()[1] == first
 print("all is well")
 """

@@ -11,7 +11,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.find import missing_files
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.codec.upstream import decode_codes
+from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import LoadOptions
 from safetensors.torch import load_file
@@ -113,7 +113,7 @@ def test_any_text_survives_a_round_trip_through_the_tokenizer(load):
 def test_its_speech_is_audible_and_does_not_clip(written):
     model = load_model(written, LoadOptions("fp32", "sdpa"))
     codes = torch.randint(64, (25, 16), generator=torch.Generator().manual_seed(0))
-    waveform = decode_codes(model, codes)
+    waveform = decode_waveform(model, codes)
     level = 20 * np.log10(waveform.std())
     assert -26 < level < -14
     assert (np.abs(waveform) >= 1).mean() < 0.01

@@ -5,14 +5,16 @@ from __future__ import annotations
 import torch
 from qwen3_tts_morph.morph.decode import eager, predictor
 from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.decode.sampling import filter_logits
 from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
-from qwen3_tts_morph.morph.options import Sampling, TokenSampling
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
+ONE_STREAM = eager.Experiment(stream=torch.default_generator)  # as upstream samples
 SEEDS = [11, 12, 2**64 - 1]
 GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False))
 FILTERED = Sampling(
@@ -31,17 +33,23 @@ def prompts_of(model, kind: str = "preset", rows=range(3), recording=None):
     return [build_prompt(model, TEXTS[row], voice) for row in rows]
 
 
+def line_requests(prompts, guards=None, seeds=None) -> list[LineRequest]:
+    """One request per prompt; without guards, those of ``guards_of``, and without seeds, the line's index."""
+    lines = zip(prompts, guards or guards_of(prompts), seeds or range(len(prompts)), strict=False)
+    return [LineRequest(*line) for line in lines]
+
+
 def guards_of(prompts, frames: int = 40) -> list[Guard]:
     return [Guard(frames, detect_loops=False) for _ in prompts]
 
 
 class SameNoise:
-    """Draws for the eager engine with the graph engine's noise: group by group, frame by frame."""
+    """Samples for the eager engine with the graph engine's noise: group by group, frame by frame."""
 
     def __init__(self, seeds):
         self.keys, self.counter = line_keys(seeds), 0
 
-    def draw(self, logits: torch.Tensor, draw: TokenSampling, _: object) -> torch.Tensor:
+    def sample(self, logits: torch.Tensor, draw: TokenSampling, _: object) -> torch.Tensor:
         groups = logits.shape[1] if logits.dim() == 3 else 1
         counters = (self.counter + torch.arange(groups)).expand(len(logits), -1)
         noise = gumbel_noise(self.keys, counters, logits.shape[-1]).view(logits.shape)
@@ -50,18 +58,18 @@ class SameNoise:
         return (filter_logits(scores, draw) + noise if draw.do_sample else scores).argmax(-1)
 
 
-def eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch, **options):
+def eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch, guards=None, on_frame=None):
     with monkeypatch.context() as patch:
-        draw = SameNoise(seeds).draw
-        patch.setattr(eager, "sample_tokens", draw)
-        patch.setattr(predictor, "sample_tokens", draw)
-        guards = options.pop("guards", None) or guards_of(prompts)
-        return eager.decode_lines(model, prompts, guards, seq_groups, sampling, None, **options)
+        sample = SameNoise(seeds).sample
+        patch.setattr(eager, "sample_tokens", sample)
+        patch.setattr(predictor, "sample_tokens", sample)
+        options = GenerateOptions(seq_groups, sampling, batch_size=len(prompts))
+        return eager.decode(model, line_requests(prompts, guards), options, on_frame, ONE_STREAM)
 
 
 def graph_lines(model, prompts, seq_groups, sampling, seeds, guards=None, rows=None):
-    guards = guards or guards_of(prompts)
-    return GraphDecoder(rows or len(prompts)).decode(model, prompts, guards, seq_groups, sampling, seeds)
+    lines = line_requests(prompts, guards, seeds)
+    return GraphDecoder(rows or len(prompts)).decode(model, lines, GenerateOptions(seq_groups, sampling))
 
 
 def assert_equal(ours, theirs) -> None:

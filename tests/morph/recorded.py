@@ -42,7 +42,7 @@ class Recordings:
     made = 0
 
     def __init__(self, device: torch.device, _: object = None):
-        self.device, self.refused = device, None
+        self.device, self.fallback = device, None
         self.recordings: dict[Hashable, Recording | None] = {}
 
     def forget(self) -> None:

@@ -11,6 +11,7 @@ from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE as TAILS
+from qwen3_tts_morph.morph.codec.upstream import decode_waveforms
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
@@ -22,6 +23,7 @@ from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import check_voice
 
 from tests.morph import decoding, test_parity
+from tests.morph.decoding import line_requests
 
 SPEAKERS = ["heart", "emma", "michael", "george"]
 MOST_MEGABYTES = 64
@@ -53,12 +55,15 @@ def test_the_codec_engine_makes_its_waveforms(demo):
     prompt = build_prompt(demo, "A kettle sang in the kitchen.", preset_voice(demo, "emma"))
     sampling = Sampling(max_new_tokens=40)
     engine = Engine("graph")
-    [line] = engine.decode_lines(demo, [prompt], [Guard(40)], 5, sampling, [1])
+    [line] = engine.decode(demo, line_requests([prompt], [Guard(40)], [1]), GenerateOptions(5, sampling))
     codes = [line.codes, line.codes.repeat(1 + 340 // len(line.codes), 1), line.codes[:7]]
     heard = [None, None, line.codes[:9]]
-    ours = engine.decode_waveforms(demo, codes, heard)
-    assert engine.describe(demo) == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
-    theirs = Engine("eager").decode_waveforms(demo, codes, heard)
+    choice = engine.choose(demo, GenerateOptions())
+    ours = engine.decode_waveforms(demo, choice, codes, heard)
+    assert (
+        engine.describe(demo, choice) == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
+    )
+    theirs = decode_waveforms(demo, codes, heard)
     for wave, wanted in zip(ours, theirs, strict=True):
         assert wave.shape == wanted.shape and np.abs(wanted).max() > 0.01
         error = np.square(wave.astype(np.float64) - wanted).mean()
@@ -73,10 +78,11 @@ def test_the_codec_engines_kernels_make_its_waveforms_on_cuda():
         torch.randint(64, (frames, 16), generator=torch.Generator().manual_seed(1)) for frames in (40, 340)
     ]
     engine = Engine()
+    choice = engine.choose(model, GenerateOptions())
     for _ in range(2):  # plain, then captured
-        ours = engine.decode_waveforms(model, codes, [None, None])
-    assert "waveforms" not in engine.describe(model)
-    theirs = Engine("eager").decode_waveforms(model, codes, [None, None])
+        ours = engine.decode_waveforms(model, choice, codes, [None, None])
+    assert "waveforms" not in engine.describe(model, choice)
+    theirs = decode_waveforms(model, codes, [None, None])
     for wave, wanted in zip(ours, theirs, strict=True):
         error = np.square(wave.astype(np.float64) - wanted).mean()
         assert 10 * np.log10(np.square(wanted.astype(np.float64)).mean() / error) > 40

@@ -15,9 +15,9 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode import eager
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
-from qwen3_tts_morph.morph.options import LoadOptions, Sampling, TokenSampling
+from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 
-from tests.morph.decoding import prompts_of
+from tests.morph.decoding import ONE_STREAM, line_requests, prompts_of
 
 DEVICES = [
     "cpu",
@@ -37,7 +37,12 @@ def upstream_codes(model, prompt) -> torch.Tensor:
 
     def decode(_: range) -> list:
         guards = [Guard(FRAMES, detect_loops=False) for _ in range(ROWS)]
-        return eager.decode_lines(model, [prompt] * ROWS, guards, 15, SAMPLING, None)
+        return eager.decode(
+            model,
+            line_requests([prompt] * ROWS, guards),
+            GenerateOptions(15, SAMPLING, batch_size=ROWS),
+            experiment=ONE_STREAM,
+        )
 
     return in_batches(decode)
 
@@ -47,7 +52,9 @@ def graph_codes(model, prompt, seq_groups: int) -> torch.Tensor:
 
     def decode(seeds: range) -> list:
         guards = [Guard(FRAMES, detect_loops=False) for _ in range(ROWS)]
-        return engine.decode(model, [prompt] * ROWS, guards, seq_groups, SAMPLING, list(seeds))
+        return engine.decode(
+            model, line_requests([prompt] * ROWS, guards, list(seeds)), GenerateOptions(seq_groups, SAMPLING)
+        )
 
     return in_batches(decode)
 

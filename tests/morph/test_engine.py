@@ -9,16 +9,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.codec.upstream import decode_codes
+from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.runtime.fallback import Fallback
 from qwen3_tts_morph.morph.study.sweep import sweep
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
+
+from tests.morph.decoding import line_requests
 
 GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False), max_new_tokens=13)
 SAMPLED = Sampling(max_new_tokens=13)
@@ -33,7 +36,7 @@ def model(load):
 @pytest.fixture
 def graph(model):
     """The same model with the graph engine."""
-    return Synthesizer(model, Engine("graph", kernels=True, fast_codec=True))
+    return Synthesizer(model, Engine("graph", kernels=True, batch_codec=True))
 
 
 @pytest.fixture
@@ -55,6 +58,21 @@ def on_cuda(model, **changes: object) -> SimpleNamespace:
     return SimpleNamespace(device=torch.device("cuda"), config=SimpleNamespace(talker_config=talker))
 
 
+def chosen(engine: Engine, model, decoding: str = "crossbar") -> tuple[str, str]:
+    """The engine that is chosen, and why."""
+    choice = engine.choose(model, GenerateOptions(decoding=decoding))
+    return choice.engine, choice.why
+
+
+def described(engine: Engine, model, decoding: str = "crossbar") -> str:
+    return engine.describe(model, engine.choose(model, GenerateOptions(decoding=decoding)))
+
+
+def waveforms(engine: Engine, model, codes, references, on_chunk=None) -> list[np.ndarray]:
+    choice = engine.choose(model, GenerateOptions())
+    return engine.decode_waveforms(model, choice, codes, references, on_chunk)
+
+
 @pytest.fixture(autouse=True)
 def no_triton(monkeypatch):
     """As on a GPU without Triton: what a machine without a GPU cannot be asked."""
@@ -63,52 +81,52 @@ def no_triton(monkeypatch):
 
 def test_auto_is_graph_on_cuda_and_for_small_models_on_a_cpu(model, monkeypatch):
     why = "faster for a small model on a CPU"
-    assert Engine().pick(model) == ("graph", why)
+    assert chosen(Engine(), model) == ("graph", why)
     said = f"engine: graph ({why}; op by op, without CUDA graphs: no CUDA)"
-    assert Engine(fast_codec=False).describe(model) == said, "the codec engine would not run there"
-    assert Engine().pick(model, "lossless") == ("eager", "decoding is lossless")
+    assert described(Engine(batch_codec=False), model) == said, "the codec engine would not run there"
+    assert chosen(Engine(), model, "lossless") == ("eager", "decoding is lossless")
     with monkeypatch.context() as patch:
         patch.setattr(model.config.talker_config, "hidden_size", 1024)
-        assert Engine().pick(model) == ("eager", "no CUDA")
-        assert Engine().describe(model) == "engine: eager (no CUDA)"
+        assert chosen(Engine(), model) == ("eager", "no CUDA")
+        assert described(Engine(), model) == "engine: eager (no CUDA)"
     with monkeypatch.context() as patch:
         patch.setattr(model.config.talker_config, "hidden_act", "gelu")
-        name, why = Engine().pick(model)
+        name, why = chosen(Engine(), model)
         assert name == "eager" and "hidden_act 'gelu'" in why
-    assert Engine().pick(on_cuda(model)) == ("graph", "CUDA")
-    assert Engine().describe(on_cuda(model)) == (
+    assert chosen(Engine(), on_cuda(model)) == ("graph", "CUDA")
+    assert described(Engine(), on_cuda(model)) == (
         "engine: graph (CUDA; CUDA graphs; torch operations: triton is not installed)"
     )
-    assert Engine(kernels=False, fast_codec=False).describe(on_cuda(model)) == (
+    assert described(Engine(kernels=False, batch_codec=False), on_cuda(model)) == (
         "engine: graph (CUDA; CUDA graphs; torch operations: the Triton kernels are off; "
         "waveforms by the original codec, one line at a time, slower: the codec engine is off)"
     )
-    name, why = Engine().pick(on_cuda(model, hidden_act="gelu"))
+    name, why = chosen(Engine(), on_cuda(model, hidden_act="gelu"))
     assert name == "eager" and "hidden_act 'gelu'" in why
 
 
 def test_kernels_are_in_the_report_and_can_be_left_out(model, monkeypatch):
     monkeypatch.setattr(fused, "available", lambda device: None)
-    said = Engine().describe(on_cuda(model))
+    said = described(Engine(), on_cuda(model))
     assert said == "engine: graph (CUDA; CUDA graphs; Triton kernels)"
-    said = Engine(kernels=False, fast_codec=True).describe(on_cuda(model))
+    said = described(Engine(kernels=False, batch_codec=True), on_cuda(model))
     assert said == "engine: graph (CUDA; CUDA graphs; torch operations: the Triton kernels are off)"
 
 
 def test_what_is_chosen_runs_anywhere_and_the_report_says_how(model):
-    assert Engine("eager").describe(on_cuda(model)) == "engine: eager (as chosen)"
-    assert Engine("graph").pick(model) == ("graph", "as chosen")
+    assert described(Engine("eager"), on_cuda(model)) == "engine: eager (as chosen)"
+    assert chosen(Engine("graph"), model) == ("graph", "as chosen")
     assert (
-        Engine("graph", fast_codec=True).describe(model)
+        described(Engine("graph", batch_codec=True), model)
         == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
     )
 
 
 def test_a_capture_that_failed_is_in_the_report(graph):
     render_lines(graph, lines_of(graph.model)[:1], GenerateOptions(sampling=SAMPLED))
-    [engine] = graph.engine._graphs._engines.values()
-    engine._replays.refused = "old driver"
-    said = graph.engine.describe(on_cuda(graph.model))
+    [decoder] = graph.engine._graphs._decoders.values()
+    decoder._graphs.fallback = Fallback("CUDA graphs", "old driver")
+    said = described(graph.engine, on_cuda(graph.model))
     assert said == (
         "engine: graph (as chosen; op by op, without CUDA graphs: old driver; "
         "torch operations: the Triton kernels run on CUDA devices, not on cpu)"
@@ -121,20 +139,20 @@ def test_each_engine_makes_waveforms_in_its_own_way(model, monkeypatch):
     codes = [torch.randint(64, (frames, 16)) for frames in (12, 0, 330)]
     heard = [torch.randint(64, (7, 16)), None, None]
     eager, calls = Engine("eager"), []
-    theirs = eager.decode_waveforms(model, codes, heard, lambda: calls.append(1))
+    theirs = waveforms(eager, model, codes, heard, lambda: calls.append(1))
     assert len(calls) == 3, "a chunk for the first line, none for the second, two for the last"
     for wave, one, reference in zip(theirs, codes, heard, strict=True):
-        assert np.array_equal(wave, decode_codes(model, one, reference))
+        assert np.array_equal(wave, decode_waveform(model, one, reference))
     calls.clear()
-    graph = Engine("graph", fast_codec=True)
-    ours = graph.decode_waveforms(model, codes, heard, lambda: calls.append(1))
+    graph = Engine("graph", batch_codec=True)
+    ours = waveforms(graph, model, codes, heard, lambda: calls.append(1))
     assert len(calls) == 1, "all in one row"
     assert [len(wave) for wave in ours] == [len(wave) for wave in theirs]
     assert all(np.allclose(a, b, atol=3e-4) for a, b in zip(ours, theirs, strict=True))
     assert all(
         np.array_equal(a, b)
         for a, b in zip(
-            Engine("graph", fast_codec=False).decode_waveforms(model, codes, heard), theirs, strict=True
+            waveforms(Engine("graph", batch_codec=False), model, codes, heard), theirs, strict=True
         )
     )
 
@@ -142,14 +160,14 @@ def test_each_engine_makes_waveforms_in_its_own_way(model, monkeypatch):
 def test_where_auto_takes_graph_on_a_cpu_waveforms_are_the_original_codecs(model, monkeypatch):
     """There they are faster, and bit-equal to upstream."""
     codes, engine = torch.randint(64, (12, 16)), Engine("auto")
-    monkeypatch.setattr(engine._waveforms, "decode_lines", pytest.fail)
-    [wave] = engine.decode_waveforms(model, [codes], [None])
-    assert np.array_equal(wave, decode_codes(model, codes))
+    monkeypatch.setattr(engine._waveforms, "decode_waveforms", pytest.fail)
+    [wave] = waveforms(engine, model, [codes], [None])
+    assert np.array_equal(wave, decode_waveform(model, codes))
 
 
 def test_the_report_says_where_the_codec_is_not_the_engines(model):
-    engine = Engine("graph", fast_codec=False)
-    assert engine.describe(model).endswith(
+    engine = Engine("graph", batch_codec=False)
+    assert described(engine, model).endswith(
         "; waveforms by the original codec, one line at a time, slower: the codec engine is off)"
     )
 
@@ -195,21 +213,19 @@ def test_a_cancel_leaves_the_model_usable(graph):
 
 def test_a_model_that_leaves_takes_the_engines_memory_along(graph):
     render_lines(graph, lines_of(graph.model), GenerateOptions(5, SAMPLED, 2))
-    assert graph.engine._graphs._engines
-    assert graph.engine._waveforms._engine._weights is not None
+    assert graph.engine._graphs._decoders
+    assert graph.engine._waveforms._codec._weights is not None
     graph.engine.free()
-    assert not graph.engine._graphs._engines
-    assert graph.engine._waveforms._engine._weights is None
+    assert not graph.engine._graphs._decoders
+    assert graph.engine._waveforms._codec._weights is None
     render_lines(graph, lines_of(graph.model)[:1], GenerateOptions(5, SAMPLED))
 
 
 def test_a_sweeps_rows_are_of_the_models_engine_and_its_distances_the_same(graph, eager, monkeypatch):
     line, options = lines_of(graph.model)[0], GenerateOptions(sampling=GREEDY)
     calls: list[int] = []
-    original = graph.engine.decode_lines
-    monkeypatch.setattr(
-        graph.engine, "decode_lines", lambda *a, **k: (calls.append(a[3]), original(*a, **k))[1]
-    )
+    original = graph.engine.decode
+    monkeypatch.setattr(graph.engine, "decode", lambda *a: (calls.append(a[2].seq_groups), original(*a))[1])
     ours = sweep(graph, line, [1, 15], options)
     assert calls == [1, 15], "on CUDA each a second time, to capture"
     theirs = sweep(eager, line, [1, 15], options)
@@ -222,7 +238,9 @@ def test_a_config_that_graph_cannot_compute_is_refused_where_graph_was_chosen(gr
     voice = preset_voice(graph.model, "ryan")
     prompt = build_prompt(graph.model, "One.", voice)
     with pytest.raises(ValueError, match=r"hidden_act 'gelu'.*choose the eager engine"):
-        graph.engine.decode_lines(graph.model, [prompt], [Guard(5)], 5, SAMPLED, [0])
+        graph.engine.decode(
+            graph.model, line_requests([prompt], [Guard(5)], [0]), GenerateOptions(5, SAMPLED)
+        )
 
 
 LOSSLESS = GenerateOptions(1, GREEDY, decoding="lossless", retries=0)
@@ -241,30 +259,38 @@ def test_lossless_lines_are_those_of_15_groups_and_the_log_counts_passes(model, 
 
 
 def test_lossless_decoding_takes_the_eager_engine(model):
-    assert Engine().pick(on_cuda(model), "lossless") == ("eager", "decoding is lossless")
-    assert Engine("eager").pick(model, "lossless") == ("eager", "as chosen")
-    said = Engine().describe(on_cuda(model), "lossless")
+    assert chosen(Engine(), on_cuda(model), "lossless") == ("eager", "decoding is lossless")
+    assert chosen(Engine("eager"), model, "lossless") == ("eager", "as chosen")
+    said = described(Engine(), on_cuda(model), "lossless")
     assert said == "engine: eager (decoding is lossless)"
 
 
-def test_lossless_lines_get_their_waveforms_as_the_eager_engine_makes_them(model, monkeypatch):
-    """On CUDA too, where lines of the same model get the codec engine's otherwise."""
-    engine = Engine("auto")
-    synthesizer = Synthesizer(model, engine)
-    monkeypatch.setattr(
-        engine,
-        "pick",
-        lambda _, decoding="crossbar": ("eager" if decoding == "lossless" else "graph", "CUDA"),
-    )
+def test_one_choice_makes_codes_waveforms_and_report(model, monkeypatch):
+    """As on CUDA: lossless lines are the eager engine's, and upstream's codec makes their waveforms."""
+    synthesizer = Synthesizer(model, Engine("auto"))
+    engine = synthesizer.engine
+
+    def choose(_, options: GenerateOptions) -> Choice:
+        lossless = options.decoding == "lossless"
+        return Choice("eager", "upstream", "lossless") if lossless else Choice("graph", "batch", "CUDA")
+
     made: list[int] = []
-    monkeypatch.setattr(engine, "_decodes_together", lambda _: True)
-    decode = engine._waveforms.decode_lines
-    monkeypatch.setattr(engine._waveforms, "decode_lines", lambda *a: (made.append(1), decode(*a))[1])
+    monkeypatch.setattr(engine, "choose", choose)
+    decode = engine._waveforms.decode_waveforms
+    monkeypatch.setattr(engine._waveforms, "decode_waveforms", lambda *a: (made.append(1), decode(*a))[1])
     [lossless] = render_lines(synthesizer, lines_of(model)[:1], LOSSLESS)
-    assert made == []
+    assert made == [] and lossless.engine == "engine: eager (lossless)"
     [crossbar] = render_lines(synthesizer, lines_of(model)[:1], GenerateOptions(15, GREEDY))
-    assert made == [1]
+    assert made == [1] and crossbar.engine.startswith("engine: graph (CUDA; ")
     assert np.allclose(lossless.waveform, crossbar.waveform, atol=1e-4)
+
+
+def test_a_rendering_chooses_once(model, monkeypatch):
+    synthesizer, choices = Synthesizer(model), []
+    choose = synthesizer.engine.choose
+    monkeypatch.setattr(synthesizer.engine, "choose", lambda *a: choices.append(choose(*a)) or choices[-1])
+    render_lines(synthesizer, lines_of(model), GenerateOptions(1, SAMPLED, retries=3))
+    assert len(choices) == 1
 
 
 @pytest.mark.parametrize("choice", ["graph", "eager"])
@@ -276,9 +302,11 @@ def test_threads_that_share_a_model_get_their_own_lines(model, monkeypatch, choi
         codes = []
         for seed in range(3):
             guards = [Guard(13, False)]
-            [line] = engine.decode_lines(model, [prompts[number]], guards, 5, SAMPLED, [seed])
+            [line] = engine.decode(
+                model, line_requests([prompts[number]], guards, [seed]), GenerateOptions(5, SAMPLED)
+            )
             codes.append(line.codes)
-        return codes, engine.decode_waveforms(model, codes, [None] * 3)
+        return codes, waveforms(engine, model, codes, [None] * 3)
 
     wanted = [speak(number) for number in range(3)]
     engine.free()
@@ -295,7 +323,7 @@ def test_a_thread_that_holds_an_engine_decodes_and_others_wait(model):
     other = threading.Thread(target=lambda: (engine.free(), freed.set()))
     with engine.exclusive():
         other.start()
-        engine.decode_waveforms(model, [torch.zeros(2, 16, dtype=torch.int64)], [None])
+        waveforms(engine, model, [torch.zeros(2, 16, dtype=torch.int64)], [None])
         assert not freed.is_set()
     other.join(600)
     assert freed.is_set()

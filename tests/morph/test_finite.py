@@ -14,7 +14,7 @@ from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
-from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, prompts_of
+from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, line_requests, prompts_of
 
 # One weight each: where numbers are passed on, and of heads that only one code is drawn from.
 WEIGHTS = [
@@ -44,8 +44,11 @@ def precision(synthesizer):
 
 def decode(synthesizer, sampling=GREEDY, seq_groups=5, on_frame=None, decoding="crossbar"):
     prompts = prompts_of(synthesizer.model)
-    return synthesizer.engine.decode_lines(
-        synthesizer.model, prompts, guards_of(prompts, 6), seq_groups, sampling, SEEDS, 4, on_frame, decoding
+    return synthesizer.engine.decode(
+        synthesizer.model,
+        line_requests(prompts, guards_of(prompts, 6), SEEDS),
+        GenerateOptions(seq_groups, sampling, 4, decoding=decoding),
+        on_frame,
     )
 
 

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
-from qwen3_tts_morph.morph.decode.eager import decode_lines
+from qwen3_tts_morph.morph.decode.eager import decode
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import attach
-from qwen3_tts_morph.morph.options import Sampling, TokenSampling
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice
 
+from tests.morph.decoding import ONE_STREAM, line_requests
 from tests.morph.pairwise import pairwise
 
 TEXTS = ["Hello there.", "The quick brown fox jumps over the lazy dog, twice.", "No."]
@@ -100,7 +101,12 @@ def our_codes(model, texts, voice: Voice, language: str, sampling: Sampling, seq
     prompts = [build_prompt(model, text, voice, language) for text in texts]
     guards = [Guard(sampling.max_frames, detect_loops=False) for _ in texts]
     torch.manual_seed(1234)
-    decoded = decode_lines(model, prompts, guards, seq_groups, sampling, None)
+    decoded = decode(
+        model,
+        line_requests(prompts, guards),
+        GenerateOptions(seq_groups, sampling),
+        experiment=ONE_STREAM,
+    )
     return [one.codes for one in decoded], torch.get_rng_state()
 
 

@@ -126,7 +126,7 @@ def speak(synthesizer: Synthesizer, said: Said, options: GenerateOptions, recogn
         said.voice.name,
         said.seed,
         options.seq_groups,
-        synthesizer.engine.pick(synthesizer.model)[0],
+        synthesizer.engine.choose(synthesizer.model, options).engine,
         said.text,
         heard.heard,
         heard.words,

@@ -54,7 +54,7 @@ def calibrate(
 
     Args:
         model: the checkpoint.
-        hidden: ``[N, 1, H_talker]``, the talker's state before each frame (``observe`` of ``eager.decode_lines``).
+        hidden: ``[N, 1, H_talker]``, the talker's state before each frame (``observe`` of ``eager.Experiment``).
         codes: ``[N, 16]``, the frames, decoded with 15 groups.
         draw: the sub-talker's sampling.
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from qwen3_tts_morph.morph.decode.eager import decode_lines
+from qwen3_tts_morph.morph.decode.eager import Experiment, decode
 from qwen3_tts_morph.morph.decode.predictor import Predictor
-from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions
 from qwen3_tts_morph.morph.study.sweep import CHUNK, embed_inputs
 from tqdm import tqdm
 
@@ -32,15 +31,9 @@ def trace_lines(speaker: Speaker, lines: Sequence[int]) -> list[Trace]:
     """Decode these lines exactly, in one batch, and keep the states and codes to measure distances on."""
     hidden: list[torch.Tensor] = []
     model = speaker.model
-    decoded = decode_lines(
-        model,
-        [speaker.prompts[line] for line in lines],
-        speaker.guards(lines),
-        PREDICTED_GROUPS,
-        speaker.sampling,
-        line_streams(speaker.seeds(lines), model.device),
-        observe=lambda states, _: hidden.append(states),
-    )
+    options = GenerateOptions(PREDICTED_GROUPS, speaker.sampling, batch_size=len(lines))
+    experiment = Experiment(observe=lambda states, _: hidden.append(states))
+    decoded = decode(model, speaker.requests(lines), options, experiment=experiment)
     states = torch.stack(hidden, dim=1)
     return [
         Trace(states[row, : len(one.codes)], one.codes.to(model.device)) for row, one in enumerate(decoded)

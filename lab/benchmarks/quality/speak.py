@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.codec.upstream import decode_codes
+from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import guard_line
@@ -56,6 +57,11 @@ class Speaker:
     def guards(self, lines: Sequence[int]) -> list[Guard]:
         """Return the product's guards for these lines."""
         return [guard_line(self.prompts[line], GenerateOptions(), self.sampling) for line in lines]
+
+    def requests(self, lines: Sequence[int]) -> list[LineRequest]:
+        """Return these lines as the engines take them."""
+        values = zip(lines, self.guards(lines), self.seeds(lines), strict=True)
+        return [LineRequest(self.prompts[line], guard, seed) for line, guard, seed in values]
 
     def seeds(self, lines: Sequence[int]) -> list[int]:
         return [self.tasks[line].seed for line in lines]
@@ -116,7 +122,7 @@ def make_wavs(model: Model, folder: RunFolder, condition: Condition, lines: int)
     """Decode a condition's codes to the missing wavs, with the strategy's post-processing if it has any."""
     missing = folder.missing(WAVS, condition.key, lines, ".wav")
     for line in tqdm(missing, desc=f"{condition.key}: sound", unit="line", disable=not missing):
-        waveform: np.ndarray = decode_codes(model, read_codes(folder, condition, line))
+        waveform: np.ndarray = decode_waveform(model, read_codes(folder, condition, line))
         if condition.strategy.finish is not None:
             waveform = condition.strategy.finish(waveform, model.sample_rate)
         write_wav(folder.path(WAVS, condition.key, line, ".wav"), waveform, model.sample_rate)

@@ -13,15 +13,22 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
-from qwen3_tts_morph.morph.decode.eager import decode_lines
+from qwen3_tts_morph.morph.decode.eager import Experiment, decode
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor
-from qwen3_tts_morph.morph.decode.sampling import Randomness, line_streams
+from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.decode.sampling import Randomness
 from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.model.joined_weights import view_heads
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Sampling, TokenSampling, check_seq_groups
+from qwen3_tts_morph.morph.options import (
+    PREDICTED_GROUPS,
+    GenerateOptions,
+    Sampling,
+    TokenSampling,
+    check_seq_groups,
+)
 from qwen3_tts_morph.morph.study.sweep import sampled_distribution
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 
@@ -108,17 +115,9 @@ class PredictorDecode:
         on_frame: OnFrame,
     ) -> list[Decoded]:
         """See ``Decode``."""
-        streams = line_streams(seeds, self.model.device)
-        return decode_lines(
-            self.model,
-            prompts,
-            guards,
-            self.seq_groups,
-            sampling,
-            streams,
-            on_frame,
-            predictor=self.predictor,
-        )
+        lines = [LineRequest(*line) for line in zip(prompts, guards, seeds, strict=True)]
+        options = GenerateOptions(self.seq_groups, sampling, batch_size=max(1, len(lines)))
+        return decode(self.model, lines, options, on_frame, Experiment(self.predictor))
 
 
 def by_predictor(make: Callable[[Model, int], Predictor]) -> Callable[[Model, int], PredictorDecode]:

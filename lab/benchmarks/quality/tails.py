@@ -1,6 +1,6 @@
 """Other ways to sample the groups after the sequential ones: what a better crossbar, or more passes, could achieve.
 
-Each is a ``Predictor`` for ``eager.decode_lines``; ``TAILS`` names them. The first line of each docstring states the
+Each is a ``Predictor`` for ``eager.Experiment``; ``TAILS`` names them. The first line of each docstring states the
 passes it takes, with S for SEQ_GROUPS. At S = 15 all are exact decoding.
 """
 

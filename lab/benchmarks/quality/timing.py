@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.lossless import Tally
+from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.options import GenerateOptions
 from tqdm import tqdm
 
 from ..common import synchronize, timed_ms
@@ -134,16 +136,9 @@ def _engines(speaker: Speaker, condition: Condition) -> dict[str, Timed]:
 
     def graph(lines: Sequence[int], seeds: Sequence[int]) -> list[Decoded]:
         prompts = [speaker.prompts[line] for line in lines]
-        return speaker.engine.decode_lines(
-            model,
-            prompts,
-            speaker.guards(lines),
-            condition.seq_groups,
-            speaker.sampling,
-            seeds,
-            len(lines),
-            tail=tail,
-        )
+        requests = [LineRequest(*line) for line in zip(prompts, speaker.guards(lines), seeds, strict=True)]
+        options = GenerateOptions(condition.seq_groups, speaker.sampling, len(lines), tail=tail)
+        return speaker.engine.decode(model, requests, options)
 
     engines = {"eager": _eager(speaker, condition)}
     if condition.strategy.product and _has_graph(speaker):
@@ -153,4 +148,4 @@ def _engines(speaker: Speaker, condition: Condition) -> dict[str, Timed]:
 
 
 def _has_graph(speaker: Speaker) -> bool:
-    return speaker.engine.pick(speaker.model)[0] == "graph"
+    return speaker.engine.choose(speaker.model, GenerateOptions()).engine == "graph"

@@ -11,7 +11,8 @@ import numpy as np
 import soundfile
 import torch
 from qwen3_tts_morph.morph.checkpoint.tensor_file import read_tensors, write_tensors
-from qwen3_tts_morph.morph.decode.eager import decode_lines
+from qwen3_tts_morph.morph.decode.eager import Experiment, decode
+from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions
 from qwen3_tts_morph.morph.render.lines import guard_line
@@ -163,18 +164,14 @@ def record(model: Model, lines: Sequence[RecordedLine], batch_size: int, seed: i
 def _speak(model: Model, prompts: Sequence[Prompt], seed: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Return each line's talker states ``[T, H]`` and codes ``[T, 16]``, on the CPU."""
     states: list[torch.Tensor] = []
-    guards = [guard_line(prompt, GenerateOptions(), model.sampling) for prompt in prompts]
-    decoded = decode_lines(
-        model,
-        prompts,
-        guards,
-        PREDICTED_GROUPS,
-        model.sampling,
-        torch.Generator(model.device).manual_seed(
-            seed
-        ),  # one stream: with one per line, sampling would loop over lines
+    options = GenerateOptions(PREDICTED_GROUPS, batch_size=len(prompts))
+    lines = [LineRequest(prompt, guard_line(prompt, options, model.sampling)) for prompt in prompts]
+    experiment = Experiment(
         observe=lambda hidden, _: states.append(hidden[:, 0].cpu()),
+        # One stream for the batch: with one per line, sampling takes one call per line.
+        stream=torch.Generator(model.device).manual_seed(seed),
     )
+    decoded = decode(model, lines, options, experiment=experiment)
     hidden = torch.stack(states, dim=1).clone()
     return [(hidden[row, : len(one.codes)], one.codes.clone()) for row, one in enumerate(decoded)]
 

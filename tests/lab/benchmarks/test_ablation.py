@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
-from qwen3_tts_morph.morph.decode.eager import decode_lines
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import TokenSampling
+from qwen3_tts_morph.morph.options import GenerateOptions, TokenSampling
 from qwen3_tts_morph.morph.study.sweep import embed_inputs
 from qwen3_tts_morph.morph.voice.create import clone_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
@@ -26,6 +25,7 @@ from lab.benchmarks.quality.paper_strategies import chunk_distributions, smooth
 from lab.benchmarks.quality.registry import STRATEGIES
 from lab.benchmarks.quality.strategies import select
 from lab.benchmarks.quality.upstream import cut, start_upstream
+from tests.morph.decoding import ONE_STREAM, line_requests
 
 GREEDY = TokenSampling(do_sample=False)
 TEXTS = ("Hello there.", "This is a longer line, is it not?")
@@ -54,7 +54,12 @@ def test_upstream_decodes_the_same_lines_as_fifteen_groups(model: Model, prompts
     decode = start_upstream(model, 15)
     theirs = decode(prompts, guards(model), model.sampling, [11, 12], None)
     torch.manual_seed(11)
-    ours = decode_lines(model, prompts, guards(model), 15, model.sampling, None)
+    ours = decode(
+        model,
+        line_requests(prompts, guards(model), range(len(prompts))),
+        GenerateOptions(15, model.sampling),
+        experiment=ONE_STREAM,
+    )
     for one, other in zip(theirs, ours, strict=True):
         assert one.ended == other.ended and torch.equal(one.codes, other.codes)
 

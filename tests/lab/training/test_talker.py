@@ -11,12 +11,18 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered
-from qwen3_tts_morph.morph.decode.eager import decode_lines
+from qwen3_tts_morph.morph.decode.eager import decode
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.talker import Talker
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, LoadOptions, Sampling, TokenSampling
+from qwen3_tts_morph.morph.options import (
+    PREDICTED_GROUPS,
+    GenerateOptions,
+    LoadOptions,
+    Sampling,
+    TokenSampling,
+)
 from qwen3_tts_morph.morph.voice.create import clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -44,6 +50,7 @@ from tests.lab.training.tiny_talker import (
     write_codes,
     write_config,
 )
+from tests.morph.decoding import ONE_STREAM, line_requests
 
 STEPS = 20
 GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False), repetition_penalty=1.0)
@@ -112,7 +119,12 @@ def test_the_engine_speaks_memorised_sentences(learnt: Trained, layout: str, lan
         for number, text in enumerate(TEXTS)
     ]
     guards = [Guard(60, detect_loops=False) for _ in prompts]
-    spoken = decode_lines(learnt.model, prompts, guards, PREDICTED_GROUPS, GREEDY, None)
+    spoken = decode(
+        learnt.model,
+        line_requests(prompts, guards),
+        GenerateOptions(PREDICTED_GROUPS, GREEDY),
+        experiment=ONE_STREAM,
+    )
     for number, line in enumerate(spoken):
         assert line.ended == "eos"
         assert line.codes.tolist() == codes.utterance_codes(number).tolist()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
-from qwen3_tts_morph.morph.codec.upstream import decode_codes, encode_waveform, forget_moved_codebooks
+from qwen3_tts_morph.morph.codec.upstream import decode_waveform, drop_moved_codebooks, encode_waveform
 
 FRAME = 1920
 
@@ -30,7 +30,7 @@ def upstream_decode(model, codes) -> np.ndarray:
 @pytest.mark.parametrize("frames", [1, 10, 300, 330])
 def test_decoding_equals_upstream(model, frames):
     codes = random_codes(model, frames)
-    ours = decode_codes(model, codes)
+    ours = decode_waveform(model, codes)
     assert ours.dtype == np.float32 and ours.shape == (frames * FRAME,)
     assert np.abs(ours).max() > 0.01, "silence would prove nothing"
     assert np.array_equal(ours, upstream_decode(model, codes))
@@ -39,13 +39,13 @@ def test_decoding_equals_upstream(model, frames):
 def test_bf16_decoding_equals_upstream(load):
     model = load("tiny", "base", "bf16")
     codes = random_codes(model, 10)
-    assert np.array_equal(decode_codes(model, codes), upstream_decode(model, codes))
+    assert np.array_equal(decode_waveform(model, codes), upstream_decode(model, codes))
 
 
 def test_no_codes_are_no_sound(model):
     empty = random_codes(model, 0)
-    assert decode_codes(model, empty).shape == (0,)
-    assert decode_codes(model, empty, random_codes(model, 5)).shape == (0,)
+    assert decode_waveform(model, empty).shape == (0,)
+    assert decode_waveform(model, empty, random_codes(model, 5)).shape == (0,)
 
 
 # Upstream cuts at a rounded-down share, which after 15 frames of 22 is one sample early.
@@ -67,18 +67,20 @@ def test_a_reference_is_cut_off_as_upstream_does(model, reference, frames, monke
         ref_text="a tone",
     )
     theirs = wrapper.generate_voice_clone(["Hello."], "english", voice_clone_prompt=[prompt])[0][0]
-    ours = decode_codes(model, codes, heard)
+    ours = decode_waveform(model, codes, heard)
     assert np.array_equal(ours, theirs)
     assert 0 <= len(ours) - frames * FRAME <= 1
-    assert not np.array_equal(ours[:FRAME], decode_codes(model, codes)[:FRAME]), "the reference had no say"
+    assert not np.array_equal(ours[:FRAME], decode_waveform(model, codes)[:FRAME]), "the reference had no say"
 
 
 def test_on_chunk_is_called_before_each_chunk_and_may_cancel(model):
     calls = []
-    decode_codes(model, random_codes(model, 300), on_chunk=lambda: calls.append(1))
+    decode_waveform(model, random_codes(model, 300), on_chunk=lambda: calls.append(1))
     assert len(calls) == 1
     calls.clear()
-    decode_codes(model, random_codes(model, 320), random_codes(model, 290), on_chunk=lambda: calls.append(1))
+    decode_waveform(
+        model, random_codes(model, 320), random_codes(model, 290), on_chunk=lambda: calls.append(1)
+    )
     assert len(calls) == 3
 
     class Cancelled(Exception):
@@ -88,8 +90,8 @@ def test_on_chunk_is_called_before_each_chunk_and_may_cancel(model):
         raise Cancelled
 
     with pytest.raises(Cancelled):
-        decode_codes(model, random_codes(model, 10), on_chunk=cancel)
-    assert decode_codes(model, random_codes(model, 10)).shape == (10 * FRAME,)
+        decode_waveform(model, random_codes(model, 10), on_chunk=cancel)
+    assert decode_waveform(model, random_codes(model, 10)).shape == (10 * FRAME,)
 
 
 @pytest.mark.parametrize("samples", [48000, 24000 + 777])
@@ -113,7 +115,7 @@ def test_only_codebooks_on_another_device_are_discarded(model, recording):
     kept = [module._embed for module in stayed]
     assert any(embed is not None for embed in kept), "nothing is remembered any more: drop the workaround"
     moved._embed = torch.empty_like(moved.embed_sum, device="meta")
-    forget_moved_codebooks(model)
+    drop_moved_codebooks(model)
     assert moved._embed is None
     assert all(module._embed is embed for module, embed in zip(stayed, kept, strict=True))
 

@@ -8,12 +8,13 @@ from itertools import count
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.decode.eager import FirstGroup, choose_kernels, decode_lines
+from qwen3_tts_morph.morph.decode import eager
+from qwen3_tts_morph.morph.decode.eager import Experiment, FirstGroup, choose_kernels
 from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
 from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams
-from qwen3_tts_morph.morph.options import Sampling, TokenSampling
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from transformers import (
@@ -25,6 +26,8 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from tests.morph.decoding import line_requests
+
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
 SEEDS = [11, 12, 13]
 
@@ -33,8 +36,10 @@ def decode(model, rows, frames: int = 30, seq_groups: int = 5, on_frame=None, gu
     voice = preset_voice(model, "ryan")
     prompts = [build_prompt(model, TEXTS[row], voice) for row in rows]
     guards = guards or [Guard(frames, detect_loops=False) for _ in rows]
-    streams = line_streams([SEEDS[row] for row in rows], model.device)
-    return decode_lines(model, prompts, guards, seq_groups, Sampling(), streams, on_frame)
+    seeds = [SEEDS[row] for row in rows]
+    return eager.decode(
+        model, line_requests(prompts, guards, seeds), GenerateOptions(seq_groups, Sampling()), on_frame
+    )
 
 
 @pytest.mark.parametrize("seq_groups", [15, 5])
@@ -54,8 +59,8 @@ def test_another_seed_is_another_line(load) -> None:
     voice = preset_voice(model, "ryan")
     prompt = build_prompt(model, TEXTS[0], voice)
     runs = [
-        decode_lines(
-            model, [prompt], [Guard(10, False)], 5, Sampling(), line_streams([seed], torch.device("cpu"))
+        eager.decode(
+            model, line_requests([prompt], [Guard(10, False)], [seed]), GenerateOptions(5, Sampling())
         )
         for seed in (1, 1, 2)
     ]
@@ -107,8 +112,9 @@ def test_a_looping_line_is_ended_and_its_batch_mates_are_not(load) -> None:
     prompt = build_prompt(model, TEXTS[0], preset_voice(model, "ryan"))
 
     def run(guards: list[Guard], seeds: list[int]):
-        streams = line_streams(seeds, model.device)
-        return decode_lines(model, [prompt] * len(seeds), guards, 1, Sampling(), streams)
+        return eager.decode(
+            model, line_requests([prompt] * len(seeds), guards, seeds), GenerateOptions(1, Sampling())
+        )
 
     class Looping(Guard):
         def add(self, code: int) -> str | None:
@@ -161,10 +167,15 @@ def test_each_line_ends_no_earlier_than_its_own_minimum(load, predictor) -> None
     eos = model.config.talker_config.codec_eos_token_id
     plain = build_prompt(model, TEXTS[0], preset_voice(model, "ryan"))
     prompts = [plain, replace(plain, min_frames=7), replace(plain, min_frames=3)]
-    guards, streams = [Guard(20, False) for _ in prompts], line_streams(SEEDS, model.device)
+    guards = [Guard(20, False) for _ in prompts]
     own = predictor(model.talker.code_predictor)
     with talker_says(model, lambda step: one_likely(model, eos)):
-        decoded = decode_lines(model, prompts, guards, 1, Sampling(), streams, predictor=own)
+        decoded = eager.decode(
+            model,
+            line_requests(prompts, guards, SEEDS),
+            GenerateOptions(1, Sampling()),
+            experiment=Experiment(predictor=own),
+        )
     assert [(one.ended, len(one.codes)) for one in decoded] == [("eos", 2), ("eos", 7), ("eos", 3)]
 
 
@@ -221,7 +232,7 @@ def test_group_0_is_drawn_through_transformers_own_processors_in_their_order(loa
         for processor in processors:
             scores = processor(ids, scores)
         wanted = torch.multinomial(scores.softmax(-1), 1, generator=stream)
-        assert torch.equal(first.draw(logits, going), wanted[:, 0])
+        assert torch.equal(first.sample(logits, going), wanted[:, 0])
         ids = torch.cat((ids, wanted), dim=1)
 
 
@@ -230,8 +241,8 @@ def test_an_ended_line_draws_eos_and_the_others_go_on(load):
     logits = torch.randn(3, model.config.talker_config.vocab_size, generator=torch.Generator().manual_seed(0))
     streams = [line_streams(SEEDS, model.device) for _ in range(2)]
     first, second = (FirstGroup(model, [2] * 3, Sampling(), one) for one in streams)
-    all_go_on = first.draw(logits, torch.tensor([False, False, False]))
-    one_has_ended = second.draw(logits, torch.tensor([False, True, False]))
+    all_go_on = first.sample(logits, torch.tensor([False, False, False]))
+    one_has_ended = second.sample(logits, torch.tensor([False, True, False]))
     assert one_has_ended.tolist() == [all_go_on[0], first.eos, all_go_on[2]]
 
 
@@ -242,7 +253,12 @@ def test_an_observer_sees_the_states_that_each_frame_was_made_of(load):
     greedy = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False))
     seen = []
     guards = [Guard(6), Guard(6)]
-    decoded = decode_lines(model, prompts, guards, 15, greedy, None, observe=lambda *two: seen.append(two))
+    decoded = eager.decode(
+        model,
+        line_requests(prompts, guards),
+        GenerateOptions(15, greedy),
+        experiment=Experiment(observe=lambda *two: seen.append(two), stream=torch.default_generator),
+    )
     for row, line in enumerate(decoded):
         assert torch.equal(
             torch.stack([codes for _, codes in seen], dim=1)[row][: len(line.codes)], line.codes

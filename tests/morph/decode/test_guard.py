@@ -3,7 +3,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard, text_cap
+from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
+from qwen3_tts_morph.morph.text.duration import longest_frames
 
 NEEDED = LOOP_WINDOW + LONGEST_PERIOD
 
@@ -84,5 +85,5 @@ def test_loops_are_left_alone_when_asked():
 
 
 def test_the_cap_grows_by_about_a_second_a_token_and_starts_at_six():
-    assert text_cap(0) / 12.5 == 6.0
-    assert text_cap(11) - text_cap(10) == 12
+    assert longest_frames(0) / 12.5 == 6.0
+    assert longest_frames(11) - longest_frames(10) == 12

@@ -7,7 +7,7 @@ import torch
 from qwen3_tts_morph.morph.decode import lossless as speculative
 from qwen3_tts_morph.morph.decode import predictor as predictor_module
 from qwen3_tts_morph.morph.decode import verdict
-from qwen3_tts_morph.morph.decode.eager import decode_lines
+from qwen3_tts_morph.morph.decode.eager import Experiment, decode
 from qwen3_tts_morph.morph.decode.lossless import (
     BoundedPredictor,
     LosslessPredictor,
@@ -18,9 +18,17 @@ from qwen3_tts_morph.morph.decode.lossless import (
 )
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams
-from qwen3_tts_morph.morph.options import Sampling, TokenSampling
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 
-from tests.morph.decoding import GREEDY, SEEDS, assert_equal, eager_lines, guards_of, prompts_of
+from tests.morph.decoding import (
+    GREEDY,
+    SEEDS,
+    assert_equal,
+    eager_lines,
+    guards_of,
+    line_requests,
+    prompts_of,
+)
 from tests.morph.pairwise import pairwise
 from tests.morph.small_predictor import Small, exact_joint, make_small, number_of
 
@@ -359,11 +367,14 @@ def test_a_bounded_frame_takes_its_passes_and_its_first_groups_are_exact(load, p
 
 def speculative_lines(model, rows, sampling=None, seq_groups=1, candidates=None):
     prompts = prompts_of(model, rows=rows)
-    streams = line_streams([SEEDS[row] for row in rows], model.device)
+    seeds = [SEEDS[row] for row in rows]
     decoder = LosslessPredictor(model.talker.code_predictor, candidates=candidates)
     guards = guards_of(prompts, 20)
-    return decode_lines(
-        model, prompts, guards, seq_groups, sampling or Sampling(), streams, predictor=decoder
+    return decode(
+        model,
+        line_requests(prompts, guards, seeds),
+        GenerateOptions(seq_groups, sampling or Sampling()),
+        experiment=Experiment(predictor=decoder),
     )
 
 

@@ -13,10 +13,11 @@ from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.pool import DecoderPool
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, LayerOps
-from qwen3_tts_morph.morph.options import Sampling
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
+from qwen3_tts_morph.morph.runtime.fallback import Fallback
 
-from tests.morph.decoding import SEEDS, assert_equal, graph_lines, guards_of, prompts_of
+from tests.morph.decoding import SEEDS, assert_equal, graph_lines, guards_of, line_requests, prompts_of
 
 
 class OutOfResources(Exception):
@@ -40,7 +41,7 @@ class Kernels:
 
 def decode(model, engine: GraphDecoder):
     prompts = prompts_of(model)
-    return engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
+    return engine.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()))
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_a_kernel_that_fails_is_told_once_and_no_frame_is_lost(model, wanted, mo
         "Triton kernels cannot run here (OutOfResources: out of resource: shared memory): "
         "frames run in torch operations, slower"
     ]
-    assert engine.frames.describe(model.device) == (
+    assert engine.frames.fallback_on(model.device).describe() == (
         "torch operations: OutOfResources: out of resource: shared memory"
     )
 
@@ -108,11 +109,13 @@ def test_a_graph_that_keeps_its_temporaries_has_no_prefill_kernels(model, monkey
     """Triton refuses such memory; what is not captured may use them."""
     monkeypatch.setattr(fused, "graphs_keep_memory", lambda device: True)
     monkeypatch.setattr(graph, "LARGEST_CAPTURED_PREFILL", 10**6 if captured else 0)
-    monkeypatch.setattr(GraphDecoder, "_at_once", False)  # as on a GPU: a CPU captures nothing
+    monkeypatch.setattr(GraphDecoder, "_synchronous", False)  # as on a GPU: a CPU captures nothing
     ops = PromptKernels(OutOfResources("no"), good=10**6)
     use(monkeypatch, Kernels(OutOfResources("no"), good=10**6), ops)
     prompts = prompts_of(model)[:1]
-    GraphDecoder(1).decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS[:1])
+    GraphDecoder(1).decode(
+        model, line_requests(prompts, guards_of(prompts), SEEDS[:1]), GenerateOptions(5, Sampling())
+    )
     assert bool(ops.calls) is used
 
 
@@ -121,7 +124,7 @@ def test_a_prefill_out_of_memory_is_no_reason_to_leave_the_kernels(model, monkey
     engine = GraphDecoder(4)
     with pytest.raises(torch.cuda.OutOfMemoryError):
         decode(model, engine)
-    assert engine.frames.why_torch is None
+    assert engine.frames.fallback is None
 
 
 def test_what_failed_is_remembered_when_the_engine_is_freed(model, monkeypatch):
@@ -130,7 +133,9 @@ def test_what_failed_is_remembered_when_the_engine_is_freed(model, monkeypatch):
     engines = DecoderPool()
     prompts = prompts_of(model)[:1]
     for _ in range(2):
-        engines.decode_lines(model, prompts, guards_of(prompts), 5, Sampling(), [1], 1)
+        engines.decode(
+            model, line_requests(prompts, guards_of(prompts), [1]), GenerateOptions(5, Sampling(), 1)
+        )
         engines.free()
     assert kernels.calls == 1
 
@@ -140,7 +145,7 @@ def test_kernels_that_run_make_all_frames(model, wanted, monkeypatch):
     use(monkeypatch, kernels)
     engine = GraphDecoder(4)
     assert_equal(decode(model, engine), wanted)
-    assert kernels.calls > 3 and engine.frames.why_torch is None
+    assert kernels.calls > 3 and engine.frames.fallback is None
 
 
 def test_the_log_says_once_that_kernels_are_made_ready(model, monkeypatch, caplog):
@@ -165,7 +170,7 @@ def test_full_memory_is_no_reason_to_leave_the_kernels(model, monkeypatch):
     engine = GraphDecoder(4)
     with pytest.raises(torch.cuda.OutOfMemoryError):
         decode(model, engine)
-    assert engine.frames.why_torch is None
+    assert engine.frames.fallback is None
 
 
 def test_kernels_that_cannot_be_captured_make_way_for_torch_operations(model, wanted, monkeypatch, caplog):
@@ -177,7 +182,7 @@ def test_kernels_that_cannot_be_captured_make_way_for_torch_operations(model, wa
 
         def __init__(self, *given):
             super().__init__(*given)
-            self.refused = None
+            self.fallback = None
             self.captured: list[object] = []
             self._seen: set[object] = set()
             made.append(self)
@@ -186,9 +191,9 @@ def test_kernels_that_cannot_be_captured_make_way_for_torch_operations(model, wa
             self._seen.clear()
 
         def run(self, key, function):
-            if self.refused is None and key in self._seen and key not in self.captured:
-                if key[0] == "frame" and engine.frames.why_torch is None:
-                    self.refused = "not permitted"
+            if self.fallback is None and key in self._seen and key not in self.captured:
+                if key[0] == "frame" and engine.frames.fallback is None:
+                    self.fallback = Fallback("CUDA graphs", "not permitted")
                 self.captured.append(key)
             self._seen.add(key)
             function()
@@ -198,9 +203,9 @@ def test_kernels_that_cannot_be_captured_make_way_for_torch_operations(model, wa
     engine = GraphDecoder(4)
     with caplog.at_level(logging.WARNING):
         assert_equal(decode(model, engine), wanted)
-    assert engine.frames.why_torch == "a graph of them could not be captured: not permitted"
-    assert len(made) == 2 and made[1].refused is None and made[1].captured
-    assert engine.why_plain is None and len(caplog.records) == 1
+    assert engine.frames.fallback.why == "a graph of them could not be captured: not permitted"
+    assert len(made) == 2 and made[1].fallback is None and made[1].captured
+    assert engine.fallback is None and len(caplog.records) == 1
 
 
 def test_an_error_in_a_capture_is_one_that_a_capture_may_have(model, monkeypatch):

@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.graph.batch import LineBatch
+from qwen3_tts_morph.morph.voice.prompt import Prompt
 
 EOS = 99
 
 
 def lines_of(count: int, rows: int, frames: int = 100) -> LineBatch:
-    return LineBatch(
-        [10 * (line + 1) for line in range(count)],
-        [Guard(frames, False) for _ in range(count)],
-        EOS,
-        rows,
-        torch.float16,
-    )
+    prompts = [
+        Prompt(torch.zeros(10 * (line + 1), 1), torch.zeros(0, 1), torch.zeros(1, 1), 1)
+        for line in range(count)
+    ]
+    lines = [LineRequest(prompt, Guard(frames, False)) for prompt in prompts]
+    return LineBatch(lines, EOS, rows, torch.float16)
 
 
 def report(*codes: int, broken: int = 0) -> torch.Tensor:
@@ -33,7 +34,7 @@ def test_rows_take_lines_in_order_and_a_freed_row_takes_the_next():
     lines.send()
     assert lines.receive(report(EOS, 6)) == 1
     assert lines.admit() == [(0, 3)]
-    assert lines.going
+    assert lines.running
 
 
 def test_reports_on_their_way_belong_to_the_line_that_was_in_the_row():
@@ -46,7 +47,7 @@ def test_reports_on_their_way_belong_to_the_line_that_was_in_the_row():
     assert [lines.receive(report(code)) for code in (7, 8, 9)] == [0, 0, 1]
     lines.send()
     lines.receive(report(EOS))
-    assert not lines.going
+    assert not lines.running
     first, second = lines.collect()
     assert first.codes.shape == (0, 16) and first.codes.dtype == torch.int64
     assert second.codes.tolist() == [[9] * 16] and second.ended == "eos"
@@ -65,7 +66,7 @@ def test_positions_are_those_of_the_longest_line_that_goes_on():
     assert lines.positions == 30
 
 
-def test_many_rows_are_refilled_some_at_a_time_and_the_last_lines_at_once():
+def test_many_rows_are_refilled_some_at_a_time_and_the_last_lines_synchronous():
     lines = lines_of(19, 16)
     assert len(lines.admit()) == 16
     lines.send()

@@ -10,27 +10,30 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode import eager
 from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
+from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import (
     LARGEST_PREFILL,
     GraphDecoder,
     choose_window,
-    positions_expected,
+    expected_positions,
     split_prefill,
 )
 from qwen3_tts_morph.morph.graph.readback import LAG
-from qwen3_tts_morph.morph.options import LoadOptions, Sampling
+from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 
 from tests.morph.decoding import (
     CHECKPOINT_OF,
     FILTERED,
     GREEDY,
+    ONE_STREAM,
     SEEDS,
     assert_equal,
     eager_lines,
     graph_lines,
     guards_of,
+    line_requests,
     prompts_of,
 )
 from tests.morph.pairwise import pairwise
@@ -112,7 +115,7 @@ def test_refilled_rows_keep_all_rows_at_work(load, monkeypatch, recorded):
         engine, "frame", lambda positions: (made.append(1), GraphDecoder.frame(engine, positions))[1]
     )
     guards = [Guard(20, False) for _ in prompts]
-    decoded = engine.decode(model, prompts, guards, 1, GREEDY, list(range(9)))
+    decoded = engine.decode(model, line_requests(prompts, guards, list(range(9))), GenerateOptions(1, GREEDY))
     work = sum(len(one.codes) for one in decoded)
     assert work > 9
     longest = max(len(one.codes) for one in decoded)
@@ -140,9 +143,14 @@ def test_one_recording_serves_other_texts_seeds_and_settings(load, monkeypatch):
     for rows, seq_groups, sampling, seeds in runs:
         chosen = [prompts[row] for row in rows]
         theirs = eager_lines(model, chosen, seq_groups, sampling, seeds, monkeypatch)
-        assert_equal(engine.decode(model, chosen, guards_of(chosen), seq_groups, sampling, seeds), theirs)
-    assert Recordings.made == len(engine._replays.recordings)
-    assert sum(key[0] == "frame" for key in engine._replays.recordings) == 2
+        assert_equal(
+            engine.decode(
+                model, line_requests(chosen, guards_of(chosen), seeds), GenerateOptions(seq_groups, sampling)
+            ),
+            theirs,
+        )
+    assert Recordings.made == len(engine._graphs.recordings)
+    assert sum(key[0] == "frame" for key in engine._graphs.recordings) == 2
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
@@ -153,7 +161,7 @@ def test_a_line_longer_than_expected_gets_room(load, monkeypatch, recorded):
         monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     monkeypatch.setattr(graph, "SMALLEST_WINDOW", 32)
     monkeypatch.setattr(graph, "PROMPT_STEP", 8)
-    monkeypatch.setattr(graph, "FRAMES_PER_TOKEN", 0)
+    monkeypatch.setattr(graph, "reserved_frames", lambda _: 15)
     prompts = prompts_of(model)[:2]
     eos = model.config.talker_config.codec_eos_token_id
     head, kept = model.talker.codec_head.weight, model.talker.codec_head.weight[eos].clone()
@@ -164,10 +172,8 @@ def test_a_line_longer_than_expected_gets_room(load, monkeypatch, recorded):
             model, prompts, 1, GREEDY, SEEDS[:2], monkeypatch, guards=[Guard(200, False), Guard(90, False)]
         )
         engine = GraphDecoder(2)
-        ours = engine.decode(
-            model, prompts, [Guard(200, False), Guard(90, False)], 1, GREEDY, SEEDS[:2],
-            lambda _: rooms.append(engine.context),
-        )  # fmt: skip
+        lines = line_requests(prompts, [Guard(200, False), Guard(90, False)], SEEDS[:2])
+        ours = engine.decode(model, lines, GenerateOptions(1, GREEDY), lambda _: rooms.append(engine.context))
     finally:
         head.data[eos] = kept
     assert max(len(one.codes) for one in theirs) > 150
@@ -185,7 +191,9 @@ def test_progress_and_ends_are_noticed_late_and_told_as_they_were(load, monkeypa
     monkeypatch.setattr(
         engine, "frame", lambda positions: (made.append(1), GraphDecoder.frame(engine, positions))[1]
     )
-    ours = engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS, told[1].append)
+    ours = engine.decode(
+        model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()), told[1].append
+    )
     assert_equal(ours, theirs)
     assert told[0] == told[1] and guards[0].frames == 0
     assert len(made) <= max(len(one.codes) for one in ours) + LAG + 1, "more frames in vain than the lag"
@@ -194,7 +202,7 @@ def test_progress_and_ends_are_noticed_late_and_told_as_they_were(load, monkeypa
 def test_a_cancel_passes_through_and_leaves_the_engine_usable(load):
     model = load("tiny", "custom_voice")
     prompts, engine = prompts_of(model), GraphDecoder(4)
-    wanted = engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
+    wanted = engine.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()))
     frames: list[int] = []
 
     def cancel(lines: int) -> None:
@@ -203,9 +211,16 @@ def test_a_cancel_passes_through_and_leaves_the_engine_usable(load):
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        engine.decode(model, prompts, guards_of(prompts, 500), 5, Sampling(), SEEDS, cancel)
+        engine.decode(
+            model,
+            line_requests(prompts, guards_of(prompts, 500), SEEDS),
+            GenerateOptions(5, Sampling()),
+            cancel,
+        )
     assert len(frames) == 4
-    assert_equal(engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS), wanted)
+    assert_equal(
+        engine.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling())), wanted
+    )
 
 
 def test_a_looping_line_is_ended_and_its_batch_mates_are_not(load):
@@ -229,19 +244,9 @@ def test_a_looping_line_is_ended_and_its_batch_mates_are_not(load):
     assert torch.equal(other.codes, alone.codes)
 
 
-@pytest.mark.parametrize(("lines", "seeds"), [(0, 0), (2, 1)])
-def test_other_numbers_of_lines_and_seeds_are_refused(load, lines, seeds):
-    model = load("tiny", "custom_voice")
-    prompts = prompts_of(model)[:lines]
-    with pytest.raises(ValueError, match="give one or more of each, as many"):
-        GraphDecoder(2).decode(model, prompts, guards_of(prompts), 5, Sampling(), [0] * seeds)
-
-
-@pytest.mark.parametrize("seq_groups", [0, 16, 5.0])
-def test_bad_seq_groups_are_refused(load, seq_groups):
-    model = load("tiny", "custom_voice")
-    with pytest.raises(ValueError, match="SEQ_GROUPS"):
-        graph_lines(model, prompts_of(model)[:1], seq_groups, Sampling(), [0])
+def test_no_lines_are_refused(load):
+    with pytest.raises(ValueError, match="no line to decode"):
+        GraphDecoder(2).decode(load("tiny", "custom_voice"), [], GenerateOptions())
 
 
 def test_prefills_are_cut_into_powers_of_two_that_are_not_too_large():
@@ -271,9 +276,9 @@ def test_a_prefill_too_large_to_be_captured_is_as_long_as_its_longest_prompt(loa
 def test_room_is_made_for_what_a_line_is_likely_to_need(load):
     assert [choose_window(positions) for positions in (1, 256, 257, 5000)] == [256, 256, 512, 8192]
     prompt = prompts_of(load("tiny", "custom_voice"))[0]
-    spare = positions_expected(prompt, Guard(8191)) - len(prompt.embeds)
+    spare = expected_positions(LineRequest(prompt, Guard(8191))) - len(prompt.embeds)
     assert 4 * prompt.text_tokens < spare < 12 * prompt.text_tokens
-    assert positions_expected(prompt, Guard(3)) == len(prompt.embeds) + 3 + LAG + 1
+    assert expected_positions(LineRequest(prompt, Guard(3))) == len(prompt.embeds) + 3 + LAG + 1
 
 
 @pytest.mark.gpu
@@ -282,12 +287,21 @@ def test_room_is_made_for_what_a_line_is_likely_to_need(load):
 def test_replays_on_cuda_give_the_eager_engines_codes(checkpoint, monkeypatch, seq_groups, rows):
     model = load_model(checkpoint("tiny-1.7B", "custom_voice"), LoadOptions("fp32", "sdpa"), "cuda")
     prompts = prompts_of(model, rows=rows)
-    theirs = eager.decode_lines(model, prompts, guards_of(prompts), seq_groups, GREEDY, None)
+    theirs = eager.decode(
+        model,
+        line_requests(prompts),
+        GenerateOptions(seq_groups, GREEDY),
+        experiment=ONE_STREAM,
+    )
     engine = GraphDecoder(len(rows))
     for _ in range(3):  # plain, captured, replayed
-        ours = engine.decode(model, prompts, guards_of(prompts), seq_groups, GREEDY, SEEDS[: len(rows)])
+        ours = engine.decode(
+            model,
+            line_requests(prompts, guards_of(prompts), SEEDS[: len(rows)]),
+            GenerateOptions(seq_groups, GREEDY),
+        )
         assert_equal(ours, theirs)
-    assert engine.why_plain is None and all(engine._replays._graphs.values())
+    assert engine.fallback is None and all(engine._graphs._graphs.values())
 
 
 @pytest.mark.gpu

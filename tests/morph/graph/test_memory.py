@@ -11,10 +11,10 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.pool import DecoderPool
-from qwen3_tts_morph.morph.options import LoadOptions, Sampling
+from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, prompts_of
+from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, line_requests, prompts_of
 from tests.morph.recorded import Recordings
 
 
@@ -35,18 +35,20 @@ def test_a_model_that_was_moved_in_between_is_met_where_it_is(fresh, monkeypatch
     if recorded:
         monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     prompts, engine = prompts_of(fresh), GraphDecoder(4)
-    wanted = engine.decode(fresh, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
+    wanted = engine.decode(fresh, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()))
     fused = StorageWeakRef(fresh.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
     cache = StorageWeakRef(engine._slots.cache.keys.untyped_storage())
     move(fresh)
     # A recording holds its tensors; a CUDA graph holds addresses.
     assert fused.expired() or recorded, "the engine holds weights of a model that has left"
-    assert_equal(engine.decode(fresh, prompts, guards_of(prompts), 5, Sampling(), SEEDS), wanted)
+    assert_equal(
+        engine.decode(fresh, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling())), wanted
+    )
     assert cache.expired()
     with torch.no_grad():
         for parameter in fresh.talker.parameters():
             parameter.mul_(1.5)
-    changed = engine.decode(fresh, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
+    changed = engine.decode(fresh, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()))
     assert not torch.equal(changed[0].codes[:2], wanted[0].codes[:2]), "old weights were used"
 
 
@@ -55,10 +57,10 @@ def test_free_lets_go_of_caches_and_graphs(load):
     prompts, engines = prompts_of(model), DecoderPool()
 
     def decode():
-        return engines.decode_lines(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS, 8)
+        return engines.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling(), 8))
 
     first = decode()
-    slots = engines._engines[False]._slots
+    slots = engines._decoders[False]._slots
     workspace = slots.workspace.empty("qkv", (1, 8), torch.float32)
     kept = (slots.cache.keys, slots.text, slots.angles.cos, workspace)
     held = [StorageWeakRef(one.untyped_storage()) for one in kept]
@@ -68,14 +70,14 @@ def test_free_lets_go_of_caches_and_graphs(load):
     assert_equal(decode(), first)
 
 
-def test_an_engine_that_is_dropped_is_gone_at_once(load, monkeypatch):
+def test_an_engine_that_is_dropped_is_gone_synchronous(load, monkeypatch):
     """Nothing of it waits for the garbage collector, which runs when it likes."""
     monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     model = load("tiny", "custom_voice")
     prompts, engine = prompts_of(model), GraphDecoder(4)
     gc.disable()
     try:
-        engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
+        engine.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()))
         gone = weakref.ref(engine)
         del engine
         assert gone() is None
@@ -87,25 +89,39 @@ def test_a_batch_keeps_its_engine_and_a_single_line_has_its_own():
     engines = DecoderPool()
 
     def rows(count: int, batch_size: int = 16, device: str = "cuda") -> int:
-        return engines._engine(count, batch_size, torch.device(device)).batch
+        return engines._decoder(count, batch_size, torch.device(device)).batch
 
     assert [rows(count) for count in (3, 2, 1, 5, 3)] == [4, 4, 1, 8, 8]
     assert [rows(18), rows(5), rows(2), rows(18, 6), rows(18, 1)] == [16, 16, 2, 6, 1]
-    assert len(engines._engines) == 2
+    assert len(engines._decoders) == 2
     assert [rows(count, 6, "cpu") for count in (3, 2, 1, 5, 18)] == [3, 2, 1, 5, 6], "no row is left unused"
 
 
 def test_an_overflow_in_fp16_gets_its_sentence_and_the_next_line_is_not_spoilt(fresh):
     fresh.module.half()
     prompts, engine = prompts_of(fresh), GraphDecoder()
-    wanted = engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1])
+    wanted = engine.decode(
+        fresh, line_requests(prompts[:1], guards_of(prompts[:1]), [1]), GenerateOptions(5, GREEDY)
+    )
     with torch.inference_mode():
         engine._slots.cache.keys.fill_(torch.nan)  # as an idle row's may be
-    assert_equal(engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1]), wanted)
+    assert_equal(
+        engine.decode(
+            fresh, line_requests(prompts[:1], guards_of(prompts[:1]), [1]), GenerateOptions(5, GREEDY)
+        ),
+        wanted,
+    )
     head = fresh.talker.codec_head.weight
     kept = head.data.clone()
     head.data.fill_(6e4)
     with pytest.raises(ValueError, match="overflow in fp16: load it with precision auto"):
-        engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1])
+        engine.decode(
+            fresh, line_requests(prompts[:1], guards_of(prompts[:1]), [1]), GenerateOptions(5, GREEDY)
+        )
     head.data.copy_(kept)
-    assert_equal(engine.decode(fresh, prompts[:1], guards_of(prompts[:1]), 5, GREEDY, [1]), wanted)
+    assert_equal(
+        engine.decode(
+            fresh, line_requests(prompts[:1], guards_of(prompts[:1]), [1]), GenerateOptions(5, GREEDY)
+        ),
+        wanted,
+    )

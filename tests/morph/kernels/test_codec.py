@@ -6,7 +6,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.codec.forward import TorchOps
-from qwen3_tts_morph.morph.codec.upstream import decode_codes
+from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.codec.weights import Block, Snake, Unit
 from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, split_channels
 from qwen3_tts_morph.morph.kernels.codec.ops import TritonOps
@@ -128,6 +128,6 @@ def test_a_complete_line_equals_upstreams(checkpoint):
     model = load_model(checkpoint("tiny", "base"), LoadOptions("fp32"), DEVICE)
     codes = torch.randint(64, (20, 16), generator=torch.Generator().manual_seed(0))
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        theirs = decode_codes(model, codes)
-        ours = BatchCodec(model, ops=TritonOps()).decode_batch([codes])[0]
+        theirs = decode_waveform(model, codes)
+        ours = BatchCodec(model, ops=TritonOps()).decode_waveforms([codes])[0]
     assert relative(torch.from_numpy(ours), torch.from_numpy(theirs)) < 1e-4

@@ -14,9 +14,9 @@ from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.kernels import frame, unsupported
 from qwen3_tts_morph.morph.kernels.prefill import PromptOps
-from qwen3_tts_morph.morph.options import LoadOptions, Sampling
+from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 
-from tests.morph.decoding import GREEDY, assert_equal, prompts_of
+from tests.morph.decoding import GREEDY, assert_equal, line_requests, prompts_of
 
 ALL = [
     (shape, rows, sampling)
@@ -44,12 +44,12 @@ def test_lines_equal_those_of_torch_operations(checkpoint, device, shape, rows, 
 
     def decode(engine: GraphDecoder):
         guards = [Guard(FRAMES, False) for _ in prompts]
-        return engine.decode(model, prompts, guards, 1, sampling, seeds)
+        return engine.decode(model, line_requests(prompts, guards, seeds), GenerateOptions(1, sampling))
 
     engine = GraphDecoder(len(rows))
     plain = GraphDecoder(len(rows), frames=FrameBackend(kernels=False))
     for _ in range(3 if device.type == "cuda" else 1):  # plain, captured, replayed
         assert_equal(decode(engine), decode(plain))
-    assert engine.frames.why_torch is None and plain.frames.why_torch is not None
+    assert engine.frames.fallback is None and plain.frames.fallback is not None
     if device.type == "cuda":
-        assert engine.why_plain is None
+        assert engine.fallback is None

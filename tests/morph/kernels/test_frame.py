@@ -193,7 +193,7 @@ def test_a_workspace_does_not_grow_in_a_capture(monkeypatch):
     monkeypatch.setattr(workspace, "device", torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     assert workspace.empty("qkv", (2, 3), torch.float32) is first
-    with pytest.raises(RuntimeError, match=r"qkv \[2, 4\] was not there before the capture"):
+    with pytest.raises(RuntimeError, match=r"qkv \[2, 4\] was not allocated before the capture"):
         workspace.empty("qkv", (2, 4), torch.float32)
 
 

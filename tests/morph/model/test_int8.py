@@ -38,6 +38,7 @@ from tests.morph.decoding import (
     eager_lines,
     graph_lines,
     guards_of,
+    line_requests,
     prompts_of,
 )
 from tests.morph.pairwise import pairwise
@@ -263,8 +264,10 @@ def test_a_trained_tail_works_on_int8_heads(checkpoint, tmp_path, engine):
     prompts = prompts_of(model)
 
     def codes(tail: str) -> list[torch.Tensor]:
-        decoded = synthesizer.engine.decode_lines(
-            model, prompts, guards_of(prompts, 5), 5, GREEDY, SEEDS, 3, tail=tail
+        decoded = synthesizer.engine.decode(
+            model,
+            line_requests(prompts, guards_of(prompts, 5), SEEDS),
+            GenerateOptions(5, GREEDY, 3, tail=tail),
         )
         return [one.codes for one in decoded]
 
@@ -283,16 +286,18 @@ def test_a_model_that_was_moved_speaks_as_before(checkpoint):
     """Heads and fused projections are joined again; the engine notices, and no old weight is kept."""
     model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa", weights="int8"))
     prompts, engine = prompts_of(model), GraphDecoder(4)
-    wanted = engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
+    wanted = engine.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()))
     size, addresses = model.nbytes, Weights.of(model).addresses()
     old = StorageWeakRef(model.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
     move(model.module)
     assert old.expired(), "the engine holds weights of a model that has left"
     assert model.nbytes == size
-    assert_equal(engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS), wanted)
+    assert_equal(
+        engine.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling())), wanted
+    )
     assert Weights.of(model).addresses() != addresses
     model.talker.model.layers[0].self_attn.v_proj.scale.mul_(3)
-    changed = engine.decode(model, prompts, guards_of(prompts), 5, Sampling(), SEEDS)
+    changed = engine.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()))
     assert not torch.equal(changed[0].codes[:2], wanted[0].codes[:2]), "old scales were used"
 
 
@@ -370,5 +375,5 @@ def test_whether_kernels_run_does_not_depend_on_int8(load_int8, load):
     for model in (load_int8("tiny"), load("tiny", "custom_voice")):
         frames = FrameBackend()
         frames.choose(Weights.of(model))
-        said.append(frames.why_torch)
+        said.append(frames.fallback)
     assert said[0] == said[1]

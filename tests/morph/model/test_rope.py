@@ -6,13 +6,14 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
-from qwen3_tts_morph.morph.decode.eager import decode_lines
+from qwen3_tts_morph.morph.decode.eager import decode
 from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.model.rope import RopeTable, inverse_frequencies, require_default_rope
-from qwen3_tts_morph.morph.options import LoadOptions, Sampling
+from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
+
+from tests.morph.decoding import line_requests
 
 CPU = torch.device("cpu")
 
@@ -44,8 +45,7 @@ def test_the_talkers_table_equals_upstreams_far_into_a_line(load, precision):
 
 def codes_of(model) -> torch.Tensor:
     prompt = build_prompt(model, "One two three.", preset_voice(model, "ryan"), "english")
-    guards, streams = [Guard(12)], line_streams([4], CPU)
-    return decode_lines(model, [prompt], guards, 15, Sampling(), streams)[0].codes
+    return decode(model, line_requests([prompt], [Guard(12)], [4]), GenerateOptions(15, Sampling()))[0].codes
 
 
 def test_zeroed_frequencies_of_the_predictor_do_not_change_the_codes(checkpoint, load):

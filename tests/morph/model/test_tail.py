@@ -24,7 +24,16 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from lab.random_checkpoint import write_checkpoint
-from tests.morph.decoding import GREEDY, SEEDS, assert_equal, eager_lines, graph_lines, guards_of, prompts_of
+from tests.morph.decoding import (
+    GREEDY,
+    SEEDS,
+    assert_equal,
+    eager_lines,
+    graph_lines,
+    guards_of,
+    line_requests,
+    prompts_of,
+)
 from tests.morph.frame.test_step import started
 from tests.morph.recorded import Recording, Recordings
 
@@ -135,7 +144,9 @@ def test_the_tail_can_be_left_out(folder, load, engine):
     other.module.tails.clear()
     prompts = prompts_of(model)
     lines = [
-        Engine(engine).decode_lines(one, prompts, guards_of(prompts), 5, Sampling(), SEEDS, 3, tail=tail)
+        Engine(engine).decode(
+            one, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling(), 3, tail=tail)
+        )
         for one, tail in ((model, "auto"), (model, "stock"), (other, "auto"))
     ]
     assert_equal(lines[1], lines[2])
@@ -148,7 +159,9 @@ def test_graphs_of_one_tail_do_not_serve_another(trained, monkeypatch):
 
     def lines(one: GraphDecoder, tail: str, seq_groups: int):
         guards = guards_of(prompts)
-        return one.decode(trained, prompts, guards, seq_groups, GREEDY, SEEDS, tail=tail)
+        return one.decode(
+            trained, line_requests(prompts, guards, SEEDS), GenerateOptions(seq_groups, GREEDY, tail=tail)
+        )
 
     for tail, seq_groups in (("auto", 5), ("stock", 5), ("auto", 5), ("auto", 1), ("stock", 1)):
         assert_equal(lines(engine, tail, seq_groups), lines(GraphDecoder(3), tail, seq_groups))

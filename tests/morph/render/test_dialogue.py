@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render import dialogue
-from qwen3_tts_morph.morph.render.dialogue import line_seeds, render_script
+from qwen3_tts_morph.morph.render.dialogue import ScriptRequest, line_seeds, render_script
 from qwen3_tts_morph.morph.render.lines import LineReport, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.script import ScriptError, ScriptLine
@@ -35,7 +35,7 @@ def lines(*said: str) -> list[ScriptLine]:
 def test_an_unknown_name_is_told_with_the_cast(model, cast):
     script = "ANNA: Hello.\nCAROL: Hi.\nBOB: Yes.\nDave: No."
     with pytest.raises(ScriptError) as caught:
-        render_script(Synthesizer(model), script, cast)
+        render_script(Synthesizer(model), ScriptRequest(script, cast))
     said = str(caught.value)
     assert "line 2: 'CAROL' is not in the cast: choose from Anna, Bob" in said
     assert "line 4: 'Dave'" in said and "line 1" not in said and "line 3" not in said
@@ -43,7 +43,7 @@ def test_an_unknown_name_is_told_with_the_cast(model, cast):
 
 def test_an_unknown_language_of_the_checkpoint_is_told(model, cast):
     with pytest.raises(ScriptError, match=r"'Klingon' is not in the languages.*english"):
-        render_script(Synthesizer(model), "ANNA: [lang Klingon] Hello.", cast)
+        render_script(Synthesizer(model), ScriptRequest("ANNA: [lang Klingon] Hello.", cast))
 
 
 SCRIPT = """
@@ -65,7 +65,7 @@ def srt_times(srt: str) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("gap_s", [0.3, 0.0])
 def test_the_track_and_its_subtitles_agree_to_the_millisecond(model, cast, gap_s):
-    result = render_script(Synthesizer(model), SCRIPT, cast, options=OPTIONS, gap_s=gap_s)
+    result = render_script(Synthesizer(model), ScriptRequest(SCRIPT, cast, gap_s=gap_s), OPTIONS)
     waves = [one.waveform for one in result.lines]
     silences = [0.25, gap_s + 0.5, gap_s + 0.1]
     assert result.sample_rate == RATE and len(waves) == 3
@@ -85,32 +85,31 @@ def test_the_track_and_its_subtitles_agree_to_the_millisecond(model, cast, gap_s
 
 def test_editing_a_line_leaves_the_other_takes_as_they_were(model, cast):
     before = render_script(
-        Synthesizer(model), "ANNA: Hello there.\nBOB: Good morning.", cast, seed=3, options=OPTIONS
+        Synthesizer(model), ScriptRequest("ANNA: Hello there.\nBOB: Good morning.", cast, seed=3), OPTIONS
     )
     after = render_script(
         Synthesizer(model),
-        "BOB: New.\nANNA: Hello, you.\n\nBOB: Good morning.",
-        cast,
-        seed=3,
-        options=OPTIONS,
+        ScriptRequest("BOB: New.\nANNA: Hello, you.\n\nBOB: Good morning.", cast, seed=3),
+        OPTIONS,
     )
     assert np.array_equal(after.lines[2].waveform, before.lines[1].waveform)
     assert not np.array_equal(after.lines[1].waveform[:1920], before.lines[0].waveform[:1920])
-    other = render_script(Synthesizer(model), "BOB: Good morning.", cast, seed=4, options=OPTIONS)
+    other = render_script(Synthesizer(model), ScriptRequest("BOB: Good morning.", cast, seed=4), OPTIONS)
     assert not np.array_equal(other.lines[0].waveform[:1920], before.lines[1].waveform[:1920])
 
 
 def test_a_seed_of_the_script_is_the_lines_own(model, cast):
     seeded = "[seed 7] ANNA: Hello there."
     one, two = (
-        render_script(Synthesizer(model), seeded, cast, seed=seed, options=OPTIONS).joined for seed in (1, 2)
+        render_script(Synthesizer(model), ScriptRequest(seeded, cast, seed=seed), OPTIONS).joined
+        for seed in (1, 2)
     )
     assert np.array_equal(one, two)
 
 
 def test_the_language_of_a_line_comes_before_the_scripts(model, cast):
     def speak(script: str, language: str) -> np.ndarray:
-        return render_script(Synthesizer(model), script, cast, language, 5, OPTIONS).joined
+        return render_script(Synthesizer(model), ScriptRequest(script, cast, language, 5), OPTIONS).joined
 
     tagged = speak("ANNA: [lang German] Hello.", "english")
     assert np.array_equal(tagged, speak("ANNA: Hello.", "german"))
@@ -151,7 +150,7 @@ def test_progress_reaches_the_caller(model, cast):
         raise Cancelled
 
     with pytest.raises(Cancelled):
-        render_script(Synthesizer(model), "ANNA: Hello.", cast, options=OPTIONS, on_frame=cancel)
+        render_script(Synthesizer(model), ScriptRequest("ANNA: Hello.", cast), OPTIONS, on_frame=cancel)
 
 
 def test_a_caption_is_where_the_voice_is_heard(model, cast, monkeypatch):
@@ -161,7 +160,9 @@ def test_a_caption_is_where_the_voice_is_heard(model, cast, monkeypatch):
     report = LineReport("Anna", "Hello there.", 20, len(wave) / RATE, "eos", 1)
     spoken = Spoken(wave + 0.0005, RATE, report)
     monkeypatch.setattr(dialogue, "render_lines", lambda *_: [spoken, spoken])
-    result = render_script(Synthesizer(model), "Anna: Hello there.\n[pause 1]\nBob: Hi.", cast, gap_s=0)
+    result = render_script(
+        Synthesizer(model), ScriptRequest("Anna: Hello there.\n[pause 1]\nBob: Hi.", cast, gap_s=0)
+    )
     [first, second] = srt_times(result.srt)
     assert abs(first[0] - 200) <= 2 and abs(first[1] - 1280) <= 2, "40 ms of margin"
     assert second[0] - first[0] == 1640 + 1000

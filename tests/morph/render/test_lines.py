@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
-from qwen3_tts_morph.morph.decode.guard import text_cap
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render import lines as render
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.text.duration import held_frames
+from qwen3_tts_morph.morph.text.duration import held_frames, longest_frames
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -88,6 +87,27 @@ def test_a_long_text_is_spoken_in_pieces_that_are_joined(synthesizer, voice) -> 
     assert np.allclose(whole.waveform[:body], pieces[0].waveform[:body], atol=1e-5)
 
 
+@pytest.mark.parametrize("crossfade_ms", [0, 50])
+def test_spans_cover_the_waveform_in_order(synthesizer, voice, crossfade_ms) -> None:
+    options = GenerateOptions(sampling=SHORT, split_chars=40, crossfade_ms=crossfade_ms, retries=0)
+    spoken = render_lines(synthesizer, [Line(THREE, voice)], options)[0]
+    assert [span.text for span in spoken.spans] == [
+        "This is the first sentence of them.",
+        "And this is the second sentence.",
+        "The third comes last.",
+    ]
+    assert spoken.spans[0].start == 0 and spoken.spans[-1].end == len(spoken.waveform)
+    for span, following in zip(spoken.spans[:-1], spoken.spans[1:], strict=True):
+        assert span.end - following.start == round(crossfade_ms / 1000 * 24000)
+    assert sum(span.end - span.start for span in spoken.spans) == spoken.report.frames * FRAME
+
+
+def test_each_lines_spans_have_its_own_text(synthesizer, voice) -> None:
+    spoken = render_lines(synthesizer, [Line("One.", voice), Line("Two.", voice)], GenerateOptions(1, SHORT))
+    assert [[span.text for span in one.spans] for one in spoken] == [["One."], ["Two."]]
+    assert all((one.spans[0].start, one.spans[0].end) == (0, len(one.waveform)) for one in spoken)
+
+
 def test_progress_rises_once_a_frame_and_stays_below_what_is_expected(synthesizer, voice) -> None:
     seen: list[tuple[int, int]] = []
     lines = [Line("Hello there.", voice, seed=number) for number in range(3)]
@@ -117,7 +137,7 @@ def test_the_guard_caps_by_the_text_and_may_be_turned_off(synthesizer, voice) ->
         options = GenerateOptions(1, Sampling(max_new_tokens=301), guard=guard, batch_size=1, retries=0)
         return render_lines(synthesizer, [Line("Hi", voice, seed=seed)], options)[0].report
 
-    cap = text_cap(2)  # the tiny tokenizer makes two tokens of it
+    cap = longest_frames(2)  # the tiny tokenizer makes two tokens of it
     free = ((seed, speak(seed, guard=False)) for seed in range(100))
     seed, long = next((seed, report) for seed, report in free if report.frames > cap)
     guarded = speak(seed, guard=True)
@@ -191,13 +211,14 @@ class Endings:
     """Lets an engine's pieces end as told, call by call, and keeps the seeds of every call, by text length."""
 
     def __init__(self, monkeypatch, synthesizer, *calls: dict[int, str]):
-        self.calls, self.seeds, self._original = list(calls), [], synthesizer.engine.decode_lines
-        monkeypatch.setattr(synthesizer.engine, "decode_lines", self)
+        self.calls, self.seeds, self._original = list(calls), [], synthesizer.engine.decode
+        monkeypatch.setattr(synthesizer.engine, "decode", self)
 
-    def __call__(self, model, prompts, guards, seq_groups, sampling, seeds, *args, **options):
-        self.seeds.append(list(seeds))
+    def __call__(self, model, lines, *more):
+        seeds = [line.seed for line in lines]
+        self.seeds.append(seeds)
         told = self.calls.pop(0)
-        pieces = self._original(model, prompts, guards, seq_groups, sampling, seeds, *args, **options)
+        pieces = self._original(model, lines, *more)
         return [Decoded(one.codes, told.get(seed, "eos")) for one, seed in zip(pieces, seeds, strict=True)]
 
 

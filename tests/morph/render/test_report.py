@@ -6,17 +6,17 @@ import re
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.render.lines import LineReport, Spoken
 from qwen3_tts_morph.morph.render.report import describe, describe_groups, outcome
 from qwen3_tts_morph.morph.render.takes import WRONG
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
 
 
 def spoken(name: str, text: str, frames: int, ended: str = "eos", pieces: int = 1, **more) -> Spoken:
     report = LineReport(name, text, frames, frames * 0.08, ended, pieces, **more)
-    return Spoken(np.zeros(frames * 1920, dtype=np.float32), 24000, report)
+    return Spoken(
+        np.zeros(frames * 1920, dtype=np.float32), 24000, report, engine="engine: eager (as chosen)"
+    )
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_what_went_wrong_comes_first_and_how_it_was_made_last(model):
         spoken("", "x" * 61, 20, "cap", pieces=3),
         spoken("BOB", "y" * 60, 5, "loop", takes=2),
     ]
-    report = describe(Synthesizer(model), lines, GenerateOptions(seq_groups=15), 1.0)
+    report = describe(model, lines, GenerateOptions(seq_groups=15), 1.0)
     outcome_block, rows, settings = (block.splitlines() for block in report.split("\n\n"))
     assert outcome_block[0] == "2 of 3 lines went wrong."
     assert outcome_block[1].startswith(f"Line 2 ('{'x' * 57}...') RAN INTO ITS LIMIT")
@@ -49,7 +49,7 @@ def test_what_went_wrong_comes_first_and_how_it_was_made_last(model):
     assert rows[2].startswith(f"3. BOB: '{'y' * 60}': REPEATED ITSELF") and " at take 2, " in rows[2]
     assert settings == [
         "- SEQ_GROUPS 15 (exact)",
-        f"- {Engine().describe(model)}",
+        "- engine: eager (as chosen)",
         f"- {model.summary()}",
     ]
 
@@ -73,13 +73,13 @@ def test_of_many_wrong_lines_a_few_are_named():
 
 def test_the_text_as_it_was_spoken_and_notes_are_shown(model):
     line = spoken("", "It costs $45.", 10, spoken="It costs forty five dollars.", notes=("A note.",))
-    report = describe(Synthesizer(model), [line, line], GenerateOptions(), 1.0)
+    report = describe(model, [line, line], GenerateOptions(), 1.0)
     assert report.splitlines()[0] == "A note." and report.count("A note.") == 1
     assert report.count("spoken as 'It costs forty five dollars.'") == 2
 
 
 def test_a_text_of_several_lines_takes_one_row(model):
-    report = describe(Synthesizer(model), [spoken("", "One.\nTwo.", 10)], GenerateOptions(), 1.0)
+    report = describe(model, [spoken("", "One.\nTwo.", 10)], GenerateOptions(), 1.0)
     assert len(report.split("\n\n")[1].splitlines()) == 1
 
 

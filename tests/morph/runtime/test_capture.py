@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, graphs_keep_memory
+from qwen3_tts_morph.morph.runtime.fallback import Fallback
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_each_key_is_called_then_captured_then_replayed(cuda):
         replays.run(key, lambda key=key: calls.append(key))
     assert calls == ["a", "a", "b", "b"]
     assert cuda == ["wait", "wait", "capture", "replay", "replay", "wait", "wait", "capture", "replay"]
-    assert replays.refused is None
+    assert replays.fallback is None
 
 
 def test_what_is_forgotten_is_made_anew_after_the_device_is_done(cuda):
@@ -79,7 +80,7 @@ def test_a_capture_that_fails_is_told_once_and_all_runs_on_plainly(cuda, monkeyp
     assert [record.message for record in caplog.records] == [
         "CUDA graphs cannot be captured here (this allocator cannot be captured): frames run op by op, slower"
     ]
-    assert replays.refused == "this allocator cannot be captured"
+    assert replays.fallback == Fallback("CUDA graphs", "this allocator cannot be captured")
 
 
 def test_what_a_failed_capture_made_is_freed_in_the_capture(cuda, monkeypatch):
@@ -110,7 +111,7 @@ def test_what_a_failed_capture_made_is_freed_in_the_capture(cuda, monkeypatch):
     replays = CapturedGraphs(torch.device("cuda"))
     replays.run("a", lambda: work(fails=False))
     replays.run("a", work_twice := lambda: work(fails=not alive))
-    assert alive == [False] and replays.refused == "in other words"
+    assert alive == [False] and replays.fallback == Fallback("CUDA graphs", "in other words")
     replays.run("a", work_twice)
     assert len(made) == 4, "plain, captured, plain because of it, plain"
 
@@ -127,7 +128,7 @@ def test_full_memory_is_no_reason_to_stop_capturing(cuda, monkeypatch):
     with pytest.raises(torch.cuda.OutOfMemoryError):
         replays.run("a", lambda: work(full=True))
     replays.run("a", work)
-    assert replays.refused is None and cuda[-1] == "replay"
+    assert replays.fallback is None and cuda[-1] == "replay"
 
 
 def test_a_first_call_that_fails_is_the_first_again(cuda):
@@ -154,4 +155,4 @@ def test_without_cuda_every_call_is_plain():
     for _ in range(4):
         replays.run("a", lambda: calls.append(1))
     replays.forget()
-    assert len(calls) == 4 and replays.refused == "no CUDA"
+    assert len(calls) == 4 and replays.fallback == Fallback("CUDA graphs", "no CUDA")

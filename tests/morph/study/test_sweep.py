@@ -142,7 +142,7 @@ def test_progress_covers_all_decodings_and_may_cancel(model):
     seen: list[tuple[int, int]] = []
     result = sweep(Synthesizer(model), line, [1, 15], OPTIONS, lambda *two: seen.append(two))
     exact = result.rows[-1].frames  # decoded twice: once for the distances
-    assert [done for done, _ in seen] == list(range(1, result.rows[0].frames + 2 * exact + 1))
+    assert sorted({done for done, _ in seen}) == list(range(1, result.rows[0].frames + 2 * exact + 1))
     assert all(done < expected for done, expected in seen)
 
     def cancel(done: int, expected: int) -> None:

@@ -8,8 +8,9 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps
 from qwen3_tts_morph.morph.codec.packing import choose_size, cut_chunks, pack_rows, row_sizes, write_plan
-from qwen3_tts_morph.morph.codec.upstream import decode_codes
+from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.options import LoadOptions
+from qwen3_tts_morph.morph.runtime.fallback import Fallback
 from qwen3_tts_morph.morph.waveform import engine as waveforms
 from qwen3_tts_morph.morph.waveform.choose import Waveforms
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
@@ -47,9 +48,9 @@ def signal_to_noise(signal: np.ndarray, other: np.ndarray) -> float:
 def test_lines_of_unlike_length_equal_upstreams(model):
     engine = BatchCodec(model)
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((1, 7, 330, 40, 626, 72, 0, 25))]
-    waves = engine.decode_batch(lines)
+    waves = engine.decode_waveforms(lines)
     for codes, wave in zip(lines, waves, strict=True):
-        theirs = decode_codes(model, codes)
+        theirs = decode_waveform(model, codes)
         assert theirs.shape == (len(codes) * FRAME,)
         assert_near(wave, theirs)
     assert min(np.abs(wave).max() for wave in waves if len(wave)) > 0.01, "silence would prove nothing"
@@ -58,34 +59,34 @@ def test_lines_of_unlike_length_equal_upstreams(model):
 @pytest.mark.parametrize("slabs", [Slabs(5, 0), Slabs(24, 1), Slabs(7, 3)], ids=str)
 def test_slabs_from_any_block_on_leave_no_seam(model, slabs):
     codes = random_codes(model, 40)
-    [wave] = BatchCodec(model, slabs=slabs).decode_batch([codes])
-    assert_near(wave, decode_codes(model, codes))
+    [wave] = BatchCodec(model, slabs=slabs).decode_waveforms([codes])
+    assert_near(wave, decode_waveform(model, codes))
 
 
 @pytest.mark.parametrize(("reference", "frames"), [(5, 12), (15, 7), (290, 20), (310, 0)])
 def test_a_reference_is_decoded_in_front_and_cut_off(model, reference, frames):
     heard, codes = random_codes(model, reference, seed=1), random_codes(model, frames)
     alone = random_codes(model, 9, seed=2)
-    ours, other = BatchCodec(model).decode_batch([codes, alone], [heard, None])
-    theirs = decode_codes(model, codes, heard)
+    ours, other = BatchCodec(model).decode_waveforms([codes, alone], [heard, None])
+    theirs = decode_waveform(model, codes, heard)
     assert_near(ours, theirs)
-    assert_near(other, decode_codes(model, alone))
+    assert_near(other, decode_waveform(model, alone))
 
 
 def test_bf16_is_as_near_to_float32_as_upstreams_own(load):
     half, whole = load("tiny", "base", "bf16"), load("tiny", "base")
     codes = random_codes(whole, 60)
-    exact = decode_codes(whole, codes)
-    ours = signal_to_noise(exact, BatchCodec(half).decode_batch([codes])[0])
-    theirs = signal_to_noise(exact, decode_codes(half, codes))
+    exact = decode_waveform(whole, codes)
+    ours = signal_to_noise(exact, BatchCodec(half).decode_waveforms([codes])[0])
+    theirs = signal_to_noise(exact, decode_waveform(half, codes))
     assert ours > theirs - 0.5 and ours > BF16_DB
 
 
 @pytest.mark.parametrize(("dtype", "least"), [(torch.bfloat16, BF16_DB), (torch.float16, FP16_DB)])
 def test_another_dtype_leaves_the_weights_alone(model, dtype, least):
     codes = random_codes(model, 30)
-    before = decode_codes(model, codes)
-    wave = BatchCodec(model, dtype).decode_batch([codes])[0]
+    before = decode_waveform(model, codes)
+    wave = BatchCodec(model, dtype).decode_waveforms([codes])[0]
     assert {value.dtype for value in model.codec.decoder.parameters()} == {torch.float32}
     assert least < signal_to_noise(before, wave) < FLOAT32_DB, "above that, float32 was computed"
 
@@ -93,12 +94,12 @@ def test_another_dtype_leaves_the_weights_alone(model, dtype, least):
 def test_upstreams_decoder_still_works_on_the_weights_and_they_are_held_once(checkpoint):
     model = load_model(checkpoint("tiny", "base"))
     codes = random_codes(model, 20)
-    before = decode_codes(model, codes)
+    before = decode_waveform(model, codes)
     shapes = {name: value.shape for name, value in model.codec.decoder.named_parameters()}
     engine = BatchCodec(model)
-    engine.decode_batch([codes])
+    engine.decode_waveforms([codes])
     assert shapes == {name: value.shape for name, value in model.codec.decoder.named_parameters()}
-    assert_near(decode_codes(model, codes), before)
+    assert_near(decode_waveform(model, codes), before)
     weights = engine.look_up()
     for index, block in enumerate(weights.blocks):
         unit = model.codec.decoder.decoder[1 + index].block[2]
@@ -110,10 +111,10 @@ def test_a_moved_model_is_noticed(checkpoint):
     model = load_model(checkpoint("tiny", "base"))
     codes = random_codes(model, 20)
     engine = BatchCodec(model)
-    before = engine.decode_batch([codes])[0]
+    before = engine.decode_waveforms([codes])[0]
     for parameter in model.codec.decoder.parameters():
         parameter.data = torch.zeros_like(parameter)
-    assert not np.array_equal(engine.decode_batch([codes])[0], before)
+    assert not np.array_equal(engine.decode_waveforms([codes])[0], before)
 
 
 def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
@@ -130,18 +131,18 @@ def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
 
     lines = [random_codes(model, 300, seed) for seed in range(4)]
     with pytest.raises(Cancelled):
-        BatchCodec(model, largest=360).decode_batch(lines, on_chunk=cancel_at_the_second)
+        BatchCodec(model, largest=360).decode_waveforms(lines, on_chunk=cancel_at_the_second)
     calls.clear()
     engine.free()
-    assert np.abs(engine.decode_batch(lines[:1], on_chunk=lambda: calls.append(1))[0]).max() > 0.01
+    assert np.abs(engine.decode_waveforms(lines[:1], on_chunk=lambda: calls.append(1))[0]).max() > 0.01
     assert len(calls) == 1
 
 
 def test_rows_are_not_captured_where_a_graph_would_keep_their_memory(model, monkeypatch):
-    wanted = BatchCodec(model).decode_batch([random_codes(model, 20)])[0]
+    wanted = BatchCodec(model).decode_waveforms([random_codes(model, 20)])[0]
     monkeypatch.setattr(waveforms, "graphs_keep_memory", lambda device: True)
     monkeypatch.setattr(waveforms, "CapturedGraphs", pytest.fail)
-    assert np.array_equal(BatchCodec(model).decode_batch([random_codes(model, 20)])[0], wanted)
+    assert np.array_equal(BatchCodec(model).decode_waveforms([random_codes(model, 20)])[0], wanted)
 
 
 class AheadOps(TorchOps):
@@ -165,10 +166,10 @@ def test_kernels_are_compiled_ahead_once_a_length_and_no_sample_is_of_that(model
     plain, ops = BatchCodec(model), AheadOps()
     engine = BatchCodec(model, ops=ops)
     for line, rows in zip(lines, (1, 1, 2), strict=True):
-        assert np.array_equal(engine.decode_batch(line)[0], plain.decode_batch(line)[0])
+        assert np.array_equal(engine.decode_waveforms(line)[0], plain.decode_waveforms(line)[0])
         assert ops.rows == rows
     engine.free()
-    engine.decode_batch(lines[0])
+    engine.decode_waveforms(lines[0])
     assert ops.rows == 2
 
 
@@ -189,14 +190,14 @@ class OutOfResources(Exception):
 
 def test_a_kernel_that_fails_is_told_once_and_no_line_is_lost(model, caplog):
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41))]
-    wanted = BatchCodec(model, largest=360).decode_batch(lines)
+    wanted = BatchCodec(model, largest=360).decode_waveforms(lines)
     ops = FailingOps(OutOfResources("shared memory\nmore"))
     engine = BatchCodec(model, ops=ops, largest=360)
     for _ in range(2):
-        for ours, theirs in zip(engine.decode_batch(lines), wanted, strict=True):
+        for ours, theirs in zip(engine.decode_waveforms(lines), wanted, strict=True):
             assert np.array_equal(ours, theirs)
         engine.free()
-    assert ops.calls == 1 and engine.why_torch == "OutOfResources: shared memory"
+    assert ops.calls == 1 and engine.fallback == Fallback("codec kernels", "OutOfResources: shared memory")
     assert [record.message for record in caplog.records] == [
         "Triton cannot run here (OutOfResources: shared memory): the codec runs on torch's own operations, slower"
     ]
@@ -205,11 +206,11 @@ def test_a_kernel_that_fails_is_told_once_and_no_line_is_lost(model, caplog):
 def test_full_memory_and_torchs_own_errors_pass_through(model, monkeypatch):
     engine = BatchCodec(model, ops=FailingOps(torch.cuda.OutOfMemoryError("full")))
     with pytest.raises(torch.cuda.OutOfMemoryError):
-        engine.decode_batch([random_codes(model, 5)])
-    assert engine.why_torch is None
+        engine.decode_waveforms([random_codes(model, 5)])
+    assert engine.fallback is None
     monkeypatch.setattr(TorchOps, "finish", FailingOps(RuntimeError("broken")).finish)
     with pytest.raises(RuntimeError, match="broken"):
-        BatchCodec(model).decode_batch([random_codes(model, 5)])
+        BatchCodec(model).decode_waveforms([random_codes(model, 5)])
 
 
 def test_a_codec_that_is_not_computed_is_left_to_upstreams_modules(checkpoint, caplog):
@@ -218,15 +219,15 @@ def test_a_codec_that_is_not_computed_is_left_to_upstreams_modules(checkpoint, c
     model.codec.decoder.config.attention_bias = True
     waveforms = Waveforms()
     for _ in range(2):
-        first, second = waveforms.decode_lines(model, lines, heard)
-    assert np.array_equal(first, decode_codes(model, lines[0], heard[0])) and len(second) == 0
-    assert len(caplog.records) == 1 and "attention_bias True" in (waveforms.describe() or "")
+        first, second = waveforms.decode_waveforms(model, lines, heard)
+    assert np.array_equal(first, decode_waveform(model, lines[0], heard[0])) and len(second) == 0
+    assert len(caplog.records) == 1 and "attention_bias True" in waveforms.fallback.why
 
 
 def test_nothing_to_decode(model):
     engine = BatchCodec(model)
-    assert engine.decode_batch([]) == []
-    assert [len(wave) for wave in engine.decode_batch([random_codes(model, 0)])] == [0]
+    assert engine.decode_waveforms([]) == []
+    assert [len(wave) for wave in engine.decode_waveforms([random_codes(model, 0)])] == [0]
 
 
 def test_rows_waste_little():
@@ -273,14 +274,14 @@ def test_replayed_rows_equal_plain_ones_on_cuda(checkpoint, precision):
     model = load_model(checkpoint("tiny", "base"), LoadOptions(precision), "cuda")
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((300, 7, 330, 40))]
     others = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41, 330), 10)]
-    plain = BatchCodec(model, capture=False).decode_batch(lines)
+    plain = BatchCodec(model, capture=False).decode_waveforms(lines)
     engine = BatchCodec(model)
     for batch in (lines, others, others):  # plain, captured, replayed
-        engine.decode_batch(batch)
-    for ours, theirs in zip(engine.decode_batch(lines), plain, strict=True):
+        engine.decode_waveforms(batch)
+    for ours, theirs in zip(engine.decode_waveforms(lines), plain, strict=True):
         assert np.array_equal(ours, theirs)
     held = torch.cuda.memory_allocated()
     engine.free()
     assert torch.cuda.memory_allocated() < held
-    for ours, theirs in zip(engine.decode_batch(lines), plain, strict=True):
+    for ours, theirs in zip(engine.decode_waveforms(lines), plain, strict=True):
         assert np.array_equal(ours, theirs)

@@ -1,0 +1,23 @@
+"""One line as the engines take it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..voice.prompt import Prompt
+from .guard import Guard
+
+
+@dataclass(frozen=True)
+class LineRequest:
+    """A line to decode.
+
+    Args:
+        prompt: what to speak, and with which voice.
+        guard: says when the line must end without an EOS. It counts frames, so it serves one decoding.
+        seed: names the line's random stream. The two engines use different generators.
+    """
+
+    prompt: Prompt
+    guard: Guard
+    seed: int = 0

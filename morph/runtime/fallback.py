@@ -1,0 +1,33 @@
+"""Parts that run in a slower way than they could, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# What runs instead of each part.
+INSTEAD = {
+    "CUDA graphs": "op by op, without CUDA graphs",
+    "Triton kernels": "torch operations",
+    "batch codec": "waveforms by the original codec, one line at a time, slower",
+    "codec kernels": "waveforms in torch operations, slower",
+}
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A ``part`` (one of INSTEAD) that does not run, and the reason.
+
+    Raises:
+        ValueError: for an unknown part.
+    """
+
+    part: str
+    why: str
+
+    def __post_init__(self) -> None:
+        if self.part not in INSTEAD:
+            raise ValueError(f"part is {self.part!r}: choose one of {', '.join(INSTEAD)}")
+
+    def describe(self) -> str:
+        """Return what runs instead, and why, for reports."""
+        return f"{INSTEAD[self.part]}: {self.why}"

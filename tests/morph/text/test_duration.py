@@ -1,0 +1,15 @@
+"""The three estimates of a line's frames from its tokens have one pace, and are in order."""
+
+from __future__ import annotations
+
+from qwen3_tts_morph.morph.text.duration import PACE, expected_frames, longest_frames, reserved_frames
+
+
+def test_each_estimate_rises_with_the_pace():
+    for estimate, times in ((expected_frames, 1), (reserved_frames, 1.5), (longest_frames, 3)):
+        assert estimate(11) - estimate(10) == times * PACE
+
+
+def test_more_is_reserved_than_expected_and_more_allowed_than_reserved():
+    for tokens in (0, 1, 10, 500):
+        assert expected_frames(tokens) < reserved_frames(tokens) < longest_frames(tokens)
