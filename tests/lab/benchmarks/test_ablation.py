@@ -54,7 +54,7 @@ def test_upstream_decodes_the_same_lines_as_fifteen_groups(model: Model, prompts
     decode = start_upstream(model, 15)
     theirs = decode(prompts, guards(model), model.sampling, [11, 12], None)
     torch.manual_seed(11)
-    ours = decode(
+    ours = eager.decode(
         model,
         line_requests(prompts, guards(model), range(len(prompts))),
         GenerateOptions(15, model.sampling),
