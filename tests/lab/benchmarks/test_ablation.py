@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from qwen3_tts_morph.morph.decode import eager
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import Predictor
