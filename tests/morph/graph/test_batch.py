@@ -66,7 +66,7 @@ def test_positions_are_those_of_the_longest_line_that_goes_on():
     assert lines.positions == 30
 
 
-def test_many_rows_are_refilled_some_at_a_time_and_the_last_lines_synchronous():
+def test_many_rows_are_refilled_some_at_a_time_and_the_last_lines_immediately():
     lines = lines_of(19, 16)
     assert len(lines.admit()) == 16
     lines.send()

@@ -70,7 +70,7 @@ def test_free_lets_go_of_caches_and_graphs(load):
     assert_equal(decode(), first)
 
 
-def test_an_engine_that_is_dropped_is_gone_synchronous(load, monkeypatch):
+def test_an_engine_that_is_dropped_is_freed_at_once(load, monkeypatch):
     """Nothing of it waits for the garbage collector, which runs when it likes."""
     monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     model = load("tiny", "custom_voice")
