@@ -49,6 +49,7 @@ GROUPS = ("lint", "unit", "tf5", "comfy")
 LEAST_COVERAGE = 90
 COVERED = ("morph", "postprocess")
 TYPED = (*COVERED, "nodes")
+LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 KERNELS = "tests/morph/kernels"
 NOTHING_COLLECTED = 5  # pytest's exit code
 # What can differ between transformers 4 and 5.
@@ -127,25 +128,35 @@ def make_environment(name: str, make: Callable[[], None]) -> Outcome:
 
 
 def check_code() -> list[Outcome]:
-    """Lint, format and types."""
+    """Lint, format, types, and which package may import which."""
     ruff = [COMFY_PYTHON, "-m", "ruff"]
     return [
         run_step("ruff check", [*ruff, "check", "."]),
         run_step("ruff format", [*ruff, "format", "--check", "."]),
-        check_types(),
+        *check_package(),
     ]
 
 
-def check_types() -> Outcome:
-    """Run mypy on a copy under a name that can be a package's: the repository's folder may have a hyphen."""
-    package = ENVS / "types" / "qwen3_tts_morph"
-    shutil.rmtree(package, ignore_errors=True)
+def check_package() -> list[Outcome]:
+    """Run mypy and the import contracts (pyproject.toml, [tool.importlinter]) on a copy of the sources.
+
+    The copy has a name that a package can have: the repository's own folder may have a hyphen.
+    """
+    sources, config = ENVS / "types", ROOT / "pyproject.toml"
+    shutil.rmtree(sources, ignore_errors=True)
+    package = sources / "qwen3_tts_morph"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
+    ignored = shutil.ignore_patterns("__pycache__")
     for name in TYPED:
-        shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
-    command = [COMFY_PYTHON, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", "-p", package.name]
-    return run_step("mypy", command, cwd=package.parent, env={"MYPYPATH": str(COMFY / "ComfyUI")})
+        shutil.copytree(ROOT / name, package / name, ignore=ignored)
+    shutil.copytree(ROOT / "lab", sources / "lab", ignore=ignored)
+    mypy = [COMFY_PYTHON, "-m", "mypy", "--config-file", config, "-p", package.name]
+    contracts = [COMFY_PYTHON, "-c", LINT_IMPORTS, "--config", config, "--no-cache"]
+    return [
+        run_step("mypy", mypy, cwd=sources, env={"MYPYPATH": str(COMFY / "ComfyUI")}),
+        run_step("imports", contracts, cwd=sources, env={"PYTHONPATH": str(sources)}),
+    ]
 
 
 def count_workers() -> int:

@@ -19,7 +19,7 @@ TRANSFORMERS_5 = ENVS / "transformers5"
 FRONTEND = COMFY / "frontend-1.58.1"  # unpacked by tests/comfy/install.py
 
 PYTEST = ("pytest==9.2.0", "pytest-xdist==3.8.0")
-LINTERS = ("ruff==0.17.5", "mypy==2.4.1")
+LINTERS = ("ruff==0.17.5", "mypy==2.4.1", "import-linter==2.16")
 TOOLS = (*PYTEST, *LINTERS, "pytest-cov==7.1.0", "playwright==1.65.2")
 # What the ComfyUI tests hear with; those of the second file are installed without what they ask for.
 JUDGES = ROOT / "tests" / "requirements.txt"

@@ -8,8 +8,9 @@ import torch
 
 from ..model.layers import Angles
 from ..model.static_cache import StaticCache
-from .linear.gemm import SUM_WIDTH
 from .plan import Plan
+
+SUM_WIDTH = 16  # columns of a row whose squares are summed together
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Residual:
         values = plan.empty("residual", (rows, len(like)), like, torch.float32)
         if rows <= plan.gemv_max_rows:
             return cls(values, None)
-        squares = plan.empty("squares", (-(-len(like) // int(SUM_WIDTH)), rows), values)
+        squares = plan.empty("squares", (-(-len(like) // SUM_WIDTH), rows), values)
         return cls(values, plan.empty("scaled", (rows, len(like)), like), squares)
 
     def source(self) -> tuple[torch.Tensor, torch.Tensor | None]:

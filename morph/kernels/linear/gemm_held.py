@@ -24,7 +24,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-SUM_WIDTH = gl.constexpr(16)  # as of gemm.py
+from .. import states
+
+SUM_WIDTH = gl.constexpr(states.SUM_WIDTH)
 
 
 @gluon.jit

@@ -9,8 +9,8 @@ import triton
 
 from ...model.linear import Weight, split_scales
 from ..plan import Plan, launch
-from ..states import Inputs, Residual
-from .gemm import SUM_WIDTH, gemm, reduce_split_k
+from ..states import SUM_WIDTH, Inputs, Residual
+from .gemm import gemm, reduce_split_k
 from .gemv import gemv
 from .tiles import GemmShape, GemmTile, GemvShape, gemm_tile, gemv_tile, prefetches
 
@@ -173,7 +173,7 @@ def _launch_tile(plan: Plan, tile: GemmTile, product: _Product, epilogue: _Epilo
     grid = (-(-product.N // tile.block_n), -(-product.M // tile.block_m), tile.split_k)
     arguments = vars(product) | vars(epilogue)
     arguments |= {"BLOCK_M": tile.block_m, "BLOCK_N": tile.block_n, "BLOCK_K": tile.block_k}
-    arguments["SUMS"] = triton.next_power_of_2(-(-product.K // int(SUM_WIDTH)))
+    arguments["SUMS"] = triton.next_power_of_2(-(-product.K // SUM_WIDTH))
     if tile.folds:
         from .gemm_folded import gemm_folded  # Gluon: not every Triton has it
 
