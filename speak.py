@@ -36,7 +36,7 @@ MAX_SEED = 2**64 - 1
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line, or these arguments; all that can be checked without a model is checked here."""
+    """Read the command line, or these arguments; everything that needs no model is checked here."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("text")
     parser.add_argument("--checkpoint", type=Path, help="a Qwen3-TTS folder; none: the demo voice")
@@ -61,14 +61,14 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--here", action="store_true", help="use this Python as it is; install nothing")
     options = parser.parse_args(arguments)
     if not options.text.strip():
-        parser.error("the text is empty: give something to say")
+        parser.error("the text is empty: type something to say")
     if options.transcript and not options.reference:
         parser.error("--transcript is what a recording says: give the recording with --reference")
     return options
 
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
-    """A reader of whole numbers in ``low``..``high`` for argparse."""
+    """Return a reader of whole numbers in ``low``..``high`` for argparse."""
 
     def read(word: str) -> int:
         with contextlib.suppress(ValueError):
@@ -108,7 +108,7 @@ def writable_file(word: str) -> Path:
 
 
 def unfinished(path: Path) -> Path:
-    """Where a file is written before it takes its name."""
+    """Return the temporary path that a file is written to before it is renamed."""
     return path.with_name(f"{path.name}.{os.getpid()}.part")
 
 
@@ -123,7 +123,7 @@ def run_in_environment() -> int:
 
 
 def prepare_environment() -> Path:
-    """Make the environment where there is none yet; give its Python."""
+    """Create the environment if it does not exist; return its Python."""
     python = install.create_environment(ENVIRONMENT)
     ready = ENVIRONMENT / "ready"
     if not ready.exists():
@@ -139,7 +139,7 @@ def prepare_environment() -> Path:
 
 
 def speak(options: argparse.Namespace) -> str:
-    """Load, speak and write the file; give the report."""
+    """Load, speak and write the file; return the report."""
     import pack
 
     pack.load()
@@ -166,7 +166,7 @@ def speak(options: argparse.Namespace) -> str:
 
 
 def read_recording(path: Path) -> tuple[Any, int]:
-    """A recording as float32 ``[C, T]`` and its rate; ValueError for a file that holds none."""
+    """Return a recording as float32 ``[C, T]`` and its rate; ValueError for a file that is not one."""
     import soundfile
 
     try:
@@ -179,7 +179,7 @@ def read_recording(path: Path) -> tuple[Any, int]:
 
 
 def make_voice(model: Any, options: argparse.Namespace, recording: tuple[Any, int] | None) -> Any:
-    """The voice that the command line asks for."""
+    """Return the voice that the command line asks for."""
     from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 
     if recording:
@@ -194,7 +194,7 @@ def make_voice(model: Any, options: argparse.Namespace, recording: tuple[Any, in
 
 @contextlib.contextmanager
 def counted_frames() -> Iterator[Callable[[int, int], None] | None]:
-    """Give what counts frames on one line of the terminal; None where stderr is no terminal."""
+    """Yield a callback that counts frames on one line of the terminal; None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -209,7 +209,7 @@ def counted_frames() -> Iterator[Callable[[int, int], None] | None]:
 
 
 def write_sound(path: Path, waveform: Any, rate: int) -> None:
-    """Write a sound file that is there whole or not at all; ValueError where the disk refuses it."""
+    """Write a sound file completely or not at all; ValueError if it cannot be written."""
     import soundfile
 
     buffer = io.BytesIO()
@@ -224,7 +224,7 @@ def write_sound(path: Path, waveform: Any, rate: int) -> None:
 
 
 def say(text: object, stream: TextIO) -> None:
-    """Print a line in whatever encoding the stream has; a reader that has gone is no error."""
+    """Print a line in whatever encoding the stream has; a closed pipe is no error."""
     encoding = stream.encoding or "utf-8"
     shown = str(text).encode(encoding, "backslashreplace").decode(encoding)
     try:
@@ -237,7 +237,7 @@ def say(text: object, stream: TextIO) -> None:
 
 
 def main() -> int:
-    """Speak here when asked to, else in the environment; what cannot be done gets one sentence."""
+    """Speak with this Python if asked to, else in the environment; bad input gets one sentence."""
     try:
         options = parse_arguments()
         if not options.here:

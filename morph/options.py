@@ -1,4 +1,4 @@
-"""Options of the engine: frozen, and checked when they are made."""
+"""Options of the engine: frozen, and validated on construction."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ MOST_RETRIES = 10
 
 
 def check_seq_groups(seq_groups: int) -> int:
-    """Give ``seq_groups`` back, as Python's int, when it is in 1..15, else raise ValueError."""
+    """Return ``seq_groups`` as a Python int if it is in 1..15, else raise ValueError."""
     if not is_whole(seq_groups, 1, PREDICTED_GROUPS):
         raise ValueError(f"SEQ_GROUPS is {seq_groups!r}: choose 1 to {PREDICTED_GROUPS} (15 is exact)")
     return int(seq_groups)
 
 
 def parse_groups(text: str) -> list[int]:
-    """Read a list such as "1, 3, 5, 15": rising, each once. Raises ValueError for anything outside 1..15."""
+    """Read a list such as "1, 3, 5, 15"; return it sorted, without duplicates. ValueError outside 1..15."""
     words = re.split(r"[\s,;]+", text.strip(" \t\r\n,;"))
     if not all(re.fullmatch("[0-9]{1,3}", word) for word in words):
         raise ValueError(
@@ -42,22 +42,22 @@ def parse_groups(text: str) -> list[int]:
 
 
 def check_engine(engine: str) -> str:
-    """Give ``engine`` back when it is one of ENGINES, else raise ValueError."""
+    """Return ``engine`` if it is one of ENGINES, else raise ValueError."""
     return check_choice("engine", engine, ENGINES)
 
 
 def check_decoding(decoding: str) -> str:
-    """Give ``decoding`` back when it is one of DECODINGS, else raise ValueError."""
+    """Return ``decoding`` if it is one of DECODINGS, else raise ValueError."""
     return check_choice("decoding", decoding, DECODINGS)
 
 
 def check_tail(tail: str) -> str:
-    """Give ``tail`` back when it is one of TAILS, else raise ValueError."""
+    """Return ``tail`` if it is one of TAILS, else raise ValueError."""
     return check_choice("tail", tail, TAILS)
 
 
 def _keep_plain(options: Any) -> None:
-    """Turn numpy's scalars in the fields of a frozen dataclass into Python's, so nothing later meets them."""
+    """Convert numpy scalars in the fields of a frozen dataclass to Python's."""
     for field in fields(options):
         value = getattr(options, field.name)
         if isinstance(value, np.generic):
@@ -66,7 +66,7 @@ def _keep_plain(options: Any) -> None:
 
 @dataclass(frozen=True)
 class TokenSampling:
-    """How one token is drawn from its logits; the names and the order are transformers'."""
+    """How one token is sampled from its logits; the names and the order are transformers'."""
 
     do_sample: bool = True
     temperature: float = 0.9
@@ -113,9 +113,7 @@ class Sampling:
         _keep_plain(self)
         for name in ("talker", "subtalker"):
             if not isinstance(getattr(self, name), TokenSampling):
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}: choose how it draws with a TokenSampling"
-                )
+                raise ValueError(f"{name} is {getattr(self, name)!r}: choose a TokenSampling")
         if not is_number(self.repetition_penalty) or self.repetition_penalty <= 0:
             raise ValueError(f"repetition_penalty is {self.repetition_penalty!r}: choose above 0 (1 is off)")
         if self.max_seconds is not None and (
@@ -127,7 +125,7 @@ class Sampling:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Sampling:
-        """Read a checkpoint's ``generation_config.json``; what it lacks, or has as null, takes upstream's defaults."""
+        """Read a checkpoint's ``generation_config.json``; missing or null values take upstream's defaults."""
         config = {key: value for key, value in config.items() if value is not None}
         return cls(
             talker=TokenSampling.from_config(config, "", "do_sample"),
@@ -138,7 +136,7 @@ class Sampling:
 
     @property
     def max_frames(self) -> int:
-        """The most frames a line may have: upstream's last token makes no frame."""
+        """The most frames that a line may have: upstream's last token makes no frame."""
         frames = self.max_new_tokens - 1
         return (
             frames if self.max_seconds is None else max(1, min(frames, round(self.max_seconds * FRAME_RATE)))
@@ -150,16 +148,16 @@ class GenerateOptions:
     """How lines are turned into speech.
 
     Args:
-        seq_groups: how many of the 15 groups run one after another; 15 is exact, below is approximate.
+        seq_groups: how many of the 15 groups run sequentially; 15 is exact, fewer are approximate.
         sampling: None takes the checkpoint's own.
-        batch_size: how many lines are decoded together at most.
+        batch_size: at most this many lines are decoded together.
         guard: end lines that run on far beyond their text, or loop.
         split_chars: longer texts are split at sentence ends into pieces of at most this many characters, or as many
             as the checkpoint speaks well (``TextProfile.longest_piece``) where that is less; 0: never.
         crossfade_ms: between the pieces of a split text.
-        decoding: "crossbar" keeps what the crossbar draws; "lossless" lets it draft, and is distributed as 15
-            ``seq_groups`` whatever ``seq_groups`` is.
-        tail: "auto" takes the checkpoint's trained tail where it has one for this SEQ_GROUPS; "stock" never.
+        decoding: "crossbar" keeps the crossbar's samples; "lossless" uses them as drafts and has the distribution of 15
+            ``seq_groups``, whatever ``seq_groups`` is.
+        tail: "auto" uses the checkpoint's trained tail if it has one for this SEQ_GROUPS; "stock" never does.
         retries: how often a piece that went wrong (silent, ended too early, ran on, looped) is spoken again, each
             time with the next seed; 0 to 10.
         normalize: "auto" writes out figures and capitals as words for checkpoints that cannot read them; "off" never.

@@ -1,4 +1,4 @@
-"""Load a checkpoint folder with the precision and the attention that the machine can do."""
+"""Load a checkpoint folder with a precision and an attention that the machine supports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """The dtype for a device.
+    """Return the dtype for a device.
 
     "auto" is bf16 where the GPU computes in it, else fp32: on GPUs without bf16, fp16 overflows in some checkpoints
     (the field's "probability tensor contains inf"); choose fp16 by hand to try it. The CPU takes fp32.
@@ -90,7 +90,7 @@ def check_frame_rate(path: Path) -> None:
 
 
 def restore_frequencies(module: torch.nn.Module) -> None:
-    """Compute RoPE frequencies anew where loading left zeros: transformers 5 can, for buffers that no file holds."""
+    """Recompute RoPE frequencies if loading left zeros, as transformers 5 may for buffers that no file contains."""
     for part in module.modules():
         buffer = getattr(part, "inv_freq", None)
         if isinstance(buffer, torch.Tensor) and not buffer.any():

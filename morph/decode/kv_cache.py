@@ -8,10 +8,10 @@ import torch
 
 
 class KeyValueCache:
-    """Keys and values of every layer, ``[B, kv_heads, T, head_dim]`` each; stands where a transformers ``Cache`` would.
+    """Keys and values of every layer, ``[B, kv_heads, T, head_dim]`` each; used in place of a transformers ``Cache``.
 
-    Grows by concatenation, as transformers' ``DynamicCache``, whose memory layout it shares (so that the same
-    kernels give the same bits), but with a third of its calls a layer: at batch 1 calls are what a frame costs.
+    Grows by concatenation, like transformers' ``DynamicCache``, and has the same memory layout, so that the same
+    kernels give the same bits. It makes a third of the calls per layer: at batch 1 calls dominate a frame's time.
     """
 
     def __init__(self, layers: int):
@@ -21,7 +21,7 @@ class KeyValueCache:
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer: int, _: dict[str, Any] | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Put a layer's new keys and values behind its old ones; give all of them."""
+        """Append a layer's new keys and values to its old ones; return all of them."""
         old_keys, old_values = self.keys[layer], self.values[layer]
         if old_keys is not None and old_values is not None:
             keys = torch.cat((old_keys, keys), dim=2)
@@ -35,6 +35,6 @@ class KeyValueCache:
         self.values = [None if values is None else values[:, :, :length] for values in self.values]
 
     def take(self, rows: torch.Tensor) -> None:
-        """Go on with these rows (int64 ``[N]``) of the batch, each as often as it is named."""
+        """Keep these rows (int64 ``[N]``) of the batch; a row named twice is duplicated."""
         self.keys = [None if keys is None else keys[rows] for keys in self.keys]
         self.values = [None if values is None else values[rows] for values in self.values]

@@ -1,17 +1,17 @@
 """Lossless decoding of groups 1-15: the crossbar drafts, one causal pass verifies, a rule accepts or corrects.
 
-The rule (``verdict.py``) is that of speculative sampling: what comes out is distributed as SEQ_GROUPS=15, whatever the
-draft is worth; a poor draft only takes more passes. The first groups that a pass verifies have several candidates;
-every choice of them rides in a row of its own through the pass, the groups behind drafted alike, so that whichever is
-kept has its states computed.
+The rule (``verdict.py``) is that of speculative sampling: the result has the distribution of SEQ_GROUPS=15, however
+good the draft is; a poor draft only takes more passes. The first groups that a pass verifies have several candidates.
+Each combination of candidates has a separate row in the pass, with the same drafts for the groups after them, so that
+the states of whichever is kept have been computed.
 
-The pass that refuses a group has computed the exact state of that group too, and from it the next draft is made: so
-every pass finishes one group at least, and a frame takes at most the 15 passes of exact decoding. That also holds for
-one sequential group to begin with, hence more of them only make the passes narrower.
+The pass that rejects a group has also computed the exact state of that group, and the next draft is made from it. So
+every pass finishes at least one group, and a frame takes at most the 15 passes of exact decoding. That holds from one
+sequential group on; more of them only make the passes narrower.
 
-Where it ends: a pass over several positions may round otherwise than one over a single position, so the codes are
-those of exact decoding bit for bit nowhere by promise; greedy codes agree in float32 up to ties. Sampled ones
-consume a line's stream otherwise: the same seed gives another take of the same distribution.
+Limits: a pass over several positions may round differently from one over a single position, so bit-equality with exact
+decoding is not guaranteed; greedy codes agree in float32 up to ties. Sampling consumes a line's random stream
+differently: the same seed gives a different take from the same distribution.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from .predictor import Predictor
 from .sampling import Randomness, distribution
 from .verdict import Noise, drafting, propose, settle
 
-# For a pass's first groups. Passes a frame of the demo voice: 8.6 with one, 7.5 with eight for the first group,
-# 7.4 with two for the second as well, 7.2 with four. On a GPU a pass costs its launches, on a CPU its rows.
+# For a pass's first groups. Passes per frame of the demo voice: 8.6 with one, 7.5 with eight for the first group,
+# 7.4 with two for the second as well, 7.2 with four. On a GPU a pass costs launches, on a CPU rows.
 CANDIDATES, CANDIDATES_ON_CPU = (8, 2), (1,)
 
 
 @dataclass(frozen=True)
 class Reached:
-    """How far each line of a batch is within its frame: ``done`` groups are exact, ``start`` at least.
+    """How far each line of a batch is within its frame: ``done`` groups are exact, at least ``start``.
 
-    ``states`` ``[B, H]`` are what the last of them was drawn from, ``tokens`` ``[B]`` what was drawn.
+    ``states`` ``[B, H]`` are what the last of them was sampled from, ``tokens`` ``[B]`` the samples.
     """
 
     start: int
@@ -51,7 +51,7 @@ class Reached:
 
 
 Drafter: TypeAlias = Callable[[Reached], torch.Tensor]
-"""Gives logits ``[B, G - start, V]`` of the groups behind ``start``; those that a line has done are not read."""
+"""Returns logits ``[B, G - start, V]`` of the groups after ``start``; those that a line has done are not read."""
 
 
 def crossbar_drafter(heads: Weight) -> Drafter:
@@ -64,7 +64,7 @@ def crossbar_drafter(heads: Weight) -> Drafter:
 
 
 def tails_drafter(heads: Weight, tails: Mapping[int, Tail]) -> Drafter:
-    """Draft by ``tails``, each for lines with so many exact groups, and by the stock crossbar where there is none."""
+    """Draft by ``tails``, each for lines with that many exact groups, and by the stock crossbar without one."""
     stock = crossbar_drafter(heads)
 
     def draft(reached: Reached) -> torch.Tensor:
@@ -84,11 +84,11 @@ def tails_drafter(heads: Weight, tails: Mapping[int, Tail]) -> Drafter:
 
 @dataclass
 class Tally:
-    """What drafts were worth, in frames decoded so far.
+    """How good the drafts were in the frames decoded so far.
 
     ``frames`` and ``passes`` count batches of frames, as a batch goes on until its last line is done;
     ``line_frames`` and ``line_passes`` count each line's own. ``offered`` and ``accepted`` count drafted tokens
-    that a verdict was reached for, by group (index 0 is group 1).
+    that were judged, by group (index 0 is group 1).
     """
 
     frames: int = 0
@@ -99,7 +99,7 @@ class Tally:
     accepted: list[int] = field(default_factory=list)
 
     def begin(self, groups: int, lines: int, passes: int) -> None:
-        """Take the sequential passes that a batch of frames starts with."""
+        """Count the sequential passes that a batch of frames starts with."""
         self.frames += 1
         self.passes += passes
         self.line_frames += lines
@@ -108,7 +108,7 @@ class Tally:
             self.offered, self.accepted = [0] * groups, [0] * groups
 
     def add(self, before: Sequence[int], accepted: Sequence[int]) -> None:
-        """Take one pass: each line's exact groups before it, and with the drafted tokens that were kept."""
+        """Count one pass: each line's exact groups before it, and after it with the drafted tokens that were kept."""
         groups = len(self.offered)
         self.passes += 1
         for known, kept in zip(before, accepted, strict=True):
@@ -119,12 +119,12 @@ class Tally:
 
     @property
     def mean_passes(self) -> float:
-        """Passes a frame, as batches take them."""
+        """Mean passes per frame of a batch."""
         return self.passes / max(1, self.frames)
 
     def describe(self) -> str:
         """For logs."""
-        return f"{self.mean_passes:.2f} passes of the predictor a frame in the mean of {self.frames}"
+        return f"{self.mean_passes:.2f} passes of the predictor per frame, mean of {self.frames}"
 
 
 class LosslessPredictor(Predictor):
@@ -132,7 +132,7 @@ class LosslessPredictor(Predictor):
 
     Args:
         code_predictor: upstream's.
-        draft: what drafts; None is the crossbar with the tails, and the checkpoint's own heads where there is none.
+        draft: makes the drafts; None is the crossbar with the tails, or with the checkpoint's own heads without one.
         tails: as ``Predictor``'s.
         candidates: how many are tried for the first group of every pass, the second, ...; None chooses for the device.
 
@@ -164,8 +164,8 @@ class LosslessPredictor(Predictor):
     ) -> torch.Tensor:
         """Predict a frame's groups; see ``Predictor.decode_frame``.
 
-        ``seq_groups`` groups run sequentially before the first draft. A line that is done draws no more, so that
-        its stream does not depend on its batch mates.
+        ``seq_groups`` groups run sequentially before the first draft. A line that is done samples no more, so that
+        its stream does not depend on the other lines of the batch.
         """
         return self._decode(hidden, embedding, seq_groups, len(self.heads), draw, randomness)
 
@@ -178,7 +178,7 @@ class LosslessPredictor(Predictor):
         draw: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
-        """A frame within ``max_passes``: groups that are not exact by then stay as the last draft has them."""
+        """Decode a frame in at most ``max_passes``: groups that are not exact by then keep the last draft."""
         cache, groups = self._new_cache(), len(self.heads)
         first, states = self._decode_sequential(hidden, embedding, seq_groups, draw, randomness, cache)
         codes = torch.nn.functional.pad(first, (0, groups - seq_groups))
@@ -209,7 +209,7 @@ class LosslessPredictor(Predictor):
     def _pass(
         self, last: torch.Tensor, tries: torch.Tensor, start: int, cache: KeyValueCache, rows: torch.Tensor
     ) -> torch.Tensor:
-        """The states ``[B K, G, H]`` that the groups of ``tries`` ``[B, K, G]`` are exactly drawn from.
+        """Return the states ``[B K, G, H]`` that exact decoding samples the groups of ``tries`` ``[B, K, G]`` from.
 
         ``last`` ``[B]`` is the group before them; in ``rows`` ``[B]`` of the cache is what the lines have done. All
         lines run the same positions; one that is further along computes some of its exact groups again.

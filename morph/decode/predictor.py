@@ -1,10 +1,10 @@
 """The hybrid crossbar decoder: a frame's groups 1-15 from the talker's hidden state and group 0.
 
-``seq_groups`` of the 15 groups run one after another, over upstream's own layers with the morph cache (RoPE and
-positions computed once, no mask built); the rest come at once from the last hidden state, through one einsum over
-a slice of the stacked heads. 15 equals upstream's ``code_predictor.generate`` bit for bit, draws included; below
-15 the tail is an approximation: its hidden state has not seen the last sequential token, its heads were trained on
-later positions, and its groups are drawn independently. A trained tail (``tail.py``) mends the first two.
+``seq_groups`` of the 15 groups run sequentially, over upstream's own layers with the morph cache (RoPE and positions
+computed once, no mask built). The rest are predicted together from the last hidden state, by one einsum over a slice of
+the stacked heads. 15 equals upstream's ``code_predictor.generate`` bit for bit, sampling included. Below 15 the tail is
+an approximation: its hidden state has not seen the last sequential token, its heads were trained on later positions,
+and its groups are sampled independently. A trained tail (``tail.py``) corrects the first two.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ POSITIONS = PREDICTED_GROUPS + 2  # the pair of the prefill and 15 tokens, as in
 
 
 class Predictor:
-    """Decodes frames with one upstream ``code_predictor``, which must stay where it is meanwhile.
+    """Decodes frames with one upstream ``code_predictor``, which must not move meanwhile.
 
-    Made anew for every batch of lines: the stacked heads and the morph cache are looked up once, not every frame,
-    and a model that was moved in between is never met with tensors of its old device.
+    Create one per decoding: it looks up the stacked heads and the morph cache once, not every frame, and would hold
+    tensors of the old device after the model was moved.
 
     Args:
         code_predictor: upstream's module.
-        tails: trained tails by SEQ_GROUPS; where there is none, the tail comes from the stock heads.
+        tails: trained tails by SEQ_GROUPS; without one, the tail comes from the stock heads.
     """
 
     def __init__(self, code_predictor: Any, tails: Mapping[int, Tail] | None = None):
@@ -85,7 +85,7 @@ class Predictor:
         randomness: Randomness,
         cache: KeyValueCache,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The first groups' codes ``[B, seq_groups]``, and the state ``[B, H]`` that the last of them came from."""
+        """Return the first groups' codes ``[B, seq_groups]``, and the state ``[B, H]`` of the last."""
         tables, heads = self.module.model.codec_embedding, self.module.lm_head
         states = self._run(torch.cat((hidden, embedding), dim=1), 0, cache)
         codes = [sample_tokens(heads[0](states)[:, -1], draw, randomness)]
@@ -95,18 +95,18 @@ class Predictor:
         return torch.stack(codes, dim=1), states[:, -1]
 
     def crossbar_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Logits ``[B, 15 - S, V]`` of the groups above S = ``seq_groups``, which must be below 15.
+        """Return logits ``[B, 15 - S, V]`` of the groups above S = ``seq_groups``, which must be below 15.
 
         Args:
             seq_groups: S.
-            states: ``[B, H]``, the state that group S was drawn from.
+            states: ``[B, H]``, the state that group S was sampled from.
             tokens: ``[B]``, group S.
         """
         tail = self.tails.get(seq_groups)
         return tail_logits(tail.parts if tail else {}, self.heads[seq_groups:], states, tokens)
 
     def teacher_force(self, hidden: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
-        """The hidden states that predict groups 1-15 of finished frames, in one causal pass over each frame.
+        """Return the hidden states that predict groups 1-15 of finished frames, in one causal pass over each frame.
 
         Args:
             hidden: ``[N, 1, H_talker]``, the talker's hidden state before each frame.
@@ -119,7 +119,7 @@ class Predictor:
         return self._run(torch.cat((hidden, inputs), dim=1), 0, None)[:, 1:]
 
     def _run(self, inputs: torch.Tensor, start: int, cache: KeyValueCache | None) -> torch.Tensor:
-        """Run the layers over ``inputs`` ``[B, T, H_talker]`` at positions ``start ..``; give ``[B, T, H]``."""
+        """Run the layers over ``inputs`` ``[B, T, H_talker]`` at positions ``start ..``; return ``[B, T, H]``."""
         states = self.module.small_to_mtp_projection(inputs)
         end = start + states.shape[1]
         angles = (self.rope.cos[None, start:end], self.rope.sin[None, start:end])
@@ -129,9 +129,9 @@ class Predictor:
         return self.module.model.norm(states)
 
     def _causal_mask(self, states: torch.Tensor, start: int) -> torch.Tensor | None:
-        """``[1, 1, T, start + T]`` where the attention is not causal by itself, else None.
+        """Return a mask ``[1, 1, T, start + T]`` if the attention is not causal by itself, else None.
 
-        FlashAttention always is. SDPA is at the start of a frame only: behind cached positions it would align the
+        FlashAttention always is. SDPA is only at the start of a frame: after cached positions it would align the
         triangle with the first of them. Eager attention never is.
         """
         length = states.shape[1]

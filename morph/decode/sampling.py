@@ -1,4 +1,4 @@
-"""Draw tokens from logits, in float32 and in transformers' order, so that equal seeds give equal codes.
+"""Sample tokens from logits, in float32 and in transformers' order, so that equal seeds give equal codes.
 
 Order (transformers 4.57 and 5, ``GenerationMixin._get_logits_processor``): repetition penalty, min_new_tokens,
 suppressed tokens, temperature, top-k, top-p, softmax, multinomial.
@@ -19,7 +19,7 @@ Randomness: TypeAlias = "torch.Generator | Sequence[torch.Generator] | None"
 
 
 def line_streams(seeds: Sequence[int], device: torch.device) -> list[torch.Generator]:
-    """A generator per line: a line's seed gives the same draws whatever batch it rides in."""
+    """Return one generator per line: a line's seed gives the same samples in any batch."""
     return [torch.Generator(device=device).manual_seed(seed % 2**63) for seed in seeds]
 
 
@@ -33,7 +33,7 @@ def default_stream(device: torch.device) -> torch.Generator:
 
 
 def penalize_repetition(scores: torch.Tensor, seen: torch.Tensor, penalty: float) -> torch.Tensor:
-    """Make tokens that a line has used less likely. ``scores`` and ``seen`` (bool) are ``[B, V]``."""
+    """Lower the scores of tokens that a line has used. ``scores`` and ``seen`` (bool) are ``[B, V]``."""
     if penalty == 1.0:
         return scores
     return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
@@ -52,7 +52,7 @@ def filter_logits(scores: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
 
 
 def _keep_top_p(scores: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Keep the likeliest tokens up to and with the one that crosses ``top_p``."""
+    """Keep the most probable tokens up to and including the one that crosses ``top_p``."""
     ordered, order = scores.sort(dim=-1, descending=False)
     remove = ordered.softmax(dim=-1).cumsum(dim=-1) <= (1 - top_p)
     remove[..., -1:] = False
@@ -60,7 +60,7 @@ def _keep_top_p(scores: torch.Tensor, top_p: float) -> torch.Tensor:
 
 
 def distribution(logits: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
-    """The probabilities that tokens are drawn with: ``[..., V]``, float32; greedy has all on its largest logit."""
+    """Return the sampler's probabilities, float32 ``[..., V]``; greedy puts all on the largest logit."""
     check_finite(logits)
     scores = logits.float()
     if not draw.do_sample:
@@ -69,7 +69,7 @@ def distribution(logits: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
 
 
 def sample_tokens(logits: torch.Tensor, draw: TokenSampling, randomness: Randomness) -> torch.Tensor:
-    """Draw one token for each row of logits.
+    """Sample one token for each row of logits.
 
     Args:
         logits: ``[B, V]``, or ``[B, G, V]`` for G groups at once; any float dtype.
@@ -90,17 +90,17 @@ def sample_tokens(logits: torch.Tensor, draw: TokenSampling, randomness: Randomn
 
 
 def check_finite(logits: torch.Tensor) -> None:
-    """Raise ValueError where a logit is NaN or infinite: drawing from such would end CUDA for the whole process.
+    """Raise ValueError where a logit is NaN or infinite: sampling from it would break CUDA for the whole process.
 
-    The largest is NaN where any is. -inf passes: that is a token which may not be drawn. On a GPU the host waits for
-    this number once for each draw.
+    The maximum is NaN if any logit is. -inf passes: it marks a token that may not be sampled. On a GPU this costs one
+    device sync per sample.
     """
     if not math.isfinite(float(logits.amax())):
         raise not_finite(logits.dtype)
 
 
 def not_finite(dtype: torch.dtype) -> ValueError:
-    """The error for numbers of a model or a codec, computed in ``dtype``, that are NaN or infinite."""
+    """Return the error for numbers of a model or a codec, computed in ``dtype``, that are NaN or infinite."""
     if dtype == torch.float16:
         return ValueError("the model's numbers overflow in fp16: load it with precision auto, fp32 or bf16")
     precision = {torch.float32: "fp32", torch.bfloat16: "bf16"}.get(dtype, str(dtype))

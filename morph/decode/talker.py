@@ -1,7 +1,7 @@
-"""Run upstream's talker over a batch of prompts: one prefill, then one step a frame over its own layers.
+"""Run upstream's talker over a batch of prompts: one prefill, then one step per frame over its own layers.
 
 Bit-equal to upstream's ``talker.generate`` (left padding, position offsets), with the RoPE table computed once and a
-cache of fewer calls. Nothing is kept on the upstream model (its ``rope_deltas`` are not used).
+cache that makes fewer calls. Nothing is stored on the upstream model (its ``rope_deltas`` are not used).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Talker:
 
     Args:
         model: the checkpoint.
-        prompts: one a line; shorter ones are padded on the left.
+        prompts: one per line; shorter ones are padded on the left.
     """
 
     def __init__(self, model: Model, prompts: Sequence[Prompt]):
@@ -56,13 +56,13 @@ class Talker:
         return torch.stack(rows)
 
     def _attended(self) -> torch.Tensor:
-        """Which positions of the padded prompts are real: bool ``[B, T]``."""
-        places = torch.arange(self.longest, device=self.model.device)
+        """Return which positions of the padded prompts are real: bool ``[B, T]``."""
+        positions = torch.arange(self.longest, device=self.model.device)
         padding = torch.tensor([[self.longest - length] for length in self.lengths], device=self.model.device)
-        return places >= padding
+        return positions >= padding
 
     def prefill(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Run the prompts; give the last hidden state ``[B, 1, H]`` and group 0's logits ``[B, V]``."""
+        """Run the prompts; return the last hidden state ``[B, 1, H]`` and group 0's logits ``[B, V]``."""
         from transformers import DynamicCache
 
         positions = (self.attended.long().cumsum(-1) - 1).masked_fill(~self.attended, 1)
@@ -78,11 +78,11 @@ class Talker:
         for index, layer in enumerate(cache.layers):
             self._cache.keys[index], self._cache.values[index] = layer.keys, layer.values
         states = out.last_hidden_state
-        # Over all positions, as upstream does: a product of another shape may round differently.
+        # Over all positions, as upstream does: a GEMM of another shape may round differently.
         return states[:, -1:], self.model.talker.codec_head(states)[:, -1]
 
     def step(self, codes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Take a finished frame ``[B, 16]``; give the next hidden state ``[B, 1, H]`` and logits ``[B, V]``."""
+        """Take a finished frame ``[B, 16]``; return the next hidden state ``[B, 1, H]`` and logits ``[B, V]``."""
         states = embed_frames(self.model, codes, self._tables)[:, None] + self._text()
         mask = self._mask()
         angles = self._angles()
@@ -95,13 +95,13 @@ class Talker:
         return states, self.model.talker.codec_head(states)[:, -1]
 
     def _text(self) -> torch.Tensor:
-        """What the text adds to this frame's input: ``[B, 1, H]`` or ``[1, 1, H]``."""
+        """Return what the text adds to this frame's input: ``[B, 1, H]`` or ``[1, 1, H]``."""
         if self.step_number < self.trailing.shape[1]:
             return self.trailing[:, self.step_number, None]
         return self.pad[None]
 
     def _angles(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """This step's cosines and sines, ``[3, B, 1, head_dim]``: the three mrope rows are equal for speech."""
+        """Return this step's cosines and sines, ``[3, B, 1, head_dim]``: the three mrope rows are equal for speech."""
         model = self.model
         end = self.longest + self.step_number + 1
         if self._rope is None or not self._rope.fits(end, model.device, model.dtype):
@@ -111,7 +111,7 @@ class Talker:
         return cos.expand(3, -1, -1, -1), sin.expand(3, -1, -1, -1)
 
     def _mask(self) -> torch.Tensor | None:
-        """Hide the left padding, in the form that the attention in use takes; None where there is no padding."""
+        """Return the mask of the left padding, in the form that the attention takes; None without padding."""
         if min(self.lengths) == self.longest:
             return None
         new = self.attended.new_ones(len(self.lengths), self.step_number + 1)

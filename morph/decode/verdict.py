@@ -1,13 +1,13 @@
-"""The rule of lossless decoding: which drafted tokens are kept, and what is drawn where one is refused.
+"""The rule of lossless decoding: which drafted tokens are kept, and what is sampled where one is rejected.
 
 Speculative sampling (Leviathan, Kalman and Matias 2023, section 2.3; Chen et al. 2023): a drafted token x is kept
-with probability min(1, p(x) / q(x)), where q is what it was drawn from and p what exact decoding draws from; at the
-first refusal the token is drawn anew from max(p - q, 0), normalised. p and q are both filtered (temperature, top-k,
-top-p); greedy, p has one token, and q only orders what is tried.
+with probability min(1, p(x) / q(x)), where q is what it was sampled from and p what exact decoding samples from; at
+the first rejection the token is sampled again from max(p - q, 0), normalised. p and q are both filtered (temperature,
+top-k, top-p); greedy, p has one token, and q only orders what is tried.
 
-The first groups that a line lacks have candidates, drawn from q without replacement and tried in turn, each against
-what its forerunners' refusals have left of p (recursive rejection sampling: Jeon et al. 2024, section 3.2). A row is
-one candidate for each of them and a draft behind; no draft depends on another group's, so that all rows share
+The first groups that a line lacks have candidates, sampled from q without replacement and tried in turn, each against
+what the rejections before it have left of p (recursive rejection sampling: Jeon et al. 2024, section 3.2). A row is
+one candidate for each of these groups followed by drafts; no draft depends on another group's, so all rows share
 candidates and drafts.
 
 Shapes: B lines, C candidates for one group, K rows, one for every choice of candidates, G groups from the first that
@@ -29,9 +29,9 @@ from .sampling import Randomness, distribution
 
 @dataclass(frozen=True)
 class Noise:
-    """What one pass draws with: ``tokens`` ``[B, G, V]`` and ``correction`` ``[B, V]`` are exponential, ``verdicts``
-    ``[B, G]`` and ``trials``, ``[B, C]`` for each group with C candidates, uniform. As many for every pass, so that a
-    line's stream runs alike in every batch.
+    """Noise of one pass: ``tokens`` ``[B, G, V]`` and ``correction`` ``[B, V]`` are exponential, ``verdicts``
+    ``[B, G]`` and ``trials``, ``[B, C]`` for each group with C candidates, uniform. The same amount in every pass, so that
+    a line's stream is the same in every batch.
     """
 
     tokens: torch.Tensor
@@ -48,7 +48,7 @@ class Noise:
         counts: Sequence[int],
         draw: TokenSampling,
     ) -> Noise:
-        """Draw for the lines that are ``going``; a line that is done draws nothing from its stream, nor does greedy.
+        """Sample noise for the lines that are ``going``; lines that are done, and greedy ones, take nothing from their stream.
 
         ``counts`` are those of the candidates, see ``propose``.
         """
@@ -69,12 +69,12 @@ class Noise:
         return cls(exponential[:, 1:], exponential[:, 0], tuple(trials), verdicts)
 
     def of(self, start: int) -> Noise:
-        """The noise of the groups behind ``start``."""
+        """Return the noise of the groups after ``start``."""
         return Noise(self.tokens[:, start:], self.correction, self.trials, self.verdicts[:, start:])
 
 
 def drafting(logits: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
-    """The probabilities that a draft is drawn with. Greedy ones keep all tokens, so that candidates have an order."""
+    """Return the probabilities that a draft is sampled with. Greedy keeps all tokens, to order candidates."""
     return distribution(
         logits, draw if draw.do_sample else TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
     )
@@ -82,7 +82,7 @@ def drafting(logits: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
 
 def propose(codes: torch.Tensor, drafted: torch.Tensor, known: torch.Tensor, noise: Noise) -> torch.Tensor:
     """Each line's tries ``[B, K, G]``: exact groups as they are, candidates for the first that are not, as many as
-    ``noise`` has trials for, and one draft for those behind. Arguments are ``settle``'s.
+    ``noise`` has trials for, and one draft for those after. Arguments are ``settle``'s.
     """
     lines, tokens = torch.arange(len(codes), device=codes.device), pick(drafted, noise.tokens)
     tokens = torch.where(known, codes, tokens)
@@ -125,8 +125,8 @@ def levels(known: torch.Tensor, noise: Noise) -> list[Level]:
 
 @dataclass(frozen=True)
 class Settled:
-    """What a verdict leaves: ``tokens`` ``[B, G]``, exact up to the first ``kept`` ``[B]`` and, corrected, the one
-    behind them; ``row`` ``[B]``, the try whose tokens they are.
+    """The result of a verdict: ``tokens`` ``[B, G]``, exact up to the first ``kept`` ``[B]`` and, corrected, the one
+    after them; ``row`` ``[B]``, the try whose tokens they are.
     """
 
     tokens: torch.Tensor
@@ -137,11 +137,11 @@ class Settled:
 def settle(
     exact: torch.Tensor, drafted: torch.Tensor, tries: torch.Tensor, known: torch.Tensor, noise: Noise
 ) -> Settled:
-    """Keep candidates and the drafted tokens behind them up to the first refusal, and correct that one.
+    """Keep candidates and the drafted tokens after them up to the first rejection, and correct that one.
 
     Args:
-        exact: ``[B, K, G, V]``, what exact decoding draws from after the tokens before each group.
-        drafted: ``[B, G, V]``, what the tries were drawn from.
+        exact: ``[B, K, G, V]``, what exact decoding samples from after the tokens before each group.
+        drafted: ``[B, G, V]``, what the tries were sampled from.
         tries: ``[B, K, G]``: see ``propose``.
         known: ``[B, G]``, tokens that are exact already and not to be judged.
         noise: of these groups.
@@ -176,13 +176,13 @@ def try_candidates(
     """Recursive rejection sampling without replacement.
 
     Args:
-        exact: ``[B, V]``, what is to be drawn from.
-        drafted: ``[B, V]``, what the candidates were drawn from, each without those before it.
-        candidates: ``[B, K]``; with fewer tokens of positive probability than K, the last are none and are refused.
+        exact: ``[B, V]``, the target distribution.
+        drafted: ``[B, V]``, what the candidates were sampled from, each without those before it.
+        candidates: ``[B, K]``; with fewer tokens of positive probability than K, the last are invalid and are rejected.
         verdicts: ``[B, K]``, uniform.
 
     Returns:
-        Which candidate is kept ``[B]`` (0 where none is), whether one is, and from what a token is drawn where none is
+        Which candidate is kept ``[B]`` (0 where none is), whether one is, and what a token is sampled from if none is
         ``[B, V]``.
     """
     proposals, wanted = without_earlier(drafted, candidates), []
@@ -194,19 +194,19 @@ def try_candidates(
 
 
 def without_earlier(drafted: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-    """What each candidate ``[B, K]`` is drawn from, ``[B, K, V]``: ``drafted`` ``[B, V]`` without those before it."""
+    """Return ``[B, K, V]``: for each candidate ``[B, K]``, ``drafted`` ``[B, V]`` without the candidates before it."""
     count = candidates.shape[1]
     if count == 1:
         return drafted[:, None]
     places = torch.arange(count - 1, device=drafted.device)
-    # [B, K - 1, K - 1]: one row for each but the first, its forerunners, the last of them repeated
+    # [B, K - 1, K - 1]: for each but the first, a row with the candidates before it, the last repeated
     earlier = candidates[:, torch.minimum(places, places[:, None])]
     rest = drafted[:, None].repeat(1, count - 1, 1).scatter_(2, earlier, 0.0)
     return torch.cat((drafted[:, None], normalised(rest)), dim=1)
 
 
 def normalised(weights: torch.Tensor) -> torch.Tensor:
-    """Probabilities ``[..., V]`` in proportion to weights; all zero where those are."""
+    """Return probabilities ``[..., V]`` in proportion to weights; all zero where those are."""
     return weights / weights.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
 
 
@@ -215,16 +215,16 @@ def accept(
 ) -> torch.Tensor:
     """Bool ``[...]``: true with probability min(1, exact / drafted) of each of ``tokens``; ``verdicts`` are uniform.
 
-    False for what cannot have been drawn.
+    False for what cannot have been sampled.
     """
     wanted, offered = (of.gather(-1, tokens[..., None])[..., 0] for of in (exact, drafted))
     return (offered > 0) & (verdicts * offered < wanted)
 
 
 def residual(exact: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
-    """What a refused token is drawn from anew: ``max(exact - drafted, 0)`` ``[B, V]``, normalised.
+    """Return what a rejected token is sampled again from: ``max(exact - drafted, 0)`` ``[B, V]``, normalised.
 
-    Where the two are equal nothing is refused; should rounding do it, exact itself is right.
+    If the two are equal nothing is rejected; if rounding does reject, exact itself is right.
     """
     rest = (exact - drafted).clamp_(min=0)
     total = rest.sum(dim=-1, keepdim=True)
@@ -232,12 +232,12 @@ def residual(exact: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
 
 
 def pick(weights: torch.Tensor, exponential: torch.Tensor) -> torch.Tensor:
-    """Draw one token ``[...]`` with probabilities in proportion to ``weights`` ``[..., V]``: the race that
+    """Sample one token ``[...]`` with probabilities in proportion to ``weights`` ``[..., V]``: the race that
     ``torch.multinomial`` runs, with noise from outside. Never one of weight 0.
     """
     return (weights / exponential).argmax(dim=-1)
 
 
 def rank(weights: torch.Tensor, exponential: torch.Tensor, count: int) -> torch.Tensor:
-    """Draw ``[..., count]`` different tokens, one after another: who comes in behind the winner of ``pick``'s race."""
+    """Sample ``[..., count]`` different tokens in order: the first is the winner of ``pick``'s race."""
     return (weights / exponential).topk(count, dim=-1).indices

@@ -1,4 +1,4 @@
-"""A loaded checkpoint, as the rest of the engine sees it."""
+"""A loaded checkpoint, as the rest of the pack uses it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KIND_NAMES = {"base": "Base", "custom_voice": "CustomVoice", "voice_design": "Vo
 
 
 class Qwen3TTS(torch.nn.Module):
-    """Talker, codec and trained tails in one module, to be moved between devices together.
+    """Talker, codec and trained tails in one module, so that they move between devices together.
 
     Upstream keeps the codec outside the talker's module tree. A plain module also has no read-only ``device``,
     which ComfyUI's model management could not set; its log calls the model by this class's name.
@@ -60,8 +60,8 @@ class Model:
     def exclusive(self) -> Iterator[None]:
         """Let no other thread use the model for the length of the ``with``; others wait.
 
-        Rendering and cloning hold it: first use joins weights in place, and torch's number of threads is the process's
-        (see ``threads.limit_threads``). Whoever also needs the engine's caches takes ``Engine.exclusive`` after it.
+        Rendering and cloning hold it: first use joins weights in place, and torch's number of threads is shared by the
+        process (see ``threads.limit_threads``). To use the engine's caches too, take ``Engine.exclusive`` after it.
         """
         with self._lock:
             yield

@@ -1,4 +1,4 @@
-"""How many threads torch computes with on a CPU, for the length of a rendering."""
+"""The number of threads that torch uses on a CPU during a rendering."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch
 from .model import Model
 
 # Talkers of this width and below are small: the demo voice has 256, the smallest published checkpoint 1,024. Their
-# products take some ten microseconds: what surrounds them counts, a second thread wins nothing, and where other
-# programs run, threads wait for one another at each product.
+# GEMMs take about ten microseconds: overhead dominates, a second thread gains nothing, and when other programs run,
+# threads wait for one another at each GEMM.
 SMALL_WIDTH = 512
 
 
 def is_small_on_cpu(model: Model) -> bool:
-    """Whether the model is on a CPU, and small (see ``SMALL_WIDTH``)."""
+    """Return whether the model is on a CPU and small (see ``SMALL_WIDTH``)."""
     return model.device.type == "cpu" and model.width <= SMALL_WIDTH
 
 
@@ -24,11 +24,11 @@ def is_small_on_cpu(model: Model) -> bool:
 def limit_threads(model: Model) -> Iterator[None]:
     """Let torch compute on one thread for a small model on a CPU, for the length of the ``with``.
 
-    Larger models, and models on a GPU, leave torch's number alone. It is put back however the ``with`` ends.
+    Larger models, and models on a GPU, leave torch's number alone. It is restored however the ``with`` ends.
 
-    torch keeps the number for each thread, and gives the last one set to threads that start later: those that start
-    inside the ``with`` have one as well, and of two renderings that overlap in threads, the last to end says what later
-    threads get. Hold ``Engine.exclusive`` around it, and renderings of one model do not overlap.
+    torch keeps the number per thread, and threads that start later get the number set last. Threads that start inside
+    the ``with`` therefore also use one thread; if two renderings overlap, the last to end decides for later threads.
+    Use it inside ``Model.exclusive``: then renderings of one model do not overlap.
     """
     if not is_small_on_cpu(model):
         yield
