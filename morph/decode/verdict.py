@@ -29,9 +29,10 @@ from .sampling import Randomness, distribution
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of one pass: ``tokens`` ``[B, G, V]`` and ``correction`` ``[B, V]`` are exponential; ``verdicts``
-    ``[B, G]`` and ``trials``, ``[B, C]`` for each group with C candidates, are uniform. Every pass takes the same amount,
-    so that a line's stream is the same in every batch.
+    """Noise of one pass, the same amount in every pass, so that a line's stream is the same in every batch.
+
+    ``tokens`` ``[B, G, V]`` and ``correction`` ``[B, V]`` are exponential; ``verdicts`` ``[B, G]`` and ``trials``,
+    ``[B, C]`` for each group with C candidates, are uniform.
     """
 
     tokens: torch.Tensor
@@ -48,7 +49,7 @@ class Noise:
         counts: Sequence[int],
         draw: TokenSampling,
     ) -> Noise:
-        """Sample noise for the lines that are ``going``. Lines that are done, and greedy ones, leave their stream alone.
+        """Sample noise for the lines that are ``going``. Lines that are done, and greedy ones, take nothing.
 
         ``counts`` are those of the candidates, see ``propose``.
         """
