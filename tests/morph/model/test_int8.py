@@ -361,9 +361,7 @@ def test_the_report_says_int8_wherever_it_says_exact(load_int8):
     said = {}
     for groups, decoding in ((15, "crossbar"), (5, "crossbar"), (5, "lossless")):
         options = GenerateOptions(groups, Sampling(max_new_tokens=4), decoding=decoding)
-        said[groups, decoding] = describe(
-            synthesizer, render_lines(synthesizer, [line], options), options, 1.0
-        )
+        said[groups, decoding] = describe(model, render_lines(synthesizer, [line], options), options, 1.0)
     assert all("float32, int8 weights, sdpa, cpu, 0.00" in report for report in said.values())
     assert "SEQ_GROUPS 15 (exact but for its int8 weights)" in said[15, "crossbar"]
     assert said[5, "crossbar"].count("int8 weights, which are approximate at 15 too)") == 1
