@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from comfy_api.latest import io, ui
 
-from ..morph.options import GenerateOptions, Sampling
+from ..morph.options import GenerateOptions
 from . import inputs
 from .audio_io import Audio, to_audio
 from .memory import ManagedModel
 from .progress import show_progress
 from .sockets import CATEGORY
-
-if TYPE_CHECKING:
-    from ..morph.voice.voice import Voice
 
 DEFAULTS = GenerateOptions()
 
@@ -110,29 +107,19 @@ class GenerateSpeech(io.ComfyNode):
         takes = inputs.spread(given)
         for number, take in enumerate(takes, start=1):
             inputs.check_text(take["text"], "text" if len(takes) == 1 else f"text {number} of {len(takes)}")
-        spoken = [cls.speak(**take) for take in takes]
+        spoken = [cls.speak(take) for take in takes]
         audio, reports, outcomes = (list(part) for part in zip(*spoken, strict=True))
         return io.NodeOutput(audio, reports, ui=ui.PreviewText("\n".join(outcomes)))
 
     @classmethod
-    def speak(
-        cls,
-        model: ManagedModel,
-        voice: Voice,
-        text: str,
-        language: str,
-        seq_groups: int,
-        seed: int,
-        sampling: Sampling | None = None,
-        **settings: Any,
-    ) -> tuple[Audio, str, str]:
-        """One text's audio, its report, and the report's first lines; ``settings`` are of GenerateOptions."""
+    def speak(cls, take: dict[str, Any]) -> tuple[Audio, str, str]:
+        """Return one text's audio, its report, and the report's first lines; ``take`` holds the node's inputs."""
         from ..morph.render.lines import Line, render_lines
         from ..morph.render.report import describe, outcome
 
-        settings["normalize"] = settings.pop("normalize_text", DEFAULTS.normalize)
-        options = GenerateOptions(seq_groups, sampling, **settings)
-        line = Line(text, voice, language, seed)
+        model: ManagedModel = take.pop("model")
+        line = Line(**{name: take.pop(name) for name in ("text", "voice", "language", "seed")})
+        options = GenerateOptions(normalize=take.pop("normalize_text", DEFAULTS.normalize), **take)
         with model.use() as ready, show_progress(cls.hidden.unique_id) as progress:
             started = time.perf_counter()
             spoken = render_lines(ready, [line], options, progress, progress.say)

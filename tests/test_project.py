@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -126,3 +127,29 @@ def test_every_folder_of_code_is_a_package_that_pip_installs() -> None:
     for top in ("morph", "nodes", "postprocess", "lab"):
         folders = {path.parent for path in (pack.ROOT / top).rglob("*.py")}
         assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+
+
+def public_functions(path: Path) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Yield the functions and methods of a file that have no leading underscore, and constructors."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for inner in getattr(node, "body", []) if isinstance(node, (ast.Module, ast.ClassDef)) else []:
+            if isinstance(inner, ast.FunctionDef) and not re.match(r"_(?!_init__)", inner.name):
+                yield getattr(node, "name", path.stem), inner
+
+
+def test_public_functions_have_at_most_five_parameters_or_give_the_reason() -> None:
+    """Kernels are left out, and what ComfyUI calls by the names of a node's inputs."""
+    folders = [
+        path for top in ("morph", "nodes", "postprocess", "lab") for path in (pack.ROOT / top).rglob("*.py")
+    ]
+    found = []
+    for path in folders:
+        if "kernels" in path.parts:
+            continue
+        for owner, function in public_functions(path):
+            names = [one.arg for one in (*function.args.args, *function.args.kwonlyargs)]
+            count = len(names) - (names[:1] in (["self"], ["cls"]))
+            reason = "parameters" in (ast.get_docstring(function) or "")
+            if count > 5 and not reason and function.name not in ("execute", "validate_inputs"):
+                found.append(f"{path.relative_to(pack.ROOT)}: {owner}.{function.name} has {count}")
+    assert found == []

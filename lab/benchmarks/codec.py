@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps
-from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec
+from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec, RowSettings
 
 from ..random_checkpoint import SHAPES, random_codec
 from .common import synchronize, timed_ms
@@ -71,12 +71,12 @@ def triton_ops(**options: Any) -> TorchOps:
     return TritonOps(**options)
 
 
-def engine(ops: Callable[[], TorchOps], **options: Any) -> Callable[[Any], Decode]:
+def engine(ops: Callable[[], TorchOps], **rows: Any) -> Callable[[Any], Decode]:
     """Our codec engine over these operations."""
 
     def make(codec: Any) -> Decode:
         model: Any = SimpleNamespace(codec=codec, samples_per_frame=codec.get_decode_upsample_rate())
-        return BatchCodec(model, ops=ops(), **options).decode_waveforms
+        return BatchCodec(model, ops=ops(), rows=RowSettings(**rows)).decode_waveforms
 
     return make
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,19 @@ PLANS = LINE_VARIANTS | SMALL_BATCH_VARIANTS | BATCH_VARIANTS
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
-def launches(
-    shape: str, dtype: torch.dtype, batch: int, seq_groups: int, plan: Plan, window: int, int8: bool = False
-) -> list[Any]:
+@dataclass(frozen=True)
+class FrameCase:
+    """A frame to compile: ``shape`` is one of SHAPES, ``window`` the part of the KV cache that attention reads."""
+
+    shape: str
+    dtype: torch.dtype
+    batch: int
+    seq_groups: int
+    window: int
+    int8: bool = False
+
+
+def launches(case: FrameCase, plan: Plan) -> list[Any]:
     """Return ``(kernel, grid, warps, source)`` of a frame's distinct launches, in order."""
     seen: dict[str, Any] = {}
 
@@ -55,11 +65,12 @@ def launches(
         seen.setdefault(key, (kernel.__name__, grid, num_warps, source))
 
     meta = torch.device("meta")
-    weights = random_weights(SHAPES[shape], meta, dtype)
-    if int8:
+    shape, window = SHAPES[case.shape], case.window
+    weights = random_weights(shape, meta, case.dtype)
+    if case.int8:
         weights = quantize_weights(weights)
-    slots = random_slots(SHAPES[shape], weights, batch, window, [window // 2] * batch, SAMPLING)
-    frame.decode_frame(weights, slots, seq_groups, window, replace(plan, start=record))
+    slots = random_slots(shape, weights, case.batch, window, [window // 2] * case.batch, SAMPLING)
+    frame.decode_frame(weights, slots, case.seq_groups, window, replace(plan, start=record))
     return list(seen.values())
 
 
@@ -146,16 +157,9 @@ def main() -> int:
         for batch in options.batch:
             for window in options.window:
                 print(f"\n{shape}, batch {batch}, window {window}, {options.dtype}")
-                found = launches(
-                    shape,
-                    getattr(torch, options.dtype),
-                    batch,
-                    options.seq_groups,
-                    plan,
-                    window,
-                    options.int8,
-                )
-                for line in compile_all(found, options.capability):
+                dtype = getattr(torch, options.dtype)
+                case = FrameCase(shape, dtype, batch, options.seq_groups, window, options.int8)
+                for line in compile_all(launches(case, plan), options.capability):
                     print(line)
     return 0
 

@@ -73,9 +73,9 @@ def check_passes(bench: Bench, batch: int) -> None:
     slots.frame_cache.values.normal_()
     for what, start, length in (("first pass", 0, 2), ("later pass", PREDICTOR_START, 1)):
         span = CacheSpan(slots.frame_cache, slots.frame_angles, length, start + length, start)
-        check_pass(bench, f"{what}, batch {batch}", bench.weights.predictor, wide.predictor, span, batch)
+        check_pass(bench, f"{what}, batch {batch}", (bench.weights.predictor, wide.predictor), span, batch)
     span = CacheSpan(slots.cache, slots.angles, 1, 256, positions=slots.state.positions)
-    check_pass(bench, f"talker step, batch {batch}", bench.weights.talker, wide.talker, span, batch)
+    check_pass(bench, f"talker step, batch {batch}", (bench.weights.talker, wide.talker), span, batch)
 
 
 def torch_states(decoder: LayerStack, span: CacheSpan, states: torch.Tensor) -> torch.Tensor:
@@ -91,9 +91,13 @@ def torch_states(decoder: LayerStack, span: CacheSpan, states: torch.Tensor) -> 
 
 
 def check_pass(
-    bench: Bench, what: str, decoder: LayerStack, exact: LayerStack, span: CacheSpan, batch: int
+    bench: Bench, what: str, stacks: tuple[LayerStack, LayerStack], span: CacheSpan, batch: int
 ) -> None:
-    """Fail if the kernels' error against float32 exceeds twice that of torch's bf16."""
+    """Fail if the kernels' error against float32 exceeds twice that of torch's bf16.
+
+    ``stacks`` are the weights in bf16 and in float32.
+    """
+    decoder, exact = stacks
     inputs = torch.randn(batch, span.length, len(decoder.norm), device=bench.device).to(torch.bfloat16)
     wanted = torch_states(exact, span, inputs.float())
     own = relative(torch_states(decoder, span, inputs), wanted)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -33,6 +34,23 @@ LONG_ROW = 288  # frames; longer rows are limited by occupancy, shorter ones by 
 SLABS, SHORT_SLABS = Slabs(288, 2), Slabs(24, 1)
 
 
+@dataclass(frozen=True)
+class RowSettings:
+    """How rows of frames are decoded.
+
+    Args:
+        largest: frames of the longest row. While it is computed, a row takes about 0.15 MB per frame in bf16, and
+            1.4 MB for each frame of a slab.
+        slabs: how the last blocks run; None chooses by the row's length.
+        capture: replay rows from CUDA graphs, after a direct run of the same length; not where a graph would keep
+            a row's temporaries (see ``graphs_keep_memory``).
+    """
+
+    largest: int = LARGEST_ROW
+    slabs: Slabs | None = None
+    capture: bool = True
+
+
 class BatchCodec:
     """Decodes the codes of many lines together with one model's codec.
 
@@ -40,11 +58,7 @@ class BatchCodec:
         model: the checkpoint, on the device where it is to run.
         dtype: to compute in; None is the codec's own, any other copies its weights.
         ops: what SnakeBeta and the residual units run on; None chooses for the device.
-        largest: frames of the longest row. While it is computed, a row takes about 0.15 MB per frame in bf16, and
-            1.4 MB for each frame of a slab.
-        slabs: how the last blocks run; None chooses by the row's length.
-        capture: replay rows from CUDA graphs, after a direct run of the same length; not where a graph would keep
-            a row's temporaries (see ``graphs_keep_memory``).
+        rows: how rows are decoded; None takes the defaults.
         captures: the stream that graphs are captured on, to share it; None creates one.
 
     If a kernel fails, torch's own operations replace it, with one warning; ``fallback`` says why, or is None.
@@ -60,9 +74,7 @@ class BatchCodec:
         model: Model,
         dtype: torch.dtype | None = None,
         ops: TorchOps | None = None,
-        largest: int = LARGEST_ROW,
-        slabs: Slabs | None = None,
-        capture: bool = True,
+        rows: RowSettings | None = None,
         captures: CaptureStream | None = None,
     ):
         # Not the model itself: it must be freed as soon as its last user releases it.
@@ -71,11 +83,11 @@ class BatchCodec:
         self.dtype = dtype
         self._ops, self._ops_here = ops, TorchOps()
         self.fallback: Fallback | None = None
-        self._slabs = slabs
-        self._capture, self._captures = capture, captures or CaptureStream()
+        self._rows = rows or RowSettings()
+        self._captures = captures or CaptureStream()
         self._replays: CapturedGraphs | None = None
         self._seen: set[int] = set()
-        self.sizes = row_sizes(model.codec.decoder.config.sliding_window, largest)
+        self.sizes = row_sizes(model.codec.decoder.config.sliding_window, self._rows.largest)
         self.free()
 
     def free(self) -> None:
@@ -157,7 +169,7 @@ class BatchCodec:
         into, out = self._plan[:size], self._samples[: size * weights.samples_per_frame]
         into.copy_(plan.pin_memory() if device.type == "cuda" else plan, non_blocking=True)
         ops = self._ops_here
-        slabs = self._slabs or (SLABS if size > LONG_ROW else SHORT_SLABS)
+        slabs = self._rows.slabs or (SLABS if size > LONG_ROW else SHORT_SLABS)
 
         is_first = size not in self._seen
 
@@ -167,7 +179,7 @@ class BatchCodec:
                     ops.compile_ahead(lambda others: synthesise(weights, into, others, slabs, out))
                 synthesise(weights, into, ops, slabs, out)
 
-        if self._capture and not graphs_keep_memory(device):
+        if self._rows.capture and not graphs_keep_memory(device):
             if self._replays is None or self._replays.device != device:
                 self._replays = CapturedGraphs(device, self._captures)
             self._replays.run(size, decode_row)

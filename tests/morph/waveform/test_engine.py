@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
 from qwen3_tts_morph.morph.waveform import engine as waveforms
 from qwen3_tts_morph.morph.waveform.choose import Waveforms
-from qwen3_tts_morph.morph.waveform.engine import BatchCodec
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec, RowSettings
 
 FRAME = 1920
 # The random codec makes rounding loud: against float64, both upstream's float32 and ours stand at 89-90 dB.
@@ -59,7 +59,7 @@ def test_lines_of_unlike_length_equal_upstreams(model):
 @pytest.mark.parametrize("slabs", [Slabs(5, 0), Slabs(24, 1), Slabs(7, 3)], ids=str)
 def test_slabs_from_any_block_on_leave_no_seam(model, slabs):
     codes = random_codes(model, 40)
-    [wave] = BatchCodec(model, slabs=slabs).decode_waveforms([codes])
+    [wave] = BatchCodec(model, rows=RowSettings(slabs=slabs)).decode_waveforms([codes])
     assert_near(wave, decode_waveform(model, codes))
 
 
@@ -131,7 +131,9 @@ def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
 
     lines = [random_codes(model, 300, seed) for seed in range(4)]
     with pytest.raises(Cancelled):
-        BatchCodec(model, largest=360).decode_waveforms(lines, on_chunk=cancel_at_the_second)
+        BatchCodec(model, rows=RowSettings(largest=360)).decode_waveforms(
+            lines, on_chunk=cancel_at_the_second
+        )
     calls.clear()
     engine.free()
     assert np.abs(engine.decode_waveforms(lines[:1], on_chunk=lambda: calls.append(1))[0]).max() > 0.01
@@ -190,9 +192,9 @@ class OutOfResources(Exception):
 
 def test_a_kernel_that_fails_is_told_once_and_no_line_is_lost(model, caplog):
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41))]
-    wanted = BatchCodec(model, largest=360).decode_waveforms(lines)
+    wanted = BatchCodec(model, rows=RowSettings(largest=360)).decode_waveforms(lines)
     ops = FailingOps(OutOfResources("shared memory\nmore"))
-    engine = BatchCodec(model, ops=ops, largest=360)
+    engine = BatchCodec(model, ops=ops, rows=RowSettings(largest=360))
     for _ in range(2):
         for ours, theirs in zip(engine.decode_waveforms(lines), wanted, strict=True):
             assert np.array_equal(ours, theirs)
@@ -274,7 +276,7 @@ def test_replayed_rows_equal_plain_ones_on_cuda(checkpoint, precision):
     model = load_model(checkpoint("tiny", "base"), LoadOptions(precision), "cuda")
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((300, 7, 330, 40))]
     others = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41, 330), 10)]
-    plain = BatchCodec(model, capture=False).decode_waveforms(lines)
+    plain = BatchCodec(model, rows=RowSettings(capture=False)).decode_waveforms(lines)
     engine = BatchCodec(model)
     for batch in (lines, others, others):  # plain, captured, replayed
         engine.decode_waveforms(batch)
