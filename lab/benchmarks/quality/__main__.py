@@ -137,6 +137,7 @@ def prepare(options: argparse.Namespace, folder: RunFolder) -> Speaker:
         voices=cast.about,
         sample_rate=model.sample_rate,
         tasks=tuple(tasks),
+        held_end=model.profile.hold_end,
     )
     folder.start(about)
     for name, recordings in cast.references.items():

@@ -1,4 +1,8 @@
-"""Speak every line in every condition: codes first, then sound. Existing files are not made again."""
+"""Speak every line in every condition: codes first, then sound. Existing files are not made again.
+
+Prompts and guards are the product's, so a checkpoint whose profile sets ``hold_end`` cannot end a line before
+``Prompt.min_frames``. Rows measured up to 2026-11-22 were spoken without this held end.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,9 @@ from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.render.lines import guard_line
+from qwen3_tts_morph.morph.render.lines import Line, build_piece, check_line, guard_line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
+from qwen3_tts_morph.morph.voice.prompt import Prompt, PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice
 from tqdm import tqdm
 
@@ -50,8 +54,12 @@ class Speaker:
         language: str,
         sampling: Sampling,
     ) -> Speaker:
-        """Build every line's prompt; raises ValueError for a line that cannot be spoken."""
-        prompts = [build_prompt(synthesizer.model, task.text, voices[task.voice], language) for task in tasks]
+        """Build every line's prompt as the product does; raises ValueError for a line that cannot be spoken."""
+        lines = [Line(task.text, voices[task.voice], language, task.seed) for task in tasks]
+        for line in lines:
+            check_line(synthesizer.model, line)
+        builder = PromptBuilder(synthesizer.model)
+        prompts = [build_piece(builder, line, line.text) for line in lines]
         return cls(synthesizer, prompts, tasks, sampling)
 
     def guards(self, lines: Sequence[int]) -> list[Guard]:

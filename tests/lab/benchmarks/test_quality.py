@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ import soundfile
 import torch
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.text.duration import held_frames
+from qwen3_tts_morph.morph.text.profile import TextProfile
+from qwen3_tts_morph.morph.voice.prompt import MIN_FRAMES
 
 from lab.benchmarks.quality import __main__ as command
 from lab.benchmarks.quality import judging, speak
+from lab.benchmarks.quality.folder import About, RunFolder
 from lab.benchmarks.quality.lines import cast_own, cast_recordings, read_texts
 from lab.benchmarks.quality.registry import STRATEGIES
 from lab.benchmarks.quality.strategies import random_tail, select, zero_tail
@@ -286,6 +291,29 @@ def test_a_tail_spoiled_in_the_loop_does_not_depend_on_the_batch(model: Model, n
     assert all(torch.equal(one, other) for one, other in zip(together, alone, strict=True))
     tails = torch.cat(together)[:, 6:]
     assert bool(tails.any()) == (name == "loop-random") and tails.max() < 64
+
+
+def test_lines_are_prepared_as_the_product_does(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    cast, synthesizer = cast_own_or_clone(model), Synthesizer(model)
+
+    def speaker(text: str) -> speak.Speaker:
+        tasks = command.assign_voices([text], list(cast.voices), 5)
+        return speak.Speaker.prepare(synthesizer, tasks, cast.voices, "auto", model.sampling)
+
+    assert speaker(TEXTS[0]).prompts[0].min_frames == MIN_FRAMES
+    monkeypatch.setattr(model, "profile", TextProfile(hold_end=True))
+    [line], [prompt] = speaker(TEXTS[0]).requests([0]), speaker(TEXTS[0]).prompts
+    assert line.prompt.min_frames == prompt.min_frames == held_frames(TEXTS[0], after_reference=False)
+    with pytest.raises(ValueError, match="text"):
+        speaker(" ")
+
+
+def test_a_run_without_the_held_end_is_not_continued_with_it(tmp_path: Path) -> None:
+    folder, about = RunFolder(tmp_path), About("a", "b", "c", "d", "e", "f", 24000, ())
+    folder.start(about)
+    folder.start(about)
+    with pytest.raises(ValueError, match="without the held end: choose another --out"):
+        folder.start(replace(about, held_end=True))
 
 
 def cast_own_or_clone(model: Model) -> Any:
