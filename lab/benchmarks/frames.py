@@ -28,7 +28,6 @@ from qwen3_tts_morph.morph.decode.eager import Experiment, decode
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.decode.sampling import default_stream
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt
@@ -53,6 +52,14 @@ from .upstream import generate
 
 SEQ_GROUPS = (15, 7, 5, 3, 1)
 UPSTREAM = "upstream"
+
+
+def default_stream(device: torch.device) -> torch.Generator:
+    """Return torch's own generator for a device: what upstream samples with."""
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        return torch.cuda.default_generators[index]
+    return torch.default_generator
 
 
 class Bench:

@@ -220,23 +220,3 @@ class LosslessPredictor(Predictor):
         inputs = torch.cat((last[:, None, None].expand(-1, count, 1), tries[..., :-1]), dim=2)
         groups = torch.arange(start - 1, start - 1 + length, device=tries.device)
         return self._run(self.tables[groups, inputs.flatten(0, 1)], start + 1, cache)
-
-
-class BoundedPredictor(LosslessPredictor):
-    """Lossless decoding that is broken off: ``seq_groups`` is the number of passes that a frame may take.
-
-    The same passes as ``Predictor`` with the same ``seq_groups``, and as many exact groups or more, since a pass that
-    verifies finishes at least one; the rest are the crossbar's as there, from a later state. Approximate below 15,
-    where every group is exact.
-    """
-
-    def decode_frame(
-        self,
-        hidden: torch.Tensor,
-        embedding: torch.Tensor,
-        seq_groups: int,
-        draw: TokenSampling,
-        randomness: Randomness,
-    ) -> torch.Tensor:
-        """Predict a frame's groups in ``seq_groups`` passes; see ``Predictor.decode_frame``."""
-        return self._decode(hidden, embedding, 1, seq_groups, draw, randomness)

@@ -9,18 +9,16 @@ and its groups are sampled independently. A trained tail (``tail.py``) corrects 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from types import SimpleNamespace
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from ..model.crossbar import tail_logits
-from ..model.joined_weights import stacked, unstack, view_heads
+from ..model.joined_weights import view_heads
 from ..model.rope import RopeTable
 from ..model.tail import Tail
-from ..options import PREDICTED_GROUPS, TokenSampling, check_seq_groups
+from ..options import PREDICTED_GROUPS, TokenSampling
 from .kv_cache import KeyValueCache
 from .sampling import Randomness, sample_tokens
 
@@ -141,50 +139,3 @@ class Predictor:
         hidden = torch.finfo(states.dtype).min
         blocked = torch.full((length, start + length), hidden, device=states.device, dtype=states.dtype)
         return blocked.triu(start + 1)[None, None]
-
-
-@contextmanager
-def attach(model: Any, seq_groups: int) -> Iterator[Predictor]:
-    """Let upstream's own ``generate`` predict codes through the hybrid decoder, for the length of the ``with``.
-
-    Args:
-        model: upstream's ``Qwen3TTSForConditionalGeneration``.
-        seq_groups: 1..15.
-
-    After the ``with``, however it ends, the model is as it was: its method, and where its weights live.
-
-    Raises:
-        RuntimeError: when the model has a predictor attached already.
-    """
-    code_predictor = model.talker.code_predictor
-    check_seq_groups(seq_groups)
-    if "generate" in vars(code_predictor):
-        raise RuntimeError("a predictor is attached to this model already: leave that `with` first")
-    was_stacked = stacked(code_predictor.lm_head) is not None
-
-    def generate(
-        inputs_embeds: torch.Tensor,
-        do_sample: bool | None = None,
-        top_p: float | None = None,
-        top_k: int | None = None,
-        temperature: float | None = None,
-        **_: Any,
-    ) -> SimpleNamespace:
-        # None takes transformers' own defaults, as code_predictor.generate would.
-        draw = TokenSampling(
-            do_sample=bool(do_sample),
-            temperature=1.0 if temperature is None else temperature,
-            top_k=50 if top_k is None else top_k,
-            top_p=1.0 if top_p is None else top_p,
-        )
-        hidden, embedding = inputs_embeds[:, :1], inputs_embeds[:, 1:]
-        return SimpleNamespace(sequences=predictor.decode_frame(hidden, embedding, seq_groups, draw, None))
-
-    try:
-        predictor = Predictor(code_predictor)
-        code_predictor.generate = generate
-        yield predictor
-    finally:
-        vars(code_predictor).pop("generate", None)
-        if not was_stacked:
-            unstack(code_predictor.lm_head)

@@ -23,15 +23,6 @@ def line_streams(seeds: Sequence[int], device: torch.device) -> list[torch.Gener
     return [torch.Generator(device=device).manual_seed(seed % 2**63) for seed in seeds]
 
 
-def default_stream(device: torch.device) -> torch.Generator:
-    """Return torch's own generator for a device: what upstream samples with."""
-    if device.type == "cuda":
-        return torch.cuda.default_generators[
-            torch.cuda.current_device() if device.index is None else device.index
-        ]
-    return torch.default_generator
-
-
 def penalize_repetition(scores: torch.Tensor, seen: torch.Tensor, penalty: float) -> torch.Tensor:
     """Lower the scores of tokens that a line has used. ``scores`` and ``seen`` (bool) are ``[B, V]``."""
     if penalty == 1.0:

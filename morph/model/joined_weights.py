@@ -58,24 +58,9 @@ def join(modules: Iterable[torch.nn.Module], name: str = "weight") -> torch.Tens
     return tensor
 
 
-def stacked(modules: torch.nn.ModuleList) -> torch.Tensor | None:
-    """Return the ``[N, V, H]`` tensor that the modules' weights are views of, or None if they are not stacked."""
-    tensor = joined(modules)
-    return None if tensor is None else tensor.unflatten(0, (len(modules), -1))
-
-
 def stack(modules: torch.nn.ModuleList) -> torch.Tensor:
     """``join`` weights of one shape ``[V, H]``; return them as one ``[N, V, H]`` tensor."""
     return join(modules).unflatten(0, (len(modules), -1))
-
-
-def unstack(modules: torch.nn.ModuleList) -> None:
-    """Give each weight a separate storage again."""
-    names = ("weight", "scale") if isinstance(modules[0], Int8Linear) else ("weight",)
-    with torch.inference_mode(False), torch.no_grad():
-        for name in names:
-            for weight in _weights(modules, name):
-                weight.data = weight.data.clone()
 
 
 def view_weight(linears: Iterable[torch.nn.Module]) -> Weight:

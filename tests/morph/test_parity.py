@@ -10,12 +10,12 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.decode.eager import decode
 from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.decode.predictor import attach
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice
 
+from tests.morph.attached import attached
 from tests.morph.decoding import ONE_STREAM, line_requests
 from tests.morph.pairwise import pairwise
 
@@ -176,9 +176,9 @@ def test_attached_upstream_equals_our_engine(load, monkeypatch, recording, seq_g
     """The same algorithm inside upstream's own generate() and in our loop; at 15 that is upstream itself."""
     model = load("tiny-1.7B", "base")
     voice = make_voice(model, "x_vector", recording)
-    with attach(model.upstream, seq_groups):
-        attached = upstream_codes(model, TEXTS, voice, "english", SAMPLED, monkeypatch)
-    assert_equal(our_codes(model, TEXTS, voice, "english", SAMPLED, seq_groups), attached)
+    with attached(model.upstream, seq_groups):
+        theirs = upstream_codes(model, TEXTS, voice, "english", SAMPLED, monkeypatch)
+    assert_equal(our_codes(model, TEXTS, voice, "english", SAMPLED, seq_groups), theirs)
 
 
 def test_first_frame_shares_its_sequential_groups_with_exact(load, recording):

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import torch
 from qwen3_tts_morph.morph.decode.kv_cache import KeyValueCache
-from qwen3_tts_morph.morph.decode.lossless import BoundedPredictor, LosslessPredictor
+from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import Randomness, sample_tokens
 from qwen3_tts_morph.morph.model.crossbar import crossbar
@@ -117,6 +117,25 @@ class SecondPass(TailPredictor):
         states = self.pass_over(draft[:, :-1], sequential - 1, cache)
         logits = crossbar(self.heads[sequential:], states)
         return torch.cat((codes, sample_tokens(logits, draw, randomness)), dim=1)
+
+
+class BoundedPredictor(LosslessPredictor):
+    """Lossless decoding that stops early: ``seq_groups`` is the number of passes that a frame may take.
+
+    A frame has at least ``seq_groups`` exact groups, since every pass finishes at least one. The others come from the
+    crossbar, from a later state than with ``Predictor``. With 15 passes every group is exact.
+    """
+
+    def decode_frame(
+        self,
+        hidden: torch.Tensor,
+        embedding: torch.Tensor,
+        seq_groups: int,
+        draw: TokenSampling,
+        randomness: Randomness,
+    ) -> torch.Tensor:
+        """Predict a frame's groups in ``seq_groups`` passes; see ``Predictor.decode_frame``."""
+        return self._decode(hidden, embedding, 1, seq_groups, draw, randomness)
 
 
 TAILS: Mapping[str, tuple[str, Callable[[Any], Predictor]]] = {

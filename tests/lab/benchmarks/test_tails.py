@@ -12,6 +12,7 @@ from qwen3_tts_morph.morph.options import TokenSampling
 
 from lab.benchmarks.quality.tails import (
     TAILS,
+    BoundedPredictor,
     SecondPass,
     TailPredictor,
     TwoHalves,
@@ -96,3 +97,17 @@ def test_a_second_pass(model, frame, seq_groups):
     states = states_of(model, frame, draft)
     wanted = torch.einsum("gvh,bgh->bgv", Predictor(module).heads, states).argmax(-1)
     assert torch.equal(codes, wanted) and torch.equal(codes[:, :seq_groups], draft[:, :seq_groups])
+
+
+@pytest.mark.parametrize("passes", [1, 2, 4, 15])
+@torch.inference_mode()
+def test_a_bounded_frame_takes_its_passes_and_its_first_groups_are_exact(model, frame, passes):
+    module = model.talker.code_predictor
+    bounded = BoundedPredictor(module)
+    codes = decode(model, frame, bounded, passes)
+    exact = decode(model, frame, Predictor(module), 15)
+    assert torch.equal(codes[:, :passes], exact[:, :passes]) and bounded.tally.passes <= passes
+    if passes == 1:
+        assert torch.equal(codes, decode(model, frame, Predictor(module), 1))
+    if passes == 4:
+        assert bounded.tally.passes == 4 and not torch.equal(codes, exact)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import choose_attention, choose_dtype, load_model
-from qwen3_tts_morph.morph.model.joined_weights import stacked
 from qwen3_tts_morph.morph.options import LoadOptions
 
 from lab.random_checkpoint import write_checkpoint
+from tests.morph.stacking import stacked
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}

@@ -9,7 +9,6 @@ from qwen3_tts_morph.morph.decode import predictor as predictor_module
 from qwen3_tts_morph.morph.decode import verdict
 from qwen3_tts_morph.morph.decode.eager import Experiment, decode
 from qwen3_tts_morph.morph.decode.lossless import (
-    BoundedPredictor,
     LosslessPredictor,
     Reached,
     Tally,
@@ -347,22 +346,6 @@ def test_trained_tails_draft_where_they_were_trained_and_the_stock_crossbar_else
     assert (trained[[1, 3], 3:] == 7).all() and trained.shape == stock.shape
     [(given, tokens)] = seen
     assert torch.equal(given, states[[1, 3]]) and tokens == [1, 3]
-
-
-@pytest.mark.parametrize("passes", [1, 2, 4, 15])
-@torch.inference_mode()
-def test_a_bounded_frame_takes_its_passes_and_its_first_groups_are_exact(load, passes):
-    model = load("tiny")
-    hidden, embedding = random_inputs(model, 6, seed=3)
-    greedy, module = TokenSampling(do_sample=False), model.talker.code_predictor
-    bounded = BoundedPredictor(module)
-    codes = bounded.decode_frame(hidden, embedding, passes, greedy, None)
-    exact = Predictor(module).decode_frame(hidden, embedding, 15, greedy, None)
-    assert torch.equal(codes[:, :passes], exact[:, :passes]) and bounded.tally.passes <= passes
-    if passes == 1:
-        assert torch.equal(codes, Predictor(module).decode_frame(hidden, embedding, 1, greedy, None))
-    if passes == 4:
-        assert bounded.tally.passes == 4 and not torch.equal(codes, exact)
 
 
 def speculative_lines(model, rows, sampling=None, seq_groups=1, candidates=None):

@@ -1,15 +1,16 @@
-"""SEQ_GROUPS below 15 against the formula in its plainest form, and attaching without a trace."""
+"""SEQ_GROUPS below 15 against the formula in its plainest form, and upstream's own loop through the hybrid decoder."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode.predictor import Predictor, attach
+from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.model.crossbar import crossbar
-from qwen3_tts_morph.morph.model.joined_weights import stacked, unstack
 from qwen3_tts_morph.morph.options import LoadOptions, TokenSampling
+
+from tests.morph.attached import attached
 
 GREEDY = TokenSampling(do_sample=False)
 SAMPLED = TokenSampling(temperature=0.8, top_k=20)
@@ -162,13 +163,13 @@ def test_a_pass_behind_cached_positions_is_causal(load, attention):
 
 @pytest.fixture
 def fresh(checkpoint):
-    """A model of the test's own, to be attached to."""
+    """Return a separate model, which a test may change."""
     return load_model(checkpoint("tiny", "base"), LoadOptions("fp32", "sdpa"))
 
 
 @torch.inference_mode()
 def generated(model) -> torch.Tensor:
-    """What upstream's ``code_predictor.generate`` gives for one frame."""
+    """Return what upstream's ``code_predictor.generate`` returns for one frame."""
     hidden, embedding = talker_states(model)
     torch.manual_seed(0)
     result = model.talker.code_predictor.generate(
@@ -183,55 +184,9 @@ def generated(model) -> torch.Tensor:
     return result.sequences
 
 
-def trace(model) -> tuple[object, ...]:
-    """All that attaching could change: attributes of the modules, and where the heads live."""
-    predictor = model.talker.code_predictor
-    return (
-        {name: sorted(vars(module)) for name, module in model.upstream.named_modules()},
-        {name: sorted(vars(type(module))) for name, module in model.upstream.named_modules()},
-        [id(parameter) for parameter in model.upstream.parameters()],
-        stacked(predictor.lm_head) is not None,
-        len({head.weight.untyped_storage().data_ptr() for head in predictor.lm_head}),
-        sum(head.weight.untyped_storage().nbytes() for head in predictor.lm_head),
-    )
-
-
-@pytest.mark.parametrize("stacked_before", [True, False])
-@pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
-def test_attaching_leaves_no_trace(fresh, error, stacked_before):
-    if not stacked_before:
-        unstack(fresh.talker.code_predictor.lm_head)
-    codes, before = generated(fresh), trace(fresh)
-    try:
-        with attach(fresh.upstream, 1):
-            assert not torch.equal(generated(fresh), codes), "not attached"
-            if error:
-                raise error
-    except (ValueError, KeyboardInterrupt) as caught:
-        assert type(caught) is error
-    assert trace(fresh) == before
-    assert torch.equal(generated(fresh), codes)
-
-
-def test_an_exception_in_the_middle_of_a_frame_leaves_no_trace(fresh):
-    codes, before = generated(fresh), trace(fresh)
-
-    def fail(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), attach(fresh.upstream, 5):
-        handle = fresh.talker.code_predictor.lm_head[3].register_forward_hook(fail)
-        try:
-            generated(fresh)
-        finally:
-            handle.remove()
-    assert trace(fresh) == before
-    assert torch.equal(generated(fresh), codes)
-
-
 @pytest.mark.parametrize("seq_groups", [1, 5, 15])
 def test_attached_generate_is_the_hybrid_decoder(fresh, seq_groups):
-    with attach(fresh.upstream, seq_groups) as predictor, torch.inference_mode():
+    with attached(fresh.upstream, seq_groups) as predictor, torch.inference_mode():
         codes = generated(fresh)
         torch.manual_seed(0)
         hidden, embedding = talker_states(fresh)
@@ -249,28 +204,9 @@ def test_settings_left_out_are_transformers_own(fresh):
     for settings in ({}, {"do_sample": True}):
         torch.manual_seed(0)
         upstream = predictor.generate(inputs_embeds=inputs, max_new_tokens=15, **settings)
-        with attach(fresh.upstream, 15):
+        with attached(fresh.upstream, 15):
             torch.manual_seed(0)
             results.append(
                 torch.equal(predictor.generate(inputs_embeds=inputs, **settings).sequences, upstream)
             )
     assert results == [True, True]
-
-
-def test_a_second_predictor_is_refused_and_the_first_goes_on(fresh):
-    with attach(fresh.upstream, 1):
-        codes = generated(fresh)
-        with pytest.raises(RuntimeError, match="attached to this model already"), attach(fresh.upstream, 5):
-            pass
-        assert torch.equal(generated(fresh), codes)
-    with attach(fresh.upstream, 5):
-        assert not torch.equal(generated(fresh), codes)
-
-
-@pytest.mark.parametrize("seq_groups", [0, 16, 2.0, None])
-def test_bad_seq_groups_are_refused_before_anything_is_touched(fresh, seq_groups):
-    unstack(fresh.talker.code_predictor.lm_head)
-    before = trace(fresh)
-    with pytest.raises(ValueError, match="SEQ_GROUPS"), attach(fresh.upstream, seq_groups):
-        pass
-    assert trace(fresh) == before

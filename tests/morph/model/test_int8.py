@@ -11,7 +11,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import load_tails, save_tails
 from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
-from qwen3_tts_morph.morph.decode.predictor import Predictor, attach
+from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
@@ -30,6 +30,7 @@ from qwen3_tts_morph.morph.voice.create import preset_voice
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.morph.attached import attached
 from tests.morph.decoding import (
     FILTERED,
     GREEDY,
@@ -234,7 +235,7 @@ def test_upstreams_own_loop_runs_on_int8_layers_and_through_the_attached_predict
     pair = noise(2, 2, model.width, seed=7)
     options = {"do_sample": False, "max_new_tokens": 15, "return_dict_in_generate": True}
     theirs = predictor.generate(inputs_embeds=pair, **options).sequences
-    with attach(model.upstream, 15):
+    with attached(model.upstream, 15):
         assert torch.equal(predictor.generate(inputs_embeds=pair, **options).sequences, theirs)
     assert torch.equal(view_heads(predictor.lm_head).values, before)
 

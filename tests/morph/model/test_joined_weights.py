@@ -5,9 +5,11 @@ import shutil
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.model.joined_weights import join, joined, stack, stacked, unstack
+from qwen3_tts_morph.morph.model.joined_weights import join, joined, stack
 from qwen3_tts_morph.morph.options import LoadOptions
 from safetensors.torch import load_file, save_file
+
+from tests.morph.stacking import stacked, unstack
 
 
 def heads(kind: str = "linear", count: int = 15) -> torch.nn.ModuleList:
@@ -128,25 +130,12 @@ def test_a_stack_inside_a_larger_storage_is_returned_as_a_part_of_it():
     assert torch.equal(stacked(modules), shared[2:])
 
 
-def test_unstacking_gives_each_weight_its_own_storage():
-    modules = heads()
-    values = weights_of(modules)
-    stack(modules)
-    before = storage_bytes(modules)
-    unstack(modules)
-    assert stacked(modules) is None
-    assert storage_bytes(modules) == before
-    assert len({weight.untyped_storage().data_ptr() for weight in modules.parameters()}) == 15
-    assert all(torch.equal(a, b) for a, b in zip(weights_of(modules), values, strict=True))
-
-
-@pytest.mark.parametrize("change", [stack, lambda modules: (stack(modules), unstack(modules))])
-def test_under_inference_mode_the_weights_stay_ordinary(change):
+def test_under_inference_mode_the_weights_stay_ordinary():
     """ComfyUI runs nodes under inference_mode; inference tensors could not be moved or trained afterwards."""
     modules = heads()
     values = weights_of(modules)
     with torch.inference_mode():
-        change(modules)
+        stack(modules)
     assert not any(weight.is_inference() for weight in modules.parameters())
     modules.to(torch.float64)
     assert all(torch.equal(a.float(), b) for a, b in zip(weights_of(modules), values, strict=True))

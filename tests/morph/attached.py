@@ -1,0 +1,42 @@
+"""The hybrid decoder inside upstream's own ``generate``, for tests that compare the two loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from qwen3_tts_morph.morph.decode.predictor import Predictor
+from qwen3_tts_morph.morph.options import TokenSampling
+
+
+@contextmanager
+def attached(model: Any, seq_groups: int) -> Iterator[Predictor]:
+    """Let upstream's ``generate`` predict codes through ``Predictor`` until the ``with`` ends.
+
+    Args:
+        model: upstream's ``Qwen3TTSForConditionalGeneration``.
+        seq_groups: 1..15.
+    """
+    code_predictor = model.talker.code_predictor
+    predictor = Predictor(code_predictor)
+
+    def generate(
+        inputs_embeds: torch.Tensor,
+        do_sample: bool = False,
+        top_p: float = 1.0,
+        top_k: int = 50,
+        temperature: float = 1.0,
+        **_: Any,
+    ) -> SimpleNamespace:
+        draw = TokenSampling(do_sample=do_sample, temperature=temperature, top_k=top_k, top_p=top_p)
+        hidden, embedding = inputs_embeds[:, :1], inputs_embeds[:, 1:]
+        return SimpleNamespace(sequences=predictor.decode_frame(hidden, embedding, seq_groups, draw, None))
+
+    code_predictor.generate = generate
+    try:
+        yield predictor
+    finally:
+        del code_predictor.generate
