@@ -8,9 +8,8 @@ import torch
 
 from ..model.layers import Angles
 from ..model.static_cache import StaticCache
+from .constants import SUM_WIDTH
 from .plan import Plan
-
-SUM_WIDTH = 16  # columns of a row whose squares are summed together
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from .. import states
+from .. import constants
 
-SUM_WIDTH = gl.constexpr(states.SUM_WIDTH)
+SUM_WIDTH = gl.constexpr(constants.SUM_WIDTH)
 
 
 @gluon.jit

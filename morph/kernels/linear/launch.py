@@ -8,8 +8,9 @@ import torch
 import triton
 
 from ...model.linear import Weight, split_scales
+from ..constants import SUM_WIDTH
 from ..plan import Plan, launch
-from ..states import SUM_WIDTH, Inputs, Residual
+from ..states import Inputs, Residual
 from .gemm import gemm, reduce_split_k
 from .gemv import gemv
 from .tiles import GemmShape, GemmTile, GemvShape, gemm_tile, gemv_tile, prefetches
