@@ -1,15 +1,15 @@
 """Run the project's checks on a machine with Python 3.11, 3.12 or 3.13 and git.
 
     python run_tests.py                      # the default run: what CI runs
-    python run_tests.py --all                # also the cases that are marked slow
-    python run_tests.py --gpu                # the cases that need a GPU, with this Python as it is; no environment
+    python run_tests.py --all                # also the cases marked slow
+    python run_tests.py --gpu                # the cases that need a GPU, in this Python; creates no environment
     python run_tests.py --only unit          # lint, unit, tf5 or comfy; may be repeated
-    python run_tests.py -- -k sampling -x    # what follows -- goes to pytest
+    python run_tests.py -- -k sampling -x    # everything after -- goes to pytest
 
-The environments are made once, in .envs/: a real ComfyUI with transformers 4, and one with transformers 5. A
-ComfyUI of your own is tested instead with COMFYUI_DIR (the folder of its main.py) and COMFYUI_PYTHON (the
-Python that runs it). Page tests take the Chromium named by CHROMIUM, or one on the PATH; --install-browser brings
-Debian's. What could not run is listed as skipped. --gpu records in tests/gpu.json on which commit it last passed.
+The environments are created once, in .envs/: a real ComfyUI with transformers 4, and one with transformers 5. To test
+your own ComfyUI instead, set COMFYUI_DIR (the folder of its main.py) and COMFYUI_PYTHON (the Python that runs it).
+Page tests use the Chromium named by CHROMIUM, or one on the PATH; --install-browser installs Debian's. Cases that
+could not run are listed as skipped. --gpu records the last commit that passed in tests/gpu.json.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ ON_TRANSFORMERS_5 = (
     ),
     *("codec/test_upstream", "model/test_model", "model/test_rope"),
 )
-MOST_WORKERS = 8  # each holds a torch of its own
+MOST_WORKERS = 8  # each loads its own torch
 GPU_RECORD = ROOT / "tests" / "gpu.json"
 
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for on the command line; ``extra`` goes to pytest."""
+    """The command line; ``extra`` goes to pytest."""
 
     groups: Sequence[str] = GROUPS
     everything: bool = False
@@ -160,13 +160,13 @@ def check_package() -> list[Outcome]:
 
 
 def count_workers() -> int:
-    """How many processes may run tests: one for each core that this process may use (``taskset`` limits them)."""
+    """Return how many processes run tests: one per core that this process may use (``taskset`` limits them)."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_WORKERS)
 
 
 def spread(workers: int) -> list[str]:
-    """Pytest's options for n processes; a file's tests run in one of them, for they share fixtures."""
+    """Return pytest's options for n processes; a file's tests run in one process, because they share fixtures."""
     return ["-n", str(workers), "--dist", "loadfile"] if workers > 1 else []
 
 
@@ -192,17 +192,17 @@ def run_pytest(
     failed = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
     skipped = Counter(mark.get("message", "") for case in cases if (mark := case.find("skipped")) is not None)
     passed = len(cases) - failed - skipped.total()
-    # pytest also fails for what is no test: coverage, or nothing collected.
+    # pytest also fails for other reasons than tests: coverage, or nothing collected.
     return Outcome(name, step.ok, step.seconds, passed, failed or step.failed, skipped)
 
 
 def tier(request: Request) -> list[str]:
-    """Pytest's options that every step of the request takes."""
+    """Return the pytest options of every step of the request."""
     return ["--all"] if request.everything else []
 
 
 def test_unit(request: Request) -> Outcome:
-    """All tests but ComfyUI's and the kernels' on transformers 4, with coverage where all of them run."""
+    """Run all tests but ComfyUI's and the kernels' on transformers 4, with coverage if all of them run."""
     coverage = [f"--cov={ROOT / name}" for name in COVERED]
     coverage += ["--cov-config=pyproject.toml", "--cov-report=term", f"--cov-fail-under={LEAST_COVERAGE}"]
     options = [
@@ -218,13 +218,13 @@ def test_unit(request: Request) -> Outcome:
 
 
 def test_kernels(request: Request) -> Outcome:
-    """The kernels in Triton's interpreter; without coverage, which makes it twice as slow."""
+    """Run the kernels in Triton's interpreter, without coverage, which would make it twice as slow."""
     options = [KERNELS, *tier(request), *spread(count_workers())]
     return run_pytest("kernel tests", COMFY_PYTHON, options, request.extra, {"TRITON_INTERPRET": "1"})
 
 
 def test_transformers_5(request: Request) -> Outcome:
-    """The engine's tests again, on transformers 5: all of them, or those of what can differ there."""
+    """Run the engine's tests on transformers 5: all of them with --all, else those of what can differ there."""
     paths = [f"tests/morph/{name}.py" for name in ON_TRANSFORMERS_5]
     if request.everything:
         paths = [f"tests/{name}" for name in ("morph", "postprocess", "lab")]
@@ -234,7 +234,7 @@ def test_transformers_5(request: Request) -> Outcome:
 
 
 def test_comfy(request: Request) -> Outcome:
-    """The tests with a real ComfyUI and a real browser."""
+    """Run the tests with a real ComfyUI and a real browser."""
     if request.install_browser:
         bring_chromium()
     comfy = {"COMFYUI_DIR": str(COMFY / "ComfyUI"), "COMFYUI_PYTHON": str(COMFY_PYTHON)}
@@ -246,7 +246,7 @@ def test_comfy(request: Request) -> Outcome:
 
 
 def run_groups(request: Request) -> list[Outcome]:
-    """Run the steps of these groups; those whose environment could not be made are left out."""
+    """Run the steps of these groups; skip those whose environment could not be created."""
     outcomes, groups = [], request.groups
     if {"lint", "unit", "comfy"} & set(groups):
         outcomes.append(make_environment("ComfyUI environment", make_comfy))
@@ -264,7 +264,7 @@ def run_groups(request: Request) -> list[Outcome]:
 
 
 def describe_machine() -> dict[str, Any] | None:
-    """The GPU and the versions that this Python has; None without a GPU or without torch."""
+    """Return the GPU and the package versions of this Python; None without a GPU or without torch."""
     names = ("torch", "transformers", "triton", "flash-attn")
     code = (
         "import importlib.metadata as m, json, torch\n"
@@ -280,7 +280,7 @@ def describe_machine() -> dict[str, Any] | None:
 
 
 def find_commit() -> str | None:
-    """The commit of this tree, with a word on changes; None where it is no git checkout of its own."""
+    """Return this tree's commit and whether it has changes; None if the tree is not a git checkout itself."""
     git = ["git", "-C", str(ROOT)]
     try:
         top, commit, changes = (
@@ -297,14 +297,14 @@ def find_commit() -> str | None:
 
 
 def gpu_files() -> list[str]:
-    """The test files that hold cases marked gpu, the kernels' aside: other files need not even be importable."""
+    """Return the test files with cases marked gpu, except the kernels': other files need not be importable."""
     files = [path for path in (ROOT / "tests").rglob("test_*.py") if "mark.gpu" in path.read_text("utf-8")]
     names = sorted(path.relative_to(ROOT).as_posix() for path in files)
     return [name for name in names if not name.startswith((KERNELS, "tests/test_", "tests/comfy"))]
 
 
 def test_on_gpu(extra: Sequence[str]) -> list[Outcome]:
-    """All cases that need a GPU, and the kernels compiled; ComfyUI's where COMFYUI_GPU and COMFYUI_DIR are given."""
+    """Run all cases that need a GPU, and the kernels compiled; ComfyUI's if COMFYUI_GPU and COMFYUI_DIR are set."""
     workers = spread(count_workers()) if importlib.util.find_spec("xdist") else []
     env, python = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}, Path(sys.executable)
     engine = [*gpu_files(), "-m", "gpu", "--all", *workers]
@@ -319,7 +319,7 @@ def test_on_gpu(extra: Sequence[str]) -> list[Outcome]:
 
 
 def run_gpu(commit: str, extra: Sequence[str]) -> int:
-    """Run the GPU's cases, and record the commit that passed them."""
+    """Run the cases that need a GPU, and record the commit if they pass."""
     machine = describe_machine()
     if machine is None:
         return 1
@@ -338,7 +338,7 @@ def run_gpu(commit: str, extra: Sequence[str]) -> int:
 
 
 def last_on_gpu() -> str:
-    """In a line: when the GPU's cases last passed."""
+    """Return one line: when the cases that need a GPU last passed."""
     if not GPU_RECORD.exists():
         return "cases that need a GPU: no run is recorded (python run_tests.py --gpu)"
     last = json.loads(GPU_RECORD.read_text(encoding="utf-8"))
@@ -349,7 +349,7 @@ def last_on_gpu() -> str:
 
 
 def summarize(outcomes: Sequence[Outcome]) -> bool:
-    """Print the table, the reasons of what was skipped and the sum; give whether all is well."""
+    """Print the table, why cases were skipped and the totals; return whether every step passed."""
     print(f"\n{'step':28} {'result':8} {'time':>8} {'passed':>7} {'failed':>7} {'skipped':>8}")
     for step in outcomes:
         result, skipped = "ok" if step.ok else "FAILED", step.skipped.total()
@@ -363,23 +363,23 @@ def summarize(outcomes: Sequence[Outcome]) -> bool:
 
 
 def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
-    """The command line; what follows -- is in ``extra``."""
+    """Parse the command line; everything after -- is in ``extra``."""
     end = words.index("--") if "--" in words else len(words)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     tiers = parser.add_mutually_exclusive_group()
-    tiers.add_argument("--all", action="store_true", help="also run what is marked slow")
-    tiers.add_argument("--gpu", action="store_true", help="run what needs a GPU, with this Python")
-    parser.add_argument("--only", action="append", choices=GROUPS, help="run this group of steps alone")
+    tiers.add_argument("--all", action="store_true", help="also run the cases marked slow")
+    tiers.add_argument("--gpu", action="store_true", help="run the cases that need a GPU, in this Python")
+    parser.add_argument("--only", action="append", choices=GROUPS, help="run only this group of steps")
     parser.add_argument("--install-browser", action="store_true", help="apt-get install Chromium, as root")
-    parser.add_argument("--commit", help="with --gpu: the commit of this tree, where it is no git checkout")
+    parser.add_argument("--commit", help="with --gpu: the commit of this tree, if it is not a git checkout")
     options = parser.parse_args(words[:end])
     options.extra = list(words[end + 1 :])
     if options.gpu and options.only:
         parser.error("--gpu has no groups: leave --only out")
     if options.gpu and not (options.commit or find_commit()):
-        parser.error("this tree is no git checkout: give its commit with --commit, as --gpu records it")
+        parser.error("this tree is not a git checkout: give its commit with --commit, which --gpu records")
     return options
 
 

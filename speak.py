@@ -28,7 +28,10 @@ import install
 
 ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".envs" / "speak"
-TORCH = ("torch==2.13.0", "transformers==4.57.3")  # what the tests run; ComfyUI users keep their own
+TORCH = (
+    "torch==2.13.0",
+    "transformers==4.57.3",
+)  # the versions that the tests run; ComfyUI users keep their own
 FORMATS = {".wav": "WAV", ".flac": "FLAC", ".ogg": "OGG", ".mp3": "MP3"}  # soundfile's names
 # The engine's own limits, here because they are checked before there is an engine.
 MOST_GROUPS = 15
@@ -36,7 +39,7 @@ MAX_SEED = 2**64 - 1
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line, or these arguments; everything that needs no model is checked here."""
+    """Read the command line, or these arguments; everything that does not need the model is checked here."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("text")
     parser.add_argument("--checkpoint", type=Path, help="a Qwen3-TTS folder; none: the demo voice")
@@ -48,7 +51,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         help="a recording of 1-30 s to clone (the demo voice, Base checkpoints)",
     )
     voice.add_argument("--describe", help="the voice in words (VoiceDesign checkpoints)")
-    parser.add_argument("--transcript", help="what the recording says: clones its manner too (ICL)")
+    parser.add_argument(
+        "--transcript", help="the words of the recording: clones its manner of speaking too (ICL)"
+    )
     parser.add_argument("--language", default="auto")
     parser.add_argument(
         "--seq-groups",
@@ -63,7 +68,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     if not options.text.strip():
         parser.error("the text is empty: type something to say")
     if options.transcript and not options.reference:
-        parser.error("--transcript is what a recording says: give the recording with --reference")
+        parser.error("--transcript is the words of a recording: give the recording with --reference")
     return options
 
 
@@ -87,7 +92,7 @@ def existing_file(word: str) -> Path:
 
 
 def writable_file(word: str) -> Path:
-    """Read the path of a sound file that can be written, for argparse: tried now, before minutes of rendering."""
+    """Read the path of a sound file that can be written, for argparse; checked now, before minutes of rendering."""
     path = Path(word)
     if os.path.isdir(path):
         raise argparse.ArgumentTypeError(f"{word} is a folder: name a file, e.g. {path / 'speech.wav'}")
@@ -123,7 +128,7 @@ def run_in_environment() -> int:
 
 
 def prepare_environment() -> Path:
-    """Create the environment if it does not exist; return its Python."""
+    """Create the environment if it does not exist; return its Python executable."""
     python = install.create_environment(ENVIRONMENT)
     ready = ENVIRONMENT / "ready"
     if not ready.exists():
@@ -179,7 +184,7 @@ def read_recording(path: Path) -> tuple[Any, int]:
 
 
 def make_voice(model: Any, options: argparse.Namespace, recording: tuple[Any, int] | None) -> Any:
-    """Return the voice that the command line asks for."""
+    """Return the voice chosen on the command line."""
     from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 
     if recording:
@@ -224,7 +229,7 @@ def write_sound(path: Path, waveform: Any, rate: int) -> None:
 
 
 def say(text: object, stream: TextIO) -> None:
-    """Print a line in whatever encoding the stream has; a closed pipe is no error."""
+    """Print a line in the stream's encoding; ignore a closed pipe."""
     encoding = stream.encoding or "utf-8"
     shown = str(text).encode(encoding, "backslashreplace").decode(encoding)
     try:
@@ -232,12 +237,12 @@ def say(text: object, stream: TextIO) -> None:
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.EINVAL):  # Windows calls a closed pipe an invalid argument
             raise
-        # Python flushes the stream once more at its end, and would complain then.
+        # Python flushes the stream once more at exit, which would raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def main() -> int:
-    """Speak with this Python if asked to, else in the environment; bad input gets one sentence."""
+    """Speak with this Python for ``--here``, else in the environment. Bad input gets one error sentence."""
     try:
         options = parse_arguments()
         if not options.here:

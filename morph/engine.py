@@ -1,4 +1,4 @@
-"""Which engine speaks: what was chosen when the model was loaded, and what the machine and the checkpoint can do."""
+"""Choose the engine and run it: by what was chosen at loading, and what the machine and the checkpoint support."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Engine:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the engine for the length of the ``with``; other threads wait.
+        """Hold the engine exclusively inside the ``with``; other threads wait.
 
         Decoding does so by itself. A rendering also builds prompts, which joins the model's weights on first use: it
         takes ``Model.exclusive`` first, then this (see ``Synthesizer.session``).
@@ -106,7 +106,7 @@ class Engine:
         return "graph", why
 
     def fallbacks(self, model: Model, choice: Choice) -> list[Fallback]:
-        """Return every part that runs in a slower way than it could, in the order of reports."""
+        """Return every part that runs slower than it could, in the order of reports."""
         if choice.engine == "eager":
             return []
         on_cuda = model.device.type == "cuda"
@@ -118,7 +118,7 @@ class Engine:
         return [one for one in found if one is not None]
 
     def describe(self, model: Model, choice: Choice) -> str:
-        """Return one line for reports: which engine ran, why, and in which way."""
+        """Return one line for reports: which engine ran, why, and with which fallbacks."""
         if choice.engine == "eager":
             return f"engine: eager ({choice.why})"
         fallbacks = self.fallbacks(model, choice)
@@ -138,8 +138,8 @@ class Engine:
     ) -> list[Decoded]:
         """Decode any number of lines to their ends, at most ``options.batch_size`` at a time, in the order given.
 
-        A seed names a line's random stream. The engines use different generators, so the same seed gives different
-        codes on the other one, and different ones again with lossless decoding.
+        A line's seed determines its random stream. The engines use different generators, so the same seed gives
+        different codes on the other one, and different ones again with lossless decoding.
 
         Args:
             model: the checkpoint.

@@ -87,7 +87,7 @@ class TokenSampling:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], prefix: str, do_sample: str) -> TokenSampling:
-        """Read the keys of one of the two samplers; upstream spells the sub-talker's switch another way."""
+        """Read the keys of one of the two samplers; upstream spells the sub-talker's switch differently."""
         return cls(
             do_sample=config.get(do_sample, True),
             temperature=config.get(prefix + "temperature", 0.9),
@@ -136,7 +136,7 @@ class Sampling:
 
     @property
     def max_frames(self) -> int:
-        """The most frames that a line may have: upstream's last token makes no frame."""
+        """The maximum number of frames of a line: upstream's last token makes no frame."""
         frames = self.max_new_tokens - 1
         return (
             frames if self.max_seconds is None else max(1, min(frames, round(self.max_seconds * FRAME_RATE)))
@@ -152,8 +152,8 @@ class GenerateOptions:
         sampling: None takes the checkpoint's own.
         batch_size: at most this many lines are decoded together.
         guard: end lines that run on far beyond their text, or loop.
-        split_chars: longer texts are split at sentence ends into pieces of at most this many characters, or as many
-            as the checkpoint speaks well (``TextProfile.longest_piece``) where that is less; 0: never.
+        split_chars: longer texts are split at sentence ends into pieces of at most this many characters, or of
+            ``TextProfile.longest_piece`` if that is less; 0: never.
         crossfade_ms: between the pieces of a split text.
         decoding: "crossbar" keeps the crossbar's samples; "lossless" uses them as drafts and has the distribution of 15
             ``seq_groups``, whatever ``seq_groups`` is.
@@ -201,8 +201,8 @@ class GenerateOptions:
 class LoadOptions:
     """How a checkpoint is loaded: one of PRECISIONS, ATTENTIONS (for the eager engine), ENGINES and WEIGHTS.
 
-    ``precision`` is what is computed in; ``weights`` "int8" keeps most of them in half of bf16's bytes, approximately
-    (see ``int8.py``).
+    ``precision`` is the dtype of the computation. ``weights`` "int8" stores most of them in half of bf16's bytes, as an
+    approximation (see ``int8.py``).
     """
 
     precision: str = "auto"

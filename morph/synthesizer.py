@@ -1,4 +1,4 @@
-"""A loaded checkpoint and the engine that speaks with it: what every caller holds."""
+"""A loaded checkpoint and its engine: the object that callers hold."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Synthesizer:
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Hold the model and the engine exclusively for the length of the ``with``; other threads wait.
+        """Hold the model and the engine exclusively inside the ``with``; other threads wait.
 
         Inside it torch computes on one thread for small models on a CPU (see ``limit_threads``).
         """

@@ -72,7 +72,7 @@ class ManagedModel:
         """Move the model to its device and yield the synthesizer.
 
         Raises:
-            torch.cuda.OutOfMemoryError: with advice on the fix; the model stays usable for the next run.
+            torch.cuda.OutOfMemoryError: with advice on how to fix it; the model stays usable for the next run.
         """
         with explain_out_of_memory():
             management.load_models_gpu([self._patcher], force_full_load=True)

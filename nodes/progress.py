@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from comfy.model_management import throw_exception_if_processing_interrupted
 from comfy.utils import ProgressBar
 
-# Seconds between updates of the bar: frames arrive faster than a page can draw. Cancellation is checked on every frame.
+# Seconds between updates of the bar: frames arrive faster than a page redraws. Cancellation is checked on every frame.
 SHOWN_EVERY = 0.02
 # Seconds between texts that start with the same word ("line 3 of 12"): nobody reads faster.
 SAID_EVERY = 0.2
@@ -47,7 +47,7 @@ class Progress:
             send_words(text, self._node_id)
 
     def fill(self) -> None:
-        """Fill the bar: the expected number may have been wrong."""
+        """Fill the bar: the expected number of frames is an estimate."""
         self._bar.update_absolute(self._bar.total)
 
 

@@ -1,6 +1,6 @@
-"""Load the pack by path under one alias, as ComfyUI does, before any test imports it; choose what runs.
+"""Load the pack by path under one alias, as ComfyUI does, before any test imports it; choose the cases to run.
 
-Two markers say where a case runs: ``slow`` ones with ``--all`` alone, ``gpu`` ones where there is a CUDA device.
+Two markers select cases: ``slow`` ones run only with ``--all``, ``gpu`` ones only on a CUDA device.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ pack.load()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all", action="store_true", help="run what is marked slow, too")
+    parser.addoption("--all", action="store_true", help="also run the cases marked slow")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -30,7 +30,7 @@ def is_slow(item: pytest.Item) -> bool:
 
 
 def why_no_gpu(capability: tuple[int, int] | None = None) -> str | None:
-    """Why a case that needs a GPU cannot run here; None where it can."""
+    """Return why a case that needs a GPU cannot run here; None if it can."""
     import torch
 
     if not torch.cuda.is_available():

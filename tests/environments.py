@@ -1,4 +1,4 @@
-"""The environments in which run_tests.py runs the tests, and the Python that makes them."""
+"""The environments in which run_tests.py runs the tests, and the Python that creates them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FRONTEND = COMFY / "frontend-1.58.1"  # unpacked by tests/comfy/install.py
 PYTEST = ("pytest==9.2.0", "pytest-xdist==3.8.0")
 LINTERS = ("ruff==0.17.5", "mypy==2.4.1", "import-linter==2.16")
 TOOLS = (*PYTEST, *LINTERS, "pytest-cov==7.1.0", "playwright==1.65.2")
-# What the ComfyUI tests hear with; those of the second file are installed without what they ask for.
+# The judges of speech for the ComfyUI tests; those of the second file are installed without their dependencies.
 JUDGES = ROOT / "tests" / "requirements.txt"
 JUDGES_ALONE = ROOT / "tests" / "requirements-no-deps.txt"
 TRITON = (
@@ -31,7 +31,7 @@ PYTHONS = ("3.11", "3.12", "3.13")  # for which all pinned packages have wheels;
 
 
 def find_python(version: str) -> str | None:
-    """Give a Python on the PATH of this version that can make environments (a version manager's shim may not run)."""
+    """Return a Python of this version on the PATH that can create environments (a version manager's shim may fail)."""
     for folder in os.get_exec_path():
         found = shutil.which(f"python{version}", path=folder)
         if found and is_python(found, version):
@@ -40,13 +40,13 @@ def find_python(version: str) -> str | None:
 
 
 def is_python(path: str, version: str) -> bool:
-    """Whether the program is a Python of this version that can make environments."""
+    """Return whether the program is a Python of this version that can create environments."""
     check = f"import sys, ensurepip, venv; sys.exit('%d.%d' % sys.version_info[:2] != {version!r})"
     return subprocess.run([path, "-c", check], capture_output=True).returncode == 0
 
 
 def choose_python() -> str | None:
-    """Give the Python that runs the tests: 3.11, else this one if it will do, else another of PYTHONS."""
+    """Return the Python that runs the tests: 3.11, else this one if it is in PYTHONS, else another of PYTHONS."""
     preferred, *others = PYTHONS
     own = "{}.{}".format(*sys.version_info[:2])
     if own == preferred and is_python(sys.executable, own):
@@ -61,9 +61,9 @@ def choose_python() -> str | None:
 def add_packages(
     python: Path, *requirements: str, files: Sequence[Path] = (), alone: Sequence[Path] = ()
 ) -> None:
-    """Install these, requirements.txt and the ``files``, unless the last run did, then the qwen_tts that fits.
+    """Install these, requirements.txt and the ``files``, unless the last run did; then the qwen_tts that fits.
 
-    The packages of the files ``alone`` are installed without what they ask for.
+    The packages of the files ``alone`` are installed without their dependencies.
     """
     files = [ROOT / "requirements.txt", *files]
     texts = [file.read_text(encoding="utf-8") for file in (*files, *alone)]
@@ -78,21 +78,21 @@ def add_packages(
 
 
 def make_comfy() -> None:
-    """ComfyUI with transformers 4, our requirements, the tools that run the tests and the judges of speech."""
+    """Create ComfyUI with transformers 4, our requirements, the test tools and the judges of speech."""
     subprocess.run([sys.executable, ROOT / "tests" / "comfy" / "install.py", COMFY], check=True)
     triton = [] if brings_triton(COMFY_PYTHON) else [TRITON]
     add_packages(COMFY_PYTHON, *TOOLS, *triton, files=[JUDGES], alone=[JUDGES_ALONE])
 
 
 def brings_triton(python: Path) -> bool:
-    """Whether the torch that is installed asks for a Triton of its own, as its CUDA builds do."""
+    """Return whether the installed torch depends on Triton, as its CUDA builds do."""
     code = "import importlib.metadata as m, sys; found = m.requires('torch') or []\n"
     code += "sys.exit(not any(one.startswith('triton') for one in found))"
     return subprocess.run([python, "-c", code]).returncode == 0
 
 
 def make_transformers_5() -> None:
-    """An environment as ComfyUI installs of today have it, less ComfyUI."""
+    """Create the environment of a current ComfyUI, without ComfyUI itself."""
     python = install.create_environment(TRANSFORMERS_5)
     if not (TRANSFORMERS_5 / "installed.txt").exists():
         install.pip_install(python, "torch==2.13.0")
@@ -100,9 +100,9 @@ def make_transformers_5() -> None:
 
 
 def bring_chromium() -> None:
-    """Install Debian's Chromium where there is none and we are root."""
-    there = any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
-    if there or os.environ.get("CHROMIUM") or not shutil.which("apt-get") or os.geteuid() != 0:
+    """Install Debian's Chromium if none is found and we are root."""
+    found = any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
+    if found or os.environ.get("CHROMIUM") or not shutil.which("apt-get") or os.geteuid() != 0:
         return
     print("\n=== Chromium", flush=True)
     if subprocess.run(["apt-get", "update", "-qq"]).returncode == 0:

@@ -105,20 +105,20 @@ class Bench:
         """Milliseconds for groups 1-15 of one frame; None times upstream's ``code_predictor.generate``."""
         hidden = self.prompt.embeds[None, -1:]
         embedding = self.prompt.embeds[None, :1]
-        draw = self.sampling.subtalker
+        sampling = self.sampling.subtalker
         predictor = Predictor(self.model.talker.code_predictor)
 
         def ours() -> None:
-            predictor.decode_frame(hidden, embedding, seq_groups or 0, draw, None)
+            predictor.decode_frame(hidden, embedding, seq_groups or 0, sampling, None)
 
         def upstream() -> None:
             self.model.talker.code_predictor.generate(
                 inputs_embeds=torch.cat((hidden, embedding), dim=1),
                 max_new_tokens=PREDICTED_GROUPS,
                 do_sample=True,
-                top_k=draw.top_k,
-                top_p=draw.top_p,
-                temperature=draw.temperature,
+                top_k=sampling.top_k,
+                top_p=sampling.top_p,
+                temperature=sampling.temperature,
                 output_hidden_states=True,
                 return_dict_in_generate=True,
             )

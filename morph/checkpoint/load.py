@@ -1,4 +1,4 @@
-"""Load a checkpoint folder with a precision and an attention that the machine supports."""
+"""Load a checkpoint folder with a precision and an attention implementation that the machine supports."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
     """Return the dtype for a device.
 
-    "auto" is bf16 where the GPU computes in it, else fp32: on GPUs without bf16, fp16 overflows in some checkpoints
-    (the field's "probability tensor contains inf"); choose fp16 by hand to try it. The CPU takes fp32.
+    "auto" is bf16 on GPUs that support it, else fp32. It never picks fp16, which overflows in some checkpoints
+    ("probability tensor contains inf"); choose fp16 explicitly to try it.
 
     Raises:
-        ValueError: when bf16 is asked for on a GPU without it, or fp16 on the CPU.
+        ValueError: for bf16 on a GPU without it, or fp16 on the CPU.
     """
     has_bf16 = device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
     if precision == "auto":
         return torch.bfloat16 if device.type == "cuda" and has_bf16 else torch.float32
     if precision == "bf16" and not has_bf16:
         name = torch.cuda.get_device_name(device)
-        raise ValueError(f"precision is bf16 and {name} does not compute in it: choose auto, fp32 or fp16")
+        raise ValueError(f"precision is bf16 and {name} does not support it: choose auto, fp32 or fp16")
     if precision == "fp16" and device.type == "cpu":
         raise ValueError("precision is fp16 and the device is the CPU: choose auto, fp32 or bf16")
     return DTYPES[precision]
 
 
 def choose_attention(attention: str, device: torch.device, dtype: torch.dtype) -> str:
-    """transformers' name of the attention to run.
+    """Return transformers' name of the attention to run.
 
-    "auto" takes flash_attention_2 where it can run (see ``why_no_flash``), else sdpa, and says so.
+    "auto" is flash_attention_2 where it can run (see ``why_no_flash``), else sdpa; the log says why.
 
     Raises:
-        ValueError: when flash_attention_2 is asked for and cannot run.
+        ValueError: if ``attention`` is flash_attention_2 and it cannot run.
     """
     if attention not in ("auto", "flash_attention_2"):
         return attention
@@ -67,20 +67,20 @@ def choose_attention(attention: str, device: torch.device, dtype: torch.dtype) -
 
 
 def why_no_flash(device: torch.device, dtype: torch.dtype) -> str | None:
-    """What keeps flash-attn from running, or None: it does fp16 and bf16 on CUDA from compute capability 8.0 on."""
+    """Return why flash-attn cannot run, or None. It needs fp16 or bf16, and CUDA with compute capability 8.0+."""
     if importlib.util.find_spec("flash_attn") is None:
         return "flash-attn is not installed"
     if device.type != "cuda":
         return f"the device is {device.type}, not CUDA"
     if dtype == torch.float32:
-        return "precision is fp32, which flash-attn does not do"
+        return "precision is fp32, which flash-attn does not support"
     if torch.cuda.get_device_capability(device) < (8, 0):
         return f"{torch.cuda.get_device_name(device)} is too old for flash-attn"
     return None
 
 
 def check_frame_rate(path: Path) -> None:
-    """Raise ValueError for a checkpoint of the 25 Hz family: it has another codec and other groups."""
+    """Raise ValueError for a checkpoint of the 25 Hz family, which has a different codec and groups."""
     with blame(path):
         config = read_object(path / "config.json")
     if config.get("tokenizer_type") != TOKENIZER_12HZ:
@@ -90,7 +90,7 @@ def check_frame_rate(path: Path) -> None:
 
 
 def restore_frequencies(module: torch.nn.Module) -> None:
-    """Recompute RoPE frequencies if loading left zeros, as transformers 5 may for buffers that no file contains."""
+    """Recompute RoPE frequencies that are zero after loading: transformers 5 may not fill buffers that no file has."""
     for part in module.modules():
         buffer = getattr(part, "inv_freq", None)
         if isinstance(buffer, torch.Tensor) and not buffer.any():
@@ -106,12 +106,12 @@ def load_model(
         path: a folder in the published format.
         options: precision, attention and weights; ``engine`` is for ``Synthesizer.load``.
         device: where the model will run; precision and attention are chosen for it. The weights are loaded on the
-            CPU, in their dtype, and never cast afterwards.
-        move: move the model to ``device``; ComfyUI does that by itself.
+            CPU in their final dtype.
+        move: move the model to ``device``. False under ComfyUI, which moves it later.
 
     Raises:
-        ValueError: for missing or damaged files, weights that are not those of the config, options that the device
-            cannot do, or trained tails that are not its own.
+        ValueError: for missing or damaged files, weights that do not match the config, options that the device does
+            not support, or trained tails of another checkpoint.
     """
     options = options or LoadOptions()
     device = torch.device(device)
@@ -121,7 +121,7 @@ def load_model(
     check_frame_rate(path)
     profile = read_profile(path)
     qwen_tts = import_qwen_tts()
-    # Loading makes parameters, and inference tensors could not be moved between devices later.
+    # Parameters must not be inference tensors: those could not be moved between devices later.
     with torch.inference_mode(False), default_rope_registered():
         with blame(path):
             check_checkpoint(path)

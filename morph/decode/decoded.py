@@ -1,4 +1,4 @@
-"""What a decoding returns, and what both engines know of group 0's vocabulary."""
+"""The result of decoding a line, and a constant of group 0's vocabulary that both engines use."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Experiment:
     Args:
         predictor: decodes the frames; None takes the one that the options name.
         observe: called after every frame with the talker's state ``[B, 1, H]`` and the codes ``[B, 16]``.
-        stream: one random generator for the whole batch, as upstream has it; None: one per line, from its seed.
+        stream: one random generator for the whole batch, as upstream does; None: one per line, from its seed.
     """
 
     predictor: Predictor | None = None
@@ -43,7 +43,7 @@ class FirstGroup:
 
     Args:
         model: the checkpoint.
-        minimums: for each line the number of frames before which it may not end.
+        minimums: each line's ``Prompt.min_frames``: it cannot end before it has this many.
         sampling: for all lines.
         randomness: one stream for the batch, or one per line.
     """
@@ -117,10 +117,10 @@ def choose_predictor(model: Model, options: GenerateOptions) -> Predictor:
 
 
 def choose_kernels(seq_groups: int) -> AbstractContextManager[None]:
-    """Choose the attention kernels: at 15 groups whatever torch picks, as upstream does, so that bits are equal.
+    """Choose the attention kernels. At 15 groups torch picks, as in upstream, so that results are bit-equal.
 
-    Below 15, which is approximate anyway, cuDNN is left out. It plans again for every cache length that is new to the
-    process, which took 24 ms per frame on an H200 (torch 2.11) until a line of that length had been spoken.
+    Below 15, which is approximate anyway, cuDNN is excluded. It makes a new plan for every cache length that the
+    process has not seen, which took 24 ms per frame on an H200 (torch 2.11) until a line of that length was spoken.
     """
     if seq_groups == PREDICTED_GROUPS:
         return nullcontext()
@@ -134,7 +134,7 @@ def _decode_batch(
     on_frame: Callable[[int], None] | None,
     experiment: Experiment,
 ) -> list[Decoded]:
-    """Decode lines together: the batch goes on until its last line has ended."""
+    """Decode lines together, until the last of them has ended."""
     predictor, sampling = experiment.predictor, options.sampling or model.sampling
     assert predictor is not None
     randomness: Randomness = experiment.stream or line_streams([line.seed for line in lines], model.device)
@@ -176,7 +176,7 @@ def _note_eos(tokens: list[int], eos: int, ends: list[str | None]) -> None:
 def _collect(
     frames: list[torch.Tensor], guards: Sequence[Guard], ends: list[str | None], model: Model
 ) -> list[Decoded]:
-    """Cut each line's codes out of the batch's frames; a guard has counted the frames of its line."""
+    """Return each line's codes, cut from the batch's frames; its guard has counted its frames."""
     groups = int(model.config.talker_config.num_code_groups)
     codes = (
         torch.stack(frames, dim=1).cpu() if frames else torch.zeros(len(guards), 0, groups, dtype=torch.long)

@@ -1,4 +1,4 @@
-"""Watch one line for its end: a cap that grows with its text, and a detector of loops.
+"""Decide when a line must end without an EOS: a frame cap that grows with its text, and a loop detector.
 
 Upstream has neither: a line that misses its EOS runs on to ``max_new_tokens`` (8192 frames, eleven minutes).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-# A loop is five seconds in which group 0 repeats with one period. Held notes and silences stay below this agreement.
+# A loop is five seconds in which group 0 repeats with one period. Sustained sounds and silence stay below it.
 LOOP_WINDOW = 64
 LONGEST_PERIOD = 16
 LOOP_AGREEMENT = 0.97

@@ -11,7 +11,7 @@ class KeyValueCache:
     """Keys and values of every layer, ``[B, kv_heads, T, head_dim]`` each; used in place of a transformers ``Cache``.
 
     Grows by concatenation, like transformers' ``DynamicCache``, and has the same memory layout, so that the same
-    kernels give the same bits. It makes a third of the calls per layer: at batch 1 calls dominate a frame's time.
+    kernels return the same bits. It makes a third of the calls per layer: at batch 1, call overhead dominates a frame.
     """
 
     def __init__(self, layers: int):
@@ -35,6 +35,6 @@ class KeyValueCache:
         self.values = [None if values is None else values[:, :, :length] for values in self.values]
 
     def take(self, rows: torch.Tensor) -> None:
-        """Keep these rows (int64 ``[N]``) of the batch; a row named twice is duplicated."""
+        """Keep these rows (int64 ``[N]``) of the batch; a row listed twice is duplicated."""
         self.keys = [None if keys is None else keys[rows] for keys in self.keys]
         self.values = [None if values is None else values[rows] for values in self.values]

@@ -2,12 +2,12 @@
 
 The rule (``verdict.py``) is that of speculative sampling: the result has the distribution of SEQ_GROUPS=15, however
 good the draft is; a poor draft only takes more passes. The first groups that a pass verifies have several candidates.
-Each combination of candidates has a separate row in the pass, with the same drafts for the groups after them, so that
-the states of whichever is kept have been computed.
+Each combination of candidates is a separate row of the pass, with the same drafts for the groups after them. So the
+states after whichever is kept have been computed.
 
 The pass that rejects a group has also computed the exact state of that group, and the next draft is made from it. So
-every pass finishes at least one group, and a frame takes at most the 15 passes of exact decoding. That holds from one
-sequential group on; more of them only make the passes narrower.
+every pass finishes at least one group, and a frame takes at most the 15 passes of exact decoding. One
+sequential group is enough for this; more of them only make the passes shorter.
 
 Limits: a pass over several positions may round differently from one over a single position, so bit-equality with exact
 decoding is not guaranteed; greedy codes agree in float32 up to ties. Sampling consumes a line's random stream
@@ -33,7 +33,7 @@ from .sampling import Randomness, distribution
 from .verdict import Noise, drafting, propose, settle
 
 # For a pass's first groups. Passes per frame of the demo voice: 8.6 with one, 7.5 with eight for the first group,
-# 7.4 with two for the second as well, 7.2 with four. On a GPU a pass costs launches, on a CPU rows.
+# 7.4 with two for the second as well, 7.2 with four. A pass costs launches on a GPU, and time per row on a CPU.
 CANDIDATES, CANDIDATES_ON_CPU = (8, 2), (1,)
 
 
@@ -86,8 +86,8 @@ def tails_drafter(heads: Weight, tails: Mapping[int, Tail]) -> Drafter:
 class Tally:
     """How good the drafts were in the frames decoded so far.
 
-    ``frames`` and ``passes`` count batches of frames, as a batch goes on until its last line is done;
-    ``line_frames`` and ``line_passes`` count each line's own. ``offered`` and ``accepted`` count drafted tokens
+    ``frames`` and ``passes`` count batches of frames: a batch runs until its last line is done;
+    ``line_frames`` and ``line_passes`` are summed over lines. ``offered`` and ``accepted`` count drafted tokens
     that were judged, by group (index 0 is group 1).
     """
 
@@ -159,15 +159,15 @@ class LosslessPredictor(Predictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Predict a frame's groups; see ``Predictor.decode_frame``.
 
-        ``seq_groups`` groups run sequentially before the first draft. A line that is done samples no more, so that
-        its stream does not depend on the other lines of the batch.
+        ``seq_groups`` groups run sequentially before the first draft. A line that is done samples nothing more, so its
+        random stream does not depend on the other lines of the batch.
         """
-        return self._decode(hidden, embedding, seq_groups, len(self.heads), draw, randomness)
+        return self._decode(hidden, embedding, seq_groups, len(self.heads), sampling, randomness)
 
     def _decode(
         self,
@@ -175,12 +175,12 @@ class LosslessPredictor(Predictor):
         embedding: torch.Tensor,
         seq_groups: int,
         max_passes: int,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Decode a frame in at most ``max_passes``: groups that are not exact by then keep the last draft."""
         cache, groups = self._new_cache(), len(self.heads)
-        first, states = self._decode_sequential(hidden, embedding, seq_groups, draw, randomness, cache)
+        first, states = self._decode_sequential(hidden, embedding, seq_groups, sampling, randomness, cache)
         codes = torch.nn.functional.pad(first, (0, groups - seq_groups))
         done, passes = [seq_groups] * len(codes), seq_groups
         self.tally.begin(groups, len(codes), seq_groups)
@@ -188,16 +188,16 @@ class LosslessPredictor(Predictor):
         while (start := min(done)) < groups:
             known = torch.tensor(done, device=codes.device)[:, None]
             last = codes.gather(1, known - 1)[:, 0]
-            drafted = drafting(self.draft(Reached(start, tuple(done), states, last)), draw)
+            drafted = drafting(self.draft(Reached(start, tuple(done), states, last)), sampling)
             going = [length < groups for length in done]
-            noise = Noise.make(randomness, going, self.heads, self.candidates, draw).of(start)
+            noise = Noise.make(randomness, going, self.heads, self.candidates, sampling).of(start)
             is_known = torch.arange(start, groups, device=codes.device) < known
             tries = propose(codes[:, start:], drafted, is_known, noise)
             if passes == max_passes:
                 codes[:, start:] = tries[:, 0]
                 break
             passed = self._pass(codes[:, start - 1], tries, start, cache, rows)
-            exact = distribution(crossbar(self.heads[start:], passed), draw)
+            exact = distribution(crossbar(self.heads[start:], passed), sampling)
             chosen = settle(exact.unflatten(0, (len(codes), -1)), drafted, tries, is_known, noise)
             codes[:, start:], rows = chosen.tokens, lines * tries.shape[1] + chosen.row
             states = passed[rows, chosen.kept.clamp(max=groups - start - 1)]
@@ -211,8 +211,8 @@ class LosslessPredictor(Predictor):
     ) -> torch.Tensor:
         """Return the states ``[B K, G, H]`` that exact decoding samples the groups of ``tries`` ``[B, K, G]`` from.
 
-        ``last`` ``[B]`` is the group before them; in ``rows`` ``[B]`` of the cache is what the lines have done. All
-        lines run the same positions; one that is further along computes some of its exact groups again.
+        ``last`` ``[B]`` is the group before them; ``rows`` ``[B]`` are the lines' rows of the cache. All lines run the
+        same positions; one that is further along computes some of its exact groups again.
         """
         count, length = tries.shape[1:]
         cache.crop(start + 1)  # the pair of the prefill, and all tokens but the last of those done

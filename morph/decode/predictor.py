@@ -26,10 +26,10 @@ POSITIONS = PREDICTED_GROUPS + 2  # the pair of the prefill and 15 tokens, as in
 
 
 class Predictor:
-    """Decodes frames with one upstream ``code_predictor``, which must not move meanwhile.
+    """Decodes frames with one upstream ``code_predictor``, which must not move to another device meanwhile.
 
-    Create one per decoding: it looks up the stacked heads and the morph cache once, not every frame, and would hold
-    tensors of the old device after the model was moved.
+    Create one per decoding: it looks up the stacked heads and the RoPE table once, not every frame, and would keep
+    tensors on the old device after the model was moved.
 
     Args:
         code_predictor: upstream's module.
@@ -48,7 +48,7 @@ class Predictor:
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Predict groups 1-15 of one frame.
@@ -57,19 +57,19 @@ class Predictor:
             hidden: ``[B, 1, H_talker]``, the talker's last hidden state.
             embedding: ``[B, 1, H_talker]``, the embedding of group 0's token.
             seq_groups: 1..15, how many groups run sequentially.
-            draw: sampling of the sub-talker.
+            sampling: of the sub-talker.
             randomness: one stream, or one per line.
 
         Returns:
             Codes ``[B, 15]``, int64.
         """
         sequential, state = self._decode_sequential(
-            hidden, embedding, seq_groups, draw, randomness, self._new_cache()
+            hidden, embedding, seq_groups, sampling, randomness, self._new_cache()
         )
         if seq_groups == len(self.heads):
             return sequential
         logits = self.crossbar_logits(seq_groups, state, sequential[:, -1])
-        return torch.cat((sequential, sample_tokens(logits, draw, randomness)), dim=1)
+        return torch.cat((sequential, sample_tokens(logits, sampling, randomness)), dim=1)
 
     def _new_cache(self) -> KeyValueCache:
         return KeyValueCache(len(self.module.model.layers))
@@ -79,17 +79,17 @@ class Predictor:
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
         cache: KeyValueCache,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the first groups' codes ``[B, seq_groups]``, and the state ``[B, H]`` of the last."""
         tables, heads = self.module.model.codec_embedding, self.module.lm_head
         states = self._run(torch.cat((hidden, embedding), dim=1), 0, cache)
-        codes = [sample_tokens(heads[0](states)[:, -1], draw, randomness)]
+        codes = [sample_tokens(heads[0](states)[:, -1], sampling, randomness)]
         for group in range(1, seq_groups):
             states = self._run(tables[group - 1](codes[-1][:, None]), group + 1, cache)
-            codes.append(sample_tokens(heads[group](states)[:, -1], draw, randomness))
+            codes.append(sample_tokens(heads[group](states)[:, -1], sampling, randomness))
         return torch.stack(codes, dim=1), states[:, -1]
 
     def crossbar_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
@@ -111,8 +111,8 @@ class Predictor:
             inputs: ``[N, 15, H_talker]``, the embeddings of the frame's groups 0-14.
 
         Returns:
-            ``[N, 15, H]``: state g is what ``lm_head[g]`` makes group g+1 of. ``heads[g] @ state[g]`` is exact,
-            ``crossbar_logits(S, state[S - 1], group S)`` the approximation of groups S+1 to 15.
+            ``[N, 15, H]``: state g is the input of ``lm_head[g]``, which predicts group g+1. ``heads[g] @ state[g]`` is
+            exact; ``crossbar_logits(S, state[S - 1], group S)`` approximates groups S+1 to 15.
         """
         return self._run(torch.cat((hidden, inputs), dim=1), 0, None)[:, 1:]
 
@@ -129,7 +129,7 @@ class Predictor:
     def _causal_mask(self, states: torch.Tensor, start: int) -> torch.Tensor | None:
         """Return a mask ``[1, 1, T, start + T]`` if the attention is not causal by itself, else None.
 
-        FlashAttention always is. SDPA is only at the start of a frame: after cached positions it would align the
+        FlashAttention always is. SDPA is causal only at the start of a frame: after cached positions it would align the
         triangle with the first of them. Eager attention never is.
         """
         length = states.shape[1]

@@ -1,4 +1,4 @@
-"""One line as the engines take it."""
+"""One line to decode, the input of both engines."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class LineRequest:
 
     Args:
         prompt: what to speak, and with which voice.
-        guard: says when the line must end without an EOS. It counts frames, so it serves one decoding.
-        seed: names the line's random stream. The two engines use different generators.
+        guard: decides when the line must end without an EOS. It counts frames: use it for one decoding only.
+        seed: of the line's random stream. The two engines use different generators.
     """
 
     prompt: Prompt

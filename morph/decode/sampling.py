@@ -30,15 +30,15 @@ def penalize_repetition(scores: torch.Tensor, seen: torch.Tensor, penalty: float
     return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
 
 
-def filter_logits(scores: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
+def filter_logits(scores: torch.Tensor, sampling: TokenSampling) -> torch.Tensor:
     """Apply temperature, top-k and top-p to float32 ``scores`` ``[..., V]``; removed tokens become -inf."""
-    if draw.temperature != 1.0:
-        scores = scores / draw.temperature
-    if draw.top_k:
-        kth = scores.topk(min(draw.top_k, scores.shape[-1]), dim=-1).values[..., -1:]
+    if sampling.temperature != 1.0:
+        scores = scores / sampling.temperature
+    if sampling.top_k:
+        kth = scores.topk(min(sampling.top_k, scores.shape[-1]), dim=-1).values[..., -1:]
         scores = scores.masked_fill(scores < kth, -torch.inf)
-    if draw.top_p < 1.0:
-        scores = _keep_top_p(scores, draw.top_p)
+    if sampling.top_p < 1.0:
+        scores = _keep_top_p(scores, sampling.top_p)
     return scores
 
 
@@ -50,30 +50,30 @@ def _keep_top_p(scores: torch.Tensor, top_p: float) -> torch.Tensor:
     return scores.masked_fill(remove.scatter(-1, order, remove), -torch.inf)
 
 
-def distribution(logits: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
+def distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch.Tensor:
     """Return the sampler's probabilities, float32 ``[..., V]``; greedy puts all on the largest logit."""
     check_finite(logits)
     scores = logits.float()
-    if not draw.do_sample:
+    if not sampling.do_sample:
         return torch.zeros_like(scores).scatter_(-1, scores.argmax(dim=-1, keepdim=True), 1.0)
-    return filter_logits(scores, draw).softmax(dim=-1)
+    return filter_logits(scores, sampling).softmax(dim=-1)
 
 
-def sample_tokens(logits: torch.Tensor, draw: TokenSampling, randomness: Randomness) -> torch.Tensor:
+def sample_tokens(logits: torch.Tensor, sampling: TokenSampling, randomness: Randomness) -> torch.Tensor:
     """Sample one token for each row of logits.
 
     Args:
         logits: ``[B, V]``, or ``[B, G, V]`` for G groups at once; any float dtype.
-        draw: temperature and the rest; greedy when it does not sample.
+        sampling: temperature and the rest; greedy when it does not sample.
         randomness: see ``Randomness``; a list has B generators.
 
     Returns:
         Tokens ``[B]`` or ``[B, G]``, int64.
     """
-    if not draw.do_sample:
+    if not sampling.do_sample:
         check_finite(logits)
         return logits.float().argmax(dim=-1)
-    probabilities = distribution(logits, draw)
+    probabilities = distribution(logits, sampling)
     if isinstance(randomness, Sequence):
         rows = [_multinomial(row, stream) for row, stream in zip(probabilities, randomness, strict=True)]
         return torch.stack(rows)

@@ -95,7 +95,7 @@ class Talker:
         return states, self.model.talker.codec_head(states)[:, -1]
 
     def _text(self) -> torch.Tensor:
-        """Return what the text adds to this frame's input: ``[B, 1, H]`` or ``[1, 1, H]``."""
+        """Return the text embedding that is added to this frame's input: ``[B, 1, H]`` or ``[1, 1, H]``."""
         if self.step_number < self.trailing.shape[1]:
             return self.trailing[:, self.step_number, None]
         return self.pad[None]
@@ -111,7 +111,7 @@ class Talker:
         return cos.expand(3, -1, -1, -1), sin.expand(3, -1, -1, -1)
 
     def _mask(self) -> torch.Tensor | None:
-        """Return the mask of the left padding, in the form that the attention takes; None without padding."""
+        """Return the mask of the left padding, in the form that the attention expects; None without padding."""
         if min(self.lengths) == self.longest:
             return None
         new = self.attended.new_ones(len(self.lengths), self.step_number + 1)

@@ -3,15 +3,15 @@
 Speculative sampling (Leviathan, Kalman and Matias 2023, section 2.3; Chen et al. 2023): a drafted token x is kept
 with probability min(1, p(x) / q(x)), where q is what it was sampled from and p what exact decoding samples from; at
 the first rejection the token is sampled again from max(p - q, 0), normalised. p and q are both filtered (temperature,
-top-k, top-p); greedy, p has one token, and q only orders what is tried.
+top-k, top-p). Greedy decoding puts all of p on one token and uses q only to order the candidates.
 
-The first groups that a line lacks have candidates, sampled from q without replacement and tried in turn, each against
-what the rejections before it have left of p (recursive rejection sampling: Jeon et al. 2024, section 3.2). A row is
-one candidate for each of these groups followed by drafts; no draft depends on another group's, so all rows share
-candidates and drafts.
+The first groups that are not exact yet have several candidates, sampled from q without replacement and tried in turn,
+each against the residual of p after the rejections before it (recursive rejection sampling: Jeon et al. 2024, section
+3.2). A row is one candidate for each of these groups followed by drafts. No draft depends on another group's, so all
+rows share the same candidates and drafts.
 
-Shapes: B lines, C candidates for one group, K rows, one for every choice of candidates, G groups from the first that
-some line lacks, V codes.
+Shapes: B lines, C candidates for one group, K rows, one for every combination of candidates, G groups from the first
+that is not exact in every line, V codes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Noise:
         going: Sequence[bool],
         heads: Weight,
         counts: Sequence[int],
-        draw: TokenSampling,
+        sampling: TokenSampling,
     ) -> Noise:
         """Sample noise for the lines that are ``going``. Lines that are done, and greedy ones, take nothing.
 
@@ -56,7 +56,7 @@ class Noise:
         groups, vocabulary = heads.shape[:2]
         exponential = torch.ones(len(going), groups + 1, vocabulary, device=heads.device)
         uniform = torch.zeros(len(going), sum(counts) + groups, device=heads.device)
-        if not draw.do_sample:
+        if not sampling.do_sample:
             pass
         elif isinstance(randomness, Sequence):
             for row, stream in enumerate(randomness):
@@ -74,60 +74,68 @@ class Noise:
         return Noise(self.tokens[:, start:], self.correction, self.trials, self.verdicts[:, start:])
 
 
-def drafting(logits: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
+def drafting(logits: torch.Tensor, sampling: TokenSampling) -> torch.Tensor:
     """Return the probabilities that a draft is sampled with. Greedy keeps all tokens, to order candidates."""
     return distribution(
-        logits, draw if draw.do_sample else TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
+        logits, sampling if sampling.do_sample else TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
     )
 
 
 def propose(codes: torch.Tensor, drafted: torch.Tensor, known: torch.Tensor, noise: Noise) -> torch.Tensor:
-    """Each line's tries ``[B, K, G]``: exact groups as they are, candidates for the first that are not, as many as
-    ``noise`` has trials for, and one draft for those after. Arguments are ``settle``'s.
+    """Return each line's tries ``[B, K, G]``: its exact groups, candidates for the next, and one draft for the others.
+
+    ``noise`` has trials for each group with candidates. Arguments are those of ``settle``.
     """
     lines, tokens = torch.arange(len(codes), device=codes.device), pick(drafted, noise.tokens)
     tokens = torch.where(known, codes, tokens)
     tries = tokens[:, None].repeat(1, math.prod(trials.shape[1] for trials in noise.trials), 1)
     rows = torch.arange(tries.shape[1], device=codes.device)
     for level in levels(known, noise):
-        candidates = rank(drafted[lines, level.place], noise.tokens[lines, level.place], level.count)
+        candidates = rank(drafted[lines, level.index], noise.tokens[lines, level.index], level.count)
         of_rows = candidates[:, rows // level.stride % level.count]
-        as_drafted = tries[lines, :, level.place]
-        tries[lines, :, level.place] = torch.where(level.is_there[:, None], of_rows, as_drafted)
+        as_drafted = tries[lines, :, level.index]
+        tries[lines, :, level.index] = torch.where(level.exists[:, None], of_rows, as_drafted)
     return tries
 
 
 @dataclass(frozen=True)
 class Level:
-    """A group with candidates: its ``place`` ``[B]`` and whether the line has it, ``is_there`` ``[B]``, the place being
-    the last where not; the candidates' ``count`` and ``trials``, and how many rows one after another share one.
+    """A group with candidates.
+
+    Args:
+        index: its index in each line, ``[B]``; the last group where the line has no such group.
+        exists: bool ``[B]``, whether the line has it.
+        trials: uniform noise ``[B, C]``, one value per candidate.
+        stride: how many consecutive rows share a candidate.
     """
 
-    place: torch.Tensor
-    is_there: torch.Tensor
+    index: torch.Tensor
+    exists: torch.Tensor
     trials: torch.Tensor
     stride: int
 
     @property
     def count(self) -> int:
-        """How many candidates the group has."""
+        """The number of candidates."""
         return self.trials.shape[1]
 
 
 def levels(known: torch.Tensor, noise: Noise) -> list[Level]:
-    """The groups with candidates: each line's first that are not ``known`` ``[B, G]``."""
+    """Return the groups with candidates: each line's first that are not ``known`` ``[B, G]``."""
     first, end, found = known.sum(dim=1), known.shape[1], []
     for depth, trials in enumerate(noise.trials):
-        place, behind = first + depth, noise.trials[depth + 1 :]
-        stride = math.prod(later.shape[1] for later in behind)
-        found.append(Level(place.clamp(max=end - 1), place < end, trials, stride))
+        index, after = first + depth, noise.trials[depth + 1 :]
+        stride = math.prod(later.shape[1] for later in after)
+        found.append(Level(index.clamp(max=end - 1), index < end, trials, stride))
     return found
 
 
 @dataclass(frozen=True)
 class Settled:
-    """The result of a verdict: ``tokens`` ``[B, G]``, exact up to the first ``kept`` ``[B]`` and, corrected, the one
-    after them; ``row`` ``[B]``, the try whose tokens they are.
+    """The result of a verdict.
+
+    The first ``kept`` ``[B]`` of ``tokens`` ``[B, G]`` are exact, and so is the corrected one after them. ``row``
+    ``[B]`` is the try that they come from.
     """
 
     tokens: torch.Tensor
@@ -141,31 +149,31 @@ def settle(
     """Keep candidates and the drafted tokens after them up to the first rejection, and correct that one.
 
     Args:
-        exact: ``[B, K, G, V]``, what exact decoding samples from after the tokens before each group.
-        drafted: ``[B, G, V]``, what the tries were sampled from.
+        exact: ``[B, K, G, V]``, the distributions of exact decoding, given the tokens before each group.
+        drafted: ``[B, G, V]``, the distributions that the tries were sampled from.
         tries: ``[B, K, G]``: see ``propose``.
-        known: ``[B, G]``, tokens that are exact already and not to be judged.
+        known: bool ``[B, G]``, tokens that are exact already and are not judged.
         noise: of these groups.
     """
     lines, groups = torch.arange(len(tries), device=tries.device), tries.shape[2]
     row, judged = torch.zeros_like(lines), []
     for level in levels(known, noise):
-        place, rows = level.place, row[:, None] + level.stride * torch.arange(level.count, device=row.device)
-        candidates = tries[lines[:, None], rows, place[:, None]]
+        index, rows = level.index, row[:, None] + level.stride * torch.arange(level.count, device=row.device)
+        candidates = tries[lines[:, None], rows, index[:, None]]
         chosen, found, left = try_candidates(
-            exact[lines, row, place], drafted[lines, place], candidates, level.trials
+            exact[lines, row, index], drafted[lines, index], candidates, level.trials
         )
         row = row + level.stride * chosen
         judged.append((level, found, left))
     exact, tokens = exact[lines, row], tries[lines, row]
     keeps = known | accept(exact, drafted, tokens, noise.verdicts)
     for level, found, _ in judged:
-        keeps[lines, level.place] = torch.where(level.is_there, found, keeps[lines, level.place])
+        keeps[lines, level.index] = torch.where(level.exists, found, keeps[lines, level.index])
     kept = keeps.long().cumprod(dim=1).sum(dim=1)
     end = kept.clamp(max=groups - 1)
     rest = residual(exact[lines, end], drafted[lines, end])
     for level, _, left in judged:
-        rest = torch.where((level.is_there & (level.place == end))[:, None], left, rest)
+        rest = torch.where((level.exists & (level.index == end))[:, None], left, rest)
     corrected = pick(rest, noise.correction)
     tokens[lines, end] = torch.where(kept < groups, corrected, tokens[lines, end])
     return Settled(tokens, kept, row)
@@ -178,13 +186,13 @@ def try_candidates(
 
     Args:
         exact: ``[B, V]``, the target distribution.
-        drafted: ``[B, V]``, what the candidates were sampled from, each without those before it.
-        candidates: ``[B, K]``; with fewer tokens of positive probability than K, the last are invalid and are rejected.
+        drafted: ``[B, V]``, the distribution that the candidates were sampled from, without replacement.
+        candidates: ``[B, K]``; if fewer than K tokens have a positive probability, the last are invalid and rejected.
         verdicts: ``[B, K]``, uniform.
 
     Returns:
-        Which candidate is kept ``[B]`` (0 where none is), whether one is, and what a token is sampled from if none is
-        ``[B, V]``.
+        The index of the kept candidate ``[B]`` (0 if none is), whether one is kept ``[B]``, and the distribution
+        ``[B, V]`` to sample from if none is.
     """
     proposals, wanted = without_earlier(drafted, candidates), []
     for proposal in proposals.unbind(dim=1):
@@ -199,33 +207,33 @@ def without_earlier(drafted: torch.Tensor, candidates: torch.Tensor) -> torch.Te
     count = candidates.shape[1]
     if count == 1:
         return drafted[:, None]
-    places = torch.arange(count - 1, device=drafted.device)
+    indices = torch.arange(count - 1, device=drafted.device)
     # [B, K - 1, K - 1]: for each but the first, a row with the candidates before it, the last repeated
-    earlier = candidates[:, torch.minimum(places, places[:, None])]
+    earlier = candidates[:, torch.minimum(indices, indices[:, None])]
     rest = drafted[:, None].repeat(1, count - 1, 1).scatter_(2, earlier, 0.0)
     return torch.cat((drafted[:, None], normalised(rest)), dim=1)
 
 
 def normalised(weights: torch.Tensor) -> torch.Tensor:
-    """Return probabilities ``[..., V]`` in proportion to weights; all zero where those are."""
+    """Return probabilities ``[..., V]`` in proportion to weights; all zeros stay zero."""
     return weights / weights.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
 
 
 def accept(
     exact: torch.Tensor, drafted: torch.Tensor, tokens: torch.Tensor, verdicts: torch.Tensor
 ) -> torch.Tensor:
-    """Bool ``[...]``: true with probability min(1, exact / drafted) of each of ``tokens``; ``verdicts`` are uniform.
+    """Return bool ``[...]``: each of ``tokens`` is accepted with probability min(1, exact / drafted).
 
-    False for what cannot have been sampled.
+    ``verdicts`` are uniform. A token that cannot have been sampled is rejected.
     """
     wanted, offered = (of.gather(-1, tokens[..., None])[..., 0] for of in (exact, drafted))
     return (offered > 0) & (verdicts * offered < wanted)
 
 
 def residual(exact: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
-    """Return what a rejected token is sampled again from: ``max(exact - drafted, 0)`` ``[B, V]``, normalised.
+    """Return the distribution that replaces a rejected token: ``max(exact - drafted, 0)`` ``[B, V]``, normalised.
 
-    If the two are equal nothing is rejected; if rounding does reject, exact itself is right.
+    If the two are equal, only rounding can cause a rejection, and exact itself is the right distribution.
     """
     rest = (exact - drafted).clamp_(min=0)
     total = rest.sum(dim=-1, keepdim=True)
@@ -233,12 +241,13 @@ def residual(exact: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
 
 
 def pick(weights: torch.Tensor, exponential: torch.Tensor) -> torch.Tensor:
-    """Sample one token ``[...]`` with probabilities in proportion to ``weights`` ``[..., V]``: the race that
-    ``torch.multinomial`` runs, with noise from outside. Never one of weight 0.
+    """Sample one token ``[...]`` with probabilities in proportion to ``weights`` ``[..., V]``.
+
+    This is the exponential race of ``torch.multinomial``, with the noise passed in. A weight of 0 is never sampled.
     """
     return (weights / exponential).argmax(dim=-1)
 
 
 def rank(weights: torch.Tensor, exponential: torch.Tensor, count: int) -> torch.Tensor:
-    """Sample ``[..., count]`` different tokens in order: the first is the winner of ``pick``'s race."""
+    """Sample ``[..., count]`` tokens without replacement, in order; the first is the one that ``pick`` returns."""
     return (weights / exponential).topk(count, dim=-1).indices

@@ -27,7 +27,7 @@ COMPILING = (
 
 
 class FrameBackend:
-    """``decode_frame`` and ``prefill`` of ``frame/step.py``, in kernels as long as none of them fails.
+    """Runs ``decode_frame`` and ``prefill`` of ``frame/step.py`` in Triton kernels, as long as none of them fails.
 
     Some kernels fail only when they run: they do not compile, or need more shared memory than this GPU has. Then one
     warning says so, and this frame and all later ones run in torch operations.
@@ -45,7 +45,7 @@ class FrameBackend:
         self._tried: set[Hashable] = set()
 
     def choose(self, weights: Weights) -> None:
-        """Choose the functions for these weights, where they are now."""
+        """Choose the functions for these weights, on their current device."""
         if self._failed or not self.kernels:
             return
         before = self.fallback
@@ -68,8 +68,8 @@ class FrameBackend:
     def prefill(self, weights: Weights, slots: Buffers, arrivals: PrefillBatch, captured: bool) -> None:
         """Run the prompts of arriving lines: see ``frame.step.prefill``, which can be repeated.
 
-        ``captured`` says that it will become a graph. Where graphs keep their temporaries, such a prefill runs in
-        torch operations: Triton refuses that memory (``workspace.py``).
+        ``captured``: whether it becomes a graph. Where graphs own their temporaries, such a prefill runs in torch
+        operations: Triton refuses that memory (``workspace.py``).
         """
         ops = TORCH_OPS if captured and graphs_keep_memory(slots.state.hidden.device) else self._ops
         try:

@@ -1,4 +1,4 @@
-"""What the host knows of the lines being decoded: each line's row, its codes and how it ends."""
+"""The host's view of the lines being decoded: each line's row, codes and end."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class LineBatch:
 
     @property
     def positions(self) -> int:
-        """Cache positions that the longest line in a row takes up."""
+        """The cache positions that the longest running line takes up."""
         return max((self._reached[line] for line in self.rows if line is not None), default=0)
 
     def admit(self) -> list[tuple[int, int]]:
-        """Give free rows to waiting lines, if enough rows are free; return pairs of a row and its new line."""
+        """Assign free rows to waiting lines, if enough rows are free; return pairs of a row and its new line."""
         free = [row for row, line in enumerate(self.rows) if line is None]
         if len(free) < min(len(self._waiting), max(1, len(self.rows) // REFILL_SHARE)):
             return []

@@ -1,7 +1,7 @@
 """The graph engine: prompts to codes over static buffers, one CUDA graph replay per frame.
 
 No frame waits for the host. Sampling runs on the device with noise that a line's seed determines, the host reads the
-codes some frames late, and frames past a line's end are dropped. Sampling settings, seeds and texts are tensors, so
+codes a few frames late, and frames after a line's end are dropped. Sampling settings, seeds and texts are tensors, so
 one graph serves every line with the same batch, SEQ_GROUPS and window of the cache. A row whose line has ended takes
 the next line while the others continue. Without CUDA the same functions are called directly; where Triton can run,
 its kernels make the frames (``backend.py``). Greedy codes equal the eager engine's up to rounding; sampled codes have
@@ -132,7 +132,7 @@ class GraphDecoder:
 
     @property
     def _synchronous(self) -> bool:
-        """Whether functions are called directly, as on a CPU: nothing is captured, no frame is ahead of the host."""
+        """Whether functions are called directly, as on a CPU: nothing is captured, the host waits for each frame."""
         graphs = self._started[2]
         return graphs.device.type == "cpu" and graphs.fallback is not None
 
@@ -191,7 +191,7 @@ class GraphDecoder:
 
     @property
     def report(self) -> torch.Tensor:
-        """The last frame on the device: int64 ``[B, 17]``, 16 codes and whether a number of the line is not finite."""
+        """The last frame on the device: int64 ``[B, 17]``, 16 codes and a flag for numbers that are not finite."""
         return self._started[1].state.report
 
     @torch.inference_mode()
@@ -270,6 +270,6 @@ def on_device(device: torch.device) -> AbstractContextManager[object]:
 
 
 def expected_positions(line: LineRequest) -> int:
-    """Return the positions that a line is likely to need: its prompt and its frames, with some to spare."""
+    """Return the positions that a line is likely to need for its prompt and frames, with a margin."""
     frames = reserved_frames(line.prompt.text_tokens)
     return len(line.prompt.embeds) + min(line.guard.max_frames, frames) + LAG + 1

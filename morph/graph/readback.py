@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-LAG = 2  # frames that the device is ahead of the host; this many are wasted when the last line ends
+LAG = 2  # how many frames the device is ahead of the host; this many are wasted when the last line ends
 
 
 class Readback:

@@ -58,9 +58,9 @@ class Model:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Let no other thread use the model for the length of the ``with``; others wait.
+        """Hold the model exclusively inside the ``with``; other threads wait.
 
-        Rendering and cloning hold it: first use joins weights in place, and torch's number of threads is shared by the
+        Rendering and cloning hold it: the first use joins weights in place, and torch's thread count is shared by the
         process (see ``threads.limit_threads``). To use the engine's caches too, take ``Engine.exclusive`` after it.
         """
         with self._lock:
@@ -88,7 +88,7 @@ class Model:
 
     @property
     def languages(self) -> list[str]:
-        """Languages that may be asked for: "auto" and the checkpoint's own, without the dialects."""
+        """The languages to choose from: "auto" and the checkpoint's own, without the dialects."""
         known = self.config.talker_config.codec_language_id or {}
         return ["auto", *sorted(name for name in known if "dialect" not in name)]
 
@@ -104,7 +104,7 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        """Where the talker is."""
+        """The talker's device."""
         return next(self.talker.parameters()).device
 
     @property
@@ -114,12 +114,12 @@ class Model:
 
     @property
     def weights(self) -> str:
-        """Which of ``options.WEIGHTS`` it was loaded with."""
+        """The one of ``options.WEIGHTS`` that it was loaded with."""
         return "int8" if isinstance(self.talker.code_predictor.lm_head[0], Int8Linear) else "full"
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all parameters and buffers, talker and codec, each storage once."""
+        """Bytes of all parameters and buffers of talker and codec; a shared storage counts once."""
         tensors = [*self.module.parameters(), *self.module.buffers()]
         storages = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}
         return sum(storages.values())
@@ -131,45 +131,45 @@ class Model:
 
     @property
     def sample_rate(self) -> int:
-        """Samples a second of what the codec decodes (24000)."""
+        """The codec's output sample rate in Hz (24000)."""
         return int(self.codec.get_output_sample_rate())
 
     @property
     def samples_per_frame(self) -> int:
-        """Samples that one frame of 16 codes decodes to (1920)."""
+        """The number of samples that one frame of 16 codes decodes to (1920)."""
         return int(self.codec.get_decode_upsample_rate())
 
     @property
     def frame_rate(self) -> float:
-        """Frames a second (12.5)."""
+        """Frames per second (12.5)."""
         return self.sample_rate / self.samples_per_frame
 
     def add_tails(self, tails: Mapping[int, Tail]) -> None:
-        """Let the crossbar use these trained tails; they move with the model from now on."""
+        """Let the crossbar use these trained tails. They become part of the module and move with it."""
         self.module.tails.update({str(seq_groups): tail for seq_groups, tail in tails.items()})
 
     def tails(self, choice: str = "auto") -> dict[int, Tail]:
-        """The trained tails by SEQ_GROUPS; none for "stock" (see ``options.TAILS``)."""
+        """Return the trained tails by SEQ_GROUPS; none for "stock" (see ``options.TAILS``)."""
         if check_tail(choice) == "stock":
             return {}
         return {one.seq_groups: one for one in self.module.tails.values() if isinstance(one, Tail)}
 
     def code_tables(self) -> torch.Tensor:
-        """Embedding tables of groups 1-15 as one tensor ``[15, V, H_talker]``; costs no memory."""
+        """Return the embedding tables of groups 1-15 as one tensor ``[15, V, H_talker]``; takes no extra memory."""
         return stack(self.talker.code_predictor.model.codec_embedding)
 
     def tokenize_turn(self, role: str, text: str) -> torch.Tensor:
-        """Token ids ``[1, N]`` of a turn (see ``tokens.turn_ids``), on the model's device."""
+        """Return the token ids ``[1, N]`` of a turn (see ``tokens.turn_ids``), on the model's device."""
         return torch.tensor([turn_ids(self.tokenizer, role, text)], device=self.device)
 
     def tokenize_line(self, text: str) -> torch.Tensor:
-        """Token ids ``[1, N]`` of a text to speak and of the beginning of its answer, on the model's device."""
+        """Return the token ids ``[1, N]`` of a text to speak and the start of its answer, on the model's device."""
         turn = turn_ids(self.tokenizer, "assistant", text)
         answer = [control_id(self.tokenizer, TURN_BEGIN), *plain_ids(self.tokenizer, "assistant\n")]
         return torch.tensor([turn + answer], device=self.device)
 
     def summary(self) -> str:
-        """One line: name, size, kind, precision, int8 weights, attention, device, GB of 10^9 bytes."""
+        """Return one line: name, size, kind, precision, int8 weights, attention, device, GB (10^9 bytes)."""
         size = SIZE_NAMES.get(self.size, self.size)
         kind = KIND_NAMES.get(self.type, self.type)
         precision = str(self.dtype).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""Lines to waveforms: the text as it is spoken, pieces, batches, seeds, takes, progress."""
+"""Lines to waveforms: normalised text, pieces, batches, seeds, takes, progress."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def render_lines(
 
 @dataclass(frozen=True)
 class Rendering:
-    """The lines of one call on their way to speech. Hold ``Synthesizer.session`` from ``prepare`` to ``assemble``.
+    """The state of one call of ``render_lines``. Hold ``Synthesizer.session`` from ``prepare`` to ``assemble``.
 
     One ``choice`` of engine and codec makes codes, waveforms and report. ``pieces`` and ``prompts`` are parallel;
     methods name pieces by their index.

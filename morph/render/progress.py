@@ -1,4 +1,4 @@
-"""How far a rendering is."""
+"""The progress of a rendering."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a rendering: what went wrong, then length and speed, then how it was made."""
+"""The report of a rendering: what went wrong, length and speed, and how it was made."""
 
 from __future__ import annotations
 

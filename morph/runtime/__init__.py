@@ -1,1 +1,1 @@
-"""Shared by the GPU engines: captured graphs, workspaces, fallbacks, errors in words."""
+"""Shared by the GPU engines: captured graphs, workspaces, fallbacks, errors as text."""

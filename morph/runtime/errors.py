@@ -1,4 +1,4 @@
-"""Errors in words."""
+"""Errors as text."""
 
 from __future__ import annotations
 

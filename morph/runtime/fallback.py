@@ -1,4 +1,4 @@
-"""Parts that run in a slower way than they could, and why."""
+"""Parts that run slower than they could, and why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INSTEAD = {
 
 @dataclass(frozen=True)
 class Fallback:
-    """A ``part`` (one of INSTEAD) that does not run, and the reason.
+    """A ``part`` (one of INSTEAD) that cannot run, and the reason.
 
     Raises:
         ValueError: for an unknown part.

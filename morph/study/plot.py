@@ -61,7 +61,7 @@ def plot_tradeoff(panels: Sequence[Panel], title: str) -> Figure:
 
 
 def _draw(axes: Any, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
-    """Draw one panel; a name has its colour and marker in all of them. Gives what was drawn, for the legend."""
+    """Draw one panel; a name has its colour and marker in all of them. Return the artists, for the legend."""
     drawn = {}
     for name, marks in panel.series.items():
         number = names.index(name)
@@ -88,7 +88,7 @@ def _draw(axes: Any, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
     axes.set_xscale("log")
     axes.margins(x=0.1)  # room for the labels
     _label_times(axes, times)
-    axes.set_xlabel("ms a frame, codec not included (a frame lasts 80 ms)")
+    axes.set_xlabel("ms per frame, codec not included (a frame lasts 80 ms)")
     axes.set_ylabel(panel.title)
     return drawn
 

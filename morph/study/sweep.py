@@ -70,7 +70,7 @@ def sweep(
     options: GenerateOptions | None = None,
     on_frame: OnFrame | None = None,
 ) -> Sweep:
-    """Speak one line at each SEQ_GROUPS, with the same seed.
+    """Speak one line at each SEQ_GROUPS, with the same seed. The text is prepared as by ``render_lines``.
 
     The eager engine first decodes the exact line, untimed: the distances are measured on its codes. The rows come from
     the synthesizer's engine; where that captures graphs, it decodes each line once untimed before.

@@ -34,7 +34,7 @@ class Waveforms:
 
     @property
     def fallback(self) -> Fallback | None:
-        """What makes waveforms in a slower way than possible, and why, or None."""
+        """Why waveforms are made in a slower way than possible, or None."""
         return self._refused or (None if self._codec is None else self._codec.fallback)
 
     def decode_waveforms(

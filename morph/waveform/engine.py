@@ -218,7 +218,7 @@ class BatchCodec:
 
 
 class _SamplesInFlight:
-    """Samples on their way from the device: float32, copied after the row that computes them."""
+    """Samples being copied from the device: float32, after the row that computes them."""
 
     def __init__(self, samples: torch.Tensor):
         # torch uses pinned memory for a non-blocking copy.
@@ -250,7 +250,7 @@ def try_kernels(weights: CodecWeights) -> TorchOps:
 
 
 def _with_reference(codes: torch.Tensor, reference: torch.Tensor | None) -> torch.Tensor:
-    """Return what is decoded for a line, on the CPU: nothing without codes, otherwise the reference's and its own."""
+    """Return the codes to decode for a line, on the CPU: the reference's, then its own; none if it has none itself."""
     if reference is None or len(codes) == 0:
         return codes.cpu()
     return torch.cat((reference.cpu(), codes.cpu()))

@@ -31,9 +31,11 @@ def attached(model: Any, seq_groups: int) -> Iterator[Predictor]:
         temperature: float = 1.0,
         **_: Any,
     ) -> SimpleNamespace:
-        draw = TokenSampling(do_sample=do_sample, temperature=temperature, top_k=top_k, top_p=top_p)
+        sampling = TokenSampling(do_sample=do_sample, temperature=temperature, top_k=top_k, top_p=top_p)
         hidden, embedding = inputs_embeds[:, :1], inputs_embeds[:, 1:]
-        return SimpleNamespace(sequences=predictor.decode_frame(hidden, embedding, seq_groups, draw, None))
+        return SimpleNamespace(
+            sequences=predictor.decode_frame(hidden, embedding, seq_groups, sampling, None)
+        )
 
     code_predictor.generate = generate
     try:

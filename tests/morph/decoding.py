@@ -49,13 +49,13 @@ class SameNoise:
     def __init__(self, seeds):
         self.keys, self.counter = line_keys(seeds), 0
 
-    def sample(self, logits: torch.Tensor, draw: TokenSampling, _: object) -> torch.Tensor:
+    def sample(self, logits: torch.Tensor, sampling: TokenSampling, _: object) -> torch.Tensor:
         groups = logits.shape[1] if logits.dim() == 3 else 1
         counters = (self.counter + torch.arange(groups)).expand(len(logits), -1)
         noise = gumbel_noise(self.keys, counters, logits.shape[-1]).view(logits.shape)
         self.counter += groups
         scores = logits.float()
-        return (filter_logits(scores, draw) + noise if draw.do_sample else scores).argmax(-1)
+        return (filter_logits(scores, sampling) + noise if sampling.do_sample else scores).argmax(-1)
 
 
 def eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch, guards=None, on_frame=None):

@@ -75,7 +75,7 @@ def number_of(frames: torch.Tensor, codes: int) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def exact_joint(small: Small, draw: TokenSampling) -> torch.Tensor:
+def exact_joint(small: Small, sampling: TokenSampling) -> torch.Tensor:
     """The probability of every frame when all groups are decoded one after another, ``[codes ** groups]``."""
     predictor = Predictor(small.module)
     groups, codes = predictor.heads.shape[:2]
@@ -84,5 +84,5 @@ def exact_joint(small: Small, draw: TokenSampling) -> torch.Tensor:
     rest = tables[torch.arange(groups - 1), frames[:, :-1]]
     inputs = torch.cat((small.embedding.expand(len(frames), 1, -1), rest), dim=1)
     states = predictor.teacher_force(small.hidden.expand(len(frames), 1, -1), inputs)
-    chances = distribution(torch.einsum("gvh,bgh->bgv", predictor.heads, states), draw)
+    chances = distribution(torch.einsum("gvh,bgh->bgv", predictor.heads, states), sampling)
     return chances.gather(-1, frames[..., None])[..., 0].double().prod(dim=1)

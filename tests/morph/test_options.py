@@ -88,11 +88,11 @@ def test_a_value_of_the_wrong_kind_is_refused_by_name_never_by_a_type_error(make
 
 
 def test_numpys_numbers_are_numbers_and_kept_as_pythons():
-    draw = TokenSampling(np.bool_(True), np.float32(0.5), np.int64(7), np.float64(0.25))
-    assert draw == TokenSampling(True, 0.5, 7, 0.25)
+    sampling = TokenSampling(np.bool_(True), np.float32(0.5), np.int64(7), np.float64(0.25))
+    assert sampling == TokenSampling(True, 0.5, 7, 0.25)
     options = GenerateOptions(seq_groups=np.int32(3), batch_size=np.uint8(4), crossfade_ms=np.float32(1.5))
     kinds = [type(getattr(options, name)) for name in ("seq_groups", "batch_size", "crossfade_ms")]
-    assert kinds == [int, int, float] and [type(value) for value in vars(draw).values()] == [
+    assert kinds == [int, int, float] and [type(value) for value in vars(sampling).values()] == [
         bool,
         float,
         int,

@@ -48,7 +48,7 @@ class Calibration:
 
 @torch.inference_mode()
 def calibrate(
-    model: Model, hidden: torch.Tensor, codes: torch.Tensor, draw: TokenSampling
+    model: Model, hidden: torch.Tensor, codes: torch.Tensor, sampling: TokenSampling
 ) -> tuple[Calibration, torch.Tensor]:
     """Fit a ``Calibration`` by least squares to exact frames of the checkpoint.
 
@@ -56,7 +56,7 @@ def calibrate(
         model: the checkpoint.
         hidden: ``[N, 1, H_talker]``, the talker's state before each frame (``observe`` of ``eager.Experiment``).
         codes: ``[N, 16]``, the frames, decoded with 15 groups.
-        draw: the sub-talker's sampling.
+        sampling: of the sub-talker.
 
     Returns:
         The calibration, and the shares it expects of these frames at each SEQ_GROUPS 1..14, ``[N, 14]``.
@@ -64,11 +64,11 @@ def calibrate(
     predictor = Predictor(model.talker.code_predictor)
     heads, groups = predictor.heads, len(predictor.heads)
     states = predictor.teacher_force(hidden, embed_inputs(model, codes))
-    exact = distribution(crossbar(heads, states), draw)
+    exact = distribution(crossbar(heads, states), sampling)
     offset, slope = torch.zeros(2, groups, groups, device=codes.device)
     calibration, shares = Calibration(offset, slope), []
     for seq_groups in range(1, groups):
-        drafted = distribution(crossbar(heads[seq_groups:], states[:, seq_groups - 1]), draw)
+        drafted = distribution(crossbar(heads[seq_groups:], states[:, seq_groups - 1]), sampling)
         accepted = 1 - 0.5 * (drafted - exact[:, seq_groups:]).abs().sum(dim=-1)
         sure = concentration(drafted)
         spread = sure - sure.mean(dim=0)
@@ -112,26 +112,26 @@ class AdaptivePredictor(Predictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """See ``Predictor.decode_frame``. At ``seq_groups`` 15 it is exact; below that only the target decides."""
         cache, groups = self._new_cache(), len(self.heads)
         tables = self.module.model.codec_embedding
         least = groups if seq_groups == groups else 1
-        codes, state = self._decode_sequential(hidden, embedding, least, draw, randomness, cache)
+        codes, state = self._decode_sequential(hidden, embedding, least, sampling, randomness, cache)
         codes = torch.nn.functional.pad(codes, (0, groups - least))
         going, passes = list(range(len(codes))), [least] * len(codes)
         for done in range(least, groups):
             logits = crossbar(self.heads[done:], state)
-            enough = (self.calibration.share(done, distribution(logits, draw)) >= self.target).tolist()
+            enough = (self.calibration.share(done, distribution(logits, sampling)) >= self.target).tolist()
             if stopping := [row for row in going if enough[row]]:
-                codes[stopping, done:] = _sample_rows(logits, stopping, draw, randomness)
+                codes[stopping, done:] = _sample_rows(logits, stopping, sampling, randomness)
             going = [row for row in going if not enough[row]]
             if not going:
                 break
             state = self._run(tables[done - 1](codes[:, done - 1 : done]), done + 1, cache)[:, -1]
-            codes[going, done] = _sample_rows(state @ self.heads[done].T, going, draw, randomness)
+            codes[going, done] = _sample_rows(state @ self.heads[done].T, going, sampling, randomness)
             for row in going:
                 passes[row] += 1
         self._count(passes)
@@ -146,8 +146,8 @@ class AdaptivePredictor(Predictor):
 
 
 def _sample_rows(
-    logits: torch.Tensor, rows: list[int], draw: TokenSampling, randomness: Randomness
+    logits: torch.Tensor, rows: list[int], sampling: TokenSampling, randomness: Randomness
 ) -> torch.Tensor:
     """Sample for some lines of a batch; the random streams of the others do not advance."""
     own = [randomness[row] for row in rows] if isinstance(randomness, Sequence) else randomness
-    return sample_tokens(logits[rows], draw, own)
+    return sample_tokens(logits[rows], sampling, own)

@@ -45,14 +45,14 @@ def measure_line(model: Model, trace: Trace, condition: Condition) -> list[float
     """Return the total variation distance (0 equal, 1 disjoint) of each of the 15 groups, summed over the frames."""
     distributions = condition.strategy.distributions
     assert distributions is not None
-    predictor, draw = Predictor(model.talker.code_predictor), model.sampling.subtalker
+    predictor, sampling = Predictor(model.talker.code_predictor), model.sampling.subtalker
     total = torch.zeros(PREDICTED_GROUPS, dtype=torch.float64)
     for start in range(0, len(trace.codes), CHUNK):
         part = slice(start, start + CHUNK)
         states = predictor.teacher_force(trace.hidden[part], embed_inputs(model, trace.codes[part]))
         codes = trace.codes[part]
-        exact = exact_distributions(model, states, codes, PREDICTED_GROUPS, draw)
-        own = distributions(model, states, codes, condition.seq_groups, draw)
+        exact = exact_distributions(model, states, codes, PREDICTED_GROUPS, sampling)
+        own = distributions(model, states, codes, condition.seq_groups, sampling)
         total += 0.5 * (own - exact).abs().sum(-1).sum(0).double().cpu()
     return total.tolist()
 

@@ -34,7 +34,7 @@ class TightLoop(Predictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Decode all 15 groups sequentially; ``seq_groups`` is ignored."""
@@ -44,7 +44,7 @@ class TightLoop(Predictor):
         out = self.module(
             inputs_embeds=torch.cat((hidden, embedding), dim=1), past_key_values=cache, use_cache=True
         )
-        codes = [sample_tokens(out.logits[:, -1], draw, randomness)]
+        codes = [sample_tokens(out.logits[:, -1], sampling, randomness)]
         for step in range(1, PREDICTED_GROUPS):
             out = self.module(
                 input_ids=codes[-1][:, None],
@@ -52,7 +52,7 @@ class TightLoop(Predictor):
                 use_cache=True,
                 generation_steps=step,
             )
-            codes.append(sample_tokens(out.logits[:, -1], draw, randomness))
+            codes.append(sample_tokens(out.logits[:, -1], sampling, randomness))
         return torch.stack(codes, dim=1)
 
 
@@ -131,7 +131,7 @@ class Refined(MaskedPredictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Decode all 15 groups; ``seq_groups`` is ignored."""
@@ -139,13 +139,13 @@ class Refined(MaskedPredictor):
         logits = crossbar(self.heads, self._run(pair, 0, None)[:, -1])
         candidates = logits.topk(min(CANDIDATES, logits.shape[-1]), dim=-1).indices
         allowed = torch.zeros_like(logits, dtype=torch.bool).scatter_(-1, candidates, True)
-        codes = sample_tokens(logits, draw, randomness)
+        codes = sample_tokens(logits, sampling, randomness)
         all_see_all = torch.ones(PREDICTED_GROUPS + 1, PREDICTED_GROUPS + 1, dtype=torch.bool)
         for _ in range(REFINEMENTS):
             frame = torch.cat((pair, self.embed(codes[:, :-1], 0)), dim=1)
             states = self.run_masked(frame, 0, None, all_see_all.to(hidden.device))[:, 1:]
             logits = crossbar(self.heads, states)
-            codes = sample_tokens(logits.masked_fill(~allowed, -torch.inf), draw, randomness)
+            codes = sample_tokens(logits.masked_fill(~allowed, -torch.inf), sampling, randomness)
         return codes
 
 
@@ -162,27 +162,27 @@ class Chunked(MaskedPredictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Decode all 15 groups; ``seq_groups`` is ignored."""
         cache = KeyValueCache(len(self.module.model.layers))
         states = self._run(torch.cat((hidden, embedding), dim=1), 0, cache)
-        chunks = [self._sample(0, states, draw, randomness)]
+        chunks = [self._sample(0, states, sampling, randomness)]
         for first in range(CHUNK, PREDICTED_GROUPS, CHUNK):
             before = first - CHUNK
             start, end = before + 2, first + 2
             keys = torch.arange(end, device=hidden.device)
             visible = keys <= keys[start:, None]
             states = self.run_masked(self.embed(chunks[-1], before), start, cache, visible)
-            chunks.append(self._sample(first, states, draw, randomness))
+            chunks.append(self._sample(first, states, sampling, randomness))
         return torch.cat(chunks, dim=1)
 
     def _sample(
-        self, first: int, states: torch.Tensor, draw: TokenSampling, randomness: Randomness
+        self, first: int, states: torch.Tensor, sampling: TokenSampling, randomness: Randomness
     ) -> torch.Tensor:
         """Sample the chunk of groups ``first + 1`` onwards from the last state."""
-        return sample_tokens(crossbar(self.heads[first : first + CHUNK], states[:, -1]), draw, randomness)
+        return sample_tokens(crossbar(self.heads[first : first + CHUNK], states[:, -1]), sampling, randomness)
 
 
 def chunk_sources() -> Sequence[int]:

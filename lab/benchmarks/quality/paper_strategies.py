@@ -22,10 +22,10 @@ def smooth(waveform: np.ndarray, sample_rate: int) -> np.ndarray:
 
 
 def chunk_distributions(
-    model: Model, states: torch.Tensor, inputs: torch.Tensor, seq_groups: int, draw: TokenSampling
+    model: Model, states: torch.Tensor, inputs: torch.Tensor, seq_groups: int, sampling: TokenSampling
 ) -> torch.Tensor:
     """Predict each chunk from the state before it."""
-    return from_states(model, states, chunk_sources(), draw)
+    return from_states(model, states, chunk_sources(), sampling)
 
 
 ABLATION = (

@@ -161,36 +161,36 @@ def lossless_trained(model: Model, seq_groups: int) -> LosslessPredictor:
 
 
 def from_states(
-    model: Model, states: torch.Tensor, sources: Sequence[int], draw: TokenSampling
+    model: Model, states: torch.Tensor, sources: Sequence[int], sampling: TokenSampling
 ) -> torch.Tensor:
     """Return probabilities ``[N, G, V]``: the stock heads predict group g+1 from the exact state ``sources[g]``."""
     heads = view_heads(model.talker.code_predictor.lm_head)[: len(sources)]
-    return sampled_distribution(crossbar(heads, states[:, list(sources)]), draw)
+    return sampled_distribution(crossbar(heads, states[:, list(sources)]), sampling)
 
 
 def exact_distributions(
-    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: TokenSampling
+    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, sampling: TokenSampling
 ) -> torch.Tensor:
     """Predict every group from its own state; ``seq_groups`` is ignored."""
-    return from_states(model, states, range(PREDICTED_GROUPS), draw)
+    return from_states(model, states, range(PREDICTED_GROUPS), sampling)
 
 
 def crossbar_distributions(
-    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: TokenSampling
+    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, sampling: TokenSampling
 ) -> torch.Tensor:
     """The product's distributions: the last sequential group's state also predicts the tail."""
     sources = [min(group, seq_groups - 1) for group in range(PREDICTED_GROUPS)]
-    return from_states(model, states, sources, draw)
+    return from_states(model, states, sources, sampling)
 
 
 def trained_distributions(
-    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, draw: TokenSampling
+    model: Model, states: torch.Tensor, codes: torch.Tensor, seq_groups: int, sampling: TokenSampling
 ) -> torch.Tensor:
     """The product's distributions with a trained tail, which also reads the last sequential group's code."""
     predictor = trained_predictor(model, seq_groups)
     logits = predictor.crossbar_logits(seq_groups, states[:, seq_groups - 1], codes[:, seq_groups])
-    first = from_states(model, states, range(seq_groups), draw)
-    return torch.cat((first, sampled_distribution(logits, draw)), dim=1)
+    first = from_states(model, states, range(seq_groups), sampling)
+    return torch.cat((first, sampled_distribution(logits, sampling)), dim=1)
 
 
 def zero_tail(codes: torch.Tensor, codebook: int, seed: int) -> torch.Tensor:
@@ -221,11 +221,11 @@ class SpoiledTail(Predictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Decode as ``Predictor.decode_frame`` at SEQ_GROUPS=5, with the tail zeroed or uniformly random."""
-        codes = super().decode_frame(hidden, embedding, TAIL_FROM, draw, randomness)
+        codes = super().decode_frame(hidden, embedding, TAIL_FROM, sampling, randomness)
         tail = codes[:, TAIL_FROM:]
         if not self.random:
             tail.zero_()

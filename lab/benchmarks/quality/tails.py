@@ -21,18 +21,18 @@ from qwen3_tts_morph.morph.options import TokenSampling
 ChangeSampling: TypeAlias = Callable[[TokenSampling], TokenSampling]
 
 
-def unchanged(draw: TokenSampling) -> TokenSampling:
-    return draw
+def unchanged(sampling: TokenSampling) -> TokenSampling:
+    return sampling
 
 
-def greedy(draw: TokenSampling) -> TokenSampling:
+def greedy(sampling: TokenSampling) -> TokenSampling:
     """Always pick the most probable token."""
-    return replace(draw, do_sample=False)
+    return replace(sampling, do_sample=False)
 
 
 def cooler(factor: float) -> ChangeSampling:
     """Return a change that multiplies the temperature by ``factor``."""
-    return lambda draw: replace(draw, temperature=draw.temperature * factor)
+    return lambda sampling: replace(sampling, temperature=sampling.temperature * factor)
 
 
 class TailPredictor(Predictor):
@@ -47,27 +47,27 @@ class TailPredictor(Predictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """See ``Predictor.decode_frame``."""
         cache = self._new_cache()
-        codes, state = self._decode_sequential(hidden, embedding, seq_groups, draw, randomness, cache)
+        codes, state = self._decode_sequential(hidden, embedding, seq_groups, sampling, randomness, cache)
         if seq_groups == len(self.heads):
             return codes
-        return self.decode_tail(codes, state, cache, draw, randomness)
+        return self.decode_tail(codes, state, cache, sampling, randomness)
 
     def decode_tail(
         self,
         codes: torch.Tensor,
         state: torch.Tensor,
         cache: KeyValueCache,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Complete ``codes`` ``[B, S]`` to ``[B, 15]``; ``state`` ``[B, H]`` is the one the last code came from."""
         logits = crossbar(self.heads[codes.shape[1] :], state)
-        return torch.cat((codes, sample_tokens(logits, self.change(draw), randomness)), dim=1)
+        return torch.cat((codes, sample_tokens(logits, self.change(sampling), randomness)), dim=1)
 
     def pass_over(self, codes: torch.Tensor, first: int, cache: KeyValueCache) -> torch.Tensor:
         """Run one causal pass over groups ``first`` onwards; return the states that predict each group's successor."""
@@ -84,17 +84,17 @@ class TwoHalves(TailPredictor):
         codes: torch.Tensor,
         state: torch.Tensor,
         cache: KeyValueCache,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         sequential, groups = codes.shape[1], len(self.heads)
         half = sequential + (groups - sequential + 1) // 2
-        first = sample_tokens(crossbar(self.heads[sequential:half], state), self.change(draw), randomness)
+        first = sample_tokens(crossbar(self.heads[sequential:half], state), self.change(sampling), randomness)
         codes = torch.cat((codes, first), dim=1)
         if half == groups:
             return codes
         state = self.pass_over(codes, sequential - 1, cache)[:, -1]
-        rest = sample_tokens(crossbar(self.heads[half:], state), self.change(draw), randomness)
+        rest = sample_tokens(crossbar(self.heads[half:], state), self.change(sampling), randomness)
         return torch.cat((codes, rest), dim=1)
 
 
@@ -109,14 +109,14 @@ class SecondPass(TailPredictor):
         codes: torch.Tensor,
         state: torch.Tensor,
         cache: KeyValueCache,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         sequential = codes.shape[1]
-        draft = super().decode_tail(codes, state, cache, draw, randomness)
+        draft = super().decode_tail(codes, state, cache, sampling, randomness)
         states = self.pass_over(draft[:, :-1], sequential - 1, cache)
         logits = crossbar(self.heads[sequential:], states)
-        return torch.cat((codes, sample_tokens(logits, draw, randomness)), dim=1)
+        return torch.cat((codes, sample_tokens(logits, sampling, randomness)), dim=1)
 
 
 class BoundedPredictor(LosslessPredictor):
@@ -131,11 +131,11 @@ class BoundedPredictor(LosslessPredictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Predict a frame's groups in ``seq_groups`` passes; see ``Predictor.decode_frame``."""
-        return self._decode(hidden, embedding, 1, seq_groups, draw, randomness)
+        return self._decode(hidden, embedding, 1, seq_groups, sampling, randomness)
 
 
 TAILS: Mapping[str, tuple[str, Callable[[Any], Predictor]]] = {

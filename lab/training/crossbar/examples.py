@@ -59,7 +59,7 @@ def make_examples(
     The exact predictor samples groups 1-15 again, given the talker's state and group 0. A tail must learn the mean over
     such samples, and they need no pass of the talker.
     """
-    predictor, draw = Predictor(model.talker.code_predictor), model.sampling.subtalker
+    predictor, sampling = Predictor(model.talker.code_predictor), model.sampling.subtalker
     random = torch.Generator(model.device).manual_seed(seed)
     parts = []
     for take in range(takes):
@@ -69,7 +69,7 @@ def make_examples(
             codes = recording.codes[rows].to(model.device)
             if take > 0:
                 first = model.talker.get_input_embeddings()(codes[:, :1])
-                sampled = predictor.decode_frame(hidden, first, PREDICTED_GROUPS, draw, random)
+                sampled = predictor.decode_frame(hidden, first, PREDICTED_GROUPS, sampling, random)
                 codes = torch.cat((codes[:, :1], sampled), dim=1)
             parts.append(_examine(model, predictor, hidden, codes, seq_groups))
     return Examples(tuple(seq_groups), *(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
@@ -83,9 +83,9 @@ def _examine(
     seq_groups: Sequence[int],
 ) -> tuple[torch.Tensor, ...]:
     """Return the tensors of ``Examples`` for some frames."""
-    draw = model.sampling.subtalker
+    sampling = model.sampling.subtalker
     states = predictor.teacher_force(hidden, embed_inputs(model, codes))
-    exact = sampled_distribution(torch.einsum("gvh,bgh->bgv", predictor.heads, states), draw)
-    kept = min(draw.top_k, exact.shape[-1]) if draw.do_sample and draw.top_k else exact.shape[-1]
+    exact = sampled_distribution(torch.einsum("gvh,bgh->bgv", predictor.heads, states), sampling)
+    kept = min(sampling.top_k, exact.shape[-1]) if sampling.do_sample and sampling.top_k else exact.shape[-1]
     probabilities, tokens = exact.topk(kept, dim=-1)
     return states[:, [one - 1 for one in seq_groups]], codes, probabilities, tokens.int()

@@ -34,31 +34,31 @@ class Marginals(Predictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        draw: TokenSampling,
+        sampling: TokenSampling,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Decode like ``Predictor.decode_frame``, with one random stream for all lines."""
-        exact = super().decode_frame(hidden, embedding, PREDICTED_GROUPS, draw, randomness)
+        exact = super().decode_frame(hidden, embedding, PREDICTED_GROUPS, sampling, randomness)
         copies = PREDICTED_GROUPS - seq_groups
         if copies < 2:
             return exact
         tables = self.module.model.codec_embedding
         given = [tables[group](exact[:, group, None]) for group in range(seq_groups)]
         inputs = torch.cat((hidden, embedding, *given), dim=1).repeat_interleave(copies, dim=0)
-        codes, _ = self.continue_frames(inputs, seq_groups, draw, randomness)
+        codes, _ = self.continue_frames(inputs, seq_groups, sampling, randomness)
         own = torch.arange(copies, device=codes.device)
         tail = codes.view(len(exact), copies, copies)[:, own, own]
         return torch.cat((exact[:, :seq_groups], tail), dim=1)
 
     def continue_frames(
-        self, inputs: torch.Tensor, seq_groups: int, draw: TokenSampling, randomness: Randomness
+        self, inputs: torch.Tensor, seq_groups: int, sampling: TokenSampling, randomness: Randomness
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Sample groups S+1 to 15 sequentially.
 
         Args:
             inputs: ``[N, S + 2, H_talker]``: the talker's state and the embeddings of groups 0 to S.
             seq_groups: S, below 15.
-            draw: sampling of the sub-talker.
+            sampling: of the sub-talker.
             randomness: one stream.
 
         Returns:
@@ -73,8 +73,8 @@ class Marginals(Predictor):
             if codes:
                 states = self._run(tables[group - 1](codes[-1][:, None]), group + 1, cache)
             logits = heads[group](states)[:, -1]
-            codes.append(sample_tokens(logits, draw, randomness))
-            probabilities.append(sampled_distribution(logits, draw))
+            codes.append(sample_tokens(logits, sampling, randomness))
+            probabilities.append(sampled_distribution(logits, sampling))
         return torch.stack(codes, dim=1), torch.stack(probabilities, dim=1)
 
 
@@ -103,7 +103,7 @@ def measure_independence(
 ) -> Independence:
     """Continue recorded frames ``continuations`` times each, and compare the entropies."""
     predictor = Marginals(model.talker.code_predictor)
-    draw, random = model.sampling.subtalker, torch.Generator(model.device).manual_seed(seed)
+    sampling, random = model.sampling.subtalker, torch.Generator(model.device).manual_seed(seed)
     groups = PREDICTED_GROUPS - seq_groups
     exact, averaged, distance = torch.zeros(3, groups)
     for start in range(0, len(recording.codes), FRAMES):
@@ -111,7 +111,7 @@ def measure_independence(
         hidden = recording.hidden[rows, None].to(model.device)
         embedded = embed_inputs(model, recording.codes[rows].to(model.device))[:, : seq_groups + 1]
         inputs = torch.cat((hidden, embedded), dim=1).repeat_interleave(continuations, dim=0)
-        _, probabilities = predictor.continue_frames(inputs, seq_groups, draw, random)
+        _, probabilities = predictor.continue_frames(inputs, seq_groups, sampling, random)
         exact += torch.special.entr(probabilities).sum(-1).sum(0).cpu() / continuations
         probabilities = probabilities.unflatten(0, (-1, continuations))
         mean = probabilities.mean(1)

@@ -73,13 +73,13 @@ def test_upstreams_lines_are_cut_where_they_end() -> None:
     assert (capped.ended, len(capped.codes)) == ("cap", 2)
 
 
-@pytest.mark.parametrize("draw", [GREEDY, TokenSampling()])
+@pytest.mark.parametrize("sampling", [GREEDY, TokenSampling()])
 def test_the_tight_loop_is_exact(
-    model: Model, frame: tuple[torch.Tensor, torch.Tensor], draw: TokenSampling
+    model: Model, frame: tuple[torch.Tensor, torch.Tensor], sampling: TokenSampling
 ) -> None:
     module = model.talker.code_predictor
-    ours = Predictor(module).decode_frame(*frame, 15, draw, line_streams([1, 2, 3], model.device))
-    loop = TightLoop(module).decode_frame(*frame, 15, draw, line_streams([1, 2, 3], model.device))
+    ours = Predictor(module).decode_frame(*frame, 15, sampling, line_streams([1, 2, 3], model.device))
+    loop = TightLoop(module).decode_frame(*frame, 15, sampling, line_streams([1, 2, 3], model.device))
     assert torch.equal(ours, loop)
 
 

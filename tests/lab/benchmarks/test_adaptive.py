@@ -44,14 +44,14 @@ def decode(
     frame,
     predictor: Predictor,
     seq_groups: int = 1,
-    draw: TokenSampling = GREEDY,
+    sampling: TokenSampling = GREEDY,
     rows=slice(None),
 ) -> torch.Tensor:
     """Return codes of some of the frame's lines, each with its own random stream."""
     hidden, tokens = frame
     embedding = model.talker.get_input_embeddings()(tokens[rows])
     streams = line_streams(range(BATCH)[rows], model.device)
-    return predictor.decode_frame(hidden[rows], embedding, seq_groups, draw, streams)
+    return predictor.decode_frame(hidden[rows], embedding, seq_groups, sampling, streams)
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +76,11 @@ def test_each_line_stops_independently_of_its_batch(model: Model, frame, calibra
     """Alone, a line equals the product's crossbar after the same number of groups; a batch takes the maximum."""
     module, (calibration, shares) = model.talker.code_predictor, calibrated
     together = AdaptivePredictor(module, calibration, choose_target(shares, 6))
-    codes, passes = decode(model, frame, together, draw=SAMPLED), []
+    codes, passes = decode(model, frame, together, sampling=SAMPLED), []
     for row in range(BATCH):
         rows = slice(row, row + 1)
         alone = AdaptivePredictor(module, calibration, together.target)
-        assert torch.equal(decode(model, frame, alone, draw=SAMPLED, rows=rows), codes[rows])
+        assert torch.equal(decode(model, frame, alone, sampling=SAMPLED, rows=rows), codes[rows])
         passes.append(alone.tally.passes)
         same = decode(model, frame, Predictor(module), passes[-1], SAMPLED, rows)
         assert torch.equal(same, codes[rows])

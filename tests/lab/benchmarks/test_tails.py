@@ -48,10 +48,10 @@ def states_of(model: Model, frame, codes: torch.Tensor) -> torch.Tensor:
 
 
 def decode(
-    model: Model, frame, predictor: Predictor, seq_groups: int, draw: TokenSampling = GREEDY
+    model: Model, frame, predictor: Predictor, seq_groups: int, sampling: TokenSampling = GREEDY
 ) -> torch.Tensor:
     hidden, _, embedding = frame
-    return predictor.decode_frame(hidden, embedding, seq_groups, draw, torch.Generator().manual_seed(1))
+    return predictor.decode_frame(hidden, embedding, seq_groups, sampling, torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("name", TAILS)

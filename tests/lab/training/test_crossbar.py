@@ -121,7 +121,7 @@ def test_distances_equal_a_plain_computation(model, recording, teacher):
     """Compared with the definition, frame by frame, over the complete distribution."""
     kept = recording.split(4)[1]
     kept = kept.take(torch.arange(5))
-    examples, draw = make_examples(model, kept, 1, 0, [13]), model.sampling.subtalker
+    examples, sampling = make_examples(model, kept, 1, 0, [13]), model.sampling.subtalker
     module = model.talker.code_predictor
     found = measure({}, teacher, examples, 13)
     inputs = torch.cat((kept.hidden[:, None], embed_inputs(model, kept.codes)), dim=1)
@@ -130,8 +130,8 @@ def test_distances_equal_a_plain_computation(model, recording, teacher):
     ).last_hidden_state[:, 1:]
     for index, group in enumerate((13, 14)):
         head = module.lm_head[group]
-        exact, drawn = (sampled_distribution(head(states[:, at]), draw) for at in (group, 12))
-        warm = (head(states[:, 12]) / draw.temperature).log_softmax(-1)
+        exact, drawn = (sampled_distribution(head(states[:, at]), sampling) for at in (group, 12))
+        warm = (head(states[:, 12]) / sampling.temperature).log_softmax(-1)
         divergence = torch.special.xlogy(exact, exact).sum(-1) - (exact * warm).sum(-1)
         assert found.divergence[index] == pytest.approx(divergence.mean().item(), abs=1e-4)
         distance = 0.5 * (exact - drawn).abs().sum(-1).mean().item()

@@ -133,7 +133,7 @@ def test_the_dtype_fits_the_device(gpu, precision, device, capability, dtype):
 
 def test_dtypes_that_a_device_cannot_do_are_refused(gpu, checkpoint):
     gpu((7, 5))
-    with pytest.raises(ValueError, match="bf16 and Tesla T4 does not compute in it: choose auto"):
+    with pytest.raises(ValueError, match="bf16 and Tesla T4 does not support it: choose auto"):
         choose_dtype("bf16", CUDA)
     with pytest.raises(ValueError, match="fp16 and the device is the CPU"):
         load_model(checkpoint(), LoadOptions("fp16", "sdpa"))

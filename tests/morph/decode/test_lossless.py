@@ -33,13 +33,13 @@ from tests.morph.small_predictor import Small, exact_joint, make_small, number_o
 
 PLAIN = TokenSampling(temperature=1.0, top_k=0)
 FILTERED = TokenSampling(temperature=0.8, top_k=3, top_p=0.9)
-DRAWS = pytest.mark.parametrize("draw", [PLAIN, FILTERED], ids=["plain", "filtered"])
+SAMPLINGS = pytest.mark.parametrize("sampling", [PLAIN, FILTERED], ids=["plain", "filtered"])
 
 
 class Ways:
-    """Every way through a decoding, one a ``run``: where it would draw, the next untried choice is taken.
+    """Every way through a decoding, one a ``run``: where it would sampling, the next untried choice is taken.
 
-    ``weight`` is the probability of the present way. Put in the place of the functions that draw. Of one line: what
+    ``weight`` is the probability of the present way. Put in the place of the functions that sampling. Of one line: what
     settles its groups with candidates is ``rank`` and the verdicts of candidates, so ``pick`` and ``accept`` leave
     them out.
     """
@@ -76,11 +76,11 @@ class Ways:
         settled = [0] * min(len(self.counts), weights.shape[1])
         return torch.tensor([settled + [self.choose(row) for row in behind]])
 
-    def sample_tokens(self, logits: torch.Tensor, draw: TokenSampling, _: object) -> torch.Tensor:
-        return self.pick(speculative.distribution(logits, draw), logits)
+    def sample_tokens(self, logits: torch.Tensor, sampling: TokenSampling, _: object) -> torch.Tensor:
+        return self.pick(speculative.distribution(logits, sampling), logits)
 
     def rank(self, weights: torch.Tensor, _: torch.Tensor, count: int) -> torch.Tensor:
-        """Different tokens one after another; where none is left to draw, any stands for none."""
+        """Different tokens one after another; where none is left to sampling, any stands for none."""
         [left], ranked = weights.double().tolist(), []
         for _ in range(count):
             ranked.append(self.choose(left) if any(left) else 0)
@@ -112,7 +112,7 @@ class Ways:
 @torch.inference_mode()
 def count_all(
     small: Small,
-    draw: TokenSampling,
+    sampling: TokenSampling,
     seq_groups: int,
     candidates: tuple[int, ...],
     monkeypatch,
@@ -129,13 +129,13 @@ def count_all(
         if wrong:
             patch.setattr(verdict, "residual", lambda exact, drafted: exact)
         while True:
-            frame = decoder.decode_frame(small.hidden, small.embedding, seq_groups, draw, None)
+            frame = decoder.decode_frame(small.hidden, small.embedding, seq_groups, sampling, None)
             joint[number_of(frame, codes)] += ways.weight
             if not ways.advance():
                 return joint
 
 
-@DRAWS
+@SAMPLINGS
 @pytest.mark.parametrize("seq_groups", [1, 2])
 @pytest.mark.parametrize(
     ("groups", "codes", "candidates"),
@@ -151,10 +151,10 @@ def count_all(
     ],
 )
 def test_all_ways_together_give_the_exact_distribution(
-    monkeypatch, groups, codes, candidates, seq_groups, draw
+    monkeypatch, groups, codes, candidates, seq_groups, sampling
 ):
     small = make_small(groups, codes)
-    joint, exact = count_all(small, draw, seq_groups, candidates, monkeypatch), exact_joint(small, draw)
+    joint, exact = count_all(small, sampling, seq_groups, candidates, monkeypatch), exact_joint(small, sampling)
     assert torch.allclose(joint, exact, rtol=0, atol=1e-5)
     assert exact.max() < 0.9 and (exact > 1e-3).sum() > 5, "too sharp to tell anything"
 
@@ -182,7 +182,7 @@ def chi_square(counts: torch.Tensor, expected: torch.Tensor) -> float:
 @torch.inference_mode()
 def draw_two_kinds(
     lines: int,
-    draw: TokenSampling,
+    sampling: TokenSampling,
     seq_groups: int,
     per_line: bool,
     candidates: tuple[int, ...],
@@ -197,16 +197,16 @@ def draw_two_kinds(
     seeds = range(seed * lines, (seed + 1) * lines)
     streams = line_streams(seeds, hidden.device) if per_line else torch.Generator().manual_seed(seed)
     decoder = LosslessPredictor(small.module, candidates=candidates)
-    frames = decoder.decode_frame(hidden, embedding, seq_groups, draw, streams)
+    frames = decoder.decode_frame(hidden, embedding, seq_groups, sampling, streams)
     result = []
     for kind, inputs in enumerate((small, other)):
         counts = torch.bincount(number_of(frames[kind::2], 3), minlength=81).double()
-        result.append(chi_square(counts, exact_joint(inputs, draw) * (lines // 2)))
+        result.append(chi_square(counts, exact_joint(inputs, sampling) * (lines // 2)))
     return result
 
 
 @pytest.mark.parametrize(
-    ("seq_groups", "seeding", "candidates", "draw"),
+    ("seq_groups", "seeding", "candidates", "sampling"),
     pairwise(
         {"1": 1, "3": 3},
         {"one stream": (40000, False), "a stream a line": (4000, True)},
@@ -215,10 +215,10 @@ def draw_two_kinds(
     ),
 )
 def test_many_lines_of_two_kinds_in_one_batch_are_each_distributed_exactly(
-    seq_groups, seeding, candidates, draw
+    seq_groups, seeding, candidates, sampling
 ):
     lines, per_line = seeding
-    assert min(draw_two_kinds(lines, draw, seq_groups, per_line, candidates)) > 0.001
+    assert min(draw_two_kinds(lines, sampling, seq_groups, per_line, candidates)) > 0.001
 
 
 @pytest.mark.parametrize("wrong", ["correction", "always accept", "draft again", "with replacement"])

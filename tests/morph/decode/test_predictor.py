@@ -30,17 +30,17 @@ def plain_head(head: torch.nn.Linear, states: torch.Tensor) -> torch.Tensor:
     return torch.stack([torch.stack(row) for row in rows])
 
 
-def plain_draw(logits: torch.Tensor, draw: TokenSampling, stream: torch.Generator) -> torch.Tensor:
-    """Temperature, then the top k, then the likeliest until p is crossed, then a draw for each row in turn."""
-    if not draw.do_sample:
+def plain_draw(logits: torch.Tensor, sampling: TokenSampling, stream: torch.Generator) -> torch.Tensor:
+    """Temperature, then the top k, then the likeliest until p is crossed, then a sampling for each row in turn."""
+    if not sampling.do_sample:
         return logits.argmax(-1)
     rows = []
-    for row in logits / draw.temperature:
+    for row in logits / sampling.temperature:
         kept = torch.full_like(row, -torch.inf)
         mass = 0.0
-        top = row.topk(draw.top_k)
+        top = row.topk(sampling.top_k)
         for score, share, token in zip(top.values, top.values.softmax(-1), top.indices, strict=True):
-            if mass < draw.top_p:
+            if mass < sampling.top_p:
                 kept[token] = score
             mass += float(share)
         rows.append(kept)
@@ -48,7 +48,7 @@ def plain_draw(logits: torch.Tensor, draw: TokenSampling, stream: torch.Generato
 
 
 def plain_frame(
-    model, hidden, embedding, seq_groups: int, draw: TokenSampling, stream: torch.Generator
+    model, hidden, embedding, seq_groups: int, sampling: TokenSampling, stream: torch.Generator
 ) -> torch.Tensor:
     """UPSTREAM.md's formula: S groups one after another, the other 15 - S at once from the last of their states."""
     predictor = model.talker.code_predictor
@@ -57,11 +57,11 @@ def plain_frame(
         if group > 0:
             embeds.append(predictor.model.codec_embedding[group - 1].weight[codes[-1]])
         states = plain_states(predictor, embeds)
-        codes.append(plain_draw(plain_head(predictor.lm_head[group], states), draw, stream))
+        codes.append(plain_draw(plain_head(predictor.lm_head[group], states), sampling, stream))
     tail = [plain_head(predictor.lm_head[group], states) for group in range(seq_groups, 15)]
     if tail:
         rows = torch.stack([logits[line] for line in range(len(hidden)) for logits in tail])
-        drawn = plain_draw(rows, draw, stream)
+        drawn = plain_draw(rows, sampling, stream)
         codes += [drawn[group :: len(tail)] for group in range(len(tail))]
     return torch.stack(codes, dim=1)
 
@@ -73,17 +73,17 @@ def talker_states(model, batch: int = BATCH) -> tuple[torch.Tensor, torch.Tensor
     return hidden, model.talker.get_input_embeddings()(tokens)
 
 
-@pytest.mark.parametrize("draw", [GREEDY, SAMPLED, FILTERED], ids=["greedy", "sampled", "filtered"])
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED, FILTERED], ids=["greedy", "sampled", "filtered"])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
 @pytest.mark.parametrize("seq_groups", [1, 3, 5, 14, 15])
 @torch.inference_mode()
-def test_a_frame_equals_the_plain_formula(load, seq_groups, shape, attention, draw):
+def test_a_frame_equals_the_plain_formula(load, seq_groups, shape, attention, sampling):
     model = load(shape, "base", "fp32", attention)
     hidden, embedding = talker_states(model)
     stream = torch.Generator().manual_seed(2)
-    wanted = plain_frame(model, hidden, embedding, seq_groups, draw, torch.Generator().manual_seed(2))
-    codes = Predictor(model.talker.code_predictor).decode_frame(hidden, embedding, seq_groups, draw, stream)
+    wanted = plain_frame(model, hidden, embedding, seq_groups, sampling, torch.Generator().manual_seed(2))
+    codes = Predictor(model.talker.code_predictor).decode_frame(hidden, embedding, seq_groups, sampling, stream)
     assert codes.tolist() == wanted.tolist()
     assert codes.shape == (BATCH, 15) and codes.dtype == torch.int64
 

@@ -23,14 +23,14 @@ from tests.morph.sampler_cases import SETTINGS, VOCAB, logits
 CPU = torch.device("cpu")
 
 
-def hf_scores(scores: torch.Tensor, draw: TokenSampling, ids: torch.Tensor, penalty: float) -> torch.Tensor:
+def hf_scores(scores: torch.Tensor, sampling: TokenSampling, ids: torch.Tensor, penalty: float) -> torch.Tensor:
     processors = [RepetitionPenaltyLogitsProcessor(penalty)] if penalty != 1.0 else []
-    if draw.temperature != 1.0:
-        processors.append(TemperatureLogitsWarper(draw.temperature))
-    if draw.top_k:
-        processors.append(TopKLogitsWarper(draw.top_k))
-    if draw.top_p < 1.0:
-        processors.append(TopPLogitsWarper(draw.top_p))
+    if sampling.temperature != 1.0:
+        processors.append(TemperatureLogitsWarper(sampling.temperature))
+    if sampling.top_k:
+        processors.append(TopKLogitsWarper(sampling.top_k))
+    if sampling.top_p < 1.0:
+        processors.append(TopPLogitsWarper(sampling.top_p))
     for processor in processors:
         scores = processor(ids, scores)
     return scores
@@ -38,15 +38,15 @@ def hf_scores(scores: torch.Tensor, draw: TokenSampling, ids: torch.Tensor, pena
 
 @pytest.mark.parametrize("penalty", [1.0, 1.05, 1.6, 0.7])
 @pytest.mark.parametrize("kind", ["fp32", "bf16", "ties"])
-@pytest.mark.parametrize("draw", SETTINGS[:7], ids=str)
-def test_scores_and_draws_equal_transformers_bit_for_bit(draw, kind, penalty):
+@pytest.mark.parametrize("sampling", SETTINGS[:7], ids=str)
+def test_scores_and_draws_equal_transformers_bit_for_bit(sampling, kind, penalty):
     raw = logits(kind, 6)
     ids = torch.randint(VOCAB, (6, 9), generator=torch.Generator().manual_seed(1))
     seen = torch.zeros(6, VOCAB, dtype=torch.bool).scatter_(1, ids, True)
-    theirs = hf_scores(raw.float(), draw, ids, penalty)
+    theirs = hf_scores(raw.float(), sampling, ids, penalty)
     penalized = penalize_repetition(raw.float(), seen, penalty)
-    assert torch.equal(filter_logits(penalized, draw), theirs)
-    drawn = sample_tokens(penalized, draw, torch.Generator().manual_seed(5))
+    assert torch.equal(filter_logits(penalized, sampling), theirs)
+    drawn = sample_tokens(penalized, sampling, torch.Generator().manual_seed(5))
     wanted = torch.multinomial(theirs.softmax(-1), 1, generator=torch.Generator().manual_seed(5)).squeeze(1)
     assert torch.equal(drawn, wanted)
 
@@ -54,17 +54,17 @@ def test_scores_and_draws_equal_transformers_bit_for_bit(draw, kind, penalty):
 @pytest.mark.parametrize("top_p", [0.25, 0.5, 0.75])
 def test_a_share_that_is_met_exactly_is_cut_where_transformers_cuts_it(top_p):
     """Four equal tokens: their running sums are 1/4, 1/2 and 3/4 to the bit."""
-    scores, draw = torch.zeros(1, 4), TokenSampling(temperature=1.0, top_k=0, top_p=top_p)
-    theirs = hf_scores(scores, draw, torch.zeros(1, 1, dtype=torch.long), 1.0)
+    scores, sampling = torch.zeros(1, 4), TokenSampling(temperature=1.0, top_k=0, top_p=top_p)
+    theirs = hf_scores(scores, sampling, torch.zeros(1, 1, dtype=torch.long), 1.0)
     assert theirs.isfinite().sum() == 4 * top_p
-    assert torch.equal(filter_logits(scores, draw), theirs)
+    assert torch.equal(filter_logits(scores, sampling), theirs)
 
 
-@pytest.mark.parametrize("draw", SETTINGS[:7], ids=str)
-def test_bf16_logits_are_sampled_in_float32(draw):
+@pytest.mark.parametrize("sampling", SETTINGS[:7], ids=str)
+def test_bf16_logits_are_sampled_in_float32(sampling):
     raw = logits("bf16", 40)
-    drawn = sample_tokens(raw, draw, torch.Generator().manual_seed(5))
-    assert torch.equal(drawn, sample_tokens(raw.float(), draw, torch.Generator().manual_seed(5)))
+    drawn = sample_tokens(raw, sampling, torch.Generator().manual_seed(5))
+    assert torch.equal(drawn, sample_tokens(raw.float(), sampling, torch.Generator().manual_seed(5)))
 
 
 def test_no_stream_draws_from_torchs_own_generator_as_upstream():

@@ -86,8 +86,8 @@ def test_groups_1_to_15_are_the_eager_predictors(load, shape, seq_groups):
 class FixedNoise:
     """Makes the eager predictor sample with the given noise during the ``with``."""
 
-    def __init__(self, noise: torch.Tensor, draw: TokenSampling):
-        self.noise, self.draw, self.used = noise, draw, 0
+    def __init__(self, noise: torch.Tensor, sampling: TokenSampling):
+        self.noise, self.sampling, self.used = noise, sampling, 0
         self.patch = pytest.MonkeyPatch()
 
     def __enter__(self):
@@ -97,12 +97,12 @@ class FixedNoise:
     def __exit__(self, *_: object) -> None:
         self.patch.undo()
 
-    def tokens(self, logits: torch.Tensor, draw: TokenSampling, _: object) -> torch.Tensor:
+    def tokens(self, logits: torch.Tensor, sampling: TokenSampling, _: object) -> torch.Tensor:
         groups = logits.shape[1] if logits.dim() == 3 else 1
         noise = self.noise[:, self.used : self.used + groups].view_as(logits)
         self.used += groups
         scores = logits.float()
-        return (filter_logits(scores, draw) + noise if draw.do_sample else scores).argmax(-1)
+        return (filter_logits(scores, sampling) + noise if sampling.do_sample else scores).argmax(-1)
 
 
 @torch.inference_mode()

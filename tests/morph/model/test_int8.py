@@ -242,11 +242,11 @@ def test_upstreams_own_loop_runs_on_int8_layers_and_through_the_attached_predict
 
 @torch.inference_mode()
 def test_lossless_decoding_gives_the_int8_models_own_greedy_codes(load_int8):
-    module, draw = load_int8("tiny").talker.code_predictor, GREEDY.subtalker
+    module, sampling = load_int8("tiny").talker.code_predictor, GREEDY.subtalker
     hidden, embedding = noise(4, 1, 64, seed=8), noise(4, 1, 64, seed=9)
-    exact = Predictor(module).decode_frame(hidden, embedding, 15, draw, None)
+    exact = Predictor(module).decode_frame(hidden, embedding, 15, sampling, None)
     lossless = LosslessPredictor(module)
-    assert torch.equal(lossless.decode_frame(hidden, embedding, 1, draw, None), exact)
+    assert torch.equal(lossless.decode_frame(hidden, embedding, 1, sampling, None), exact)
     assert lossless.tally.frames == 1
 
 

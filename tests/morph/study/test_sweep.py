@@ -45,14 +45,14 @@ def test_what_is_no_list_of_groups_is_refused(text):
         parse_groups(text)
 
 
-def plain_distribution(logits: torch.Tensor, draw: TokenSampling) -> torch.Tensor:
+def plain_distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch.Tensor:
     """One row, as transformers' own sampler filters it."""
-    if draw.do_sample:
+    if sampling.do_sample:
         warpers = LogitsProcessorList(
             [
-                TemperatureLogitsWarper(draw.temperature),
-                TopKLogitsWarper(draw.top_k),
-                TopPLogitsWarper(draw.top_p),
+                TemperatureLogitsWarper(sampling.temperature),
+                TopKLogitsWarper(sampling.top_k),
+                TopPLogitsWarper(sampling.top_p),
             ]
         )
         logits = warpers(None, logits[None])[0]
@@ -60,7 +60,7 @@ def plain_distribution(logits: torch.Tensor, draw: TokenSampling) -> torch.Tenso
 
 
 @torch.inference_mode()
-def plain_distance(model, hidden, codes, draw: TokenSampling, seq_groups: int) -> float:
+def plain_distance(model, hidden, codes, sampling: TokenSampling, seq_groups: int) -> float:
     """Frame by frame and group by group, every state by a whole run of upstream's own layers over its prefix."""
     predictor = model.talker.code_predictor
     tables = [model.talker.get_input_embeddings(), *predictor.model.codec_embedding]
@@ -74,7 +74,7 @@ def plain_distance(model, hidden, codes, draw: TokenSampling, seq_groups: int) -
         for group in range(15):
             seen = states[min(group, seq_groups - 1)]
             exact, ours = (
-                plain_distribution(predictor.lm_head[group](one).float(), draw)
+                plain_distribution(predictor.lm_head[group](one).float(), sampling)
                 for one in (states[group], seen)
             )
             distances.append(0.5 * (exact - ours).abs().sum().item())
@@ -82,18 +82,18 @@ def plain_distance(model, hidden, codes, draw: TokenSampling, seq_groups: int) -
 
 
 @pytest.mark.parametrize(
-    "draw",
+    "sampling",
     [TokenSampling(), TokenSampling(temperature=0.7, top_k=20, top_p=0.8), TokenSampling(do_sample=False)],
     ids=str,
 )
-def test_distances_equal_a_plain_computation(model, draw):
+def test_distances_equal_a_plain_computation(model, sampling):
     random = torch.Generator().manual_seed(0)
     hidden = torch.randn(6, 1, model.width, generator=random)
     codes = torch.randint(64, (6, 16), generator=random)
-    distances = measure_distances(model, hidden, codes, draw)
+    distances = measure_distances(model, hidden, codes, sampling)
     assert list(distances) == list(range(1, 16))
     for seq_groups in (1, 4, 14):
-        wanted = plain_distance(model, hidden, codes, draw, seq_groups)
+        wanted = plain_distance(model, hidden, codes, sampling, seq_groups)
         assert distances[seq_groups] == pytest.approx(wanted, abs=1e-4) and wanted > 0.001
     assert distances[15] == 0
 
