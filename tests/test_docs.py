@@ -75,7 +75,7 @@ def program() -> str:
     return re.sub(r'"\s*\n\s*f?"', "", "\n".join(map(read, files)))
 
 
-def test_what_troubleshooting_quotes_is_what_the_program_says() -> None:
+def test_troubleshooting_quotes_the_programs_own_sentences() -> None:
     said, quoted = program(), quotes(ROOT / "docs" / "troubleshooting.md")
     assert len(quoted) > 10
     assert [part for part in sorted(quoted) if part not in said] == []
@@ -96,7 +96,7 @@ def name(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     assert list(broken_links(page)) == []
 
 
@@ -114,7 +114,7 @@ def test_every_page_is_in_the_index() -> None:
     assert pages - set(LINK.findall(index)) == set()
 
 
-def test_what_does_not_exist_is_noticed(tmp_path: Path) -> None:
+def test_missing_files_are_detected(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "# A b: *c*\n[x](#a-b-c) [y](#no) [z](none.md) [w](https://example.org)\n", encoding="utf-8"

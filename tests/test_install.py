@@ -30,7 +30,7 @@ def canonical(name: str) -> str:
 
 
 def with_dependencies(wanted: list[Requirement]) -> set[str]:
-    """The names of what pip brings in for these, as the installed packages declare it."""
+    """Return the names of these packages and their dependencies, as the installed packages declare them."""
     found: set[str] = set()
     queue = list(wanted)
     while queue:
@@ -144,14 +144,14 @@ def test_the_package_that_fits_replaces_the_other(environment: Environment) -> N
     assert environment.there() == (NEW, NEW, NEW)
 
 
-def test_offline_nothing_is_lost(environment: Environment) -> None:
+def test_offline_nothing_is_uninstalled(environment: Environment) -> None:
     done = environment.run("install.py")
     assert done.returncode == 1 and environment.there() == (OLD, OLD, OLD)
     said = done.stderr.splitlines()[-1]
     assert "wheel" in said and "failed" in said and "What was installed before is still there" in said
 
 
-def test_what_cannot_be_installed_leaves_the_old_one(environment: Environment) -> None:
+def test_a_failed_installation_keeps_the_old_package(environment: Environment) -> None:
     blocker = (
         Path(environment.run("-c", "import qwen_tts; print(qwen_tts.__file__)").stdout).parents[1] / "blocker"
     )
@@ -163,7 +163,7 @@ def test_what_cannot_be_installed_leaves_the_old_one(environment: Environment) -
     assert "What was installed before is still there" in done.stderr.splitlines()[-1]
 
 
-def test_an_older_one_of_the_same_name_is_replaced(environment: Environment) -> None:
+def test_an_older_package_of_the_same_name_is_replaced(environment: Environment) -> None:
     wheel(environment.wheels, NEW, "0.1.0", *FILES)
     environment.run("-m", "pip", "uninstall", "--yes", OLD)
     environment.install(NEW)
@@ -209,8 +209,8 @@ def test_requirements_bring_no_torch_and_no_transformers() -> None:
     assert with_dependencies(requirements()) & KEPT == set()
 
 
-def test_requirements_bound_nothing_from_above() -> None:
-    """But for what is so new that its next version may read texts another way."""
+def test_requirements_have_no_upper_bounds() -> None:
+    """Except packages so new that their next version may normalise texts differently."""
     bounds = {(one.name, str(bound)[:2]) for one in requirements() for bound in one.specifier}
     assert {name for name, bound in bounds if bound != ">="} == {"kitten-text-processing"}
 

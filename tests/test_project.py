@@ -1,4 +1,4 @@
-"""What a reader of the repository would miss: one machine's addresses, unsafe loading, endless files."""
+"""Rules that a review easily misses: paths of one machine, unsafe loading, packages and signatures."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ FORBIDDEN_IN_PYTHON = {
 
 
 def files() -> Iterator[Path]:
-    """The files of the repository, this one excepted, as it names what is forbidden."""
+    """Return the repository's files except this one, which contains the forbidden words."""
     for folder, folders, names in os.walk(pack.ROOT):
         folders[:] = [name for name in folders if name not in NOT_OURS and (name[0] != "." or name == ".ci")]
-        # In a worktree or a submodule .git is a file, and holds a path of its machine.
+        # In a worktree or a submodule .git is a file that contains a path of its machine.
         yield from (path for name in names if name != ".git" and (path := Path(folder, name)) != HERE)
 
 
@@ -68,13 +68,13 @@ def test_the_rules_find_what_they_forbid(text: str) -> None:
 
 
 def packages(folder: str) -> set[str]:
-    """The pinned packages that a folder's requirement files name."""
+    """Return the pinned packages in a folder's requirement files."""
     paths = (pack.ROOT / folder).glob("requirements*.txt")
     lines = [line.split("#")[0].strip() for path in paths for line in path.read_text("utf-8").splitlines()]
     return {line for line in lines if line}
 
 
-def test_the_tests_hear_with_the_judges_that_training_measures_with() -> None:
+def test_tests_and_training_use_the_same_judges() -> None:
     assert "faster-whisper==1.2.1" in packages("tests")
     assert packages("tests") <= packages("lab/training")
 
@@ -91,10 +91,10 @@ def test_the_registry_and_the_manager_install_the_same() -> None:
 
 
 def test_users_get_the_pack_without_tests_and_laboratory() -> None:
-    """What ``.comfyignore`` leaves of the tracked files for the registry's archive."""
+    """The registry's archive contains the tracked files without those in ``.comfyignore``."""
     git = ["git", "-C", str(pack.ROOT), "ls-files", "--cached", "-z"]
     if subprocess.run(git, capture_output=True).returncode != 0:
-        pytest.skip("not run: this tree is no git checkout")
+        pytest.skip("not run: this tree is not a git checkout")
     every, ignored = (
         set(subprocess.run([*git, *more], capture_output=True, check=True).stdout.decode().split("\0"))
         for more in ([], ["--ignored", "--exclude-from=.comfyignore"])
@@ -138,7 +138,7 @@ def public_functions(path: Path) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 def test_public_functions_have_at_most_five_parameters_or_give_the_reason() -> None:
-    """Kernels are left out, and what ComfyUI calls by the names of a node's inputs."""
+    """Except kernels, and functions that ComfyUI calls with the names of a node's inputs."""
     folders = [
         path for top in ("morph", "nodes", "postprocess", "lab") for path in (pack.ROOT / top).rglob("*.py")
     ]

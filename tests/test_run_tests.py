@@ -1,4 +1,4 @@
-"""What the test command runs: its tiers, its workers, its Python, and what it tells of the GPU's cases."""
+"""What the test command runs: tiers, workers, Python, and the record of GPU cases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests import environments
 
 
 class Steps(list):
-    """Notes of pytest's calls in place of them."""
+    """Records calls of pytest instead of making them."""
 
     def __call__(self, name, python, options, extra, env=None):
         self.append((name, [str(option) for option in options]))
@@ -32,7 +32,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     monkeypatch.setattr(run_tests, "run_pytest", found)
     monkeypatch.setattr(run_tests, "make_comfy", lambda: None)
     monkeypatch.setattr(run_tests, "make_transformers_5", lambda: None)
-    monkeypatch.setattr(run_tests, "bring_chromium", lambda: pytest.fail("nobody asked for a browser"))
+    monkeypatch.setattr(run_tests, "bring_chromium", lambda: pytest.fail("the option was not given"))
     return found
 
 
@@ -55,7 +55,7 @@ def test_all_runs_every_case_on_both_transformers(steps: Steps) -> None:
     assert {"tests/morph", "tests/postprocess", "tests/lab"} <= set(steps[-1][1])
 
 
-def test_a_browser_is_installed_only_when_asked_for(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_browser_is_installed_only_with_its_option(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
     brought: list[bool] = []
     monkeypatch.setattr(run_tests, "bring_chromium", lambda: brought.append(True))
     for asked in (False, True):
@@ -69,7 +69,7 @@ def test_the_files_of_transformers_5_exist() -> None:
     assert [name for name in names if not (folder / f"{name}.py").exists()] == []
 
 
-def test_workers_are_the_cores_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_one_worker_per_core_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, wanted in (({3}, 1), ({0, 5}, 2), (set(range(64)), run_tests.MOST_WORKERS)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: cores, raising=False)
         assert run_tests.count_workers() == wanted
@@ -83,19 +83,19 @@ def own_version() -> str:
     return "{}.{}".format(*sys.version_info[:2])
 
 
-def test_the_preferred_python_is_taken_before_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_preferred_python_comes_before_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environments, "PYTHONS", ("2.7", own_version()))
     monkeypatch.setattr(environments, "find_python", lambda version: f"/there/python{version}")
     assert environments.choose_python() == "/there/python2.7"
 
 
-def test_without_it_this_one_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_it_this_python_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environments, "PYTHONS", ("2.7", own_version()))
     monkeypatch.setattr(environments, "find_python", lambda version: None)
     assert environments.choose_python() == sys.executable
 
 
-def test_without_any_python_one_line_says_what_is_needed(
+def test_without_any_python_one_line_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(environments, "PYTHONS", ("2.6", "2.7"))
@@ -106,7 +106,7 @@ def test_without_any_python_one_line_says_what_is_needed(
     assert said.count("\n") == 1 and "3.11, 3.12 or 3.13" in said and "on the PATH" in said
 
 
-def test_a_python_that_cannot_make_environments_is_none(tmp_path: Path) -> None:
+def test_a_python_of_another_version_is_not_used(tmp_path: Path) -> None:
     assert environments.is_python(sys.executable, own_version())
     assert not environments.is_python(sys.executable, "2.7")
 
@@ -119,13 +119,13 @@ def test_a_python_that_cannot_make_environments_is_none(tmp_path: Path) -> None:
         (["--fast"], "--fast"),
     ],
 )
-def test_what_does_not_go_together_is_refused(words, said, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_exclude_each_other_are_refused(words, said, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run_tests.parse_arguments(words)
     assert said in capsys.readouterr().err
 
 
-def test_what_follows_the_dashes_is_pytests() -> None:
+def test_arguments_after_the_dashes_go_to_pytest() -> None:
     options = run_tests.parse_arguments(["--only", "unit", "--", "-k", "x", "--all"])
     assert options.extra == ["-k", "x", "--all"] and options.only == ["unit"] and not options.all
 
@@ -142,14 +142,14 @@ def test_gpu_needs_a_commit_to_record(
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    """As if there were a GPU; what is recorded goes elsewhere."""
+    """As if a GPU existed; the record is written to a temporary folder."""
     found = {"gpu": "a GPU", "torch": "2.9", "transformers": "5.4", "python": "3.12.1"}
     monkeypatch.setattr(run_tests, "describe_machine", lambda: found)
     monkeypatch.setattr(run_tests, "GPU_RECORD", tmp_path / "gpu.json")
     return found
 
 
-def test_gpu_runs_what_is_marked_and_records_the_commit(
+def test_gpu_runs_the_marked_cases_and_records_the_commit(
     steps: Steps, machine: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("COMFYUI_GPU", raising=False)
@@ -168,7 +168,7 @@ def test_gpu_runs_what_is_marked_and_records_the_commit(
     assert "last passed on commit abc" in run_tests.last_on_gpu()
 
 
-def test_gpu_includes_comfyui_where_one_is_given(
+def test_gpu_includes_comfyui_if_one_is_given(
     steps: Steps, machine: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMFYUI_GPU", "tiny")
@@ -186,7 +186,7 @@ def test_a_failed_or_partial_run_on_a_gpu_is_not_recorded(
     assert not run_tests.GPU_RECORD.exists()
 
 
-def test_a_commit_is_told_with_changes_and_only_of_a_checkout(
+def test_a_commit_is_reported_with_changes_and_only_for_a_checkout(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)

@@ -16,13 +16,13 @@ import speak
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the command where a terminal has no letters but Western Europe's, as many on Windows."""
+    """Run the command with a Western European terminal encoding, as is common on Windows."""
     command = [sys.executable, speak.__file__, "--here", *map(str, arguments)]
     env = {**os.environ, "PYTHONIOENCODING": "cp1252"}
     return subprocess.run(command, capture_output=True, text=True, encoding="cp1252", env=env)
 
 
-def test_a_text_is_all_it_needs() -> None:
+def test_only_the_text_is_required() -> None:
     options = speak.parse_arguments(["Hello."])
     assert (options.text, options.checkpoint, options.speaker, options.reference) == (
         "Hello.",
@@ -33,7 +33,7 @@ def test_a_text_is_all_it_needs() -> None:
     assert options.out == Path("speech.wav") and not options.here
 
 
-def test_the_demo_voice_speaks_and_the_report_tells_duration_rtf_and_place(tmp_path: Path) -> None:
+def test_the_demo_voice_speaks_and_the_report_has_duration_rtf_and_path(tmp_path: Path) -> None:
     soundfile = pytest.importorskip("soundfile", reason="not run: the package soundfile is not installed")
     out = tmp_path / "a line.wav"
     done = run("Good evening, \u0418\u0432\u0430\u043d.", "--out", out)
@@ -58,7 +58,7 @@ def test_the_speaker_is_the_first_unless_one_is_named(tmp_path: Path) -> None:
     assert unnamed != speech("--speaker", "george")
 
 
-def test_bad_input_gets_its_sentence_and_no_file(tmp_path: Path) -> None:
+def test_bad_input_gets_an_error_sentence_and_no_file(tmp_path: Path) -> None:
     done = run("Yes.", "--speaker", "vivian", "--out", tmp_path / "speech.wav")
     assert done.returncode == 2
     assert "speak.py: speaker 'vivian' is unknown to demo_voice" in done.stderr
@@ -97,14 +97,14 @@ def test_an_empty_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "the text is empty" in capsys.readouterr().err
 
 
-def test_the_limits_are_the_engines() -> None:
+def test_the_limits_equal_the_engines() -> None:
     from qwen3_tts_morph.morph import options
     from qwen3_tts_morph.morph.text import script
 
     assert speak.MOST_GROUPS == options.PREDICTED_GROUPS and speak.MAX_SEED == script.MAX_SEED
 
 
-def test_a_reference_that_is_no_recording_is_refused_before_the_model_is_loaded(
+def test_a_reference_that_is_not_a_recording_is_refused_before_the_model_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("soundfile", reason="not run: the package soundfile is not installed")
@@ -135,7 +135,9 @@ def test_an_interrupt_ends_quietly_with_130(
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_file_that_cannot_be_replaced_stays_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_replaced_stays_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("soundfile", reason="not run: the package soundfile is not installed")
 
     def locked(*_: object) -> None:
@@ -152,7 +154,7 @@ def test_a_file_that_cannot_be_replaced_stays_whole(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("ending", speak.FORMATS)
-def test_every_ending_offered_can_be_written_and_read(ending: str, tmp_path: Path) -> None:
+def test_every_supported_format_can_be_written_and_read(ending: str, tmp_path: Path) -> None:
     soundfile = pytest.importorskip("soundfile", reason="not run: the package soundfile is not installed")
     out = tmp_path / f"speech{ending.upper()}"
     speak.write_sound(out, np.sin(np.arange(24000, dtype=np.float32) / 10), 24000)
@@ -160,7 +162,7 @@ def test_every_ending_offered_can_be_written_and_read(ending: str, tmp_path: Pat
     assert rate == 24000 and len(waveform) >= 24000 and abs(waveform).max() > 0.5
 
 
-def test_a_reader_that_has_gone_is_no_error() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w", encoding="utf-8") as stream:
@@ -168,7 +170,7 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
         speak.say("nor this", stream)
 
 
-def test_frames_are_counted_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_are_counted_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

@@ -1,4 +1,4 @@
-"""Tiny random checkpoints in the published format, written once a run, and models loaded from them."""
+"""Tiny random checkpoints in the published format, written once per run, and models loaded from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.random_checkpoint import write_checkpoint
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """``checkpoint(shape, kind)``: a checkpoint folder, written when first asked for."""
+    """``checkpoint(shape, kind)``: a checkpoint folder, written on first use."""
     root = tmp_path_factory.mktemp("checkpoints")
 
     def get(shape: str = "tiny", kind: str = "base") -> Path:
@@ -29,7 +29,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def load(checkpoint: Callable[..., Path]) -> Callable[..., Model]:
-    """``load(shape, kind, precision, attention)``: a model, loaded when first asked for."""
+    """``load(shape, kind, precision, attention)``: a model, loaded on first use."""
     loaded: dict[tuple[str, ...], Model] = {}
 
     def get(
@@ -45,7 +45,7 @@ def load(checkpoint: Callable[..., Path]) -> Callable[..., Model]:
 
 @pytest.fixture(scope="session")
 def recording() -> np.ndarray:
-    """Two seconds of a changing tone with noise at 24 kHz: enough for a random model to take a voice from."""
+    """Return two seconds of a changing tone with noise at 24 kHz: enough to clone a voice with a random model."""
     time = np.arange(48000) / 24000
     noise = np.random.default_rng(0).normal(size=time.size)
     return (0.3 * np.sin(2 * np.pi * (150 + 40 * time) * time) + 0.05 * noise).astype(np.float32)
@@ -53,5 +53,5 @@ def recording() -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
-    """Small models run faster on one thread, and sums have one order."""
+    """Use one thread: small models run faster, and sums have one order."""
     torch.set_num_threads(1)

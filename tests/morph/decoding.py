@@ -44,7 +44,7 @@ def guards_of(prompts, frames: int = 40) -> list[Guard]:
 
 
 class SameNoise:
-    """Samples for the eager engine with the graph engine's noise: group by group, frame by frame."""
+    """Samples for the eager engine with the graph engine's noise, group by group and frame by frame."""
 
     def __init__(self, seeds):
         self.keys, self.counter = line_keys(seeds), 0

@@ -1,4 +1,4 @@
-"""Some cases of a full product that hold every two values together; the product's others are marked slow."""
+"""Cases of a full product that cover every pair of values; the other cases are marked slow."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pytest
 
 
 def pairwise(*axes: Mapping[str, Any]) -> list[Any]:
-    """Pytest's parameters of the product of ``axes`` (id -> value): those that a default run needs, and the rest."""
+    """Return pytest's parameters of the product of ``axes`` (id -> value); those not needed for pairs are slow."""
     cases = list(product(*axes))
     left, chosen = {pair for case in cases for pair in pairs(case)}, set()
     while left:
-        best = max(cases, key=lambda case: len(left & pairs(case)))  # the first of equals: always the same
+        best = max(
+            cases, key=lambda case: len(left & pairs(case))
+        )  # the first if equal, so the choice is deterministic
         chosen.add(best)
         left -= pairs(best)
     return [
@@ -28,5 +30,5 @@ def pairwise(*axes: Mapping[str, Any]) -> list[Any]:
 
 
 def pairs(case: tuple[str, ...]) -> set[tuple[tuple[int, str], ...]]:
-    """Every two values of a case, with their axes."""
+    """Return every pair of a case's values, with their axes."""
     return set(combinations(enumerate(case), 2))

@@ -9,12 +9,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-# What would make the host wait for the device, or give a tensor whose shape depends on its numbers.
+# Operations that sync with the device, or whose result has a data-dependent shape.
 FORBIDDEN = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "item", "equal", "is_nonzero")
 
 
 class Recording(TorchDispatchMode):
-    """Runs and records what is called in it. ``replay`` knows tensors and numbers as they were, as a graph does."""
+    """Runs and records operations. Like a graph, ``replay`` uses the recorded tensors and numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Recording(TorchDispatchMode):
 
 
 class Recordings:
-    """In place of ``capture.CapturedGraphs``: plain, then recorded, then replayed. ``made`` counts the recordings."""
+    """Replaces ``capture.CapturedGraphs``: direct, then recorded, then replayed. ``made`` counts the recordings."""
 
     made = 0
 

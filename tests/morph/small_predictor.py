@@ -1,4 +1,4 @@
-"""Upstream's code predictor with few groups and few codes, so that all its frames can be counted."""
+"""Upstream's code predictor with few groups and few codes, so that all its frames can be enumerated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Small:
 
 @torch.inference_mode(False)
 def make_small(groups: int, codes: int, attention: str = "sdpa", seed: int = 0) -> Small:
-    """A predictor of ``groups`` groups with ``codes`` codes each, whose weights are large enough to have opinions."""
+    """Return a predictor of ``groups`` groups with ``codes`` codes each; large weights make it far from uniform."""
     import_qwen_tts()
     from qwen_tts.core.models.configuration_qwen3_tts import (
         Qwen3TTSTalkerCodePredictorConfig,
@@ -65,18 +65,18 @@ def make_small(groups: int, codes: int, attention: str = "sdpa", seed: int = 0) 
 
 
 def all_frames(groups: int, codes: int) -> torch.Tensor:
-    """Every frame ``[codes ** groups, groups]``, in the order of ``number_of``."""
+    """Return every frame ``[codes ** groups, groups]``, in the order of ``number_of``."""
     return torch.tensor(list(product(range(codes), repeat=groups)))
 
 
 def number_of(frames: torch.Tensor, codes: int) -> torch.Tensor:
-    """Which of ``all_frames`` each frame is."""
+    """Return the index of each frame in ``all_frames``."""
     return (frames * codes ** torch.arange(frames.shape[1]).flip(0)).sum(1)
 
 
 @torch.inference_mode()
 def exact_joint(small: Small, sampling: TokenSampling) -> torch.Tensor:
-    """The probability of every frame when all groups are decoded one after another, ``[codes ** groups]``."""
+    """Return the probability of every frame in sequential decoding, ``[codes ** groups]``."""
     predictor = Predictor(small.module)
     groups, codes = predictor.heads.shape[:2]
     frames = all_frames(groups, codes)
@@ -84,5 +84,5 @@ def exact_joint(small: Small, sampling: TokenSampling) -> torch.Tensor:
     rest = tables[torch.arange(groups - 1), frames[:, :-1]]
     inputs = torch.cat((small.embedding.expand(len(frames), 1, -1), rest), dim=1)
     states = predictor.teacher_force(small.hidden.expand(len(frames), 1, -1), inputs)
-    chances = distribution(torch.einsum("gvh,bgh->bgv", predictor.heads, states), sampling)
-    return chances.gather(-1, frames[..., None])[..., 0].double().prod(dim=1)
+    probabilities = distribution(torch.einsum("gvh,bgh->bgv", predictor.heads, states), sampling)
+    return probabilities.gather(-1, frames[..., None])[..., 0].double().prod(dim=1)

@@ -1,4 +1,4 @@
-"""The checkpoint that the pack brings, as the engine loads it: one folder that clones and names speakers."""
+"""The pack's own checkpoint as the engine loads it: one folder with preset speakers that also clones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_it_is_small_enough_for_the_repository():
     assert codec + sum(sizes.values()) <= MOST_MEGABYTES * 1e6 and tails < 25e6
 
 
-def test_it_is_of_the_published_format(demo):
+def test_it_has_the_published_format(demo):
     assert (demo.sample_rate, demo.frame_rate) == (RATE, 12.5)
     assert demo.config.talker_config.num_code_groups == 16 and len(demo.code_tables()) == 15
     assert len(demo.talker.code_predictor.model.layers) == 5
@@ -51,7 +51,7 @@ def test_it_is_of_the_published_format(demo):
 
 
 def test_the_codec_engine_makes_its_waveforms(demo):
-    """On torch's own operations in float32, at least 80 dB from upstream's modules; also beyond one chunk."""
+    """In torch operations and float32, the error is at least 80 dB below upstream's signal; also beyond one chunk."""
     prompt = build_prompt(demo, "A kettle sang in the kitchen.", preset_voice(demo, "emma"))
     sampling = Sampling(max_new_tokens=40)
     engine = Engine("graph")
@@ -79,7 +79,7 @@ def test_the_codec_engines_kernels_make_its_waveforms_on_cuda():
     ]
     engine = Engine()
     choice = engine.choose(model, GenerateOptions())
-    for _ in range(2):  # plain, then captured
+    for _ in range(2):  # direct, then captured
         ours = engine.decode_waveforms(model, choice, codes, [None, None])
     assert "waveforms" not in engine.describe(model, choice)
     theirs = decode_waveforms(model, codes, [None, None])
@@ -88,7 +88,7 @@ def test_the_codec_engines_kernels_make_its_waveforms_on_cuda():
         assert 10 * np.log10(np.square(wanted.astype(np.float64)).mean() / error) > 40
 
 
-def test_its_trained_tails_are_nearer_to_exact_than_the_stock_crossbar(demo):
+def test_its_trained_tails_are_closer_to_exact_than_the_stock_crossbar(demo):
     assert sorted(demo.tails()) == list(range(1, 15))
     line = Line("A kettle sang in the kitchen.", preset_voice(demo, "emma"))
     options = GenerateOptions(tail="auto")
@@ -99,7 +99,7 @@ def test_its_trained_tails_are_nearer_to_exact_than_the_stock_crossbar(demo):
     assert all(trained[groups] < 0.95 * stock[groups] for groups in trained)
 
 
-def test_it_names_four_speakers_and_each_is_another(demo):
+def test_it_has_four_different_speakers(demo):
     assert demo.speakers == SPEAKERS
     prompts = [build_prompt(demo, "Hello.", preset_voice(demo, name.upper())).embeds for name in SPEAKERS]
     assert all(not torch.equal(one, other) for at, one in enumerate(prompts) for other in prompts[:at])
@@ -129,7 +129,7 @@ def test_its_codes_equal_upstreams(demo, monkeypatch, recording, kind, sampling)
 
 
 @pytest.mark.parametrize("seq_groups", [15, 5])
-def test_both_engines_speak_the_same_codes(demo, monkeypatch, seq_groups):
+def test_both_engines_decode_the_same_codes(demo, monkeypatch, seq_groups):
     prompts = [build_prompt(demo, text, preset_voice(demo, "heart")) for text in decoding.TEXTS]
     asked = (demo, prompts, seq_groups, decoding.GREEDY, decoding.SEEDS)
     theirs = decoding.eager_lines(*asked, monkeypatch)
@@ -147,7 +147,7 @@ def test_presets_and_clones_speak_from_the_same_folder(demo, recording):
     assert all(len(one.waveform) == one.report.frames * 1920 for one in spoken)
 
 
-def test_what_it_cannot_do_is_said(demo, load):
+def test_unsupported_requests_are_refused_with_the_reason(demo, load):
     with pytest.raises(ValueError, match=r"'vivian' is unknown to demo_voice: choose one of emma, george"):
         preset_voice(demo, "vivian")
     with pytest.raises(ValueError, match=r"does not follow instructions.*clear the instruction"):

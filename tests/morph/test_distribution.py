@@ -1,8 +1,8 @@
-"""What the graph engine draws in bf16, against what upstream's own layers draw: the same distribution.
+"""In bf16, the graph engine's samples have the same distribution as those of upstream's own layers.
 
-The eager engine stands for upstream, whose bits it gives (``test_parity.py``). Codes of one prompt under thousands of
-seeds are compared by chi squared: each group's, and two groups' together. SEQ_GROUPS=1 is the control: the same
-comparison must tell it from exact.
+The eager engine represents upstream, since it is bit-equal to it (``test_parity.py``). Codes of one prompt under
+thousands of seeds are compared by chi squared, for each group and for pairs of groups. SEQ_GROUPS=1 is the control: the
+same comparison must distinguish it from exact.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ DEVICES = [
 LINES, ROWS, FRAMES = 2048, 128, 2
 GROUPS = (0, 1, 5, 14, 15)
 PAIRS = ((0, 1), (1, 2), (2, 15))
-FOLDED = 12  # kinds that each group of a pair is folded to
-FEWEST = 10  # draws of a kind in both samples together, below which kinds are put together
-# Sharp enough that a draw depends much on those before it.
+FOLDED = 12  # bins that each group of a pair is folded to
+FEWEST = 10  # bins with fewer samples than this, in both sets together, are merged
+# Sharp enough that a sample depends strongly on those before it.
 SAMPLING = Sampling(TokenSampling(temperature=0.5), TokenSampling(temperature=0.4))
 
 
@@ -60,13 +60,13 @@ def graph_codes(model, prompt, seq_groups: int) -> torch.Tensor:
 
 
 def in_batches(decode: Callable[[range], list]) -> torch.Tensor:
-    """The last frame's codes of LINES lines, ``[LINES, 16]``; of lines that end before it, nothing."""
+    """Return the last frame's codes of LINES lines, ``[LINES, 16]``, without lines that end before it."""
     lines = [line for first in range(0, LINES, ROWS) for line in decode(range(first, first + ROWS))]
     return torch.stack([line.codes[FRAMES - 1] for line in lines if len(line.codes) == FRAMES])
 
 
 def distance(ours: torch.Tensor, theirs: torch.Tensor) -> float:
-    """Two samples of kinds: chi squared, in standard deviations above what one distribution gives."""
+    """Return chi squared of two sets of samples, in standard deviations above that of one distribution."""
     kinds = int(max(ours.max(), theirs.max())) + 1
     counts = torch.stack([one.bincount(minlength=kinds) for one in (ours, theirs)]).double()
     often = counts.sum(0) >= FEWEST
@@ -86,7 +86,7 @@ def distances(ours: torch.Tensor, theirs: torch.Tensor) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_bf16_draws_are_distributed_as_upstreams_and_the_crossbars_are_not(checkpoint, device):
+def test_bf16_samples_are_distributed_as_upstreams_and_the_crossbars_are_not(checkpoint, device):
     model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("bf16", "sdpa"), device)
     prompt = prompts_of(model, rows=(0,))[0]
     wanted = upstream_codes(model, prompt)

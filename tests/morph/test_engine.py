@@ -1,4 +1,4 @@
-"""The choice of the engine, what reports say of it, and both behind one call."""
+"""The choice of the engine, its report, and both engines through one interface."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def model(load):
 
 @pytest.fixture
 def graph(model):
-    """The same model with the graph engine."""
+    """Return the same model with the graph engine."""
     return Synthesizer(model, Engine("graph", kernels=True, batch_codec=True))
 
 
 @pytest.fixture
 def eager(model):
-    """The same model with the eager engine."""
+    """Return the same model with the eager engine."""
     return Synthesizer(model, Engine("eager"))
 
 
@@ -51,7 +51,7 @@ def lines_of(model) -> list[Line]:
 
 
 def on_cuda(model, **changes: object) -> SimpleNamespace:
-    """What ``pick`` looks at, as if the model were on a GPU."""
+    """Return what ``choose`` reads from a model, as if it were on a GPU."""
     config = {**model.config.talker_config.to_dict(), **changes}
     predictor = SimpleNamespace(**model.config.talker_config.code_predictor_config.to_dict())
     talker = SimpleNamespace(**{**config, "code_predictor_config": predictor})
@@ -59,7 +59,7 @@ def on_cuda(model, **changes: object) -> SimpleNamespace:
 
 
 def chosen(engine: Engine, model, decoding: str = "crossbar") -> tuple[str, str]:
-    """The engine that is chosen, and why."""
+    """Return the engine that is chosen, and why."""
     choice = engine.choose(model, GenerateOptions(decoding=decoding))
     return choice.engine, choice.why
 
@@ -75,7 +75,7 @@ def waveforms(engine: Engine, model, codes, references, on_chunk=None) -> list[n
 
 @pytest.fixture(autouse=True)
 def no_triton(monkeypatch):
-    """As on a GPU without Triton: what a machine without a GPU cannot be asked."""
+    """As on a GPU without Triton; a machine without a GPU cannot test it otherwise."""
     monkeypatch.setattr(fused, "available", lambda device: "triton is not installed")
 
 
@@ -105,7 +105,7 @@ def test_auto_is_graph_on_cuda_and_for_small_models_on_a_cpu(model, monkeypatch)
     assert name == "eager" and "hidden_act 'gelu'" in why
 
 
-def test_kernels_are_in_the_report_and_can_be_left_out(model, monkeypatch):
+def test_kernels_are_in_the_report_and_can_be_turned_off(model, monkeypatch):
     monkeypatch.setattr(fused, "available", lambda device: None)
     said = described(Engine(), on_cuda(model))
     assert said == "engine: graph (CUDA; CUDA graphs; Triton kernels)"
@@ -113,7 +113,7 @@ def test_kernels_are_in_the_report_and_can_be_left_out(model, monkeypatch):
     assert said == "engine: graph (CUDA; CUDA graphs; torch operations: the Triton kernels are off)"
 
 
-def test_what_is_chosen_runs_anywhere_and_the_report_says_how(model):
+def test_a_chosen_engine_runs_anywhere_and_the_report_says_how(model):
     assert described(Engine("eager"), on_cuda(model)) == "engine: eager (as chosen)"
     assert chosen(Engine("graph"), model) == ("graph", "as chosen")
     assert (
@@ -133,8 +133,8 @@ def test_a_capture_that_failed_is_in_the_report(graph):
     )
 
 
-def test_each_engine_makes_waveforms_in_its_own_way(model, monkeypatch):
-    """An ICL line's reference is cut off, a line without frames is silent, and both engines agree up to rounding."""
+def test_each_engine_uses_its_own_codec(model, monkeypatch):
+    """An ICL line's reference is cut off, a line without frames is empty, and both engines agree up to rounding."""
     torch.manual_seed(0)
     codes = [torch.randint(64, (frames, 16)) for frames in (12, 0, 330)]
     heard = [torch.randint(64, (7, 16)), None, None]
@@ -146,7 +146,7 @@ def test_each_engine_makes_waveforms_in_its_own_way(model, monkeypatch):
     calls.clear()
     graph = Engine("graph", batch_codec=True)
     ours = waveforms(graph, model, codes, heard, lambda: calls.append(1))
-    assert len(calls) == 1, "all in one row"
+    assert len(calls) == 1, "all lines in one row"
     assert [len(wave) for wave in ours] == [len(wave) for wave in theirs]
     assert all(np.allclose(a, b, atol=3e-4) for a, b in zip(ours, theirs, strict=True))
     assert all(
@@ -157,15 +157,15 @@ def test_each_engine_makes_waveforms_in_its_own_way(model, monkeypatch):
     )
 
 
-def test_where_auto_takes_graph_on_a_cpu_waveforms_are_the_original_codecs(model, monkeypatch):
-    """There they are faster, and bit-equal to upstream."""
+def test_where_auto_chooses_graph_on_a_cpu_the_original_codec_is_used(model, monkeypatch):
+    """There it is faster, and bit-equal to upstream."""
     codes, engine = torch.randint(64, (12, 16)), Engine("auto")
     monkeypatch.setattr(engine._waveforms, "decode_waveforms", pytest.fail)
     [wave] = waveforms(engine, model, [codes], [None])
     assert np.array_equal(wave, decode_waveform(model, codes))
 
 
-def test_the_report_says_where_the_codec_is_not_the_engines(model):
+def test_the_report_says_when_the_batch_codec_does_not_run(model):
     engine = Engine("graph", batch_codec=False)
     assert described(engine, model).endswith(
         "; waveforms by the original codec, one line at a time, slower: the codec engine is off)"
@@ -173,7 +173,7 @@ def test_the_report_says_where_the_codec_is_not_the_engines(model):
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 8])
-def test_greedy_lines_are_the_eager_engines(graph, eager, batch_size):
+def test_greedy_lines_equal_the_eager_engines(graph, eager, batch_size):
     options = GenerateOptions(15, GREEDY, batch_size)
     ours = render_lines(graph, lines_of(graph.model), options)
     theirs = render_lines(eager, lines_of(eager.model), options)
@@ -211,7 +211,7 @@ def test_a_cancel_leaves_the_model_usable(graph):
     assert all((a.waveform == b.waveform).all() for a, b in zip(again, wanted, strict=True))
 
 
-def test_a_model_that_leaves_takes_the_engines_memory_along(graph):
+def test_a_model_that_leaves_its_device_frees_the_engines_memory(graph):
     render_lines(graph, lines_of(graph.model), GenerateOptions(5, SAMPLED, 2))
     assert graph.engine._graphs._decoders
     assert graph.engine._waveforms._codec._weights is not None
@@ -221,19 +221,19 @@ def test_a_model_that_leaves_takes_the_engines_memory_along(graph):
     render_lines(graph, lines_of(graph.model)[:1], GenerateOptions(5, SAMPLED))
 
 
-def test_a_sweeps_rows_are_of_the_models_engine_and_its_distances_the_same(graph, eager, monkeypatch):
+def test_a_sweep_uses_the_models_engine_and_its_distances_do_not_depend_on_it(graph, eager, monkeypatch):
     line, options = lines_of(graph.model)[0], GenerateOptions(sampling=GREEDY)
     calls: list[int] = []
     original = graph.engine.decode
     monkeypatch.setattr(graph.engine, "decode", lambda *a: (calls.append(a[2].seq_groups), original(*a))[1])
     ours = sweep(graph, line, [1, 15], options)
-    assert calls == [1, 15], "on CUDA each a second time, to capture"
+    assert calls == [1, 15], "on CUDA each line twice, to capture"
     theirs = sweep(eager, line, [1, 15], options)
     assert [row.distance for row in ours.rows] == [row.distance for row in theirs.rows]
     assert [row.frames for row in ours.rows] == [row.frames for row in theirs.rows]
 
 
-def test_a_config_that_graph_cannot_compute_is_refused_where_graph_was_chosen(graph, monkeypatch):
+def test_a_config_that_graph_cannot_compute_is_refused_if_graph_was_chosen(graph, monkeypatch):
     monkeypatch.setattr(graph.model.talker.model.config, "hidden_act", "gelu")
     voice = preset_voice(graph.model, "ryan")
     prompt = build_prompt(graph.model, "One.", voice)
@@ -246,7 +246,7 @@ def test_a_config_that_graph_cannot_compute_is_refused_where_graph_was_chosen(gr
 LOSSLESS = GenerateOptions(1, GREEDY, decoding="lossless", retries=0)
 
 
-def test_lossless_lines_are_those_of_15_groups_and_the_log_counts_passes(model, caplog):
+def test_lossless_lines_equal_those_of_15_groups_and_the_log_counts_passes(model, caplog):
     synthesizer, lines = Synthesizer(model), lines_of(model)
     with caplog.at_level("INFO"):
         ours = render_lines(synthesizer, lines, LOSSLESS)
@@ -258,7 +258,7 @@ def test_lossless_lines_are_those_of_15_groups_and_the_log_counts_passes(model, 
         assert (one.waveform == other.waveform).all()
 
 
-def test_lossless_decoding_takes_the_eager_engine(model):
+def test_lossless_decoding_uses_the_eager_engine(model):
     assert chosen(Engine(), on_cuda(model), "lossless") == ("eager", "decoding is lossless")
     assert chosen(Engine("eager"), model, "lossless") == ("eager", "as chosen")
     said = described(Engine(), on_cuda(model), "lossless")
@@ -266,7 +266,7 @@ def test_lossless_decoding_takes_the_eager_engine(model):
 
 
 def test_one_choice_makes_codes_waveforms_and_report(model, monkeypatch):
-    """As on CUDA: lossless lines are the eager engine's, and upstream's codec makes their waveforms."""
+    """As on CUDA: the eager engine decodes lossless lines, and upstream's codec makes their waveforms."""
     synthesizer = Synthesizer(model, Engine("auto"))
     engine = synthesizer.engine
 
@@ -318,7 +318,7 @@ def test_threads_that_share_a_model_get_their_own_lines(model, monkeypatch, choi
 
 
 def test_a_thread_that_holds_an_engine_decodes_and_others_wait(model):
-    """Also ``free``, which ComfyUI may call while a line is spoken."""
+    """Also ``free``, which ComfyUI may call during a decoding."""
     engine, freed = Engine("graph"), threading.Event()
     other = threading.Thread(target=lambda: (engine.free(), freed.set()))
     with engine.exclusive():

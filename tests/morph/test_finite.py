@@ -16,7 +16,7 @@ from qwen3_tts_morph.morph.voice.create import preset_voice
 
 from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, line_requests, prompts_of
 
-# One weight each: where numbers are passed on, and of heads that only one code is drawn from.
+# One weight each: of layers whose outputs feed others, and of heads, which only one code depends on.
 WEIGHTS = [
     "model.layers.0.mlp.down_proj",
     "code_predictor.model.layers.0.self_attn.o_proj",
@@ -31,7 +31,7 @@ SENTENCE = r"not finite \(NaN or infinite\) in {}: its weights or the voice are 
     params=[("eager", "fp32"), ("graph", "fp32"), ("graph", "bf16"), ("eager", "bf16")], ids="-".join
 )
 def synthesizer(checkpoint, request):
-    """A model of the test's own, whose weights may be damaged."""
+    """Return a separate model, whose weights may be damaged."""
     engine, precision = request.param
     made = load_model(checkpoint("tiny", "custom_voice"), LoadOptions(precision, "sdpa"))
     return Synthesizer(made, Engine(engine))
@@ -62,7 +62,9 @@ def test_one_damaged_weight_is_noticed_within_a_frame(synthesizer, precision, pa
     wanted, weight, frames = decode(synthesizer), weight_of(synthesizer.model, path), []
     kept = weight.clone()
     for sampling in (GREEDY, Sampling()):
-        weight[3] = value  # a whole row: one infinite weight alone may give -inf, a token that is not drawn
+        weight[3] = (
+            value  # a complete row: one infinite weight alone may give -inf, a token that is never sampled
+        )
         with pytest.raises(ValueError, match=SENTENCE.format(precision)):
             decode(synthesizer, sampling, on_frame=frames.append)
         assert frames == []
@@ -88,12 +90,12 @@ def test_samples_that_are_not_finite_are_never_returned(synthesizer):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("place", [0, 1, 63, 64, 2047])
-def test_nan_is_found_at_any_place_and_tokens_that_may_not_be_drawn_are_none(dtype, place):
+@pytest.mark.parametrize("index", [0, 1, 63, 64, 2047])
+def test_nan_is_found_at_any_index_and_suppressed_tokens_are_ignored(dtype, index):
     logits = torch.randn(3, 2, 2048).to(dtype)
     logits[:, :, 1::2] = -torch.inf
     check_finite(logits)
     for value in (torch.nan, torch.inf):
-        logits[1, 1, place] = value
+        logits[1, 1, index] = value
         with pytest.raises(ValueError, match=r"overflow in fp16|not finite"):
             check_finite(logits)

@@ -46,7 +46,7 @@ NAN = math.nan
         (LoadOptions, {"weights": "int4"}, "weights is 'int4'"),
     ],
 )
-def test_a_bad_option_is_refused_by_name_with_what_to_choose(make, values, named):
+def test_a_bad_option_is_refused_by_name_with_the_valid_values(make, values, named):
     with pytest.raises(ValueError, match=rf"{named}.*choose"):
         make(**values)
 
@@ -55,7 +55,7 @@ WRONG = ["5", None, True, 1.5, NAN, math.inf, 1, [1], np.arange(2)]
 
 
 def fits(make, field: str, value: object) -> bool:
-    """Whether one of WRONG is in fact a value of this field."""
+    """Return whether one of WRONG is a valid value of this field."""
     default = getattr(make(), field)
     if value is None:
         return default is None
@@ -63,7 +63,7 @@ def fits(make, field: str, value: object) -> bool:
         return value is True
     if isinstance(default, int):
         return type(value) is int and field not in ("split_chars", "max_new_tokens")
-    # max_seconds is a number or None; sampling, Draws and words are none of WRONG
+    # max_seconds is a number or None; samplings and words are not in WRONG
     is_number = type(value) in (int, float) and math.isfinite(value)
     limit = 1 if field == "top_p" else 3600
     return is_number and value <= limit and (isinstance(default, float) or field == "max_seconds")
@@ -78,7 +78,7 @@ def fits(make, field: str, value: object) -> bool:
         for f in fields(make)
     ],
 )
-def test_a_value_of_the_wrong_kind_is_refused_by_name_never_by_a_type_error(make, field, value):
+def test_a_value_of_the_wrong_type_is_refused_by_name_not_by_a_type_error(make, field, value):
     if fits(make, field, value):
         make(**{field: value})
         return
@@ -87,7 +87,7 @@ def test_a_value_of_the_wrong_kind_is_refused_by_name_never_by_a_type_error(make
         make(**{field: value})
 
 
-def test_numpys_numbers_are_numbers_and_kept_as_pythons():
+def test_numpy_numbers_are_converted_to_pythons():
     sampling = TokenSampling(np.bool_(True), np.float32(0.5), np.int64(7), np.float64(0.25))
     assert sampling == TokenSampling(True, 0.5, 7, 0.25)
     options = GenerateOptions(seq_groups=np.int32(3), batch_size=np.uint8(4), crossfade_ms=np.float32(1.5))
@@ -152,7 +152,7 @@ def test_a_checkpoints_own_sampling_is_read_key_by_key():
     )
 
 
-def test_what_a_checkpoint_leaves_out_takes_upstreams_defaults():
+def test_missing_values_of_a_checkpoint_take_upstreams_defaults():
     assert Sampling.from_config({}) == Sampling(
         TokenSampling(True, 0.9, 50, 1.0), TokenSampling(True, 0.9, 50, 1.0), 1.05, None, 2048
     )
@@ -165,7 +165,7 @@ def test_frames_are_capped_by_tokens_and_by_seconds_whichever_is_less():
     assert Sampling(max_seconds=0.001).max_frames == 1
 
 
-def test_an_engine_that_is_none_is_refused() -> None:
+def test_an_unknown_engine_is_refused() -> None:
     with pytest.raises(ValueError, match="engine is 'triton': choose one of auto, eager, graph"):
         LoadOptions(engine="triton")
 

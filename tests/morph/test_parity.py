@@ -1,4 +1,4 @@
-"""SEQ_GROUPS=15 equals upstream's own ``generate_*``: codes bit for bit, and the random generator's state after."""
+"""SEQ_GROUPS=15 equals upstream's own ``generate_*`` bit for bit: the codes, and the generator's state afterwards."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ FILTERED = Sampling(
 
 
 def upstream_wrapper(model):
-    """Upstream's public class around the model that is loaded already, with a decoder that keeps the codes."""
+    """Return upstream's public class around the loaded model, with a codec decoder that records the codes."""
     qwen_tts = import_qwen_tts()
     wrapper = qwen_tts.Qwen3TTSModel(model.upstream, processor_of(model), model.upstream.generate_config)
     return wrapper
 
 
 def processor_of(model):
-    """Upstream's processor, of which the wrapper uses the call with ``text`` alone."""
+    """Return upstream's processor; the wrapper only calls it with ``text``."""
     return lambda text, return_tensors, padding: model.tokenizer(
         [text], return_tensors=return_tensors, padding=padding
     )
 
 
 def settings(sampling: Sampling) -> dict:
-    """Our sampling as upstream's keyword arguments."""
+    """Return our sampling as upstream's keyword arguments."""
     talker, sub = sampling.talker, sampling.subtalker
     return {
         "do_sample": talker.do_sample,
@@ -68,7 +68,7 @@ def settings(sampling: Sampling) -> dict:
 def upstream_codes(
     model, texts, voice: Voice, language: str, sampling: Sampling, monkeypatch, seq_groups=None
 ):
-    """Codes of upstream's ``generate_*`` (reference codes cut off) and the random state after."""
+    """Return the codes of upstream's ``generate_*`` (reference codes cut off) and the random state afterwards."""
     caught = []
     silence = np.zeros(1920, dtype=np.float32)
 
@@ -97,7 +97,7 @@ def upstream_codes(
 
 
 def our_codes(model, texts, voice: Voice, language: str, sampling: Sampling, seq_groups: int = 15):
-    """Codes of our engine with one stream for the batch, as upstream draws, and the random state after."""
+    """Return the codes of our engine with one stream for the batch, as upstream, and the random state afterwards."""
     prompts = [build_prompt(model, text, voice, language) for text in texts]
     guards = [Guard(sampling.max_frames, detect_loops=False) for _ in texts]
     torch.manual_seed(1234)
@@ -121,7 +121,7 @@ def make_voice(model, kind: str, recording) -> Voice:
 def assert_equal(ours, theirs):
     assert [one.shape for one in ours[0]] == [one.shape for one in theirs[0]]
     assert all(torch.equal(a, b) for a, b in zip(ours[0], theirs[0], strict=True))
-    assert torch.equal(ours[1], theirs[1]), "another number of draws was made"
+    assert torch.equal(ours[1], theirs[1]), "the number of samples differs"
 
 
 CHECKPOINT_OF = {"preset": "custom_voice", "design": "voice_design", "x_vector": "base", "icl": "base"}
@@ -155,7 +155,7 @@ def test_each_voice_kind_equals_upstream(load, monkeypatch, recording, kind, lan
 
 def test_instruction_and_dialect_equal_upstream(load, monkeypatch, recording):
     model = load("tiny-1.7B", "custom_voice")
-    voice = preset_voice(model, "Eric", "whispering")  # eric speaks Sichuan dialect when auto is asked for
+    voice = preset_voice(model, "Eric", "whispering")  # eric speaks Sichuan dialect with language auto
     theirs = upstream_codes(model, TEXTS, voice, "auto", SAMPLED, monkeypatch)
     assert_equal(our_codes(model, TEXTS, voice, "auto", SAMPLED), theirs)
 
@@ -173,7 +173,7 @@ def test_eager_attention_equals_upstream(load, monkeypatch, recording, lines):
 
 @pytest.mark.parametrize("seq_groups", [15, 5, 1])
 def test_attached_upstream_equals_our_engine(load, monkeypatch, recording, seq_groups):
-    """The same algorithm inside upstream's own generate() and in our loop; at 15 that is upstream itself."""
+    """The same predictor inside upstream's own generate() and in our loop; at 15 that equals upstream itself."""
     model = load("tiny-1.7B", "base")
     voice = make_voice(model, "x_vector", recording)
     with attached(model.upstream, seq_groups):
@@ -181,7 +181,7 @@ def test_attached_upstream_equals_our_engine(load, monkeypatch, recording, seq_g
     assert_equal(our_codes(model, TEXTS, voice, "english", SAMPLED, seq_groups), theirs)
 
 
-def test_first_frame_shares_its_sequential_groups_with_exact(load, recording):
+def test_the_first_frames_sequential_groups_are_exact(load, recording):
     model = load("tiny", "base")
     voice = make_voice(model, "x_vector", recording)
     exact = our_codes(model, TEXTS[:1], voice, "english", SAMPLED, 15)[0][0]

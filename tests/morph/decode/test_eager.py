@@ -1,4 +1,4 @@
-"""The engine's loop: a line beside others, its end, progress, and a cancel that leaves nothing behind."""
+"""The eager engine's loop: lines in batches, their ends, progress, and cancelling, after which nothing is left."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_line_is_the_same_alone_and_in_any_batch(load, seq_groups: int) -> Non
     assert torch.equal(swapped[1].codes, together[0].codes)
 
 
-def test_another_seed_is_another_line(load) -> None:
+def test_another_seed_gives_other_codes(load) -> None:
     model = load("tiny", "custom_voice")
     voice = preset_voice(model, "ryan")
     prompt = build_prompt(model, TEXTS[0], voice)
@@ -82,7 +82,7 @@ def test_lines_end_by_eos_and_by_cap_and_keep_their_frames(load) -> None:
         assert one.codes.max() < 64
 
 
-def test_on_frame_counts_the_lines_that_go_on(load) -> None:
+def test_on_frame_counts_the_lines_that_are_running(load) -> None:
     model = load("tiny", "custom_voice")
     counted: list[int] = []
     decoded = decode(model, [0, 1, 2], frames=2000, on_frame=counted.append)
@@ -107,7 +107,7 @@ def test_a_cancel_ends_within_one_frame_and_leaves_the_model_usable(load) -> Non
     assert torch.equal(decode(model, [0])[0].codes, before)
 
 
-def test_a_looping_line_is_ended_and_its_batch_mates_are_not(load) -> None:
+def test_a_looping_line_is_ended_and_the_other_lines_are_not(load) -> None:
     model = load("tiny", "custom_voice")
     prompt = build_prompt(model, TEXTS[0], preset_voice(model, "ryan"))
 
@@ -130,7 +130,7 @@ def test_a_looping_line_is_ended_and_its_batch_mates_are_not(load) -> None:
 
 @contextmanager
 def talker_says(model, logits_at):
-    """Let group 0's logits be ``logits_at(step)`` ``[V]`` for every line, whatever the talker computes."""
+    """Replace group 0's logits by ``logits_at(step)`` ``[V]`` for every line."""
     steps = count()
 
     def replace(_module, _inputs, output):
@@ -149,7 +149,7 @@ def one_likely(model, token: int) -> torch.Tensor:
     return logits
 
 
-def test_no_line_ends_among_its_first_two_tokens(load) -> None:
+def test_no_line_ends_within_its_first_two_tokens(load) -> None:
     model = load("tiny", "custom_voice")
     eos = model.config.talker_config.codec_eos_token_id
     with talker_says(model, lambda step: one_likely(model, eos)):
@@ -188,8 +188,8 @@ def test_a_minimum_below_upstreams_is_refused(load, frames) -> None:
         replace(plain, min_frames=frames)
 
 
-def test_special_codes_are_never_spoken(load) -> None:
-    """All of the vocabulary's last 1024 but EOS, however likely the talker finds them."""
+def test_special_codes_are_never_sampled(load) -> None:
+    """The last 1024 codes of the vocabulary except EOS, however probable they are."""
     model = load("tiny", "custom_voice")
     vocab = model.config.talker_config.vocab_size
     logits = torch.zeros(vocab)
@@ -207,7 +207,7 @@ def test_special_codes_are_never_spoken(load) -> None:
     [Sampling(), Sampling(TokenSampling(temperature=0.7, top_k=9, top_p=0.8), repetition_penalty=1.7)],
     ids=["default", "filtered"],
 )
-def test_group_0_is_drawn_through_transformers_own_processors_in_their_order(load, sampling, batch_size):
+def test_group_0_is_sampled_as_by_transformers_processors_in_their_order(load, sampling, batch_size):
     model = load("tiny", "custom_voice")
     config = model.config.talker_config
     eos, vocab = config.codec_eos_token_id, config.vocab_size
@@ -236,7 +236,7 @@ def test_group_0_is_drawn_through_transformers_own_processors_in_their_order(loa
         ids = torch.cat((ids, wanted), dim=1)
 
 
-def test_an_ended_line_draws_eos_and_the_others_go_on(load):
+def test_an_ended_line_gets_eos_and_the_others_continue(load):
     model = load("tiny", "custom_voice")
     logits = torch.randn(3, model.config.talker_config.vocab_size, generator=torch.Generator().manual_seed(0))
     streams = [line_streams(SEEDS, model.device) for _ in range(2)]
@@ -247,7 +247,7 @@ def test_an_ended_line_draws_eos_and_the_others_go_on(load):
 
 
 @torch.inference_mode()
-def test_an_observer_sees_the_states_that_each_frame_was_made_of(load):
+def test_an_observer_gets_the_states_that_each_frame_was_made_from(load):
     model = load("tiny", "custom_voice")
     prompts = [build_prompt(model, text, preset_voice(model, "ryan")) for text in TEXTS[:2]]
     greedy = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False))
@@ -271,7 +271,7 @@ def test_an_observer_sees_the_states_that_each_frame_was_made_of(load):
 
 
 @pytest.mark.parametrize(("seq_groups", "cudnn"), [(15, True), (14, False)])
-def test_cudnn_attention_is_left_out_only_where_bits_need_not_be_upstreams(seq_groups, cudnn):
+def test_cudnn_attention_is_excluded_only_below_15_groups(seq_groups, cudnn):
     assert torch.backends.cuda.cudnn_sdp_enabled()
     with choose_kernels(seq_groups):
         assert torch.backends.cuda.cudnn_sdp_enabled() is cudnn

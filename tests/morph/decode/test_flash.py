@@ -1,4 +1,4 @@
-"""FlashAttention 2 where it is installed: the codes at SEQ_GROUPS=15 are upstream's own with it."""
+"""FlashAttention 2, where it is installed: the codes at SEQ_GROUPS=15 equal upstream's with it."""
 
 from __future__ import annotations
 

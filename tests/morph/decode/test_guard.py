@@ -10,14 +10,14 @@ NEEDED = LOOP_WINDOW + LONGEST_PERIOD
 
 
 def speech(frames: int, seed: int = 0) -> list[int]:
-    """Codes that change as speech does, now and then held for two frames."""
+    """Return codes that change as speech does, sometimes repeated for two frames."""
     rng = random.Random(seed)
     codes = [rng.randrange(2048) for _ in range(frames)]
     return [codes[place - (rng.random() < 0.3)] for place in range(frames)]
 
 
 def first_end(codes: list[int], max_frames: int = 10_000) -> tuple[int, str] | None:
-    """The frame (from 1) at which a guard ends a line, and why."""
+    """Return the frame (from 1) at which a guard ends a line, and why."""
     guard = Guard(max_frames)
     for code in codes:
         if end := guard.add(code):
@@ -35,12 +35,12 @@ def test_a_loop_ends_the_line(period):
 def test_a_loop_after_speech_is_found_about_five_seconds_after_it_began(period):
     start = 150
     loop = [5000 + place for place in range(period)] * 200
-    # The window forgives one code, so it is full one frame early.
+    # The window tolerates one different code, so it is full one frame early.
     assert first_end([*range(start), *loop]) == (start + period + LOOP_WINDOW - 1, "loop")
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_speech_is_no_loop(seed):
+def test_speech_is_not_a_loop(seed):
     assert first_end(speech(600, seed)) is None
 
 
@@ -61,14 +61,14 @@ def test_speech_is_no_loop(seed):
         "one code in eight changes",
     ],
 )
-def test_what_comes_close_to_a_loop_is_none(codes):
+def test_near_loops_are_not_loops(codes):
     assert first_end(codes) is None
 
 
-def test_one_stray_agreement_less_at_the_windows_edge_is_still_a_loop():
-    """The window forgives one code of 64 (97 %)."""
+def test_one_disagreement_in_the_window_is_still_a_loop():
+    """The window tolerates one different code of 64 (97 %)."""
     loop = [5] * NEEDED
-    loop[-LOOP_WINDOW - 1] = 6  # one disagreement: it stands before the window's first code
+    loop[-LOOP_WINDOW - 1] = 6  # one disagreement: before the window's first code
     assert first_end(loop) == (NEEDED, "loop")
     loop[-1] = 6  # two
     assert first_end(loop) is None
@@ -79,11 +79,11 @@ def test_the_cap_ends_the_line_at_that_frame():
     assert first_end([3] * 100, max_frames=40) == (40, "cap"), "too short to be called a loop"
 
 
-def test_loops_are_left_alone_when_asked():
+def test_loop_detection_can_be_turned_off():
     guard = Guard(500, detect_loops=False)
     assert [guard.add(3) for _ in range(500)] == [None] * 499 + ["cap"]
 
 
-def test_the_cap_grows_by_about_a_second_a_token_and_starts_at_six():
+def test_the_cap_is_six_seconds_and_about_one_more_per_token():
     assert longest_frames(0) / 12.5 == 6.0
     assert longest_frames(11) - longest_frames(10) == 12

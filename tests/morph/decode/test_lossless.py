@@ -1,4 +1,4 @@
-"""Lossless decoding: its frames are distributed as exact ones, by counting all its ways and by drawing many."""
+"""Lossless decoding has the distribution of exact decoding: by enumerating outcomes, and by sampling many frames."""
 
 from __future__ import annotations
 
@@ -36,18 +36,17 @@ FILTERED = TokenSampling(temperature=0.8, top_k=3, top_p=0.9)
 SAMPLINGS = pytest.mark.parametrize("sampling", [PLAIN, FILTERED], ids=["plain", "filtered"])
 
 
-class Ways:
-    """Every way through a decoding, one a ``run``: where it would sampling, the next untried choice is taken.
+class Outcomes:
+    """Enumerates every outcome of decoding one line: where it would sample, the next untried choice is taken.
 
-    ``weight`` is the probability of the present way. Put in the place of the functions that sampling. Of one line: what
-    settles its groups with candidates is ``rank`` and the verdicts of candidates, so ``pick`` and ``accept`` leave
-    them out.
+    Its methods replace the functions that sample. ``weight`` is the probability of the current outcome. Groups with
+    candidates are decided by ``rank`` and the candidates' verdicts, so ``pick`` and ``accept`` skip them.
     """
 
     def __init__(self, counts: tuple[int, ...]) -> None:
         self.counts = counts
-        self.found: list[bool] = []  # of the present pass, whether a group with candidates keeps one
-        self.choices: list[tuple[int, int]] = []  # taken, of how many
+        self.found: list[bool] = []  # for the current pass: whether each group with candidates keeps one
+        self.choices: list[tuple[int, int]] = []  # (index of the choice taken, number of choices)
         self.depth, self.weight = 0, 1.0
 
     def choose(self, weights: list[float]) -> int:
@@ -60,7 +59,7 @@ class Ways:
         return taken
 
     def advance(self) -> bool:
-        """Go on to the next way; False when all have been gone."""
+        """Go to the next outcome; return False after the last."""
         while self.choices and self.choices[-1][0] + 1 == self.choices[-1][1]:
             self.choices.pop()
         if not self.choices:
@@ -72,15 +71,15 @@ class Ways:
     def pick(self, weights: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
         if weights.dim() == 2:
             return torch.tensor([self.choose(weights[0].double().tolist())])
-        self.found, behind = [], weights[0, len(self.counts) :].double().tolist()
+        self.found, after = [], weights[0, len(self.counts) :].double().tolist()
         settled = [0] * min(len(self.counts), weights.shape[1])
-        return torch.tensor([settled + [self.choose(row) for row in behind]])
+        return torch.tensor([settled + [self.choose(row) for row in after]])
 
     def sample_tokens(self, logits: torch.Tensor, sampling: TokenSampling, _: object) -> torch.Tensor:
         return self.pick(speculative.distribution(logits, sampling), logits)
 
     def rank(self, weights: torch.Tensor, _: torch.Tensor, count: int) -> torch.Tensor:
-        """Different tokens one after another; where none is left to sampling, any stands for none."""
+        """Choose tokens without replacement; if none is left, return any."""
         [left], ranked = weights.double().tolist(), []
         for _ in range(count):
             ranked.append(self.choose(left) if any(left) else 0)
@@ -118,8 +117,8 @@ def count_all(
     monkeypatch,
     wrong: bool = False,
 ) -> torch.Tensor:
-    """The probability of every frame of the speculative decoder, by going all its ways."""
-    decoder, ways = LosslessPredictor(small.module, candidates=candidates), Ways(candidates)
+    """Return the probability of every frame of the lossless decoder, by enumerating all outcomes."""
+    decoder, ways = LosslessPredictor(small.module, candidates=candidates), Outcomes(candidates)
     groups, codes = decoder.heads.shape[:2]
     joint = torch.zeros(codes**groups, dtype=torch.float64)
     with monkeypatch.context() as patch:
@@ -150,18 +149,21 @@ def count_all(
         (4, 2, (2, 1, 2)),
     ],
 )
-def test_all_ways_together_give_the_exact_distribution(
+def test_all_outcomes_together_have_the_exact_distribution(
     monkeypatch, groups, codes, candidates, seq_groups, sampling
 ):
     small = make_small(groups, codes)
-    joint, exact = count_all(small, sampling, seq_groups, candidates, monkeypatch), exact_joint(small, sampling)
+    joint, exact = (
+        count_all(small, sampling, seq_groups, candidates, monkeypatch),
+        exact_joint(small, sampling),
+    )
     assert torch.allclose(joint, exact, rtol=0, atol=1e-5)
-    assert exact.max() < 0.9 and (exact > 1e-3).sum() > 5, "too sharp to tell anything"
+    assert exact.max() < 0.9 and (exact > 1e-3).sum() > 5, "too sharp for a meaningful test"
 
 
 @pytest.mark.parametrize("candidates", [(1,), pytest.param((2,), marks=pytest.mark.slow)])
-def test_counting_all_ways_notices_a_wrong_correction(monkeypatch, candidates):
-    """The tests' own power: the refused token drawn from p instead of what p has above q."""
+def test_enumeration_detects_a_wrong_correction(monkeypatch, candidates):
+    """Power of the test: a rejected token is sampled from p instead of max(p - q, 0)."""
     small = make_small(3, 3)
     joint = count_all(small, PLAIN, 1, candidates, monkeypatch, wrong=True)
     assert joint.sum() == pytest.approx(1)
@@ -169,7 +171,7 @@ def test_counting_all_ways_notices_a_wrong_correction(monkeypatch, candidates):
 
 
 def chi_square(counts: torch.Tensor, expected: torch.Tensor) -> float:
-    """The p-value of counts against what is expected; cells below 5 are taken together."""
+    """Return the p-value of counts against expected ones; cells that expect fewer than 5 are merged."""
     rare = expected < 5
     cells = torch.stack((counts, expected))
     cells = torch.cat((cells[:, ~rare], cells[:, rare].sum(1, keepdim=True)), dim=1)
@@ -180,7 +182,7 @@ def chi_square(counts: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 @torch.inference_mode()
-def draw_two_kinds(
+def p_values_of_two_inputs(
     lines: int,
     sampling: TokenSampling,
     seq_groups: int,
@@ -188,7 +190,7 @@ def draw_two_kinds(
     candidates: tuple[int, ...],
     seed: int = 0,
 ) -> list[float]:
-    """p-values of the frames of two inputs that take turns in one batch."""
+    """Return the p-values of the frames of two inputs that alternate in one batch."""
     small = make_small(4, 3)
     other = Small(small.module, small.hidden.flip(-1), -small.embedding)
     turns = (lines // 2, 1, 1)
@@ -209,36 +211,34 @@ def draw_two_kinds(
     ("seq_groups", "seeding", "candidates", "sampling"),
     pairwise(
         {"1": 1, "3": 3},
-        {"one stream": (40000, False), "a stream a line": (4000, True)},
+        {"one stream": (40000, False), "a stream per line": (4000, True)},
         {"1 candidate": (1,), "2 candidates": (2,), "2, 2 candidates": (2, 2)},
         {"plain": PLAIN, "filtered": FILTERED},
     ),
 )
-def test_many_lines_of_two_kinds_in_one_batch_are_each_distributed_exactly(
-    seq_groups, seeding, candidates, sampling
-):
+def test_two_inputs_in_one_batch_each_have_the_exact_distribution(seq_groups, seeding, candidates, sampling):
     lines, per_line = seeding
-    assert min(draw_two_kinds(lines, sampling, seq_groups, per_line, candidates)) > 0.001
+    assert min(p_values_of_two_inputs(lines, sampling, seq_groups, per_line, candidates)) > 0.001
 
 
 @pytest.mark.parametrize("wrong", ["correction", "always accept", "draft again", "with replacement"])
-def test_the_draws_notice_wrong_rules(monkeypatch, wrong):
+def test_the_p_values_detect_wrong_rules(monkeypatch, wrong):
     if wrong == "correction":
         monkeypatch.setattr(verdict, "residual", lambda exact, drafted: exact)
     elif wrong == "always accept":
         monkeypatch.setattr(verdict, "accept", lambda *given: torch.ones_like(given[2], dtype=torch.bool))
     elif wrong == "draft again":
         monkeypatch.setattr(verdict, "residual", lambda exact, drafted: drafted)
-    else:  # the candidates are drawn without: the rule that forgets it takes the second for a first
+    else:  # candidates are sampled without replacement; this rule judges them in the wrong order
         rule = verdict.try_candidates
         monkeypatch.setattr(
             verdict, "try_candidates", lambda *given: rule(given[0], given[1], given[2].flip(1), given[3])
         )
-    assert max(draw_two_kinds(40000, PLAIN, 1, False, (2, 2))) < 1e-6
+    assert max(p_values_of_two_inputs(40000, PLAIN, 1, False, (2, 2))) < 1e-6
 
 
 def random_inputs(model, lines: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """What frames of so many lines begin with: states and embedded codes of group 0, ``[lines, 1, H]`` each."""
+    """Return random inputs of a frame: states and embedded codes of group 0, ``[lines, 1, H]`` each."""
     generator = torch.Generator().manual_seed(seed)
     hidden = torch.randn(lines, 1, model.width, generator=generator)
     codes = torch.randint(64, (lines, 1), generator=generator)
@@ -249,8 +249,8 @@ def random_inputs(model, lines: int, seed: int) -> tuple[torch.Tensor, torch.Ten
 @pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
 @pytest.mark.parametrize("seq_groups", [1, 4, 14, 15])
 @torch.inference_mode()
-def test_greedy_frames_are_those_of_15_groups(load, seq_groups, shape, attention):
-    """In float32; lines whose drafts hold for unlike lengths share the batch."""
+def test_greedy_frames_equal_those_of_15_groups(load, seq_groups, shape, attention):
+    """In float32; lines whose drafts are accepted for different lengths share the batch."""
     model = load(shape, "base", "fp32", attention)
     hidden, embedding = random_inputs(model, 24, seed=3)
     greedy = TokenSampling(do_sample=False)
@@ -258,7 +258,7 @@ def test_greedy_frames_are_those_of_15_groups(load, seq_groups, shape, attention
     decoder = LosslessPredictor(model.talker.code_predictor, candidates=(5, 3))
     before = torch.get_rng_state()
     assert torch.equal(decoder.decode_frame(hidden, embedding, seq_groups, greedy, None), exact)
-    assert torch.equal(torch.get_rng_state(), before), "greedy draws nothing"
+    assert torch.equal(torch.get_rng_state(), before), "greedy decoding uses no randomness"
     assert seq_groups <= decoder.tally.passes <= 15
 
 
@@ -282,8 +282,8 @@ def test_a_perfect_draft_takes_one_pass_and_a_useless_one_at_most_15(load):
 
 
 @torch.inference_mode()
-def test_a_candidate_that_comes_second_saves_the_pass(load):
-    """The exact code is every draft's second choice: one candidate is refused 14 times, two never are."""
+def test_a_second_candidate_saves_passes(load):
+    """The exact code is every draft's second choice: a single candidate is rejected 14 times, two never are."""
     model = load("tiny")
     hidden, embedding = random_inputs(model, 3, seed=3)
     greedy, module = TokenSampling(do_sample=False), model.talker.code_predictor
@@ -296,12 +296,12 @@ def test_a_candidate_that_comes_second_saves_the_pass(load):
         decoder = LosslessPredictor(module, lambda reached: wanted[:, reached.start :], None, candidates)
         assert torch.equal(decoder.decode_frame(hidden, embedding, 1, greedy, None), exact)
         taken[candidates] = decoder.tally.passes
-    # Refused at once; kept and the next refused; both kept and the next refused; three, of 14 groups.
+    # Accepted groups per pass before a rejection: 0, 1, 2, 0 and 3, of 14 groups.
     assert taken == {(1,): 15, (2,): 8, (2, 2): 6, (1, 2): 15, (2, 2, 2): 5}
 
 
 @torch.inference_mode()
-def test_a_drafter_is_told_what_the_newest_exact_token_was_drawn_from(load):
+def test_a_drafter_gets_the_state_that_the_latest_exact_token_was_sampled_from(load):
     """The states and tokens are those of teacher forcing on the finished frame."""
     model = load("tiny")
     hidden, embedding = random_inputs(model, 4, seed=4)
@@ -329,7 +329,7 @@ def test_a_drafter_is_told_what_the_newest_exact_token_was_drawn_from(load):
 
 
 @torch.inference_mode()
-def test_trained_tails_draft_where_they_were_trained_and_the_stock_crossbar_elsewhere(load):
+def test_trained_tails_draft_for_their_own_seq_groups_and_the_stock_crossbar_otherwise(load):
     predictor = Predictor(load("tiny").talker.code_predictor)
     states = torch.randn(4, predictor.heads.shape[2], generator=torch.Generator().manual_seed(5))
     reached = Reached(2, (2, 5, 3, 5), states, torch.arange(4))
@@ -372,7 +372,7 @@ def test_a_line_is_the_same_alone_and_in_any_batch(load, candidates):
 
 
 @pytest.mark.parametrize("seq_groups", [1, 5])
-def test_greedy_lines_are_those_of_15_groups(load, monkeypatch, seq_groups):
+def test_greedy_lines_equal_those_of_15_groups(load, monkeypatch, seq_groups):
     model = load("tiny", "custom_voice")
     prompts = prompts_of(model)
     exact = eager_lines(model, prompts, 15, GREEDY, SEEDS, monkeypatch, guards=guards_of(prompts, 20))
@@ -382,7 +382,7 @@ def test_greedy_lines_are_those_of_15_groups(load, monkeypatch, seq_groups):
 def test_the_tally_counts_passes_and_verdicts():
     tally = Tally()
     tally.begin(groups=4, lines=2, passes=1)
-    tally.add([1, 1], [4, 2])  # the first line is done; the second's group 3 is refused
+    tally.add([1, 1], [4, 2])  # the first line is done; the second's group 3 is rejected
     tally.add([4, 3], [4, 4])
     assert (tally.frames, tally.passes, tally.line_frames, tally.line_passes) == (1, 3, 2, 5)
     assert tally.offered == [0, 2, 2, 2] and tally.accepted == [0, 2, 1, 2]

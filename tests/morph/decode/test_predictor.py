@@ -1,4 +1,4 @@
-"""SEQ_GROUPS below 15 against the formula in its plainest form, and upstream's own loop through the hybrid decoder."""
+"""SEQ_GROUPS below 15 against the plain formula, and upstream's own loop through the hybrid decoder."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ BATCH = 2
 
 
 def plain_states(predictor, embeds: list[torch.Tensor]) -> torch.Tensor:
-    """The last hidden state ``[B, H]`` after all of ``embeds``, by upstream's own forward with no cache at all."""
+    """Return the last hidden state ``[B, H]`` after all of ``embeds``, by upstream's own forward without a cache."""
     sequence = predictor.small_to_mtp_projection(torch.stack(embeds, dim=1))
     return predictor.model(inputs_embeds=sequence, use_cache=False).last_hidden_state[:, -1]
 
 
 def plain_head(head: torch.nn.Linear, states: torch.Tensor) -> torch.Tensor:
-    """Logits ``[B, V]``, one sum of products at a time."""
+    """Return logits ``[B, V]``, one dot product at a time."""
     rows = [[(row * state).sum() for row in head.weight] for state in states]
     return torch.stack([torch.stack(row) for row in rows])
 
 
-def plain_draw(logits: torch.Tensor, sampling: TokenSampling, stream: torch.Generator) -> torch.Tensor:
-    """Temperature, then the top k, then the likeliest until p is crossed, then a sampling for each row in turn."""
+def plain_sample(logits: torch.Tensor, sampling: TokenSampling, stream: torch.Generator) -> torch.Tensor:
+    """Sample each row in turn: temperature, top k, then the most probable tokens until p is crossed."""
     if not sampling.do_sample:
         return logits.argmax(-1)
     rows = []
@@ -50,19 +50,19 @@ def plain_draw(logits: torch.Tensor, sampling: TokenSampling, stream: torch.Gene
 def plain_frame(
     model, hidden, embedding, seq_groups: int, sampling: TokenSampling, stream: torch.Generator
 ) -> torch.Tensor:
-    """UPSTREAM.md's formula: S groups one after another, the other 15 - S at once from the last of their states."""
+    """Decode S groups sequentially, and the other 15 - S at once from the last of their states."""
     predictor = model.talker.code_predictor
     embeds, codes = [hidden[:, 0], embedding[:, 0]], []
     for group in range(seq_groups):
         if group > 0:
             embeds.append(predictor.model.codec_embedding[group - 1].weight[codes[-1]])
         states = plain_states(predictor, embeds)
-        codes.append(plain_draw(plain_head(predictor.lm_head[group], states), sampling, stream))
+        codes.append(plain_sample(plain_head(predictor.lm_head[group], states), sampling, stream))
     tail = [plain_head(predictor.lm_head[group], states) for group in range(seq_groups, 15)]
     if tail:
         rows = torch.stack([logits[line] for line in range(len(hidden)) for logits in tail])
-        drawn = plain_draw(rows, sampling, stream)
-        codes += [drawn[group :: len(tail)] for group in range(len(tail))]
+        sampled = plain_sample(rows, sampling, stream)
+        codes += [sampled[group :: len(tail)] for group in range(len(tail))]
     return torch.stack(codes, dim=1)
 
 
@@ -83,14 +83,16 @@ def test_a_frame_equals_the_plain_formula(load, seq_groups, shape, attention, sa
     hidden, embedding = talker_states(model)
     stream = torch.Generator().manual_seed(2)
     wanted = plain_frame(model, hidden, embedding, seq_groups, sampling, torch.Generator().manual_seed(2))
-    codes = Predictor(model.talker.code_predictor).decode_frame(hidden, embedding, seq_groups, sampling, stream)
+    codes = Predictor(model.talker.code_predictor).decode_frame(
+        hidden, embedding, seq_groups, sampling, stream
+    )
     assert codes.tolist() == wanted.tolist()
     assert codes.shape == (BATCH, 15) and codes.dtype == torch.int64
 
 
 @pytest.mark.parametrize("seq_groups", [1, 5, 15])
 @torch.inference_mode()
-def test_a_line_in_a_batch_draws_from_its_own_stream(load, seq_groups):
+def test_a_line_in_a_batch_samples_from_its_own_stream(load, seq_groups):
     model = load()
     hidden, embedding = talker_states(model)
     predictor = Predictor(model.talker.code_predictor)
@@ -121,7 +123,7 @@ def test_the_crossbar_is_a_product_of_every_head_with_every_line():
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @torch.inference_mode()
-def test_teacher_forcing_gives_the_states_that_decoding_went_through(load, attention):
+def test_teacher_forcing_returns_the_states_of_decoding(load, attention):
     model = load("tiny-1.7B", "base", "fp32", attention)
     predictor = model.talker.code_predictor
     hidden, embedding = talker_states(model)
@@ -151,8 +153,8 @@ def test_teacher_forcing_does_not_look_ahead(load, attention):
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @torch.inference_mode()
-def test_a_pass_behind_cached_positions_is_causal(load, attention):
-    """Several positions at once, behind several others: as all of them in one pass."""
+def test_a_pass_after_cached_positions_is_causal(load, attention):
+    """Several passes over several positions each equal one pass over all of them."""
     model = load("tiny", "base", "fp32", attention)
     predictor = Predictor(model.talker.code_predictor)
     inputs = torch.randn(2, 9, model.width, generator=torch.Generator().manual_seed(1))
@@ -195,7 +197,7 @@ def test_attached_generate_is_the_hybrid_decoder(fresh, seq_groups):
 
 
 @torch.inference_mode()
-def test_settings_left_out_are_transformers_own(fresh):
+def test_omitted_settings_are_transformers_defaults(fresh):
     """``generate`` without settings is greedy; sampling without them is temperature 1, top-k 50."""
     hidden, embedding = talker_states(fresh)
     inputs = torch.cat((hidden, embedding), dim=1)

@@ -23,7 +23,9 @@ from tests.morph.sampler_cases import SETTINGS, VOCAB, logits
 CPU = torch.device("cpu")
 
 
-def hf_scores(scores: torch.Tensor, sampling: TokenSampling, ids: torch.Tensor, penalty: float) -> torch.Tensor:
+def hf_scores(
+    scores: torch.Tensor, sampling: TokenSampling, ids: torch.Tensor, penalty: float
+) -> torch.Tensor:
     processors = [RepetitionPenaltyLogitsProcessor(penalty)] if penalty != 1.0 else []
     if sampling.temperature != 1.0:
         processors.append(TemperatureLogitsWarper(sampling.temperature))
@@ -39,21 +41,21 @@ def hf_scores(scores: torch.Tensor, sampling: TokenSampling, ids: torch.Tensor, 
 @pytest.mark.parametrize("penalty", [1.0, 1.05, 1.6, 0.7])
 @pytest.mark.parametrize("kind", ["fp32", "bf16", "ties"])
 @pytest.mark.parametrize("sampling", SETTINGS[:7], ids=str)
-def test_scores_and_draws_equal_transformers_bit_for_bit(sampling, kind, penalty):
+def test_scores_and_samples_equal_transformers_bit_for_bit(sampling, kind, penalty):
     raw = logits(kind, 6)
     ids = torch.randint(VOCAB, (6, 9), generator=torch.Generator().manual_seed(1))
     seen = torch.zeros(6, VOCAB, dtype=torch.bool).scatter_(1, ids, True)
     theirs = hf_scores(raw.float(), sampling, ids, penalty)
     penalized = penalize_repetition(raw.float(), seen, penalty)
     assert torch.equal(filter_logits(penalized, sampling), theirs)
-    drawn = sample_tokens(penalized, sampling, torch.Generator().manual_seed(5))
+    sampled = sample_tokens(penalized, sampling, torch.Generator().manual_seed(5))
     wanted = torch.multinomial(theirs.softmax(-1), 1, generator=torch.Generator().manual_seed(5)).squeeze(1)
-    assert torch.equal(drawn, wanted)
+    assert torch.equal(sampled, wanted)
 
 
 @pytest.mark.parametrize("top_p", [0.25, 0.5, 0.75])
-def test_a_share_that_is_met_exactly_is_cut_where_transformers_cuts_it(top_p):
-    """Four equal tokens: their running sums are 1/4, 1/2 and 3/4 to the bit."""
+def test_a_top_p_that_is_met_exactly_is_cut_where_transformers_cuts_it(top_p):
+    """Four equal tokens: their cumulative probabilities are exactly 1/4, 1/2 and 3/4."""
     scores, sampling = torch.zeros(1, 4), TokenSampling(temperature=1.0, top_k=0, top_p=top_p)
     theirs = hf_scores(scores, sampling, torch.zeros(1, 1, dtype=torch.long), 1.0)
     assert theirs.isfinite().sum() == 4 * top_p
@@ -63,23 +65,23 @@ def test_a_share_that_is_met_exactly_is_cut_where_transformers_cuts_it(top_p):
 @pytest.mark.parametrize("sampling", SETTINGS[:7], ids=str)
 def test_bf16_logits_are_sampled_in_float32(sampling):
     raw = logits("bf16", 40)
-    drawn = sample_tokens(raw, sampling, torch.Generator().manual_seed(5))
-    assert torch.equal(drawn, sample_tokens(raw.float(), sampling, torch.Generator().manual_seed(5)))
+    sampled = sample_tokens(raw, sampling, torch.Generator().manual_seed(5))
+    assert torch.equal(sampled, sample_tokens(raw.float(), sampling, torch.Generator().manual_seed(5)))
 
 
-def test_no_stream_draws_from_torchs_own_generator_as_upstream():
+def test_without_a_stream_torchs_own_generator_is_used_as_upstream():
     raw = logits("fp32", 7)
     torch.manual_seed(11)
-    drawn = sample_tokens(raw, TokenSampling(), None)
+    sampled = sample_tokens(raw, TokenSampling(), None)
     state = torch.get_rng_state()
     torch.manual_seed(11)
     probabilities = hf_scores(raw, TokenSampling(), torch.zeros(7, 1, dtype=torch.long), 1.0).softmax(-1)
-    assert torch.equal(drawn, torch.multinomial(probabilities, 1).squeeze(1))
+    assert torch.equal(sampled, torch.multinomial(probabilities, 1).squeeze(1))
     assert torch.equal(state, torch.get_rng_state())
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 10)], ids=["one group", "crossbar"])
-def test_a_lines_draws_do_not_depend_on_its_batch_mates(shape):
+def test_a_lines_samples_do_not_depend_on_its_batch(shape):
     raw = logits("fp32", *shape)
     seeds = [3, 3, 2**64 - 1, 0]
     together = line_streams(seeds, CPU)
@@ -88,14 +90,14 @@ def test_a_lines_draws_do_not_depend_on_its_batch_mates(shape):
         alone = line_streams([seed], CPU)
         assert torch.equal(sample_tokens(raw[row : row + 1], TokenSampling(), alone)[0], first[row])
         assert torch.equal(sample_tokens(raw[row : row + 1], TokenSampling(), alone)[0], second[row])
-    assert not torch.equal(first, second), "a stream goes on"
+    assert not torch.equal(first, second), "a stream continues"
 
 
 def test_seeds_make_different_streams_and_the_same_seed_the_same():
     row = logits("fp32", 1, 15)
-    drawn = [sample_tokens(row, TokenSampling(top_k=0), line_streams([seed], CPU)) for seed in (1, 2, 1)]
-    assert torch.equal(drawn[0], drawn[2])
-    assert not torch.equal(drawn[0], drawn[1])
+    sampled = [sample_tokens(row, TokenSampling(top_k=0), line_streams([seed], CPU)) for seed in (1, 2, 1)]
+    assert torch.equal(sampled[0], sampled[2])
+    assert not torch.equal(sampled[0], sampled[1])
 
 
 def test_a_stream_is_needed_for_every_line():
@@ -103,34 +105,34 @@ def test_a_stream_is_needed_for_every_line():
         sample_tokens(logits("fp32", 3), TokenSampling(), line_streams([1, 2], CPU))
 
 
-def test_crossbar_groups_are_each_drawn_from_their_own_logits():
+def test_crossbar_groups_are_each_sampled_from_their_own_logits():
     wanted = torch.randint(VOCAB, (3, 10), generator=torch.Generator().manual_seed(0))
     peaked = torch.zeros(3, 10, VOCAB).scatter_(2, wanted[..., None], 200.0)
     for randomness in (None, torch.Generator(), line_streams([1, 2, 3], CPU)):
-        drawn = sample_tokens(peaked, TokenSampling(), randomness)
-        assert drawn.dtype == torch.int64
-        assert torch.equal(drawn, wanted)
+        sampled = sample_tokens(peaked, TokenSampling(), randomness)
+        assert sampled.dtype == torch.int64
+        assert torch.equal(sampled, wanted)
 
 
-def test_crossbar_draws_with_one_stream_equal_one_multinomial_over_all_groups():
+def test_crossbar_samples_with_one_stream_equal_one_multinomial_over_all_groups():
     raw = logits("fp32", 3, 10)
-    drawn = sample_tokens(raw, TokenSampling(), torch.Generator().manual_seed(8))
+    sampled = sample_tokens(raw, TokenSampling(), torch.Generator().manual_seed(8))
     flat = hf_scores(raw.reshape(30, VOCAB), TokenSampling(), torch.zeros(30, 1, dtype=torch.long), 1.0)
     wanted = torch.multinomial(flat.softmax(-1), 1, generator=torch.Generator().manual_seed(8))
-    assert torch.equal(drawn, wanted.reshape(3, 10))
+    assert torch.equal(sampled, wanted.reshape(3, 10))
 
 
 @pytest.mark.parametrize("shape", [(5,), (5, 10)])
-def test_greedy_takes_the_likeliest_and_draws_nothing(shape):
+def test_greedy_takes_the_most_probable_and_uses_no_randomness(shape):
     raw = logits("bf16", *shape)
     stream = torch.Generator().manual_seed(1)
     before = stream.get_state()
-    drawn = sample_tokens(raw, TokenSampling(do_sample=False, top_k=1, temperature=0.1), stream)
-    assert torch.equal(drawn, raw.float().argmax(-1))
+    sampled = sample_tokens(raw, TokenSampling(do_sample=False, top_k=1, temperature=0.1), stream)
+    assert torch.equal(sampled, raw.float().argmax(-1))
     assert torch.equal(stream.get_state(), before)
 
 
-def test_the_input_logits_are_left_as_they_were():
+def test_the_input_logits_are_not_changed():
     raw = logits("fp32", 4)
     before = raw.clone()
     seen = torch.ones(4, VOCAB, dtype=torch.bool)
@@ -139,8 +141,8 @@ def test_the_input_logits_are_left_as_they_were():
     assert torch.equal(raw, before)
 
 
-def test_an_overflow_in_fp16_gets_its_sentence_before_anything_is_drawn():
-    """The field's "probability tensor contains either inf, nan"."""
+def test_an_overflow_in_fp16_is_reported_before_anything_is_sampled():
+    """Without the check: "probability tensor contains either inf, nan"."""
     logits = torch.full((1, 8), torch.nan, dtype=torch.float16)
     with pytest.raises(ValueError, match="overflow in fp16: load it with precision auto"):
         sample_tokens(logits, TokenSampling(), None)

@@ -1,4 +1,4 @@
-"""The talker's steps against upstream's own forward over the whole sequence, with no cache, one line at a time."""
+"""The talker's steps against upstream's own forward over the complete sequence, without a cache, one line at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def frames_of(batch: int, steps: int) -> torch.Tensor:
 
 
 def plain_inputs(model, prompt: Prompt, frames: torch.Tensor) -> torch.Tensor:
-    """The prompt, then for every frame the sum of its 16 embeddings and its share of the text."""
+    """Return the prompt, then for every frame the sum of its 16 embeddings and its text embedding."""
     talker = model.talker
     rows = [*prompt.embeds]
     for step, frame in enumerate(frames):
@@ -41,7 +41,7 @@ def plain_inputs(model, prompt: Prompt, frames: torch.Tensor) -> torch.Tensor:
 
 
 def plain_states(model, prompt: Prompt, frames: torch.Tensor) -> torch.Tensor:
-    """Every hidden state of one line by itself, ``[T, H]``."""
+    """Return every hidden state of one line alone, ``[T, H]``."""
     inputs = plain_inputs(model, prompt, frames)[None]
     return model.talker.model(inputs_embeds=inputs, use_cache=False).last_hidden_state[0]
 
@@ -49,7 +49,7 @@ def plain_states(model, prompt: Prompt, frames: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("lengths", [LENGTHS, (4,), (5, 5)], ids=["padded", "alone", "of one length"])
 @torch.inference_mode()
-def test_each_step_of_a_batch_equals_the_whole_line_by_itself(load, lengths, attention):
+def test_each_step_of_a_batch_equals_the_complete_line_alone(load, lengths, attention):
     model = load("tiny-1.7B", "base", "fp32", attention)
     prompts = prompts_of(model, lengths, TRAILING[: len(lengths)])
     frames = frames_of(len(lengths), 8)
@@ -67,8 +67,8 @@ def test_each_step_of_a_batch_equals_the_whole_line_by_itself(load, lengths, att
 
 
 @torch.inference_mode()
-def test_angles_go_on_beyond_the_first_table(load):
-    """The table of positions grows while a line runs on."""
+def test_angles_continue_beyond_the_first_table(load):
+    """The RoPE table grows as a line gets longer."""
     model = load()
     talker = Talker(model, prompts_of(model))
     wanted = Talker(model, prompts_of(model))
@@ -101,7 +101,7 @@ def test_a_frame_is_embedded_as_the_sum_of_all_its_groups(load):
 
 @torch.inference_mode()
 def test_nothing_stays_on_the_model(load):
-    """Upstream keeps ``rope_deltas`` on the talker, so that one generation at a time may run."""
+    """Upstream stores ``rope_deltas`` on the talker, so only one generation can run at a time."""
     model = load()
     before = {name: sorted(vars(module)) for name, module in model.upstream.named_modules()}
     deltas = model.talker.rope_deltas
@@ -118,8 +118,8 @@ def test_nothing_stays_on_the_model(load):
     assert model.talker.rope_deltas is deltas
 
 
-def test_flash_attentions_mask_is_the_plain_one_of_numbers(load, monkeypatch):
-    """FlashAttention itself needs a GPU; it takes ``[B, T]``, 1 where there is something to attend to."""
+def test_flash_attentions_mask_is_the_plain_one_as_integers(load, monkeypatch):
+    """FlashAttention itself needs a GPU; its mask is ``[B, T]``, 1 at positions to attend to."""
     model = load()
     talker = Talker(model, prompts_of(model, (3, 1), (1, 1)))
     monkeypatch.setattr(model.talker.config, "_attn_implementation", "flash_attention_2")

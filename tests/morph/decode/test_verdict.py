@@ -1,4 +1,4 @@
-"""The rule of lossless decoding, case by case; that all of it is exact is for test_speculative.py."""
+"""The rule of lossless decoding, case by case; ``test_lossless.py`` checks the resulting distribution."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from qwen3_tts_morph.morph.decode.verdict import Noise, pick, residual, settle, try_candidates
 
 
-def test_the_rule_keeps_up_to_the_first_refusal_and_corrects_it_alone():
+def test_the_rule_keeps_tokens_up_to_the_first_rejection_and_corrects_only_that():
     exact = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.2, 0.8], [1.0, 0.0, 0.0]]).repeat(3, 1, 1)
     drafted = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]).repeat(3, 1, 1)
     tokens = torch.tensor([[0, 1, 0]] * 3)
@@ -19,7 +19,7 @@ def test_the_rule_keeps_up_to_the_first_refusal_and_corrects_it_alone():
     assert settled.tokens.tolist() == [[0, 1, 0], [0, 2, 0], [0, 2, 0]]
 
 
-def test_what_the_filter_removed_is_never_drawn_nor_kept():
+def test_filtered_tokens_are_never_sampled_or_kept():
     exact, drafted = torch.tensor([[[0.0, 1.0]]]), torch.tensor([[[1.0, 0.0]]])
     noise = Noise(torch.ones(1, 1, 2), torch.tensor([[1e-30, 1e30]]), (torch.zeros(1, 1),), torch.zeros(1, 1))
     tokens = torch.zeros(1, 1, 1, dtype=torch.long)
@@ -28,8 +28,8 @@ def test_what_the_filter_removed_is_never_drawn_nor_kept():
     assert pick(torch.tensor([0.0, 1e-20]), torch.tensor([1e-30, 1e10])) == 1
 
 
-def test_a_candidate_is_tried_against_what_those_before_it_have_left():
-    """p is 0.2, 0.5, 0.3 and q 0.6, 0.3, 0.1: refused, code 0 leaves 0, 0.5, 0.5 of p and of q 0, 0.75, 0.25."""
+def test_a_candidate_is_judged_against_the_residual_of_those_before_it():
+    """p is 0.2, 0.5, 0.3 and q 0.6, 0.3, 0.1: rejecting code 0 leaves p = 0, 0.5, 0.5 and q = 0, 0.75, 0.25."""
     exact, drafted = torch.tensor([[0.2, 0.5, 0.3]] * 4), torch.tensor([[0.6, 0.3, 0.1]] * 4)
     candidates = torch.tensor([[0, 1]] * 4)
     verdicts = torch.tensor([[0.3, 0.0], [0.4, 0.6], [0.4, 0.7], [0.99, 0.99]])
@@ -38,8 +38,8 @@ def test_a_candidate_is_tried_against_what_those_before_it_have_left():
     assert torch.allclose(left[2], torch.tensor([0.0, 0.0, 1.0]))
 
 
-def test_the_row_of_the_candidate_that_is_kept_goes_on():
-    """Each row's later groups were computed behind its own candidate."""
+def test_the_row_of_the_kept_candidate_is_used():
+    """Each row's later groups were computed after its own candidate."""
     exact = torch.zeros(1, 2, 2, 3)
     exact[0, :, 0], exact[0, 0, 1, 1], exact[0, 1, 1, 2] = torch.tensor([0.0, 1.0, 0.0]), 1, 1
     drafted = torch.tensor([[[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]])
@@ -50,6 +50,6 @@ def test_the_row_of_the_candidate_that_is_kept_goes_on():
     assert settled.tokens.tolist() == [[1, 2]]
 
 
-def test_equal_distributions_leave_a_token_to_draw_should_rounding_refuse_one():
+def test_equal_distributions_leave_a_token_to_sample_if_rounding_rejects_one():
     weights = torch.tensor([[0.25, 0.75]])
     assert torch.equal(residual(weights, weights), weights)

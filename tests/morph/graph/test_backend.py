@@ -1,4 +1,4 @@
-"""A frame's kernels that fail: one word of it, the same codes, and no second try."""
+"""Kernels that fail in a frame: one warning, the same codes, and no second attempt."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.morph.decoding import SEEDS, assert_equal, graph_lines, guards_of, li
 
 
 class OutOfResources(Exception):
-    """Triton's own errors are no RuntimeErrors."""
+    """Triton's own errors are not RuntimeErrors."""
 
 
 class Kernels:
-    """Stands where the kernels' ``decode_frame`` does: makes ``good`` frames, then spoils the state and fails."""
+    """Replaces the kernels' ``decode_frame``: makes ``good`` frames, then corrupts the state and fails."""
 
     def __init__(self, error: Exception, good: int = 0):
         self.error, self.good, self.calls = error, good, 0
@@ -58,7 +58,7 @@ def use(monkeypatch, kernels: Kernels, ops: LayerOps = TORCH_OPS) -> None:
     monkeypatch.setattr(fused, "choose_frame", lambda weights: (kernels, ops, None))
 
 
-def test_a_kernel_that_fails_is_told_once_and_no_frame_is_lost(model, wanted, monkeypatch, caplog):
+def test_a_kernel_that_fails_is_logged_once_and_no_frame_is_lost(model, wanted, monkeypatch, caplog):
     kernels = Kernels(OutOfResources("out of resource: shared memory\nmore words"))
     use(monkeypatch, kernels)
     engine = GraphDecoder(4)
@@ -76,7 +76,7 @@ def test_a_kernel_that_fails_is_told_once_and_no_frame_is_lost(model, wanted, mo
 
 
 class PromptKernels(LayerOps):
-    """Stands where a prefill's kernels do: counts what it is asked for, and fails behind ``good`` of it."""
+    """Replaces a prefill's kernels: counts their calls, and fails after ``good`` of them."""
 
     def __init__(self, error: Exception, good: int = 0):
         self.error, self.good, self.calls = error, good, 0
@@ -88,7 +88,7 @@ class PromptKernels(LayerOps):
         return super().gate(gate_up)
 
 
-def test_a_prefill_whose_kernel_fails_is_made_again_in_torch_operations(model, wanted, monkeypatch, caplog):
+def test_a_prefill_whose_kernel_fails_is_repeated_in_torch_operations(model, wanted, monkeypatch, caplog):
     kernels, ops = (
         Kernels(OutOfResources("no"), good=10**6),
         PromptKernels(OutOfResources("no ptxas"), good=1),
@@ -105,8 +105,8 @@ def test_a_prefill_whose_kernel_fails_is_made_again_in_torch_operations(model, w
 
 
 @pytest.mark.parametrize("captured, used", [(True, False), (False, True)])
-def test_a_graph_that_keeps_its_temporaries_has_no_prefill_kernels(model, monkeypatch, captured, used):
-    """Triton refuses such memory; what is not captured may use them."""
+def test_a_graph_that_owns_its_temporaries_has_no_prefill_kernels(model, monkeypatch, captured, used):
+    """Triton refuses such memory; prefills that are not captured may use kernels."""
     monkeypatch.setattr(fused, "graphs_keep_memory", lambda device: True)
     monkeypatch.setattr(graph, "LARGEST_CAPTURED_PREFILL", 10**6 if captured else 0)
     monkeypatch.setattr(GraphDecoder, "_synchronous", False)  # as on a GPU: a CPU captures nothing
@@ -119,7 +119,7 @@ def test_a_graph_that_keeps_its_temporaries_has_no_prefill_kernels(model, monkey
     assert bool(ops.calls) is used
 
 
-def test_a_prefill_out_of_memory_is_no_reason_to_leave_the_kernels(model, monkeypatch):
+def test_a_prefill_out_of_memory_does_not_disable_the_kernels(model, monkeypatch):
     use(monkeypatch, Kernels(OutOfResources("no")), PromptKernels(torch.cuda.OutOfMemoryError("full")))
     engine = GraphDecoder(4)
     with pytest.raises(torch.cuda.OutOfMemoryError):
@@ -127,7 +127,7 @@ def test_a_prefill_out_of_memory_is_no_reason_to_leave_the_kernels(model, monkey
     assert engine.frames.fallback is None
 
 
-def test_what_failed_is_remembered_when_the_engine_is_freed(model, monkeypatch):
+def test_failures_are_remembered_after_the_engine_is_freed(model, monkeypatch):
     kernels = Kernels(OutOfResources("no"))
     use(monkeypatch, kernels)
     engines = DecoderPool()
@@ -148,7 +148,7 @@ def test_kernels_that_run_make_all_frames(model, wanted, monkeypatch):
     assert kernels.calls > 3 and engine.frames.fallback is None
 
 
-def test_the_log_says_once_that_kernels_are_made_ready(model, monkeypatch, caplog):
+def test_the_log_says_once_that_kernels_are_prepared(model, monkeypatch, caplog):
     use(monkeypatch, Kernels(OutOfResources("no"), good=10**6))
     engine = GraphDecoder(4)
     with caplog.at_level(logging.INFO, fused.__name__):
@@ -158,13 +158,13 @@ def test_the_log_says_once_that_kernels_are_made_ready(model, monkeypatch, caplo
     assert [record.message for record in caplog.records] == [fused.COMPILING]
 
 
-def test_kernels_are_not_looked_for_when_they_are_not_asked_for(model, wanted, monkeypatch):
+def test_kernels_are_not_looked_up_when_they_are_off(model, wanted, monkeypatch):
     monkeypatch.setattr(fused, "choose_frame", lambda weights: pytest.fail("looked for"))
     engine = GraphDecoder(4, frames=FrameBackend(kernels=False))
     assert_equal(decode(model, engine), wanted)
 
 
-def test_full_memory_is_no_reason_to_leave_the_kernels(model, monkeypatch):
+def test_full_memory_does_not_disable_the_kernels(model, monkeypatch):
     kernels = Kernels(torch.cuda.OutOfMemoryError("full"))
     use(monkeypatch, kernels)
     engine = GraphDecoder(4)
@@ -173,12 +173,12 @@ def test_full_memory_is_no_reason_to_leave_the_kernels(model, monkeypatch):
     assert engine.frames.fallback is None
 
 
-def test_kernels_that_cannot_be_captured_make_way_for_torch_operations(model, wanted, monkeypatch, caplog):
-    """The first call works, the capture fails; after it the engine captures anew, without kernels."""
+def test_kernels_that_cannot_be_captured_are_replaced_by_torch_operations(model, wanted, monkeypatch, caplog):
+    """The first call works and the capture fails; then the engine captures again, without kernels."""
     made: list[Captures] = []
 
     class Captures(CapturedGraphs):
-        """Captures by calling: fails as CUDA would where a kernel is in the way."""
+        """Captures by calling; fails as CUDA would if a kernel cannot be captured."""
 
         def __init__(self, *given):
             super().__init__(*given)
@@ -208,8 +208,8 @@ def test_kernels_that_cannot_be_captured_make_way_for_torch_operations(model, wa
     assert engine.fallback is None and len(caplog.records) == 1
 
 
-def test_an_error_in_a_capture_is_one_that_a_capture_may_have(model, monkeypatch):
-    """Of a capture only RuntimeErrors are caught: see ``replay.py``."""
+def test_an_error_in_a_capture_is_a_runtime_error(model, monkeypatch):
+    """``CapturedGraphs`` catches only RuntimeErrors of a capture."""
     use(monkeypatch, Kernels(OutOfResources("out of resource"), good=1))
     with pytest.raises(RuntimeError, match="OutOfResources: out of resource"):
         decode(model, GraphDecoder(4))

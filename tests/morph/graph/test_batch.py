@@ -1,4 +1,4 @@
-"""Who rides in which row, with reports that come late."""
+"""Which line has which row, with reports that arrive late."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_rows_take_lines_in_order_and_a_freed_row_takes_the_next():
     assert lines.running
 
 
-def test_reports_on_their_way_belong_to_the_line_that_was_in_the_row():
+def test_reports_in_flight_belong_to_the_line_that_was_in_the_row():
     lines = lines_of(2, 1)
     lines.admit()
     lines.send(), lines.send(), lines.send()
@@ -53,7 +53,7 @@ def test_reports_on_their_way_belong_to_the_line_that_was_in_the_row():
     assert second.codes.tolist() == [[9] * 16] and second.ended == "eos"
 
 
-def test_positions_are_those_of_the_longest_line_that_goes_on():
+def test_positions_are_those_of_the_longest_running_line():
     lines = lines_of(3, 2)
     assert lines.positions == 0
     lines.admit()
@@ -66,7 +66,7 @@ def test_positions_are_those_of_the_longest_line_that_goes_on():
     assert lines.positions == 30
 
 
-def test_many_rows_are_refilled_some_at_a_time_and_the_last_lines_immediately():
+def test_large_batches_are_refilled_several_rows_at_a_time_and_the_last_lines_immediately():
     lines = lines_of(19, 16)
     assert len(lines.admit()) == 16
     lines.send()
@@ -77,7 +77,7 @@ def test_many_rows_are_refilled_some_at_a_time_and_the_last_lines_immediately():
     assert lines.admit() == [(0, 16), (1, 17)]
     lines.send()
     lines.receive(report(1, 1, EOS, *[1] * 13))
-    assert lines.admit() == [(2, 18)], "no more lines to wait for"
+    assert lines.admit() == [(2, 18)], "no more lines are waiting"
 
 
 def test_a_guard_ends_its_line_at_its_frame():
@@ -89,7 +89,7 @@ def test_a_guard_ends_its_line_at_its_frame():
     assert lines.collect()[0].ended == "cap" and len(lines.collect()[0].codes) == 2
 
 
-def test_numbers_that_are_not_finite_count_for_lines_that_go_on_alone():
+def test_numbers_that_are_not_finite_count_only_for_running_lines():
     lines = lines_of(2, 2)
     lines.admit()
     lines.send(), lines.send()

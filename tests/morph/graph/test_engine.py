@@ -1,4 +1,4 @@
-"""The graph engine beside the eager one: the same codes, in any batch, whatever was decoded before.
+"""The graph engine against the eager one: the same codes, in any batch, whatever was decoded before.
 
 The CPU runs the functions that CUDA captures; ``recorded.py`` stands in for the capture.
 """
@@ -49,7 +49,7 @@ from tests.morph.recorded import Recordings
         {"greedy": GREEDY, "sampled": Sampling(), "filtered": FILTERED},
     ),
 )
-def test_codes_are_the_eager_engines(load, monkeypatch, shape, seq_groups, rows, sampling):
+def test_codes_equal_the_eager_engines(load, monkeypatch, shape, seq_groups, rows, sampling):
     model = load(shape, "custom_voice")
     prompts, seeds = prompts_of(model, rows=rows), [SEEDS[row] for row in rows]
     theirs = eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch)
@@ -60,8 +60,8 @@ def test_codes_are_the_eager_engines(load, monkeypatch, shape, seq_groups, rows,
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling()], ids=["greedy", "sampled"])
 @pytest.mark.parametrize("kind", ["x_vector", "icl", "design", "preset"])
 @pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
-def test_each_voice_kinds_codes_are_the_eager_engines(load, monkeypatch, recording, shape, kind, sampling):
-    """Clones take their text one token a frame, presets and designs in the prefill."""
+def test_each_voice_kinds_codes_equal_the_eager_engines(load, monkeypatch, recording, shape, kind, sampling):
+    """Clones get their text one token per frame, presets and designs in the prefill."""
     model = load(shape, CHECKPOINT_OF[kind])
     prompts = prompts_of(model, kind, recording=recording)
     theirs = eager_lines(model, prompts, 15, sampling, SEEDS, monkeypatch)
@@ -84,8 +84,8 @@ def test_a_line_is_the_same_alone_and_in_any_batch(load, seq_groups):
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 8])
 @pytest.mark.parametrize("sampling", [GREEDY, FILTERED], ids=["greedy", "filtered"])
-def test_lines_through_fewer_rows_are_as_they_are_alone(load, sampling, rows):
-    """Rows are refilled as lines end; neither the rows nor the order nor the neighbours change a code."""
+def test_lines_through_fewer_rows_are_the_same_as_alone(load, sampling, rows):
+    """Rows are refilled as lines end; neither the rows nor the order nor the other lines change a code."""
     model = load("tiny-1.7B", "custom_voice")
     prompts, seeds = prompts_of(model, rows=[0, 1, 2] * 4), list(range(12))
     frames = [3, 40, 12, 1, 25, 7, 2, 9, 31, 4, 15, 6]
@@ -104,8 +104,8 @@ def test_lines_through_fewer_rows_are_as_they_are_alone(load, sampling, rows):
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
-def test_refilled_rows_keep_all_rows_at_work(load, monkeypatch, recorded):
-    """A decoding takes as many frames as its rows need when each takes the next line soon after its own has ended."""
+def test_refilling_keeps_all_rows_busy(load, monkeypatch, recorded):
+    """A free row takes the next line soon, so the number of frames is close to the minimum for these rows."""
     model = load("tiny", "custom_voice")
     if recorded:
         monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
@@ -126,7 +126,7 @@ def test_refilled_rows_keep_all_rows_at_work(load, monkeypatch, recorded):
 
 
 def test_one_recording_serves_other_texts_seeds_and_settings(load, monkeypatch):
-    """What changes from line to line is in tensors: a graph's replay takes it from there."""
+    """Everything that differs between lines is in tensors, which a replay reads."""
     model = load("tiny", "custom_voice")
     monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     monkeypatch.setattr(Recordings, "made", 0)
@@ -154,8 +154,8 @@ def test_one_recording_serves_other_texts_seeds_and_settings(load, monkeypatch):
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
-def test_a_line_longer_than_expected_gets_room(load, monkeypatch, recorded):
-    """Windows of the cache, then a larger cache, in the middle of a line: no frame is lost or changed."""
+def test_the_cache_grows_for_a_line_longer_than_expected(load, monkeypatch, recorded):
+    """Larger windows, then a larger cache in the middle of a line: no frame is lost or changed."""
     model = load("tiny", "custom_voice")
     if recorded:
         monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
@@ -181,7 +181,7 @@ def test_a_line_longer_than_expected_gets_room(load, monkeypatch, recorded):
     assert_equal(ours, theirs)
 
 
-def test_progress_and_ends_are_noticed_late_and_told_as_they_were(load, monkeypatch):
+def test_progress_and_ends_are_read_late_and_reported_correctly(load, monkeypatch):
     model = load("tiny", "custom_voice")
     prompts, told = prompts_of(model), ([], [])
     guards = [Guard(30, False) for _ in prompts]
@@ -196,7 +196,7 @@ def test_progress_and_ends_are_noticed_late_and_told_as_they_were(load, monkeypa
     )
     assert_equal(ours, theirs)
     assert told[0] == told[1] and guards[0].frames == 0
-    assert len(made) <= max(len(one.codes) for one in ours) + LAG + 1, "more frames in vain than the lag"
+    assert len(made) <= max(len(one.codes) for one in ours) + LAG + 1, "more wasted frames than the lag"
 
 
 def test_a_cancel_passes_through_and_leaves_the_engine_usable(load):
@@ -223,7 +223,7 @@ def test_a_cancel_passes_through_and_leaves_the_engine_usable(load):
     )
 
 
-def test_a_looping_line_is_ended_and_its_batch_mates_are_not(load):
+def test_a_looping_line_is_ended_and_the_other_lines_are_not(load):
     model = load("tiny", "custom_voice")
     prompt = prompts_of(model)[0]
 
@@ -273,7 +273,7 @@ def test_a_prefill_too_large_to_be_captured_is_as_long_as_its_longest_prompt(loa
     assert lengths == [max(len(prompt.embeds) for prompt in prompts[part]) for part in parts]
 
 
-def test_room_is_made_for_what_a_line_is_likely_to_need(load):
+def test_space_is_reserved_for_what_a_line_is_likely_to_need(load):
     assert [choose_window(positions) for positions in (1, 256, 257, 5000)] == [256, 256, 512, 8192]
     prompt = prompts_of(load("tiny", "custom_voice"))[0]
     spare = expected_positions(LineRequest(prompt, Guard(8191))) - len(prompt.embeds)
@@ -284,7 +284,7 @@ def test_room_is_made_for_what_a_line_is_likely_to_need(load):
 @pytest.mark.gpu
 @pytest.mark.parametrize("rows", [(0,), (0, 1, 2)], ids=["one line", "batch"])
 @pytest.mark.parametrize("seq_groups", [15, 5, 1])
-def test_replays_on_cuda_give_the_eager_engines_codes(checkpoint, monkeypatch, seq_groups, rows):
+def test_replays_on_cuda_return_the_eager_engines_codes(checkpoint, monkeypatch, seq_groups, rows):
     model = load_model(checkpoint("tiny-1.7B", "custom_voice"), LoadOptions("fp32", "sdpa"), "cuda")
     prompts = prompts_of(model, rows=rows)
     theirs = eager.decode(
@@ -305,7 +305,7 @@ def test_replays_on_cuda_give_the_eager_engines_codes(checkpoint, monkeypatch, s
 
 
 @pytest.mark.gpu
-def test_a_replay_on_cuda_makes_the_host_wait_for_nothing(checkpoint):
+def test_a_replay_on_cuda_has_no_host_sync(checkpoint):
     model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("bf16", "sdpa"), "cuda")
     prompts, engine = prompts_of(model), GraphDecoder(2)
     engine.start(model, 15, Sampling(), 200)

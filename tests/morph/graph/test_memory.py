@@ -20,18 +20,18 @@ from tests.morph.recorded import Recordings
 
 @pytest.fixture
 def fresh(checkpoint):
-    """A model of the test's own, whose weights may be moved."""
+    """Return a separate model, whose weights may be moved."""
     return load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa"))
 
 
 def move(model) -> None:
-    """What a move to another device and back leaves: every parameter in a storage of its own."""
+    """Give every parameter a separate storage, as a move to another device and back does."""
     for parameter in model.module.parameters():
         parameter.data = parameter.data.clone()
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
-def test_a_model_that_was_moved_in_between_is_met_where_it_is(fresh, monkeypatch, recorded):
+def test_a_model_that_was_moved_in_between_is_used_on_its_current_device(fresh, monkeypatch, recorded):
     if recorded:
         monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     prompts, engine = prompts_of(fresh), GraphDecoder(4)
@@ -52,7 +52,7 @@ def test_a_model_that_was_moved_in_between_is_met_where_it_is(fresh, monkeypatch
     assert not torch.equal(changed[0].codes[:2], wanted[0].codes[:2]), "old weights were used"
 
 
-def test_free_lets_go_of_caches_and_graphs(load):
+def test_free_releases_caches_and_graphs(load):
     model = load("tiny", "custom_voice")
     prompts, engines = prompts_of(model), DecoderPool()
 
@@ -71,7 +71,7 @@ def test_free_lets_go_of_caches_and_graphs(load):
 
 
 def test_an_engine_that_is_dropped_is_freed_at_once(load, monkeypatch):
-    """Nothing of it waits for the garbage collector, which runs when it likes."""
+    """Without waiting for the garbage collector."""
     monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     model = load("tiny", "custom_voice")
     prompts, engine = prompts_of(model), GraphDecoder(4)
@@ -85,7 +85,7 @@ def test_an_engine_that_is_dropped_is_freed_at_once(load, monkeypatch):
         gc.enable()
 
 
-def test_a_batch_keeps_its_engine_and_a_single_line_has_its_own():
+def test_a_batch_keeps_its_decoder_and_single_lines_have_another():
     engines = DecoderPool()
 
     def rows(count: int, batch_size: int = 16, device: str = "cuda") -> int:
@@ -97,7 +97,7 @@ def test_a_batch_keeps_its_engine_and_a_single_line_has_its_own():
     assert [rows(count, 6, "cpu") for count in (3, 2, 1, 5, 18)] == [3, 2, 1, 5, 6], "no row is left unused"
 
 
-def test_an_overflow_in_fp16_gets_its_sentence_and_the_next_line_is_not_spoilt(fresh):
+def test_an_overflow_in_fp16_is_reported_and_does_not_affect_the_next_line(fresh):
     fresh.module.half()
     prompts, engine = prompts_of(fresh), GraphDecoder()
     wanted = engine.decode(

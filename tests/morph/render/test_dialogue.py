@@ -1,4 +1,4 @@
-"""Scripts to speech: names, seeds that stay, and times that fit the joined track."""
+"""Scripts to speech: names, stable seeds, and times that match the joined track."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lines(*said: str) -> list[ScriptLine]:
     return [ScriptLine(number, *one.split(": ")) for number, one in enumerate(said, start=1)]
 
 
-def test_an_unknown_name_is_told_with_the_cast(model, cast):
+def test_an_unknown_name_is_reported_with_the_cast(model, cast):
     script = "ANNA: Hello.\nCAROL: Hi.\nBOB: Yes.\nDave: No."
     with pytest.raises(ScriptError) as caught:
         render_script(Synthesizer(model), ScriptRequest(script, cast))
@@ -41,7 +41,7 @@ def test_an_unknown_name_is_told_with_the_cast(model, cast):
     assert "line 4: 'Dave'" in said and "line 1" not in said and "line 3" not in said
 
 
-def test_an_unknown_language_of_the_checkpoint_is_told(model, cast):
+def test_a_language_unknown_to_the_checkpoint_is_reported(model, cast):
     with pytest.raises(ScriptError, match=r"'Klingon' is not in the languages.*english"):
         render_script(Synthesizer(model), ScriptRequest("ANNA: [lang Klingon] Hello.", cast))
 
@@ -83,7 +83,7 @@ def test_the_track_and_its_subtitles_agree_to_the_millisecond(model, cast, gap_s
     assert [one.report.name for one in result.lines] == ["Anna", "Bob", "Anna"]
 
 
-def test_editing_a_line_leaves_the_other_takes_as_they_were(model, cast):
+def test_editing_a_line_does_not_change_the_other_takes(model, cast):
     before = render_script(
         Synthesizer(model), ScriptRequest("ANNA: Hello there.\nBOB: Good morning.", cast, seed=3), OPTIONS
     )
@@ -98,7 +98,7 @@ def test_editing_a_line_leaves_the_other_takes_as_they_were(model, cast):
     assert not np.array_equal(other.lines[0].waveform[:1920], before.lines[1].waveform[:1920])
 
 
-def test_a_seed_of_the_script_is_the_lines_own(model, cast):
+def test_a_seed_in_the_script_is_used_for_its_line(model, cast):
     seeded = "[seed 7] ANNA: Hello there."
     one, two = (
         render_script(Synthesizer(model), ScriptRequest(seeded, cast, seed=seed), OPTIONS).joined
@@ -107,7 +107,7 @@ def test_a_seed_of_the_script_is_the_lines_own(model, cast):
     assert np.array_equal(one, two)
 
 
-def test_the_language_of_a_line_comes_before_the_scripts(model, cast):
+def test_the_language_of_a_line_overrides_the_scripts(model, cast):
     def speak(script: str, language: str) -> np.ndarray:
         return render_script(Synthesizer(model), ScriptRequest(script, cast, language, 5), OPTIONS).joined
 
@@ -127,13 +127,13 @@ def test_line_seeds_stay_when_another_line_changes():
     assert line_seeds(lines("B: One."), 9) != before[:1]
 
 
-def test_twin_lines_differ_and_keep_their_order():
+def test_repeated_lines_have_different_seeds_in_a_fixed_order():
     twins = line_seeds(lines("A: No.", "A: No.", "A: No."), 0)
     assert len(set(twins)) == 3
     assert line_seeds(lines("A: No.", "B: What?", "A: No.", "A: No."), 0)[::2] == [twins[0], twins[1]]
 
 
-def test_an_explicit_seed_is_kept_and_shifts_no_other():
+def test_an_explicit_seed_is_kept_and_changes_no_other():
     seeded = [
         ScriptLine(1, "A", "One.", seed=7),
         ScriptLine(2, "A", "Two.", seed=0),
@@ -153,8 +153,8 @@ def test_progress_reaches_the_caller(model, cast):
         render_script(Synthesizer(model), ScriptRequest("ANNA: Hello.", cast), OPTIONS, on_frame=cancel)
 
 
-def test_a_caption_is_where_the_voice_is_heard(model, cast, monkeypatch):
-    """Lines begin and end with silence of their own: here 0.24 s in front and 0.4 s after a tone of 1 s."""
+def test_a_caption_spans_the_audible_speech(model, cast, monkeypatch):
+    """Lines begin and end with silence: here 0.24 s before and 0.4 s after a tone of 1 s."""
     tone = 0.3 * np.sin(2 * np.pi * 200 * np.arange(RATE) / RATE)
     wave = np.concatenate((np.zeros(5760), tone, np.zeros(9600))).astype(np.float32)
     report = LineReport("Anna", "Hello there.", 20, len(wave) / RATE, "eos", 1)

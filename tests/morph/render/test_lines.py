@@ -1,4 +1,4 @@
-"""Lines to waveforms: order, pieces, seeds, progress, reports, and refusals before anything is made."""
+"""Lines to waveforms: order, pieces, seeds, progress, reports, and errors before decoding starts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def voice(model):
     return preset_voice(model, "ryan")
 
 
-def test_lines_come_back_in_the_order_asked_for(synthesizer, voice) -> None:
+def test_lines_are_returned_in_the_order_given(synthesizer, voice) -> None:
     texts = ["One.", "A much longer line than the first one is.", "Three, four."]
     lines = [Line(text, voice, seed=number, name=f"N{number}") for number, text in enumerate(texts)]
     together = render_lines(synthesizer, lines, GenerateOptions(sampling=SHORT, batch_size=2))
@@ -49,7 +49,7 @@ def test_lines_come_back_in_the_order_asked_for(synthesizer, voice) -> None:
         assert np.allclose(one.waveform, alone.waveform, atol=1e-5)
 
 
-def test_a_report_tells_the_length(synthesizer, voice) -> None:
+def test_a_report_has_the_length(synthesizer, voice) -> None:
     spoken = render_lines(synthesizer, [Line("Hello.", voice, seed=3)], GenerateOptions(sampling=SHORT))[0]
     assert spoken.sample_rate == 24000 and spoken.waveform.dtype == np.float32
     assert len(spoken.waveform) == spoken.report.frames * FRAME
@@ -57,7 +57,7 @@ def test_a_report_tells_the_length(synthesizer, voice) -> None:
     assert np.abs(spoken.waveform).max() > 0.01, "silence"
 
 
-def test_the_same_seed_speaks_the_same_and_another_does_not(synthesizer, voice) -> None:
+def test_the_same_seed_gives_the_same_speech_and_another_does_not(synthesizer, voice) -> None:
     def speak(seed: int) -> np.ndarray:
         return render_lines(synthesizer, [Line("Hello.", voice, seed=seed)], GenerateOptions(sampling=SHORT))[
             0
@@ -108,7 +108,7 @@ def test_each_lines_spans_have_its_own_text(synthesizer, voice) -> None:
     assert all((one.spans[0].start, one.spans[0].end) == (0, len(one.waveform)) for one in spoken)
 
 
-def test_progress_rises_once_a_frame_and_stays_below_what_is_expected(synthesizer, voice) -> None:
+def test_progress_rises_once_per_frame_and_stays_below_the_expected_number(synthesizer, voice) -> None:
     seen: list[tuple[int, int]] = []
     lines = [Line("Hello there.", voice, seed=number) for number in range(3)]
     spoken = render_lines(synthesizer, lines, GenerateOptions(sampling=SHORT), lambda *two: seen.append(two))
@@ -116,7 +116,7 @@ def test_progress_rises_once_a_frame_and_stays_below_what_is_expected(synthesize
     assert done == sorted(done) and done[-1] == sum(one.report.frames for one in spoken)
     assert all(done < expected for done, expected in seen)
     expected = [expected for _, expected in seen]
-    assert expected == sorted(expected), "a bar that runs back"
+    assert expected == sorted(expected), "the progress bar went backwards"
 
 
 def test_a_line_that_hits_its_cap_is_reported_and_warned_of(synthesizer, voice, caplog) -> None:
@@ -132,7 +132,7 @@ def test_a_line_that_hits_its_cap_is_reported_and_warned_of(synthesizer, voice, 
     assert caplog.text.count("ran into its limit") == len(capped)
 
 
-def test_the_guard_caps_by_the_text_and_may_be_turned_off(synthesizer, voice) -> None:
+def test_the_guard_caps_by_the_text_and_can_be_turned_off(synthesizer, voice) -> None:
     def speak(seed: int, guard: bool):
         options = GenerateOptions(1, Sampling(max_new_tokens=301), guard=guard, batch_size=1, retries=0)
         return render_lines(synthesizer, [Line("Hi", voice, seed=seed)], options)[0].report
@@ -148,7 +148,7 @@ def test_a_codec_chunk_can_be_cancelled(synthesizer, voice) -> None:
     frames: list[int] = []
 
     def cancel(done: int, expected: int) -> None:
-        if frames and done == frames[-1]:  # no new frame: the codec is at work
+        if frames and done == frames[-1]:  # no new frame: the codec is running
             raise InterruptedError
         frames.append(done)
 
@@ -208,7 +208,7 @@ THREE = "This is the first sentence of them. And this is the second sentence. Th
 
 
 class Endings:
-    """Lets an engine's pieces end as told, call by call, and keeps the seeds of every call, by text length."""
+    """Makes pieces end as listed, call by call, and records the seeds of every call, by text length."""
 
     def __init__(self, monkeypatch, synthesizer, *calls: dict[int, str]):
         self.calls, self.seeds, self._original = list(calls), [], synthesizer.engine.decode
@@ -224,7 +224,7 @@ class Endings:
 
 @pytest.fixture
 def free_judge(monkeypatch):
-    """A random model's speech is as long as it likes: only what the engine says of its end counts."""
+    """A random model's speech has any length, so a take is judged only by how decoding ended."""
     monkeypatch.setattr(render, "judge_end", lambda text, decoded, *_: decoded.ended)
 
 
@@ -235,7 +235,7 @@ SPLIT = GenerateOptions(sampling=LONG_ENOUGH, split_chars=40, batch_size=1, cros
 def test_a_piece_that_went_wrong_is_spoken_again_with_the_next_seed(
     synthesizer, voice, monkeypatch, free_judge
 ) -> None:
-    """Of three pieces (seeds 7, 8, 9) the middle one repeats itself; its next seed is no other piece's."""
+    """Of three pieces (seeds 7, 8, 9) the middle one repeats itself; its next seed is unused by the others."""
     engine = Endings(monkeypatch, synthesizer, {8: "loop"}, {})
     spoken = render_lines(synthesizer, [Line(THREE, voice, seed=7)], SPLIT)[0]
     assert [sorted(seeds) for seeds in engine.seeds] == [[7, 8, 9], [11]]
@@ -252,15 +252,13 @@ def test_a_line_that_stays_wrong_is_reported_and_keeps_its_best_take(
     assert caplog.text.count("ran into its limit") == 1 and "line 1 ('This is the first" in caplog.text
 
 
-def test_nothing_is_spoken_again_where_nobody_asks_for_it(
-    synthesizer, voice, monkeypatch, free_judge
-) -> None:
+def test_without_retries_nothing_is_spoken_again(synthesizer, voice, monkeypatch, free_judge) -> None:
     engine = Endings(monkeypatch, synthesizer, {7: "loop"})
     spoken = render_lines(synthesizer, [Line("Hello.", voice, seed=7)], replace(SPLIT, retries=0))[0]
     assert len(engine.seeds) == 1 and spoken.report.ended == "loop" and spoken.report.takes == 1
 
 
-def test_a_limit_that_the_user_set_is_no_reason_to_speak_again(
+def test_a_line_that_reached_the_users_own_limit_is_not_spoken_again(
     synthesizer, voice, monkeypatch, free_judge
 ) -> None:
     engine = Endings(monkeypatch, synthesizer, {7: "cap"})
@@ -288,7 +286,7 @@ def test_a_retry_changes_no_other_line(synthesizer, voice, monkeypatch, free_jud
     assert np.array_equal(before[2].waveform, after[2].waveform)
 
 
-def test_progress_never_runs_back_when_lines_are_spoken_again(
+def test_progress_never_decreases_when_lines_are_spoken_again(
     synthesizer, voice, monkeypatch, free_judge
 ) -> None:
     Endings(monkeypatch, synthesizer, {7: "loop"}, {})
@@ -300,7 +298,7 @@ def test_progress_never_runs_back_when_lines_are_spoken_again(
     assert phases == ["speaking 1 line", "1 piece went wrong: take 2"]
 
 
-def test_the_checkpoint_says_how_long_a_piece_may_be(synthesizer, model, voice, monkeypatch) -> None:
+def test_the_checkpoint_limits_the_length_of_a_piece(synthesizer, model, voice, monkeypatch) -> None:
     monkeypatch.setattr(model, "profile", TextProfile(longest_piece=40))
     options = GenerateOptions(sampling=SHORT, retries=0)
     assert render_lines(synthesizer, [Line(THREE, voice)], options)[0].report.pieces == 3
@@ -317,9 +315,7 @@ def test_parts_without_a_letter_are_left_out(synthesizer, voice) -> None:
     assert render_lines(synthesizer, [Line(text, voice)], options)[0].report.pieces == 2
 
 
-def test_figures_are_written_out_where_the_checkpoint_needs_it(
-    synthesizer, model, voice, monkeypatch
-) -> None:
+def test_figures_are_written_out_if_the_checkpoint_needs_it(synthesizer, model, voice, monkeypatch) -> None:
     line, options = Line("It costs $45.", voice), GenerateOptions(sampling=SHORT, retries=0)
     assert render_lines(synthesizer, [line], options)[0].report.spoken == ""
     monkeypatch.setattr(model, "profile", TextProfile(normalize="en"))
@@ -328,9 +324,7 @@ def test_figures_are_written_out_where_the_checkpoint_needs_it(
     assert render_lines(synthesizer, [line], replace(options, normalize="off"))[0].report.spoken == ""
 
 
-def test_a_line_is_held_from_ending_where_the_checkpoint_needs_it(
-    synthesizer, model, voice, monkeypatch
-) -> None:
+def test_a_line_cannot_end_early_if_the_checkpoint_needs_it(synthesizer, model, voice, monkeypatch) -> None:
     options = GenerateOptions(sampling=Sampling(max_new_tokens=100), retries=0)
     lines = [Line("Yes, that is so.", voice, seed=seed) for seed in range(8)]
     free = [one.report.frames for one in render_lines(synthesizer, lines, options)]
@@ -339,28 +333,26 @@ def test_a_line_is_held_from_ending_where_the_checkpoint_needs_it(
     assert min(free) < held_frames(lines[0].text, after_reference=False) <= min(held)
 
 
-def test_the_checkpoints_own_sampling_is_taken_when_none_is_given(
-    synthesizer, model, voice, monkeypatch
-) -> None:
+def test_the_checkpoints_own_sampling_is_the_default(synthesizer, model, voice, monkeypatch) -> None:
     monkeypatch.setattr(model, "sampling", Sampling(max_seconds=0.16))
     assert render_lines(synthesizer, [Line(BASE_TEXT, voice)])[0].report.frames == 2
 
 
-def test_an_icl_line_goes_on_from_its_reference_and_leaves_it_out(load, recording) -> None:
+def test_an_icl_line_continues_its_reference_and_does_not_contain_it(load, recording) -> None:
     model = load("tiny", "base")
     icl = clone_voice(model, recording, 24000, CloneOptions("icl", "a tone"))
     spoken = render_lines(Synthesizer(model), [Line(BASE_TEXT, icl)], GenerateOptions(sampling=SHORT))[0]
     assert abs(len(spoken.waveform) - spoken.report.frames * FRAME) <= 1
 
 
-def test_a_seed_beyond_the_largest_and_its_pieces_are_taken(synthesizer, voice) -> None:
-    """ComfyUI's largest seed is 2**64 - 1, and the second piece of a text adds one to it."""
+def test_the_largest_seed_works_for_several_pieces(synthesizer, voice) -> None:
+    """ComfyUI's largest seed is 2**64 - 1; the second piece of a text adds one to it."""
     text = "This is the first sentence of them. And this is the second sentence."
     options = GenerateOptions(sampling=SHORT, split_chars=40)
     assert render_lines(synthesizer, [Line(text, voice, seed=2**64 - 1)], options)[0].report.pieces == 2
 
 
-def test_a_small_model_speaks_and_clones_on_one_thread_and_the_number_is_put_back(load, recording) -> None:
+def test_a_small_model_speaks_and_clones_on_one_thread_and_the_number_is_restored(load, recording) -> None:
     model, seen = load("tiny", "base"), []
     before = torch.get_num_threads()
     torch.set_num_threads(3)

@@ -31,7 +31,7 @@ def test_speed_is_time_over_audio_and_over_frames():
     assert speed == "6.00 s of audio in 1.50 s: RTF 0.250, 20.0 ms per frame"
 
 
-def test_what_went_wrong_comes_first_and_how_it_was_made_last(model):
+def test_errors_come_first_and_settings_last(model):
     lines = [
         spoken("ANNA", "Hello.", 10),
         spoken("", "x" * 61, 20, "cap", pieces=3),
@@ -55,7 +55,7 @@ def test_what_went_wrong_comes_first_and_how_it_was_made_last(model):
 
 
 @pytest.mark.parametrize("ended", WRONG)
-def test_every_way_to_go_wrong_is_named_in_capitals_with_what_to_do(ended):
+def test_every_wrong_ending_is_in_capitals_with_advice(ended):
     first = outcome([spoken("", "One.", 10, ended)], 1.0).splitlines()[0]
     assert re.match(r"The line (RAN|REPEATED|ENDED|IS) ", first) and "try another seed" in first
 
@@ -64,14 +64,14 @@ def test_a_single_line_that_went_well_says_so():
     assert outcome([spoken("", "One.", 10)], 1.0).splitlines()[0] == "It ended by itself."
 
 
-def test_of_many_wrong_lines_a_few_are_named():
+def test_only_a_few_of_many_wrong_lines_are_named():
     said = outcome([spoken("", f"Line {number}.", 10, "silent") for number in range(30)], 1.0).splitlines()
     assert (
         said[0] == "30 of 30 lines went wrong." and said[-2] == "And 25 more: see below." and len(said) == 8
     )
 
 
-def test_the_text_as_it_was_spoken_and_notes_are_shown(model):
+def test_the_normalised_text_and_notes_are_shown(model):
     line = spoken("", "It costs $45.", 10, spoken="It costs forty five dollars.", notes=("A note.",))
     report = describe(model, [line, line], GenerateOptions(), 1.0)
     assert report.splitlines()[0] == "A note." and report.count("A note.") == 1
@@ -90,7 +90,7 @@ def test_only_15_is_called_exact(groups):
     assert ("approximate" in said) == (groups < 15) and ("exact" in said) == (groups == 15)
 
 
-def test_lossless_is_called_what_it_is():
+def test_lossless_decoding_is_reported_as_lossless():
     said = describe_groups(GenerateOptions(1, decoding="lossless"))
     meaning = "lossless: distributed as 15; groups above it are drafted by the crossbar; stock heads"
     assert said == f"SEQ_GROUPS 1 ({meaning})"

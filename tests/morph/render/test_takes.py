@@ -1,4 +1,4 @@
-"""What is wrong with a take: silence, an end before the text can have been spoken."""
+"""What can be wrong with a take: silence, or an end before the text can have been spoken."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sound(seconds: float, level: float = 0.1) -> np.ndarray:
     return (level * np.sin(2 * np.pi * 200 * time)).astype(np.float32)
 
 
-def test_silence_is_told_from_quiet_speech() -> None:
+def test_silence_is_distinguished_from_quiet_speech() -> None:
     noise = (0.001 * np.random.default_rng(0).standard_normal(RATE)).astype(np.float32)
     assert is_silent(noise, RATE) and is_silent(np.zeros(0, dtype=np.float32), RATE)
     assert not is_silent(sound(1, 0.01), RATE), "-43 dBFS"
@@ -67,7 +67,7 @@ def test_two_to_four_frames_are_too_early_for_a_sentence() -> None:
     assert shortest_frames("I will see you tomorrow.") > 4
 
 
-def test_the_better_take_is_kept_and_of_equals_the_first() -> None:
+def test_the_better_take_is_kept_and_the_first_of_equal_ones() -> None:
     takes = {end: Take(decoded(1), sound(0.1), end) for end in ENDS}
     assert takes["eos"].better_than(takes["cap"]) and takes["early"].better_than(takes["silent"])
     assert not takes["loop"].better_than(takes["loop"]) and not takes["silent"].better_than(takes["early"])

@@ -1,4 +1,4 @@
-"""When functions are called, captured and replayed; CUDA's own calls are replaced by notes of them."""
+"""When functions are called, captured and replayed. CUDA's own calls are mocked and recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qwen3_tts_morph.morph.runtime.fallback import Fallback
 
 @pytest.fixture
 def cuda(monkeypatch) -> list[str]:
-    """Notes of what was done with CUDA."""
+    """Return a record of the CUDA calls."""
     notes: list[str] = []
 
     class Stream:
@@ -57,7 +57,7 @@ def test_each_key_is_called_then_captured_then_replayed(cuda):
     assert replays.fallback is None
 
 
-def test_what_is_forgotten_is_made_anew_after_the_device_is_done(cuda):
+def test_forgotten_graphs_are_captured_again_after_the_device_has_finished(cuda):
     replays, calls = CapturedGraphs(torch.device("cuda")), []
     for _ in range(3):
         replays.run("a", lambda: calls.append("old"))
@@ -67,7 +67,7 @@ def test_what_is_forgotten_is_made_anew_after_the_device_is_done(cuda):
     assert calls == ["old", "old", "new"]
 
 
-def test_a_capture_that_fails_is_told_once_and_all_runs_on_plainly(cuda, monkeypatch, caplog):
+def test_a_failed_capture_is_logged_once_and_later_calls_are_direct(cuda, monkeypatch, caplog):
     def refuse() -> None:
         raise RuntimeError("this allocator cannot be captured\nmore words")
 
@@ -83,8 +83,8 @@ def test_a_capture_that_fails_is_told_once_and_all_runs_on_plainly(cuda, monkeyp
     assert replays.fallback == Fallback("CUDA graphs", "this allocator cannot be captured")
 
 
-def test_what_a_failed_capture_made_is_freed_in_the_capture(cuda, monkeypatch):
-    """Later would be too late: cudaMallocAsync ends the process then."""
+def test_tensors_of_a_failed_capture_are_freed_in_the_capture(cuda, monkeypatch):
+    """Freeing it later would crash the process under cudaMallocAsync."""
     made: list[weakref.ref[torch.Tensor]] = []
     alive: list[bool] = []
 
@@ -116,7 +116,7 @@ def test_what_a_failed_capture_made_is_freed_in_the_capture(cuda, monkeypatch):
     assert len(made) == 4, "plain, captured, plain because of it, plain"
 
 
-def test_full_memory_is_no_reason_to_stop_capturing(cuda, monkeypatch):
+def test_full_memory_does_not_stop_capturing(cuda, monkeypatch):
     replays, calls = CapturedGraphs(torch.device("cuda")), []
 
     def work(full: bool = False) -> None:
@@ -131,7 +131,7 @@ def test_full_memory_is_no_reason_to_stop_capturing(cuda, monkeypatch):
     assert replays.fallback is None and cuda[-1] == "replay"
 
 
-def test_a_first_call_that_fails_is_the_first_again(cuda):
+def test_a_first_call_that_fails_is_repeated_as_the_first(cuda):
     replays, calls = CapturedGraphs(torch.device("cuda")), []
 
     def fail() -> None:
@@ -150,7 +150,7 @@ def test_graphs_keep_memory_under_cuda_malloc_async(monkeypatch, backend, keep):
     assert not graphs_keep_memory(torch.device("cpu"))
 
 
-def test_without_cuda_every_call_is_plain():
+def test_without_cuda_every_call_is_direct():
     replays, calls = CapturedGraphs(torch.device("cpu")), []
     for _ in range(4):
         replays.run("a", lambda: calls.append(1))

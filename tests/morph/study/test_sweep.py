@@ -1,4 +1,4 @@
-"""The sweep: distances as a plain computation gives them, rows that add up, and its picture."""
+"""The sweep: distances against a plain computation, consistent rows, and the plot."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def model(load):
         ("007", [7]),
     ],
 )
-def test_groups_are_read_rising_and_once(text, groups):
+def test_groups_are_sorted_without_duplicates(text, groups):
     assert parse_groups(text) == groups
 
 
 @pytest.mark.parametrize("text", ["", " , ", "0", "16", "1, 99", "-1", "1.5", "five", "3-5", "²", "1" * 5000])
-def test_what_is_no_list_of_groups_is_refused(text):
+def test_anything_but_a_list_of_groups_is_refused(text):
     with pytest.raises(ValueError, match=r"SEQ_GROUPS.*(choose 1 to 15|write numbers from 1 to 15)"):
         parse_groups(text)
 
 
 def plain_distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch.Tensor:
-    """One row, as transformers' own sampler filters it."""
+    """Return the distribution of one row, filtered by transformers' own sampler."""
     if sampling.do_sample:
         warpers = LogitsProcessorList(
             [
@@ -61,7 +61,7 @@ def plain_distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch.T
 
 @torch.inference_mode()
 def plain_distance(model, hidden, codes, sampling: TokenSampling, seq_groups: int) -> float:
-    """Frame by frame and group by group, every state by a whole run of upstream's own layers over its prefix."""
+    """Compute every state separately, by running upstream's own layers over its complete prefix."""
     predictor = model.talker.code_predictor
     tables = [model.talker.get_input_embeddings(), *predictor.model.codec_embedding]
     distances = []
@@ -112,7 +112,7 @@ def test_distances_of_many_frames_are_their_mean(model):
         assert whole[groups] == pytest.approx(mean, abs=1e-5)
 
 
-def test_a_sweep_speaks_the_line_as_it_is_spoken_alone(model):
+def test_a_sweep_speaks_the_line_as_render_lines_does(model):
     line = Line("Hello there.", preset_voice(model, "ryan"), "english", seed=4, name="ANNA")
     result = sweep(Synthesizer(model), line, [1, 5, 15], OPTIONS)
     assert [row.seq_groups for row in result.rows] == [1, 5, 15]
@@ -126,8 +126,8 @@ def test_a_sweep_speaks_the_line_as_it_is_spoken_alone(model):
     assert result.rows[-1].distance == 0 < result.rows[0].distance
 
 
-def test_speed_is_of_the_decoding_alone(model, monkeypatch):
-    """With a clock that moves a second a look, each row's decoding takes one second."""
+def test_speed_measures_only_the_decoding(model, monkeypatch):
+    """With a clock that advances one second per reading, each row's decoding takes one second."""
     clock = iter(range(1000))
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     rows = sweep(Synthesizer(model), Line("Hello.", preset_voice(model, "ryan")), [3, 15], OPTIONS).rows
@@ -137,7 +137,7 @@ def test_speed_is_of_the_decoding_alone(model, monkeypatch):
         assert row.rtf == pytest.approx(1 / row.seconds)
 
 
-def test_progress_covers_all_decodings_and_may_cancel(model):
+def test_progress_covers_all_decodings_and_can_cancel(model):
     line = Line("Hello.", preset_voice(model, "ryan"))
     seen: list[tuple[int, int]] = []
     result = sweep(Synthesizer(model), line, [1, 15], OPTIONS, lambda *two: seen.append(two))
@@ -169,23 +169,23 @@ def rows(*numbers: tuple[int, float, float]) -> Sweep:
     return Sweep([SweepRow(groups, 50, 4.0, ms, ms / 80, distance) for groups, ms, distance in numbers], [])
 
 
-def test_the_table_has_a_row_a_setting():
+def test_the_table_has_a_row_per_setting():
     lines = table(rows((1, 20.0, 0.25), (15, 100.0, 0.0))).splitlines()
     assert lines[2:] == [
         "|          1 |     50 |    4.00 |     20.0 | 0.250 |             0.250 |",
         "|         15 |     50 |    4.00 |    100.0 | 1.250 |             0.000 |",
     ]
-    assert len({len(line) for line in lines}) == 1, "it is aligned where Markdown is not drawn"
+    assert len({len(line) for line in lines}) == 1, "not aligned as plain text"
     assert {line.count("|") for line in lines} == {7}
 
 
-def test_the_table_says_what_exact_is_of_int8_weights(checkpoint):
+def test_the_table_says_what_exact_means_for_int8_weights(checkpoint):
     model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa", weights="int8"))
     result = sweep(Synthesizer(model), Line("Hello.", preset_voice(model, "ryan")), [15], OPTIONS)
     assert table(result).endswith("Exact is the int8 model's own SEQ_GROUPS 15, which is approximate itself.")
 
 
-def test_the_picture_is_rgb_and_shows_the_rows():
+def test_the_plot_is_rgb_and_shows_the_rows():
     pytest.importorskip("matplotlib")
     one = plot_sweep(rows((1, 20, 0.25), (15, 100, 0.0)))
     assert one.dtype == np.uint8 and one.ndim == 3 and one.shape[2] == 3

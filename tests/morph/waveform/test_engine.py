@@ -1,4 +1,4 @@
-"""Many lines decoded together: each one's waveform is what upstream's decoder gives for it alone."""
+"""Lines decoded together: each waveform equals upstream's decoding of the line alone."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from qwen3_tts_morph.morph.waveform.choose import Waveforms
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec, RowSettings
 
 FRAME = 1920
-# The random codec makes rounding loud: against float64, both upstream's float32 and ours stand at 89-90 dB.
+# The random codec amplifies rounding: against float64, both upstream's float32 and ours have 89-90 dB.
 FLOAT32_DB = 80
-BF16_DB = 12  # of float32; upstream's own bf16 stands at 15
+BF16_DB = 12  # against float32; upstream's own bf16 has 15
 FP16_DB = 20  # three more bits of mantissa
 
 
@@ -33,19 +33,19 @@ def random_codes(model, frames: int, seed: int = 0) -> torch.Tensor:
 
 
 def assert_near(ours: np.ndarray, theirs: np.ndarray) -> None:
-    """Equal up to float32's rounding, everywhere."""
+    """Assert that all samples are equal up to float32 rounding."""
     assert ours.dtype == np.float32 and ours.shape == theirs.shape
     assert len(ours) == 0 or signal_to_noise(theirs, ours) > FLOAT32_DB
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=3e-4)
 
 
 def signal_to_noise(signal: np.ndarray, other: np.ndarray) -> float:
-    """In dB."""
+    """Return the signal-to-noise ratio in dB."""
     error = np.square(signal.astype(np.float64) - other).mean()
     return 10 * np.log10(np.square(signal.astype(np.float64)).mean() / error)
 
 
-def test_lines_of_unlike_length_equal_upstreams(model):
+def test_lines_of_different_lengths_equal_upstreams(model):
     engine = BatchCodec(model)
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((1, 7, 330, 40, 626, 72, 0, 25))]
     waves = engine.decode_waveforms(lines)
@@ -57,14 +57,14 @@ def test_lines_of_unlike_length_equal_upstreams(model):
 
 
 @pytest.mark.parametrize("slabs", [Slabs(5, 0), Slabs(24, 1), Slabs(7, 3)], ids=str)
-def test_slabs_from_any_block_on_leave_no_seam(model, slabs):
+def test_slabs_from_any_block_on_change_no_sample(model, slabs):
     codes = random_codes(model, 40)
     [wave] = BatchCodec(model, rows=RowSettings(slabs=slabs)).decode_waveforms([codes])
     assert_near(wave, decode_waveform(model, codes))
 
 
 @pytest.mark.parametrize(("reference", "frames"), [(5, 12), (15, 7), (290, 20), (310, 0)])
-def test_a_reference_is_decoded_in_front_and_cut_off(model, reference, frames):
+def test_a_reference_is_decoded_before_the_line_and_cut_off(model, reference, frames):
     heard, codes = random_codes(model, reference, seed=1), random_codes(model, frames)
     alone = random_codes(model, 9, seed=2)
     ours, other = BatchCodec(model).decode_waveforms([codes, alone], [heard, None])
@@ -73,7 +73,7 @@ def test_a_reference_is_decoded_in_front_and_cut_off(model, reference, frames):
     assert_near(other, decode_waveform(model, alone))
 
 
-def test_bf16_is_as_near_to_float32_as_upstreams_own(load):
+def test_bf16_is_as_close_to_float32_as_upstreams(load):
     half, whole = load("tiny", "base", "bf16"), load("tiny", "base")
     codes = random_codes(whole, 60)
     exact = decode_waveform(whole, codes)
@@ -83,7 +83,7 @@ def test_bf16_is_as_near_to_float32_as_upstreams_own(load):
 
 
 @pytest.mark.parametrize(("dtype", "least"), [(torch.bfloat16, BF16_DB), (torch.float16, FP16_DB)])
-def test_another_dtype_leaves_the_weights_alone(model, dtype, least):
+def test_another_dtype_does_not_change_the_weights(model, dtype, least):
     codes = random_codes(model, 30)
     before = decode_waveform(model, codes)
     wave = BatchCodec(model, dtype).decode_waveforms([codes])[0]
@@ -91,7 +91,7 @@ def test_another_dtype_leaves_the_weights_alone(model, dtype, least):
     assert least < signal_to_noise(before, wave) < FLOAT32_DB, "above that, float32 was computed"
 
 
-def test_upstreams_decoder_still_works_on_the_weights_and_they_are_held_once(checkpoint):
+def test_upstreams_decoder_still_works_and_the_weights_are_stored_once(checkpoint):
     model = load_model(checkpoint("tiny", "base"))
     codes = random_codes(model, 20)
     before = decode_waveform(model, codes)
@@ -140,7 +140,7 @@ def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
     assert len(calls) == 1
 
 
-def test_rows_are_not_captured_where_a_graph_would_keep_their_memory(model, monkeypatch):
+def test_rows_are_not_captured_where_a_graph_would_own_their_memory(model, monkeypatch):
     wanted = BatchCodec(model).decode_waveforms([random_codes(model, 20)])[0]
     monkeypatch.setattr(waveforms, "graphs_keep_memory", lambda device: True)
     monkeypatch.setattr(waveforms, "CapturedGraphs", pytest.fail)
@@ -148,7 +148,7 @@ def test_rows_are_not_captured_where_a_graph_would_keep_their_memory(model, monk
 
 
 class AheadOps(TorchOps):
-    """Goes through a row ahead of it with operations that spoil the samples."""
+    """Compiles ahead with operations that write wrong samples."""
 
     def __init__(self):
         self.rows = 0
@@ -163,7 +163,7 @@ class ZeroOps(TorchOps):
         return torch.zeros(len(x), device=x.device)
 
 
-def test_kernels_are_compiled_ahead_once_a_length_and_no_sample_is_of_that(model):
+def test_kernels_are_compiled_ahead_once_per_length_without_changing_samples(model):
     lines = [[random_codes(model, 20)], [random_codes(model, 20, 1)], [random_codes(model, 300)]]
     plain, ops = BatchCodec(model), AheadOps()
     engine = BatchCodec(model, ops=ops)
@@ -176,7 +176,7 @@ def test_kernels_are_compiled_ahead_once_a_length_and_no_sample_is_of_that(model
 
 
 class FailingOps(TorchOps):
-    """Kernels of which one does not run on this device."""
+    """Kernels of which one cannot run on this device."""
 
     def __init__(self, error: Exception):
         self.error, self.calls = error, 0
@@ -187,10 +187,10 @@ class FailingOps(TorchOps):
 
 
 class OutOfResources(Exception):
-    """Triton's own errors are no RuntimeErrors."""
+    """Triton's own errors are not RuntimeErrors."""
 
 
-def test_a_kernel_that_fails_is_told_once_and_no_line_is_lost(model, caplog):
+def test_a_kernel_that_fails_is_logged_once_and_no_line_is_lost(model, caplog):
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41))]
     wanted = BatchCodec(model, rows=RowSettings(largest=360)).decode_waveforms(lines)
     ops = FailingOps(OutOfResources("shared memory\nmore"))
@@ -215,7 +215,7 @@ def test_full_memory_and_torchs_own_errors_pass_through(model, monkeypatch):
         BatchCodec(model).decode_waveforms([random_codes(model, 5)])
 
 
-def test_a_codec_that_is_not_computed_is_left_to_upstreams_modules(checkpoint, caplog):
+def test_an_unsupported_codec_is_decoded_by_upstreams_modules(checkpoint, caplog):
     model = load_model(checkpoint("tiny", "base"))
     lines, heard = [random_codes(model, 9), random_codes(model, 0)], [random_codes(model, 4, 1), None]
     model.codec.decoder.config.attention_bias = True
@@ -259,7 +259,7 @@ def test_rows_too_short_for_a_chunk_are_refused():
 
 
 @pytest.mark.parametrize("window", [1, 5, 16, 71, 72, 100, 250, 1000, 5000])
-def test_rows_of_any_window_hold_a_chunk_and_are_whole_blocks(window):
+def test_rows_for_any_window_fit_a_chunk_and_are_multiples_of_a_block(window):
     """The demo voice's window is 16, the published codec's 72."""
     sizes = row_sizes(window, 1152)
     assert sizes == sorted(set(sizes)) and 350 <= sizes[-1] <= 1152
@@ -272,13 +272,13 @@ def test_rows_of_the_published_window_are_these():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_replayed_rows_equal_plain_ones_on_cuda(checkpoint, precision):
+def test_replayed_rows_equal_direct_ones_on_cuda(checkpoint, precision):
     model = load_model(checkpoint("tiny", "base"), LoadOptions(precision), "cuda")
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((300, 7, 330, 40))]
     others = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41, 330), 10)]
     plain = BatchCodec(model, rows=RowSettings(capture=False)).decode_waveforms(lines)
     engine = BatchCodec(model)
-    for batch in (lines, others, others):  # plain, captured, replayed
+    for batch in (lines, others, others):  # direct, captured, replayed
         engine.decode_waveforms(batch)
     for ours, theirs in zip(engine.decode_waveforms(lines), plain, strict=True):
         assert np.array_equal(ours, theirs)
