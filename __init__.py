@@ -15,7 +15,7 @@ WEB_DIRECTORY = "./web"
 
 
 async def comfy_entrypoint() -> ComfyExtension:
-    """Give ComfyUI the pack's nodes (V3 API)."""
+    """Return the pack's nodes to ComfyUI (V3 API)."""
     from .nodes import MorphTTSExtension
 
     return MorphTTSExtension()

@@ -89,9 +89,9 @@ class Outcomes:
     def accept(self, exact, drafted, tokens, _) -> torch.Tensor:
         if len(self.found) < len(self.counts):  # a group's candidates
             kept: list[bool] = []
-            for place in range(tokens.shape[1]):
+            for index in range(tokens.shape[1]):
                 kept.append(
-                    not any(kept) and self.judge(exact[0, place], drafted[0, place], tokens[0, place])
+                    not any(kept) and self.judge(exact[0, index], drafted[0, index], tokens[0, index])
                 )
             self.found.append(any(kept))
             return torch.tensor([kept])
@@ -104,8 +104,8 @@ class Outcomes:
 
     def judge(self, exact: torch.Tensor, drafted: torch.Tensor, token: torch.Tensor) -> bool:
         wanted, offered = float(exact[token].double()), float(drafted[token].double())
-        chance = min(1.0, wanted / offered) if offered else 0.0
-        return self.choose([1 - chance, chance]) == 1
+        probability = min(1.0, wanted / offered) if offered else 0.0
+        return self.choose([1 - probability, probability]) == 1
 
 
 @torch.inference_mode()

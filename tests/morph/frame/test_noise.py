@@ -33,11 +33,11 @@ def test_words_equal_those_of_unbounded_integers():
     largest = torch.tensor([0, 1, 2**31, WORD - 1, WORD])
     assert mix(largest).tolist() == [plain_mix(word) for word in largest.tolist()]
     keys, counters = line_keys([7, 2**64 - 1]), [0, 5, 16 * 8192 + 15]
-    drawn = words([7, 2**64 - 1], counters, 9)
+    sampled = words([7, 2**64 - 1], counters, 9)
     for row, (low, high) in enumerate(keys.tolist()):
-        for place, counter in enumerate(counters):
+        for index, counter in enumerate(counters):
             wanted = [plain_word(low, high, counter, token) for token in range(9)]
-            assert drawn[row, place].tolist() == wanted
+            assert sampled[row, index].tolist() == wanted
 
 
 def test_a_word_does_not_depend_on_the_batch_nor_on_the_number_of_tokens():
@@ -53,8 +53,8 @@ def test_a_seed_is_taken_modulo_64_bits_and_other_seeds_differ():
 
 
 def test_no_two_samples_of_a_line_share_a_word():
-    drawn = words([0], list(range(16 * 200)), 2)
-    assert len({tuple(pair) for pair in drawn[0].tolist()}) == 16 * 200
+    sampled = words([0], list(range(16 * 200)), 2)
+    assert len({tuple(pair) for pair in sampled[0].tolist()}) == 16 * 200
 
 
 def uniform(seeds: list[int], counters: list[int], width: int) -> torch.Tensor:
@@ -64,27 +64,27 @@ def uniform(seeds: list[int], counters: list[int], width: int) -> torch.Tensor:
 @pytest.mark.parametrize("bits", [8, 1], ids=["high bits", "halves"])
 def test_words_are_uniform(bits):
     """Chi squared over 2**bits bins, six standard deviations wide."""
-    drawn = words([0, 1, 2, 3], list(range(64)), 2048) >> (32 - bits)
-    counts = drawn.flatten().bincount(minlength=2**bits).double()
-    expected = drawn.numel() / 2**bits
+    sampled = words([0, 1, 2, 3], list(range(64)), 2048) >> (32 - bits)
+    counts = sampled.flatten().bincount(minlength=2**bits).double()
+    expected = sampled.numel() / 2**bits
     chi, free = float(((counts - expected) ** 2 / expected).sum()), 2**bits - 1
     assert abs(chi - free) < 6 * (2 * free) ** 0.5
 
 
 @pytest.mark.parametrize("shift", [(0, 0, 1), (0, 1, 0), (1, 0, 0), (0, 1, 1), (0, 16, 0)])
 def test_neighbouring_tokens_groups_frames_and_seeds_are_uncorrelated(shift):
-    drawn = uniform(list(range(8)), list(range(48)), 512) - 0.5
+    sampled = uniform(list(range(8)), list(range(48)), 512) - 0.5
     seeds, counters, tokens = shift
-    one = drawn[: 8 - seeds, : 48 - counters, : 512 - tokens].flatten()
-    other = drawn[seeds:, counters:, tokens:].flatten()
+    one = sampled[: 8 - seeds, : 48 - counters, : 512 - tokens].flatten()
+    other = sampled[seeds:, counters:, tokens:].flatten()
     correlation = float((one * other).mean() * 12)
     assert abs(correlation) < 6 / len(one) ** 0.5
 
 
 def test_the_argmax_of_log_probabilities_plus_noise_is_a_sample():
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0, -3.0, 1.0])
-    drawn = gumbel_noise(line_keys(range(40)), torch.arange(2000).expand(40, -1), 6) + logits
-    counts = drawn.argmax(-1).flatten().bincount(minlength=6).double()
+    sampled = gumbel_noise(line_keys(range(40)), torch.arange(2000).expand(40, -1), 6) + logits
+    counts = sampled.argmax(-1).flatten().bincount(minlength=6).double()
     expected = logits.double().softmax(-1) * 40 * 2000
     assert float(((counts - expected) ** 2 / expected).sum()) < 5 + 6 * 10**0.5
 
