@@ -1,0 +1,178 @@
+"""Decode a line's codes as they are made, over upstream's own modules: state in place of left context.
+
+Upstream's decoder is causal, so a frame's 1,920 samples are final as soon as its codes are known. What later samples
+need of the past is carried from step to step: the keys and values of the transformer's window, and the last inputs of
+every convolution that looks back. The samples are those of ``upstream.decode_codes`` up to rounding, whatever the sizes
+of the steps (float32: above 100 dB for a trained codec).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import DynamicCache
+
+from ..model.model import Model
+from .packing import CHUNK_FRAMES, CONTEXT_FRAMES
+
+
+@dataclass
+class CodecState:
+    """What decoding a line carries from one step to the next.
+
+    Attributes:
+        frames: how many frames were decoded so far, those of an ICL voice's reference included.
+        recent: the codes of the last ``CONTEXT_FRAMES`` of them at most, ``[n, groups]``.
+        cache: the transformer's keys and values; None before the first frame.
+        inputs: the last inputs of every convolution that looks back, in the order in which they run.
+    """
+
+    frames: int = 0
+    recent: torch.Tensor | None = None
+    cache: DynamicCache | None = None
+    inputs: list[torch.Tensor] = field(default_factory=list)
+
+    def copy(self) -> CodecState:
+        """A state of its own: decoding with it leaves this one as it is."""
+        # Tensors in `inputs` are replaced, never written to; the cache is written to.
+        return CodecState(self.frames, self.recent, copy.deepcopy(self.cache), list(self.inputs))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors that it holds."""
+        layers = self.cache.layers if self.cache is not None else []
+        kept = [part for layer in layers for part in (layer.keys, layer.values) if part is not None]
+        return sum(tensor.nbytes for tensor in (*self.inputs, *kept))
+
+
+class CodecStream:
+    """Decodes lines step by step with one model's codec. Not for two threads at once.
+
+    Chunks follow ``packing.cut_chunks``, the rule of whole lines: at frames 300, 600, ... decoding starts again from
+    the 25 frames before, so that a streamed line and a saved one have the same samples.
+    """
+
+    def __init__(self, model: Model):
+        self._decoder = model.codec.decoder
+        self._device = model.device
+        self._samples_per_frame = model.samples_per_frame
+
+    @torch.inference_mode()
+    def start(self, reference: torch.Tensor | None = None) -> CodecState:
+        """Return the state of a line before its first frame.
+
+        Args:
+            reference: an ICL voice's codes ``[R, groups]``: decoded first, without samples. Keep the state and ``copy``
+                it for every line of the voice.
+        """
+        state = CodecState()
+        if reference is not None and len(reference):
+            for part in self._parts(state, reference):
+                self._step(state, part)
+        return state
+
+    @torch.inference_mode()
+    def decode(self, state: CodecState, codes: torch.Tensor) -> np.ndarray:
+        """Decode the next frames of a line.
+
+        Args:
+            state: the line's; it is advanced.
+            codes: ``[n, groups]``, n may be 0. No special codes: EOS has no place in the codebook.
+
+        Returns:
+            float32 ``[n * 1920]`` at 24 kHz, within -1..1.
+        """
+        waves = [self._step(state, part) for part in self._parts(state, codes)]
+        if not waves:
+            return np.zeros(0, dtype=np.float32)
+        return torch.cat(waves).float().cpu().numpy()
+
+    def _parts(self, state: CodecState, codes: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Split frames where a chunk ends, and start the state afresh there."""
+        while len(codes):
+            within = state.frames % CHUNK_FRAMES
+            if within == 0 and state.frames:
+                self._restart(state)
+            count = min(len(codes), CHUNK_FRAMES - within)
+            yield codes[:count]
+            codes = codes[count:]
+
+    def _restart(self, state: CodecState) -> None:
+        """Begin a chunk: forget everything but the frames of its left context, and decode those again."""
+        context, frames = state.recent, state.frames
+        state.cache, state.inputs = None, []
+        if context is not None:
+            self._step(state, context)
+        state.frames, state.recent = frames, context
+
+    def _step(self, state: CodecState, codes: torch.Tensor) -> torch.Tensor:
+        """Decode frames of one chunk: ``[n, groups]`` to ``[n * 1920]``."""
+        codes = codes.to(self._device)
+        wave = _Pass(self._decoder, state).run(codes)
+        state.frames += len(codes)
+        known = codes if state.recent is None else torch.cat((state.recent, codes))
+        state.recent = known[-CONTEXT_FRAMES:]
+        return wave
+
+
+class _Pass:
+    """Upstream's ``Qwen3TTSTokenizerV2Decoder.forward`` over new frames, with the state's inputs instead of padding."""
+
+    def __init__(self, decoder: Any, state: CodecState):
+        self.decoder, self.state = decoder, state
+        self.convolution = 0
+
+    def run(self, codes: torch.Tensor) -> torch.Tensor:
+        decoder = self.decoder
+        latent = decoder.quantizer.decode(codes.T[None])
+        x = self._transform(self._convolve(decoder.pre_conv, latent).transpose(1, 2)).transpose(1, 2)
+        for expand, block in decoder.upsample:
+            x = self._refine(block, expand(x))  # kernel = stride: no position sees another
+        start, *blocks, snake, last = decoder.decoder
+        x = self._convolve(start, x)
+        for block in blocks:
+            x = self._spread(block.block, x)
+        return self._convolve(last, snake(x)).clamp(min=-1, max=1)[0, 0]
+
+    def _before(self, x: torch.Tensor, count: int) -> torch.Tensor:
+        """Put the ``count`` positions before ``x`` ``[1, C, T]`` in front of it; keep its last for the next pass."""
+        inputs, index = self.state.inputs, self.convolution
+        if index == len(inputs):
+            inputs.append(x.new_zeros(1, x.shape[1], count))  # a line begins after zeros
+        joined = torch.cat((inputs[index], x), dim=2)
+        inputs[index] = joined[..., joined.shape[2] - count :].clone()
+        self.convolution += 1
+        return joined
+
+    def _convolve(self, module: Any, x: torch.Tensor) -> torch.Tensor:
+        """A causal convolution of stride 1."""
+        return module.conv(self._before(x, module.padding) if module.padding else x)
+
+    def _transform(self, x: torch.Tensor) -> torch.Tensor:
+        """The transformer over ``[1, T, latent]``, after the frames in its cache."""
+        transformer, state = self.decoder.pre_transformer, self.state
+        if state.cache is None:
+            state.cache = DynamicCache(config=transformer.config)
+        return transformer(inputs_embeds=x, past_key_values=state.cache, use_cache=True).last_hidden_state
+
+    def _refine(self, block: Any, x: torch.Tensor) -> torch.Tensor:
+        """A ConvNeXt block."""
+        hidden = self._convolve(block.dwconv, x).transpose(1, 2)
+        hidden = block.gamma * block.pwconv2(block.act(block.pwconv1(block.norm(hidden))))
+        return x + hidden.transpose(1, 2)
+
+    def _spread(self, parts: Any, x: torch.Tensor) -> torch.Tensor:
+        """A block: SnakeBeta, a transposed convolution whose outputs see one position before, and residual units."""
+        snake, expand, *units = parts
+        x = snake(x)
+        samples = x.shape[2] * expand.conv.stride[0]
+        # Upstream cuts the right end, which the next position would add to: here it has been added.
+        x = expand(self._before(x, 1))[..., -samples:]
+        for unit in units:
+            x = x + unit.conv2(unit.act2(self._convolve(unit.conv1, unit.act1(x))))
+        return x

@@ -1,0 +1,119 @@
+"""A line decoded step by step has the samples of the whole line, whatever the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.codec.stream import CodecState, CodecStream
+from qwen3_tts_morph.morph.codec.upstream import decode_codes
+
+FRAME = 1920
+FLOAT32_DB = 80
+RAMP = (1, 1, 2, 4, 8, 12)
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "base")
+
+
+def random_codes(model, frames: int, seed: int = 0) -> torch.Tensor:
+    size = model.codec.config.decoder_config.codebook_size
+    return torch.randint(size, (frames, 16), generator=torch.Generator().manual_seed(seed))
+
+
+def steps(sizes: Iterable[int], codes: torch.Tensor) -> Iterable[torch.Tensor]:
+    """Cut codes into steps of these sizes; the last size repeats."""
+    sizes = iter(sizes)
+    size = 1
+    while len(codes):
+        size = next(sizes, size)
+        yield codes[:size]
+        codes = codes[size:]
+
+
+def stream(stream: CodecStream, state: CodecState, codes: torch.Tensor, sizes: Iterable[int]) -> np.ndarray:
+    waves = []
+    for part in steps(sizes, codes):
+        wave = stream.decode(state, part)
+        assert wave.dtype == np.float32 and wave.shape == (len(part) * FRAME,)
+        waves.append(wave)
+    return np.concatenate([np.zeros(0, np.float32), *waves])
+
+
+def signal_to_noise(signal: np.ndarray, other: np.ndarray) -> float:
+    """In dB."""
+    error = np.square(signal.astype(np.float64) - other).mean()
+    return 10 * np.log10(np.square(signal.astype(np.float64)).mean() / error) if error else np.inf
+
+
+def whole_line(model, codes: torch.Tensor, reference: torch.Tensor | None = None) -> np.ndarray:
+    """Upstream's samples; after a reference it may return one more than there are frames for."""
+    wave = decode_codes(model, codes, reference)
+    return wave[len(wave) - len(codes) * FRAME :]
+
+
+@pytest.mark.parametrize("frames", [0, 1, 2, 9, 10, 11, 71, 72, 73, 299, 300, 301, 325, 601])
+def test_a_line_of_any_length_has_the_samples_of_the_whole_line(model, frames):
+    codes, codec = random_codes(model, frames), CodecStream(model)
+    whole = whole_line(model, codes)
+    ours = stream(codec, codec.start(), codes, RAMP)
+    assert ours.shape == whole.shape
+    assert not frames or signal_to_noise(whole, ours) > FLOAT32_DB
+
+
+@pytest.mark.parametrize("sizes", [(1,), (2,), (3, 1), (7,), (25,), (73,), (330,)], ids=str)
+def test_the_sizes_of_the_steps_do_not_matter(model, sizes):
+    codes, codec = random_codes(model, 330), CodecStream(model)
+    assert signal_to_noise(whole_line(model, codes), stream(codec, codec.start(), codes, sizes)) > FLOAT32_DB
+
+
+@pytest.mark.parametrize("length", [0, 1, 25, 300, 375])
+def test_a_line_after_a_reference(model, length):
+    """Its state is made once and serves several lines."""
+    reference, codec = random_codes(model, length, 7), CodecStream(model)
+    warm = codec.start(reference)
+    for seed, frames in enumerate((5, 40)):
+        codes = random_codes(model, frames, seed)
+        whole = whole_line(model, codes, reference if length else None)
+        assert signal_to_noise(whole, stream(codec, warm.copy(), codes, RAMP)) > FLOAT32_DB
+    assert warm.frames == length
+
+
+def test_lines_in_turns_do_not_meet(model):
+    codec = CodecStream(model)
+    lines = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 40, 50))]
+    states, waves = [codec.start() for _ in lines], [[] for _ in lines]
+    for begin in range(0, 50, 3):
+        for line, state, made in zip(lines, states, waves, strict=True):
+            made.append(codec.decode(state, line[begin : begin + 3]))
+    for line, made in zip(lines, waves, strict=True):
+        assert signal_to_noise(whole_line(model, line), np.concatenate(made)) > FLOAT32_DB
+
+
+def test_bf16_is_no_further_from_float32_than_the_whole_line(load):
+    exact, rounded = load("tiny", "base"), load("tiny", "base", "bf16")
+    codes, codec = random_codes(exact, 60), CodecStream(rounded)
+    reference = whole_line(exact, codes)
+    ours = signal_to_noise(reference, stream(codec, codec.start(), codes, RAMP))
+    theirs = signal_to_noise(reference, whole_line(rounded, codes))
+    assert ours > theirs - 1, "dB; random weights make rounding loud"
+
+
+def test_a_state_is_as_small_as_counted(model):
+    """Keys and values of a window less one frame, and the inputs of every convolution that looks back."""
+    codec, config = CodecStream(model), model.codec.config.decoder_config
+    state = codec.start(random_codes(model, 100))
+    window = config.sliding_window - 1
+    kept = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * window
+    decoder = model.codec.decoder
+    kept += 2 * config.codebook_dim
+    kept += sum(6 * config.latent_dim for _ in decoder.upsample) + 6 * config.latent_dim
+    width = config.decoder_dim
+    for _ in config.upsample_rates:
+        kept += width + 78 * (width // 2)
+        width //= 2
+    assert state.nbytes == 4 * (kept + 6 * width)
