@@ -11,12 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch.nn import functional
 
 from ..model.layers import Angles, norm, rotate
 from .weights import Attention, Block, CodecWeights, Snake, Transformer, Upsample
+
+Attend: TypeAlias = Callable[[int, Attention, torch.Tensor], torch.Tensor]
 
 
 class TorchOps:
@@ -108,25 +111,41 @@ def synthesise(
     """Decode a row: ``packing.write_plan``'s ``[frames, groups + 1]`` to float32 samples ``out`` ``[frames * 1920]``.
 
     Computes the same function as upstream's ``Qwen3TTSTokenizerV2Decoder.forward``, for each chunk of the row
-    separately; samples in gaps are meaningless. The last blocks depend on at most a few past frames, which are
-    recomputed for every slab.
+    separately; samples in gaps are meaningless.
     """
     positions = Positions.of(plan[:, -1])
     latent = zero_gaps(dequantise(weights, plan[:, :-1]), positions.keep)
     x = causal_conv(latent, weights.pre_conv[0], 1, weights.pre_conv[1])
     x = run_transformer(weights.transformer, x, positions)
+    convolve(weights, x, positions.keep, ops, slabs, out)
+
+
+def convolve(
+    weights: CodecWeights,
+    x: torch.Tensor,
+    keep: torch.Tensor,
+    ops: TorchOps,
+    slabs: Slabs,
+    out: torch.Tensor,
+) -> None:
+    """Run a row's convolutions: the transformer's outputs ``[frames, latent]`` to samples ``out`` ``[frames * 1920]``.
+
+    The last blocks depend on at most a few past frames, which are recomputed for every slab. Six parameters: exactly
+    what ``synthesise`` and the incremental codec share.
+    """
+    frames = len(x)
     for stage in weights.upsample:
-        x = upsample(stage, x, positions.keep)
-    x = causal_conv(zero_gaps(x, positions.keep), weights.start)
-    x = ops.activate(x, weights.enter, positions.keep, x)
+        x = upsample(stage, x, keep)
+    x = causal_conv(zero_gaps(x, keep), weights.start)
+    x = ops.activate(x, weights.enter, keep, x)
     for block in weights.blocks[: slabs.first]:
-        x = ops.residuals(spread(block, x), block, positions.keep)
-    frames, rate, samples = len(plan), len(x) // len(plan), weights.samples_per_frame
+        x = ops.residuals(spread(block, x), block, keep)
+    rate, samples = len(x) // frames, weights.samples_per_frame
     for begin in range(0, frames, slabs.frames):
         first, end = max(0, begin - weights.reaches[slabs.first]), min(begin + slabs.frames, frames)
-        part, keep = x[first * rate : end * rate], positions.keep[first:end]
+        part = x[first * rate : end * rate]
         for block in weights.blocks[slabs.first :]:
-            part = ops.residuals(spread(block, part), block, keep)
+            part = ops.residuals(spread(block, part), block, keep[first:end])
         wave = ops.finish(part, *weights.finish)
         out[begin * samples : end * samples] = wave[(begin - first) * samples :]
 
@@ -149,10 +168,17 @@ def run_transformer(transformer: Transformer, x: torch.Tensor, positions: Positi
     in_chunk = positions.index - positions.starts
     angles = Angles(transformer.angles.cos[in_chunk, None], transformer.angles.sin[in_chunk, None])
     bias = positions.bias(block, transformer.window, x.dtype)
+    return run_layers(
+        transformer, x, lambda _, layer, inputs: attend_blocks(transformer, layer, inputs, angles, bias)
+    )
+
+
+def run_layers(transformer: Transformer, x: torch.Tensor, attend: Attend) -> torch.Tensor:
+    """Run the transformer over ``[..., latent]``; ``attend`` takes a layer's index, the layer and its normed inputs."""
     states = functional.linear(x, *transformer.project)
-    for layer in transformer.layers:
+    for index, layer in enumerate(transformer.layers):
         inputs = norm(states, layer.input_norm, transformer.eps)
-        added = functional.linear(attend_blocks(transformer, layer, inputs, angles, bias), layer.out)
+        added = functional.linear(attend(index, layer, inputs), layer.out)
         states = torch.addcmul(states, added, layer.out_scale)
         inputs = norm(states, layer.post_norm, transformer.eps)
         gate, up = functional.linear(inputs, layer.gate_up).chunk(2, dim=-1)

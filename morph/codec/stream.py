@@ -2,7 +2,7 @@
 
 Upstream's decoder is causal, so a frame's 1,920 samples are final as soon as its codes are known. What later samples
 need of the past is carried from step to step: the keys and values of the transformer's window, and the last inputs of
-every convolution that looks back. The samples are those of ``upstream.decode_codes`` up to rounding, whatever the sizes
+every convolution that looks back. The samples are those of ``upstream.decode_waveform`` up to rounding, whatever the sizes
 of the steps (float32: above 100 dB for a trained codec).
 """
 

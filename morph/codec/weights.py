@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import torch
@@ -129,6 +131,7 @@ class CodecWeights:
     samples_per_frame: int
     gap: int
     reaches: tuple[int, ...]
+    context: int
 
     @classmethod
     def of(cls, decoder: Any, dtype: torch.dtype | None = None) -> CodecWeights:
@@ -161,6 +164,7 @@ class CodecWeights:
                 samples_per_frame=int(decoder.total_upsample),
                 gap=widest_padding(decoder),
                 reaches=reaches_of(decoder),
+                context=context_of(decoder),
             )
 
 
@@ -200,13 +204,26 @@ def widest_padding(decoder: Any) -> int:
 
 def reaches_of(decoder: Any) -> tuple[int, ...]:
     """Return, for each block, how many past frames affect the samples through it and the blocks after it."""
+    return tuple(math.ceil(reach) for reach in _reaches(decoder))
+
+
+def context_of(decoder: Any) -> int:
+    """Return how many past outputs of the transformer affect a frame's samples, through all convolutions after it."""
+    rates = list(accumulate((expand.conv.stride[0] for expand, _ in decoder.upsample), mul))
+    padded = [(block.dwconv.padding, rate) for (_, block), rate in zip(decoder.upsample, rates, strict=True)]
+    padded.append((decoder.decoder[0].padding, rates[-1]))
+    return math.ceil(_reaches(decoder)[0] + sum(Fraction(positions, rate) for positions, rate in padded))
+
+
+def _reaches(decoder: Any) -> list[Fraction]:
+    """Return the past frames that affect the samples through each block and the blocks after it."""
     reach = Fraction(decoder.decoder[-1].padding, int(decoder.total_upsample))
     reaches = []
     for rate, block in reversed(list(zip(_rates(decoder), decoder.decoder[1:-2], strict=True))):
         before = block.block[1].conv.stride[0]  # one position before the transposed convolution
         reach += Fraction(sum(unit.conv1.padding for unit in block.block[2:]) + before, rate)
-        reaches.append(math.ceil(reach))
-    return tuple(reversed(reaches))
+        reaches.append(reach)
+    return reaches[::-1]
 
 
 def _rates(decoder: Any) -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.codec.stream import CodecState, CodecStream
-from qwen3_tts_morph.morph.codec.upstream import decode_codes
+from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 
 FRAME = 1920
 FLOAT32_DB = 80
@@ -52,7 +52,7 @@ def signal_to_noise(signal: np.ndarray, other: np.ndarray) -> float:
 
 def whole_line(model, codes: torch.Tensor, reference: torch.Tensor | None = None) -> np.ndarray:
     """Upstream's samples; after a reference it may return one more than there are frames for."""
-    wave = decode_codes(model, codes, reference)
+    wave = decode_waveform(model, codes, reference)
     return wave[len(wave) - len(codes) * FRAME :]
 
 

@@ -1,0 +1,273 @@
+"""Many lines decoded step by step in one row of fixed length, by the functions and kernels of whole lines.
+
+A step takes up to ``STEP_FRAMES`` new frames of each line. The transformer runs over them with the keys and values of
+its window. The convolutions run again over the transformer's last ``CONTEXT`` outputs (ten frames reach a sample) and
+the new ones: that costs arithmetic, but no more launches than whole lines take, and every kernel is theirs. The row has
+the same length for any step, so a CUDA graph can hold it, and what is computed for a frame does not depend on the sizes
+of the steps. Where a GEMM treats all its rows alike, two schedules give the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+
+import torch
+from torch.nn import functional
+from torch.nn.attention import sdpa_kernel
+
+from ..codec.forward import Slabs, TorchOps, convolve, dequantise, run_layers, zero_gaps
+from ..codec.packing import CHUNK_FRAMES, CONTEXT_FRAMES
+from ..codec.weights import Attention, CodecWeights, Transformer
+from ..model.layers import SDPA_BACKENDS, Angles, rotate
+
+STEP_FRAMES = CONTEXT = 12  # per line: 24 frames of the row
+TAPS = 3  # of the convolution before the transformer
+
+
+@dataclass(frozen=True)
+class LineStates:
+    """What lines carry from step to step, one line per index of the dimension B. All zeros before a line's first frame.
+
+    Attributes:
+        positions: int64 ``[B]``, frames decoded since the line's chunk began.
+        inputs: ``[B, 2, 2 D]``, the last frames before the first convolution.
+        keys, values: ``[B, layers, kv_heads, window - 1 + STEP_FRAMES, head_dim]``, with RoPE applied: a ring, where a
+            position has the slot of its remainder.
+        outputs: ``[B, CONTEXT, latent]``, the transformer's last outputs.
+    """
+
+    positions: torch.Tensor
+    inputs: torch.Tensor
+    keys: torch.Tensor
+    values: torch.Tensor
+    outputs: torch.Tensor
+
+    @classmethod
+    def allocate(cls, weights: CodecWeights, lines: int) -> LineStates:
+        """Return the states of lines that have not begun.
+
+        Raises:
+            ValueError: for a codec whose samples depend on more of the past than the row has.
+        """
+        if weights.context > CONTEXT:
+            raise ValueError(
+                f"the codec's samples depend on {weights.context} frames, and a step keeps {CONTEXT}"
+            )
+        transformer, like = weights.transformer, weights.quantised
+        head_dim = transformer.angles.cos.shape[-1]
+        slots = transformer.window - 1 + STEP_FRAMES
+        ring = (len(transformer.layers), transformer.kv_heads, slots, head_dim)
+        return cls(
+            positions=torch.zeros(lines, dtype=torch.int64, device=like.device),
+            inputs=like.new_zeros(lines, TAPS - 1, len(like)),
+            keys=like.new_zeros(lines, *ring),
+            values=like.new_zeros(lines, *ring),
+            outputs=like.new_zeros(lines, CONTEXT, len(transformer.restore[0])),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all lines' tensors."""
+        return sum(getattr(self, one.name).nbytes for one in fields(self))
+
+    def clear(self, line: int) -> None:
+        """Let a line begin again."""
+        for one in fields(self):
+            getattr(self, one.name)[line].zero_()
+
+    def take(self, line: int) -> LineStates:
+        """Return a copy of one line's state, ``B`` = 1."""
+        return LineStates(*(getattr(self, one.name)[line : line + 1].clone() for one in fields(self)))
+
+    def put(self, line: int, state: LineStates) -> None:
+        """Let a line go on from a state that ``take`` returned."""
+        for one in fields(self):
+            getattr(self, one.name)[line].copy_(getattr(state, one.name)[0])
+
+
+def decode_step(
+    weights: CodecWeights, states: LineStates, codes: torch.Tensor, counts: torch.Tensor, ops: TorchOps
+) -> torch.Tensor:
+    """Decode the next frames of every line.
+
+    No host read and no shape that depends on data: a CUDA graph can hold it.
+
+    Args:
+        weights: the codec's.
+        states: the lines'; advanced in place.
+        codes: int64 ``[B, N, groups]``; what is beyond a line's count means nothing, but must be in the codebook.
+        counts: int64 ``[B]``, 0..N frames of each line.
+        ops: kernels, or torch's operations.
+
+    Returns:
+        float32 ``[B, N * 1920]`` within -1..1; what is beyond a line's count means nothing.
+    """
+    lines, new = codes.shape[:2]
+    latent = dequantise(weights, codes.flatten(0, 1)).unflatten(0, (lines, new))
+    latent = torch.cat((states.inputs, latent), dim=1)
+    taps = torch.cat([latent[:, tap : tap + new] for tap in range(TAPS)], dim=2)
+    kernel, bias = weights.pre_conv
+    x = functional.linear(taps, kernel.flatten(1), bias)
+    x = torch.cat((states.outputs, _transform(weights.transformer, x, states)), dim=1)
+    frames = torch.arange(x.shape[1], device=x.device) - CONTEXT
+    keep = (frames >= -states.positions[:, None]) & (frames < counts[:, None])
+    row = zero_gaps(x.flatten(0, 1), keep.flatten())
+    wave = torch.empty(len(row) * weights.samples_per_frame, device=row.device)
+    # One slab per line: each line's samples then do not depend on how many lines there are.
+    convolve(weights, row, keep.flatten(), ops, Slabs(x.shape[1], 1), wave)
+    states.inputs.copy_(_last(latent, counts, TAPS - 1))
+    states.outputs.copy_(_last(x, counts, CONTEXT))
+    states.positions.add_(counts)
+    return wave.view(lines, -1)[:, CONTEXT * weights.samples_per_frame :]
+
+
+def _transform(transformer: Transformer, x: torch.Tensor, states: LineStates) -> torch.Tensor:
+    """The transformer over the new frames ``[B, N, latent]``; their keys and values go into the ring.
+
+    A position's slot in the ring does not depend on the steps, so neither does the order of attention's sums. The slots
+    that frames beyond a line's count take held positions that no query sees any more; the next step writes them again.
+    """
+    new, slots = x.shape[1], states.keys.shape[3]
+    queries = states.positions[:, None] + torch.arange(new, device=x.device)
+    table = queries.clamp(
+        max=len(transformer.angles.cos) - 1
+    )  # frames beyond a line's count may be beyond it
+    angles = Angles(transformer.angles.cos[table][:, :, None], transformer.angles.sin[table][:, :, None])
+    newest = queries[:, -1:]
+    positions = newest - (newest - torch.arange(slots, device=x.device)) % slots  # the position in each slot
+    distance = queries[:, :, None] - positions[:, None]
+    seen = (distance >= 0) & (distance < transformer.window) & (positions >= 0)[:, None]
+    bias = torch.zeros(seen.shape, dtype=x.dtype, device=x.device).masked_fill_(~seen, -math.inf)[:, None]
+    at = (torch.arange(len(x), device=x.device)[:, None], queries % slots)
+
+    def attend(index: int, layer: Attention, inputs: torch.Tensor) -> torch.Tensor:
+        heads, kv_heads = transformer.heads, transformer.kv_heads
+        qkv = functional.linear(inputs, layer.qkv).unflatten(-1, (heads + 2 * kv_heads, -1))
+        turned = rotate(qkv[:, :, : heads + kv_heads].float(), angles).to(inputs.dtype)
+        rings = states.keys[:, index], states.values[:, index]
+        for ring, fresh in zip(rings, (turned[:, :, heads:], qkv[:, :, heads + kv_heads :]), strict=True):
+            ring.transpose(1, 2)[at] = fresh
+        keys, values = (ring.repeat_interleave(heads // kv_heads, dim=1) for ring in rings)
+        query = turned[:, :, :heads].transpose(1, 2)
+        out = functional.scaled_dot_product_attention(query, keys, values, attn_mask=bias)
+        return out.transpose(1, 2).flatten(2)
+
+    with sdpa_kernel(SDPA_BACKENDS):
+        return run_layers(transformer, x, attend)
+
+
+def _last(x: torch.Tensor, counts: torch.Tensor, length: int) -> torch.Tensor:
+    """The ``length`` entries of ``[B, length + N, ...]`` that end with each line's newest frame."""
+    index = counts[:, None] + torch.arange(length, device=x.device)
+    index = index.view(*index.shape, *[1] * (x.dim() - 2)).expand(-1, -1, *x.shape[2:])
+    return x.gather(1, index)
+
+
+class RowStream:
+    """Streams of lines that share a row: a line takes an index, gives it back, and another takes it.
+
+    Chunks follow ``packing.cut_chunks``, as whole lines do: at frames 300, 600, ... a line begins again from the 25
+    frames before. Not for two threads at once.
+
+    Args:
+        weights: the codec's.
+        lines: how many lines share the row.
+        ops: kernels, or torch's operations.
+    """
+
+    def __init__(self, weights: CodecWeights, lines: int, ops: TorchOps):
+        self._weights, self._ops = weights, ops
+        self._states = LineStates.allocate(weights, lines)
+        self._frames = [0] * lines
+        self._recent = [_no_codes(weights)] * lines
+
+    @torch.inference_mode()
+    def start(self, line: int, warm: Warm | None = None) -> None:
+        """Let a new line take this index; ``warm`` is the state after an ICL voice's reference."""
+        if warm is None:
+            self._states.clear(line)
+            self._frames[line], self._recent[line] = 0, _no_codes(self._weights)
+        else:
+            self._states.put(line, warm.state)
+            self._frames[line], self._recent[line] = warm.frames, warm.recent
+
+    @torch.inference_mode()
+    def warm(self, line: int, reference: torch.Tensor) -> Warm:
+        """Run an ICL voice's reference ``[R, groups]`` at a free index; keep the result for every line of the voice."""
+        self.start(line)
+        self.decode({line: reference})
+        return Warm(self._states.take(line), self._frames[line], self._recent[line])
+
+    @torch.inference_mode()
+    def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+        """Decode the next frames of some lines.
+
+        Args:
+            codes: by line, ``[n, groups]``, any n. No special codes: EOS has no place in the codebook.
+
+        Returns:
+            By line, float32 ``[n * 1920]`` on the codec's device.
+        """
+        waiting = {line: deque(self._cut(line, part)) for line, part in codes.items()}
+        made: dict[int, list[torch.Tensor]] = {line: [] for line in codes}
+        while any(waiting.values()):
+            now = {line: parts.popleft() for line, parts in waiting.items() if parts}
+            for line, part in now.items():
+                if part.restarts:
+                    self._states.clear(line)
+            waves = self._step({line: part.codes for line, part in now.items()})
+            for line, part in now.items():
+                if part.wanted:
+                    made[line].append(waves[line, : len(part.codes) * self._weights.samples_per_frame])
+        empty = self._states.outputs.new_zeros(0, dtype=torch.float32)
+        return {line: torch.cat([empty, *parts]) for line, parts in made.items()}
+
+    def _cut(self, line: int, codes: torch.Tensor) -> Iterator[_Part]:
+        """Cut a line's frames into steps; where a chunk begins, the frames of its left context go first."""
+        while len(codes):
+            within = self._frames[line] % CHUNK_FRAMES
+            if within == 0 and self._frames[line]:
+                for begin in range(0, len(self._recent[line]), STEP_FRAMES):
+                    part = self._recent[line][begin : begin + STEP_FRAMES]
+                    yield _Part(part, wanted=False, restarts=begin == 0)
+            part = codes[: min(STEP_FRAMES, CHUNK_FRAMES - within)]
+            self._frames[line] += len(part)
+            self._recent[line] = torch.cat((self._recent[line], part.cpu()))[-CONTEXT_FRAMES:]
+            yield _Part(part)
+            codes = codes[len(part) :]
+
+    def _step(self, parts: Mapping[int, torch.Tensor]) -> torch.Tensor:
+        """One step of the row: ``[B, STEP_FRAMES * 1920]``."""
+        lines, groups = len(self._frames), len(self._weights.offsets)
+        codes = torch.zeros(lines, STEP_FRAMES, groups, dtype=torch.int64)
+        counts = torch.zeros(lines, dtype=torch.int64)
+        for line, part in parts.items():
+            codes[line, : len(part)] = part
+            counts[line] = len(part)
+        device = self._states.positions.device
+        return decode_step(self._weights, self._states, codes.to(device), counts.to(device), self._ops)
+
+
+@dataclass(frozen=True)
+class Warm:
+    """The state of a line after a voice's reference: ``frames`` of it, the last 25 of them in ``recent``."""
+
+    state: LineStates
+    frames: int
+    recent: torch.Tensor
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Frames of one step; those of a left context are not ``wanted``."""
+
+    codes: torch.Tensor
+    wanted: bool = True
+    restarts: bool = False
+
+
+def _no_codes(weights: CodecWeights) -> torch.Tensor:
+    return torch.zeros(0, len(weights.offsets), dtype=torch.int64)

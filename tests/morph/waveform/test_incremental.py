@@ -1,0 +1,119 @@
+"""Lines decoded step by step in one row have the samples of whole lines, whatever the steps and the neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.codec.forward import TorchOps
+from qwen3_tts_morph.morph.codec.weights import CodecWeights
+from qwen3_tts_morph.morph.waveform.incremental import STEP_FRAMES, RowStream
+
+from tests.morph.codec.test_stream import (
+    FLOAT32_DB,
+    FRAME,
+    RAMP,
+    random_codes,
+    signal_to_noise,
+    steps,
+    whole_line,
+)
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "base")
+
+
+def rows(model, lines: int = 1) -> RowStream:
+    return RowStream(CodecWeights.of(model.codec.decoder), lines, TorchOps())
+
+
+def stream(row: RowStream, line: int, codes: torch.Tensor, sizes=RAMP) -> np.ndarray:
+    waves = [row.decode({line: part})[line] for part in steps(sizes, codes)]
+    assert [len(wave) for wave in waves] == [len(part) * FRAME for part in steps(sizes, codes)]
+    return torch.cat([torch.zeros(0), *waves]).numpy()
+
+
+@pytest.mark.parametrize("frames", [0, 1, 2, 9, 10, 11, 71, 72, 73, 299, 300, 301, 325, 601])
+def test_a_line_of_any_length_has_the_samples_of_the_whole_line(model, frames):
+    codes, row = random_codes(model, frames), rows(model)
+    whole, ours = whole_line(model, codes), stream(row, 0, codes)
+    assert ours.shape == whole.shape
+    assert not frames or signal_to_noise(whole, ours) > FLOAT32_DB
+
+
+@pytest.mark.parametrize("sizes", [(1,), (3, 1), (7,), (12,), (25,), (330,)], ids=str)
+def test_the_sizes_of_the_steps_do_not_matter(model, sizes):
+    codes = random_codes(model, 330)
+    ours = stream(rows(model), 0, codes, sizes)
+    assert signal_to_noise(whole_line(model, codes), ours) > FLOAT32_DB
+
+
+@pytest.mark.parametrize("length", [1, 25, 300, 375])
+def test_a_line_after_a_reference(model, length):
+    reference, row = random_codes(model, length, 7), rows(model, 2)
+    warm = row.warm(1, reference)
+    for seed, frames in enumerate((5, 40)):
+        codes = random_codes(model, frames, seed)
+        row.start(0, warm)
+        assert signal_to_noise(whole_line(model, codes, reference), stream(row, 0, codes)) > FLOAT32_DB
+
+
+def test_lines_of_one_row_do_not_meet(model):
+    """Three lines begin at other times and take steps of other sizes; one ends, and another takes its index."""
+    lines = [random_codes(model, frames, seed) for seed, frames in enumerate((40, 61, 33, 25))]
+    row, waves, done = rows(model, 3), [[] for _ in lines], [0] * len(lines)
+    at = {0: 0, 1: 1, 2: 2}  # index: line
+    for turn in range(80):
+        request = {}
+        for index, line in list(at.items()):
+            if done[line] == len(lines[line]) and line == 0:
+                row.start(index)
+                at[index] = line = 3
+            if turn >= 2 * line % 5:
+                request[index] = lines[line][done[line] : done[line] + 1 + (turn + line) % 3]
+        made = row.decode(request)
+        for index, wave in made.items():
+            waves[at[index]].append(wave)
+            done[at[index]] += len(wave) // FRAME
+    assert done == [len(line) for line in lines]
+    for line, made in zip(lines, waves, strict=True):
+        assert signal_to_noise(whole_line(model, line), torch.cat(made).numpy()) > FLOAT32_DB
+
+
+def test_nan_in_what_is_not_used_reaches_no_line(model):
+    """An index without a line, and what the last line left behind."""
+    row, codes = rows(model, 3), random_codes(model, 30)
+    for part in (row._states.keys, row._states.values, row._states.inputs, row._states.outputs):
+        part.fill_(torch.nan)
+    row.start(1)
+    ours = stream(row, 1, codes)
+    assert np.isfinite(ours).all() and signal_to_noise(whole_line(model, codes), ours) > FLOAT32_DB
+
+
+def test_bf16_is_no_further_from_float32_than_the_whole_line(load):
+    exact, rounded = load("tiny", "base"), load("tiny", "base", "bf16")
+    codes = random_codes(exact, 60)
+    reference = whole_line(exact, codes)
+    ours = signal_to_noise(reference, stream(rows(rounded), 0, codes))
+    assert ours > signal_to_noise(reference, whole_line(rounded, codes)) - 1, (
+        "dB; random weights make rounding loud"
+    )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_two_schedules_give_the_same_bits(load, precision):
+    model = load("tiny", "base", precision)
+    model.module.to("cuda")
+    codes, sizes = random_codes(model, 330), [(1,), RAMP, (STEP_FRAMES,), (7, 3, 11)]
+    try:
+        waves = [
+            torch.cat([row.decode({0: part})[0] for part in steps(size, codes)])
+            for size in sizes
+            for row in [rows(model)]
+        ]
+    finally:
+        model.module.to("cpu")
+    assert all(torch.equal(waves[0], wave) for wave in waves[1:])
