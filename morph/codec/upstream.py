@@ -27,8 +27,7 @@ def decode_waveform(
         on_chunk: called before every chunk of 300 frames; may raise to cancel.
 
     Returns:
-        float32 ``[T * 1920]`` at 24 kHz, within -1..1; after a reference sometimes one sample more, because upstream
-        cuts in proportion.
+        float32 ``[T * 1920]`` at 24 kHz, within -1..1.
     """
     if len(codes) == 0:
         return np.zeros(0, dtype=np.float32)
@@ -55,10 +54,15 @@ def decode_waveforms(
 
 
 def cut_reference(waveform: np.ndarray, codes: torch.Tensor, reference: torch.Tensor | None) -> np.ndarray:
-    """Cut an ICL voice's reference off the start of a line, in proportion to the frames, as upstream does."""
+    """Cut an ICL voice's reference off the start of a line: exactly its R frames of 1,920 samples.
+
+    Upstream cuts at ``int(R / (R + T) * samples)``: the same sample, except that the rounding of the division sometimes
+    puts the cut one sample early. A stream cannot know T when it begins, so streamed and complete lines both cut here.
+    """
     if reference is None or len(codes) == 0:
         return waveform
-    return waveform[int(len(reference) / (len(reference) + len(codes)) * len(waveform)) :]
+    per_frame = len(waveform) // (len(reference) + len(codes))
+    return waveform[len(reference) * per_frame :]
 
 
 @torch.inference_mode()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.codec.forward import TorchOps
+from qwen3_tts_morph.morph.codec.upstream import decode_waveform as whole_line
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
 from qwen3_tts_morph.morph.waveform.incremental import STEP_FRAMES, RowStream
 
@@ -16,7 +17,6 @@ from tests.morph.codec.test_stream import (
     random_codes,
     signal_to_noise,
     steps,
-    whole_line,
 )
 
 
