@@ -22,6 +22,7 @@ TAILS = ("auto", "stock")
 WEIGHTS = ("full", "int8")
 NORMALIZE = ("auto", "off")
 MOST_RETRIES = 10
+MOST_CHUNK_FRAMES = 300
 
 
 def check_seq_groups(seq_groups: int) -> int:
@@ -161,6 +162,7 @@ class GenerateOptions:
         retries: how often a piece that went wrong (silent, ended too early, ran on, looped) is spoken again, each
             time with the next seed; 0 to 10.
         normalize: "auto" writes out figures and capitals as words for checkpoints that cannot read them; "off" never.
+        chunk_frames: for streams, the frames of a line's first chunks; the last number repeats. 1 to 300 each.
     """
 
     seq_groups: int = DEFAULT_SEQ_GROUPS
@@ -173,6 +175,7 @@ class GenerateOptions:
     tail: str = "auto"
     retries: int = 1
     normalize: str = "auto"
+    chunk_frames: tuple[int, ...] = (1, 1, 2, 4, 8, 12)
 
     def __post_init__(self) -> None:
         _keep_plain(self)
@@ -195,6 +198,16 @@ class GenerateOptions:
             )
         if not is_number(self.crossfade_ms, 0, 1000):
             raise ValueError(f"crossfade_ms is {self.crossfade_ms!r}: choose 0 to 1000")
+        _check_chunk_frames(self.chunk_frames)
+
+
+def _check_chunk_frames(sizes: object) -> None:
+    """Raise ValueError for anything but a tuple of one or more whole numbers from 1 to MOST_CHUNK_FRAMES."""
+    whole = isinstance(sizes, tuple) and all(is_whole(size, 1, MOST_CHUNK_FRAMES) for size in sizes)
+    if not whole or not sizes:
+        raise ValueError(
+            f"chunk_frames is {sizes!r}: choose a tuple of whole numbers from 1 to {MOST_CHUNK_FRAMES}, one or more"
+        )
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def _decode_batch(
     tokens = first.sample(logits, ended)
     while True:
         on_host = tokens.tolist()
-        _note_eos(on_host, first.eos, ends)
+        _note_eos(on_host, first.eos, ends, lines)
         running = [row for row, end in enumerate(ends) if end is None]
         if not running:
             break
@@ -158,8 +158,11 @@ def _decode_batch(
         if experiment.observe is not None:
             experiment.observe(hidden, codes)
         hidden, logits = talker.step(codes)
+        _pass_codes(codes, running, lines)
         for row in running:
             ends[row] = lines[row].guard.add(on_host[row])
+            if (end := ends[row]) is not None:
+                lines[row].end(end)
         ended = torch.tensor([end is not None for end in ends], device=model.device)
         tokens = first.sample(logits, ended)
         if on_frame is not None:
@@ -167,10 +170,20 @@ def _decode_batch(
     return _collect(frames, [line.guard for line in lines], ends, model)
 
 
-def _note_eos(tokens: list[int], eos: int, ends: list[str | None]) -> None:
+def _note_eos(tokens: list[int], eos: int, ends: list[str | None], lines: Sequence[LineRequest]) -> None:
     for row, token in enumerate(tokens):
         if token == eos and ends[row] is None:
             ends[row] = "eos"
+            lines[row].end("eos")
+
+
+def _pass_codes(codes: torch.Tensor, running: Sequence[int], lines: Sequence[LineRequest]) -> None:
+    """Pass a frame's codes ``[B, 16]`` to the running lines that listen; only then are they copied to the host."""
+    listening = [row for row in running if lines[row].on_codes is not None]
+    if listening:
+        on_host = codes.cpu()
+        for row in listening:
+            lines[row].receive(on_host[row].clone())
 
 
 def _collect(

@@ -26,7 +26,7 @@ class LineBatch:
     """
 
     def __init__(self, lines: Sequence[LineRequest], eos: int, rows: int, dtype: torch.dtype):
-        self.guards = [line.guard for line in lines]
+        self.lines = lines
         self.eos = eos
         self.dtype = dtype
         self.rows: list[int | None] = [None] * rows
@@ -82,9 +82,11 @@ class LineBatch:
             else:
                 self._keep(line, row)
                 made += 1
-                self._ends[line] = self.guards[line].add(first[row])
-            if self._ends[line] is not None:
+                self.lines[line].receive(report[row, :GROUPS].clone())
+                self._ends[line] = self.lines[line].guard.add(first[row])
+            if (end := self._ends[line]) is not None:
                 self.rows[row] = None
+                self.lines[line].end(end)
         self._reports.append(report[:, :GROUPS])
         return made
 

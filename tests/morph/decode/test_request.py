@@ -1,0 +1,74 @@
+"""What a request's listeners are told while both engines decode: its frames, and how it ended."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.frame.noise import GROUPS
+from qwen3_tts_morph.morph.graph.batch import LineBatch
+from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.voice.prompt import Prompt
+
+from tests.morph.decoding import prompts_of
+
+EOS = 99
+
+
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+@pytest.mark.parametrize("decoding", ["crossbar", "lossless"])
+def test_every_frame_arrives_in_order_and_then_the_end(load, engine, decoding):
+    if (engine, decoding) == ("graph", "lossless"):
+        pytest.skip("the graph engine has no lossless decoding")
+    model = load("tiny", "custom_voice")
+    heard = [[] for _ in range(3)]
+    requests = [
+        LineRequest(prompt, Guard(frames, False), seed, heard[seed].append, heard[seed].append)
+        for seed, (prompt, frames) in enumerate(zip(prompts_of(model), (12, 1, 30), strict=True))
+    ]
+    options = GenerateOptions(5, batch_size=2, decoding=decoding)
+    counts: list[int] = []
+    decoded = Engine(engine).decode(model, requests, options, counts.append)
+    for line, told in zip(decoded, heard, strict=True):
+        *codes, ended = told
+        assert ended == line.ended
+        assert all(one.shape == (16,) and one.dtype == torch.int64 and one.is_cpu for one in codes)
+        assert torch.equal(torch.stack(codes), line.codes)
+    assert sum(counts) == sum(len(line.codes) for line in decoded)
+
+
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+@pytest.mark.parametrize("listener", ["on_codes", "on_end"])
+def test_what_a_listener_raises_ends_the_decoding(load, engine, listener):
+    def refuse(_: object) -> None:
+        raise InterruptedError
+
+    model, options = load("tiny", "custom_voice"), GenerateOptions(5)
+    prompt = prompts_of(model)[0]
+    one, seen = Engine(engine), []
+    with pytest.raises(InterruptedError):
+        one.decode(model, [LineRequest(prompt, Guard(5, False), **{listener: refuse})], options)
+    one.decode(model, [LineRequest(prompt, Guard(5, False), on_codes=seen.append)], options)
+    assert len(seen) == 5
+
+
+def report(*codes: int) -> torch.Tensor:
+    return torch.tensor([[code] * GROUPS + [0] for code in codes])
+
+
+def test_eos_and_the_frames_that_the_device_is_ahead_are_never_passed():
+    prompt = Prompt(torch.zeros(3, 1), torch.zeros(0, 1), torch.zeros(1, 1), 1)
+    heard = [[], []]
+    requests = [
+        LineRequest(prompt, Guard(2, False), 0, lambda codes, own=own: own.append(int(codes[0])), own.append)
+        for own in heard
+    ]
+    batch = LineBatch(requests, EOS, 2, torch.float32)
+    batch.admit()
+    for _ in range(4):
+        batch.send()
+    for codes in ((5, 7), (EOS, 8), (6, 9), (6, 9)):
+        batch.receive(report(*codes))
+    assert heard == [[5, "eos"], [7, 8, "cap"]]
