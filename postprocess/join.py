@@ -122,12 +122,12 @@ def _mix(waveforms: Sequence[Waveform], spans: list[Span], fades: list[int], tot
         waveforms, spans, [0, *fades], [*fades, 0], strict=True
     ):
         piece = np.atleast_2d(waveform).copy()
-        piece[:, :fade_in] *= _ramp(fade_in)
-        piece[:, piece.shape[1] - fade_out :] *= 1.0 - _ramp(fade_out)
+        piece[:, :fade_in] *= ramp(fade_in)
+        piece[:, piece.shape[1] - fade_out :] *= 1.0 - ramp(fade_out)
         joined[:, start:end] += piece
     return joined[0] if flat else joined
 
 
-def _ramp(length: int) -> Waveform:
+def ramp(length: int) -> Waveform:
     """Return a raised cosine from 0 to 1; it and its mirror image add up to one."""
     return 0.5 - 0.5 * np.cos(np.pi * (np.arange(length) + 0.5) / max(length, 1))

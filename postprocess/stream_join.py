@@ -1,0 +1,71 @@
+"""Join pieces of a line while they are made: the samples of ``join``, in whatever portions they arrive."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .checks import Waveform
+from .join import ramp
+
+
+class StreamJoin:
+    """Crossfades mono float32 pieces one after another, each given in portions.
+
+    The concatenated results equal ``join(pieces, rate, Spacing(crossfade_ms=...))[0]`` to the bit. A fade takes at most
+    half of each of its two pieces, so its samples are held back until the next piece is twice as long or has ended.
+
+    Args:
+        pieces: how many there will be.
+        fade: the longest fade in samples.
+    """
+
+    def __init__(self, pieces: int, fade: int):
+        self._left, self._fade = pieces, fade
+        self._length = 0  # of the current piece so far
+        self._pending = np.zeros(0, dtype=np.float32)  # its samples that were not returned
+        self._tail: Waveform | None = None  # of the piece before, which may fade into the current one
+
+    def add(self, samples: Waveform) -> Waveform:
+        """Take the current piece's next samples; return the samples of the result that are final now."""
+        self._length += len(samples)
+        self._pending = np.concatenate((self._pending, samples))
+        return self._advance(ended=False)
+
+    def end(self) -> Waveform:
+        """End the current piece; return the samples of the result that are final now.
+
+        Raises:
+            RuntimeError: if all pieces have ended.
+        """
+        if not self._left:
+            raise RuntimeError("all pieces have ended: create a StreamJoin with more pieces")
+        self._left -= 1
+        final = self._advance(ended=True)
+        self._tail = self._pending if self._left else None
+        self._pending, self._length = self._pending[:0], 0
+        return final
+
+    def _advance(self, ended: bool) -> Waveform:
+        """Fade the piece before into this one if the fade's length is known, and return what cannot change any more."""
+        if self._tail is not None:
+            if not ended and self._length < 2 * self._fade:
+                return self._pending[:0]
+            self._pending = self._crossfade(self._tail)
+            self._tail = None
+        count = max(0, len(self._pending) - self._held(ended))
+        final, self._pending = self._pending[:count], self._pending[count:]
+        return final + np.float32(0)  # as join, which adds pieces to zeros: no -0.0
+
+    def _held(self, ended: bool) -> int:
+        """Return how many of the current piece's last samples may fade into the next piece."""
+        if ended:
+            return min(self._fade, self._length // 2) if self._left else 0
+        return self._fade if self._left > 1 else 0
+
+    def _crossfade(self, tail: Waveform) -> Waveform:
+        """Return the tail of the piece before and this piece's pending samples, faded into each other."""
+        length = min(len(tail), self._length // 2)
+        before, after = tail[len(tail) - length :].copy(), self._pending[:length].copy()
+        before *= 1.0 - ramp(length)  # in place, as join: computed in float64, rounded to float32
+        after *= ramp(length)
+        return np.concatenate((tail[: len(tail) - length], before + after, self._pending[length:]))
