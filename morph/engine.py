@@ -23,6 +23,7 @@ from .options import GenerateOptions, check_engine
 from .runtime.capture import NO_CUDA, CaptureStream
 from .runtime.fallback import Fallback
 from .waveform.choose import Waveforms
+from .waveform.stream import LineCodec, StreamCodecs
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Engine:
         captures = CaptureStream()  # shared: codes and waveforms are never computed at the same time
         self._graphs = DecoderPool(kernels, captures)
         self._waveforms = Waveforms(batch_codec, captures)
+        self._streams = StreamCodecs(self._waveforms, captures)
         self._lock = threading.RLock()
 
     @contextmanager
@@ -185,8 +187,22 @@ class Engine:
             raise not_finite(model.codec.dtype)
         return waves
 
+    def open_codec(self, model: Model, choice: Choice, lines: int) -> LineCodec:
+        """Return a codec that makes the samples of lines while their codes are made.
+
+        Use it while holding ``exclusive``: it is valid until then.
+
+        Args:
+            model: the checkpoint.
+            choice: what decodes the codes; its codec is used.
+            lines: how many lines are decoded at the same time.
+        """
+        with self.exclusive():
+            return self._streams.open(model, choice.codec == "batch", lines)
+
     def free(self) -> None:
         """Release caches and graphs; the next decoding creates them again. Waits for a decoding in another thread."""
         with self.exclusive():
             self._graphs.free()
             self._waveforms.free()
+            self._streams.free()

@@ -1,9 +1,9 @@
 """Decode a line's codes as they are made, over upstream's own modules: state in place of left context.
 
 Upstream's decoder is causal, so a frame's 1,920 samples are final as soon as its codes are known. What later samples
-need of the past is carried from step to step: the keys and values of the transformer's window, and the last inputs of
-every convolution that looks back. The samples are those of ``upstream.decode_waveform`` up to rounding, whatever the sizes
-of the steps (float32: above 100 dB for a trained codec).
+depend on is carried from step to step: the keys and values of the transformer's window, and the last inputs of every
+convolution. The samples equal those of ``upstream.decode_waveform`` up to rounding, whatever the sizes of the steps
+(float32: above 100 dB for a trained codec).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class CodecState:
     """What decoding a line carries from one step to the next.
 
     Attributes:
-        frames: how many frames were decoded so far, those of an ICL voice's reference included.
-        recent: the codes of the last ``CONTEXT_FRAMES`` of them at most, ``[n, groups]``.
+        frames: how many frames were decoded so far, including those of an ICL voice's reference.
+        recent: the codes of at most the last ``CONTEXT_FRAMES`` of them, ``[n, groups]``.
         cache: the transformer's keys and values; None before the first frame.
-        inputs: the last inputs of every convolution that looks back, in the order in which they run.
+        inputs: the last inputs of every convolution with padding, in the order in which they run.
     """
 
     frames: int = 0
@@ -38,7 +38,7 @@ class CodecState:
     inputs: list[torch.Tensor] = field(default_factory=list)
 
     def copy(self) -> CodecState:
-        """A state of its own: decoding with it leaves this one as it is."""
+        """Return an independent state: decoding with it does not change this one."""
         # Tensors in `inputs` are replaced, never written to; the cache is written to.
         return CodecState(self.frames, self.recent, copy.deepcopy(self.cache), list(self.inputs))
 
@@ -53,7 +53,7 @@ class CodecState:
 class CodecStream:
     """Decodes lines step by step with one model's codec. Not for two threads at once.
 
-    Chunks follow ``packing.cut_chunks``, the rule of whole lines: at frames 300, 600, ... decoding starts again from
+    Chunks follow ``packing.cut_chunks``, the rule of complete lines: at frames 300, 600, ... decoding starts again from
     the 25 frames before, so that a streamed line and a saved one have the same samples.
     """
 
@@ -82,7 +82,7 @@ class CodecStream:
 
         Args:
             state: the line's; it is advanced.
-            codes: ``[n, groups]``, n may be 0. No special codes: EOS has no place in the codebook.
+            codes: ``[n, groups]``, n may be 0. No special codes: EOS is not in the codebook.
 
         Returns:
             float32 ``[n * 1920]`` at 24 kHz, within -1..1.
@@ -93,7 +93,7 @@ class CodecStream:
         return torch.cat(waves).float().cpu().numpy()
 
     def _parts(self, state: CodecState, codes: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Split frames where a chunk ends, and start the state afresh there."""
+        """Split frames where a chunk ends, and restart the state there."""
         while len(codes):
             within = state.frames % CHUNK_FRAMES
             if within == 0 and state.frames:

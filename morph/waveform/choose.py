@@ -45,7 +45,7 @@ class Waveforms:
         on_chunk: Callable[[], None] | None = None,
     ) -> list[np.ndarray]:
         """Decode lines together; arguments and result are those of ``BatchCodec.decode_waveforms``."""
-        codec = self._codec_of(model)
+        codec = self.batch_codec(model)
         if codec is None:
             return decode_waveforms(model, codes, references, on_chunk)
         return codec.decode_waveforms(codes, references, on_chunk)
@@ -55,7 +55,8 @@ class Waveforms:
         if self._codec is not None:
             self._codec.free()
 
-    def _codec_of(self, model: Model) -> BatchCodec | None:
+    def batch_codec(self, model: Model) -> BatchCodec | None:
+        """Return the model's batch codec, created on first use, or None where it cannot run."""
         if self._refused is None and (self._codec is None or self._codec.codec is not model.codec):
             try:
                 codec = BatchCodec(model, captures=self._captures)

@@ -147,12 +147,22 @@ class BatchCodec:
         except (
             Exception
         ) as error:  # too little shared memory, for example; Triton's own types, which vary by version
-            if type(self._ops_here) is TorchOps:
-                raise
-            self._use_torch(first_line(error))
+            self.replace_ops(error)
             if self._replays is not None:
                 self._replays.forget()
             return self._start(weights, plan)
+
+    @property
+    def ops(self) -> TorchOps:
+        """What SnakeBeta and the residual units run on, chosen by ``look_up``."""
+        return self._ops_here
+
+    def replace_ops(self, error: Exception) -> TorchOps:
+        """Return torch's own operations, used from now on because a kernel failed; raise the error if they did."""
+        if type(self._ops_here) is TorchOps:
+            raise error
+        self._use_torch(first_line(error))
+        return self._ops_here
 
     def _use_torch(self, reason: str) -> None:
         """Use torch's own operations from now on."""

@@ -1,17 +1,17 @@
-"""Many lines decoded step by step in one row of fixed length, by the functions and kernels of whole lines.
+"""Many lines decoded step by step in one row of fixed length, by the functions and kernels of complete lines.
 
 A step takes up to ``STEP_FRAMES`` new frames of each line. The transformer runs over them with the keys and values of
-its window. The convolutions run again over the transformer's last ``CONTEXT`` outputs (ten frames reach a sample) and
-the new ones: that costs arithmetic, but no more launches than whole lines take, and every kernel is theirs. The row has
+its window. The convolutions run again over the transformer's last ``CONTEXT`` outputs (a sample depends on ten of them)
+and the new ones: that costs arithmetic, but the kernels and launches are those of complete lines. The row has
 the same length for any step, so a CUDA graph can hold it, and what is computed for a frame does not depend on the sizes
-of the steps. Where a GEMM treats all its rows alike, two schedules give the same bits.
+of the steps. Where a GEMM computes all its rows in the same way, two schedules give the same bits.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 import torch
@@ -22,6 +22,7 @@ from ..codec.forward import Slabs, TorchOps, convolve, dequantise, run_layers, z
 from ..codec.packing import CHUNK_FRAMES, CONTEXT_FRAMES
 from ..codec.weights import Attention, CodecWeights, Transformer
 from ..model.layers import SDPA_BACKENDS, Angles, rotate
+from ..runtime.capture import CapturedGraphs
 
 STEP_FRAMES = CONTEXT = 12  # per line: 24 frames of the row
 TAPS = 3  # of the convolution before the transformer
@@ -74,7 +75,7 @@ class LineStates:
         return sum(getattr(self, one.name).nbytes for one in fields(self))
 
     def clear(self, line: int) -> None:
-        """Let a line begin again."""
+        """Reset a line to before its first frame."""
         for one in fields(self):
             getattr(self, one.name)[line].zero_()
 
@@ -83,7 +84,7 @@ class LineStates:
         return LineStates(*(getattr(self, one.name)[line : line + 1].clone() for one in fields(self)))
 
     def put(self, line: int, state: LineStates) -> None:
-        """Let a line go on from a state that ``take`` returned."""
+        """Continue a line from a state that ``take`` returned."""
         for one in fields(self):
             getattr(self, one.name)[line].copy_(getattr(state, one.name)[0])
 
@@ -98,12 +99,12 @@ def decode_step(
     Args:
         weights: the codec's.
         states: the lines'; advanced in place.
-        codes: int64 ``[B, N, groups]``; what is beyond a line's count means nothing, but must be in the codebook.
+        codes: int64 ``[B, N, groups]``; what is beyond a line's count is meaningless, but must be in the codebook.
         counts: int64 ``[B]``, 0..N frames of each line.
         ops: kernels, or torch's operations.
 
     Returns:
-        float32 ``[B, N * 1920]`` within -1..1; what is beyond a line's count means nothing.
+        float32 ``[B, N * 1920]`` within -1..1; what is beyond a line's count is meaningless.
     """
     lines, new = codes.shape[:2]
     latent = dequantise(weights, codes.flatten(0, 1)).unflatten(0, (lines, new))
@@ -127,14 +128,13 @@ def decode_step(
 def _transform(transformer: Transformer, x: torch.Tensor, states: LineStates) -> torch.Tensor:
     """The transformer over the new frames ``[B, N, latent]``; their keys and values go into the ring.
 
-    A position's slot in the ring does not depend on the steps, so neither does the order of attention's sums. The slots
-    that frames beyond a line's count take held positions that no query sees any more; the next step writes them again.
+    A position's slot in the ring does not depend on the steps, so neither does the order of attention's sums. Frames
+    beyond a line's count overwrite slots of positions that no query sees any more; the next step overwrites them again.
     """
     new, slots = x.shape[1], states.keys.shape[3]
     queries = states.positions[:, None] + torch.arange(new, device=x.device)
-    table = queries.clamp(
-        max=len(transformer.angles.cos) - 1
-    )  # frames beyond a line's count may be beyond it
+    # Frames beyond a line's count may be beyond the table.
+    table = queries.clamp(max=len(transformer.angles.cos) - 1)
     angles = Angles(transformer.angles.cos[table][:, :, None], transformer.angles.sin[table][:, :, None])
     newest = queries[:, -1:]
     positions = newest - (newest - torch.arange(slots, device=x.device)) % slots  # the position in each slot
@@ -167,26 +167,45 @@ def _last(x: torch.Tensor, counts: torch.Tensor, length: int) -> torch.Tensor:
 
 
 class RowStream:
-    """Streams of lines that share a row: a line takes an index, gives it back, and another takes it.
+    """Lines that share a row, each at an index of it; an index can serve another line after ``start``.
 
-    Chunks follow ``packing.cut_chunks``, as whole lines do: at frames 300, 600, ... a line begins again from the 25
+    Chunks follow ``packing.cut_chunks``, as complete lines do: at frames 300, 600, ... a line starts again from the 25
     frames before. Not for two threads at once.
 
     Args:
         weights: the codec's.
         lines: how many lines share the row.
         ops: kernels, or torch's operations.
+        graphs: replays steps from a CUDA graph; None calls them directly.
+        replace_ops: called with the error if a kernel fails; returns the operations to use from then on, or raises.
     """
 
-    def __init__(self, weights: CodecWeights, lines: int, ops: TorchOps):
+    def __init__(
+        self,
+        weights: CodecWeights,
+        lines: int,
+        ops: TorchOps,
+        graphs: CapturedGraphs | None = None,
+        replace_ops: Callable[[Exception], TorchOps] | None = None,
+    ):
         self._weights, self._ops = weights, ops
+        self._graphs, self._replace_ops = graphs, replace_ops
         self._states = LineStates.allocate(weights, lines)
+        device, groups = weights.codebooks.device, len(weights.offsets)
+        self._codes = torch.zeros(lines, STEP_FRAMES, groups, dtype=torch.int64, device=device)
+        self._counts = torch.zeros(lines, dtype=torch.int64, device=device)
+        self._samples = torch.zeros(lines, STEP_FRAMES * weights.samples_per_frame, device=device)
         self._frames = [0] * lines
         self._recent = [_no_codes(weights)] * lines
 
+    @property
+    def lines(self) -> int:
+        """How many lines share the row."""
+        return len(self._frames)
+
     @torch.inference_mode()
     def start(self, line: int, warm: Warm | None = None) -> None:
-        """Let a new line take this index; ``warm`` is the state after an ICL voice's reference."""
+        """Begin a line at this index: from its start, after an ICL voice's reference, or where it was paused."""
         if warm is None:
             self._states.clear(line)
             self._frames[line], self._recent[line] = 0, _no_codes(self._weights)
@@ -199,6 +218,11 @@ class RowStream:
         """Run an ICL voice's reference ``[R, groups]`` at a free index; keep the result for every line of the voice."""
         self.start(line)
         self.decode({line: reference})
+        return self.pause(line)
+
+    @torch.inference_mode()
+    def pause(self, line: int) -> Warm:
+        """Return a copy of a line's state, from which ``start`` continues it at any index."""
         return Warm(self._states.take(line), self._frames[line], self._recent[line])
 
     @torch.inference_mode()
@@ -206,7 +230,7 @@ class RowStream:
         """Decode the next frames of some lines.
 
         Args:
-            codes: by line, ``[n, groups]``, any n. No special codes: EOS has no place in the codebook.
+            codes: by line, ``[n, groups]``, any n. No special codes: EOS is not in the codebook.
 
         Returns:
             By line, float32 ``[n * 1920]`` on the codec's device.
@@ -221,7 +245,8 @@ class RowStream:
             waves = self._step({line: part.codes for line, part in now.items()})
             for line, part in now.items():
                 if part.wanted:
-                    made[line].append(waves[line, : len(part.codes) * self._weights.samples_per_frame])
+                    samples = len(part.codes) * self._weights.samples_per_frame
+                    made[line].append(waves[line, :samples].clone())  # the next step overwrites them
         empty = self._states.outputs.new_zeros(0, dtype=torch.float32)
         return {line: torch.cat([empty, *parts]) for line, parts in made.items()}
 
@@ -240,20 +265,44 @@ class RowStream:
             codes = codes[len(part) :]
 
     def _step(self, parts: Mapping[int, torch.Tensor]) -> torch.Tensor:
-        """One step of the row: ``[B, STEP_FRAMES * 1920]``."""
-        lines, groups = len(self._frames), len(self._weights.offsets)
-        codes = torch.zeros(lines, STEP_FRAMES, groups, dtype=torch.int64)
-        counts = torch.zeros(lines, dtype=torch.int64)
+        """Run one step of the row; return ``[B, STEP_FRAMES * 1920]``, which the next step overwrites."""
+        codes = torch.zeros(self._codes.shape, dtype=torch.int64)
+        counts = torch.zeros(self._counts.shape, dtype=torch.int64)
         for line, part in parts.items():
             codes[line, : len(part)] = part
             counts[line] = len(part)
-        device = self._states.positions.device
-        return decode_step(self._weights, self._states, codes.to(device), counts.to(device), self._ops)
+        self._codes.copy_(codes)
+        self._counts.copy_(counts)
+        try:
+            self._run()
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:  # Triton's own types, which vary by version
+            if self._replace_ops is None:
+                raise
+            # The states are advanced last, and what is in the rings by then is written again.
+            self._ops = self._replace_ops(error)
+            self._replace_ops = None
+            if self._graphs is not None:
+                self._graphs.forget()
+            self._run()
+        return self._samples
+
+    def _run(self) -> None:
+        def step() -> None:
+            self._samples.copy_(
+                decode_step(self._weights, self._states, self._codes, self._counts, self._ops)
+            )
+
+        if self._graphs is None:
+            step()
+        else:
+            self._graphs.run("step", step)
 
 
 @dataclass(frozen=True)
 class Warm:
-    """The state of a line after a voice's reference: ``frames`` of it, the last 25 of them in ``recent``."""
+    """The state of a line after ``frames`` frames, the last 25 of them in ``recent``."""
 
     state: LineStates
     frames: int

@@ -1,0 +1,208 @@
+"""The codec of a stream: lines' samples as their codes are made, by upstream's modules or in a row of many lines."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from ..codec.stream import CodecState, CodecStream
+from ..codec.weights import CodecWeights
+from ..model.model import Model
+from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
+from .choose import Waveforms
+from .engine import BatchCodec
+from .incremental import RowStream, Warm
+
+log = logging.getLogger(__name__)
+
+SPARE_LINES = 2  # a row is used again for streams of at least half as many lines
+KEPT_REFERENCES = 8  # states of ICL voices: 2.6 MB each in bf16, 5.2 MB in fp32
+
+
+class LineCodec(Protocol):
+    """Decodes the codes of lines step by step; the caller numbers the lines. Not for two threads at once."""
+
+    def begin(self, line: int, reference: torch.Tensor | None) -> None:
+        """Begin a line, after an ICL voice's codes ``[R, groups]``; what the number stood for before is dropped."""
+
+    def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
+        """Decode the next frames of lines that have begun: ``[n, groups]`` each to float32 ``[n * 1920]``."""
+
+    def end(self, line: int) -> None:
+        """Release a line's state."""
+
+
+class References:
+    """The codec's states after the references of ICL voices: the most recently used ones are kept.
+
+    A reference is known by its tensor's identity: a voice keeps its codes for as long as it lives.
+    """
+
+    def __init__(self, kept: int = KEPT_REFERENCES):
+        self._kept = kept
+        self._where: Hashable = None
+        self._states: OrderedDict[int, tuple[torch.Tensor, Any]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def clear(self) -> None:
+        """Release all states."""
+        self._states.clear()
+
+    def use(self, where: Hashable) -> None:
+        """Name what the states are computed with (codec, device, dtype); others are released."""
+        if where != self._where:
+            self.clear()
+            self._where = where
+
+    def get(self, reference: torch.Tensor, make: Callable[[torch.Tensor], Any]) -> Any:
+        """Return the state after a reference, made if it is not kept."""
+        if id(reference) not in self._states:
+            # The reference itself is kept too: its id names nothing else as long as it lives.
+            self._states[id(reference)] = reference, make(reference)
+            while len(self._states) > self._kept:
+                self._states.popitem(last=False)
+        self._states.move_to_end(id(reference))
+        return self._states[id(reference)][1]
+
+
+class SingleLines:
+    """A ``LineCodec`` over upstream's modules, one line at a time."""
+
+    def __init__(self, model: Model, references: References):
+        self._codec, self._references = CodecStream(model), references
+        self._states: dict[int, CodecState] = {}
+
+    def begin(self, line: int, reference: torch.Tensor | None) -> None:
+        """See ``LineCodec``."""
+        if reference is None:
+            self._states[line] = self._codec.start()
+        else:
+            warm: CodecState = self._references.get(reference, self._codec.start)
+            self._states[line] = warm.copy()
+
+    def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
+        """See ``LineCodec``."""
+        return {line: self._codec.decode(self._states[line], part) for line, part in codes.items()}
+
+    def end(self, line: int) -> None:
+        """See ``LineCodec``."""
+        self._states.pop(line, None)
+
+
+class SharedRow:
+    """A ``LineCodec`` over a row of many lines. A line without an index in the row waits with its state beside it."""
+
+    def __init__(self, row: RowStream, references: References):
+        self._row, self._references = row, references
+        self._holders: list[int | None] = [None] * row.lines
+        self._paused: dict[int, Warm | None] = {}
+
+    def begin(self, line: int, reference: torch.Tensor | None) -> None:
+        """See ``LineCodec``."""
+        self.end(line)
+        self._paused[line] = None if reference is None else self._references.get(reference, self._warm)
+
+    def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
+        """See ``LineCodec``."""
+        lines, made = list(codes), {}
+        for begin in range(0, len(lines), self._row.lines):
+            now = lines[begin : begin + self._row.lines]
+            at = {line: self._index(line, now) for line in now}
+            waves = self._row.decode({at[line]: codes[line] for line in now})
+            joined = torch.cat([waves[at[line]] for line in now]).cpu()  # one copy for all
+            parts = joined.split([len(waves[at[line]]) for line in now])
+            made.update({line: part.numpy() for line, part in zip(now, parts, strict=True)})
+        return made
+
+    def end(self, line: int) -> None:
+        """See ``LineCodec``."""
+        self._paused.pop(line, None)
+        if line in self._holders:
+            self._holders[self._holders.index(line)] = None
+
+    def _index(self, line: int, needed: list[int]) -> int:
+        """Return a line's index in the row; for a paused one, an index that no ``needed`` line holds."""
+        if line in self._holders:
+            return self._holders.index(line)
+        index = self._free_index(needed)
+        self._row.start(index, self._paused.pop(line))
+        self._holders[index] = line
+        return index
+
+    def _free_index(self, needed: list[int]) -> int:
+        """Return an index without a line, or pause a line that is not ``needed`` now."""
+        if None in self._holders:
+            return self._holders.index(None)
+        index, holder = next(
+            (index, one) for index, one in enumerate(self._holders) if one is not None and one not in needed
+        )
+        self._paused[holder] = self._row.pause(index)
+        return index
+
+    def _warm(self, reference: torch.Tensor) -> Warm:
+        index = self._free_index([])
+        self._holders[index] = None
+        return self._row.warm(index, reference)
+
+
+class StreamCodecs:
+    """The codecs of one model's streams, and the states of ICL voices between streams.
+
+    Args:
+        waveforms: what makes the waveforms of complete lines: its batch codec lends weights and kernels.
+        captures: the stream that graphs are captured on, shared with it.
+    """
+
+    def __init__(self, waveforms: Waveforms, captures: CaptureStream):
+        self._waveforms, self._captures = waveforms, captures
+        self.references = References()
+        self._kept: tuple[CodecWeights, RowStream] | None = None
+
+    def open(self, model: Model, batch: bool, lines: int) -> LineCodec:
+        """Return a codec for the lines of one stream; valid until the model moves or ``free``.
+
+        Args:
+            model: the checkpoint.
+            batch: in one row, where the batch codec can run; otherwise over upstream's modules.
+            lines: how many are decoded at the same time; more may have begun.
+        """
+        codec = self._waveforms.batch_codec(model) if batch else None
+        row = self._row(codec, lines) if codec is not None else None
+        address = next(model.codec.decoder.parameters()).data_ptr()
+        self.references.use((row is not None, model.device, model.codec.dtype, address))
+        return SingleLines(model, self.references) if row is None else SharedRow(row, self.references)
+
+    def free(self) -> None:
+        """Release the row, its graph and the states of voices."""
+        self.references.clear()
+        self._kept = None
+
+    def _row(self, codec: BatchCodec, lines: int) -> RowStream | None:
+        """Return a row for this many lines, or None where a sample depends on more frames than a step keeps.
+
+        The last stream's row is used again if it fits: its graph has been captured.
+        """
+        weights = codec.look_up()
+        if self._kept is not None:
+            before, row = self._kept
+            if before is weights and lines <= row.lines <= SPARE_LINES * lines:
+                return row
+        device = weights.codebooks.device
+        graphs = None
+        if device.type == "cuda" and not graphs_keep_memory(device):
+            graphs = CapturedGraphs(device, self._captures)
+        self._kept = None
+        try:
+            row = RowStream(weights, lines, codec.ops, graphs, codec.replace_ops)
+        except ValueError as error:
+            log.warning("streams are decoded by the original codec, one line at a time, slower: %s", error)
+            return None
+        self._kept = weights, row
+        return row

@@ -1,0 +1,119 @@
+"""The codecs of streams: lines in turns, more lines than indices in a row, and the states of ICL voices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.codec.forward import TorchOps
+from qwen3_tts_morph.morph.codec.upstream import decode_waveform
+from qwen3_tts_morph.morph.engine import Choice, Engine
+from qwen3_tts_morph.morph.waveform import stream as stream_module
+from qwen3_tts_morph.morph.waveform.stream import References, SharedRow, SingleLines
+
+from tests.morph.codec.test_stream import FLOAT32_DB, random_codes, signal_to_noise
+
+UPSTREAM, BATCH = Choice("eager", "upstream", "test"), Choice("graph", "batch", "test")
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "base")
+
+
+@pytest.mark.parametrize(("choice", "kind"), [(UPSTREAM, SingleLines), (BATCH, SharedRow)])
+def test_more_lines_than_rows_take_turns(model, choice, kind):
+    lines = {number: random_codes(model, frames, number) for number, frames in enumerate((20, 31, 26, 9))}
+    engine = Engine("eager")
+    with engine.exclusive():
+        codec = engine.open_codec(model, choice, 2)
+        assert type(codec) is kind
+        made = {number: [] for number in lines}
+        for number in lines:
+            codec.begin(number, None)
+        for begin in range(0, 31, 5):
+            now = {number: line[begin : begin + 5] for number, line in lines.items() if begin < len(line)}
+            for number, wave in codec.decode(now).items():
+                made[number].append(wave)
+    for number, line in lines.items():
+        ours = np.concatenate(made[number])
+        assert ours.dtype == np.float32
+        assert signal_to_noise(decode_waveform(model, line), ours) > FLOAT32_DB
+
+
+@pytest.mark.parametrize("choice", [UPSTREAM, BATCH], ids=["upstream", "batch"])
+def test_a_number_that_begins_again_has_nothing_of_the_line_before(model, choice):
+    first, second = random_codes(model, 12, 1), random_codes(model, 8, 2)
+    engine = Engine("eager")
+    codec = engine.open_codec(model, choice, 1)
+    for codes in (first, second):
+        codec.begin(0, None)
+        ours = codec.decode({0: codes})[0]
+        codec.end(0)
+        assert signal_to_noise(decode_waveform(model, codes), ours) > FLOAT32_DB
+
+
+@pytest.mark.parametrize("choice", [UPSTREAM, BATCH], ids=["upstream", "batch"])
+def test_a_reference_is_decoded_once_for_all_streams(model, choice):
+    reference, codes = random_codes(model, 30, 7), random_codes(model, 10)
+    whole = decode_waveform(model, codes, reference)
+    engine = Engine("eager")
+    states = []
+    for _ in range(2):
+        codec = engine.open_codec(model, choice, 2)
+        for line in (0, 1, 2):
+            codec.begin(line, reference)
+        for ours in codec.decode(dict.fromkeys((0, 1, 2), codes)).values():
+            assert len(ours) == len(whole) and signal_to_noise(whole, ours) > FLOAT32_DB
+        states.append(engine._streams.references.get(reference, lambda _: pytest.fail("made again")))
+    assert states[0] is states[1]
+    engine.free()
+    assert len(engine._streams.references) == 0 and engine._streams._kept is None
+
+
+def test_the_least_recently_used_reference_is_released():
+    references, made = References(kept=2), []
+    voices = [torch.zeros(1) for _ in range(3)]
+
+    def state(index: int) -> int:
+        return references.get(voices[index], lambda _: made.append(index) or len(made))
+
+    assert [state(index) for index in (0, 1, 0, 2, 0, 1)] == [1, 2, 1, 3, 1, 4]
+    assert made == [0, 1, 2, 1] and len(references) == 2
+    references.use("elsewhere")
+    assert len(references) == 0, "states of another device serve no more"
+
+
+def test_a_row_serves_the_next_stream_if_it_fits(model):
+    engine = Engine("graph")
+    rows = [engine.open_codec(model, BATCH, lines)._row for lines in (4, 3, 2, 1, 2)]
+    assert rows[0] is rows[1] is rows[2] and rows[3] is not rows[2] and rows[4].lines == 2
+
+
+def test_a_codec_that_looks_too_far_back_is_left_to_upstream(model, monkeypatch, caplog):
+    monkeypatch.setattr(stream_module, "RowStream", lambda *_: (_ for _ in ()).throw(ValueError("13 frames")))
+    assert type(Engine("graph").open_codec(model, BATCH, 1)) is SingleLines
+    assert "original codec" in caplog.text and "13 frames" in caplog.text
+
+
+def test_a_kernel_that_fails_is_replaced_within_the_step(model):
+    """The step before it and the step after it have the samples of the whole line."""
+
+    class Broken(TorchOps):
+        calls = 0
+
+        def finish(self, *arguments):
+            Broken.calls += 1
+            if Broken.calls == 2:
+                raise RuntimeError("out of shared memory")
+            return super().finish(*arguments)
+
+    engine, codes = Engine("graph"), random_codes(model, 30)
+    batch = engine._waveforms.batch_codec(model)
+    batch.look_up()
+    batch._ops_here = Broken()
+    codec = engine.open_codec(model, BATCH, 1)
+    codec.begin(0, None)
+    ours = np.concatenate([codec.decode({0: codes[begin : begin + 10]})[0] for begin in (0, 10, 20)])
+    assert signal_to_noise(decode_waveform(model, codes), ours) > FLOAT32_DB
+    assert "out of shared memory" in batch.fallback.why and Broken.calls == 2
