@@ -1,0 +1,126 @@
+"""What a stream's worker hands to its readers: chunks by line, the result, or the error."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from .lines import Spoken
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Samples of one line that are final, and the frames that were decoded for them.
+
+    Args:
+        line: index of the line in the list of the stream.
+        codes: int64 ``[n, 16]``; n may be 0 at the end of a piece.
+        samples: float32, 1,920 per frame except where a crossfade between pieces holds some back or overlaps them.
+        start: index of the first sample in the line's waveform.
+        last: whether the line ends with this chunk, which may be empty.
+    """
+
+    line: int
+    codes: torch.Tensor
+    samples: np.ndarray
+    start: int
+    last: bool
+
+
+class StreamClosed(Exception):
+    """The readers of a stream have left; it ends the worker and is raised to nobody else."""
+
+
+class Channel:
+    """Queues of chunks between one worker and any number of readers, one queue per line. Nobody polls.
+
+    Args:
+        lines: how many.
+    """
+
+    def __init__(self, lines: int):
+        self._changed = threading.Condition()
+        self._queues: list[deque[tuple[int, Chunk]]] = [deque() for _ in range(lines)]
+        self._queued = [0] * lines  # frames
+        self._ended = [False] * lines  # whether the last chunk was put
+        self._count = 0
+        self._closed = self._done = False
+        self._spoken: list[Spoken] | None = None
+        self._error: BaseException | None = None
+
+    def check_open(self) -> None:
+        """Raise StreamClosed if the readers have left."""
+        if self._closed:
+            raise StreamClosed
+
+    def queued(self, line: int) -> int:
+        """Return the frames that wait for the line's reader."""
+        return self._queued[line]
+
+    def put(self, chunk: Chunk) -> None:
+        """Queue a chunk; never waits."""
+        with self._changed:
+            self._queues[chunk.line].append((self._count, chunk))
+            self._queued[chunk.line] += len(chunk.codes)
+            self._ended[chunk.line] = chunk.last
+            self._count += 1
+            self._changed.notify_all()
+
+    def finish(self, spoken: list[Spoken] | None, error: BaseException | None = None) -> None:
+        """End the stream with its result, with an error, or without either where the readers have left."""
+        with self._changed:
+            self._spoken, self._error, self._done = spoken, error, True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Readers leave: drop what is queued, and end their iterations."""
+        with self._changed:
+            self._closed = True
+            for line, queue in enumerate(self._queues):
+                queue.clear()
+                self._queued[line] = 0
+            self._changed.notify_all()
+
+    def take(self, lines: Sequence[int]) -> Chunk | None:
+        """Wait for the next chunk of any of these lines, in the order they were made; None after their last ones.
+
+        Of all lines, the end is only known when ``finish`` was called: then ``spoken`` exists.
+
+        Raises:
+            Exception: the worker's error, after what was queued before it.
+        """
+        with self._changed:
+            while True:
+                filled = [self._queues[line] for line in lines if self._queues[line]]
+                if filled and not self._closed:
+                    _, chunk = min(filled, key=lambda queue: queue[0][0]).popleft()
+                    self._queued[chunk.line] -= len(chunk.codes)
+                    return chunk
+                if self._error is not None and not self._closed:
+                    raise self._error
+                if self._closed or self._done or (len(lines) < len(self._queues) and self._all_ended(lines)):
+                    return None
+                self._changed.wait()
+
+    def _all_ended(self, lines: Sequence[int]) -> bool:
+        return all(self._ended[line] for line in lines)
+
+    def spoken(self) -> list[Spoken]:
+        """Return the result.
+
+        Raises:
+            RuntimeError: if the stream has not ended, or was closed before its end.
+            Exception: the worker's error.
+        """
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+            if self._spoken is None:
+                why = "was closed before its end" if self._closed else "has not ended"
+                raise RuntimeError(f"the stream {why}: read all chunks, then ask for what was spoken")
+            return self._spoken
