@@ -1,0 +1,59 @@
+"""The table of streams: a dry run, and what its reader makes of chunks that come late."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.render.channel import Chunk
+
+from lab.benchmarks import stream
+from lab.benchmarks.stream import first_audible, listen
+from tests.lab.benchmarks.test_tables import rows_of
+
+RATE = 24000
+
+
+def test_the_table(tmp_path: Path) -> None:
+    options = "--engines", "auto", "graph", "eager", "--lines", "1", "2", "--seq-groups", "5"
+    rows = rows_of(stream, tmp_path, *options)
+    assert [(row["engine"], row["lines"]) for row in rows] == [
+        (engine, lines) for engine in ("auto", "graph", "eager") for lines in (1, 2)
+    ]
+    for row in rows:
+        assert row["table"] == "stream" and row["batch"] == row["lines"]
+        assert 0 < row["first_playable_ms"] <= row["first_audible_ms"]
+        assert row["underruns"] >= 0 and (row["gap_ms"] > 0) == (row["underruns"] > 0)
+
+
+def chunks(*parts: tuple[float, int, float]) -> Iterator[Chunk]:
+    """Chunks that come after these seconds, of this many samples of noise, this loud."""
+    random = np.random.default_rng(0)
+    for wait, length, level in parts:
+        time.sleep(wait)
+        samples = (level * random.normal(size=length)).astype(np.float32)
+        yield Chunk(0, torch.zeros(0, 16, dtype=torch.int64), samples, 0, False)
+
+
+def test_a_late_chunk_is_an_underrun_and_silence_is_not_audible() -> None:
+    began = time.perf_counter()
+    heard = listen(chunks((0.02, 0, 0), (0.02, 1920, 1e-4), (0.2, 960, 0.1), (0, 10, 1)), began, RATE)
+    assert 0.04 <= heard.playable_s < 0.1
+    assert heard.underruns == 1 and heard.gap_s == pytest.approx(0.12, abs=0.05)
+    assert heard.audible_s == pytest.approx(0.24, abs=0.06), "played when it has come"
+
+
+def test_a_line_without_samples_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="no samples"):
+        listen([], 0.0, RATE)
+
+
+def test_an_offset_alone_is_silent() -> None:
+    samples = np.full(1920, 0.01, np.float32)
+    assert first_audible(samples) is None
+    samples[500:900] += 0.1 * np.sin(np.arange(400))
+    assert first_audible(samples) == 480
