@@ -179,11 +179,11 @@ def _note_eos(tokens: list[int], eos: int, ends: list[str | None], lines: Sequen
 
 def _pass_codes(codes: torch.Tensor, running: Sequence[int], lines: Sequence[LineRequest]) -> None:
     """Pass a frame's codes ``[B, 16]`` to the running lines that listen; only then are they copied to the host."""
-    listening = [row for row in running if lines[row].on_codes is not None]
-    if listening:
+    listeners = [(row, listen) for row in running if (listen := lines[row].on_codes) is not None]
+    if listeners:
         on_host = codes.cpu()
-        for row in listening:
-            lines[row].receive(on_host[row].clone())
+        for row, listen in listeners:
+            listen(on_host[row].clone())
 
 
 def _collect(

@@ -30,11 +30,6 @@ class LineRequest:
     on_codes: Callable[[torch.Tensor], None] | None = None
     on_end: Callable[[str], None] | None = None
 
-    def receive(self, codes: torch.Tensor) -> None:
-        """Pass a finished frame's codes to ``on_codes``, if there is one."""
-        if self.on_codes is not None:
-            self.on_codes(codes)
-
     def end(self, ended: str) -> None:
         """Pass how the line ended to ``on_end``, if there is one."""
         if self.on_end is not None:

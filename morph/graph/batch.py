@@ -82,8 +82,10 @@ class LineBatch:
             else:
                 self._keep(line, row)
                 made += 1
-                self.lines[line].receive(report[row, :GROUPS].clone())
-                self._ends[line] = self.lines[line].guard.add(first[row])
+                request = self.lines[line]
+                if request.on_codes is not None:  # a copy for each line would cost a large batch its time
+                    request.on_codes(report[row, :GROUPS].clone())
+                self._ends[line] = request.guard.add(first[row])
             if (end := self._ends[line]) is not None:
                 self.rows[row] = None
                 self.lines[line].end(end)
