@@ -124,7 +124,9 @@ def test_rows_take_the_next_lines(synthesizer, voice) -> None:
     check_equal(chunks, stream, render_lines(synthesizer, lines, options))
 
 
-@pytest.mark.parametrize("crossfade_ms", [0, 60, 1000])
+@pytest.mark.parametrize(
+    "crossfade_ms", [pytest.param(0, marks=pytest.mark.slow), 60, pytest.param(1000, marks=pytest.mark.slow)]
+)
 def test_pieces_are_joined_as_a_rendering_joins_them(synthesizer, voice, crossfade_ms) -> None:
     options = GenerateOptions(5, SHORT, split_chars=40, crossfade_ms=crossfade_ms, retries=0, batch_size=1)
     lines = [Line(THREE, voice, seed=5), Line("One piece.", voice, seed=6)]
@@ -258,7 +260,7 @@ def long_line(voice, monkeypatch) -> Line:
     return Line("A line that takes a while.", voice, seed=11)
 
 
-@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("count", [0, pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_reader_may_leave_at_any_chunk(synthesizer, long_line, count) -> None:
     frames: list[int] = []
     stream = stream_line(synthesizer, long_line, ENDLESS, lambda done, _: frames.append(done))
