@@ -42,13 +42,6 @@ class CodecState:
         # Tensors in `inputs` are replaced, never written to; the cache is written to.
         return CodecState(self.frames, self.recent, copy.deepcopy(self.cache), list(self.inputs))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tensors that it holds."""
-        layers = self.cache.layers if self.cache is not None else []
-        kept = [part for layer in layers for part in (layer.keys, layer.values) if part is not None]
-        return sum(tensor.nbytes for tensor in (*self.inputs, *kept))
-
 
 class CodecStream:
     """Decodes lines step by step with one model's codec. Not for two threads at once.

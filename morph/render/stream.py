@@ -31,9 +31,8 @@ from .pacing import ChunkSizes, Speed
 from .progress import OnFrame, Progress
 from .takes import Take, judge_end
 
-QUEUED_FRAMES = (
-    50  # of a line: 4 s. Beyond them codes wait, until the reader has taken a chunk or no frame is left
-)
+# Of a line: 4 s. Beyond them codes wait, until the reader has taken a chunk or no frame is left.
+QUEUED_FRAMES = 50
 
 
 def stream_line(

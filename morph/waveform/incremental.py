@@ -69,11 +69,6 @@ class LineStates:
             outputs=like.new_zeros(lines, CONTEXT, len(transformer.restore[0])),
         )
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all lines' tensors."""
-        return sum(getattr(self, one.name).nbytes for one in fields(self))
-
     def clear(self, line: int) -> None:
         """Reset a line to before its first frame."""
         for one in fields(self):

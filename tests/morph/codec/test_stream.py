@@ -10,29 +10,12 @@ import torch
 from qwen3_tts_morph.morph.codec.stream import CodecState, CodecStream
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform as whole_line
 
-FRAME = 1920
-FLOAT32_DB = 80
-RAMP = (1, 1, 2, 4, 8, 12)
+from tests.morph.codec_lines import FLOAT32_DB, FRAME, RAMP, random_codes, signal_to_noise, steps
 
 
 @pytest.fixture
 def model(load):
     return load("tiny", "base")
-
-
-def random_codes(model, frames: int, seed: int = 0) -> torch.Tensor:
-    size = model.codec.config.decoder_config.codebook_size
-    return torch.randint(size, (frames, 16), generator=torch.Generator().manual_seed(seed))
-
-
-def steps(sizes: Iterable[int], codes: torch.Tensor) -> Iterable[torch.Tensor]:
-    """Cut codes into steps of these sizes; the last size repeats."""
-    sizes = iter(sizes)
-    size = 1
-    while len(codes):
-        size = next(sizes, size)
-        yield codes[:size]
-        codes = codes[size:]
 
 
 def stream(stream: CodecStream, state: CodecState, codes: torch.Tensor, sizes: Iterable[int]) -> np.ndarray:
@@ -42,12 +25,6 @@ def stream(stream: CodecStream, state: CodecState, codes: torch.Tensor, sizes: I
         assert wave.dtype == np.float32 and wave.shape == (len(part) * FRAME,)
         waves.append(wave)
     return np.concatenate([np.zeros(0, np.float32), *waves])
-
-
-def signal_to_noise(signal: np.ndarray, other: np.ndarray) -> float:
-    """In dB."""
-    error = np.square(signal.astype(np.float64) - other).mean()
-    return 10 * np.log10(np.square(signal.astype(np.float64)).mean() / error) if error else np.inf
 
 
 @pytest.mark.parametrize("frames", [0, 1, 2, 9, 10, 11, 71, 72, 73, 299, 300, 301, 325, 601])
@@ -110,4 +87,5 @@ def test_a_state_is_as_small_as_counted(model):
     for _ in config.upsample_rates:
         kept += width + 78 * (width // 2)
         width //= 2
-    assert state.nbytes == 4 * (kept + 6 * width)
+    rings = [part for layer in state.cache.layers for part in (layer.keys, layer.values)]
+    assert sum(part.numel() for part in (*state.inputs, *rings)) == kept + 6 * width

@@ -10,17 +10,12 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform, drop_moved_codebooks, encode_waveform
 
-FRAME = 1920
+from tests.morph.codec_lines import FRAME, random_codes
 
 
 @pytest.fixture
 def model(load):
     return load("tiny", "base")
-
-
-def random_codes(model, frames: int, seed: int = 0) -> torch.Tensor:
-    size = model.codec.config.decoder_config.codebook_size
-    return torch.randint(size, (frames, 16), generator=torch.Generator().manual_seed(seed))
 
 
 def upstream_decode(model, codes) -> np.ndarray:

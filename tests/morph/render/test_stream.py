@@ -24,7 +24,7 @@ from qwen3_tts_morph.morph.render.stream import QUEUED_FRAMES, SpeechStream, str
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 
-from tests.morph.codec.test_stream import FLOAT32_DB, FRAME, signal_to_noise
+from tests.morph.codec_lines import FLOAT32_DB, FRAME, signal_to_noise
 from tests.morph.model.test_tail import ABOUT, random_parts
 
 SHORT = Sampling(max_new_tokens=31)  # at most 30 frames

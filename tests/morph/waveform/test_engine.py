@@ -15,9 +15,8 @@ from qwen3_tts_morph.morph.waveform import engine as waveforms
 from qwen3_tts_morph.morph.waveform.choose import Waveforms
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec, RowSettings
 
-FRAME = 1920
-# The random codec amplifies rounding: against float64, both upstream's float32 and ours have 89-90 dB.
-FLOAT32_DB = 80
+from tests.morph.codec_lines import FLOAT32_DB, FRAME, random_codes, signal_to_noise
+
 BF16_DB = 12  # against float32; upstream's own bf16 has 15
 FP16_DB = 20  # three more bits of mantissa
 
@@ -27,22 +26,11 @@ def model(load):
     return load("tiny", "base")
 
 
-def random_codes(model, frames: int, seed: int = 0) -> torch.Tensor:
-    size = model.codec.config.decoder_config.codebook_size
-    return torch.randint(size, (frames, 16), generator=torch.Generator().manual_seed(seed))
-
-
 def assert_near(ours: np.ndarray, theirs: np.ndarray) -> None:
     """Assert that all samples are equal up to float32 rounding."""
     assert ours.dtype == np.float32 and ours.shape == theirs.shape
     assert len(ours) == 0 or signal_to_noise(theirs, ours) > FLOAT32_DB
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=3e-4)
-
-
-def signal_to_noise(signal: np.ndarray, other: np.ndarray) -> float:
-    """Return the signal-to-noise ratio in dB."""
-    error = np.square(signal.astype(np.float64) - other).mean()
-    return 10 * np.log10(np.square(signal.astype(np.float64)).mean() / error)
 
 
 def test_lines_of_different_lengths_equal_upstreams(model):

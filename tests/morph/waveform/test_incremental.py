@@ -10,7 +10,7 @@ from qwen3_tts_morph.morph.codec.upstream import decode_waveform as whole_line
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
 from qwen3_tts_morph.morph.waveform.incremental import STEP_FRAMES, RowStream
 
-from tests.morph.codec.test_stream import (
+from tests.morph.codec_lines import (
     FLOAT32_DB,
     FRAME,
     RAMP,

@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.waveform import stream as stream_module
 from qwen3_tts_morph.morph.waveform.stream import References, SharedRow, SingleLines
 
-from tests.morph.codec.test_stream import FLOAT32_DB, random_codes, signal_to_noise
+from tests.morph.codec_lines import FLOAT32_DB, random_codes, signal_to_noise
 
 UPSTREAM, BATCH = Choice("eager", "upstream", "test"), Choice("graph", "batch", "test")
 
