@@ -88,6 +88,15 @@ def test_the_codec_engines_kernels_make_its_waveforms_on_cuda():
         assert 10 * np.log10(np.square(wanted.astype(np.float64)).mean() / error) > 40
 
 
+@pytest.mark.gpu
+def test_a_voice_that_is_cloned_again_is_the_same_to_the_bit_on_cuda(recording):
+    """Save Voice compares a voice with the saved one: another run of the same workflow must be no error."""
+    model = load_model(demo_voice(), LoadOptions(), "cuda")
+    first, again = (clone_voice(model, recording, RATE, CloneOptions("icl", "a tone")) for _ in range(2))
+    assert torch.equal(first.speaker_embedding, again.speaker_embedding)
+    assert torch.equal(first.ref_codes, again.ref_codes)
+
+
 def test_its_trained_tails_are_closer_to_exact_than_the_stock_crossbar(demo):
     assert sorted(demo.tails()) == list(range(1, 15))
     line = Line("A kettle sang in the kitchen.", preset_voice(demo, "emma"))

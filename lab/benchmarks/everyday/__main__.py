@@ -3,6 +3,8 @@
     python -m lab.benchmarks.everyday paragraphs            # six paragraphs of 50-150 words, five seeds each
     python -m lab.benchmarks.everyday written --seq-groups 15
     python -m lab.benchmarks.everyday clones                # short lines in ICL clones
+    python -m lab.benchmarks.everyday clones --device cuda --speak FOLDER   # only speak, into a new folder
+    python -m lab.benchmarks.everyday --judge FOLDER                        # judge it, on another machine
 
 Words are judged by whisper-base (``lab.judges.asr``, installed with tests/requirements.txt). With ``--keep`` the row
 of every line, with its transcript, goes to ``lab/benchmarks/results/everyday.json``. A number can be transcribed in
@@ -17,8 +19,9 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import librosa
 import soundfile
@@ -26,7 +29,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
-from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.render.lines import Line, Spoken, render_lines
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -66,7 +69,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Row:
-    """The result of one line."""
+    """One spoken line; ``heard``, ``words`` and ``wrong`` are known when it has been judged."""
 
     part: str
     voice: str
@@ -74,14 +77,14 @@ class Row:
     seq_groups: int
     engine: str
     text: str
-    heard: str
-    words: int
-    wrong: int
     ended: str
     takes: int
     pieces: int
     seconds: float
     rtf: float
+    heard: str = ""
+    words: int = 0
+    wrong: int = 0
 
 
 def paragraphs(model: Model, seeds: Sequence[int]) -> Iterator[Said]:
@@ -113,30 +116,52 @@ def clones(model: Model, seeds: Sequence[int]) -> Iterator[Said]:
 PARTS = {"paragraphs": paragraphs, "written": written, "clones": clones}
 
 
-def speak(synthesizer: Synthesizer, said: Said, options: GenerateOptions, recogniser: Recogniser) -> Row:
-    """Speak one line and transcribe it."""
+def speak(synthesizer: Synthesizer, said: Said, options: GenerateOptions) -> tuple[Row, Spoken]:
+    """Speak one line."""
     started = time.perf_counter()
     [spoken] = render_lines(synthesizer, [Line(said.text, said.voice, "auto", said.seed)], options)
     elapsed = time.perf_counter() - started
-    audio = librosa.resample(spoken.waveform, orig_sr=spoken.sample_rate, target_sr=JUDGE_RATE)
-    heard = recogniser.nearest(audio, said.readings)
     report = spoken.report
-    return Row(
-        said.part,
-        said.voice.name,
-        said.seed,
-        options.seq_groups,
-        synthesizer.engine.choose(synthesizer.model, options).engine,
-        said.text,
-        heard.heard,
-        heard.words,
-        heard.word_errors,
-        report.ended,
-        report.takes,
-        report.pieces,
-        round(report.seconds, 2),
-        round(elapsed / report.seconds, 3),
-    )
+    engine = synthesizer.engine.choose(synthesizer.model, options).engine
+    ended = (report.ended, report.takes, report.pieces)
+    times = (round(report.seconds, 2), round(elapsed / report.seconds, 3))
+    row = Row(said.part, said.voice.name, said.seed, options.seq_groups, engine, said.text, *ended, *times)
+    return row, spoken
+
+
+def speak_all(parts: Sequence[str], asked: argparse.Namespace, folder: Path) -> None:
+    """Speak these parts' lines; write a recording per line, and ``spoken.json`` with rows and correct readings."""
+    folder.mkdir(parents=True)
+    synthesizer = Synthesizer.load(demo_voice(), LoadOptions(engine=asked.engine), torch.device(asked.device))
+    options, lines = GenerateOptions(seq_groups=asked.seq_groups), []
+    for part in parts:
+        for said in PARTS[part](synthesizer.model, range(1, asked.seeds + 1)):
+            row, spoken = speak(synthesizer, said, options)
+            soundfile.write(folder / f"{len(lines)}.flac", spoken.waveform, spoken.sample_rate)
+            lines.append({"row": asdict(row), "readings": said.readings})
+    about = {
+        "machine": machine_name(synthesizer.model.device),
+        "date": datetime.date.today().isoformat(),
+        **installed_versions(),
+    }
+    (folder / "spoken.json").write_text(json.dumps({"about": about, "lines": lines}), encoding="utf-8")
+
+
+def judge_all(folder: Path) -> tuple[list[Row], dict[str, str]]:
+    """Transcribe the lines that ``speak_all`` wrote; return their rows, and what they were spoken with."""
+    document = json.loads((folder / "spoken.json").read_text(encoding="utf-8"))
+    recogniser = Recogniser(Path(tempfile.gettempdir()) / "whisper-base")
+    rows = []
+    for number, line in enumerate(document["lines"]):
+        audio, rate = soundfile.read(folder / f"{number}.flac", dtype="float32")
+        heard = recogniser.nearest(
+            librosa.resample(audio, orig_sr=rate, target_sr=JUDGE_RATE), line["readings"]
+        )
+        row = replace(Row(**line["row"]), heard=heard.heard, words=heard.words, wrong=heard.word_errors)
+        if row.wrong or row.ended != "eos":
+            print(f"{row.wrong} wrong, {row.ended}: {row.text!r} transcribed as {row.heard!r}", flush=True)
+        rows.append(row)
+    return rows, document["about"]
 
 
 def summarize(rows: Sequence[Row]) -> str:
@@ -154,43 +179,43 @@ def summarize(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def save(rows: Sequence[Row], path: Path = RESULTS) -> None:
-    """Write the rows; they replace older rows of the same part and SEQ_GROUPS."""
+def save(rows: Sequence[Row], about: dict[str, str], path: Path = RESULTS) -> None:
+    """Write the rows; they replace older rows of the same part and SEQ_GROUPS on the same kind of device."""
     before = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
-    measured = {(row.part, row.seq_groups) for row in rows}
-    device = torch.device("cpu")
-    about = {
-        "machine": machine_name(device),
-        "date": datetime.date.today().isoformat(),
-        **installed_versions(),
-    }
-    kept = [row for row in before if (row["part"], row["seq_groups"]) not in measured]
-    document = {"rows": kept + [{**asdict(row), **about} for row in rows]}
+    new = [{**asdict(row), **about} for row in rows]
+    measured = {_kind(row) for row in new}
+    document = {"rows": [row for row in before if _kind(row) not in measured] + new}
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _kind(row: dict[str, Any]) -> tuple[str, int, bool]:
+    return row["part"], row["seq_groups"], row["machine"].startswith("NVIDIA")
 
 
 def main() -> None:
     """Speak, transcribe, and print what was wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("parts", nargs="+", choices=list(PARTS))
+    parser.add_argument("parts", nargs="*", help=", ".join(PARTS))
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
     parser.add_argument("--seq-groups", type=int, default=GenerateOptions.seq_groups)
     parser.add_argument("--engine", default=LoadOptions.engine)
+    parser.add_argument("--device", default="cpu", help="what speaks")
     parser.add_argument("--keep", action="store_true", help="write the rows to the results file")
+    parser.add_argument("--speak", type=Path, metavar="FOLDER", help="only speak, into this new folder")
+    parser.add_argument("--judge", type=Path, metavar="FOLDER", help="only judge what --speak wrote")
     asked = parser.parse_args()
-    synthesizer = Synthesizer.load(demo_voice(), LoadOptions(engine=asked.engine))
-    recogniser = Recogniser(Path(tempfile.gettempdir()) / "whisper-base")
-    options, rows = GenerateOptions(seq_groups=asked.seq_groups), []
-    for part in asked.parts:
-        for said in PARTS[part](synthesizer.model, range(1, asked.seeds + 1)):
-            rows.append(speak(synthesizer, said, options, recogniser))
-            if rows[-1].wrong or rows[-1].ended != "eos":
-                print(
-                    f"{rows[-1].wrong} wrong, {rows[-1].ended}: {said.text!r} transcribed as {rows[-1].heard!r}",
-                    flush=True,
-                )
+    if bool(asked.parts) == bool(asked.judge) or not set(asked.parts) <= set(PARTS):
+        parser.error("name what to speak (paragraphs, written, clones), or a folder to judge")
+    if asked.speak:
+        speak_all(asked.parts, asked, asked.speak)
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = asked.judge or Path(temporary) / "spoken"
+        if not asked.judge:
+            speak_all(asked.parts, asked, folder)
+        rows, about = judge_all(folder)
     if asked.keep:
-        save(rows)
+        save(rows, about)
     print(summarize(rows))
 
 
