@@ -62,8 +62,8 @@ class LoadModel(io.ComfyNode):
                     options=list(ATTENTIONS),
                     default="auto",
                     tooltip=(
-                        "Attention implementation of the eager engine. auto: flash_attention_2 if flash-attn is "
-                        "installed, otherwise sdpa. The graph engine always uses sdpa. Default: auto."
+                        "Attention implementation of the eager engine. auto is sdpa; flash_attention_2 needs "
+                        "flash-attn. The graph engine always uses sdpa. Default: auto."
                     ),
                 ),
                 io.Combo.Input(

@@ -50,20 +50,16 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
 def choose_attention(attention: str, device: torch.device, dtype: torch.dtype) -> str:
     """Return transformers' name of the attention to run.
 
-    "auto" is flash_attention_2 where it can run (see ``why_no_flash``), else sdpa; the log says why.
+    "auto" is sdpa: for single positions flash-attn was slower (docs/benchmarks.md).
 
     Raises:
         ValueError: if ``attention`` is flash_attention_2 and it cannot run.
     """
-    if attention not in ("auto", "flash_attention_2"):
-        return attention
-    reason = why_no_flash(device, dtype)
-    if reason is None:
-        return "flash_attention_2"
-    if attention == "flash_attention_2":
+    if attention == "auto":
+        return "sdpa"
+    if attention == "flash_attention_2" and (reason := why_no_flash(device, dtype)):
         raise ValueError(f"attention is flash_attention_2 and {reason}: choose auto or sdpa, or change that")
-    log.info("attention: sdpa (%s)", reason)
-    return "sdpa"
+    return attention
 
 
 def why_no_flash(device: torch.device, dtype: torch.dtype) -> str | None:

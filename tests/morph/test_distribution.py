@@ -17,7 +17,7 @@ from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 
-from tests.morph.decoding import ONE_STREAM, line_requests, prompts_of
+from tests.morph.decoding import line_requests, one_stream, prompts_of
 
 DEVICES = [
     "cpu",
@@ -41,7 +41,7 @@ def upstream_codes(model, prompt) -> torch.Tensor:
             model,
             line_requests([prompt] * ROWS, guards),
             GenerateOptions(15, SAMPLING, batch_size=ROWS),
-            experiment=ONE_STREAM,
+            experiment=one_stream(model),
         )
 
     return in_batches(decode)

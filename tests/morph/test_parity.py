@@ -16,7 +16,7 @@ from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from tests.morph.attached import attached
-from tests.morph.decoding import ONE_STREAM, line_requests
+from tests.morph.decoding import line_requests, one_stream
 from tests.morph.pairwise import pairwise
 
 TEXTS = ["Hello there.", "The quick brown fox jumps over the lazy dog, twice.", "No."]
@@ -105,7 +105,7 @@ def our_codes(model, texts, voice: Voice, language: str, sampling: Sampling, seq
         model,
         line_requests(prompts, guards),
         GenerateOptions(seq_groups, sampling),
-        experiment=ONE_STREAM,
+        experiment=one_stream(model),
     )
     return [one.codes for one in decoded], torch.get_rng_state()
 

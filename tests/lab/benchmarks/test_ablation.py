@@ -26,7 +26,7 @@ from lab.benchmarks.quality.paper_strategies import chunk_distributions, smooth
 from lab.benchmarks.quality.registry import STRATEGIES
 from lab.benchmarks.quality.strategies import select
 from lab.benchmarks.quality.upstream import cut, start_upstream
-from tests.morph.decoding import ONE_STREAM, line_requests
+from tests.morph.decoding import line_requests, one_stream
 
 GREEDY = TokenSampling(do_sample=False)
 TEXTS = ("Hello there.", "This is a longer line, is it not?")
@@ -59,7 +59,7 @@ def test_upstream_decodes_the_same_lines_as_fifteen_groups(model: Model, prompts
         model,
         line_requests(prompts, guards(model), range(len(prompts))),
         GenerateOptions(15, model.sampling),
-        experiment=ONE_STREAM,
+        experiment=one_stream(model),
     )
     for one, other in zip(theirs, ours, strict=True):
         assert one.ended == other.ended and torch.equal(one.codes, other.codes)

@@ -183,6 +183,20 @@ def test_a_figure_that_is_not_the_files_is_noticed() -> None:
             check_change(cell, change, 1, True)
 
 
+def test_attention_of_the_eager_engine() -> None:
+    rows = read_rows("nvidia-h200-attention")
+    titles = ("attention, ms per frame", "upstream", "eager, S = 15", "eager, S = 5", "kernels, S = 15")
+    engines = (("generate", 15), ("eager", 15), ("eager", 5), ("kernels", 15))
+    for line in table("docs/benchmarks.md", *titles):
+        times = {
+            (row["engine"], row["seq_groups"]): row["ms_per_frame"]
+            for row in rows
+            if row["attention"] == line[0]
+        }
+        for cell, engine in zip(line[1:], engines, strict=True):
+            check_cell(cell, times[engine])
+
+
 def test_what_a_newcomer_says_first() -> None:
     rows = read_rows("everyday")
     cells = table(

@@ -50,7 +50,7 @@ from tests.lab.training.tiny_talker import (
     write_codes,
     write_config,
 )
-from tests.morph.decoding import ONE_STREAM, line_requests
+from tests.morph.decoding import line_requests, one_stream
 
 STEPS = 20
 GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False), repetition_penalty=1.0)
@@ -123,7 +123,7 @@ def test_the_engine_speaks_memorised_sentences(learnt: Trained, layout: str, lan
         learnt.model,
         line_requests(prompts, guards),
         GenerateOptions(PREDICTED_GROUPS, GREEDY),
-        experiment=ONE_STREAM,
+        experiment=one_stream(learnt.model),
     )
     for number, line in enumerate(spoken):
         assert line.ended == "eos"

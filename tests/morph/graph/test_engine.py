@@ -27,13 +27,13 @@ from tests.morph.decoding import (
     CHECKPOINT_OF,
     FILTERED,
     GREEDY,
-    ONE_STREAM,
     SEEDS,
     assert_equal,
     eager_lines,
     graph_lines,
     guards_of,
     line_requests,
+    one_stream,
     prompts_of,
 )
 from tests.morph.pairwise import pairwise
@@ -291,7 +291,7 @@ def test_replays_on_cuda_return_the_eager_engines_codes(checkpoint, monkeypatch,
         model,
         line_requests(prompts),
         GenerateOptions(seq_groups, GREEDY),
-        experiment=ONE_STREAM,
+        experiment=one_stream(model),
     )
     engine = GraphDecoder(len(rows))
     for _ in range(3):  # plain, captured, replayed
@@ -308,13 +308,14 @@ def test_replays_on_cuda_return_the_eager_engines_codes(checkpoint, monkeypatch,
 def test_a_replay_on_cuda_has_no_host_sync(checkpoint):
     model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("bf16", "sdpa"), "cuda")
     prompts, engine = prompts_of(model), GraphDecoder(2)
-    engine.start(model, 15, Sampling(), 200)
+    lines = line_requests(prompts[:2], guards_of(prompts[:2]), [1, 2])
+    engine.start(model, GenerateOptions(15), 200)
     for _ in range(2):
-        engine.put([0], prompts[:1], [1])
+        engine.put([0], lines[:1])
         engine.frame(100)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        engine.put([1], prompts[:1], [2])
+        engine.put([1], lines[1:])
         engine.frame(100)
     finally:
         torch.cuda.set_sync_debug_mode("default")
