@@ -14,13 +14,20 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
-ONE_STREAM = eager.Experiment(stream=torch.default_generator)  # as upstream samples
 SEEDS = [11, 12, 2**64 - 1]
 GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False))
 FILTERED = Sampling(
     TokenSampling(top_k=20, top_p=0.8), TokenSampling(temperature=1.1, top_k=0, top_p=0.7), 1.3
 )
 CHECKPOINT_OF = {"preset": "custom_voice", "design": "voice_design", "x_vector": "base", "icl": "base"}
+
+
+def one_stream(model) -> eager.Experiment:
+    """One random stream for the batch, torch's own for the model's device: as upstream samples."""
+    if model.device.type != "cuda":
+        return eager.Experiment(stream=torch.default_generator)
+    index = torch.cuda.current_device() if model.device.index is None else model.device.index
+    return eager.Experiment(stream=torch.cuda.default_generators[index])
 
 
 def prompts_of(model, kind: str = "preset", rows=range(3), recording=None):
@@ -64,7 +71,7 @@ def eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch, guards
         patch.setattr(eager, "sample_tokens", sample)
         patch.setattr(predictor, "sample_tokens", sample)
         options = GenerateOptions(seq_groups, sampling, batch_size=len(prompts))
-        return eager.decode(model, line_requests(prompts, guards), options, on_frame, ONE_STREAM)
+        return eager.decode(model, line_requests(prompts, guards), options, on_frame, one_stream(model))
 
 
 def graph_lines(model, prompts, seq_groups, sampling, seeds, guards=None, rows=None):
