@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from ..model.finite import check_samples
 from ..model.model import Model
 from .packing import cut_chunks
 
@@ -28,6 +29,9 @@ def decode_waveform(
 
     Returns:
         float32 ``[T * 1920]`` at 24 kHz, within -1..1.
+
+    Raises:
+        ValueError: for samples that are not finite.
     """
     if len(codes) == 0:
         return np.zeros(0, dtype=np.float32)
@@ -39,7 +43,9 @@ def decode_waveform(
             on_chunk()
         piece = model.codec.decoder(rows[..., chunk.start - chunk.context : chunk.start + chunk.frames])
         pieces.append(piece[0, 0, chunk.context * model.samples_per_frame :])
-    return cut_reference(torch.cat(pieces).float().cpu().numpy(), codes, reference)
+    waveform = torch.cat(pieces).float().cpu().numpy()
+    check_samples(waveform, model.codec.dtype)
+    return cut_reference(waveform, codes, reference)
 
 
 def decode_waveforms(

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import torch
 
+from ..model.finite import not_finite
 from ..options import TokenSampling
 
 Randomness: TypeAlias = "torch.Generator | Sequence[torch.Generator] | None"
@@ -88,17 +89,6 @@ def check_finite(logits: torch.Tensor) -> None:
     """
     if not math.isfinite(float(logits.amax())):
         raise not_finite(logits.dtype)
-
-
-def not_finite(dtype: torch.dtype) -> ValueError:
-    """Return the error for numbers of a model or a codec, computed in ``dtype``, that are NaN or infinite."""
-    if dtype == torch.float16:
-        return ValueError("the model's numbers overflow in fp16: load it with precision auto, fp32 or bf16")
-    precision = {torch.float32: "fp32", torch.bfloat16: "bf16"}.get(dtype, str(dtype))
-    return ValueError(
-        f"the model's numbers are not finite (NaN or infinite) in {precision}: its weights or the voice are damaged, "
-        "so download the checkpoint again or make the voice again"
-    )
 
 
 def _multinomial(probabilities: torch.Tensor, stream: torch.Generator | None) -> torch.Tensor:

@@ -9,8 +9,8 @@ import torch
 
 from ..decode.decoded import Decoded
 from ..decode.request import LineRequest
-from ..decode.sampling import not_finite
 from ..frame.noise import GROUPS
+from ..model.finite import not_finite
 
 REFILL_SHARE = 8  # an eighth of the rows is refilled at a time: one prefill serves several lines
 

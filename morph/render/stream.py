@@ -20,8 +20,8 @@ import torch
 from ...postprocess.stream_join import StreamJoin
 from ..decode.decoded import Decoded
 from ..decode.request import LineRequest
-from ..decode.sampling import not_finite
 from ..graph.engine import on_device
+from ..model.finite import check_samples
 from ..options import FRAME_RATE, GenerateOptions
 from ..synthesizer import Synthesizer
 from ..waveform.stream import LineCodec
@@ -303,8 +303,7 @@ class _Decoding:
         if self._frame_began is not None:
             self._frame_began += now - entered  # a piece may end, and send its chunk, within a frame
         for index, codes in parts.items():
-            if not np.isfinite(waves[index].sum()):
-                raise not_finite(self._model.codec.dtype)
+            check_samples(waves[index], self._model.codec.dtype)
             line, piece = self._lines[index], self._lines[index].piece
             self._channel.put(line.add(codes, waves[index], now))
             if line.piece is not piece:

@@ -20,6 +20,7 @@ from ..codec.forward import Slabs, TorchOps, synthesise
 from ..codec.packing import PackedChunk, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
 from ..codec.upstream import cut_reference
 from ..codec.weights import CodecWeights
+from ..model.finite import check_samples
 from ..model.layers import SDPA_BACKENDS
 from ..model.model import Model
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
@@ -115,11 +116,13 @@ class BatchCodec:
 
         Returns:
             float32 ``[T * 1920]`` each, at 24 kHz, within -1..1.
+
+        Raises:
+            ValueError: for samples that are not finite.
         """
         references = [None] * len(codes) if references is None else references
         lines = [_with_reference(line, reference) for line, reference in zip(codes, references, strict=True)]
-        per_frame = self._samples_per_frame
-        waves = [np.empty(len(line) * per_frame, dtype=np.float32) for line in lines]
+        waves = [np.empty(len(line) * self._samples_per_frame, dtype=np.float32) for line in lines]
         weights = self.look_up()
         rows = pack_rows(list(cut_chunks([len(line) for line in lines])), self.sizes[-1], weights.gap)
         waiting: tuple[list[PackedChunk], _SamplesInFlight] | None = None
@@ -129,14 +132,25 @@ class BatchCodec:
             with torch.cuda.device_of(weights.codebooks):
                 started = self._try(weights, write_plan(row, lines, choose_size(row, self.sizes)))
             if waiting is not None:  # while the device computes the next row
-                _unpack(*waiting, waves, per_frame)
+                self._unpack(*waiting, waves)
             waiting = row, started
         if waiting is not None:
-            _unpack(*waiting, waves, per_frame)
+            self._unpack(*waiting, waves)
         return [
             cut_reference(wave, line, reference)
             for wave, line, reference in zip(waves, codes, references, strict=True)
         ]
+
+    def _unpack(
+        self, row: Sequence[PackedChunk], in_flight: _SamplesInFlight, waves: Sequence[np.ndarray]
+    ) -> None:
+        """Copy a row's samples into its lines' waveforms, without those of contexts."""
+        samples, per_frame = in_flight.wait(), self._samples_per_frame
+        for placed in row:
+            chunk, begin = placed.chunk, (placed.position + placed.chunk.context) * per_frame
+            own = samples[begin : begin + chunk.frames * per_frame]
+            check_samples(own, self.codec.dtype)
+            waves[chunk.line][chunk.start * per_frame :][: len(own)] = own
 
     def _try(self, weights: CodecWeights, plan: torch.Tensor) -> _SamplesInFlight:
         """Start a row; if a kernel fails, use torch's own operations from then on, with one warning."""
@@ -264,14 +278,3 @@ def _with_reference(codes: torch.Tensor, reference: torch.Tensor | None) -> torc
     if reference is None or len(codes) == 0:
         return codes.cpu()
     return torch.cat((reference.cpu(), codes.cpu()))
-
-
-def _unpack(
-    row: Sequence[PackedChunk], in_flight: _SamplesInFlight, waves: Sequence[np.ndarray], per_frame: int
-) -> None:
-    """Copy a row's samples into its lines' waveforms, without those of contexts."""
-    samples = in_flight.wait()
-    for placed in row:
-        chunk, begin = placed.chunk, (placed.position + placed.chunk.context) * per_frame
-        wave = waves[chunk.line][chunk.start * per_frame :]
-        wave[: chunk.frames * per_frame] = samples[begin : begin + chunk.frames * per_frame]
