@@ -51,6 +51,19 @@ class Spacing:
         return list(self.gap_s)
 
 
+def silences(
+    spacing: Spacing, joints: int, sample_rate: int, channels: int = 1
+) -> tuple[int, list[int], int]:
+    """Return the samples of silence before the first waveform, at each joint, and after the last.
+
+    Raises ValueError for a wrong number of gaps, or more silence than MAX_SILENCE.
+    """
+    gaps = [round(gap * sample_rate) for gap in spacing.gaps(joints)]
+    lead, tail = round(spacing.lead_s * sample_rate), round(spacing.tail_s * sample_rate)
+    _check_silence(sum(gaps) + lead + tail, channels, sample_rate)
+    return lead, gaps, tail
+
+
 def join(
     waveforms: Sequence[Waveform], sample_rate: int, spacing: Spacing | None = None
 ) -> tuple[Waveform, list[Span]]:
@@ -65,9 +78,8 @@ def join(
     spacing = spacing or Spacing()
     _check_pieces(waveforms)
     check_sample_rate(sample_rate)
-    gaps = [round(gap * sample_rate) for gap in spacing.gaps(len(waveforms) - 1)]
-    lead, tail = round(spacing.lead_s * sample_rate), round(spacing.tail_s * sample_rate)
-    _check_silence(sum(gaps) + lead + tail, max(map(_channels, waveforms)), sample_rate)
+    widest = max(map(_channels, waveforms))
+    lead, gaps, tail = silences(spacing, len(waveforms) - 1, sample_rate, widest)
     lengths = [waveform.shape[-1] for waveform in waveforms]
     fades = _fade_lengths(lengths, gaps, round(spacing.crossfade_ms / 1000 * sample_rate))
     spans = _spans(lengths, gaps, fades, lead)

@@ -65,6 +65,16 @@ def render_script(
         ScriptError: for a script that cannot be read.
         ValueError: as ``render_lines``.
     """
+    parsed, lines = read_script(synthesizer, script)
+    return assemble(parsed, render_lines(synthesizer, lines, options, on_frame, on_phase), script.gap_s)
+
+
+def read_script(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script, list[Line]]:
+    """Return a script as it was read, and its lines to be spoken.
+
+    Raises:
+        ScriptError: for a script that cannot be read.
+    """
     parsed = parse_script(script.text, list(script.cast), synthesizer.model.languages)
     seeds = line_seeds(parsed.lines, script.seed)
     lines = [
@@ -78,8 +88,7 @@ def render_script(
         )
         for line, seed in zip(parsed.lines, seeds, strict=True)
     ]
-    spoken = render_lines(synthesizer, lines, options, on_frame, on_phase)
-    return _join(parsed, spoken, script.gap_s)
+    return parsed, lines
 
 
 def line_seeds(lines: Sequence[ScriptLine], seed: int) -> list[int]:
@@ -101,10 +110,15 @@ def _caption(start: int, spoken: Spoken) -> Caption:
     return Caption.from_samples(start + first, start + last, spoken.sample_rate, report.text, report.name)
 
 
-def _join(script: Script, spoken: Sequence[Spoken], gap_s: float) -> Dialogue:
-    rate = spoken[0].sample_rate
+def spacing_of(script: Script, gap_s: float) -> Spacing:
+    """Return the silences of a script's track: its pauses, and ``gap_s`` seconds between any two lines."""
     lead, *between, tail = script.pauses
-    gaps = [gap_s + pause for pause in between]
-    joined, spans = join([one.waveform for one in spoken], rate, Spacing(gaps, lead_s=lead, tail_s=tail))
+    return Spacing([gap_s + pause for pause in between], lead_s=lead, tail_s=tail)
+
+
+def assemble(script: Script, spoken: Sequence[Spoken], gap_s: float) -> Dialogue:
+    """Join the lines of a script, with captions at the times of their speech."""
+    rate = spoken[0].sample_rate
+    joined, spans = join([one.waveform for one in spoken], rate, spacing_of(script, gap_s))
     captions = [_caption(start, one) for (start, _), one in zip(spans, spoken, strict=True)]
     return Dialogue(list(spoken), joined, rate, to_srt(captions))

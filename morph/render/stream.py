@@ -50,6 +50,7 @@ def stream_lines(
     lines: Sequence[Line],
     options: GenerateOptions | None = None,
     on_frame: OnFrame | None = None,
+    in_turn: bool = False,
 ) -> SpeechStream:
     """Speak lines, at most ``options.batch_size`` at a time, in the order given; return what reads them.
 
@@ -62,6 +63,8 @@ def stream_lines(
         lines: one or more.
         options: None takes the defaults; ``chunk_frames`` are the sizes of the chunks.
         on_frame: see ``OnFrame``; called in the worker thread, what it raises is raised to the readers.
+        in_turn: the lines are heard one after another, not side by side: all pieces of a line are decoded before
+            those of the next one begin.
 
     Raises:
         ValueError: as ``render_lines``. What is only found with the model at hand is raised to the readers.
@@ -72,7 +75,7 @@ def stream_lines(
         raise ValueError("there is no line to speak: type a text")
     for line in lines:
         check_line(synthesizer.model, line)
-    return SpeechStream(_Job(synthesizer, tuple(lines), options, on_frame))
+    return SpeechStream(_Job(synthesizer, tuple(lines), options, on_frame, in_turn))
 
 
 class SpeechStream:
@@ -132,6 +135,7 @@ class _Job:
     lines: tuple[Line, ...]
     options: GenerateOptions
     on_frame: OnFrame | None
+    in_turn: bool
 
 
 class _Worker:
@@ -173,7 +177,7 @@ class _Worker:
         with on_device(model.device):
             rows = min(job.options.batch_size, len(job.lines))
             codec = job.synthesizer.engine.open_codec(model, rendering.choice, rows)
-            decoding = _Decoding(rendering, codec, self._channel, rows)
+            decoding = _Decoding(rendering, codec, self._channel, rows, job.in_turn)
             decoding.run()
             takes = decoding.takes()
         return [rendering.assemble(index, takes) for index in range(len(job.lines))]
@@ -187,10 +191,14 @@ class _Decoding:
         codec: makes the samples.
         channel: takes the chunks.
         rows: how many lines are decoded at the same time.
+        in_turn: see ``stream_lines``.
     """
 
-    def __init__(self, rendering: Rendering, codec: LineCodec, channel: Channel, rows: int):
+    def __init__(
+        self, rendering: Rendering, codec: LineCodec, channel: Channel, rows: int, in_turn: bool = False
+    ):
         self._rendering, self._codec, self._channel, self._rows = rendering, codec, channel, rows
+        self._in_turn = in_turn
         self._model = rendering.synthesizer.model
         self._speed = Speed(1 / FRAME_RATE)
         self._frame_began: float | None = None
@@ -234,9 +242,12 @@ class _Decoding:
     def _order(self) -> list[int]:
         """Return the pieces as they are decoded: lines take rows in their order, and a line's pieces follow each other.
 
-        Where no more lines than rows are left, the second pieces follow after the first pieces of all of them.
+        Where no more lines than rows are left, the second pieces follow after the first pieces of all of them. Lines
+        that are heard in turn are decoded in turn.
         """
         pieces = self._rendering.pieces
+        if self._in_turn:
+            return list(range(len(pieces)))
         numbers: list[int] = []
         for index, piece in enumerate(pieces):
             same = index > 0 and pieces[index - 1].line == piece.line
