@@ -202,7 +202,11 @@ class Rendering:
     def speak(self, on_phase: Callable[[str], None]) -> list[Take]:
         """Return the best take of every piece, in their order."""
         on_phase(f"speaking {_count(len(self.lines), 'line')}")
-        takes = self.take(range(len(self.pieces)), 1)
+        return self.improve(self.take(range(len(self.pieces)), 1), on_phase)
+
+    def improve(self, takes: Sequence[Take], on_phase: Callable[[str], None]) -> list[Take]:
+        """Speak pieces that went wrong again, as often as the options allow; return the best take of every piece."""
+        takes = list(takes)
         for number in range(2, self.options.retries + 2):
             again = [index for index, take in enumerate(takes) if self._can_improve(index, take)]
             if not again:

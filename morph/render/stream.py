@@ -1,12 +1,13 @@
 """Lines to waveforms while they are made: a worker thread decodes, readers take chunks of codes and samples.
 
 Codes equal those of ``render_lines`` with the same batch; samples equal them up to rounding, at least 80 dB below the
-signal in float32, and have the same length. What has been heard cannot be taken back: every piece is spoken once,
-``GenerateOptions.retries`` has no effect, and the report says how each line ended.
+signal in float32, and have the same length. Readers get every piece's first take. If one went wrong, it is spoken again
+after the last chunk, as often as ``GenerateOptions.retries`` allows, and ``SpeechStream.spoken`` has the better take.
 """
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 import weakref
@@ -120,7 +121,9 @@ class SpeechStream:
 
     @property
     def spoken(self) -> list[Spoken]:
-        """The lines as ``render_lines`` returns them, after the last chunk of all lines.
+        """The lines as ``render_lines`` returns them, when the iterator over all lines has ended.
+
+        A line with more than one take in its report may differ from what was heard.
 
         Raises:
             RuntimeError: if the stream has not ended, or was closed before its end.
@@ -145,7 +148,8 @@ class _Worker:
         self._job, self._channel = job, channel
         self._has_session = False
         # A program may end while a stream plays: weakref.finalize then ends the thread first.
-        self._thread = threading.Thread(target=self._run, name="speech stream", daemon=True)
+        run = contextvars.copy_context().run  # ``on_frame`` may depend on the caller's context
+        self._thread = threading.Thread(target=run, args=(self._run,), name="speech stream", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -171,7 +175,7 @@ class _Worker:
 
     def _speak(self) -> list[Spoken]:
         job = self._job
-        model, progress = job.synthesizer.model, Progress(job.on_frame)
+        model, progress = job.synthesizer.model, Progress(self._report)
         self._channel.check_open()
         rendering = Rendering.prepare(job.synthesizer, job.lines, job.options, progress)
         with on_device(model.device):
@@ -179,8 +183,14 @@ class _Worker:
             codec = job.synthesizer.engine.open_codec(model, rendering.choice, rows)
             decoding = _Decoding(rendering, codec, self._channel, rows, job.in_turn)
             decoding.run()
-            takes = decoding.takes()
+            takes = rendering.improve(decoding.takes(), lambda _: None)
         return [rendering.assemble(index, takes) for index in range(len(job.lines))]
+
+    def _report(self, done: int, expected: int) -> None:
+        """Call ``on_frame``, unless the readers have left."""
+        self._channel.check_open()
+        if self._job.on_frame is not None:
+            self._job.on_frame(done, expected)
 
 
 class _Decoding:
@@ -275,7 +285,6 @@ class _Decoding:
         """Between two frames: note the time, decode what is due, and let ``on_frame`` cancel."""
         if self._frame_began is not None:
             self._speed.add_frame(time.perf_counter() - self._frame_began)
-        self._channel.check_open()
         self._rendering.progress.add(lines)
         self._send()
         self._frame_began = time.perf_counter()

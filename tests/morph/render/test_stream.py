@@ -198,10 +198,26 @@ def random_tail(model) -> Tail:
     return Tail(5, random_parts(5), ABOUT, heads)
 
 
-def test_nothing_is_spoken_twice_and_the_report_says_how_it_ended(synthesizer, voice) -> None:
+def test_a_piece_that_went_wrong_is_spoken_again_after_it_was_heard(synthesizer, voice, monkeypatch) -> None:
+    line, options = Line("Hello.", voice, seed=7), GenerateOptions(1, SHORT, retries=1)
+    monkeypatch.setattr(lines_module, "judge_end", lambda *_: "eos")
+    first, second = (
+        render_lines(synthesizer, [replace(line, seed=seed)], replace(options, retries=0))[0]
+        for seed in (7, 8)
+    )
+    monkeypatch.setattr(stream_module, "judge_end", lambda *_: "early")
+    with stream_line(synthesizer, line, options) as stream:
+        codes, heard = of_line(list(stream))
+        [spoken] = stream.spoken
+    assert (spoken.report.takes, spoken.report.ended) == (2, "eos")
+    assert signal_to_noise(first.waveform, heard) > FLOAT32_DB
+    assert np.array_equal(spoken.waveform, second.waveform)
+
+
+def test_without_retries_a_line_stays_as_it_was_heard(synthesizer, voice) -> None:
     sampling = Sampling(max_new_tokens=4)
     stream = stream_line(
-        synthesizer, Line("Hello.", voice), GenerateOptions(1, sampling, guard=False, retries=3)
+        synthesizer, Line("Hello.", voice), GenerateOptions(1, sampling, guard=False, retries=0)
     )
     chunks = list(stream)
     report = stream.spoken[0].report
