@@ -13,7 +13,7 @@ import torch
 from .codec.upstream import decode_waveforms
 from .decode import eager
 from .decode.decoded import Decoded
-from .decode.request import LineRequest
+from .decode.source import Lines
 from .graph.pool import DecoderPool
 from .model.layers import check_config
 from .model.model import Model
@@ -132,7 +132,7 @@ class Engine:
     def decode(
         self,
         model: Model,
-        lines: Sequence[LineRequest],
+        lines: Lines,
         options: GenerateOptions,
         on_frame: Callable[[int], None] | None = None,
         choice: Choice | None = None,
@@ -144,7 +144,7 @@ class Engine:
 
         Args:
             model: the checkpoint.
-            lines: the requests.
+            lines: the requests, or where they come from while others are decoded.
             options: as for ``eager.decode``.
             on_frame: called after every frame with the number of lines that made one; what it raises ends the
                 decoding and passes through.

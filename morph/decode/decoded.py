@@ -11,7 +11,7 @@ SPECIAL_CODES = 1024  # the top of group 0's vocabulary: never sampled, except E
 
 @dataclass(frozen=True)
 class Decoded:
-    """One line's codes ``[T, 16]`` (int64, on the CPU) and how it ended: "eos", "cap" or "loop"."""
+    """One line's codes ``[T, 16]`` (int64, on the CPU) and how it ended: "eos", "cap", "loop" or "cancelled"."""
 
     codes: torch.Tensor
     ended: str

@@ -13,11 +13,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..model.model import Model
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from .decoded import SPECIAL_CODES, Decoded
-from .guard import Guard
 from .lossless import LosslessPredictor
 from .predictor import Predictor
 from .request import LineRequest
 from .sampling import Randomness, check_finite, line_streams, penalize_repetition, sample_tokens
+from .source import Lines, LineSource, as_source
 from .talker import Talker
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,11 @@ class FirstGroup:
         self.suppressed[-SPECIAL_CODES:] = True
         self.suppressed[self.eos] = False
 
+    def hold(self, minimum: int) -> None:
+        """Change the minimum of all lines, before it is reached."""
+        self.minimums.fill_(minimum)
+        self._longest_minimum = minimum
+
     def sample(self, logits: torch.Tensor, ended: torch.Tensor) -> torch.Tensor:
         """Return tokens ``[B]`` for logits ``[B, V]``; lines that have ended (bool ``[B]``) get EOS."""
         check_finite(logits)
@@ -78,16 +83,20 @@ class FirstGroup:
 @torch.inference_mode()
 def decode(
     model: Model,
-    lines: Sequence[LineRequest],
+    lines: Lines,
     options: GenerateOptions,
     on_frame: Callable[[int], None] | None = None,
     experiment: Experiment | None = None,
 ) -> list[Decoded]:
     """Decode lines to their ends, ``options.batch_size`` at a time, in the order given.
 
+    Given lines are decoded in batches, one after another. Where lines come late, those that are there begin as soon as
+    there is room for them, beside the batches that run; a line with late text is a batch of its own, so that no other
+    waits for it.
+
     Args:
         model: the checkpoint, on the device where it runs.
-        lines: any number.
+        lines: any number, or where they come from.
         options: SEQ_GROUPS, sampling, batch size, decoding and tail; the rest is for the renderer.
         on_frame: called after every frame with the number of lines that made one. If it raises, decoding ends and
             the error passes through; nothing of the decoding stays on the model.
@@ -98,16 +107,12 @@ def decode(
     """
     experiment = experiment or Experiment()
     predictor = experiment.predictor or choose_predictor(model, options)
-    decoded: list[Decoded] = []
-    for start in range(0, len(lines), options.batch_size):
-        batch = lines[start : start + options.batch_size]
-        with choose_kernels(options.seq_groups):
-            decoded += _decode_batch(
-                model, batch, options, on_frame, replace(experiment, predictor=predictor)
-            )
+    batches = _Batches(model, as_source(lines), options, replace(experiment, predictor=predictor))
+    with choose_kernels(options.seq_groups):
+        batches.run(on_frame or (lambda _: None))
     if experiment.predictor is None and isinstance(predictor, LosslessPredictor):
         log.info("lossless: %s, %d without drafts", predictor.tally.describe(), PREDICTED_GROUPS)
-    return decoded
+    return [one for batch in batches.begun for one in batch.collect()]
 
 
 def choose_predictor(model: Model, options: GenerateOptions) -> Predictor:
@@ -127,54 +132,136 @@ def choose_kernels(seq_groups: int) -> AbstractContextManager[None]:
     return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
-def _decode_batch(
-    model: Model,
-    lines: Sequence[LineRequest],
-    options: GenerateOptions,
-    on_frame: Callable[[int], None] | None,
-    experiment: Experiment,
-) -> list[Decoded]:
-    """Decode lines together, until the last of them has ended."""
-    predictor, sampling = experiment.predictor, options.sampling or model.sampling
-    assert predictor is not None
-    randomness: Randomness = experiment.stream or line_streams([line.seed for line in lines], model.device)
-    talker = Talker(model, [line.prompt for line in lines])
-    first = FirstGroup(model, [line.prompt.min_frames for line in lines], sampling, randomness)
-    ends: list[str | None] = [None] * len(lines)
-    ended = torch.zeros(len(lines), dtype=torch.bool, device=model.device)
-    frames: list[torch.Tensor] = []
-    hidden, logits = talker.prefill()
-    tokens = first.sample(logits, ended)
-    while True:
-        on_host = tokens.tolist()
-        _note_eos(on_host, first.eos, ends, lines)
-        running = [row for row, end in enumerate(ends) if end is None]
+class _Batches:
+    """The batches of one decoding: one after another for given lines, side by side for lines that come late."""
+
+    def __init__(self, model: Model, source: LineSource, options: GenerateOptions, experiment: Experiment):
+        self._model, self._source, self._options, self._experiment = model, source, options, experiment
+        self.begun: list[_Batch] = []
+        self._running: list[_Batch] = []
+
+    def run(self, on_frame: Callable[[int], None]) -> None:
+        """Decode all lines to their ends."""
+        while self._running or not self._source.done:
+            began, made = self._begin(), False
+            for batch in self._running:
+                if batch.ready():
+                    made = True
+                    if frames := batch.step():
+                        on_frame(frames)
+            self._running = [batch for batch in self._running if not batch.ended]
+            if not began and not made:
+                self._source.wait()
+
+    def _begin(self) -> bool:
+        """Begin the lines that are there and for which there is room; return whether there are any."""
+        room = self._options.batch_size - sum(batch.lines_running for batch in self._running)
+        if self._running and not self._source.late:
+            room = 0
+        lines = [self._source.take() for _ in range(min(room, len(self._source.ready)))]
+        alone = [[line] for line in lines if line.text is not None]
+        together = [line for line in lines if line.text is None]
+        new = [
+            _Batch(self._model, batch, self._options, self._experiment)
+            for batch in (together, *alone)
+            if batch
+        ]
+        self.begun += new
+        self._running += new
+        return bool(new)
+
+
+class _Batch:
+    """Lines that are decoded together, until the last of them has ended."""
+
+    def __init__(
+        self,
+        model: Model,
+        lines: Sequence[LineRequest],
+        options: GenerateOptions,
+        experiment: Experiment,
+    ):
+        assert experiment.predictor is not None
+        self._model, self._lines, self._options, self._experiment = model, lines, options, experiment
+        self._predictor, self._sampling = experiment.predictor, options.sampling or model.sampling
+        streams = experiment.stream or line_streams([line.seed for line in lines], model.device)
+        self._randomness: Randomness = streams
+        self._talker = Talker(model, [line.prompt for line in lines])
+        minimums = [line.prompt.min_frames for line in lines]
+        self._first = FirstGroup(model, minimums, self._sampling, self._randomness)
+        self._ends: list[str | None] = [None] * len(lines)
+        self._frames: list[torch.Tensor] = []
+        self._hidden, logits = self._talker.prefill()
+        self._tokens = self._first.sample(logits, self._has_ended())
+
+    @property
+    def ended(self) -> bool:
+        """Whether all lines have ended."""
+        return self.lines_running == 0
+
+    @property
+    def lines_running(self) -> int:
+        """How many lines have not ended."""
+        return self._ends.count(None)
+
+    def ready(self) -> bool:
+        """Return whether there is a next frame: not while text is late, nor when all lines have been cancelled."""
+        for row, line in enumerate(self._lines):
+            if self._ends[row] is None and line.is_cancelled:
+                self._end(row, "cancelled")
+        if (text := self._lines[0].text) is None or self.ended:
+            return not self.ended
+        ready = text.ready(len(self._frames))
+        if (part := text.take()) is not None:
+            self._talker.add_text(part.rows)
+            self._first.hold(part.min_frames)
+        return ready
+
+    def step(self) -> int:
+        """Make a frame of the lines that have not ended; return how many they are."""
+        on_host = self._tokens.tolist()
+        for row, token in enumerate(on_host):
+            if token == self._first.eos and self._ends[row] is None:
+                self._end(row, "eos")
+        running = [row for row, end in enumerate(self._ends) if end is None]
         if not running:
-            break
-        embedding = model.talker.get_input_embeddings()(tokens[:, None])
-        rest = predictor.decode_frame(hidden, embedding, options.seq_groups, sampling.subtalker, randomness)
-        codes = torch.cat((tokens[:, None], rest), dim=1)
-        frames.append(codes)
-        if experiment.observe is not None:
-            experiment.observe(hidden, codes)
-        hidden, logits = talker.step(codes)
-        _pass_codes(codes, running, lines)
+            return 0
+        codes = self._decode_frame()
+        self._frames.append(codes)
+        if self._experiment.observe is not None:
+            self._experiment.observe(self._hidden, codes)
+        self._hidden, logits = self._talker.step(codes)
+        _pass_codes(codes, running, self._lines)
         for row in running:
-            ends[row] = lines[row].guard.add(on_host[row])
-            if (end := ends[row]) is not None:
-                lines[row].end(end)
-        ended = torch.tensor([end is not None for end in ends], device=model.device)
-        tokens = first.sample(logits, ended)
-        if on_frame is not None:
-            on_frame(len(running))
-    return _collect(frames, [line.guard for line in lines], ends, model)
+            if (end := self._lines[row].guard.add(on_host[row])) is not None:
+                self._end(row, end)
+        self._tokens = self._first.sample(logits, self._has_ended())
+        return len(running)
 
+    def _decode_frame(self) -> torch.Tensor:
+        """Return the codes ``[B, 16]`` of the current frame."""
+        embedding = self._model.talker.get_input_embeddings()(self._tokens[:, None])
+        rest = self._predictor.decode_frame(
+            self._hidden, embedding, self._options.seq_groups, self._sampling.subtalker, self._randomness
+        )
+        return torch.cat((self._tokens[:, None], rest), dim=1)
 
-def _note_eos(tokens: list[int], eos: int, ends: list[str | None], lines: Sequence[LineRequest]) -> None:
-    for row, token in enumerate(tokens):
-        if token == eos and ends[row] is None:
-            ends[row] = "eos"
-            lines[row].end("eos")
+    def _has_ended(self) -> torch.Tensor:
+        return torch.tensor([end is not None for end in self._ends], device=self._model.device)
+
+    def _end(self, row: int, ended: str) -> None:
+        self._ends[row] = ended
+        self._lines[row].end(ended)
+
+    def collect(self) -> list[Decoded]:
+        """Return each line's codes, cut from the batch's frames; its guard has counted its frames."""
+        groups = int(self._model.config.talker_config.num_code_groups)
+        empty = torch.zeros(len(self._lines), 0, groups, dtype=torch.long)
+        codes = torch.stack(self._frames, dim=1).cpu() if self._frames else empty
+        return [
+            Decoded(codes[row, : line.guard.frames].clone(), str(end))
+            for row, (line, end) in enumerate(zip(self._lines, self._ends, strict=True))
+        ]
 
 
 def _pass_codes(codes: torch.Tensor, running: Sequence[int], lines: Sequence[LineRequest]) -> None:
@@ -184,17 +271,3 @@ def _pass_codes(codes: torch.Tensor, running: Sequence[int], lines: Sequence[Lin
         on_host = codes.cpu()
         for row, listen in listeners:
             listen(on_host[row].clone())
-
-
-def _collect(
-    frames: list[torch.Tensor], guards: Sequence[Guard], ends: list[str | None], model: Model
-) -> list[Decoded]:
-    """Return each line's codes, cut from the batch's frames; its guard has counted its frames."""
-    groups = int(model.config.talker_config.num_code_groups)
-    codes = (
-        torch.stack(frames, dim=1).cpu() if frames else torch.zeros(len(guards), 0, groups, dtype=torch.long)
-    )
-    return [
-        Decoded(codes[row, : guard.frames].clone(), str(end))
-        for row, (guard, end) in enumerate(zip(guards, ends, strict=True))
-    ]

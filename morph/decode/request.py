@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from ..voice.prompt import Prompt
 from .guard import Guard
+
+
+class LateText(Protocol):
+    """The text of a line that comes while the line is spoken. Only the thread that decodes calls it."""
+
+    def ready(self, frame: int) -> bool:
+        """Return whether all that a frame (from 0) depends on has come; until then the line makes no frame."""
+
+    def take(self) -> LatePart | None:
+        """Return what has come since the last call, or None."""
+
+
+@dataclass(frozen=True)
+class LatePart:
+    """What follows a prompt's ``trailing``: ``rows`` ``[N, H]``, and the line's ``min_frames`` as known by now."""
+
+    rows: torch.Tensor
+    min_frames: int
 
 
 @dataclass(frozen=True)
@@ -21,7 +40,11 @@ class LineRequest:
         seed: of the line's random stream. The two engines use different generators.
         on_codes: called with the codes of each finished frame, int64 ``[16]`` on the CPU, in order. Frames past the
             line's end are never passed. What it raises ends the decoding of all lines and passes through.
-        on_end: called once, after the last frame, with how the line ended: "eos", "cap" or "loop". Errors as above.
+        on_end: called once, after the last frame, with how the line ended: "eos", "cap", "loop" or "cancelled". Errors
+            as above.
+        cancelled: asked before each frame; once it returns True, the line ends there as "cancelled", and its row is
+            free.
+        text: the rest of the prompt's text; None: the prompt has all of it.
     """
 
     prompt: Prompt
@@ -29,6 +52,13 @@ class LineRequest:
     seed: int = 0
     on_codes: Callable[[torch.Tensor], None] | None = None
     on_end: Callable[[str], None] | None = None
+    cancelled: Callable[[], bool] | None = None
+    text: LateText | None = None
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the line is to end before its next frame."""
+        return self.cancelled is not None and self.cancelled()
 
     def end(self, ended: str) -> None:
         """Pass how the line ended to ``on_end``, if there is one."""

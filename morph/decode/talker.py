@@ -94,6 +94,10 @@ class Talker:
         states = self.model.talker.model.norm(states)
         return states, self.model.talker.codec_head(states)[:, -1]
 
+    def add_text(self, rows: torch.Tensor) -> None:
+        """Append text that came late, ``[N, H]``, for a batch of one line."""
+        self.trailing = torch.cat((self.trailing, rows[None]), dim=1)
+
     def _text(self) -> torch.Tensor:
         """Return the text embedding that is added to this frame's input: ``[B, 1, H]`` or ``[1, 1, H]``."""
         if self.step_number < self.trailing.shape[1]:

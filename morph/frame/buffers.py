@@ -10,6 +10,7 @@ import torch
 
 from ..decode.decoded import SPECIAL_CODES
 from ..decode.predictor import POSITIONS
+from ..decode.request import LatePart
 from ..model.layers import Angles, LayerStack
 from ..model.static_cache import StaticCache
 from ..options import Sampling
@@ -59,6 +60,10 @@ class LineState:
             keys=integers(2),
             report=integers(config.num_code_groups + 1),
         )
+
+    def take(self, rows: torch.Tensor) -> LineState:
+        """Return a copy of some lines' state (rows int64 ``[N]``)."""
+        return LineState(**{name: part.index_select(0, rows) for name, part in vars(self).items()})
 
     def copy_rows(self, rows: torch.Tensor, lines: LineState) -> None:
         """Copy lines ``[N, ...]`` to these rows (int64 ``[N]``, without repeats)."""
@@ -213,6 +218,11 @@ class Buffers:
         put_sequences(self.text, rows, [prompt.trailing for prompt in prompts])
         if self.cache.keys.dtype == torch.float16:  # idle rows can overflow in this dtype only
             self.cache.clear(index)
+
+    def add_text(self, row: int, start: int, part: LatePart) -> None:
+        """Write text that came late behind the ``start`` rows of a line's text, and its minimum of frames."""
+        self.text[row, start : start + len(part.rows)] = part.rows.to(self.text.dtype)
+        self.state.minimums[row] = part.min_frames
 
 
 def _allocate_cache(decoder: LayerStack, batch: int, length: int) -> StaticCache:

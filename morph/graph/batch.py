@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 
 from ..decode.decoded import Decoded
-from ..decode.request import LineRequest
+from ..decode.request import LatePart, LineRequest
+from ..decode.source import Lines, as_source
 from ..frame.noise import GROUPS
 from ..model.finite import not_finite
 
@@ -18,52 +20,109 @@ REFILL_SHARE = 8  # an eighth of the rows is refilled at a time: one prefill ser
 class LineBatch:
     """Follows lines through a batch with fewer rows: a row whose line has ended takes the next waiting line.
 
+    Lines are numbered in the order in which they get their rows.
+
     Args:
-        lines: in the order in which they get their rows.
+        lines: in that order.
         eos: the code of group 0 that ends a line.
         rows: of the batch.
         dtype: that the model computes in, for the error when its numbers are not finite.
     """
 
-    def __init__(self, lines: Sequence[LineRequest], eos: int, rows: int, dtype: torch.dtype):
-        self.lines = lines
+    def __init__(self, lines: Lines, eos: int, rows: int, dtype: torch.dtype):
+        self.source = as_source(lines)
         self.eos = eos
         self.dtype = dtype
         self.rows: list[int | None] = [None] * rows
-        self._reached = [len(line.prompt.embeds) for line in lines]
+        self._lines: list[_Line] = []
+        self._stopped: set[int] = set()  # rows without the last frame
         self._reports: list[torch.Tensor] = []
-        self._starts = [(0, 0)] * len(lines)  # a line's row, and the index of its first report
-        self._frames = [0] * len(lines)
-        self._ends: list[str | None] = [None] * len(lines)
-        self._waiting = deque(range(len(lines)))
         self._in_flight: deque[list[int | None]] = deque()
 
     @property
     def running(self) -> bool:
-        """Whether a line has not ended."""
-        return bool(self._waiting) or any(line is not None for line in self.rows)
+        """Whether a line has not ended, or may come."""
+        return not self.source.done or self.lines_running > 0
+
+    @property
+    def lines_running(self) -> int:
+        """How many rows have a line."""
+        return len(self.rows) - self.rows.count(None)
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether, where no line in a row can make a frame, one has to come: none can be admitted now."""
+        return self.lines_running > 0 or (not self.source.ready and not self.source.done)
 
     @property
     def positions(self) -> int:
-        """The cache positions that the longest running line takes up."""
-        return max((self._reached[line] for line in self.rows if line is not None), default=0)
+        """The cache positions that the longest running line takes up.
+
+        A stopped row overwrites the position of its next frame, so that one counts too.
+        """
+        return max((self._reached(row) for row, line in enumerate(self.rows) if line is not None), default=0)
+
+    def _reached(self, row: int) -> int:
+        line = self._at(row)
+        return len(line.request.prompt.embeds) + line.sent + (row in self._stopped)
+
+    def _at(self, row: int) -> _Line:
+        """Return the line in a row that has one."""
+        line = self.rows[row]
+        assert line is not None
+        return self._lines[line]
+
+    def request(self, line: int) -> LineRequest:
+        """Return a line's request, by its number."""
+        return self._lines[line].request
 
     def admit(self) -> list[tuple[int, int]]:
         """Assign free rows to waiting lines, if enough rows are free; return pairs of a row and its new line."""
-        free = [row for row, line in enumerate(self.rows) if line is None]
-        if len(free) < min(len(self._waiting), max(1, len(self.rows) // REFILL_SHARE)):
+        free, waiting = [row for row, line in enumerate(self.rows) if line is None], len(self.source.ready)
+        if len(free) < min(waiting, max(1, len(self.rows) // REFILL_SHARE)):
             return []
-        admitted = [(row, self._waiting.popleft()) for row in free[: len(self._waiting)]]
-        for row, line in admitted:
-            self.rows[row] = line
+        admitted = []
+        for row in free[:waiting]:
+            self._lines.append(_Line(self.source.take(), row))
+            self.rows[row] = len(self._lines) - 1
+            admitted.append((row, len(self._lines) - 1))
         return admitted
 
-    def send(self) -> None:
-        """Note that a frame is in flight: its report will be about the lines that are in the rows now."""
-        self._in_flight.append(self.rows.copy())
-        for line in self.rows:
+    def end_cancelled(self) -> None:
+        """End the lines that are to end now, and free their rows. Their frames in flight are not kept."""
+        for line in self.rows.copy():
+            if line is not None and self._lines[line].request.is_cancelled:
+                self._end(line, "cancelled")
+
+    def stopped(self) -> list[int]:
+        """Return the rows of lines that cannot make a frame yet, because text of theirs is late."""
+        held = []
+        for row, line in enumerate(self.rows):
+            if line is None or (text := self._lines[line].request.text) is None:
+                continue
+            if not text.ready(self._lines[line].sent):
+                held.append(row)
+        return held
+
+    def late_parts(self) -> list[tuple[int, int, LatePart]]:
+        """Return the text that has come since the last call: its row, its offset in the line's text, and itself."""
+        parts = []
+        for row, line in enumerate(self.rows):
+            if line is None or (text := self._lines[line].request.text) is None:
+                continue
+            if (part := text.take()) is not None:
+                parts.append((row, self._lines[line].written, part))
+                self._lines[line].written += len(part.rows)
+        return parts
+
+    def send(self, stopped: Sequence[int] = ()) -> None:
+        """Note that a frame is in flight: its report will be about the lines in the rows now, but the stopped ones."""
+        self._stopped = set(stopped)
+        sent = [None if row in self._stopped else line for row, line in enumerate(self.rows)]
+        self._in_flight.append(sent)
+        for line in sent:
             if line is not None:
-                self._reached[line] += 1
+                self._lines[line].sent += 1
 
     def receive(self, report: torch.Tensor) -> int:
         """Take the oldest report in flight, ``[B, 17]``; return how many lines made this frame.
@@ -72,36 +131,53 @@ class LineBatch:
             ValueError: if a line's numbers are not finite.
         """
         made, first, broken = 0, report[:, 0].tolist(), report[:, GROUPS].tolist()
-        for row, line in enumerate(self._in_flight.popleft()):
-            if line is None or self._ends[line] is not None:
+        for row, number in enumerate(self._in_flight.popleft()):
+            if number is None or self._lines[number].ended is not None:
                 continue
             if broken[row]:
                 raise not_finite(self.dtype)
             if first[row] == self.eos:
-                self._ends[line] = "eos"
-            else:
-                self._keep(line, row)
-                made += 1
-                request = self.lines[line]
-                if request.on_codes is not None:  # a copy for each line would cost a large batch its time
-                    request.on_codes(report[row, :GROUPS].clone())
-                self._ends[line] = request.guard.add(first[row])
-            if (end := self._ends[line]) is not None:
-                self.rows[row] = None
-                self.lines[line].end(end)
+                self._end(number, "eos")
+                continue
+            made += 1
+            self._keep(number, report)
+            if (end := self._lines[number].request.guard.add(first[row])) is not None:
+                self._end(number, end)
         self._reports.append(report[:, :GROUPS])
         return made
 
-    def _keep(self, line: int, row: int) -> None:
-        """Count the current report for a line. A line's frames are in one row, in consecutive reports."""
-        if self._frames[line] == 0:
-            self._starts[line] = row, len(self._reports)
-        self._frames[line] += 1
+    def _keep(self, number: int, report: torch.Tensor) -> None:
+        """Note that the current report has a frame of a line, and pass its codes on."""
+        line = self._lines[number]
+        line.reports.append(len(self._reports))
+        if line.request.on_codes is not None:  # a copy for each line would cost a large batch its time
+            line.request.on_codes(report[line.row, :GROUPS].clone())
+
+    def _end(self, number: int, ended: str) -> None:
+        line = self._lines[number]
+        line.ended = ended
+        self.rows[line.row] = None
+        line.request.end(ended)
 
     def collect(self) -> list[Decoded]:
         """Return every line's codes and how it ended."""
-        codes = torch.stack(self._reports) if self._reports else torch.zeros(0, 1, GROUPS, dtype=torch.int64)
+        codes = torch.stack(self._reports) if self._reports else torch.zeros(0, len(self.rows), GROUPS).long()
         return [
-            Decoded(codes[start : start + frames, row].clone(), str(end))
-            for (row, start), frames, end in zip(self._starts, self._frames, self._ends, strict=True)
+            Decoded(codes[torch.tensor(line.reports, dtype=torch.int64), line.row], str(line.ended))
+            for line in self._lines
         ]
+
+
+@dataclass
+class _Line:
+    """A line that has had a row: its frames sent, the reports that have its frames, and its trailing text's length."""
+
+    request: LineRequest
+    row: int
+    sent: int = 0
+    reports: list[int] = field(default_factory=list)
+    ended: str | None = None
+    written: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.written = len(self.request.prompt.trailing)

@@ -18,6 +18,7 @@ from torch.nn.attention import sdpa_kernel
 
 from ..decode.decoded import Decoded
 from ..decode.request import LineRequest
+from ..decode.source import Lines, LineSource
 from ..frame.buffers import Buffers, PrefillBatch
 from ..frame.weights import Weights
 from ..model.layers import SDPA_BACKENDS
@@ -32,6 +33,7 @@ from .readback import LAG, Readback
 
 SMALLEST_WINDOW = 256  # positions; windows double from here
 PROMPT_STEP = 64  # prompts are padded to a multiple of this, so that few prefills are captured
+LATE_CONTEXT = 512  # positions, where a line's length is not known: 40 s
 LARGEST_CAPTURED_PREFILL = 2048  # positions of all its lines: a captured one keeps about 40 KB for each
 LARGEST_PREFILL = 8192  # positions of all its lines: a pass over them takes less than 300 MB in bf16
 
@@ -168,13 +170,18 @@ class GraphDecoder:
             function()
 
     @torch.inference_mode()
-    def frame(self, positions: int) -> None:
+    def frame(self, positions: int, stopped: Sequence[int] = ()) -> None:
         """Make every line's next frame; its codes are in ``report`` once the device has finished it.
 
-        ``positions`` is how much of the cache the longest line takes up by then.
+        Args:
+            positions: how much of the cache the longest line takes up by then.
+            stopped: rows that make no frame. They are computed too, and get their state back: a mask in the frame would
+                cost every frame time. The key that they leave in the cache is overwritten by their next frame's.
         """
         self._grow(positions)
         weights, slots, graphs = self._started
+        rows = torch.tensor(stopped, device=slots.state.tokens.device) if stopped else None
+        kept = None if rows is None else slots.state.take(rows)
         window = choose_window(positions)
 
         def function() -> None:
@@ -188,6 +195,8 @@ class GraphDecoder:
             self.frames.refuse(f"a graph of them could not be captured: {graphs.fallback.why}")
             graphs.forget()
             self._graphs = CapturedGraphs(graphs.device, self._captures)
+        if rows is not None and kept is not None:
+            slots.state.copy_rows(rows, kept)
 
     @property
     def report(self) -> torch.Tensor:
@@ -198,7 +207,7 @@ class GraphDecoder:
     def decode(
         self,
         model: Model,
-        lines: Sequence[LineRequest],
+        lines: Lines,
         options: GenerateOptions,
         on_frame: Callable[[int], None] | None = None,
     ) -> list[Decoded]:
@@ -210,14 +219,14 @@ class GraphDecoder:
         Raises:
             ValueError: as ``start``, for no lines, and for numbers that are not finite.
         """
-        if not lines:
+        if isinstance(lines, Sequence) and not lines:
             raise ValueError("there is no line to decode: give one or more")
         eos = int(model.config.talker_config.codec_eos_token_id)
         batch = LineBatch(lines, eos, self.batch, model.dtype)
         try:
             with on_device(model.device):
-                self.start(model, options, max(map(expected_positions, lines)))
-                self._decode(batch, lines, on_frame)
+                self.start(model, options, expected_context(batch.source))
+                self._decode(batch, on_frame)
         except ValueError:  # numbers that are not finite: no mask would hide those left in the cache
             self.free()
             raise
@@ -225,23 +234,33 @@ class GraphDecoder:
             self.stop()
         return batch.collect()
 
-    def _decode(
-        self, batch: LineBatch, lines: Sequence[LineRequest], on_frame: Callable[[int], None] | None
-    ) -> None:
+    def _decode(self, batch: LineBatch, on_frame: Callable[[int], None] | None) -> None:
         readback = self._readback = self._readback or Readback(self.report)
         readback.reset()
         lag = 0 if self._synchronous else LAG
         while batch.running:
-            if admitted := batch.admit():
-                rows, chosen = zip(*admitted, strict=True)
-                self.put(rows, [lines[line] for line in chosen])
-            batch.send()
-            self.frame(batch.positions)
-            readback.push()
-            if readback.waiting > lag:
+            self._admit(batch)
+            batch.end_cancelled()
+            stopped = batch.stopped()
+            if makes_frame := len(stopped) < batch.lines_running:
+                batch.send(stopped)
+                self.frame(batch.positions, stopped)
+                readback.push()
+            elif not readback.waiting and batch.must_wait:
+                batch.source.wait()
+            if readback.waiting > (lag if makes_frame else 0):
                 made = batch.receive(readback.pop())
                 if on_frame is not None and made:
                     on_frame(made)
+
+    def _admit(self, batch: LineBatch) -> None:
+        """Put waiting lines into free rows, and write the text that has come for lines in rows."""
+        if admitted := batch.admit():
+            rows, chosen = zip(*admitted, strict=True)
+            self.put(rows, [batch.request(line) for line in chosen])
+        for row, start, part in batch.late_parts():
+            self._grow(start + len(part.rows) + 1)
+            self._started[1].add_text(row, start, part)
 
     def _grow(self, positions: int) -> None:
         """Grow the cache if it has fewer positions; this releases the graphs of the old cache."""
@@ -267,6 +286,12 @@ def split_prefill(lengths: Sequence[int]) -> Iterator[slice]:
 def on_device(device: torch.device) -> AbstractContextManager[object]:
     """Make the model's device the current one: streams and events belong to the current device."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def expected_context(source: LineSource) -> int:
+    """Return the positions that the longest of the lines that are there is likely to need; more for late ones."""
+    there = max(map(expected_positions, source.ready), default=0)
+    return max(there, LATE_CONTEXT) if source.late else there
 
 
 def expected_positions(line: LineRequest) -> int:

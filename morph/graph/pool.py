@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from ..decode.decoded import Decoded
-from ..decode.request import LineRequest
+from ..decode.source import Lines
 from ..model.model import Model
 from ..options import GenerateOptions
 from ..runtime.capture import CaptureStream
@@ -39,12 +39,13 @@ class DecoderPool:
     def decode(
         self,
         model: Model,
-        lines: Sequence[LineRequest],
+        lines: Lines,
         options: GenerateOptions,
         on_frame: Callable[[int], None] | None = None,
     ) -> list[Decoded]:
         """Decode any number of lines, at most ``options.batch_size`` at a time; see ``GraphDecoder.decode``."""
-        decoder = self._decoder(len(lines), options.batch_size, model.device)
+        known = len(lines) if isinstance(lines, Sequence) else options.batch_size
+        decoder = self._decoder(known, options.batch_size, model.device)
         return decoder.decode(model, lines, options, on_frame)
 
     def free(self) -> None:

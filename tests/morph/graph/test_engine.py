@@ -112,7 +112,7 @@ def test_refilling_keeps_all_rows_busy(load, monkeypatch, recorded):
     prompts = prompts_of(model, rows=[2] * 9)
     engine, made = GraphDecoder(4), []
     monkeypatch.setattr(
-        engine, "frame", lambda positions: (made.append(1), GraphDecoder.frame(engine, positions))[1]
+        engine, "frame", lambda *given: (made.append(1), GraphDecoder.frame(engine, *given))[1]
     )
     guards = [Guard(20, False) for _ in prompts]
     decoded = engine.decode(model, line_requests(prompts, guards, list(range(9))), GenerateOptions(1, GREEDY))
@@ -189,7 +189,7 @@ def test_progress_and_ends_are_read_late_and_reported_correctly(load, monkeypatc
     engine = GraphDecoder(4)
     made = []
     monkeypatch.setattr(
-        engine, "frame", lambda positions: (made.append(1), GraphDecoder.frame(engine, positions))[1]
+        engine, "frame", lambda *given: (made.append(1), GraphDecoder.frame(engine, *given))[1]
     )
     ours = engine.decode(
         model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()), told[1].append

@@ -1,0 +1,65 @@
+"""Where an engine takes its lines from: a list, or lines that come while others are decoded."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from .request import LineRequest
+
+
+class LineSource(Protocol):
+    """Lines to decode, in the order in which they get rows. Only the thread that decodes calls it."""
+
+    @property
+    def ready(self) -> Sequence[LineRequest]:
+        """The lines that can be decoded now, in their order."""
+
+    @property
+    def late(self) -> bool:
+        """Whether lines come while others are decoded."""
+
+    @property
+    def done(self) -> bool:
+        """Whether no line is ready and none will come."""
+
+    def take(self) -> LineRequest:
+        """Remove the first of the ready lines, and return it."""
+
+    def wait(self) -> None:
+        """Wait for a line, for the text of one, or for a cancellation; it may also return without any.
+
+        Called when no line can make a frame. What it raises ends the decoding and passes through.
+        """
+
+
+class GivenLines:
+    """A ``LineSource`` of lines that are all there from the beginning."""
+
+    late = False
+
+    def __init__(self, lines: Sequence[LineRequest]):
+        self.ready: deque[LineRequest] = deque(lines)
+
+    @property
+    def done(self) -> bool:
+        """See ``LineSource``."""
+        return not self.ready
+
+    def take(self) -> LineRequest:
+        """See ``LineSource``."""
+        return self.ready.popleft()
+
+    def wait(self) -> None:
+        """See ``LineSource``."""
+        raise RuntimeError("no line can make a frame, and no other will come")
+
+
+Lines: TypeAlias = "Sequence[LineRequest] | LineSource"
+"""What an engine decodes."""
+
+
+def as_source(lines: Lines) -> LineSource:
+    """Return lines as a source."""
+    return GivenLines(lines) if isinstance(lines, Sequence) else lines
