@@ -268,7 +268,9 @@ def own_copy(codec: Any, dtype: torch.dtype, device: torch.device) -> Any:
     for parameter in decoder.parameters():
         parameter.data = parameter.data.to(torch.bfloat16).to(dtype)
     rate = codec.get_decode_upsample_rate()
-    return SimpleNamespace(decoder=decoder.to(device), device=device, get_decode_upsample_rate=lambda: rate)
+    return SimpleNamespace(
+        decoder=decoder.to(device), device=device, dtype=dtype, get_decode_upsample_rate=lambda: rate
+    )
 
 
 def profile(decode: Decode, lines: list[torch.Tensor]) -> str:
