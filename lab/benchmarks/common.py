@@ -190,7 +190,7 @@ def make_row(
     model: Model,
     ms: float,
     frames: Sequence[int],
-    **details: float | None,
+    **details: float | str | None,
 ) -> Row:
     """Return a row of our system: lines of these lengths in ``frames`` took ``ms`` together."""
     audio_s = FRAME_S * sum(frames)
@@ -205,7 +205,10 @@ def make_row(
         round(ms * setting.batch / sum(frames), 3),
         round(1000 * audio_s / ms, 3),
         round(ms / 1000 / audio_s, 5),
-        {name: None if value is None else round(value, 3) for name, value in details.items()},
+        {
+            name: round(value, 3) if isinstance(value, (int, float)) else value
+            for name, value in details.items()
+        },
     )
 
 

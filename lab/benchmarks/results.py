@@ -20,7 +20,7 @@ PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton", "faste
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement. ``details`` are the table's further figures, by name with unit; in the file they are keys.
+    """One measurement. ``details`` are the table's further figures or words, by name with unit; keys in the file.
 
     ``ms_per_frame`` is for one frame of the whole batch; ``rtf`` is time divided by the audio of all lines together.
     """
@@ -35,7 +35,7 @@ class Row:
     ms_per_frame: float
     audio_seconds_per_second: float
     rtf: float
-    details: dict[str, float | None] = field(default_factory=dict)
+    details: dict[str, float | str | None] = field(default_factory=dict)
 
     def flat(self) -> dict[str, Any]:
         """Return the row as one level of keys."""
@@ -146,7 +146,14 @@ def markdown(rows: Sequence[Row]) -> str:
             f"{row.rtf:.4f}",
             f"{times:.2f}",
         ]
-        figures += ["" if row.details.get(name) is None else f"{row.details[name]:.2f}" for name in details]
+        figures += [_cell(row.details.get(name)) for name in details]
         cells = [row.system, row.engine, row.precision, str(row.seq_groups), str(row.batch), *figures]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _cell(value: float | str | None) -> str:
+    """Return a detail as it is shown."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return f"{value:.2f}"

@@ -1,12 +1,23 @@
 """Table "stream": lines that are heard while they are made.
 
-    python -m lab.benchmarks.stream --shape demo --device cpu
+    python -m lab.benchmarks.stream --shape demo --device cpu --repeats 5
+    python -m lab.benchmarks.stream --voices x_vector preset icl --repeats 50 --lines 1 8 32 --seconds 60
 
-``first_playable_ms`` is the time from the call to a line's first samples. ``first_audible_ms`` is the time at which a
-player that starts with them plays the first 10 ms above -50 dBFS. ``underruns`` counts the chunks, of all lines,
-that arrive after such a player has played everything before them, and ``gap_ms`` is the longest silence of a line that
-this makes. One reader thread per line takes chunks as they come. Medians of ``--repeats`` runs after two that warm up;
-underruns and gaps are those of the worst run.
+``first_playable_ms`` is the time from the call to a line's first samples on the host. ``first_audible_ms`` is the time
+at which a player that starts with them plays the first 10 ms above -50 dBFS. ``underruns`` counts the chunks, of all
+lines, that arrive after such a player has played everything before them, and ``gap_ms`` is the longest silence of a
+line that this makes. One thread reads all lines. Medians of ``--repeats`` runs after two that warm up; underruns and
+gaps are those of the worst run.
+
+One line, with each of ``--voices``: an ICL voice has 10 s of random codes as its reference, which the warm-up runs have
+decoded. Further columns say when a step was reached, all in ms from the call: ``prompt_ms``, the prompt is built and
+the engine begins; ``prefill_launched_ms`` (on the host) and ``prefill_done_ms`` (on the device); ``codes_ms``, the host
+has the first frame's codes; ``codec_began_ms`` and ``codec_done_ms``, of the first chunk, with its copy to the host.
+
+``--lines``: so many lines at once, with the first of the voices. With ``--seconds`` they speak as long as that, in one
+run after those that warm up. Of two or more lines, the last row of the batch is then left to lines that arrive
+while the others play: lines of the same stream, held back from the engine until a random moment of a frame, with their
+prompts made already, each 12 frames long. ``arrival_p50_ms`` is from that moment to such a line's first samples.
 """
 
 from __future__ import annotations
@@ -15,28 +26,40 @@ import argparse
 import statistics
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from qwen3_tts_morph.morph.engine import Engine
+import torch
+from qwen3_tts_morph.morph.decode.source import LineSource
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render.channel import Chunk
 from qwen3_tts_morph.morph.render.lines import Line
 from qwen3_tts_morph.morph.render.stream import stream_lines
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.morph.voice.voice import CODE_GROUPS, Voice
 
 from .common import ENGINES, TEXT, Measured, Setting, keep, load_muted, make_row, parser, usable_engines
 from .results import Row
+from .stream_probe import (
+    ARRIVAL_FRAMES,
+    FRAMES_PER_ARRIVAL,
+    Arrivals,
+    Marks,
+    ProbedEngine,
+    ProbedMeasured,
+)
 
 AUTO = (
     "auto"  # what users get; on a CPU with upstream's codec, which the others of the graph engine do not use
 )
+VOICES = ("preset", "x_vector", "icl")
+REFERENCE_FRAMES = 125  # 10 s
 AUDIBLE = 10 ** (-50 / 20)
 WINDOW = 240  # samples: 10 ms
 TOLERANCE_S = 0.001  # of a gap, for the resolution of thread switches
+WARM_UPS = 2
 
 
 @dataclass(frozen=True)
@@ -49,29 +72,48 @@ class Heard:
     gap_s: float
 
 
-def listen(chunks: Iterable[Chunk], began: float, sample_rate: int) -> Heard:
-    """Play a line from its first samples on.
+class Player:
+    """Plays a line from its first samples on; ``began`` is when the line was asked for."""
 
-    Raises:
-        RuntimeError: for a line without samples.
-    """
-    playable = audible = None
-    played_until, underruns, gap = 0.0, 0, 0.0
+    def __init__(self, began: float, sample_rate: int):
+        self.began = began
+        self._sample_rate = sample_rate
+        self._playable: float | None = None
+        self._audible: float | None = None
+        self._played_until, self._underruns, self._gap = 0.0, 0, 0.0
+
+    def hear(self, samples: np.ndarray) -> None:
+        """Take a chunk that has come now."""
+        now = time.perf_counter()
+        if not len(samples):
+            return
+        if self._playable is None:
+            self._playable = self._played_until = now
+        elif now - self._played_until > TOLERANCE_S:
+            self._underruns, self._gap = self._underruns + 1, self._gap + now - self._played_until
+        start = max(now, self._played_until)
+        if self._audible is None and (offset := first_audible(samples)) is not None:
+            self._audible = start + offset / self._sample_rate
+        self._played_until = start + len(samples) / self._sample_rate
+
+    def heard(self) -> Heard:
+        """Return what was heard.
+
+        Raises:
+            RuntimeError: for a line without samples.
+        """
+        if self._playable is None:
+            raise RuntimeError("a line has no samples: allow more frames")
+        audible = self._playable if self._audible is None else self._audible
+        return Heard(self._playable - self.began, audible - self.began, self._underruns, self._gap)
+
+
+def listen(chunks: Iterable[Chunk], began: float, sample_rate: int) -> Heard:
+    """Play one line; see ``Player``."""
+    player = Player(began, sample_rate)
     for chunk in chunks:
-        now = time.perf_counter() - began
-        if not len(chunk.samples):
-            continue
-        if playable is None:
-            playable = played_until = now
-        elif now - played_until > TOLERANCE_S:
-            underruns, gap = underruns + 1, gap + now - played_until
-        start = max(now, played_until)
-        if audible is None and (offset := first_audible(chunk.samples)) is not None:
-            audible = start + offset / sample_rate
-        played_until = start + len(chunk.samples) / sample_rate
-    if playable is None:
-        raise RuntimeError("a line has no samples: allow more frames")
-    return Heard(playable, playable if audible is None else audible, underruns, gap)
+        player.hear(chunk.samples)
+    return player.heard()
 
 
 def first_audible(samples: np.ndarray) -> int | None:
@@ -81,38 +123,134 @@ def first_audible(samples: np.ndarray) -> int | None:
     return int(loud.argmax()) * WINDOW if loud.any() else None
 
 
-def run(synthesizer: Synthesizer, options: GenerateOptions, lines: int) -> tuple[float, list[Heard]]:
-    """Stream lines at once; return the seconds for all of them, and what each reader hears."""
-    voices = synthesizer.model.speakers
-    voice = preset_voice(synthesizer.model, "ryan" if "ryan" in voices else voices[0])
-    texts = [Line(TEXT, voice, "english", seed) for seed in range(lines)]
-    rate = synthesizer.model.sample_rate
+def make_voice(model: Model, kind: str) -> Voice:
+    """Return a preset voice, or one made of random numbers; an ICL voice has a reference of 10 s."""
+    if kind == "preset":
+        return preset_voice(model, "ryan" if "ryan" in model.speakers else model.speakers[0])
+    # No figure depends on the kind of the checkpoint: so one random checkpoint serves all voices.
+    model.config.tts_model_type = "base"
+    generator = torch.Generator().manual_seed(0)
+    embedding = torch.randn(model.width, generator=generator)
+    if kind == "x_vector":
+        return Voice("x_vector", model.size, kind, embedding)
+    size = int(model.config.talker_config.code_predictor_config.vocab_size)
+    codes = torch.randint(size, (REFERENCE_FRAMES, CODE_GROUPS), generator=generator)
+    return Voice("icl", model.size, kind, embedding, codes, f"{TEXT} {TEXT}")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: an engine by its name, SEQ_GROUPS, a voice, how many lines at once, and their frames.
+
+    ``arriving`` more lines arrive while they play, in the place of the last one.
+    """
+
+    engine: str
+    seq_groups: int
+    voice: str
+    lines: int = 1
+    frames: int = 60
+    arriving: int = 0
+
+    @property
+    def together(self) -> int:
+        """The lines that begin at once."""
+        return self.lines - (self.arriving > 0)
+
+    @property
+    def options(self) -> GenerateOptions:
+        """The options that make lines of exactly these frames."""
+        sampling = Sampling(max_new_tokens=self.frames + 1)
+        return GenerateOptions(self.seq_groups, sampling, batch_size=self.lines, guard=False, retries=0)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: seconds for all lines, what their players heard, those of arriving lines, and a line's steps in ms."""
+
+    seconds: float
+    heard: list[Heard]
+    arrived: list[Heard]
+    steps: dict[str, float]
+
+
+def run(synthesizer: Synthesizer, engine: ProbedEngine, case: Case, voice: Voice) -> Run:
+    """Stream the lines of a case."""
+    texts = [Line(TEXT, voice, "english", seed) for seed in range(case.together + case.arriving)]
+    arrivals: list[Arrivals] = []
+
+    def spread(source: LineSource) -> LineSource:
+        arrivals.append(Arrivals(source, case.together, case.arriving, case.frames))
+        return arrivals[0]
+
+    engine.spread = spread if case.arriving else None
+    engine.marks = marks = Marks(synthesizer.model.device) if case.lines == 1 else None
     began = time.perf_counter()
-    with stream_lines(synthesizer, texts, options) as stream, ThreadPoolExecutor(lines) as pool:
-        heard = list(pool.map(lambda index: listen(stream.line(index), began, rate), range(lines)))
-    return time.perf_counter() - began, heard
+    players = [Player(began, synthesizer.model.sample_rate) for _ in texts]
+    with stream_lines(synthesizer, texts, case.options) as stream:
+        for chunk in stream:
+            players[chunk.line].hear(chunk.samples)
+    seconds = time.perf_counter() - began
+    came = arrivals[0].at if arrivals else []
+    arriving = players[case.together :][: len(came)]
+    for player, at in zip(arriving, came, strict=True):
+        player.began = at
+    heard = [player.heard() for player in players[: case.together]]
+    return Run(seconds, heard, [player.heard() for player in arriving], marks.read() if marks else {})
 
 
-def measure(model: Model, options: argparse.Namespace, name: str, seq_groups: int, lines: int) -> Row:
-    """Measure one engine at one SEQ_GROUPS with this many lines at once."""
-    engine = Engine() if name == AUTO else Measured(name)
-    synthesizer = Synthesizer(model, engine)
-    sampling = Sampling(max_new_tokens=options.frames + 1)
-    generate = GenerateOptions(seq_groups, sampling, batch_size=lines, guard=False, retries=0)
-    runs = [run(synthesizer, generate, lines) for _ in range(options.repeats + 2)][2:]
+def measure(model: Model, options: argparse.Namespace, case: Case, repeats: int) -> Row:
+    """Measure one case."""
+    engine = ProbedEngine() if case.engine == AUTO else ProbedMeasured(case.engine)
+    synthesizer, voice = Synthesizer(model, engine), make_voice(model, case.voice)
+    runs = [run(synthesizer, engine, case, voice) for _ in range(repeats + WARM_UPS)][WARM_UPS:]
     if isinstance(engine, Measured):
         engine.check_ran()
     engine.free()
-    every = [one for _, heard in runs for one in heard]
+    frames = [case.frames] * case.together + [min(ARRIVAL_FRAMES, case.frames)] * case.arriving
     return make_row(
-        Setting("stream", name, seq_groups, lines), options, model,
-        1000 * statistics.median(seconds for seconds, _ in runs), [options.frames] * lines,
-        first_playable_ms=1000 * statistics.median(one.playable_s for one in every),
-        first_audible_ms=1000 * statistics.median(one.audible_s for one in every),
-        lines=lines,
-        underruns=max(sum(one.underruns for one in heard) for _, heard in runs),
-        gap_ms=1000 * max(one.gap_s for one in every),
+        Setting("stream", case.engine, case.seq_groups, case.lines), options, model,
+        1000 * statistics.median(one.seconds for one in runs), frames,
+        voice=case.voice, lines=case.lines, seconds=case.frames / FRAME_RATE, **figures(runs),
     )  # fmt: skip
+
+
+def figures(runs: Sequence[Run]) -> dict[str, float | None]:
+    """Return the figures of a case's runs, by their names in the row."""
+    every = [one for run in runs for one in run.heard]
+    arrived = [one.playable_s for run in runs for one in run.arrived]
+    both = [[*run.heard, *run.arrived] for run in runs]
+    made: dict[str, float | None] = {
+        "first_playable_ms": 1000 * statistics.median(one.playable_s for one in every),
+        "first_playable_p95_ms": _percentile_ms([one.playable_s for one in every], 95),
+        "first_audible_ms": 1000 * statistics.median(one.audible_s for one in every),
+        "underruns": max(sum(one.underruns for one in heard) for heard in both),
+        "gap_ms": 1000 * max(one.gap_s for heard in both for one in heard),
+        "arrivals": len(arrived),
+        "arrival_p50_ms": _percentile_ms(arrived, 50),
+        "arrival_p95_ms": _percentile_ms(arrived, 95),
+    }
+    steps = [run.steps for run in runs if run.steps]
+    names = dict.fromkeys(name for one in steps for name in one)
+    return made | {name: statistics.median(one[name] for one in steps) for name in names}
+
+
+def _percentile_ms(seconds: Sequence[float], percent: float) -> float | None:
+    return 1000 * float(np.percentile(seconds, percent)) if seconds else None
+
+
+def cases_of(options: argparse.Namespace, engine: str, groups: int) -> list[tuple[Case, int]]:
+    """Return the cases of one engine at one SEQ_GROUPS, and how often each is repeated."""
+    one = Case(engine, groups, options.voices[0], frames=options.frames)
+    first = [(replace(one, voice=voice), options.repeats) for voice in options.voices]
+    if options.seconds is None:
+        return first + [(replace(one, lines=lines), options.repeats) for lines in options.lines if lines > 1]
+    frames = round(options.seconds * FRAME_RATE)
+    arriving = max(1, frames // FRAMES_PER_ARRIVAL)
+    return first + [
+        (replace(one, lines=lines, frames=frames, arriving=arriving if lines > 1 else 0), 1)
+        for lines in options.lines
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -120,16 +258,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table = parser(__doc__, frames=60, repeats=5)
     table.add_argument("--seq-groups", type=int, nargs="+", default=(15, 5))
     table.add_argument("--engines", nargs="+", choices=[AUTO, *ENGINES], default=[AUTO])
+    table.add_argument("--voices", nargs="+", choices=VOICES, default=VOICES[:1])
     table.add_argument(
         "--lines", type=int, nargs="+", default=(1,), help="how many lines are streamed at once"
     )
+    table.add_argument("--seconds", type=float, help="lines at once speak this long, and others arrive")
     options = table.parse_args(arguments)
     model = load_muted(options)
     rows = [
-        measure(model, options, name, groups, lines)
+        measure(model, options, case, repeats)
         for name in usable_engines(options.engines, model)
         for groups in options.seq_groups
-        for lines in options.lines
+        for case, repeats in cases_of(options, name, groups)
     ]
     keep(rows, options, model)
 

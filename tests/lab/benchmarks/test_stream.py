@@ -30,6 +30,26 @@ def test_the_table(tmp_path: Path) -> None:
         assert row["underruns"] >= 0 and (row["gap_ms"] > 0) == (row["underruns"] > 0)
 
 
+def test_one_line_says_when_its_steps_were_reached(tmp_path: Path) -> None:
+    options = "--engines", "graph", "--voices", "x_vector", "icl", "--seq-groups", "5"
+    rows = rows_of(stream, tmp_path, *options)
+    assert [row["voice"] for row in rows] == ["x_vector", "icl"]
+    steps = "prompt_ms", "prefill_launched_ms", "codes_ms", "codec_began_ms", "codec_done_ms"
+    for row in rows:
+        times = [row[name] for name in (*steps, "first_playable_ms")]
+        assert times == sorted(times) and row["prefill_done_ms"] >= row["prefill_launched_ms"]
+
+
+def test_lines_arrive_while_others_play(tmp_path: Path) -> None:
+    options = "--engines", "graph", "eager", "--seq-groups", "5", "--lines", "1", "3", "--seconds", "4"
+    rows = rows_of(stream, tmp_path, *options)
+    assert [(row["lines"], row["seconds"], row["arrivals"]) for row in rows] == [
+        (1, 0.4, 0), (1, 4, 0), (3, 4, 2),
+    ] * 2  # fmt: skip
+    assert all((row["arrival_p50_ms"] is None) == (row["lines"] == 1) for row in rows)
+    assert all(row["arrival_p50_ms"] <= row["arrival_p95_ms"] for row in rows if row["lines"] == 3)
+
+
 def chunks(*parts: tuple[float, int, float]) -> Iterator[Chunk]:
     """Chunks that come after these seconds, of this many samples of noise, this loud."""
     random = np.random.default_rng(0)

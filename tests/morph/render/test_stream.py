@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -488,3 +492,18 @@ def test_on_a_gpu_leavers_leave_no_memory_behind(on_cuda) -> None:
         used.append(torch.cuda.memory_allocated())
     assert used[-1] <= used[5]
     synthesizer.free()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["native", "cudaMallocAsync"])
+def test_on_a_gpu_streams_run_with_both_allocators(backend: str) -> None:
+    """In a process of its own: the allocator of a process is chosen once."""
+    here, root = Path(__file__), Path(__file__).parents[3]
+    files = [here, root / "tests/morph/waveform/test_incremental.py"]
+    chosen = "equals_the_lines_rendered or captured_row"
+    command = [sys.executable, "-m", "pytest", "--all", "-m", "gpu", "-k", chosen, *map(str, files)]
+    setting = f"backend:{backend}"  # torch 2.9 and later read the first, all versions the second
+    env = os.environ | {"PYTORCH_ALLOC_CONF": setting, "PYTORCH_CUDA_ALLOC_CONF": setting}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout and "skipped" not in done.stdout

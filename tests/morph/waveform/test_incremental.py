@@ -8,6 +8,8 @@ import torch
 from qwen3_tts_morph.morph.codec.forward import TorchOps
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform as whole_line
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
+from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, graphs_keep_memory
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 from qwen3_tts_morph.morph.waveform.incremental import STEP_FRAMES, RowStream
 
 from tests.morph.codec_lines import (
@@ -117,3 +119,28 @@ def test_two_schedules_give_the_same_bits(load, precision):
     finally:
         model.module.to("cpu")
     assert all(torch.equal(waves[0], wave) for wave in waves[1:])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_captured_row_equals_a_direct_one_with_nan_in_what_is_not_used(load, precision):
+    model = load("tiny", "base", precision)
+    model.module.to("cuda")
+    try:
+        codec = BatchCodec(model)
+        weights, device = codec.look_up(), torch.device("cuda")
+        graphs = None if graphs_keep_memory(device) else CapturedGraphs(device)
+        direct = RowStream(weights, 3, codec.ops)
+        captured = RowStream(weights, 3, codec.ops, graphs)
+        codes = random_codes(model, 40)
+        waves = []
+        for row in (direct, captured, captured):  # a step runs directly, is captured, and is replayed
+            for part in (row._states.keys, row._states.values, row._states.inputs, row._states.outputs):
+                part.fill_(torch.nan)
+            row.start(1)
+            waves.append(torch.cat([row.decode({1: part})[1] for part in steps(RAMP, codes)]))
+        assert graphs is None or (graphs.fallback is None and all(graphs._graphs.values()))
+        assert waves[0].isfinite().all()
+        assert torch.equal(waves[0], waves[1]) and torch.equal(waves[1], waves[2])
+    finally:
+        model.module.to("cpu")
