@@ -36,6 +36,7 @@ class LineBatch:
         self.rows: list[int | None] = [None] * rows
         self._lines: list[_Line] = []
         self._stopped: set[int] = set()  # rows without the last frame
+        self._unheard: set[int] = set()  # lines whose first frame is in flight and has a listener
         self._reports: list[torch.Tensor] = []
         self._in_flight: deque[list[int | None]] = deque()
 
@@ -53,6 +54,11 @@ class LineBatch:
     def must_wait(self) -> bool:
         """Whether, where no line in a row can make a frame, one has to come: none can be admitted now."""
         return self.lines_running > 0 or (not self.source.ready and not self.source.done)
+
+    @property
+    def first_is_awaited(self) -> bool:
+        """Whether a frame in flight is the first one of a line that somebody listens to."""
+        return bool(self._unheard)
 
     @property
     def positions(self) -> int:
@@ -123,6 +129,8 @@ class LineBatch:
         for line in sent:
             if line is not None:
                 self._lines[line].sent += 1
+                if self._lines[line].sent == 1 and self._lines[line].request.on_codes is not None:
+                    self._unheard.add(line)
 
     def receive(self, report: torch.Tensor) -> int:
         """Take the oldest report in flight, ``[B, 17]``; return how many lines made this frame.
@@ -150,12 +158,14 @@ class LineBatch:
         """Note that the current report has a frame of a line, and pass its codes on."""
         line = self._lines[number]
         line.reports.append(len(self._reports))
+        self._unheard.discard(number)
         if line.request.on_codes is not None:  # a copy for each line would cost a large batch its time
             line.request.on_codes(report[line.row, :GROUPS].clone())
 
     def _end(self, number: int, ended: str) -> None:
         line = self._lines[number]
         line.ended = ended
+        self._unheard.discard(number)
         self.rows[line.row] = None
         line.request.end(ended)
 

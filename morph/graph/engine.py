@@ -1,7 +1,8 @@
 """The graph engine: prompts to codes over static buffers, one CUDA graph replay per frame.
 
 No frame waits for the host. Sampling runs on the device with noise that a line's seed determines, the host reads the
-codes a few frames late, and frames after a line's end are dropped. Sampling settings, seeds and texts are tensors, so
+codes a few frames late (the first frame of a line that is heard while it is made: at once), and frames after a line's
+end are dropped. Sampling settings, seeds and texts are tensors, so
 one graph serves every line with the same batch, SEQ_GROUPS and window of the cache. A row whose line has ended takes
 the next line while the others continue. Without CUDA the same functions are called directly; where Triton can run,
 its kernels make the frames (``backend.py``). Greedy codes equal the eager engine's up to rounding; sampled codes have
@@ -249,9 +250,17 @@ class GraphDecoder:
             elif not readback.waiting and batch.must_wait:
                 batch.source.wait()
             if readback.waiting > (lag if makes_frame else 0):
-                made = batch.receive(readback.pop())
-                if on_frame is not None and made:
-                    on_frame(made)
+                self._receive(batch, readback, on_frame)
+            # Nothing plays before a line's first frame: it is not read late, and no frame is launched in its way.
+            while batch.first_is_awaited:
+                self._receive(batch, readback, on_frame)
+
+    @staticmethod
+    def _receive(batch: LineBatch, readback: Readback, on_frame: Callable[[int], None] | None) -> None:
+        """Read the oldest frame in flight."""
+        made = batch.receive(readback.pop())
+        if on_frame is not None and made:
+            on_frame(made)
 
     def _admit(self, batch: LineBatch) -> None:
         """Put waiting lines into free rows, and write the text that has come for lines in rows."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.guard import Guard
@@ -98,3 +100,32 @@ def test_numbers_that_are_not_finite_count_only_for_running_lines():
     lines.send()
     with pytest.raises(ValueError, match="overflow in fp16"):
         lines.receive(torch.cat((report(1), report(4, broken=1))))
+
+
+def test_the_first_frame_of_a_line_with_a_listener_is_awaited_until_it_is_read():
+    lines, heard = lines_of(2, 2), []
+    lines.source.ready[1] = replace(lines.source.ready[1], on_codes=heard.append)
+    lines.admit()
+    assert not lines.first_is_awaited, "nothing is in flight"
+    lines.send([1])
+    assert not lines.first_is_awaited, "of the first line, to which nobody listens"
+    lines.receive(report(5, 6))
+    lines.send()
+    assert lines.first_is_awaited
+    lines.receive(report(5, 6))
+    assert not lines.first_is_awaited and len(heard) == 1
+    lines.send()
+    assert not lines.first_is_awaited, "its second frame"
+
+
+@pytest.mark.parametrize("cancelled", [False, True], ids=["eos", "cancelled"])
+def test_a_line_that_ends_before_its_first_frame_is_not_awaited(cancelled):
+    lines = lines_of(1, 1)
+    [request] = lines.source.ready
+    lines.source.ready[0] = replace(request, on_codes=lambda _: None, cancelled=lambda: cancelled)
+    lines.admit()
+    lines.send()
+    lines.end_cancelled()
+    if not cancelled:
+        lines.receive(report(EOS))
+    assert not lines.first_is_awaited and not lines.running

@@ -5,6 +5,8 @@ The CPU runs the functions that CUDA captures; ``recorded.py`` stands in for the
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
@@ -271,6 +273,35 @@ def test_a_prefill_too_large_to_be_captured_is_as_long_as_its_longest_prompt(loa
     assert_equal(graph_lines(model, prompts, 5, Sampling(), SEEDS), wanted)
     parts = split_prefill([len(prompt.embeds) for prompt in prompts])
     assert lengths == [max(len(prompt.embeds) for prompt in prompts[part]) for part in parts]
+
+
+@pytest.mark.parametrize("listener", [False, True], ids=["nobody", "listener"])
+def test_a_first_frame_that_is_heard_is_not_read_late_and_changes_no_code(load, monkeypatch, listener):
+    """The third line takes a row that another one has left."""
+    model = load("tiny", "custom_voice")
+    prompts = prompts_of(model)
+    alone = [graph_lines(model, [prompt], 5, Sampling(), [3])[0] for prompt in prompts]
+    monkeypatch.setattr(GraphDecoder, "_synchronous", False)  # as on a GPU: frames are read late
+    engine, made, heard = GraphDecoder(2), [], [[] for _ in prompts]
+    monkeypatch.setattr(
+        engine, "frame", lambda *given: (made.append(1), GraphDecoder.frame(engine, *given))[1]
+    )
+
+    def listen(line: int):
+        return (lambda _: heard[line].append(len(made))) if listener else None
+
+    guards = [Guard(count, False) for count in (4, 9, 6)]
+    lines = [
+        replace(one, on_codes=listen(number))
+        for number, one in enumerate(line_requests(prompts, guards, [3] * len(prompts)))
+    ]
+    together = engine.decode(model, lines, GenerateOptions(5, Sampling()))
+    for ours, theirs, guard in zip(together, alone, (4, 9, 6), strict=True):
+        assert torch.equal(ours.codes, theirs.codes[:guard])
+    if listener:
+        assert heard[0][0] == heard[1][0] == 1, "frames launched before the first one was read"
+        assert heard[1][1:3] == [2 + LAG, 3 + LAG], "the next ones are read late again"
+        assert heard[2][0] == min(heard[0][-1], heard[1][-1]) + 1, "as soon as a row was free"
 
 
 def test_space_is_reserved_for_what_a_line_is_likely_to_need(load):
