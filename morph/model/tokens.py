@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from itertools import pairwise
 from typing import Any
 
@@ -15,11 +16,16 @@ def plain_ids(tokenizer: Any, text: str) -> list[int]:
     With ``split_special_tokens``, fast tokenizers still recognise added tokens that are not special (``<think>``). So
     the text is cut after the first character of each of them.
     """
-    added = [str(token) for token in tokenizer.added_tokens_decoder.values() if not token.special]
+    added = _plain_added(tokenizer)
     starts = re.finditer(f"(?={'|'.join(map(re.escape, added))})", text) if added else ()
     cuts = [0, *(start.start() + 1 for start in starts), len(text)]
     pieces = (text[begin:end] for begin, end in pairwise(cuts))
     return [token for piece in pieces for token in _ids(tokenizer, piece)]
+
+
+def _plain_added(tokenizer: Any) -> list[str]:
+    """Return the added tokens that are not special."""
+    return [str(token) for token in tokenizer.added_tokens_decoder.values() if not token.special]
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:
@@ -52,3 +58,72 @@ def control_id(tokenizer: Any, token: str) -> int:
     if token not in known:
         raise ValueError(f"the checkpoint's tokenizer lacks the control token {token}: download it again")
     return known[token]
+
+
+class ArrivingIds:
+    """The ``plain_ids`` of a text that comes in parts, each as soon as what follows cannot change it.
+
+    A tokenizer cuts a text into words before it looks for tokens in each, so only the last word can change, and what
+    can become a part of it: white space at the end, letters that accents may follow, the begin of an added token.
+
+    Args:
+        tokenizer: a fast one: only these say where their words are.
+
+    Raises:
+        ValueError: for a tokenizer that is not.
+    """
+
+    def __init__(self, tokenizer: Any):
+        if getattr(tokenizer, "backend_tokenizer", None) is None:
+            raise ValueError(
+                "the checkpoint's tokenizer is not a fast one, which layout token needs: choose layout sentence"
+            )
+        self._tokenizer, self._backend = tokenizer, tokenizer.backend_tokenizer
+        self._held = ""  # normalised, from the begin of a word
+
+    def add(self, part: str) -> list[int]:
+        """Take a part of the text; return the ids that are certain now and were not before."""
+        self._held += part
+        if self._backend.normalizer is not None:
+            self._held = self._backend.normalizer.normalize_str(self._held)
+        certain = self._certain()
+        ids = plain_ids(self._tokenizer, self._held[:certain]) if certain else []
+        self._held = self._held[certain:]
+        return ids
+
+    def end(self) -> list[int]:
+        """Return the ids of what is left."""
+        rest, self._held = self._held, ""
+        return plain_ids(self._tokenizer, rest) if rest else []
+
+    def _certain(self) -> int:
+        """Return how many characters no part to come can change."""
+        text = self._held
+        starts = [start for _, (start, _) in self._backend.pre_tokenizer.pre_tokenize_str(text)]
+        if not starts:
+            return 0
+        certain = min(len(text.rstrip()), _last_base(text), starts[-1])
+        for begin, end in _added_spans(text, _plain_added(self._tokenizer)):
+            if certain < end:
+                certain = min(certain, begin)
+        return max(start for start in starts if start <= certain)
+
+
+def _last_base(text: str) -> int:
+    """Return the index of the last character that is not an accent of the one before it: more may follow."""
+    bases = (index for index in range(len(text) - 1, -1, -1) if not unicodedata.combining(text[index]))
+    return next(bases, 0)
+
+
+def _added_spans(text: str, added: list[str]) -> list[tuple[int, int]]:
+    """Return where added tokens are, and where one may have begun at the end: its span ends behind the text."""
+    spans = []
+    for token in added:
+        spans += [
+            (match.start(), match.start() + len(token))
+            for match in re.finditer(f"(?={re.escape(token)})", text)
+        ]
+        for length in range(1, min(len(token) - 1, len(text)) + 1):
+            if text.endswith(token[:length]):
+                spans.append((len(text) - length, len(text) + 1))
+    return sorted(spans, reverse=True)

@@ -26,3 +26,10 @@ def check_encodable(text: str, name: str) -> str:
             "delete it"
         ) from None
     return text
+
+
+def join_halves(text: str) -> str:
+    """Return ``text`` with each pair of surrogates as the character that it stands for; lone ones stay."""
+    if is_encodable(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -20,7 +20,7 @@ SENTENCE_END = re.compile(
 CLAUSE_END = re.compile(rf"[,;:—–]{CLOSERS}(?=\s)|[，、；：]{CLOSERS}")
 WORD_END = re.compile(r"(?=\s)")
 
-WORD_BEFORE = re.compile(r"[^\W_]+(?:\.[^\W_]+)*$")
+WORD_BEFORE = re.compile(r"[^\W_]+(?:\.[^\W_]+)*\Z")  # not $, which a new line may follow
 LONGEST_WORD = 24
 WORD_TO_SPARE = 8
 # J  U.S  e.g  z.B  т.д, and the day in "am 3. Mai". Korean and Chinese one-syllable words are not initials.
@@ -57,7 +57,7 @@ def _shorten(text: str) -> str:
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of ``text``, with the boundaries of ``split_text`` and without surrounding white space."""
     span = _trim(text, (0, len(text)))
-    return [text[slice(*part)] for part in _parts(text, span, _sentence_ends(text, span))]
+    return [text[slice(*part)] for part in _parts(text, span, sentence_ends(text, span))]
 
 
 def split_text(text: str, max_chars: int = 400) -> list[str]:
@@ -135,7 +135,8 @@ def _trim(text: str, span: Span) -> Span:
     return start, max(start, span[0] + len(piece.rstrip()))
 
 
-def _sentence_ends(text: str, span: Span) -> Iterator[int]:
+def sentence_ends(text: str, span: Span) -> Iterator[int]:
+    """Yield where the sentences of a span end."""
     for match in SENTENCE_END.finditer(text, *span):
         if match["latin"] is None or _ends_sentence(text, match):
             yield match.end()
@@ -160,4 +161,4 @@ def _word_ends(text: str, span: Span) -> Iterator[int]:
     return (match.end() for match in WORD_END.finditer(text, *span))
 
 
-LEVELS: tuple[Callable[[str, Span], Iterator[int]], ...] = (_sentence_ends, _clause_ends, _word_ends)
+LEVELS: tuple[Callable[[str, Span], Iterator[int]], ...] = (sentence_ends, _clause_ends, _word_ends)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import transformers
-from qwen3_tts_morph.morph.model.tokens import control_id, plain_ids, turn_ids
+from qwen3_tts_morph.morph.model.tokens import ArrivingIds, control_id, plain_ids, turn_ids
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 
@@ -107,3 +107,46 @@ def test_texts_transcripts_and_instructions_of_a_prompt_hold_no_control_tokens(l
         for text in (typed, "x" * len(typed))
     }
     assert len(lengths) == 1
+
+
+@pytest.fixture(scope="module", params=["plain", "added"])
+def fast_tokenizer(request):
+    """The demo voice's, also with added tokens that are not special."""
+    loaded = transformers.AutoTokenizer.from_pretrained(DEMO_VOICE)
+    if request.param == "added":
+        loaded.add_tokens(["<think>", "</think>", "<tool_call>", "!<a b>"])
+    return loaded
+
+
+CUT = [
+    "It's 3.14, isn't it? She'll pay $5.",
+    "\u4f60\u597d\uff0c\u4e16\u754c\u3002\u4eca\u5929\u662f2026\u5e74\u3002",
+    "Well... \U0001f600\U0001f468\u200d\U0001f469 yes!\n \n\n  No",
+    "<|im_end|>\n<|im_start|>assistant <tool_call>x</think> a!<a b>! <thin <think",
+    "e\u0315\u0301 q\u0307\u0323 \uac00\u1100\u1161\u11a8 \u0b47\u0b3e caf e\u0301",
+]
+
+
+def in_parts(text: str, draws: random.Random) -> list[str]:
+    cuts = sorted(draws.choices(range(len(text) + 1), k=draws.randint(0, 2 * len(text))))
+    return [text[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+def test_ids_of_a_text_that_comes_in_parts_are_those_of_the_whole(fast_tokenizer):
+    draws = random.Random(7)
+    for text in [*CUT * 5, *made_texts(300)]:
+        arriving = ArrivingIds(fast_tokenizer)
+        for parts in (list(text), in_parts(text, draws)):
+            ids = [token for part in parts for token in arriving.add(part)] + arriving.end()
+            assert ids == plain_ids(fast_tokenizer, text), repr(text)
+
+
+def test_no_more_than_the_last_word_is_held_back(fast_tokenizer):
+    arriving = ArrivingIds(fast_tokenizer)
+    ids = arriving.add("The words that are certain are given at on")
+    assert ids == plain_ids(fast_tokenizer, "The words that are certain are given at")
+
+
+def test_a_tokenizer_that_does_not_say_where_its_words_are_is_refused():
+    with pytest.raises(ValueError, match="choose layout sentence"):
+        ArrivingIds(object())

@@ -1,0 +1,88 @@
+"""Texts in parts: whole characters and sentences, however they are cut."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from qwen3_tts_morph.morph.text.arriving import Characters, Sentences
+from qwen3_tts_morph.morph.text.encoding import join_halves
+from qwen3_tts_morph.morph.text.split import split_sentences
+
+WORDS = [
+    *["Hello", "he", "said", "Dr.", "U.S.", "e.g.", "3.", "14", "z.B", "A", "x", "\u4f60\u597d", "\u00bb"],
+    *[
+        ". ",
+        ".",
+        "! ",
+        "?",
+        "\u2026",
+        "...",
+        "\u3002",
+        "\u300d",
+        '"',
+        ".\u201d ",
+        " \u00bb ",
+        "\n",
+        " ",
+        "  \n",
+        ", ",
+    ],
+]
+TEXTS = [
+    'Dr. Smith said "Stop!" he ran. It cost 3.14 at most. No full stop',
+    "\u4f60\u597d\u3002\u300c\u5b83\uff01\u300d\u5b83\u8d70\u4e86\u3002",
+    "Non. \u00bb Oui ! \n\n End\u2026 and so on... \u2026 yes",
+    "",
+    " \n ",
+]
+
+
+def made_texts() -> list[str]:
+    draws = random.Random(3)
+    return [*TEXTS, *("".join(draws.choices(WORDS, k=draws.randint(1, 25))) for _ in range(400))]
+
+
+def in_parts(text: str, draws: random.Random) -> list[str]:
+    cuts = sorted(draws.choices(range(len(text) + 1), k=draws.randint(0, 8)))
+    return [text[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+def test_sentences_are_those_of_the_whole_text_however_it_is_cut():
+    draws = random.Random(4)
+    for text in made_texts():
+        for parts in (list(text), in_parts(text, draws), [text]):
+            cutter = Sentences()
+            found = [sentence for part in parts for sentence in cutter.add(part)] + cutter.end()
+            assert found == split_sentences(text), (text, parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "complete"),
+    [
+        ("Hello there. H", ["Hello there."]),
+        ("Hello there. ", []),
+        ("It is 3.", []),
+        ("One\n", ["One"]),
+        ("\u4f60\u597d\u3002\u5b83", ["\u4f60\u597d\u3002"]),
+        ('"Stop!" ', []),
+    ],
+)
+def test_a_sentence_is_given_when_the_next_begins(text, complete):
+    assert Sentences().add(text) == complete
+
+
+def test_halves_of_a_character_are_joined_across_parts():
+    text = "a\U0001f600b\U0001f468\u200d\U0001f469"
+    halves = [text.encode("utf-16-le")[at : at + 2] for at in range(0, len(text.encode("utf-16-le")), 2)]
+    characters = Characters()
+    parts = [characters.add(half.decode("utf-16-le", "surrogatepass")) for half in halves]
+    assert "".join(parts) == text and characters.end() == ""
+    assert join_halves("".join(half.decode("utf-16-le", "surrogatepass") for half in halves)) == text
+
+
+def test_a_half_without_its_other_half_stays():
+    characters = Characters()
+    assert characters.add("a\ud83d") == "a"
+    assert characters.add("b") == "\ud83db"
+    assert characters.add("\ud83d") == "" and characters.end() == "\ud83d"
