@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .checks import Waveform
@@ -15,12 +17,13 @@ class StreamJoin:
     half of each of its two pieces, so its samples are held back until the next piece is twice as long or has ended.
 
     Args:
-        pieces: how many there will be.
+        pieces: how many there will be; None: not known yet, see ``limit``.
         fade: the longest fade in samples.
     """
 
-    def __init__(self, pieces: int, fade: int):
-        self._left, self._fade = pieces, fade
+    def __init__(self, pieces: int | None, fade: int):
+        self._left: float = math.inf if pieces is None else pieces
+        self._fade = fade
         self._length = 0  # of the current piece so far
         self._pending = np.zeros(0, dtype=np.float32)  # its samples that were not returned
         self._tail: Waveform | None = None  # of the piece before, which may fade into the current one
@@ -44,6 +47,12 @@ class StreamJoin:
         self._tail = self._pending if self._left else None
         self._pending, self._length = self._pending[:0], 0
         return final
+
+    def limit(self, pieces: int) -> Waveform:
+        """Set how many pieces have not ended, the current one included; return samples if that makes them final."""
+        self._left = pieces
+        tail, self._tail = self._tail, None if not pieces else self._tail
+        return tail + np.float32(0) if tail is not None and not pieces else self._pending[:0]
 
     def _advance(self, ended: bool) -> Waveform:
         """Fade the piece before into this one if the fade's length is known, and return what cannot change any more."""

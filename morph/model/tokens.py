@@ -64,7 +64,7 @@ class ArrivingIds:
     """The ``plain_ids`` of a text that comes in parts, each as soon as what follows cannot change it.
 
     A tokenizer cuts a text into words before it looks for tokens in each, so only the last word can change, and what
-    can become a part of it: white space at the end, letters that accents may follow, the begin of an added token.
+    can become a part of it: white space at the end, letters that accents may follow, the beginning of an added token.
 
     Args:
         tokenizer: a fast one: only these say where their words are.
@@ -79,7 +79,8 @@ class ArrivingIds:
                 "the checkpoint's tokenizer is not a fast one, which layout token needs: choose layout sentence"
             )
         self._tokenizer, self._backend = tokenizer, tokenizer.backend_tokenizer
-        self._held = ""  # normalised, from the begin of a word
+        self.text = ""  # that of the ids so far, normalised
+        self._held = ""  # normalised too, from the beginning of a word
 
     def add(self, part: str) -> list[int]:
         """Take a part of the text; return the ids that are certain now and were not before."""
@@ -87,13 +88,14 @@ class ArrivingIds:
         if self._backend.normalizer is not None:
             self._held = self._backend.normalizer.normalize_str(self._held)
         certain = self._certain()
+        self.text += self._held[:certain]
         ids = plain_ids(self._tokenizer, self._held[:certain]) if certain else []
         self._held = self._held[certain:]
         return ids
 
-    def end(self) -> list[int]:
-        """Return the ids of what is left."""
-        rest, self._held = self._held, ""
+    def end(self, strip: bool = False) -> list[int]:
+        """Return the ids of what is left; ``strip``: without white space at the end of the text."""
+        rest, self._held = self._held.rstrip() if strip else self._held, ""
         return plain_ids(self._tokenizer, rest) if rest else []
 
     def _certain(self) -> int:

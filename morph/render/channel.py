@@ -44,10 +44,14 @@ class Channel:
     """
 
     def __init__(self, lines: int):
+        # Set when a reader has done something, or text has come: what the worker waits for when it has nothing to do.
+        self.bell = threading.Event()
         self._changed = threading.Condition()
         self._queues: list[deque[tuple[int, Chunk]]] = [deque() for _ in range(lines)]
         self._queued = [0] * lines  # frames
         self._ended = [False] * lines  # whether the last chunk was put
+        self._cancelled: set[int] = set()
+        self._failures: dict[int, BaseException] = {}
         self._count = 0
         self._closed = self._done = False
         self._spoken: list[Spoken] | None = None
@@ -65,6 +69,8 @@ class Channel:
     def put(self, chunk: Chunk) -> None:
         """Queue a chunk; never waits."""
         with self._changed:
+            if chunk.line in self._cancelled:
+                return
             self._queues[chunk.line].append((self._count, chunk))
             self._queued[chunk.line] += len(chunk.codes)
             self._ended[chunk.line] = chunk.last
@@ -77,6 +83,30 @@ class Channel:
             self._spoken, self._error, self._done = spoken, error, True
             self._changed.notify_all()
 
+    def fail(self, line: int, error: BaseException) -> None:
+        """Note an error of one line, which comes after its last chunk: its reader gets it there.
+
+        Who reads all lines gets it at their end.
+        """
+        with self._changed:
+            self._failures[line] = error
+            self._changed.notify_all()
+
+    def cancel(self, line: int) -> None:
+        """A line's reader leaves: drop what is queued of it, and end its iteration. Nothing, if the line has ended."""
+        with self._changed:
+            if not self._ended[line]:
+                self._cancelled.add(line)
+            self._queues[line].clear()
+            self._queued[line] = 0
+            self._ended[line] = True
+            self._changed.notify_all()
+        self.bell.set()
+
+    def is_cancelled(self, line: int) -> bool:
+        """Return whether a line was cancelled before its end."""
+        return line in self._cancelled
+
     def close(self) -> None:
         """Readers leave: drop what is queued, and end their iterations."""
         with self._changed:
@@ -85,6 +115,7 @@ class Channel:
                 queue.clear()
                 self._queued[line] = 0
             self._changed.notify_all()
+        self.bell.set()
 
     def take(self, lines: Sequence[int]) -> Chunk | None:
         """Wait for the next chunk of any of these lines, in the order they were made; None after their last ones.
@@ -92,7 +123,7 @@ class Channel:
         Of all lines, the end is only known when ``finish`` was called: then ``spoken`` exists.
 
         Raises:
-            Exception: the worker's error, after what was queued before it.
+            Exception: the worker's error, or that of a line, after what was queued before it.
         """
         with self._changed:
             while True:
@@ -104,8 +135,14 @@ class Channel:
                 if self._error is not None and not self._closed:
                     raise self._error
                 if self._closed or self._done or (len(lines) < len(self._queues) and self._all_ended(lines)):
+                    self._raise_failure(lines)
                     return None
                 self._changed.wait()
+
+    def _raise_failure(self, lines: Sequence[int]) -> None:
+        failures = [self._failures[line] for line in lines if line in self._failures]
+        if failures and not self._closed:
+            raise failures[0]
 
     def _all_ended(self, lines: Sequence[int]) -> bool:
         return all(self._ended[line] for line in lines)

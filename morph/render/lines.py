@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...postprocess.join import Spacing, join
+from ...postprocess.checks import Waveform
+from ...postprocess.join import Spacing, Span, join
 from ..decode.decoded import Decoded
 from ..decode.guard import Guard
 from ..decode.request import LineRequest
@@ -20,7 +21,7 @@ from ..text.duration import held_frames, longest_frames
 from ..text.encoding import check_encodable
 from ..text.normalize import Normalizer, SpokenText
 from ..text.split import check_text, split_text
-from ..voice.prompt import Prompt, PromptBuilder, check_language
+from ..voice.prompt import Prompt, PromptBuilder, check_language, check_streams_text
 from ..voice.voice import Voice, check_voice
 from .progress import OnFrame, Progress
 from .takes import WRONG, Take, judge_end
@@ -33,18 +34,34 @@ WHAT_HAPPENED = {
     "early": "ended before its text can have been spoken",
     "silent": "is silent",
 }
+LAYOUTS = ("sentence", "token")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One utterance. ``instruct`` overrides the voice's; ``name`` is the character, for reports."""
+    """One utterance.
 
-    text: str
+    Args:
+        text: what to speak. In streams also an iterator of strings, as a language model gives them: it is read in a
+            thread of its own, once, and closed (``close()``, as generators have) when the line or the stream ends.
+        voice: who speaks.
+        language: one of the checkpoint's, or "auto".
+        seed: of its random stream.
+        instruct: overrides the voice's.
+        name: the character, for reports.
+        layout: of a text that comes in parts. "sentence": each sentence is a piece, spoken as soon as it is complete.
+            "token": one piece, spoken word by word as they come; only for voices cloned as x-vector. Figures are not
+            written out in it, not even for checkpoints that need that (see ``GenerateOptions.normalize``), and it is
+            not split, however long it is.
+    """
+
+    text: str | Iterable[str]
     voice: Voice
     language: str = "auto"
     seed: int = 0
     instruct: str | None = None
     name: str = ""
+    layout: str = LAYOUTS[0]
 
 
 @dataclass(frozen=True)
@@ -56,7 +73,7 @@ class LineReport:
         text: as it was given.
         frames: of 80 ms, before crossfades overlap them.
         seconds: of audio.
-        ended: one of ``takes.ENDS``: that of the worst piece.
+        ended: one of ``takes.ENDS``: that of the worst piece; or one of ``takes.STOPPED``.
         pieces: how many the text was cut into.
         spoken: the text as it was spoken, "" if that is the text itself.
         takes: how often the piece with the most takes was spoken.
@@ -143,6 +160,11 @@ def render_lines(
     Raises:
         ValueError: for a text, language, voice, instruction or decoding that cannot be used.
     """
+    for line in lines:
+        if not isinstance(line.text, str):
+            raise ValueError(
+                f"a line's text is {type(line.text).__name__}, not a string: join it, or speak it with stream_lines"
+            )
     with synthesizer.session():
         rendering = Rendering.prepare(synthesizer, lines, options or GenerateOptions(), Progress(on_frame))
         takes = rendering.speak(on_phase or (lambda _: None))
@@ -153,18 +175,22 @@ def render_lines(
 class Rendering:
     """The state of one call of ``render_lines``. Hold ``Synthesizer.session`` from ``prepare`` to ``assemble``.
 
+    Lines whose text comes in parts have no pieces at first: ``late_text.py`` adds them.
+
     One ``choice`` of engine and codec makes codes, waveforms and report. ``pieces`` and ``prompts`` are parallel;
     methods name pieces by their index.
     """
 
     synthesizer: Synthesizer
     choice: Choice
-    lines: Sequence[Line]
+    lines: list[Line]
     options: GenerateOptions
     texts: list[SpokenText]
     pieces: list[Piece]
     prompts: list[Prompt]
     progress: Progress
+    builder: PromptBuilder
+    normalizer: Normalizer
 
     @classmethod
     def prepare(
@@ -183,16 +209,22 @@ class Rendering:
             check_line(model, line)
         normalizer = normalizer_of(model, options, lambda: progress.add(0))
         limit = piece_limit(model, options)
-        texts = [normalizer.write_out(line.text, line.language) for line in lines]
+        texts = [
+            normalizer.write_out(line.text, line.language) if isinstance(line.text, str) else SpokenText("")
+            for line in lines
+        ]
         pieces = [
             piece
             for index, (line, text) in enumerate(zip(lines, texts, strict=True))
+            if isinstance(line.text, str)
             for piece in cut_pieces(index, line, split_text(text.text, limit), normalizer)
         ]
         builder = PromptBuilder(model)
         prompts = [build_piece(builder, lines[piece.line], piece.text) for piece in pieces]
         progress.expect([prompt.text_tokens for prompt in prompts])
-        return cls(synthesizer, choice, lines, options, texts, pieces, prompts, progress)
+        return cls(
+            synthesizer, choice, list(lines), options, texts, pieces, prompts, progress, builder, normalizer
+        )
 
     @property
     def sampling(self) -> Sampling:
@@ -269,25 +301,30 @@ class Rendering:
             for index, one, waveform in zip(indices, decoded, waveforms, strict=True)
         ]
 
-    def assemble(self, index: int, takes: Sequence[Take]) -> Spoken:
-        """Join the pieces of the line at ``index`` and report how it went, by its worst piece."""
+    def assemble(self, index: int, takes: Sequence[Take], stopped: str | None = None) -> Spoken:
+        """Join the pieces of the line at ``index`` and report how it went, by its worst piece.
+
+        ``stopped``: one of STOPPED where that is how the line ended; what was made of it is joined.
+        """
         line, text, rate = self.lines[index], self.texts[index], self.synthesizer.model.sample_rate
-        own = [(piece, take) for piece, take in zip(self.pieces, takes, strict=True) if piece.line == index]
-        waveform, spans = join(
-            [take.waveform for _, take in own], rate, Spacing(crossfade_ms=self.options.crossfade_ms)
-        )
-        ended = next((take.ended for _, take in own if take.ended in WRONG), "eos")
+        own = [
+            (piece, take)
+            for piece, take in zip(self.pieces, takes, strict=True)
+            if piece.line == index and (stopped is None or len(take.waveform))
+        ]
+        waveform, spans = join_pieces([take for _, take in own], rate, self.options.crossfade_ms)
+        ended = stopped or next((take.ended for _, take in own if take.ended in WRONG), "eos")
         if ended in WRONG:
             log.warning("line %d (%.40r) %s; try another seed", index + 1, line.text, WHAT_HAPPENED[ended])
         report = LineReport(
             line.name,
-            line.text,
+            str(line.text),
             frames=sum(len(take.decoded.codes) for _, take in own),
             seconds=len(waveform) / rate,
             ended=ended,
             pieces=len(own),
-            spoken="" if text.text.split() == line.text.split() else text.text,
-            takes=max(take.number for _, take in own),
+            spoken="" if text.text.split() == str(line.text).split() else text.text,
+            takes=max((take.number for _, take in own), default=1),
             notes=text.notes,
         )
         placed = tuple(PieceSpan(piece.text, *span) for (piece, _), span in zip(own, spans, strict=True))
@@ -297,7 +334,12 @@ class Rendering:
 
 def check_line(model: Model, line: Line) -> None:
     """Raise ValueError when a line cannot be spoken by this model."""
-    check_text(line.text)
+    if line.layout not in LAYOUTS:
+        raise ValueError(f"layout is {line.layout!r}: choose {' or '.join(LAYOUTS)}")
+    if isinstance(line.text, str):
+        check_text(line.text)
+    elif line.layout == "token":
+        check_streams_text(line.voice)
     check_encodable(line.instruct or "", "instruct")
     check_language(model, line.language)
     check_voice(model, line.voice, line.instruct)
@@ -315,10 +357,24 @@ def piece_limit(model: Model, options: GenerateOptions) -> int:
     return min(options.split_chars, model.profile.longest_piece)
 
 
-def cut_pieces(index: int, line: Line, parts: Sequence[str], normalizer: Normalizer) -> list[Piece]:
-    """Return a line's pieces: piece k has the line's seed plus k; parts without letters and digits are left out."""
+def join_pieces(takes: Sequence[Take], sample_rate: int, crossfade_ms: float) -> tuple[Waveform, list[Span]]:
+    """Return the waveform of a line and where its pieces are in it; of a line that never began, no samples."""
+    if not takes:
+        return np.zeros(0, dtype=np.float32), []
+    return join([take.waveform for take in takes], sample_rate, Spacing(crossfade_ms=crossfade_ms))
+
+
+def cut_pieces(
+    index: int, line: Line, parts: Sequence[str], normalizer: Normalizer, first: int = 0
+) -> list[Piece]:
+    """Return a line's pieces: piece k has the line's seed plus k; parts without letters and digits are left out.
+
+    ``first``: how many pieces the line has already.
+    """
     texts = [normalizer.close(part) for part in parts if any(char.isalnum() for char in part)]
-    return [Piece(index, part, line.seed + number, len(texts)) for number, part in enumerate(texts)]
+    return [
+        Piece(index, part, line.seed + number, first + len(texts)) for number, part in enumerate(texts, first)
+    ]
 
 
 def build_piece(builder: PromptBuilder, line: Line, text: str) -> Prompt:

@@ -16,7 +16,10 @@ ENDINGS = {
     "loop": "REPEATED ITSELF and was ended: try another seed",
     "early": "ENDED TOO EARLY for its text: try another seed",
     "silent": "IS SILENT: try another seed or, for a voice cloned with its transcript (ICL), x-vector",
+    "cancelled": "was cancelled",
+    "failed": "LOST ITS TEXT: what gave the text failed",
 }
+TROUBLE = (*WRONG, "failed")
 SHOWN_WRONG = 5  # lines that the outcome names; the rows name all
 LONGEST_SHOWN = 60
 LONGEST_SPOKEN = 200
@@ -52,6 +55,8 @@ def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
     """
     reports = [one.report for one in spoken]
     said = _trouble(reports) + list(dict.fromkeys(note for one in reports for note in one.notes))
+    if cancelled := sum(one.ended == "cancelled" for one in reports):
+        said.append(f"{cancelled} of {len(reports)} cancelled before the end.")
     if not said:
         said = [
             "It ended by itself." if len(reports) == 1 else f"All {len(reports)} lines ended by themselves."
@@ -62,7 +67,7 @@ def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
 
 
 def _trouble(reports: Sequence[LineReport]) -> list[str]:
-    wrong = [(number, one) for number, one in enumerate(reports, start=1) if one.ended in WRONG]
+    wrong = [(number, one) for number, one in enumerate(reports, start=1) if one.ended in TROUBLE]
     if not wrong:
         return []
     if len(reports) == 1:
@@ -77,6 +82,8 @@ def _trouble(reports: Sequence[LineReport]) -> list[str]:
 def _speed(reports: Sequence[LineReport], elapsed_s: float) -> str:
     frames = sum(one.frames for one in reports)
     audio_s = sum(one.seconds for one in reports)
+    if not frames:
+        return f"No audio in {elapsed_s:.2f} s."
     return (
         f"{audio_s:.2f} s of audio in {elapsed_s:.2f} s: RTF {elapsed_s / audio_s:.3f}, "
         f"{1000 * elapsed_s / frames:.1f} ms per frame"

@@ -61,11 +61,10 @@ def stream_script(
     """Speak a script as one continuous sound: its lines and pauses, in the order they are heard.
 
     Lines are decoded in that order, ``options.batch_size`` pieces at a time. The joined chunks equal
-    ``ScriptStream.dialogue.joined`` to the bit. What needs the complete track (peak and loudness normalisation) cannot
-    be streamed: apply it to that track.
+    ``ScriptStream.dialogue.joined`` to the bit, unless a piece was spoken again (``options.retries``). What needs the
+    complete track (peak and loudness normalisation) cannot be streamed: apply it to that track.
 
-    Arguments and errors are those of ``render_script`` and ``stream_lines``. As in every stream, what was heard cannot
-    be taken back: each piece is spoken once.
+    Arguments and errors are those of ``render_script`` and ``stream_lines``.
 
     Raises:
         ScriptError: for a script that cannot be read.

@@ -9,31 +9,19 @@ from __future__ import annotations
 
 import contextvars
 import threading
-import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-import numpy as np
-import torch
-
-from ...postprocess.stream_join import StreamJoin
-from ..decode.decoded import Decoded
-from ..decode.request import LineRequest
 from ..graph.engine import on_device
-from ..model.finite import check_samples
-from ..options import FRAME_RATE, GenerateOptions
+from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
-from ..waveform.stream import LineCodec
 from .channel import Channel, Chunk, StreamClosed
+from .late_text import LateLine, SentenceLine, TokenLine
 from .lines import Line, Rendering, Spoken, check_line
-from .pacing import ChunkSizes, Speed
 from .progress import OnFrame, Progress
-from .takes import Take, judge_end
-
-# Of a line: 4 s. Beyond them codes wait, until the reader has taken a chunk or no frame is left.
-QUEUED_FRAMES = 50
+from .stream_decoding import Plan, StreamDecoding
+from .text_reader import TextReader
 
 
 def stream_line(
@@ -55,7 +43,8 @@ def stream_lines(
 ) -> SpeechStream:
     """Speak lines, at most ``options.batch_size`` at a time, in the order given; return what reads them.
 
-    The pieces of a long line are decoded one after another, so that its sound is made in the order it is heard.
+    The pieces of a long line are decoded one after another, so that its sound is made in the order it is heard. A
+    line's text may be an iterator of strings (see ``Line``); the codes do not depend on when they come.
 
     Do not call it while holding ``Synthesizer.session``: the worker thread needs it.
 
@@ -104,10 +93,25 @@ class SpeechStream:
             raise StopIteration
         return chunk
 
-    def line(self, index: int) -> Iterator[Chunk]:
+    def line(self, index: int) -> LineReader:
         """Return an iterator over one line's chunks, for a separate reader. A chunk is read once, by any reader."""
-        while (chunk := self._channel.take([index])) is not None:
-            yield chunk
+        return LineReader(self, index)
+
+    def next_of(self, index: int) -> Chunk | None:
+        """Wait for one line's next chunk; None after its last one. Errors as in ``spoken``."""
+        return self._channel.take([index])
+
+    def cancel(self, index: int) -> None:
+        """End one line; the others go on. Its row is free within a frame; what is not read of it is dropped.
+
+        ``spoken`` has what was made of it, and its report says that it was cancelled.
+
+        Raises:
+            IndexError: for a line that the stream does not have.
+        """
+        if not 0 <= index < self._lines:
+            raise IndexError(f"line {index} of a stream of {self._lines}: choose 0 to {self._lines - 1}")
+        self._channel.cancel(index)
 
     def close(self) -> None:
         """End the stream; what was not read is dropped. Returns when the model is free for others."""
@@ -123,13 +127,33 @@ class SpeechStream:
     def spoken(self) -> list[Spoken]:
         """The lines as ``render_lines`` returns them, when the iterator over all lines has ended.
 
-        A line with more than one take in its report may differ from what was heard.
+        A line with more than one take in its report may differ from what was heard. Lines that were cancelled, or whose
+        text failed, have what was made of them, which may be no samples.
 
         Raises:
             RuntimeError: if the stream has not ended, or was closed before its end.
             Exception: the error that ended the decoding.
         """
         return self._channel.spoken()
+
+
+class LineReader:
+    """An iterator over one line's chunks; ``close`` cancels the line."""
+
+    def __init__(self, stream: SpeechStream, index: int):
+        self._stream, self._index = stream, index
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self
+
+    def __next__(self) -> Chunk:
+        if (chunk := self._stream.next_of(self._index)) is None:
+            raise StopIteration
+        return chunk
+
+    def close(self) -> None:
+        """See ``SpeechStream.cancel``."""
+        self._stream.cancel(self._index)
 
 
 @dataclass(frozen=True)
@@ -147,18 +171,30 @@ class _Worker:
     def __init__(self, job: _Job, channel: Channel):
         self._job, self._channel = job, channel
         self._has_session = False
+        self._readers = {
+            index: TextReader(line.text, channel.bell)
+            for index, line in enumerate(job.lines)
+            if not isinstance(line.text, str)
+        }
         # A program may end while a stream plays: weakref.finalize then ends the thread first.
         run = contextvars.copy_context().run  # ``on_frame`` may depend on the caller's context
         self._thread = threading.Thread(target=run, args=(self._run,), name="speech stream", daemon=True)
 
     def start(self) -> None:
+        for reader in self._readers.values():
+            reader.start()
         self._thread.start()
 
     def stop(self) -> None:
         """Close the channel and wait until the model is free; a worker that still waits for the model ends later."""
         self._channel.close()
+        self._close_readers()
         if self._has_session and self._thread is not threading.current_thread():
             self._thread.join()
+
+    def _close_readers(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
 
     def _run(self) -> None:
         spoken, failure = None, None
@@ -170,6 +206,7 @@ class _Worker:
             pass
         except BaseException as error:
             failure = error
+        self._close_readers()
         self._channel.finish(spoken, failure)
         failure = None  # its traceback refers to this frame
 
@@ -179,247 +216,23 @@ class _Worker:
         self._channel.check_open()
         rendering = Rendering.prepare(job.synthesizer, job.lines, job.options, progress)
         with on_device(model.device):
-            rows = min(job.options.batch_size, len(job.lines))
-            codec = job.synthesizer.engine.open_codec(model, rendering.choice, rows)
-            decoding = _Decoding(rendering, codec, self._channel, rows, job.in_turn)
+            plan = Plan(min(job.options.batch_size, len(job.lines)), job.in_turn)
+            codec = job.synthesizer.engine.open_codec(model, rendering.choice, plan.rows)
+            decoding = StreamDecoding(rendering, codec, self._channel, plan, self._late_lines(rendering))
             decoding.run()
             takes = rendering.improve(decoding.takes(), lambda _: None)
-        return [rendering.assemble(index, takes) for index in range(len(job.lines))]
+        stopped = decoding.stopped
+        return [rendering.assemble(index, takes, stopped.get(index)) for index in range(len(job.lines))]
+
+    def _late_lines(self, rendering: Rendering) -> list[LateLine]:
+        kinds = {"sentence": SentenceLine, "token": TokenLine}
+        return [
+            kinds[self._job.lines[index].layout](rendering, index, reader)
+            for index, reader in self._readers.items()
+        ]
 
     def _report(self, done: int, expected: int) -> None:
         """Call ``on_frame``, unless the readers have left."""
         self._channel.check_open()
         if self._job.on_frame is not None:
             self._job.on_frame(done, expected)
-
-
-class _Decoding:
-    """The frames of a stream: codes arrive between frames, and the chunks that are due are decoded there.
-
-    Args:
-        rendering: its lines.
-        codec: makes the samples.
-        channel: takes the chunks.
-        rows: how many lines are decoded at the same time.
-        in_turn: see ``stream_lines``.
-    """
-
-    def __init__(
-        self, rendering: Rendering, codec: LineCodec, channel: Channel, rows: int, in_turn: bool = False
-    ):
-        self._rendering, self._codec, self._channel, self._rows = rendering, codec, channel, rows
-        self._in_turn = in_turn
-        self._model = rendering.synthesizer.model
-        self._speed = Speed(1 / FRAME_RATE)
-        self._frame_began: float | None = None
-        self._begun: set[int] = set()  # lines whose current piece has begun in the codec
-        self._pieces = [_Piece() for _ in rendering.pieces]
-        self._lines = [self._chunks_of(index) for index in range(len(rendering.lines))]
-
-    def _chunks_of(self, index: int) -> _LineChunks:
-        both = zip(self._pieces, self._rendering.pieces, strict=True)
-        return _LineChunks(
-            index,
-            [made for made, piece in both if piece.line == index],
-            ChunkSizes(self._rendering.options.chunk_frames, self._speed),
-            self._model.sample_rate,
-            self._rendering.options.crossfade_ms,
-        )
-
-    def run(self) -> None:
-        """Decode all lines to their ends.
-
-        Raises:
-            StreamClosed: within one frame after the readers have left.
-        """
-        rendering = self._rendering
-        options = replace(rendering.options, batch_size=self._rows)
-        rendering.synthesizer.engine.decode(
-            self._model, self._requests(self._order()), options, self._on_frame, rendering.choice
-        )
-        # No frame is left, so the model is needed for the waiting codes only: readers are not waited for.
-        self._send(ahead=True)
-
-    def takes(self) -> list[Take]:
-        """Return every piece's take, judged as ``render_lines`` judges it."""
-        takes = []
-        for piece, made in zip(self._rendering.pieces, self._pieces, strict=True):
-            decoded, waveform = Decoded(_stack(made.codes), str(made.ended)), _concatenate(made.waves)
-            ended = judge_end(piece.text, decoded, waveform, self._model.sample_rate)
-            takes.append(Take(decoded, waveform, ended))
-        return takes
-
-    def _order(self) -> list[int]:
-        """Return the pieces as they are decoded: lines take rows in their order, and a line's pieces follow each other.
-
-        Where no more lines than rows are left, the second pieces follow after the first pieces of all of them. Lines
-        that are heard in turn are decoded in turn.
-        """
-        pieces = self._rendering.pieces
-        if self._in_turn:
-            return list(range(len(pieces)))
-        numbers: list[int] = []
-        for index, piece in enumerate(pieces):
-            same = index > 0 and pieces[index - 1].line == piece.line
-            numbers.append(numbers[-1] + 1 if same else 0)
-        return sorted(
-            range(len(pieces)),
-            key=lambda index: (pieces[index].line // self._rows, numbers[index], pieces[index].line),
-        )
-
-    def _requests(self, order: Sequence[int]) -> list[LineRequest]:
-        requests = self._rendering.requests(order, 1)
-        return [
-            replace(request, on_codes=self._pieces[index].codes.append, on_end=self._ender(index))
-            for index, request in zip(order, requests, strict=True)
-        ]
-
-    def _ender(self, index: int) -> Callable[[str], None]:
-        def end(ended: str) -> None:
-            self._pieces[index].ended = ended
-            self._send()
-
-        return end
-
-    def _on_frame(self, lines: int) -> None:
-        """Between two frames: note the time, decode what is due, and let ``on_frame`` cancel."""
-        if self._frame_began is not None:
-            self._speed.add_frame(time.perf_counter() - self._frame_began)
-        self._rendering.progress.add(lines)
-        self._send()
-        self._frame_began = time.perf_counter()
-
-    def _begin(self, index: int) -> None:
-        """Begin a line's piece in the codec when its first codes are due: a state takes a few MB."""
-        if index not in self._begun:
-            self._codec.begin(index, self._rendering.lines[index].voice.ref_codes)
-            self._begun.add(index)
-
-    def _send(self, ahead: bool = False) -> None:
-        """Decode and queue the chunks that are due; with ``ahead`` all, whether or not readers have taken theirs."""
-        while True:
-            now = time.perf_counter()
-            ready = [
-                line for line in self._lines if ahead or self._channel.queued(line.index) < QUEUED_FRAMES
-            ]
-            parts = {line.index: line.waiting(count) for line in ready if (count := line.due(now))}
-            if parts:
-                self._decode(parts)
-            ended = [line for line in self._lines if line.piece_is_done]
-            for line in ended:
-                self._end_piece(line)
-            if not parts and not ended:
-                return
-
-    def _decode(self, parts: dict[int, torch.Tensor]) -> None:
-        self._channel.check_open()
-        entered = time.perf_counter()
-        for index in parts:
-            self._begin(index)
-        began = time.perf_counter()
-        waves = self._codec.decode(parts)
-        now = time.perf_counter()
-        self._speed.add_codec(max(map(len, parts.values())), now - began)
-        if self._frame_began is not None:
-            self._frame_began += now - entered  # a piece may end, and send its chunk, within a frame
-        for index, codes in parts.items():
-            check_samples(waves[index], self._model.codec.dtype)
-            line, piece = self._lines[index], self._lines[index].piece
-            self._channel.put(line.add(codes, waves[index], now))
-            if line.piece is not piece:
-                self._next_piece(line)
-
-    def _end_piece(self, line: _LineChunks) -> None:
-        """Send what a crossfade held back, and begin the line's next piece."""
-        chunk = line.end_piece(time.perf_counter())
-        if chunk is not None:
-            self._channel.put(chunk)
-        self._next_piece(line)
-
-    def _next_piece(self, line: _LineChunks) -> None:
-        self._codec.end(line.index)
-        self._begun.discard(line.index)
-
-
-class _Piece:
-    """The codes of one piece, how it ended, and the samples of it that have been decoded."""
-
-    def __init__(self) -> None:
-        self.codes: list[torch.Tensor] = []
-        self.ended: str | None = None
-        self.waves: list[np.ndarray] = []
-        self.decoded = 0
-
-    @property
-    def waiting(self) -> int:
-        return len(self.codes) - self.decoded
-
-
-class _LineChunks:
-    """One line's way from codes to chunks: its pieces in order, the sizes of chunks, and the crossfades."""
-
-    def __init__(
-        self, index: int, pieces: Sequence[_Piece], sizes: ChunkSizes, sample_rate: int, crossfade_ms: float
-    ):
-        self.index, self._sizes, self._sample_rate = index, sizes, sample_rate
-        self._pieces = deque(pieces)
-        self._join = StreamJoin(len(pieces), round(crossfade_ms / 1000 * sample_rate))
-        self._start = 0
-
-    @property
-    def piece(self) -> _Piece | None:
-        """The current piece; None when the line has ended."""
-        return self._pieces[0] if self._pieces else None
-
-    @property
-    def ended(self) -> bool:
-        return not self._pieces
-
-    @property
-    def piece_is_done(self) -> bool:
-        """Whether the current piece has ended and all of it is decoded."""
-        return self.piece is not None and self.piece.ended is not None and not self.piece.waiting
-
-    def due(self, now: float) -> int:
-        """Return how many of the current piece's waiting frames to decode now."""
-        if (piece := self.piece) is None:
-            return 0
-        ended = piece.ended is not None
-        return min(piece.waiting, self._sizes.full) if ended else self._sizes.due(piece.waiting, now)
-
-    def waiting(self, count: int) -> torch.Tensor:
-        """Return the codes of the current piece's next frames, ``[count, 16]``."""
-        piece = self._pieces[0]
-        return _stack(piece.codes[piece.decoded : piece.decoded + count])
-
-    def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> Chunk:
-        """Take the samples of codes that ``waiting`` returned; return the chunk for the readers."""
-        piece = self._pieces[0]
-        piece.decoded += len(codes)
-        piece.waves.append(wave)
-        samples = self._join.add(wave)
-        if self.piece_is_done:  # its end comes with its last frames
-            samples = np.concatenate((samples, self._join.end()))
-            self._pieces.popleft()
-        return self._chunk(codes, samples, now)
-
-    def end_piece(self, now: float) -> Chunk | None:
-        """End a piece whose end was not known with its last frames; return a chunk if there is something to say."""
-        self._pieces.popleft()
-        samples = self._join.end()
-        return self._chunk(_stack([]), samples, now) if len(samples) or self.ended else None
-
-    def _chunk(self, codes: torch.Tensor, samples: np.ndarray, now: float) -> Chunk:
-        chunk = Chunk(self.index, codes, samples, self._start, self.ended)
-        self._start += len(samples)
-        self._sizes.deliver(len(codes), len(samples) / self._sample_rate, now)
-        return chunk
-
-
-def _stack(codes: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Frames ``[16]`` as int64 ``[n, 16]``; n may be 0."""
-    return torch.stack(list(codes)) if codes else torch.zeros(0, 16, dtype=torch.int64)
-
-
-def _concatenate(waves: Sequence[np.ndarray]) -> np.ndarray:
-    return np.concatenate([np.zeros(0, dtype=np.float32), *waves])

@@ -12,6 +12,8 @@ from ..text.duration import shortest_frames
 # How a take can end, best first. A take that is cut off contains more of its text than one that ends early.
 ENDS = ("eos", "cap", "loop", "early", "silent")
 WRONG = ENDS[1:]
+# How a line of a stream can end otherwise: by its reader, or because the source of its text failed.
+STOPPED = ("cancelled", "failed")
 SILENCE_DBFS = -50.0  # speech has 50 ms louder than this; the demo voice's silence has -60 dBFS
 WINDOW_S = 0.05
 
@@ -24,7 +26,7 @@ class Take:
         decoded: its codes, and how decoding ended.
         waveform: float32 ``[T]``.
         ended: one of ENDS: "eos" by itself, "cap" ran into its limit, "loop" repeated itself, "early" ended before
-            its text can have been spoken, "silent" has no sound.
+            its text can have been spoken, "silent" has no sound. Or one of STOPPED.
         number: how often the piece had been spoken by then, from 1.
     """
 

@@ -5,7 +5,7 @@ Bit-equal to upstream: tokens go through ``text_projection`` in the same groups,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -87,23 +87,57 @@ class PromptBuilder:
         self._voices[id(voice)] = voice
         ids = model.tokenize_line(text)
         specials = self._specials
-        codec = self._once(("codec", id(voice), language), lambda: _codec_prefix(model, voice, language))
-        parts = self._instruction(instruct if instruct is not None else voice.instruct)
-        parts.append(self._once("role", lambda: _project(model, ids[:, :ROLE_TOKENS])))
-        padding = specials.pad.expand(-1, codec.shape[1] - 2, -1)
-        parts.append(torch.cat((padding, specials.bos), dim=1) + codec[:, :-1])
+        parts, codec = self._beginning(ids[:, :ROLE_TOKENS], voice, language, instruct)
         if voice.kind == "icl":
             body, trailing = self._icl_body(ids, voice)
         elif voice.kind == "x_vector":
-            body = _project(model, ids[:, ROLE_TOKENS : ROLE_TOKENS + 1]) + codec[:, -1:]
+            body = _project(model, ids[:, ROLE_TOKENS : ROLE_TOKENS + 1]) + codec
             rest = _project(model, ids[:, ROLE_TOKENS + 1 : -END_TOKENS])
             trailing = torch.cat((rest, specials.eos), dim=1)
         else:
             body, trailing = self._prefill_text_body(ids), specials.pad
         embeds = torch.cat((*parts, body), dim=1)
-        _check_context(model, embeds.shape[1] + trailing.shape[1])
+        check_context(model, embeds.shape[1] + trailing.shape[1])
         tokens = ids.shape[1] - ROLE_TOKENS - END_TOKENS
         return Prompt(embeds[0], trailing[0], specials.pad[0], tokens)
+
+    @torch.inference_mode()
+    def begin(self, token: int, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
+        """Build the prompt of a line of which only the first text token is known; ``rows`` are the rest.
+
+        Raises:
+            ValueError: for an unknown language, or a voice that is not an x-vector clone.
+        """
+        check_streams_text(voice)
+        self._voices[id(voice)] = voice
+        role = self.model.tokenize_line("")[:, :ROLE_TOKENS]
+        parts, codec = self._beginning(role, voice, language, instruct)
+        first = _project(self.model, torch.tensor([[token]], device=self.model.device)) + codec
+        specials = self._specials
+        embeds = torch.cat((*parts, first), dim=1)[0]
+        return Prompt(embeds, specials.pad[0, :0], specials.pad[0], text_tokens=1)
+
+    @torch.inference_mode()
+    def rows(self, tokens: Sequence[int], ended: bool) -> torch.Tensor:
+        """Return the next rows ``[N, H]`` of a prompt's trailing text; where the text has ended, EOS is the last.
+
+        Each token is projected alone, so that the result does not depend on how many come at a time.
+        """
+        ids = [torch.tensor([[token]], device=self.model.device) for token in tokens]
+        rows = [_project(self.model, token)[0] for token in ids]
+        return torch.cat((self._specials.pad[0, :0], *rows, *([self._specials.eos[0]] if ended else [])))
+
+    def _beginning(
+        self, role: torch.Tensor, voice: Voice, language: str, instruct: str | None
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """Return the parts before the text, and the codec's bos ``[1, 1, H]``, which is added to what follows them."""
+        model, specials = self.model, self._specials
+        codec = self._once(("codec", id(voice), language), lambda: _codec_prefix(model, voice, language))
+        parts = self._instruction(instruct if instruct is not None else voice.instruct)
+        parts.append(self._once("role", lambda: _project(model, role)))
+        padding = specials.pad.expand(-1, codec.shape[1] - 2, -1)
+        parts.append(torch.cat((padding, specials.bos), dim=1) + codec[:, :-1])
+        return parts, codec[:, -1:]
 
     def _once(self, key: Hashable, make: Callable[[], Shared]) -> Shared:
         if key not in self._shared:
@@ -151,6 +185,25 @@ class PromptBuilder:
         ids = self.model.tokenize_turn("assistant", voice.transcript or "")
         codes = torch.cat((self._codec_token("codec_bos_id"), _reference_codes(self.model, voice)), dim=1)
         return ids[:, ROLE_TOKENS:-REFERENCE_END_TOKENS], codes
+
+
+def check_streams_text(voice: Voice) -> None:
+    """Raise ValueError for a voice whose prompt holds the complete text: it cannot come token by token."""
+    if voice.kind != "x_vector":
+        raise ValueError(
+            f"layout token needs a voice cloned as x-vector, and {voice.name!r} is {voice.kind}, whose prompt holds "
+            "the complete text: choose layout sentence, or clone the voice with mode x-vector"
+        )
+
+
+def check_context(model: Model, tokens: int) -> None:
+    """Raise ValueError for a line that needs more positions than the talker has."""
+    limit = int(model.config.talker_config.max_position_embeddings)
+    if tokens >= limit:
+        raise ValueError(
+            f"the text needs {tokens} positions and {model.name} has {limit}: split it into shorter lines "
+            "(the generation's split length does so at sentence ends)"
+        )
 
 
 def _project(model: Model, ids: torch.Tensor) -> torch.Tensor:
@@ -226,12 +279,3 @@ def embed_frames(model: Model, codes: torch.Tensor, tables: torch.Tensor) -> tor
     groups = torch.arange(len(tables), device=codes.device)
     rest = tables[groups, codes[:, 1:]]
     return torch.cat((first, rest), dim=1).sum(1)
-
-
-def _check_context(model: Model, tokens: int) -> None:
-    limit = int(model.config.talker_config.max_position_embeddings)
-    if tokens >= limit:
-        raise ValueError(
-            f"the text needs {tokens} positions and {model.name} has {limit}: split it into shorter lines "
-            "(the generation's split length does so at sentence ends)"
-        )

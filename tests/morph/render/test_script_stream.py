@@ -87,7 +87,7 @@ def test_lines_are_decoded_in_the_order_they_are_heard(model, cast, monkeypatch)
     original = synthesizer.engine.decode
 
     def decode(model, lines, *others):
-        spoken.extend(line.prompt.text_tokens for line in lines)
+        spoken.extend(line.prompt.text_tokens for line in lines.ready)
         return original(model, lines, *others)
 
     monkeypatch.setattr(synthesizer.engine, "decode", decode)

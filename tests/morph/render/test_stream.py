@@ -21,10 +21,11 @@ from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.tail import Tail
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.render import lines as lines_module
-from qwen3_tts_morph.morph.render import stream as stream_module
+from qwen3_tts_morph.morph.render import stream_decoding
 from qwen3_tts_morph.morph.render.channel import Chunk
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
-from qwen3_tts_morph.morph.render.stream import QUEUED_FRAMES, SpeechStream, stream_line, stream_lines
+from qwen3_tts_morph.morph.render.stream import SpeechStream, stream_line, stream_lines
+from qwen3_tts_morph.morph.render.stream_decoding import QUEUED_FRAMES
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 
@@ -154,7 +155,7 @@ def test_pieces_as_short_as_a_frame(synthesizer, voice) -> None:
 
 @pytest.mark.parametrize("sizes", [(1,), (3, 7), (300,)], ids=str)
 def test_chunks_have_the_sizes_asked_for(synthesizer, voice, sizes, monkeypatch) -> None:
-    monkeypatch.setattr(stream_module.Speed, "keeps_up", lambda *_: False)  # no hurry on a busy machine
+    monkeypatch.setattr(stream_decoding.Speed, "keeps_up", lambda *_: False)  # no hurry on a busy machine
     options = GenerateOptions(1, SHORT, chunk_frames=sizes, retries=0)
     stream = stream_line(synthesizer, Line("Hello there.", voice, seed=3), options)
     made = [len(chunk.codes) for chunk in stream if len(chunk.codes)]
@@ -209,9 +210,9 @@ def test_a_piece_that_went_wrong_is_spoken_again_after_it_was_heard(synthesizer,
         render_lines(synthesizer, [replace(line, seed=seed)], replace(options, retries=0))[0]
         for seed in (7, 8)
     )
-    monkeypatch.setattr(stream_module, "judge_end", lambda *_: "early")
+    monkeypatch.setattr(stream_decoding, "judge_end", lambda *_: "early")
     with stream_line(synthesizer, line, options) as stream:
-        codes, heard = of_line(list(stream))
+        _, heard = of_line(list(stream))
         [spoken] = stream.spoken
     assert (spoken.report.takes, spoken.report.ended) == (2, "eos")
     assert signal_to_noise(first.waveform, heard) > FLOAT32_DB

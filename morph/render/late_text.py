@@ -1,0 +1,221 @@
+"""Lines whose text comes in parts: their pieces by sentences, or one piece whose text comes token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from ..decode.guard import Guard
+from ..decode.request import LatePart
+from ..model.tokens import ArrivingIds
+from ..text.arriving import Characters, Sentences
+from ..text.duration import held_frames
+from ..text.encoding import check_encodable, is_encodable
+from ..text.normalize import SpokenText
+from ..text.split import check_text, split_text
+from ..voice.prompt import Prompt, check_context
+from .lines import Piece, Rendering, build_piece, cut_pieces, guard_line, piece_limit
+from .text_reader import TextReader
+
+TOKENS_AHEAD = 250  # of the speech, 20 s: text that comes faster is not read beyond them
+
+
+class LateLine:
+    """A line whose text comes in parts. Only the thread that decodes calls it.
+
+    Args:
+        rendering: gets the line's pieces and prompts as they come.
+        index: of the line.
+        reader: of its text.
+    """
+
+    def __init__(self, rendering: Rendering, index: int, reader: TextReader):
+        self._rendering, self.index, self._reader = rendering, index, reader
+        self._line = rendering.lines[index]
+        self._characters = Characters()
+        self._whole = ""
+        self.done = False
+        self.error: BaseException | None = None
+
+    def poll(self) -> None:
+        """Take what has come; the pieces that follow from it are added to the rendering."""
+        part, ended, error = self._reader.take()
+        text = self._characters.add(part) + (self._characters.end() if ended else "")
+        self._whole += text
+        try:
+            if not is_encodable(text):
+                check_encodable(self._whole, "text")
+            if text:
+                self._add(text)
+            if ended and error is None:
+                check_text(self._whole)
+                self._finish()
+        except ValueError as problem:
+            error = problem
+        if ended or error is not None:
+            self.stop(error)
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """End the line with the text that has come; nothing more is read."""
+        if not self.done:
+            self.done, self.error = True, error
+            self._reader.close()
+            self._rendering.lines[self.index] = replace(self._line, text=self._whole)
+            self._rendering.texts[self.index] = self._spoken()
+
+    @property
+    def starved(self) -> bool:
+        """Whether the line's current piece waits for text."""
+        return False
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether what has come is enough for now, however many pieces of the line wait."""
+        return False
+
+    def _add(self, text: str) -> None:
+        """Take the next part of the text."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """The text is complete."""
+        raise NotImplementedError
+
+    def _spoken(self) -> SpokenText:
+        """Return the text as it is spoken."""
+        return SpokenText(self._whole)
+
+    def _keep(self, piece: Piece, prompt: Prompt) -> int:
+        """Add a piece to the rendering; return its index."""
+        self._rendering.pieces.append(piece)
+        self._rendering.prompts.append(prompt)
+        self._rendering.progress.expect([prompt.text_tokens])
+        return len(self._rendering.pieces) - 1
+
+
+class SentenceLine(LateLine):
+    """Layout "sentence": each sentence is written out, split if it is too long, and is a piece or several."""
+
+    def __init__(self, rendering: Rendering, index: int, reader: TextReader):
+        super().__init__(rendering, index, reader)
+        self._limit = piece_limit(rendering.synthesizer.model, rendering.options)
+        self._sentences = Sentences()
+        self._said: list[SpokenText] = []
+        self._changed = False
+        self._pieces: list[int] = []
+
+    def _add(self, text: str) -> None:
+        for sentence in self._sentences.add(text):
+            self._speak(sentence)
+
+    def _finish(self) -> None:
+        for sentence in self._sentences.end():
+            self._speak(sentence)
+        for index in self._pieces:  # the seeds of later takes depend on how many pieces there are
+            self._rendering.pieces[index] = replace(self._rendering.pieces[index], stride=len(self._pieces))
+
+    def _speak(self, sentence: str) -> None:
+        rendering, line = self._rendering, self._line
+        said = rendering.normalizer.write_out(sentence, line.language)
+        self._said.append(said)
+        self._changed = self._changed or said.text != sentence
+        if not said.text.strip():
+            return
+        parts = split_text(said.text, self._limit)
+        for piece in cut_pieces(self.index, line, parts, rendering.normalizer, len(self._pieces)):
+            self._pieces.append(self._keep(piece, build_piece(rendering.builder, line, piece.text)))
+
+    def _spoken(self) -> SpokenText:
+        notes = dict.fromkeys(note for said in self._said for note in said.notes)
+        text = " ".join(said.text for said in self._said) if self._changed else self._whole
+        return SpokenText(text, tuple(notes))
+
+
+class TokenLine(LateLine):
+    """Layout "token": one piece, whose trailing text comes token by token. It is the ``LateText`` of its request.
+
+    The codes do not depend on when the text comes: a frame is made only when its token is there, or the text has ended.
+    Where a checkpoint's lines may not end too early, a frame also waits until the text is long enough to tell.
+    """
+
+    def __init__(self, rendering: Rendering, index: int, reader: TextReader):
+        super().__init__(rendering, index, reader)
+        self._holds_end = rendering.synthesizer.model.profile.hold_end
+        self._ids = ArrivingIds(rendering.synthesizer.model.tokenizer)
+        self._piece: int | None = None
+        self._guard: Guard | None = None
+        self._rows: list[torch.Tensor] = []  # those that the engine has not taken
+        self._count = 0  # all of them
+        self._frame = 0  # the last one that was asked for
+        self._starved = False
+
+    @property
+    def starved(self) -> bool:
+        """See ``LateLine``."""
+        return self._starved and not self.done
+
+    @property
+    def is_ahead(self) -> bool:
+        """See ``LateLine``."""
+        return not self._starved and self._count > self._frame + TOKENS_AHEAD
+
+    def follow(self, guard: Guard) -> None:
+        """Adapt a guard to the text: the more there is, the longer it may take."""
+        self._guard = guard
+        self._adapt()
+
+    def ready(self, frame: int) -> bool:
+        """See ``LateText``."""
+        certain = not self._holds_end or frame + 1 < self._prompt.min_frames
+        ready = self.done or (frame < self._count and certain)
+        self._frame, self._starved = frame, not ready
+        return ready
+
+    def take(self) -> LatePart | None:
+        """See ``LateText``."""
+        if not self._rows:
+            return None
+        rows, self._rows = torch.cat(self._rows), []
+        return LatePart(rows, self._prompt.min_frames)
+
+    @property
+    def _prompt(self) -> Prompt:
+        assert self._piece is not None
+        return self._rendering.prompts[self._piece]
+
+    def _add(self, text: str) -> None:
+        if not self._whole[: -len(text)].strip():
+            text = text.lstrip()
+        self._extend(self._ids.add(text), self._ids.text)
+
+    def _finish(self) -> None:
+        text = self._whole.strip()
+        self._extend(self._ids.end(strip=True), text, ended=True)
+        assert self._piece is not None
+        self._rendering.pieces[self._piece] = replace(self._rendering.pieces[self._piece], text=text)
+
+    def _extend(self, ids: Sequence[int], text: str, ended: bool = False) -> None:
+        """Add tokens to the prompt; ``text`` is that of all of them."""
+        rendering, line = self._rendering, self._line
+        if self._piece is None:
+            if not ids:
+                return
+            prompt = rendering.builder.begin(ids[0], line.voice, line.language, line.instruct)
+            self._piece = self._keep(Piece(self.index, text, line.seed, 1), prompt)
+            ids = ids[1:]
+        count = self._count + len(ids) + ended
+        check_context(rendering.synthesizer.model, len(self._prompt.embeds) + count)
+        if count > self._count:
+            self._rows.append(rendering.builder.rows(ids, ended))
+        self._count = count
+        tokens = self._prompt.text_tokens + len(ids)
+        minimum = held_frames(text, False) if self._holds_end else self._prompt.min_frames
+        rendering.prompts[self._piece] = replace(self._prompt, text_tokens=tokens, min_frames=minimum)
+        self._adapt()
+
+    def _adapt(self) -> None:
+        if self._guard is not None:
+            longest = guard_line(self._prompt, self._rendering.options, self._rendering.sampling).max_frames
+            self._guard.max_frames = longest

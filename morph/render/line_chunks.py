@@ -1,0 +1,127 @@
+"""One line's way from codes to chunks: its pieces in order, the sizes of chunks, and the crossfades."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from ...postprocess.stream_join import StreamJoin
+from .channel import Chunk
+from .pacing import ChunkSizes
+
+
+class PieceFrames:
+    """The codes of one piece, how it ended, and the samples of it that have been decoded."""
+
+    def __init__(self) -> None:
+        self.codes: list[torch.Tensor] = []
+        self.ended: str | None = None
+        self.waves: list[np.ndarray] = []
+        self.decoded = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many frames have codes and no samples."""
+        return len(self.codes) - self.decoded
+
+    def drop_waiting(self) -> None:
+        """Forget the codes without samples."""
+        del self.codes[self.decoded :]
+
+
+class LineChunks:
+    """The chunks of one line. Its pieces are added in order, also while earlier ones are heard.
+
+    Args:
+        index: of the line.
+        sizes: of its chunks.
+        sample_rate: in Hz.
+        crossfade_ms: between pieces.
+    """
+
+    def __init__(self, index: int, sizes: ChunkSizes, sample_rate: int, crossfade_ms: float):
+        self.index, self._sizes, self._sample_rate = index, sizes, sample_rate
+        self._pieces: deque[PieceFrames] = deque()
+        self._join = StreamJoin(None, round(crossfade_ms / 1000 * sample_rate))
+        self._complete = False
+        self._start = 0
+
+    def add_piece(self, piece: PieceFrames) -> None:
+        """Add the line's next piece."""
+        self._pieces.append(piece)
+
+    def complete(self, now: float) -> Chunk | None:
+        """No piece will be added; return the line's last chunk if all of them have ended."""
+        self._complete = True
+        samples = self._join.limit(len(self._pieces))
+        return self._chunk(stack([]), samples, now) if self.ended else None
+
+    def cancel(self) -> None:
+        """End the line with what was decoded of it."""
+        for piece in self._pieces:
+            piece.drop_waiting()
+        self._pieces.clear()
+        self._complete = True
+
+    @property
+    def piece(self) -> PieceFrames | None:
+        """The current piece; None when the line has ended, or its next piece has not come."""
+        return self._pieces[0] if self._pieces else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether all pieces have ended and no other will come."""
+        return self._complete and not self._pieces
+
+    @property
+    def piece_is_done(self) -> bool:
+        """Whether the current piece has ended and all of it is decoded."""
+        return self.piece is not None and self.piece.ended is not None and not self.piece.waiting
+
+    def due(self, now: float, hurry: bool) -> int:
+        """Return how many of the current piece's waiting frames to decode now; ``hurry``: no others come soon."""
+        if (piece := self.piece) is None:
+            return 0
+        hurry = hurry or piece.ended is not None
+        return min(piece.waiting, self._sizes.full) if hurry else self._sizes.due(piece.waiting, now)
+
+    def waiting(self, count: int) -> torch.Tensor:
+        """Return the codes of the current piece's next frames, ``[count, 16]``."""
+        piece = self._pieces[0]
+        return stack(piece.codes[piece.decoded : piece.decoded + count])
+
+    def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> Chunk:
+        """Take the samples of codes that ``waiting`` returned; return the chunk for the readers."""
+        piece = self._pieces[0]
+        piece.decoded += len(codes)
+        piece.waves.append(wave)
+        samples = self._join.add(wave)
+        if self.piece_is_done:  # its end comes with its last frames
+            samples = np.concatenate((samples, self._join.end()))
+            self._pieces.popleft()
+        return self._chunk(codes, samples, now)
+
+    def end_piece(self, now: float) -> Chunk | None:
+        """End a piece whose end was not known with its last frames; return a chunk if there is something to say."""
+        self._pieces.popleft()
+        samples = self._join.end()
+        return self._chunk(stack([]), samples, now) if len(samples) or self.ended else None
+
+    def _chunk(self, codes: torch.Tensor, samples: np.ndarray, now: float) -> Chunk:
+        chunk = Chunk(self.index, codes, samples, self._start, self.ended)
+        self._start += len(samples)
+        self._sizes.deliver(len(codes), len(samples) / self._sample_rate, now)
+        return chunk
+
+
+def stack(codes: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return frames ``[16]`` as int64 ``[n, 16]``; n may be 0."""
+    return torch.stack(list(codes)) if codes else torch.zeros(0, 16, dtype=torch.int64)
+
+
+def concatenate(waves: Sequence[np.ndarray]) -> np.ndarray:
+    """Return waves one after another, float32 ``[T]``; T may be 0."""
+    return np.concatenate([np.zeros(0, dtype=np.float32), *waves])

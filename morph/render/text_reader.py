@@ -1,0 +1,78 @@
+"""Read the text of a line from an iterator, in a thread of its own: late text holds up nothing else."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Iterable
+
+MOST_UNREAD = 20_000  # characters: an iterator that is ahead of the speech by more waits
+
+
+class TextReader:
+    """One thread that reads one iterator of strings, and closes it.
+
+    Args:
+        parts: the iterator, or what ``iter`` makes one of. Only the thread touches it.
+        bell: set whenever something has come.
+    """
+
+    def __init__(self, parts: Iterable[str], bell: threading.Event):
+        self._parts, self._bell = parts, bell
+        self._changed = threading.Condition()
+        self._text: list[str] = []
+        self._unread = 0
+        self._ended = self._closed = False
+        self._error: BaseException | None = None
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(self._run,), name="speech text", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def take(self) -> tuple[str, bool, BaseException | None]:
+        """Return the text that has come since the last call, whether that was all, and what the iterator raised."""
+        with self._changed:
+            text, self._text, self._unread = "".join(self._text), [], 0
+            self._changed.notify_all()
+            return text, self._ended, self._error
+
+    def close(self) -> None:
+        """Read no more. The iterator is closed at once, or when it gives its next string; this waits for neither."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        error = None
+        try:
+            self._read()
+        except BaseException as raised:
+            error = raised
+        with self._changed:
+            self._error, self._ended = error, True
+        self._bell.set()
+
+    def _read(self) -> None:
+        parts = iter(self._parts)
+        try:
+            for part in parts:
+                if not isinstance(part, str):
+                    raise TypeError(f"a line's text gave {type(part).__name__}, not a string: give strings")
+                if not self._put(part):
+                    return
+        finally:
+            if (close := getattr(parts, "close", None)) is not None:
+                close()
+
+    def _put(self, part: str) -> bool:
+        """Keep a part, once there is room for it; return whether it is still wanted."""
+        with self._changed:
+            while self._unread >= MOST_UNREAD and not self._closed:
+                self._changed.wait()
+            if not self._closed:
+                self._text.append(part)
+                self._unread += len(part)
+        self._bell.set()
+        return not self._closed
