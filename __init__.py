@@ -15,7 +15,14 @@ WEB_DIRECTORY = "./web"
 
 
 async def comfy_entrypoint() -> ComfyExtension:
-    """Return the pack's nodes to ComfyUI (V3 API)."""
-    from .nodes import MorphTTSExtension
+    """Return the pack's nodes to ComfyUI (V3 API), and add its routes to the server."""
+    from server import PromptServer
 
+    from .nodes import MorphTTSExtension
+    from .nodes.routes import add_routes
+
+    if (
+        server := getattr(PromptServer, "instance", None)
+    ) is not None:  # other programs import nodes without one
+        add_routes(server)
     return MorphTTSExtension()

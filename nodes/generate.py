@@ -11,6 +11,7 @@ from comfy_api.latest import io, ui
 from ..morph.options import GenerateOptions
 from . import inputs
 from .audio_io import Audio, to_audio
+from .live import announce, speak_line
 from .memory import ManagedModel
 from .progress import show_progress
 from .sockets import CATEGORY
@@ -114,15 +115,20 @@ class GenerateSpeech(io.ComfyNode):
     @classmethod
     def speak(cls, take: dict[str, Any]) -> tuple[Audio, str, str]:
         """Return one text's audio, its report, and the report's first lines; ``take`` holds the node's inputs."""
-        from ..morph.render.lines import Line, render_lines
+        from ..morph.render.lines import Line
         from ..morph.render.report import describe, outcome
 
         model: ManagedModel = take.pop("model")
         line = Line(**{name: take.pop(name) for name in ("text", "voice", "language", "seed")})
         options = GenerateOptions(normalize=take.pop("normalize_text", DEFAULTS.normalize), **take)
-        with model.use() as ready, show_progress(cls.hidden.unique_id) as progress:
+        node = cls.hidden.unique_id
+        with (
+            model.use() as ready,
+            show_progress(node) as progress,
+            announce(node, ready.model.sample_rate) as speaker,
+        ):
             started = time.perf_counter()
-            spoken = render_lines(ready, [line], options, progress, progress.say)
+            spoken = speak_line(ready, line, options, progress, speaker)
             elapsed = time.perf_counter() - started
-            report = describe(ready.model, spoken, options, elapsed)
-        return to_audio(spoken[0].waveform, spoken[0].sample_rate), report, outcome(spoken, elapsed)
+            report = describe(ready.model, [spoken], options, elapsed)
+        return to_audio(spoken.waveform, spoken.sample_rate), report, outcome([spoken], elapsed)

@@ -13,6 +13,7 @@ from ..morph.options import GenerateOptions, Sampling
 from ..morph.text.script import ScriptError, check_script
 from . import inputs
 from .audio_io import to_audio
+from .live import announce, speak_script
 from .memory import ManagedModel
 from .progress import show_progress
 from .sockets import CATEGORY, CastSocket
@@ -192,17 +193,22 @@ class RenderScript(io.ComfyNode):
         retries: int = DEFAULTS.retries,
         normalize_text: str = DEFAULTS.normalize,
     ) -> io.NodeOutput:
-        from ..morph.render.dialogue import ScriptRequest, render_script
+        from ..morph.render.dialogue import ScriptRequest
         from ..morph.render.report import describe, outcome
 
         options = GenerateOptions(
             seq_groups, sampling, batch_size, decoding=decoding, retries=retries, normalize=normalize_text
         )
         request = ScriptRequest(script, cast, language, seed, gap)
-        with model.use() as ready, show_progress(cls.hidden.unique_id) as progress:
+        node = cls.hidden.unique_id
+        with (
+            model.use() as ready,
+            show_progress(node) as progress,
+            announce(node, ready.model.sample_rate) as speaker,
+        ):
             started = time.perf_counter()
             with plain_errors():
-                dialogue = render_script(ready, request, options, progress, progress.say)
+                dialogue = speak_script(ready, request, options, progress, speaker)
             elapsed = time.perf_counter() - started
             report = describe(ready.model, dialogue.lines, options, elapsed)
         lines = [to_audio(line.waveform, line.sample_rate) for line in dialogue.lines]

@@ -9,11 +9,13 @@ from comfy_api.latest import io, ui
 from ..morph.options import GenerateOptions, Sampling, parse_groups
 from . import inputs
 from .audio_io import to_audio
+from .live import announce
 from .memory import ManagedModel
 from .progress import show_progress
 from .sockets import CATEGORY
 
 if TYPE_CHECKING:
+    from ..morph.render.lines import Spoken
     from ..morph.voice.voice import Voice
 
 
@@ -96,8 +98,18 @@ class Sweep(io.ComfyNode):
 
         line = Line(text, voice, language, seed)
         groups = parse_groups(seq_groups)
-        with model.use() as ready, show_progress(cls.hidden.unique_id) as progress:
-            result = sweep(ready, line, groups, GenerateOptions(sampling=sampling), progress)
+        node, options = cls.hidden.unique_id, GenerateOptions(sampling=sampling)
+        with (
+            model.use() as ready,
+            show_progress(node) as progress,
+            announce(node, ready.model.sample_rate) as speaker,
+        ):
+
+            def play(seq_groups: int, spoken: Spoken) -> None:
+                speaker.begin(f"SEQ_GROUPS {seq_groups}", text)
+                speaker.play(spoken.waveform)
+
+            result = sweep(ready, line, groups, options, progress, play)
         image = torch.from_numpy(plot_sweep(result)).float()[None] / 255
         lines = [to_audio(one.waveform, one.sample_rate) for one in result.spoken]
         said = table(result)

@@ -41,12 +41,14 @@ class SceneChunk:
 
     Args:
         samples: float32 ``[n]``: of one line, or zeros of a pause.
+        in_line: whether they are of a line.
         start: index of the first sample in the scene.
         mark: the line that begins with this chunk, or None.
         last: whether the scene ends with this chunk, which may be empty.
     """
 
     samples: np.ndarray
+    in_line: bool
     start: int
     mark: LineMark | None
     last: bool
@@ -81,7 +83,7 @@ class ScriptStream:
     """An iterator over the sound of a scene. Close it, or leave its ``with``, to end the decoding within a frame."""
 
     def __init__(self, stream: SpeechStream, script: Script, gap_s: float):
-        self.sample_rate = stream.sample_rate
+        self.sample_rate, self.lines = stream.sample_rate, len(script.lines)
         self._stream, self._script, self._gap_s = stream, script, gap_s
         self._closed = False
         # Not a method: its generator would refer to this object, which then is not freed when it is dropped.
@@ -128,7 +130,7 @@ def _scene(stream: SpeechStream, lines: Sequence[ScriptLine], gaps: Sequence[int
     at, portion = 0, round(PAUSE_PORTION_S * stream.sample_rate)
     for index, line in enumerate(lines):
         for zeros in _zeros(gaps[index], portion):
-            yield SceneChunk(zeros, at, None, False)
+            yield SceneChunk(zeros, False, at, None, False)
             at += len(zeros)
         mark: LineMark | None = LineMark(index, line.name, line.text, at)
         ends_scene = index == len(lines) - 1 and not gaps[-1]
@@ -136,12 +138,12 @@ def _scene(stream: SpeechStream, lines: Sequence[ScriptLine], gaps: Sequence[int
             last = chunk.last and ends_scene
             if len(chunk.samples) or mark is not None or last:
                 # Zeros are added, as in the track: no -0.0.
-                yield SceneChunk(chunk.samples + np.float32(0), at, mark, last)
+                yield SceneChunk(chunk.samples + np.float32(0), True, at, mark, last)
             at, mark = at + len(chunk.samples), None
     left = gaps[-1]
     for zeros in _zeros(left, portion):
         left -= len(zeros)
-        yield SceneChunk(zeros, at, None, not left)
+        yield SceneChunk(zeros, False, at, None, not left)
         at += len(zeros)
     for _ in stream:  # its end is that of the worker, which makes the reports
         pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -69,11 +69,16 @@ def sweep(
     seq_groups: Sequence[int],
     options: GenerateOptions | None = None,
     on_frame: OnFrame | None = None,
+    on_spoken: Callable[[int, Spoken], None] | None = None,
 ) -> Sweep:
     """Speak one line at each SEQ_GROUPS, with the same seed. The text is prepared as by ``render_lines``.
 
     The eager engine first decodes the exact line, untimed: the distances are measured on its codes. The rows come from
     the synthesizer's engine; where that captures graphs, it decodes each line once untimed before.
+
+    Args:
+        on_spoken: called with each SEQ_GROUPS and its speech when it has been made. Not while it is made: the time of
+            its frames is measured. The other parameters are those of ``render_lines``.
 
     Raises:
         ValueError: for a line that cannot be spoken, or not in one piece.
@@ -85,7 +90,7 @@ def sweep(
         one_piece = replace(options or GenerateOptions(), decoding="crossbar", split_chars=0)
         rendering = Rendering.prepare(synthesizer, [line], one_piece, Progress(on_frame))
         _check_length(rendering, options or GenerateOptions())
-        return _sweep(rendering, seq_groups)
+        return _sweep(rendering, seq_groups, on_spoken or (lambda *_: None))
 
 
 def _check_length(rendering: Rendering, options: GenerateOptions) -> None:
@@ -97,7 +102,9 @@ def _check_length(rendering: Rendering, options: GenerateOptions) -> None:
         )
 
 
-def _sweep(rendering: Rendering, seq_groups: Sequence[int]) -> Sweep:
+def _sweep(
+    rendering: Rendering, seq_groups: Sequence[int], on_spoken: Callable[[int, Spoken], None]
+) -> Sweep:
     model, prompt = rendering.synthesizer.model, rendering.prompts[0]
     warm_ups = model.device.type == "cuda" and rendering.choice.engine == "graph"
     rendering.progress.expect([prompt.text_tokens] * (len(seq_groups) * (1 + warm_ups) + 1))
@@ -118,6 +125,7 @@ def _sweep(rendering: Rendering, seq_groups: Sequence[int]) -> Sweep:
             elapsed = time.perf_counter() - started
         rows.append(_row(model, groups, decoded[0], elapsed, distances[groups]))
         spoken.append(one.assemble(0, one.judge([0], decoded, 1)))
+        on_spoken(groups, spoken[-1])
     return Sweep(rows, spoken, model.weights)
 
 

@@ -1,0 +1,50 @@
+"""Which HTTP requests may reach the pack's routes.
+
+ComfyUI's own check lets through ``Origin: null``, requests without an Origin (another site's ``<audio>``), names that
+resolve to this computer (DNS rebinding), and everything when the Host is not loopback.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Mapping
+from urllib.parse import urlsplit
+
+HOSTS_VARIABLE = "MORPH_TTS_HOSTS"  # names of this server beside addresses and localhost, separated by commas
+
+
+def why_refused(
+    headers: Mapping[str, str], hosts: Collection[str] = (), cors: str | None = None
+) -> str | None:
+    """Return why a request may not be answered, or None if it may.
+
+    Args:
+        headers: of the request; case-insensitive.
+        hosts: names of this server that the user has listed.
+        cors: the origin that ComfyUI was started with (``--enable-cors-header``): another site that may ask, or "*".
+    """
+    host, origin = headers.get("Host", ""), headers.get("Origin")
+    if not _is_own_name(host, hosts):
+        return f"host {host!r} is unknown: use an address or localhost, or list the name in {HOSTS_VARIABLE}"
+    if cors is not None and (cors == "*" or origin == cors):
+        return None
+    if headers.get("Sec-Fetch-Site") == "cross-site":
+        return "the request comes from another site"
+    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        return f"origin {origin!r} is another site"
+    return None
+
+
+def _is_own_name(host: str, listed: Collection[str]) -> bool:
+    """Return whether a Host header names this server: an address, localhost, or a name that the user listed."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # brackets without an address
+        return False
+    if name == "localhost" or name in listed:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

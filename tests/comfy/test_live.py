@@ -1,0 +1,238 @@
+"""Speech that plays in ComfyUI's page while its node makes it: heard before the run ends, and as it is saved."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.comfy.examples import PAGES, read_workflow, set_widget
+
+if TYPE_CHECKING:
+    from tests.comfy.page import ComfyBrowser, ComfyPage
+    from tests.comfy.server import ComfyServer
+
+SPEAKERS, DIALOGUE, SWEEP = (
+    "1 Start here - preset speakers",
+    "Dialogue to files, track and subtitles",
+    "SEQ_GROUPS sweep",
+)
+SPEECH, SCRIPT = "MorphTTSGenerateSpeech", "MorphTTSRenderScript"
+TEXT = "The kettle sang in the kitchen, and nobody listened to it."
+# An audio context that notes what it is to play, and when: in seconds of its own clock, which runs as the page's.
+STUB = """() => {
+  const began = performance.now()
+  window.__heard = []
+  window.__state = window.__state ?? 'running'
+  window.__stopped = 0
+  window.AudioContext = class {
+    constructor({ sampleRate }) { this.sampleRate = sampleRate; this.destination = {} }
+    get currentTime() { return (performance.now() - began) / 1000 }
+    get state() { return window.__state }
+    resume() { return new Promise((go) => { if (window.__state === 'running') go() }) }
+    createGain() { return { gain: { value: 1 }, connect() {} } }
+    createBuffer(channels, length, rate) {
+      return { copyToChannel(samples) { this.samples = samples } }
+    }
+    createBufferSource() {
+      return {
+        connect() {}, stop() { window.__stopped++ },
+        start(at) {
+          window.__heard.push({ at, samples: [...this.buffer.samples], ended: window.__ended.length })
+        },
+      }
+    }
+  }
+}"""
+HEARD = "() => window.__heard.map(({at, samples, ended}) => [at, samples, ended])"
+ALL_ARRIVED = """() => { const labels = [...document.querySelectorAll('.morph-live span')]
+  return labels.length && labels.every((label) => label.textContent && !label.textContent.includes('…')) }"""
+NAMES = """() => {
+  window.__names = []
+  window.app.api.addEventListener('morph.speech.line', ({detail}) => window.__names.push(detail.name))
+}"""
+SET = "async (on) => { await window.app.extensionManager.setting.set('MorphTTS.LiveSound', on) }"
+
+
+@pytest.fixture(params=["0.3.75", pytest.param("today", marks=pytest.mark.slow), "Nodes 2.0"])
+def page(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[ComfyPage]:
+    server, nodes_2 = PAGES[request.param]
+    with browser.open(request.getfixturevalue(server), nodes_2=nodes_2) as opened:
+        opened.server = request.getfixturevalue(server)
+        opened.page.evaluate(STUB)
+        yield opened
+
+
+def heard(page: ComfyPage) -> tuple[np.ndarray, list[float], list[int]]:
+    """Return the samples that were to be played, when their chunks start, and how many runs had ended by then."""
+    chunks = page.page.evaluate(HEARD)
+    samples = np.concatenate([np.array(chunk, dtype=np.float64) for _, chunk, _ in chunks])
+    lengths = [len(chunk) for _, chunk, _ in chunks]
+    starts = [at for at, _, _ in chunks]
+    for start, following, length in zip(starts, starts[1:], lengths, strict=False):
+        assert following >= start + length / 24000 - 1e-6, "chunks overlap"
+    return samples, starts, [ended for _, _, ended in chunks]
+
+
+def saved(server: ComfyServer, files: int) -> np.ndarray:
+    """Return the newest recordings of the server's output folder, joined in the order they were written."""
+    paths = sorted(server.base_dir.glob("output/audio/*.flac"), key=lambda path: path.stat().st_mtime_ns)
+    return np.concatenate([soundfile.read(path, dtype="float64")[0] for path in paths[-files:]])
+
+
+def wait_for_the_end(page: ComfyPage) -> None:
+    """Wait until all samples have arrived in the page."""
+    page.page.wait_for_function(ALL_ARRIVED)
+
+
+def test_a_line_is_heard_before_the_run_ends_as_it_is_saved(page: ComfyPage) -> None:
+    page.load(read_workflow(SPEAKERS))
+    set_widget(page, SPEECH, "text", TEXT)
+    set_widget(page, SPEECH, "seed", 11)
+    kind, data = page.run()
+    assert kind == "execution_success", data
+    wait_for_the_end(page)
+    page.page.locator(".morph-live span", has_text="kettle").first.wait_for()
+    samples, _, runs = heard(page)
+    assert runs[0] == 0, "nothing was heard before the run had ended"
+    assert np.array_equal(samples, saved(page.server, 2)), "what was heard is not what was saved"
+    assert page.problems() == []
+
+
+def test_a_script_is_heard_as_its_track_with_the_characters_names(page: ComfyPage) -> None:
+    page.load(read_workflow(DIALOGUE))
+    set_widget(page, SCRIPT, "script", "CLARA: The rain has stopped.\n[pause 0.5]\nBEN: Then let us walk.")
+    set_widget(page, SCRIPT, "seed", 12)
+    page.page.evaluate(NAMES)
+    kind, data = page.run()
+    assert kind == "execution_success", data
+    wait_for_the_end(page)
+    names = page.page.evaluate("() => window.__names")
+    assert names == ["CLARA", "BEN"]
+    samples, _, runs = heard(page)
+    assert runs[0] == 0 and np.abs(samples).max() > 0.05
+    tracks = [soundfile.read(path)[0] for path in page.server.base_dir.glob("output/**/*.flac")]
+    assert any(np.array_equal(samples, track) for track in tracks), "the track is not what was heard"
+    assert page.problems() == []
+
+
+def test_every_setting_of_a_sweep_is_heard(page: ComfyPage) -> None:
+    page.load(read_workflow(SWEEP))
+    set_widget(page, "MorphTTSSweep", "seq_groups", "1, 15")
+    set_widget(page, "MorphTTSSweep", "text", "The rain has stopped.")
+    page.page.evaluate(NAMES)
+    kind, data = page.run()
+    assert kind == "execution_success", data
+    wait_for_the_end(page)
+    assert page.page.evaluate("() => window.__names") == ["SEQ_GROUPS 1", "SEQ_GROUPS 15"]
+    assert np.abs(heard(page)[0]).max() > 0.05
+
+
+def test_nothing_is_played_when_the_setting_is_off(page: ComfyPage) -> None:
+    page.page.evaluate(SET, False)
+    try:
+        page.load(read_workflow(SPEAKERS))
+        set_widget(page, SPEECH, "seed", 13)
+        kind, data = page.run()
+        assert kind == "execution_success", data
+        assert page.page.evaluate(HEARD) == [] and page.page.locator(".morph-live").count() == 0
+    finally:
+        page.page.evaluate(SET, True)
+
+
+def test_a_page_that_may_not_sound_plays_from_the_beginning_after_a_click(page: ComfyPage) -> None:
+    page.page.evaluate("() => { window.__state = 'suspended' }")
+    page.load(read_workflow(SPEAKERS))
+    set_widget(page, SPEECH, "seed", 14)
+    page.run()
+    label = page.page.locator(".morph-live span", has_text="click to hear")
+    label.first.wait_for()
+    before = len(page.page.evaluate(HEARD))
+    page.page.evaluate("() => { window.__state = 'running' }")
+    page.fit()
+    page.page.locator(".morph-live button").first.click()
+    chunks = page.page.evaluate(HEARD)
+    assert [samples for _, samples, _ in chunks[before:]] == [
+        samples for _, samples, _ in chunks[: len(chunks) - before]
+    ]
+
+
+def test_cancel_silences_the_page(page: ComfyPage) -> None:
+    page.load(read_workflow(SPEAKERS))
+    set_widget(page, SPEECH, "seed", 15)
+    set_widget(page, SPEECH, "text", f"{TEXT} " * 12)
+    page.page.evaluate("() => { window.app.queuePrompt(0) }")
+    page.page.wait_for_function("() => window.__heard.length > 3")
+    page.server.interrupt()
+    page.page.wait_for_function("() => window.__ended.length === 1")
+    assert page.page.evaluate("() => window.__ended[0][0]") == "execution_interrupted"
+    page.page.wait_for_function("() => window.__stopped > 0")
+    page.page.locator(".morph-live span", has_text="cancelled").first.wait_for()
+    count = len(page.page.evaluate(HEARD))
+    page.page.wait_for_timeout(300)
+    assert len(page.page.evaluate(HEARD)) == count
+
+
+# The routes
+
+
+@pytest.fixture(scope="module")
+def speech_routes(server: ComfyServer) -> str:
+    return f"{server.url}/morph/speech"
+
+
+def ask(url: str, body: bytes | None = None, **headers: str) -> int:
+    """Return the status of a request with these headers (``sec_fetch_site`` for ``Sec-Fetch-Site``)."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(url, data=body, headers=named)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+OTHERS = {
+    "no origin at all": ({"origin": "null"}, 403),
+    "another site's audio element": ({"sec_fetch_site": "cross-site"}, 403),
+    "a name that resolves to this computer": (
+        {"host": "evil.example:8188", "origin": "http://evil.example:8188"},
+        403,
+    ),
+    "another port": ({"origin": "http://127.0.0.1:1"}, 403),
+    "the page itself": ({"sec_fetch_site": "same-origin"}, 200),
+}
+
+
+@pytest.mark.parametrize("who", OTHERS)
+def test_other_sites_get_nothing(speech_routes: str, who: str) -> None:
+    headers, status = OTHERS[who]
+    assert ask(f"{speech_routes}?client=anyone", **headers) == status
+    body = json.dumps({"client": "someone", "wanted": True}).encode()
+    assert ask(f"{speech_routes}/listen", body, content_type="application/json", **headers) == status
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"{}", "text/plain", 415),
+        (b"not json", "application/json", 400),
+        (b"[]", "application/json", 400),
+        (json.dumps({"client": "x" * 65, "wanted": True}).encode(), "application/json", 400),
+        (json.dumps({"client": "x", "wanted": 1}).encode(), "application/json", 400),
+    ],
+)
+def test_a_wish_that_cannot_be_read_is_refused(
+    speech_routes: str, body: bytes, kind: str, status: int
+) -> None:
+    assert ask(f"{speech_routes}/listen", body, content_type=kind) == status
+
+
+def test_a_guessed_stream_is_not_found(speech_routes: str) -> None:
+    assert ask(f"{speech_routes}/{'0' * 32}") == 404

@@ -1,0 +1,260 @@
+// Speech is heard while its node makes it. The server announces a stream (event "morph.speech"), this page fetches its
+// samples and plays them; a small player on the node shows it. A page setting turns it off or sets the volume.
+import { app } from "../../../scripts/app.js"
+import { StreamPlayer } from "./player.js"
+
+const ON = "MorphTTS.LiveSound", VOLUME = "MorphTTS.LiveVolume"
+const ROUTE = "/morph/speech"
+const WIDGET = "live_speech" // name of the widget; no input has this name
+const ENDS = ["execution_error", "execution_interrupted"]
+const REFRESH = 100 // milliseconds between updates of the player's text
+const HEIGHT = 30 // pixels
+
+const runs = new Map() // stream id -> Run
+const shown = new Map() // execution id of a node -> the Run that its widget shows
+const api = app.api
+let context, gain, asked, last // last: the Run that began last
+
+const setting = (name) => app.extensionManager.setting.get(name)
+
+/** The page's audio context: at the speech's own rate, or chunks would be resampled one by one, with clicks between. */
+function audio(sampleRate) {
+  if (context?.sampleRate !== sampleRate) {
+    context = new AudioContext({ sampleRate })
+    gain = context.createGain()
+    gain.connect(context.destination)
+  }
+  setVolume(setting(VOLUME))
+  return context
+}
+
+function setVolume(percent) {
+  if (gain) gain.gain.value = Math.min(Math.max(percent ?? 80, 0), 100) / 100
+}
+
+/** Tell the server whether this page wants to hear what it queues. */
+async function ask() {
+  const client = api.clientId ?? api.initialClientId
+  const wanted = setting(ON) !== false
+  const question = `${client} ${wanted}`
+  if (!client || question === asked) return
+  asked = question
+  const body = JSON.stringify({ client, wanted })
+  const headers = { "Content-Type": "application/json" }
+  const answer = await fetch(api.apiURL(`${ROUTE}/listen`), { method: "POST", headers, body })
+  if (!answer.ok) asked = undefined
+}
+
+function time(seconds) {
+  return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`
+}
+
+/** The node of an execution id ("5", or "12:5" in a subgraph) and its graph; the node is missing if it was deleted. */
+function findNode(id) {
+  let graph = app.rootGraph ?? app.graph, node
+  for (const part of String(id).split(":")) {
+    node = graph?.getNodeById(Number(part)) ?? graph?.getNodeById(part)
+    if (!node) return {}
+    const inner = node.subgraph
+    if (inner) graph = inner
+  }
+  return { node, isOpen: (app.canvas.graph ?? app.graph) === (node.graph ?? graph) }
+}
+
+/** One stream: its player, its words, and the element that shows it. */
+class Run {
+  constructor({ stream, node, prompt_id, sample_rate }) {
+    Object.assign(this, { id: stream, nodeId: node, promptId: prompt_id })
+    this.lines = [] // {start, name, text}
+    const context = audio(sample_rate)
+    this.player = new StreamPlayer(context, gain, sample_rate, last?.player)
+    this.element = document.createElement("div")
+    this.element.className = "morph-live"
+    this.button = document.createElement("button")
+    this.button.onclick = () => this.toggle()
+    this.label = document.createElement("span")
+    this.element.append(this.button, this.label)
+    this.timer = setInterval(() => this.show(), REFRESH)
+    last = this
+  }
+
+  /** Fetch and play to the end; after a broken connection from where it broke. */
+  async follow() {
+    this.unlock()
+    while (!this.player.ended && !this.cancelled) {
+      const from = this.player.samples
+      this.player.rest = new Uint8Array()
+      try {
+        if (await this.fetch(from)) break
+      } catch (error) {
+        if (this.cancelled) break
+        console.warn("speech: the connection broke, trying again", error)
+      }
+      await new Promise((resolve) => setTimeout(resolve, 500))
+    }
+    this.player.finish()
+  }
+
+  /** Read the stream from a sample on; return whether it is over. */
+  async fetch(from) {
+    this.abort = new AbortController()
+    const answer = await fetch(api.apiURL(`${ROUTE}/${this.id}?from=${from}`), { signal: this.abort.signal })
+    if (answer.status === 404) return true
+    if (!answer.ok) throw new Error(`${answer.status}`)
+    const reader = answer.body.getReader()
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) return true
+      this.player.push(value)
+    }
+  }
+
+  /** A page that nobody has clicked may be silent: then it waits for a click, and plays from the beginning. */
+  async unlock() {
+    const { context } = this.player
+    if (context.state !== "running") await Promise.race([context.resume(), new Promise((go) => setTimeout(go, 300))])
+    this.blocked = context.state !== "running"
+    this.show()
+  }
+
+  toggle() {
+    if (this.blocked) {
+      this.player.context.resume()
+      this.blocked = false
+      this.player.begin()
+    } else if (this.player.playing) this.player.stop()
+    else {
+      for (const run of runs.values()) run.player.stop()
+      last = this
+      this.player.begin()
+      if (!this.timer) this.timer = setInterval(() => this.show(), REFRESH)
+    }
+    this.show()
+  }
+
+  cancel() {
+    this.cancelled = true
+    this.abort?.abort()
+    this.player.stop()
+    this.player.finish()
+    this.show()
+  }
+
+  /** The line that is heard now. */
+  get line() {
+    const at = this.player.position * this.player.sampleRate
+    return this.lines.findLast((one) => one.start <= at) ?? this.lines[0]
+  }
+
+  show() {
+    const { player } = this
+    if (!player.playing && player.ended && this.timer) {
+      clearInterval(this.timer)
+      this.timer = undefined
+    }
+    const total = player.samples / player.sampleRate
+    this.button.textContent = player.playing && !this.blocked ? "■" : "▶"
+    this.button.title = this.blocked ? "Hear it" : player.playing ? "Stop" : "Play again"
+    const words = this.line ? [this.line.name, this.line.text].filter(Boolean).join(": ") : ""
+    const state = this.cancelled ? "cancelled" : this.blocked ? "click to hear" : words
+    this.label.textContent = `${time(player.position)} / ${time(total)}${player.ended ? "" : " …"}  ${state}`
+    this.label.title = words
+  }
+}
+
+/** Show a run on its node; if the node cannot be seen (a closed subgraph), in a bar at the window's edge. */
+function place(run) {
+  shown.get(run.nodeId)?.element.remove()
+  shown.set(run.nodeId, run)
+  const { node, isOpen } = findNode(run.nodeId)
+  if (!node || !isOpen) {
+    bar().replaceChildren(run.element)
+    return
+  }
+  let widget = node.widgets?.find((one) => one.name === WIDGET)
+  if (!widget) {
+    const holder = document.createElement("div")
+    holder.className = "morph-live-holder"
+    const fixed = () => HEIGHT
+    widget = node.addDOMWidget(WIDGET, "MORPH_TTS_LIVE", holder, {
+      getMinHeight: fixed, getMaxHeight: fixed, getHeight: fixed, serialize: false, hideOnZoom: false,
+    })
+    widget.serialize = false
+    widget.holder = holder
+    const [width, height] = node.computeSize()
+    node.setSize([Math.max(node.size[0], width), Math.max(node.size[1], height)])
+  }
+  widget.holder.replaceChildren(run.element)
+  app.canvas.setDirty(true, true)
+}
+
+function bar() {
+  let found = document.querySelector(".morph-live-bar")
+  if (!found) {
+    found = document.createElement("div")
+    found.className = "morph-live-bar"
+    document.body.append(found)
+  }
+  return found
+}
+
+function start(description) {
+  if (runs.has(description.stream) || setting(ON) === false) return
+  const run = new Run(description)
+  runs.set(run.id, run)
+  place(run)
+  run.follow()
+}
+
+/** After the page has lost its socket: announcements may have been missed. */
+async function resume() {
+  asked = undefined
+  await ask()
+  const answer = await fetch(api.apiURL(`${ROUTE}?client=${encodeURIComponent(api.clientId ?? "")}`))
+  if (answer.ok) for (const description of await answer.json()) start(description)
+}
+
+function addStyle() {
+  const style = document.createElement("style")
+  style.textContent = `
+    .morph-live-holder { display: flex; width: 100%; overflow: hidden; }
+    .morph-live { display: flex; gap: 8px; align-items: center; width: 100%; min-width: 0; height: ${HEIGHT - 4}px;
+      box-sizing: border-box; padding: 0 8px; border-radius: 6px; font: 12px sans-serif;
+      background: var(--comfy-input-bg, #222); color: var(--input-text, #ddd); }
+    .morph-live button { all: unset; cursor: pointer; width: 16px; text-align: center; }
+    .morph-live button:focus-visible { outline: 1px solid currentColor; }
+    .morph-live span { overflow: hidden; white-space: nowrap; text-overflow: ellipsis; }
+    .morph-live-bar { position: fixed; left: 50%; bottom: 64px; transform: translateX(-50%); width: min(480px, 90vw);
+      z-index: 1000; }
+    .morph-live-bar:empty { display: none; }`
+  document.head.append(style)
+}
+
+app.registerExtension({
+  name: "MorphTTS.Live",
+  settings: [
+    {
+      id: ON, name: "Play speech while it is made", type: "boolean", defaultValue: true,
+      category: ["Qwen3-TTS Morph", "Sound", "Play"],
+      tooltip: "Nodes that speak are heard in this page while they run. Off: they run exactly as without a page.",
+      onChange: () => { if (app.api?.clientId) ask() },
+    },
+    {
+      id: VOLUME, name: "Volume of speech that plays while it is made", type: "slider", defaultValue: 80,
+      attrs: { min: 0, max: 100, step: 1 }, category: ["Qwen3-TTS Morph", "Sound", "Volume"],
+      onChange: setVolume,
+    },
+  ],
+  setup() {
+    addStyle()
+    api.addEventListener("morph.speech", ({ detail }) => start(detail))
+    api.addEventListener("morph.speech.line", ({ detail }) => runs.get(detail.stream)?.lines.push(detail))
+    api.addEventListener("status", ask)
+    api.addEventListener("reconnected", resume)
+    for (const end of ENDS)
+      api.addEventListener(end, ({ detail }) => {
+        for (const run of runs.values()) if (run.promptId === detail.prompt_id) run.cancel()
+      })
+    ask()
+  },
+})

@@ -1,0 +1,102 @@
+// Plays one stream of speech, sample for sample, while it arrives. No part of ComfyUI is used here.
+const LEAD = 0.08 // seconds between a chunk's arrival and its sound, at the start and after a gap
+const BYTES = 2 // per sample: signed, 16 bits, little endian
+
+/** Float samples of signed 16-bit bytes; an odd last byte is returned to be put before the next ones. */
+function decode(bytes) {
+  const whole = bytes.length - (bytes.length % BYTES)
+  const view = new DataView(bytes.buffer, bytes.byteOffset, whole)
+  const samples = new Float32Array(whole / BYTES)
+  for (let n = 0; n < samples.length; n++) samples[n] = view.getInt16(BYTES * n, true) / 32768
+  return [samples, bytes.slice(whole)]
+}
+
+/** Schedules chunks one behind the other. A late chunk moves all that follow: they never overlap. */
+export class StreamPlayer {
+  /** ``before`` is a player whose sound must end first, or undefined. */
+  constructor(context, output, sampleRate, before) {
+    Object.assign(this, { context, output, sampleRate })
+    this.chunks = [] // all samples, to be played again
+    this.samples = 0
+    this.rest = new Uint8Array()
+    this.ended = false // whether all samples have arrived
+    this.begin(before)
+  }
+
+  /** Play from the first sample on. */
+  begin(before) {
+    this.before = before
+    this.silence()
+    this.origin = null // the context's time of sample 0
+    this.played = 0 // samples that have been scheduled
+    this.underruns = 0
+    this.stopped = false
+    this.sources = new Set()
+    for (const chunk of this.chunks ?? []) this.schedule(chunk)
+  }
+
+  /** Take bytes as they arrive. */
+  push(bytes) {
+    const joined = new Uint8Array(this.rest.length + bytes.length)
+    joined.set(this.rest)
+    joined.set(bytes, this.rest.length)
+    const [samples, rest] = decode(joined)
+    this.rest = rest
+    if (!samples.length) return
+    this.chunks.push(samples)
+    this.samples += samples.length
+    if (!this.stopped) this.schedule(samples)
+  }
+
+  schedule(samples) {
+    const now = this.context.currentTime
+    const due = this.origin === null ? -1 : this.origin + this.played / this.sampleRate
+    if (due < now) {
+      if (this.origin !== null) this.underruns++
+      const first = this.origin === null ? (this.before?.end ?? 0) : 0
+      this.origin = Math.max(now + LEAD, first) - this.played / this.sampleRate
+    }
+    const buffer = this.context.createBuffer(1, samples.length, this.sampleRate)
+    buffer.copyToChannel(samples, 0)
+    const source = this.context.createBufferSource()
+    source.buffer = buffer
+    source.connect(this.output)
+    source.onended = () => this.sources.delete(source)
+    source.start(this.origin + this.played / this.sampleRate)
+    this.sources.add(source)
+    this.played += samples.length
+  }
+
+  /** All samples have arrived. */
+  finish() {
+    this.ended = true
+  }
+
+  /** The context's time at which the last sample ends that has arrived. */
+  get end() {
+    return this.stopped || this.origin === null ? 0 : this.origin + this.played / this.sampleRate
+  }
+
+  /** Be silent at once; what arrives later is kept. */
+  stop() {
+    this.stopped = true
+    this.silence()
+  }
+
+  silence() {
+    for (const source of this.sources ?? []) source.stop()
+    this.sources?.clear()
+  }
+
+  /** Seconds of sound that have been heard. */
+  get position() {
+    if (this.origin === null) return 0
+    return Math.min(Math.max(0, this.context.currentTime - this.origin), this.played / this.sampleRate)
+  }
+
+  /** Whether sound is heard now, or more is to come. */
+  get playing() {
+    if (this.stopped) return false
+    return !this.ended || this.position < this.samples / this.sampleRate
+  }
+}
