@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from comfy_api.latest import io, ui
+from comfy_api.latest import io
 
 from ..morph.options import GenerateOptions
 from . import inputs
-from .audio_io import Audio, to_audio
+from .audio_io import to_audio
+from .clips import show, to_clip
 from .live import announce, speak_line
 from .memory import ManagedModel
 from .progress import show_progress
 from .sockets import CATEGORY
+
+if TYPE_CHECKING:
+    from ..morph.render.lines import Spoken
 
 DEFAULTS = GenerateOptions()
 
@@ -109,12 +113,13 @@ class GenerateSpeech(io.ComfyNode):
         for number, take in enumerate(takes, start=1):
             inputs.check_text(take["text"], "text" if len(takes) == 1 else f"text {number} of {len(takes)}")
         spoken = [cls.speak(take) for take in takes]
-        audio, reports, outcomes = (list(part) for part in zip(*spoken, strict=True))
-        return io.NodeOutput(audio, reports, ui=ui.PreviewText("\n".join(outcomes)))
+        lines, reports, outcomes = (list(part) for part in zip(*spoken, strict=True))
+        audio = [to_audio(line.waveform, line.sample_rate) for line in lines]
+        return io.NodeOutput(audio, reports, ui=show("\n".join(outcomes), [to_clip(line) for line in lines]))
 
     @classmethod
-    def speak(cls, take: dict[str, Any]) -> tuple[Audio, str, str]:
-        """Return one text's audio, its report, and the report's first lines; ``take`` holds the node's inputs."""
+    def speak(cls, take: dict[str, Any]) -> tuple[Spoken, str, str]:
+        """Return one spoken text, its report, and the report's first lines; ``take`` holds the node's inputs."""
         from ..morph.render.lines import Line
         from ..morph.render.report import describe, outcome
 
@@ -131,4 +136,4 @@ class GenerateSpeech(io.ComfyNode):
             spoken = speak_line(ready, line, options, progress, speaker)
             elapsed = time.perf_counter() - started
             report = describe(ready.model, [spoken], options, elapsed)
-        return to_audio(spoken.waveform, spoken.sample_rate), report, outcome([spoken], elapsed)
+        return spoken, report, outcome([spoken], elapsed)

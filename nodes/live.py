@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from aiohttp import web
 
+from .audio_io import to_s16
+
 if TYPE_CHECKING:
     from ..morph.options import GenerateOptions
     from ..morph.render.dialogue import Dialogue, ScriptRequest
@@ -76,7 +78,7 @@ class Speech:
     def write(self, samples: np.ndarray) -> None:
         """Add samples, float ``[n]`` within -1..1; never waits for a reader."""
         with self._lock:
-            self._bytes += to_s16(samples)
+            self._bytes += to_s16(samples).tobytes()
             if (excess := len(self._bytes) - MOST_BYTES) > 0:
                 del self._bytes[:excess]
                 self._dropped += excess
@@ -267,8 +269,3 @@ def speak_script(
     for spoken, samples in zip(dialogue.lines, heard, strict=True):
         speaker.play_again(spoken, samples)
     return dialogue
-
-
-def to_s16(samples: np.ndarray) -> bytes:
-    """Convert float samples within -1..1 to signed 16 bits, little endian, as FFmpeg does for ComfyUI's files."""
-    return np.clip(np.rint(samples * np.float32(32768)), -32768, 32767).astype("<i2").tobytes()

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from comfy_api.latest import io, ui
+from comfy_api.latest import io
 
 from ..morph.options import GenerateOptions, Sampling
 from ..morph.text.script import ScriptError, check_script
 from . import inputs
 from .audio_io import to_audio
+from .clips import show, to_clip
 from .live import announce, speak_script
 from .memory import ManagedModel
 from .progress import show_progress
@@ -213,7 +214,7 @@ class RenderScript(io.ComfyNode):
             report = describe(ready.model, dialogue.lines, options, elapsed)
         lines = [to_audio(line.waveform, line.sample_rate) for line in dialogue.lines]
         joined = to_audio(dialogue.joined, dialogue.sample_rate)
-        said = ui.PreviewText(outcome(dialogue.lines, elapsed))
+        said = show(outcome(dialogue.lines, elapsed), [to_clip(line) for line in dialogue.lines])
         return io.NodeOutput(lines, joined, dialogue.srt, report, ui=said)
 
 

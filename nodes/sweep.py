@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from comfy_api.latest import io, ui
+from comfy_api.latest import io
 
 from ..morph.options import GenerateOptions, Sampling, parse_groups
 from . import inputs
 from .audio_io import to_audio
+from .clips import show, to_clip
 from .live import announce
 from .memory import ManagedModel
 from .progress import show_progress
@@ -113,4 +114,8 @@ class Sweep(io.ComfyNode):
         image = torch.from_numpy(plot_sweep(result)).float()[None] / 255
         lines = [to_audio(one.waveform, one.sample_rate) for one in result.spoken]
         said = table(result)
-        return io.NodeOutput(image, lines, said, ui=ui.PreviewText(said))
+        clips = [
+            to_clip(one, f"SEQ_GROUPS {row.seq_groups}")
+            for one, row in zip(result.spoken, result.rows, strict=True)
+        ]
+        return io.NodeOutput(image, lines, said, ui=show(said, clips, compare=True))

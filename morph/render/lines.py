@@ -234,7 +234,7 @@ class Rendering:
     def speak(self, on_phase: Callable[[str], None]) -> list[Take]:
         """Return the best take of every piece, in their order."""
         on_phase(f"speaking {_count(len(self.lines), 'line')}")
-        return self.improve(self.take(range(len(self.pieces)), 1), on_phase)
+        return self.improve(self.take(range(len(self.pieces)), 1, on_phase), on_phase)
 
     def improve(self, takes: Sequence[Take], on_phase: Callable[[str], None]) -> list[Take]:
         """Speak pieces that went wrong again, as often as the options allow; return the best take of every piece."""
@@ -245,7 +245,7 @@ class Rendering:
                 break
             on_phase(f"{_count(len(again), 'piece')} went wrong: take {number}")
             self.progress.expect([self.prompts[index].text_tokens for index in again])
-            for index, take in zip(again, self.take(again, number), strict=True):
+            for index, take in zip(again, self.take(again, number, on_phase), strict=True):
                 takes[index] = (
                     take if take.better_than(takes[index]) else replace(takes[index], number=number)
                 )
@@ -258,9 +258,11 @@ class Rendering:
             return self.options.guard and limit <= self.sampling.max_frames
         return take.ended in WRONG
 
-    def take(self, indices: Sequence[int], number: int) -> list[Take]:
+    def take(self, indices: Sequence[int], number: int, on_phase: Callable[[str], None]) -> list[Take]:
         """Speak these pieces once; ``number`` counts the takes from 1 and chooses the seeds."""
-        return self.judge(indices, self.decode(indices, number), number)
+        decoded = self.decode(indices, number)
+        on_phase("codec")
+        return self.judge(indices, decoded, number)
 
     def requests(self, indices: Sequence[int], number: int) -> list[LineRequest]:
         """Return fresh requests for a take of these pieces."""

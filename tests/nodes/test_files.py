@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import unicodedata
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 
-NODES = Path(__file__).resolve().parents[2] / "nodes"
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"nodes_{name}", NODES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
+from tests.nodes.package import load
 
 names = load("names")
 audio_io = load("audio_io")
+
+
+def test_samples_become_sixteen_bits_as_in_files() -> None:
+    samples = np.array([-1.0, 0.0, 1.0, 0.5, 1 / 65536 + 1e-7], dtype=np.float32)
+    assert audio_io.to_s16(samples).tolist() == [-32768, 0, 32767, 16384, 1]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import random
-import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,14 +14,9 @@ pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
-PACKAGE = "nodes_without_comfyui"
-package = ModuleType(PACKAGE)  # its __init__ would import ComfyUI
-package.__path__ = [str(Path(__file__).resolve().parents[2] / "nodes")]
-sys.modules[PACKAGE] = package
-live, routes, request_checks = (
-    importlib.import_module(f"{PACKAGE}.{name}") for name in ("live", "routes", "request_checks")
-)
+from tests.nodes.package import load
 
+live, routes, request_checks = load("live"), load("routes"), load("request_checks")
 PAGE = "the page"
 
 
@@ -57,6 +48,10 @@ def serve(scenario: Callable[[Any, Any, Server], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(run(), 120))
 
 
+def as_bytes(samples: np.ndarray) -> bytes:
+    return (samples * 32768).round().clip(-32768, 32767).astype("<i2").tobytes()
+
+
 def sine(samples: int) -> np.ndarray:
     return np.sin(np.arange(samples) / 10).astype(np.float32)
 
@@ -85,7 +80,7 @@ def test_a_reader_gets_all_samples_from_where_it_asks_while_they_are_made() -> N
                 assert not reading.done()
                 speech.write(wave[4800:])
                 speech.end()
-                assert await reading == live.to_s16(wave[100:])
+                assert await reading == as_bytes(wave[100:])
         [(event, said, client)] = comfy.sent
         assert (event, client, said["node"], said["prompt_id"]) == ("morph.speech", PAGE, "12:5", "run 1")
         assert said == store.of_client(PAGE)[0].describe() and len(said["stream"]) == 32
@@ -162,15 +157,10 @@ def test_a_very_long_stream_drops_what_was_first(monkeypatch: pytest.MonkeyPatch
         speech.write(wave)
         speech.end()
         assert speech.samples == 150
-        assert speech.read(0, 1000) == (live.to_s16(wave[50:]), 300, True)
-        assert speech.read(260, 10) == (live.to_s16(wave[130:135]), 270, False)
+        assert speech.read(0, 1000) == (as_bytes(wave[50:]), 300, True)
+        assert speech.read(260, 10) == (as_bytes(wave[130:135]), 270, False)
 
     serve(scenario)
-
-
-def test_samples_become_sixteen_bits_as_in_files() -> None:
-    samples = np.array([-1.0, 0.0, 1.0, 0.5, 1 / 65536 + 1e-7], dtype=np.float32)
-    assert np.frombuffer(live.to_s16(samples), "<i2").tolist() == [-32768, 0, 32767, 16384, 1]
 
 
 HOST = "127.0.0.1:8188"

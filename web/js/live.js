@@ -1,6 +1,7 @@
 // Speech is heard while its node makes it. The server announces a stream (event "morph.speech"), this page fetches its
 // samples and plays them; a small player on the node shows it. A page setting turns it off or sets the volume.
 import { app } from "../../../scripts/app.js"
+import { stopClips } from "./clips.js"
 import { StreamPlayer } from "./player.js"
 
 const ON = "MorphTTS.LiveSound", VOLUME = "MorphTTS.LiveVolume"
@@ -8,7 +9,7 @@ const ROUTE = "/morph/speech"
 const WIDGET = "live_speech" // name of the widget; no input has this name
 const ENDS = ["execution_error", "execution_interrupted"]
 const REFRESH = 100 // milliseconds between updates of the player's text
-const HEIGHT = 30 // pixels
+const HEIGHT = 34, MARGIN = 4 // pixels; the classic canvas subtracts the margin on both sides
 
 const runs = new Map() // stream id -> Run
 const shown = new Map() // execution id of a node -> the Run that its widget shows
@@ -125,6 +126,7 @@ class Run {
     } else if (this.player.playing) this.player.stop()
     else {
       for (const run of runs.values()) run.player.stop()
+      stopClips()
       last = this
       this.player.begin()
       if (!this.timer) this.timer = setInterval(() => this.show(), REFRESH)
@@ -177,7 +179,7 @@ function place(run) {
     holder.className = "morph-live-holder"
     const fixed = () => HEIGHT
     widget = node.addDOMWidget(WIDGET, "MORPH_TTS_LIVE", holder, {
-      getMinHeight: fixed, getMaxHeight: fixed, getHeight: fixed, serialize: false, hideOnZoom: false,
+      getMinHeight: fixed, getMaxHeight: fixed, getHeight: fixed, margin: MARGIN, serialize: false,
     })
     widget.serialize = false
     widget.holder = holder
@@ -203,6 +205,7 @@ function start(description) {
   const run = new Run(description)
   runs.set(run.id, run)
   place(run)
+  stopClips()
   run.follow()
 }
 
@@ -218,7 +221,7 @@ function addStyle() {
   const style = document.createElement("style")
   style.textContent = `
     .morph-live-holder { display: flex; width: 100%; overflow: hidden; }
-    .morph-live { display: flex; gap: 8px; align-items: center; width: 100%; min-width: 0; height: ${HEIGHT - 4}px;
+    .morph-live { display: flex; gap: 8px; align-items: center; width: 100%; min-width: 0; height: ${HEIGHT - 2 * MARGIN}px;
       box-sizing: border-box; padding: 0 8px; border-radius: 6px; font: 12px sans-serif;
       background: var(--comfy-input-bg, #222); color: var(--input-text, #ddd); }
     .morph-live button { all: unset; cursor: pointer; width: 16px; text-align: center; }
@@ -251,6 +254,7 @@ app.registerExtension({
     api.addEventListener("morph.speech.line", ({ detail }) => runs.get(detail.stream)?.lines.push(detail))
     api.addEventListener("status", ask)
     api.addEventListener("reconnected", resume)
+    document.addEventListener("morph.clips.play", () => { for (const run of runs.values()) run.player.stop() })
     for (const end of ENDS)
       api.addEventListener(end, ({ detail }) => {
         for (const run of runs.values()) if (run.promptId === detail.prompt_id) run.cancel()

@@ -295,7 +295,7 @@ def test_progress_never_decreases_when_lines_are_spoken_again(
         synthesizer, [Line("Hello.", voice, seed=7)], SPLIT, lambda *two: seen.append(two), phases.append
     )
     assert seen == sorted(seen) and all(done < expected for done, expected in seen)
-    assert phases == ["speaking 1 line", "1 piece went wrong: take 2"]
+    assert phases == ["speaking 1 line", "codec", "1 piece went wrong: take 2", "codec"]
 
 
 def test_the_checkpoint_limits_the_length_of_a_piece(synthesizer, model, voice, monkeypatch) -> None:

@@ -1,0 +1,92 @@
+"""The recordings that a node shows on itself: temporary files, and what the page says of each."""
+
+from __future__ import annotations
+
+import secrets
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .audio_io import to_s16
+
+if TYPE_CHECKING:
+    from ..morph.render.lines import Spoken
+
+KEY = "morph_clips"  # in the ui of a node's output; ComfyUI's own "audio" needs a widget of that name
+LONGEST_NAME = 40  # characters of a name or of the words in a file's name
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """One recording.
+
+    Args:
+        waveform: float ``[T]``.
+        sample_rate: in Hz.
+        name: the character or the setting, or "".
+        text: its words.
+        problem: what went wrong, or "".
+    """
+
+    waveform: np.ndarray
+    sample_rate: int
+    name: str
+    text: str
+    problem: str = ""
+
+
+def to_clip(spoken: Spoken, name: str = "") -> Clip:
+    """Return a spoken line as a clip, under its character's name or the ``name`` given."""
+    from ..morph.render.lines import WHAT_HAPPENED
+
+    report = spoken.report
+    problem = WHAT_HAPPENED.get(report.ended, "")
+    return Clip(spoken.waveform, spoken.sample_rate, name or report.name, report.text, problem)
+
+
+def show(text: str, clips: Sequence[Clip], compare: bool = False) -> dict[str, Any]:
+    """Return the ui of a node's output: a text, and its clips as a list; ``compare``: of the same words."""
+    import folder_paths
+
+    shown = write_clips(clips, Path(folder_paths.get_temp_directory()))
+    return {"text": (text,), KEY: shown, f"{KEY}_compare": (compare,)}
+
+
+def write_clips(clips: Sequence[Clip], folder: Path) -> list[dict[str, Any]]:
+    """Write the clips as FLAC files into a new folder below ``folder``; return what the page needs to list them.
+
+    Args:
+        clips: in their order.
+        folder: ComfyUI's folder of temporary files.
+    """
+    import soundfile
+
+    own = f"speech_{secrets.token_hex(4)}"
+    (folder / own).mkdir(parents=True)
+    shown = []
+    for number, clip in enumerate(clips, start=1):
+        name = file_name(number, clip.name, clip.text)
+        soundfile.write(folder / own / name, to_s16(clip.waveform), clip.sample_rate, subtype="PCM_16")
+        file = {"filename": name, "subfolder": own, "type": "temp"}
+        seconds = len(clip.waveform) / clip.sample_rate
+        shown.append(
+            {**file, "name": clip.name, "text": clip.text, "seconds": seconds, "problem": clip.problem}
+        )
+    return shown
+
+
+def file_name(number: int, name: str, text: str) -> str:
+    """Return a name that is safe on every system: the number, the character or setting, and the first words."""
+    parts = [f"{number:03}", *(_slug(part) for part in (name, text))]
+    return "_".join(part for part in parts if part) + ".flac"
+
+
+def _slug(text: str) -> str:
+    """Keep letters, digits and marks, at most LONGEST_NAME; everything else becomes single hyphens."""
+    text = unicodedata.normalize("NFC", text)
+    kept = "".join(char if char.isalnum() or unicodedata.category(char) == "Mn" else " " for char in text)
+    return "-".join(kept[: 2 * LONGEST_NAME].split())[:LONGEST_NAME].strip("-")

@@ -1,0 +1,19 @@
+"""Load modules of the package ``nodes`` without its __init__, which imports ComfyUI."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+PACKAGE = "nodes_without_comfyui"
+
+
+def load(name: str) -> ModuleType:
+    """Return the module ``nodes.<name>``; what it imports at its top must not need ComfyUI."""
+    if PACKAGE not in sys.modules:
+        package = ModuleType(PACKAGE)
+        package.__path__ = [str(Path(__file__).resolve().parents[2] / "nodes")]
+        sys.modules[PACKAGE] = package
+    return importlib.import_module(f"{PACKAGE}.{name}")
