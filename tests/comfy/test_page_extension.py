@@ -17,6 +17,10 @@ DIALOGUE = "Dialogue to files, track and subtitles"
 LOADER, SCRIPT, SUBTITLES = "MorphTTSLoadModel", "MorphTTSRenderScript", "MorphTTSSaveSubtitles"
 SHOWN = """(kind) => window.app.graph.nodes.find((node) => node.type === kind)
   .widgets.find((widget) => widget.name === 'shown_text')?.value"""
+LOOK_AT = """(kind) => {
+  window.app.canvas.ds.scale = 1
+  window.app.canvas.centerOnNode(window.app.graph.nodes.find((node) => node.type === kind))
+}"""
 SAVED = """async (kind) => {
   const {output, workflow} = await window.app.graphToPrompt()
   return [workflow.nodes.find((node) => node.type === kind).widgets_values,
@@ -62,7 +66,7 @@ def test_a_returned_text_is_shown_on_its_node_and_not_saved(page: ComfyPage) -> 
     run(page, 1)
     first = page.page.evaluate(SHOWN, SUBTITLES)
     assert first.startswith("saved dialogue_")
-    page.fit()
+    page.page.evaluate(LOOK_AT, SUBTITLES)
     box = page.page.locator("textarea[readonly]").and_(page.page.locator(":visible"))
     assert first in [box.nth(n).input_value() for n in range(box.count())]
     run(page, 2)
