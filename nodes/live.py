@@ -237,7 +237,7 @@ def speak_line(
         return render_lines(ready, [line], options, progress, progress.say)[0]
     heard = []
     with stream_line(ready, line, options, progress) as stream:
-        speaker.begin(line.name, line.text)
+        speaker.begin(line.name, str(line.text))  # from a node it is a text already
         for chunk in stream:
             heard.append(chunk.samples)
             speaker.play(chunk.samples)
