@@ -181,6 +181,50 @@ def test_cancel_silences_the_page(page: ComfyPage) -> None:
     assert len(page.page.evaluate(HEARD)) == count
 
 
+INTO_SUBGRAPH = """(kind) => {
+  const {graph} = window.app
+  return String(graph.convertToSubgraph(new Set([graph.nodes.find((node) => node.type === kind)])).node.id)
+}"""
+NODES = """() => {
+  window.__nodes = []
+  window.app.api.addEventListener('morph.speech', ({detail}) => window.__nodes.push(detail.node))
+}"""
+
+
+def test_a_node_in_a_closed_subgraph_is_shown_in_a_bar_and_other_pages_hear_nothing(
+    page: ComfyPage, browser: ComfyBrowser
+) -> None:
+    with browser.open(page.server) as other:
+        other.page.evaluate(STUB)
+        page.load(read_workflow(SPEAKERS))
+        set_widget(page, SPEECH, "seed", 16)
+        subgraph = page.page.evaluate(INTO_SUBGRAPH, SPEECH)
+        page.page.evaluate(NODES)
+        kind, data = page.run()
+        assert kind == "execution_success", data
+        wait_for_the_end(page)
+        nodes = page.page.evaluate("() => window.__nodes")
+        assert len(nodes) == 2 and [node.split(":")[0] for node in nodes].count(subgraph) == 1
+        assert page.page.locator(".morph-live-bar .morph-live").count() == 1
+        assert page.page.locator(".morph-live").count() == 2
+        assert other.page.evaluate(HEARD) == []
+
+
+def test_a_run_that_is_cached_plays_nothing_and_can_be_heard_again(page: ComfyPage) -> None:
+    page.load(read_workflow(SPEAKERS))
+    set_widget(page, SPEECH, "seed", 17)
+    page.run()
+    wait_for_the_end(page)
+    first = page.page.evaluate(HEARD)
+    page.run()
+    assert len(page.page.evaluate(HEARD)) == len(first), "a cached run was played"
+    for button in page.page.locator(".morph-live button").all():
+        if button.text_content() == "■":
+            button.dispatch_event("click")
+    page.page.locator(".morph-live button").first.dispatch_event("click")
+    assert len(page.page.evaluate(HEARD)) > len(first)
+
+
 # The routes
 
 
