@@ -150,7 +150,7 @@ class _Batches:
                     if frames := batch.step():
                         on_frame(frames)
             self._running = [batch for batch in self._running if not batch.ended]
-            if not began and not made and not self._source.done:
+            if not began and not made and (self._running or not self._source.done):
                 self._source.wait()
 
     def _begin(self) -> bool:

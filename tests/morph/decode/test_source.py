@@ -172,3 +172,30 @@ def test_lines_that_are_cancelled_before_they_begin(load, engine):
 def test_given_lines_never_wait():
     with pytest.raises(RuntimeError, match="no other will come"):
         GivenLines([]).wait()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("engine", ENGINES)
+def test_on_a_gpu_late_text_gives_the_codes_of_the_same_text_at_once(load, recording, engine):
+    """With kernels and graphs: plain, captured and replayed frames, with rows that stop between them."""
+    model = load("tiny", "base")
+    prompts = prompts_of(model, "x_vector", recording=recording)
+    model.module.to("cuda")
+    try:
+        prompts = [on_cuda(prompt) for prompt in prompts]
+        one = Engine(engine)
+        given = requests_of(prompts, False)
+        batches = [given] if engine == "graph" else [[request] for request in given]
+        whole = [line for batch in batches for line in one.decode(model, batch, OPTIONS)]
+        for schedule in (one_at_a_time, all_at_once, at_random):
+            source = Source(requests_of(prompts, True), schedule)
+            source.ready, source.coming = source.coming, deque()  # their prompts are read together, as above
+            assert_equal(one.decode(model, source, OPTIONS), whole)
+        one.free()
+    finally:
+        model.module.to("cpu")
+
+
+def on_cuda(prompt):
+    parts = {name: getattr(prompt, name).to("cuda") for name in ("embeds", "trailing", "pad")}
+    return replace(prompt, **parts)
