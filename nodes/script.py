@@ -96,8 +96,9 @@ class RenderScript(io.ComfyNode):
             display_name="Render Script (Qwen3-TTS)",
             category=CATEGORY,
             description=(
-                "Speaks a script of 'NAME: text' lines, several lines in parallel. Tags: [pause 0.5], [seed 7], "
-                "[lang German], [instruct whispering]. # starts a comment."
+                "Speaks a script of 'NAME: text' lines, several lines in parallel. 'NAME (softly): text' gives an "
+                "instruction. Tags: [pause 0.5], [seed 7], [take 2], [gain -3], [lang German], [instruct whispering]. "
+                "# starts a comment."
             ),
             inputs=[
                 inputs.model(),

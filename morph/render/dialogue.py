@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import numpy as np
@@ -92,15 +92,40 @@ def read_script(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script
 
 
 def line_seeds(lines: Sequence[ScriptLine], seed: int) -> list[int]:
-    """Return each line's seed: its own, or a hash of ``seed``, its name, its text and how often both came before."""
+    """Return each line's seed: its own, or a hash of ``seed``, its name, its text and how often both came before.
+
+    A take above the first gets a hash of that and its number.
+    """
     before: Counter[tuple[str, str]] = Counter()
     seeds = []
     for line in lines:
         key = f"{seed}\0{line.name}\0{line.text}\0{before[line.name, line.text]}"
         before[line.name, line.text] += 1
-        hashed = int.from_bytes(blake2b(key.encode(), digest_size=7).digest(), "big")
-        seeds.append(hashed if line.seed is None else line.seed)
+        first = _hash(key) if line.seed is None else line.seed
+        seeds.append(first if line.take in (None, 1) else _hash(f"{first}\0take {line.take}"))
     return seeds
+
+
+def _hash(key: str) -> int:
+    return int.from_bytes(blake2b(key.encode(), digest_size=7).digest(), "big")
+
+
+def amplify(samples: np.ndarray, gain_db: float | None) -> np.ndarray:
+    """Return float32 samples at another level, within -1..1; None leaves them alone."""
+    if gain_db is None:
+        return samples
+    return np.clip(samples * np.float32(10 ** (gain_db / 20)), np.float32(-1), np.float32(1))
+
+
+def _amplify_line(spoken: Spoken, line: ScriptLine) -> Spoken:
+    """Return a line at the level that the script asks for; its report says so if that clips."""
+    if line.gain_db is None:
+        return spoken
+    waveform, report = amplify(spoken.waveform, line.gain_db), spoken.report
+    if np.abs(spoken.waveform).max(initial=0) * 10 ** (line.gain_db / 20) > 1:
+        note = f"Line {line.number} of the script is too loud with [gain {line.gain_db:g}] and is clipped: lower it."
+        report = replace(report, notes=(*report.notes, note))
+    return replace(spoken, waveform=waveform, report=report)
 
 
 def _caption(start: int, spoken: Spoken) -> Caption:
@@ -119,6 +144,7 @@ def spacing_of(script: Script, gap_s: float) -> Spacing:
 def assemble(script: Script, spoken: Sequence[Spoken], gap_s: float) -> Dialogue:
     """Join the lines of a script, with captions at the times of their speech."""
     rate = spoken[0].sample_rate
+    spoken = [_amplify_line(one, line) for one, line in zip(spoken, script.lines, strict=True)]
     joined, spans = join([one.waveform for one in spoken], rate, spacing_of(script, gap_s))
     captions = [_caption(start, one) for (start, _), one in zip(spans, spoken, strict=True)]
-    return Dialogue(list(spoken), joined, rate, to_srt(captions))
+    return Dialogue(spoken, joined, rate, to_srt(captions))

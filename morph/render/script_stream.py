@@ -11,7 +11,7 @@ from ...postprocess.join import silences
 from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
 from ..text.script import Script, ScriptLine
-from .dialogue import Dialogue, ScriptRequest, assemble, read_script, spacing_of
+from .dialogue import Dialogue, ScriptRequest, amplify, assemble, read_script, spacing_of
 from .progress import OnFrame
 from .stream import SpeechStream, stream_lines
 
@@ -138,7 +138,8 @@ def _scene(stream: SpeechStream, lines: Sequence[ScriptLine], gaps: Sequence[int
             last = chunk.last and ends_scene
             if len(chunk.samples) or mark is not None or last:
                 # Zeros are added, as in the track: no -0.0.
-                yield SceneChunk(chunk.samples + np.float32(0), True, at, mark, last)
+                samples = amplify(chunk.samples, line.gain_db) + np.float32(0)
+                yield SceneChunk(samples, True, at, mark, last)
             at, mark = at + len(chunk.samples), None
     left = gaps[-1]
     for zeros in _zeros(left, portion):

@@ -6,12 +6,17 @@
     BOB: [instruct whispering] It is 5:30.
     [lang German]
     [seed 7] ANNA: Schon gut! [pause 1]
+    BOB (softly): [gain -3] I know.
+    They went home.
 
-A line is ``NAME: text``. The name is one of the cast, in upper or lower case; the colon may be full-width.
+A line is ``NAME: text``. The name is one of the cast, in upper or lower case; the colon may be full-width. Words in
+parentheses behind the name are an instruction for that line. A line without a name is spoken by the character NARRATOR,
+if the cast has one.
 
-Tags: ``[pause SECONDS]`` (0 to 60), ``[seed NUMBER]``, ``[lang LANGUAGE]``, ``[instruct HOW TO SPEAK]``.
+Tags: ``[pause SECONDS]`` (0 to 60), ``[seed NUMBER]``, ``[take NUMBER]`` (from 1: another take of the same line),
+``[gain DB]`` (-40 to 20), ``[lang LANGUAGE]``, ``[instruct HOW TO SPEAK]``.
 Before the name or before the text, they apply to that line only; a pause is silence before the line.
-Alone on a line, a pause is silence at that point, and seed, lang and instruct apply to all lines below, until
+Alone on a line, a pause is silence at that point, and the others apply to all lines below, until
 set again. Without a value (``[instruct]``) they reset to the caller's default. A pause may also be at the end of
 a text; elsewhere in a text, tags are errors. Other brackets in a text are spoken as text.
 """
@@ -19,15 +24,25 @@ a text; elsewhere in a text, tags are errors. Other brackets in a text are spoke
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from .encoding import check_encodable
 from .split import check_text
 
-TAGS = "[pause SECONDS], [seed NUMBER], [lang LANGUAGE] or [instruct HOW TO SPEAK]"
-SETTINGS = {"seed": "seed", "lang": "language", "instruct": "instruct"}  # tag word -> field of ScriptLine
+TAGS = "[pause SECONDS], [seed NUMBER], [take NUMBER], [gain DB], [lang LANGUAGE] or [instruct HOW TO SPEAK]"
+SETTINGS = {  # tag word -> field of ScriptLine
+    "seed": "seed",
+    "take": "take",
+    "gain": "gain_db",
+    "lang": "language",
+    "instruct": "instruct",
+}
+NARRATOR = "narrator"  # speaks lines without a name; upper or lower case
+LONGEST_NAME = 3  # words before a colon that are taken for a name
+MOST_TAKES = 10_000
+LOWEST_GAIN_DB, HIGHEST_GAIN_DB = -40.0, 20.0
 MAX_PAUSE_S = 60.0
 MAX_SEED = 2**64 - 1  # the largest that ComfyUI and torch accept
 MAX_REPORTED = 10
@@ -36,7 +51,8 @@ COLON = re.compile("[:\uff1a]")  # also the full-width one
 # These run in linear time on any text: no two of their parts can match the same characters.
 TAG = re.compile(r"\[([^\[\]]*)\]")
 TAG_WORD = re.compile(r"\w+")
-KNOWN_TAG = re.compile(r"\[\s*(?:pause|seed|lang|instruct)\b[^\]]*\]?", re.IGNORECASE)
+KNOWN_TAG = re.compile(r"\[\s*(?:pause|seed|take|gain|lang|instruct)\b[^\]]*\]?", re.IGNORECASE)
+MANNER = re.compile(r"([^()]+)\(([^()]+)\)")  # a name, and an instruction
 DECIMAL = re.compile(r"\d+(?:\.\d*)?|\.\d+")
 
 
@@ -49,7 +65,7 @@ class ScriptLine:
     """One line to speak.
 
     ``number`` is its line number in the script, from 1; ``name`` is spelled as in the cast. ``seed``, ``language`` and
-    ``instruct`` are None if the script leaves them to the caller.
+    ``instruct`` are None if the script leaves them to the caller; ``take`` and ``gain_db`` None are 1 and 0.
     """
 
     number: int
@@ -58,6 +74,8 @@ class ScriptLine:
     seed: int | None = None
     language: str | None = None
     instruct: str | None = None
+    take: int | None = None
+    gain_db: float | None = None
 
 
 @dataclass(frozen=True)
@@ -157,8 +175,12 @@ class _Reader:
             self.items += tags.pauses
             self.settings |= tags.settings
             return
-        name, text = self._split_name(rest)
+        name, manner, text = self._split_name(rest)
         text = self._take_tags(text, tags)
+        if manner is not None:
+            if "instruct" in tags.settings:
+                raise ScriptError(f"({_cut(manner)}) and [instruct] are given: keep one")
+            tags.settings["instruct"] = manner
         text, pauses_after = _take_pauses_at_end(text)
         _check_text(name, text)
         spoken = ScriptLine(number, name, text, **(self.settings | tags.settings))
@@ -190,19 +212,41 @@ class _Reader:
             raise ScriptError(f"[{word}] is given twice: keep one")
         tags.settings[SETTINGS[word]] = self._read_setting(word, value) if value else None
 
-    def _read_setting(self, word: str, value: str) -> int | str:
-        if word == "seed":
-            return _read_seed(value)
+    def _read_setting(self, word: str, value: str) -> float | str:
+        if word in READERS:
+            return READERS[word](value)
         if word == "lang" and self.languages is not None:
             return _look_up(value, self.languages, "languages")
         return value
 
-    def _split_name(self, line: str) -> tuple[str, str]:
-        name, *text = COLON.split(line, maxsplit=1)
-        if not text:
-            raise ScriptError(f"{_quote(line)} names no character: write 'NAME: text', or # before a comment")
-        name = name.strip() if self.cast is None else _look_up(name.strip(), self.cast, "cast")
-        return name, text[0].strip()
+    def _split_name(self, line: str) -> tuple[str, str | None, str]:
+        """Return a line's name, as the cast spells it, how to speak (None: no word on it), and its text."""
+        head, *text = COLON.split(line, maxsplit=1)
+        if not text or (self._has_narrator and self._is_no_name(head)):
+            return self._narrate(line), None, line
+        name, manner = head.strip(), None
+        if (self.cast is None or name.casefold() not in self.cast) and (found := MANNER.fullmatch(name)):
+            name, manner = found[1].strip(), found[2].strip()
+        name = name if self.cast is None else _look_up(name, self.cast, "cast")
+        return name, manner, text[0].strip()
+
+    @property
+    def _has_narrator(self) -> bool:
+        return self.cast is not None and NARRATOR in self.cast
+
+    def _is_no_name(self, head: str) -> bool:
+        """Return whether the words before a colon belong to the narrator's text: they are too many for a name."""
+        return len(head.split()) > LONGEST_NAME and head.strip().casefold() not in (self.cast or ())
+
+    def _narrate(self, line: str) -> str:
+        if self.cast is None:
+            return NARRATOR  # the cast is not known yet
+        if not self._has_narrator:
+            raise ScriptError(
+                f"{_quote(line)} names no character: write 'NAME: text', add the character NARRATOR to the cast, or "
+                "write # before a comment"
+            )
+        return self.cast[NARRATOR]
 
 
 def _split_tag(inside: str) -> tuple[str, str] | None:
@@ -260,6 +304,24 @@ def _read_seed(value: str) -> int:
     if not re.fullmatch(r"\d{1,20}", value) or int(value) > MAX_SEED:
         raise ScriptError(f"[seed {_cut(value)}] is not a seed: give a whole number, 0 to {MAX_SEED}")
     return int(value)
+
+
+def _read_take(value: str) -> int:
+    if not re.fullmatch(r"\d{1,5}", value) or not 1 <= int(value) <= MOST_TAKES:
+        raise ScriptError(f"[take {_cut(value)}] is not a take: give a whole number, 1 to {MOST_TAKES}")
+    return int(value)
+
+
+def _read_gain(value: str) -> float:
+    number = value.removeprefix("-").removeprefix("+") if value[:2] not in ("+-", "-+") else ""
+    if not DECIMAL.fullmatch(number) or not LOWEST_GAIN_DB <= float(value) <= HIGHEST_GAIN_DB:
+        raise ScriptError(
+            f"[gain {_cut(value)}] is not a gain: give {LOWEST_GAIN_DB:g} to {HIGHEST_GAIN_DB:g} dB, e.g. [gain -3]"
+        )
+    return float(value)
+
+
+READERS: dict[str, Callable[[str], float]] = {"seed": _read_seed, "take": _read_take, "gain": _read_gain}
 
 
 def _look_up(name: str, known: dict[str, str], where: str) -> str:

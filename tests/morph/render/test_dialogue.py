@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -140,6 +141,31 @@ def test_an_explicit_seed_is_kept_and_changes_no_other():
         ScriptLine(3, "A", "Three."),
     ]
     assert line_seeds(seeded, 3) == [7, 0, line_seeds(lines("A: Three."), 3)[0]]
+
+
+def test_another_take_has_another_seed_and_changes_no_other():
+    plain = line_seeds(lines("A: One.", "A: Two."), 3)
+    again = [ScriptLine(1, "A", "One.", take=2), ScriptLine(2, "A", "Two.", take=1)]
+    other = line_seeds(again, 3)
+    assert other[1] == plain[1] and other[0] != plain[0] and other == line_seeds(again, 3)
+    seeded = [ScriptLine(1, "A", "One.", seed=7, take=take) for take in (1, 2, 3)]
+    assert len(set(line_seeds(seeded, 3))) == 3 and line_seeds(seeded, 3)[0] == 7
+
+
+def test_gain_changes_a_lines_level_in_its_clip_and_in_the_track(model, cast):
+    def render(text: str):
+        return render_script(
+            Synthesizer(model), ScriptRequest(text, cast, gap_s=0), replace(OPTIONS, retries=0)
+        )
+
+    plain, quiet = render("ANNA: One.\nBOB: Two."), render("ANNA: One.\nBOB: [gain -6] Two.")
+    assert np.array_equal(quiet.lines[0].waveform, plain.lines[0].waveform)
+    assert np.allclose(quiet.lines[1].waveform, plain.lines[1].waveform * 10 ** (-6 / 20), atol=1e-6)
+    assert np.array_equal(quiet.joined, np.concatenate([one.waveform for one in quiet.lines]))
+    loud = render("BOB: [gain 20] Two.").lines[0]
+    assert np.abs(loud.waveform).max() <= 1 and loud.report.notes[-1].startswith(
+        "Line 1 of the script is too loud"
+    )
 
 
 def test_progress_reaches_the_caller(model, cast):

@@ -20,7 +20,7 @@ from tests.morph.render.test_stream import ENGINES, wait_until_free
 SCRIPT = """
 [pause 1.25]
 ANNA: Hello there. This is the first of two pieces.
-BOB: It is late.
+BOB: [gain -6] It is late.
 [pause 0.5]
 ANNA: Yes.
 [pause 0.7]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from qwen3_tts_morph.morph.text.script import Pause, Script, ScriptError, ScriptLine, parse_script
 
@@ -207,3 +209,57 @@ def test_a_hundred_thousand_characters_are_read_fast(script, sentence):
 def test_a_line_with_nothing_to_speak_is_refused(script, sentence):
     with pytest.raises(ValueError, match=sentence):
         parse_script(script, CAST)
+
+
+def test_a_manner_behind_the_name_is_an_instruction_for_that_line() -> None:
+    script = parse_script(
+        "ANNA (softly, close): Hello.\nanna: Again.\nANNA\uff08x\uff09: \u4f60\u597d",
+        ["Anna", "ANNA\uff08x\uff09"],
+    )
+    assert [(one.name, one.instruct) for one in script.lines] == [
+        ("Anna", "softly, close"), ("Anna", None), ("ANNA\uff08x\uff09", None)
+    ]  # fmt: skip
+
+
+def test_a_name_with_parentheses_in_the_cast_is_a_name() -> None:
+    [line] = parse_script("Anna (old): Hello.", ["Anna", "Anna (old)"]).lines
+    assert (line.name, line.instruct) == ("Anna (old)", None)
+
+
+def test_a_line_without_a_name_is_the_narrators() -> None:
+    text = "The door opened.\nANNA: Who is it?\n[pause 1] He said only this: a name, and no more."
+    lines = parse_script(text, ["Anna", "Narrator"]).lines
+    assert [(one.name, one.text) for one in lines] == [
+        ("Narrator", "The door opened."),
+        ("Anna", "Who is it?"),
+        ("Narrator", "He said only this: a name, and no more."),
+    ]
+
+
+def test_a_name_that_the_cast_lacks_is_not_narrated() -> None:
+    with pytest.raises(ScriptError, match="'ANA' is not in the cast"):
+        parse_script("ANA: Hello.", ["Anna", "Narrator"])
+
+
+def test_take_and_gain_are_read_and_reset() -> None:
+    text = "[gain -3]\nANNA: [take 2] One.\nANNA: Two.\n[gain]\nANNA: [gain +1.5] Three.\nANNA: Four."
+    lines = parse_script(text, ["Anna"]).lines
+    assert [(one.take, one.gain_db) for one in lines] == [(2, -3), (None, -3), (None, 1.5), (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[take 0] ANNA: Hi.", "[take 0] is not a take"),
+        ("[take -1] ANNA: Hi.", "[take -1] is not a take"),
+        ("[gain 21] ANNA: Hi.", "[gain 21] is not a gain"),
+        ("[gain loud] ANNA: Hi.", "[gain loud] is not a gain"),
+        ("[gain +-3] ANNA: Hi.", "[gain +-3] is not a gain"),
+        ("[gain nan] ANNA: Hi.", "[gain nan] is not a gain"),
+        ("ANNA (softly): [instruct loudly] Hi.", "keep one"),
+        ("ANNA: Hi. [take 2] There.", "is inside the text"),
+    ],
+)
+def test_a_wrong_manner_take_or_gain_is_refused(line: str, message: str) -> None:
+    with pytest.raises(ScriptError, match=re.escape(message)):
+        parse_script(line, ["Anna"])
