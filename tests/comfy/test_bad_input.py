@@ -106,7 +106,6 @@ REFUSED = {
     "unknown language": (speech(language="klingon"), "language is 'klingon': choose one of auto, chinese"),
     "unknown decoding": (speech(decoding="fast"), "decoding is 'fast': choose one of crossbar, lossless"),
     "a pause of words": (scripted(script="ANNA: Hi.\n[pause abc]"), "line 2: [pause abc] is not a pause"),
-    "no colon": (scripted(script="Good morning"), "line 1: 'Good morning' names no character"),
     "groups too many": (speech(seq_groups=16), "Value 16 bigger than max of 15"),
     "groups too few": (speech(seq_groups=0), "Value 0 smaller than min of 1"),
     "empty description": (
@@ -211,6 +210,7 @@ FAILING = {
     "Nyquist": (smoothed("short.wav", cutoff=12000.0), "choose a cutoff below 12000 Hz"),
     "smooth NaN": (smoothed("nan.wav"), "NaN or infinity"),
     "unknown character": (scripted(script="CARL: Hi."), "'CARL' is not in the cast: choose from ANNA"),
+    "no colon and no narrator": (scripted(script="Good morning"), "line 1: 'Good morning' names no character"),
     "twice in the cast": (
         scripted(cast=["twice", 0])
         | {"twice": node("MorphTTSCast", name="anna", voice=["voice", 0], cast=["cast", 0])},
