@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 KEY = "morph_clips"  # in the ui of a node's output; ComfyUI's own "audio" needs a widget of that name
 LONGEST_NAME = 40  # characters of a name or of the words in a file's name
+MOST_BYTES = 100  # of the same in UTF-8: file systems allow 255 for the whole name
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +87,8 @@ def file_name(number: int, name: str, text: str) -> str:
 
 
 def _slug(text: str) -> str:
-    """Keep letters, digits and marks, at most LONGEST_NAME; everything else becomes single hyphens."""
+    """Keep letters, digits and marks, at most LONGEST_NAME and MOST_BYTES; everything else becomes single hyphens."""
     text = unicodedata.normalize("NFC", text)
-    kept = "".join(char if char.isalnum() or unicodedata.category(char) == "Mn" else " " for char in text)
-    return "-".join(kept[: 2 * LONGEST_NAME].split())[:LONGEST_NAME].strip("-")
+    kept = "".join(char if char.isalnum() or unicodedata.category(char)[0] == "M" else " " for char in text)
+    words = "-".join(kept[: 2 * LONGEST_NAME].split())[:LONGEST_NAME]
+    return words.encode()[:MOST_BYTES].decode(errors="ignore").strip("-")

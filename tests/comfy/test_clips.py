@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.comfy import graphs
 from tests.comfy.examples import PAGES, read_workflow, set_widget
+from tests.comfy.examples import run as run_graph
 
 if TYPE_CHECKING:
     from tests.comfy.page import ComfyBrowser, ComfyPage
+    from tests.comfy.server import ComfyServer
 
 DIALOGUE, SWEEP = "Dialogue to files, track and subtitles", "SEQ_GROUPS sweep"
 SCRIPT = "CLARA: The rain has stopped.\nBEN: Then let us walk.\nCLARA: At once?"
@@ -20,27 +25,56 @@ STUB = """() => {
   window.Audio = class {
     paused = true; ended = false; currentTime = 0
     play() {
-      this.paused = false
+      this.paused = this.ended = false
       window.__played.push([decodeURIComponent(this.src), this.currentTime])
       this.onplaying?.()
       return Promise.resolve()
     }
     pause() { this.paused = true; this.onpause?.() }
-    finish() { this.paused = true; this.ended = true; this.onended() }
+    finish() { this.paused = this.ended = true; this.onended() }
     constructor() { window.__audio = this }
   }
 }"""
+# The browser's own, where a test can find it.
+REAL = (
+    "() => { const Real = window.Audio; window.Audio = function () { return window.__audio = new Real() } }"
+)
 LIVE = "async (on) => await window.app.extensionManager.setting.set('MorphTTS.LiveSound', on)"
 PLAYED = "() => window.__played"
 ROWS = """() => [...document.querySelectorAll('.morph-clip')].map((row) =>
   [row.querySelector('b').textContent, row.querySelector('.morph-clip-words')?.textContent ?? null])"""
+LENGTHS = "() => window.__shown.morph_clips.map((clip) => clip.seconds)"
+NOTE_SHOWN = """() => window.app.api.addEventListener('executed', ({detail}) => {
+  if (detail.output?.morph_clips) window.__shown = detail.output
+})"""
+FAIL = """([kind, problem]) => {
+  const clips = window.__shown.morph_clips.map((clip, n) => ({...clip, problem: n === 1 ? problem : ''}))
+  window.app.graph.nodes.find((node) => node.type === kind).onExecuted({morph_clips: clips})
+}"""
+EDIT_AND_UNDO = """async (kind) => {
+  const {changeTracker} = window.app.extensionManager.workflow.activeWorkflow
+  const find = () => window.app.graph.nodes.find((node) => node.type === kind)
+  const before = find()
+  const note = () => (changeTracker.captureCanvasState ?? changeTracker.checkState).call(changeTracker)
+  note()
+  before.title = 'another title'
+  note()
+  await changeTracker.undo()
+  return find() !== before && find().title !== 'another title'
+}"""
+PLAY = ".morph-clip > button:first-child"
+HEAD = ".morph-clips-head button"
+SPEECH, SCRIPT_NODE, SWEEP_NODE = "MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSSweep"
 
 
 @pytest.fixture(params=["0.3.75", pytest.param("today", marks=pytest.mark.slow), "Nodes 2.0"])
 def page(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[ComfyPage]:
     server, nodes_2 = PAGES[request.param]
     with browser.open(request.getfixturevalue(server), nodes_2=nodes_2) as opened:
+        opened.server = request.getfixturevalue(server)
+        opened.page.set_default_timeout(20_000)
         opened.page.evaluate(STUB)
+        opened.page.evaluate(NOTE_SHOWN)
         opened.page.evaluate(LIVE, False)
         yield opened
         opened.page.evaluate(LIVE, True)  # the server keeps settings
@@ -57,16 +91,25 @@ def click(page: ComfyPage, selector: str, place: int = 0) -> None:
     page.page.locator(selector).nth(place).dispatch_event("click")
 
 
-def test_a_scripts_lines_are_listed_played_and_named(page: ComfyPage) -> None:
+def reload(page: ComfyPage) -> None:
+    from tests.comfy.page import READY
+
+    page.page.reload()
+    page.page.wait_for_function(READY)
+    page.page.locator(".morph-clip").first.wait_for(state="attached")
+
+
+def test_a_scripts_lines_are_listed_played_and_named_and_survive_undo_and_reload(page: ComfyPage) -> None:
     page.load(read_workflow(DIALOGUE))
-    set_widget(page, "MorphTTSRenderScript", "script", SCRIPT)
+    set_widget(page, SCRIPT_NODE, "script", SCRIPT)
     run(page)
     rows = page.page.evaluate(ROWS)
     assert rows == [line.split(": ") for line in SCRIPT.splitlines()]
-    click(page, ".morph-clip > .morph-clip-button", 2)  # each row has play and download
-    click(page, ".morph-clips-head button")
-    for _ in range(2):
-        page.page.evaluate("() => window.__audio.finish()")
+    click(page, PLAY, 1)
+    click(page, HEAD)  # all
+    page.page.evaluate("() => window.__audio.finish()")
+    assert page.page.evaluate(EDIT_AND_UNDO, SCRIPT_NODE)  # while the second line plays
+    page.page.evaluate("() => window.__audio.finish()")
     names = [address.split("filename=")[1].split("&")[0] for address, _ in page.page.evaluate(PLAYED)]
     words = [text.rstrip(".?").replace(" ", "-") for _, text in rows]
     files = [
@@ -74,37 +117,79 @@ def test_a_scripts_lines_are_listed_played_and_named(page: ComfyPage) -> None:
         for number, (row, said) in enumerate(zip(rows, words, strict=True), 1)
     ]
     assert names == [files[1], *files]
-    assert page.problems() == []
 
-
-def test_a_clip_can_be_downloaded_under_its_name(page: ComfyPage) -> None:
-    page.load(read_workflow("1 Start here - preset speakers"))
-    run(page)
-    link = page.page.locator(".morph-clip a").first
+    page.page.evaluate(FAIL, [SCRIPT_NODE, "is silent"])
+    page.page.locator(".morph-clip em").first.wait_for(state="attached")  # Nodes 2.0 draws later
+    assert page.page.locator(".morph-clip em").all_text_contents() == ["is silent"]
+    reload(page)
+    assert page.page.evaluate(ROWS) == rows
+    link = page.page.locator(".morph-clip a").nth(2)
+    assert link.get_attribute("download") == files[2]
     answer = page.page.request.get(link.evaluate("(link) => link.href"))
     assert answer.ok and answer.body()[:4] == b"fLaC"
-    assert link.get_attribute("download").startswith("001_")
+    assert page.problems() == []
 
 
 def test_clips_of_a_sweep_go_on_at_the_same_moment_and_can_be_compared_blind(page: ComfyPage) -> None:
     page.load(read_workflow(SWEEP))
-    set_widget(page, "MorphTTSSweep", "seq_groups", "1, 5, 15")
-    set_widget(page, "MorphTTSSweep", "text", "The rain has stopped.")
+    set_widget(page, SWEEP_NODE, "seq_groups", "1, 5, 15")
+    set_widget(page, SWEEP_NODE, "text", "The rain has stopped.")
     run(page)
     assert [name for name, _ in page.page.evaluate(ROWS)] == [f"SEQ_GROUPS {groups}" for groups in (1, 5, 15)]
-    click(page, ".morph-clip > .morph-clip-button", 0)
+    first, _, last = page.page.evaluate(LENGTHS)
+    click(page, PLAY, 0)
     page.page.evaluate("() => { window.__audio.currentTime = 0.4 }")
-    click(page, ".morph-clip > .morph-clip-button", 2)
-    assert [at for _, at in page.page.evaluate(PLAYED)] == [0, 0.4]
+    click(page, PLAY, 2)
+    click(page, PLAY, 2)  # pause
+    click(page, PLAY, 2)
+    moment = pytest.approx(0.4 * last / first)
+    assert [at for _, at in page.page.evaluate(PLAYED)] == [0, moment, moment]
 
-    click(page, ".morph-clips-head button", 1)
+    click(page, HEAD, 1)
     assert [name for name, _ in page.page.evaluate(ROWS)] == ["A", "B", "C"]
-    rows = page.page.locator(".morph-clips-rows").inner_html()
-    assert "SEQ_GROUPS" not in rows.replace("is SEQ_GROUPS 15?", "") and "flac" not in rows
-    assert page.page.locator(".morph-clips-note").inner_text() == "Which one is SEQ_GROUPS 15?"
-    page.page.locator(".morph-clip button", has_text="this one").first.dispatch_event("click")
-    verdict = page.page.locator(".morph-clips-note").inner_text()
-    assert verdict.startswith(("Right: it was A", "No: it was B", "No: it was C"))
-    right = "1" if verdict.startswith("Right") else "0"
-    assert verdict.endswith(f"{right} of 1 right.")
+    shown = page.page.locator(".morph-clips-rows").inner_html()
+    assert "flac" not in shown and " s<" not in shown  # neither file nor length
+    assert {titles.split(" is ")[1] for titles in re.findall('title="(. is [^"]*)"', shown)} == {
+        "SEQ_GROUPS 15"
+    }
+    click(page, PLAY, 0)
+    is_right = "SEQ-GROUPS-15" in page.page.evaluate(PLAYED)[-1][0]
+    status = page.page.locator(".morph-clips-status")
+    assert status.text_content() == "Which one is SEQ_GROUPS 15?"
+    page.page.get_by_text("This one").first.dispatch_event("click")
+    verdict = status.text_content()
+    assert verdict.startswith("Right: it is A." if is_right else "No: it is ")
+    assert f"{int(is_right)} of 1 right" in verdict and "15" in verdict
+    assert page.page.locator(".morph-clip-words").count() == 3
     assert page.problems() == []
+
+
+def test_a_real_player_goes_on_in_another_clip_falls_silent_for_others_and_says_what_is_gone(
+    page: ComfyPage,
+) -> None:
+    page.load(read_workflow("1 Start here - preset speakers"))
+    set_widget(page, SPEECH, "text", "The rain has stopped, and the wind with it.")
+    run(page)
+    reload(page)
+    page.page.evaluate(REAL)
+    click(page, PLAY)
+    page.page.wait_for_function("() => window.__audio.currentTime > 0.1")
+    page.page.evaluate("() => document.body.append(document.createElement('audio'))")
+    page.page.evaluate("() => document.querySelector('body > audio').dispatchEvent(new Event('play'))")
+    assert page.page.evaluate("() => window.__audio.paused")
+    for file in (page.server.base_dir / "temp").glob("speech_*/*"):
+        file.unlink()
+    click(page, PLAY, page.page.locator(PLAY).count() - 1)  # of another node: not loaded yet
+    page.page.get_by_text("run the node again").first.wait_for(state="attached")
+    page.errors = [error for error in page.errors if "404" not in error]
+    assert page.problems() == []
+
+
+def test_files_say_which_line_failed(server: ComfyServer, model_folders: Path, base_dir: Path) -> None:
+    graphs.place_checkpoints(model_folders)
+    graphs.place_recordings(base_dir / "input")
+    shown = run_graph(server, graphs.speech(text="One two three.")).outputs["speech"]["morph_clips"]
+    assert [(one["filename"], one["problem"]) for one in shown] == [
+        ("001_One-two-three.flac", "ran into its limit")
+    ]
+    assert (base_dir / "temp" / shown[0]["subfolder"] / shown[0]["filename"]).is_file()

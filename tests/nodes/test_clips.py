@@ -22,6 +22,7 @@ clips, audio_io = load("clips"), load("audio_io")
         (4, "名前", "你好，世界。", "004_名前_你好-世界.flac"),
         (5, "CON", '<>:"|?*', "005_CON.flac"),
         (6, "", "...", "006.flac"),
+        (7, "नमस्ते", "\ud800 x", "007_नमस्ते_x.flac"),
     ],
 )
 def test_a_clips_file_name_is_safe_and_says_what_it_is(number: int, name: str, text: str, file: str) -> None:
@@ -30,6 +31,7 @@ def test_a_clips_file_name_is_safe_and_says_what_it_is(number: int, name: str, t
 
 def test_a_long_text_gives_a_short_name() -> None:
     assert len(clips.file_name(1, "n" * 300, "words " * 300)) < 100
+    assert len(clips.file_name(1, "\U00020000" * 300, "\U00020000" * 300).encode()) < 255
 
 
 def test_clips_are_written_as_they_are_heard(tmp_path: Path) -> None:

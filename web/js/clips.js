@@ -1,24 +1,33 @@
 // A list of a node's recordings on the node itself: play, who or which setting, the words, the length, what went wrong.
 // Recordings of the same words (a Sweep) are compared: another one goes on at the same moment, blind if wanted.
 import { app } from "../../../scripts/app.js"
+import * as sound from "./clip_sound.js"
+import { keyOf, recall, remember } from "./clip_store.js"
+import { say } from "./words.js"
 
+export { stopClips } from "./clip_sound.js"
+
+const PREFIX = "MorphTTS" // all node types of the pack start with this
 const KEY = "morph_clips" // of a node's output
 const WIDGET = "speech_clips" // name of the widget; no input has this name
-const ROW = 24, MOST_ROWS = 6 // pixels; more rows scroll
-const MARGIN = 4 // pixels, which the classic canvas subtracts on both sides
+const ROW = 26, MOST_ROWS = 6 // pixels; more rows scroll
+const PADDING = 4, MARGIN = 4 // pixels; the classic canvas subtracts the margin on both sides
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+const STEPS = 1000 // of the slider
+const UNDO_MS = 2000 // an undo builds all nodes again: sound goes on if its node is back within this time
 
-const lists = new WeakMap() // node -> ClipList
-let sound, heard // the page's only <audio> for clips, and the list that uses it
+// Key of a node -> ClipList. A node that was built again keeps its list: what plays goes on, and Nodes 2.0 keeps the
+// element of a node that it knows.
+const lists = new Map()
 
-/** Stop what plays: one sound at a time. */
-export function stopClips() {
-  sound?.pause()
-  heard?.show()
+const address = ({ filename, subfolder, type }) =>
+  app.api.apiURL(`/view?${new URLSearchParams({ filename, subfolder, type })}`)
+
+function time(seconds) {
+  if (seconds < 60) return `${seconds.toFixed(1)} s`
+  const whole = Math.round(seconds)
+  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`
 }
-
-const address = ({ filename, subfolder, type }) => app.api.apiURL(`/view?${new URLSearchParams({ filename, subfolder, type })}`)
-const time = (seconds) => (seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)}:${String(Math.round(seconds % 60)).padStart(2, "0")}`)
 
 function make(kind, name, text = "", title = "") {
   const element = document.createElement(kind)
@@ -30,200 +39,317 @@ function make(kind, name, text = "", title = "") {
 
 function button(text, title, onclick) {
   const made = make("button", "morph-clip-button", text, title)
+  made.type = "button"
   made.setAttribute("aria-label", title)
   made.onclick = onclick
   return made
 }
 
+/** Keep the page from taking these events: keys are its shortcuts, a press drags the node, the wheel zooms. */
+function keepEvents(element, rows) {
+  for (const kind of ["keydown", "keyup", "pointerdown", "dblclick"])
+    element.addEventListener(kind, (event) => event.stopPropagation())
+  element.addEventListener("wheel", (event) => {
+    const list = rows()
+    if (list.scrollHeight > list.clientHeight) event.stopPropagation()
+    else app.canvas.processMouseWheel(event) // zoom, as elsewhere on the node
+  })
+}
+
 /** The list of one node. */
 class ClipList {
   constructor() {
+    Object.assign(this, { node: undefined, clips: [], players: [], compare: false })
     this.element = make("div", "morph-clips")
-    this.element.addEventListener("wheel", (event) => {
-      const { scrollHeight, clientHeight } = this.rows
-      if (scrollHeight > clientHeight) event.stopPropagation()
-      else app.canvas.processMouseWheel(event) // zoom, as elsewhere on the node
-    })
+    keepEvents(this.element, () => this.rows)
   }
 
   fill(clips, compare) {
-    Object.assign(this, { clips, compare, current: undefined, all: false, blind: false })
+    this.clips = clips
+    this.compare = compare && clips.length > 1
+    this.current = undefined // index of the clip that plays or played last
+    this.all = false // whether the next one follows
+    this.blind = false
     this.right = this.asked = 0 // guesses
+    this.verdict = ""
     this.order = clips.map((_, index) => index)
     this.build()
   }
 
   get height() {
-    return ROW * (1 + Math.min(this.clips.length, MOST_ROWS)) + 8 + 2 * MARGIN
+    const lines = 1 + this.compare + Math.min(this.clips.length, MOST_ROWS)
+    return ROW * lines + 2 * (PADDING + MARGIN)
   }
 
+  // Drawing
+
   build() {
-    this.head = make("div", "morph-clips-head")
+    const parts = [this.buildHead()]
+    this.status = make("div", "morph-clips-status")
+    if (this.compare) parts.push(this.status)
     this.rows = make("div", "morph-clips-rows")
-    const total = this.clips.reduce((sum, clip) => sum + clip.seconds, 0)
-    this.head.append(button("▶ all", "Play all in order", () => this.playAll()))
-    if (this.compare) this.head.append(button(this.blind ? "show names" : "blind", "Hide and shuffle the names", () => this.toggleBlind()))
-    this.note = make("span", "morph-clips-note", this.blind ? this.question() : `${this.clips.length} · ${time(total)}`)
-    this.head.append(this.note)
     this.players = this.order.map((index, place) => this.row(this.clips[index], index, place))
-    this.element.replaceChildren(this.head, this.rows)
+    this.element.replaceChildren(...parts, this.rows)
+    this.status.textContent = this.status.title = this.blind ? this.question : this.verdict || say("Switch while it plays: the moment stays.")
     this.show()
   }
 
+  buildHead() {
+    const head = make("div", "morph-clips-head")
+    const total = time(this.clips.reduce((sum, clip) => sum + clip.seconds, 0))
+    const count = this.clips.length
+    if (count > 1) head.append(button(`▶ ${say("Play all")}`, say("Play all in order"), () => this.playAll()))
+    if (this.compare)
+      head.append(
+        this.blind
+          ? button(say("Show names"), say("Show names"), () => this.setBlind(false))
+          : button(say("Blind test"), say("Hide and shuffle the names, and guess"), () => this.setBlind(true)),
+      )
+    this.slider = make("input", "morph-clips-slider", "", say("Position"))
+    Object.assign(this.slider, { type: "range", min: 0, max: STEPS, value: 0, disabled: true })
+    this.slider.setAttribute("aria-label", say("Position"))
+    this.slider.oninput = () => sound.seek((this.slider.value / STEPS) * this.clips[this.current].seconds)
+    this.note = make("span", "morph-clips-note")
+    this.note.textContent = count === 1 ? say("1 recording, {0}", total) : say("{0} recordings, {1}", count, total)
+    this.note.title = this.note.textContent
+    head.append(this.slider, this.note)
+    return head
+  }
+
+  /** A row. In a blind test it has nothing that tells the setting: no name, file, length or problem. */
   row(clip, index, place) {
     const row = make("div", "morph-clip")
     const name = this.blind ? LETTERS[place] : clip.name || String(index + 1)
-    const play = button("▶", `Play ${name}`, () => this.toggle(index))
-    row.append(play, make("b", "", name))
-    if (this.blind) row.append(button("this one", `${name} is ${this.sought.name}?`, () => this.guess(index)))
-    else row.append(make("span", "morph-clip-words", clip.text, clip.text))
-    if (clip.problem) row.append(make("em", "", clip.problem, clip.problem))
-    row.append(make("span", "morph-clip-time", time(clip.seconds)))
-    if (!this.blind) {
-      const link = make("a", "morph-clip-button", "↓", "Download")
-      Object.assign(link, { href: address(clip), download: clip.filename })
-      row.append(link)
-    }
+    const play = button("▶", "", () => this.toggle(index))
+    row.append(play)
+    if (!this.blind && !this.compare && clip.name) row.append(make("i", "", String(index + 1)))
+    row.append(make("b", "", name, name))
+    if (this.blind) row.append(button(say("This one"), say("{0} is {1}", name, this.sought.name), () => this.guess(index)))
+    else this.tell(row, clip)
     this.rows.append(row)
-    return { index, play, row }
+    return { index, name, play, row }
+  }
+
+  tell(row, clip) {
+    if (clip.problem) row.append(make("em", "", say(clip.problem), say(clip.problem)))
+    row.append(make("span", "morph-clip-words", clip.text, clip.text))
+    row.append(make("span", "morph-clip-time", time(clip.seconds)))
+    const link = make("a", "morph-clip-button", "↓", `${say("Download")} ${clip.filename}`)
+    link.setAttribute("aria-label", `${say("Download")} ${clip.filename}`)
+    row.append(Object.assign(link, { href: address(clip), download: clip.filename }))
+  }
+
+  /** Show what plays and where it is. */
+  show() {
+    const playing = sound.plays(this)
+    for (const { index, name, play, row } of this.players) {
+      const own = index === this.current
+      play.textContent = own && playing ? "❚❚" : "▶"
+      play.title = own && playing ? say("Pause") : say("Play {0}", name)
+      play.setAttribute("aria-label", play.title)
+      row.classList.toggle("morph-clip-current", own && sound.isOwner(this))
+      if (own && playing && this.all) row.scrollIntoView({ block: "nearest" })
+    }
+    const usable = this.current !== undefined && sound.isOwner(this)
+    this.slider.disabled = !usable
+    if (usable) this.slider.value = (STEPS * sound.position()) / this.clips[this.current].seconds
   }
 
   // Playing
 
   toggle(index) {
-    if (this.current === index && heard === this && !sound.paused) return stopClips()
     this.all = false
+    if (sound.plays(this) && this.current === index) return sound.stopClips()
     this.play(index)
   }
 
   playAll() {
     this.all = true
-    this.play(this.order[0])
+    this.play(this.order[0], 0)
   }
 
-  /** Play a clip; one that is compared goes on where the other was. */
-  play(index) {
-    const goesOn = this.compare && !this.all && heard === this && this.current !== index && !sound?.ended
-    const at = goesOn ? sound?.currentTime ?? 0 : 0
-    stopClips()
-    document.dispatchEvent(new CustomEvent("morph.clips.play")) // live.js falls silent
-    sound ??= new Audio()
-    heard = this
+  /** Play a clip from a moment on: by default where it was paused; one that is compared, where the other one is. */
+  async play(index, from = this.moment(index)) {
+    const before = this.current
     this.current = index
-    sound.src = address(this.clips[index])
-    sound.currentTime = Math.min(at, this.clips[index].seconds)
-    sound.onended = () => this.next()
-    sound.onpause = sound.onplaying = () => this.show()
-    sound.play().catch((error) => { this.note.textContent = `cannot play: ${error.message}` })
+    const goesOn = sound.isOwner(this) && before === index && from !== 0
+    const works = await (goesOn ? sound.resumeClip() : sound.playClip(this, address(this.clips[index]), from))
+    if (!works && this.current === index) this.fail(index)
     this.show()
   }
 
-  next() {
-    const place = this.order.indexOf(this.current) + 1
-    if (this.all && place < this.order.length) this.play(this.order[place])
+  /** Seconds at which a clip begins: lengths of settings differ a little, so the same moment is the same share. */
+  moment(index) {
+    if (!sound.isOwner(this) || this.current === undefined) return 0
+    if (index !== this.current && !this.compare) return 0
+    const share = sound.position() / this.clips[this.current].seconds
+    return share < 0.99 ? share * this.clips[index].seconds : 0
+  }
+
+  fail(index) {
+    this.all = false
+    const said = say("cannot be played: run the node again (temporary files go when ComfyUI restarts)")
+    const { name } = this.players.find((one) => one.index === index)
+    this.note.textContent = this.note.title = `${name} ${said}`
+    this.note.classList.add("morph-clips-wrong")
+  }
+
+  ended() {
+    const next = this.order[this.order.indexOf(this.current) + 1]
+    if (this.all && next !== undefined) this.play(next, 0)
     else this.show()
   }
 
-  show() {
-    const plays = heard === this && sound && !sound.paused && !sound.ended
-    for (const { index, play, row } of this.players ?? []) {
-      const own = plays && index === this.current
-      play.textContent = own ? "■" : "▶"
-      row.classList.toggle("morph-clip-plays", Boolean(own))
-    }
-  }
-
-  // Blind
+  // The blind test
 
   /** What is sought among the shuffled clips: the last one, which is the most exact. */
   get sought() {
     return this.clips.at(-1)
   }
 
-  question() {
-    const score = this.asked ? ` (${this.right} of ${this.asked} right)` : ""
-    return `Which one is ${this.sought.name}?${score}`
+  get score() {
+    return this.asked ? ` ${say("{0} of {1} right", this.right, this.asked)}` : ""
   }
 
-  toggleBlind() {
-    stopClips()
-    this.blind = !this.blind
+  get question() {
+    return say("Which one is {0}?", this.sought.name) + this.score
+  }
+
+  setBlind(blind) {
+    if (blind) sound.stopClips() // the ear must not know which one played last
+    this.blind = blind
+    this.verdict = ""
+    this.all = false
     this.order = this.clips.map((_, index) => index)
-    if (this.blind)
-      for (let last = this.order.length - 1; last > 0; last--) {
-        const other = Math.floor(Math.random() * (last + 1))
-        ;[this.order[last], this.order[other]] = [this.order[other], this.order[last]]
-      }
+    if (blind) {
+      this.current = undefined
+      shuffle(this.order)
+    }
     this.build()
   }
 
   guess(index) {
-    const place = this.order.indexOf(this.clips.length - 1)
+    const last = this.clips.length - 1
+    const isRight = index === last
     this.asked++
-    this.right += index === this.clips.length - 1
-    const verdict = index === this.clips.length - 1 ? "Right" : "No"
-    const names = this.order.map((one, at) => `${LETTERS[at]} ${this.clips[one].name.replace(/.* /, "")}`).join(", ")
-    this.blind = false
-    this.order = this.clips.map((_, one) => one)
+    this.right += isRight
+    const letter = LETTERS[this.order.indexOf(last)]
+    const names = this.order.map((one, place) => `${LETTERS[place]} ${this.clips[one].name.replace(/.* /, "")}`)
+    this.setBlind(false)
+    this.verdict = `${say(isRight ? "Right: it is {0}." : "No: it is {0}.", letter)}${this.score} (${names.join(", ")})`
     this.build()
-    this.note.textContent = `${verdict}: it was ${LETTERS[place]} (${names}). ${this.right} of ${this.asked} right.`
-    this.note.title = this.note.textContent
   }
+}
+
+/** Put a list into a random order, every order as likely as any other. */
+function shuffle(list) {
+  for (let last = list.length - 1; last > 0; last--) {
+    const other = Math.floor(Math.random() * (last + 1))
+    ;[list[last], list[other]] = [list[other], list[last]]
+  }
+}
+
+/** The node's list, on the node as a widget that is neither saved nor sent with a prompt. */
+function listOf(node) {
+  const key = keyOf(node)
+  const list = lists.get(key) ?? new ClipList()
+  lists.set(key, list)
+  list.node = node
+  if (hasList(node)) return list
+  const height = () => list.height
+  const widget = node.addDOMWidget(WIDGET, "MORPH_TTS_CLIPS", list.element, {
+    getMinHeight: height, getMaxHeight: height, getHeight: height, margin: MARGIN, serialize: false,
+  })
+  widget.serialize = false
+  return list
+}
+
+const hasList = (node) => Boolean(node.widgets?.some((widget) => widget.name === WIDGET))
+
+function fit(node) {
+  const [width, height] = node.computeSize()
+  node.setSize([Math.max(node.size[0], width), Math.max(node.size[1], height)])
+  app.canvas.setDirty(true, true)
 }
 
 /** Show the clips that a run returned on its node. */
 function showClips(node, output) {
   const clips = output?.[KEY]
   if (!Array.isArray(clips) || !clips.length) return
-  let list = lists.get(node)
-  if (!list) {
-    list = new ClipList()
-    lists.set(node, list)
-    const height = () => list.height
-    const widget = node.addDOMWidget(WIDGET, "MORPH_TTS_CLIPS", list.element, {
-      getMinHeight: height, getMaxHeight: height, getHeight: height, margin: MARGIN, serialize: false,
-    })
-    widget.serialize = false
-  }
-  if (heard === list) stopClips()
-  list.fill(clips, Boolean(output[`${KEY}_compare`]?.[0]))
-  const [width, height] = node.computeSize()
-  node.setSize([Math.max(node.size[0], width), Math.max(node.size[1], height)])
-  app.canvas.setDirty(true, true)
+  const compare = Boolean(output[`${KEY}_compare`]?.[0])
+  const list = listOf(node)
+  if (sound.isOwner(list)) sound.stopClips()
+  list.fill(clips, compare)
+  remember(node, { clips, compare })
+  fit(node)
 }
 
-function addStyle() {
-  const style = document.createElement("style")
-  style.textContent = `
-    .morph-clips { box-sizing: border-box; width: 100%; padding: 4px; border-radius: 6px; font: 12px sans-serif;
-      background: var(--comfy-input-bg, #222); color: var(--input-text, #ddd); display: flex; flex-direction: column; }
-    .morph-clips-head, .morph-clip { display: flex; gap: 8px; align-items: center; height: ${ROW}px; padding: 0 4px;
-      flex: none; min-width: 0; }
-    .morph-clips-rows { overflow-y: auto; max-height: ${ROW * MOST_ROWS}px; min-height: 0; }
-    .morph-clip-button { all: unset; cursor: pointer; flex: none; min-width: 14px; text-align: center; }
-    .morph-clip-button:hover { filter: brightness(1.4); }
-    .morph-clip-button:focus-visible { outline: 1px solid currentColor; }
-    .morph-clips-head .morph-clip-button, .morph-clip > button + b + .morph-clip-button { padding: 0 6px;
-      border: 1px solid var(--border-color, #555); border-radius: 4px; }
-    .morph-clip b { flex: none; max-width: 40%; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
-    .morph-clip-words, .morph-clips-note { flex: 1; overflow: hidden; text-overflow: ellipsis; white-space: nowrap;
-      opacity: .8; }
-    .morph-clip em { flex: none; max-width: 45%; overflow: hidden; text-overflow: ellipsis; white-space: nowrap;
-      color: var(--error-text, #f66); font-style: normal; }
-    .morph-clip-time { flex: none; margin-left: auto; opacity: .8; font-variant-numeric: tabular-nums; }
-    .morph-clip-plays { background: color-mix(in srgb, currentColor 12%, transparent); border-radius: 4px; }`
-  document.head.append(style)
+/** Show again what nodes showed before the graph was loaded: after a reload, an undo, or a change of the workflow. */
+function restore() {
+  for (const node of allNodes(app.rootGraph ?? app.graph)) {
+    const shown = node.type?.startsWith(PREFIX) && !hasList(node) && recall(node)
+    if (!shown) continue
+    const list = listOf(node)
+    if (list.clips !== shown.clips) list.fill(shown.clips, shown.compare)
+    fit(node)
+  }
+}
+
+function allNodes(graph) {
+  return (graph?.nodes ?? []).flatMap((node) => [node, ...(node.subgraph ? allNodes(node.subgraph) : [])])
+}
+
+/** A deleted node falls silent, unless an undo has put another one in its place. */
+function silenceLater(node) {
+  setTimeout(() => { if (sound.currentList()?.node === node) sound.stopClips() }, UNDO_MS)
+}
+
+const STYLE = `
+  .morph-clips { box-sizing: border-box; width: 100%; padding: ${PADDING}px; border-radius: 6px; font: 12px sans-serif;
+    background: var(--comfy-input-bg, #222); color: var(--input-text, #ddd); display: flex; flex-direction: column; }
+  .morph-clips-head, .morph-clips-status, .morph-clip { display: flex; gap: 8px; align-items: center; flex: none;
+    box-sizing: border-box; height: ${ROW}px; padding: 0 4px; min-width: 0; }
+  .morph-clips-status { display: block; line-height: ${ROW}px; }
+  .morph-clips-rows { overflow-y: auto; max-height: ${ROW * MOST_ROWS}px; min-height: 0; }
+  .morph-clips-status, .morph-clips-note, .morph-clip b, .morph-clip em, .morph-clip-words { overflow: hidden;
+    text-overflow: ellipsis; white-space: nowrap; }
+  .morph-clip-button { all: unset; box-sizing: border-box; cursor: pointer; flex: none; width: 20px; height: 20px;
+    line-height: 20px; text-align: center; border-radius: 4px; font-size: 11px; }
+  .morph-clip-button:hover { background: color-mix(in srgb, currentColor 20%, transparent); }
+  .morph-clip-button:focus-visible, .morph-clips-slider:focus-visible { outline: 2px solid currentColor; }
+  .morph-clips-head .morph-clip-button, .morph-clip > b + .morph-clip-button { width: auto; padding: 0 8px;
+    line-height: 18px; border: 1px solid color-mix(in srgb, currentColor 35%, transparent); }
+  .morph-clips-slider { flex: 1 1 40px; min-width: 30px; height: 16px; margin: 0; accent-color: currentColor; cursor: pointer; }
+  .morph-clips-slider:disabled { opacity: .35; cursor: default; }
+  .morph-clips-note { flex: 0 1 auto; opacity: .8; }
+  .morph-clip i { flex: none; min-width: 1.2em; text-align: right; font-style: normal; opacity: .6; }
+  .morph-clip b { flex: none; max-width: 40%; }
+  .morph-clip em { flex: none; max-width: 45%; padding: 0 6px; border-radius: 4px; font-style: normal; font-weight: 600;
+    background: #c62828; color: #fff; }
+  .morph-clip-words { flex: 1; opacity: .8; }
+  .morph-clips-wrong { color: var(--error-text, #f44); opacity: 1; }
+  .morph-clip-time { flex: none; margin-left: auto; opacity: .8; font-variant-numeric: tabular-nums; }
+  .morph-clip-current { background: color-mix(in srgb, currentColor 12%, transparent); border-radius: 4px; }`
+
+/** Call ``then`` after a method of a node type, whatever the method was before. */
+function extend(nodeType, method, then) {
+  const before = nodeType.prototype[method]
+  nodeType.prototype[method] = function (...given) {
+    before?.apply(this, given)
+    then(this, ...given)
+  }
 }
 
 app.registerExtension({
   name: "MorphTTS.Clips",
-  setup: addStyle,
+  setup() {
+    document.head.append(make("style", "", STYLE))
+    sound.listenToOthers()
+  },
+  afterConfigureGraph: restore,
   beforeRegisterNodeDef(nodeType, nodeData) {
-    if (!nodeData.name.startsWith("MorphTTS")) return
-    const before = nodeType.prototype.onExecuted
-    nodeType.prototype.onExecuted = function (output) {
-      before?.apply(this, arguments)
-      showClips(this, output)
-    }
+    if (!nodeData.name.startsWith(PREFIX)) return
+    extend(nodeType, "onExecuted", showClips)
+    extend(nodeType, "onRemoved", silenceLater)
   },
 })

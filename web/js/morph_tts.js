@@ -2,6 +2,7 @@
 // when the run ends, adds search aliases for the nodes, and gives each socket type a color.
 // Works on the classic canvas and in Nodes 2.0.
 import { app } from "../../../scripts/app.js"
+import "./clips.js" // registered first: a node's list of recordings stands above its text, whatever loads first
 
 const PREFIX = "MorphTTS" // all node types of the pack start with this
 const SHOWN = "shown_text" // name of the text box widget; no input has this name

@@ -1,0 +1,39 @@
+// What nodes showed last, kept for the tab: a reload or an undo builds all nodes again.
+import { app } from "../../../scripts/app.js"
+
+const ITEM = "MorphTTS.Clips" // of the tab's session storage
+const MOST = 30 // nodes; the oldest are forgotten
+
+let kept // Map: key of a node -> what it shows
+
+/** The same node after a reload: of the same workflow, graph (there may be subgraphs), id and type. */
+export function keyOf(node) {
+  return [(app.rootGraph ?? app.graph)?.id, node.graph?.id, node.id, node.type].join(" ")
+}
+
+function all() {
+  if (!kept)
+    try {
+      kept = new Map(JSON.parse(sessionStorage.getItem(ITEM) ?? "[]"))
+    } catch (error) {
+      console.warn("recordings: nothing is remembered of before the reload:", error)
+      kept = new Map()
+    }
+  return kept
+}
+
+/** Keep what a node shows. */
+export function remember(node, shown) {
+  const known = all()
+  known.delete(keyOf(node)) // the newest is last
+  known.set(keyOf(node), shown)
+  for (const key of [...known.keys()].slice(0, -MOST)) known.delete(key)
+  try {
+    sessionStorage.setItem(ITEM, JSON.stringify([...known]))
+  } catch (error) {
+    console.warn("recordings: a reload will forget them:", error) // storage is full, or not allowed
+  }
+}
+
+/** What this node showed, the same object each time; undefined if it showed nothing. */
+export const recall = (node) => all().get(keyOf(node))
