@@ -256,7 +256,9 @@ def speak_script(
     if not speaker.is_heard:
         return render_script(ready, script, options, progress, progress.say)
     heard: list[list[np.ndarray]] = []
-    with stream_script(ready, script, options, progress) as stream:
+    # On a GPU a batch of lines in chunks takes several times as long as the batch complete.
+    complete = ready.model.device.type == "cuda"
+    with stream_script(ready, script, options, progress, complete) as stream:
         for chunk in stream:
             if chunk.mark is not None:
                 heard.append([])

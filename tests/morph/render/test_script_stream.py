@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,6 +59,33 @@ def test_the_chunks_joined_are_the_track(model, cast, engine, gap_s) -> None:
     assert len(scene.joined) == len(whole.joined) and scene.srt == whole.srt
     assert signal_to_noise(whole.joined, scene.joined) > FLOAT32_DB
     assert [one.report for one in scene.lines] == [one.report for one in whole.lines]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_complete_lines_in_groups_are_the_same_track(model, cast, batch_size) -> None:
+    text = SCRIPT + "\n".join(f"BOB: Number {number}." for number in range(4))
+    synthesizer, script = Synthesizer(model), ScriptRequest(text, cast, gap_s=0.25)
+    options, seen = replace(SHORT, batch_size=batch_size), []
+    with stream_script(synthesizer, script, options, lambda *two: seen.append(two), complete=True) as stream:
+        chunks = list(stream)
+        scene = stream.dialogue
+    whole = render_script(synthesizer, script, options)
+    assert joined(chunks).tobytes() == scene.joined.tobytes() and scene.srt == whole.srt
+    assert [one.report for one in scene.lines] == [one.report for one in whole.lines]
+    assert signal_to_noise(whole.joined, scene.joined) > FLOAT32_DB
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert sum(chunk.in_line for chunk in chunks) > len(whole.lines), (
+        "the first line was not heard while it was made"
+    )
+
+
+def test_groups_end_when_the_stream_is_closed(model, cast) -> None:
+    stream = stream_script(Synthesizer(model), ScriptRequest(SCRIPT, cast), SHORT, None, complete=True)
+    next(chunk for chunk in stream if chunk.in_line)
+    stream.close()
+    assert list(stream) == []
+    with pytest.raises(RuntimeError):
+        _ = stream.dialogue
 
 
 def test_each_line_says_where_it_begins(model, cast) -> None:
