@@ -77,14 +77,21 @@ class ClipList {
   }
 
   get height() {
-    const lines = 1 + this.compare + Math.min(this.clips.length, MOST_ROWS)
+    const lines = this.isAlone ? 1 : 1 + this.compare + Math.min(this.clips.length, MOST_ROWS)
     return ROW * lines + 2 * (PADDING + MARGIN)
+  }
+
+  /** Whether there is one clip: then its row has the slider, and there is no head. */
+  get isAlone() {
+    return this.clips.length === 1
   }
 
   // Drawing
 
   build() {
-    const parts = [this.buildHead()]
+    this.slider = this.buildSlider()
+    this.note = make("span", "morph-clips-note")
+    const parts = this.isAlone ? [] : [this.buildHead()]
     this.status = make("div", "morph-clips-status")
     if (this.compare) parts.push(this.status)
     this.rows = make("div", "morph-clips-rows")
@@ -96,24 +103,25 @@ class ClipList {
 
   buildHead() {
     const head = make("div", "morph-clips-head")
-    const total = time(this.clips.reduce((sum, clip) => sum + clip.seconds, 0))
-    const count = this.clips.length
-    if (count > 1) head.append(button(`▶ ${say("Play all")}`, say("Play all in order"), () => this.playAll()))
+    head.append(button(`▶ ${say("Play all")}`, say("Play all in order"), () => this.playAll()))
     if (this.compare)
       head.append(
         this.blind
           ? button(say("Show names"), say("Show names"), () => this.setBlind(false))
           : button(say("Blind test"), say("Hide and shuffle the names, and guess"), () => this.setBlind(true)),
       )
-    this.slider = make("input", "morph-clips-slider", "", say("Position"))
-    Object.assign(this.slider, { type: "range", min: 0, max: STEPS, value: 0, disabled: true })
-    this.slider.setAttribute("aria-label", say("Position"))
-    this.slider.oninput = () => sound.seek((this.slider.value / STEPS) * this.clips[this.current].seconds)
-    this.note = make("span", "morph-clips-note")
-    this.note.textContent = count === 1 ? say("1 recording, {0}", total) : say("{0} recordings, {1}", count, total)
-    this.note.title = this.note.textContent
+    const total = this.clips.reduce((sum, clip) => sum + clip.seconds, 0)
+    this.note.textContent = this.note.title = say("{0} recordings, {1}", this.clips.length, time(total))
     head.append(this.slider, this.note)
     return head
+  }
+
+  buildSlider() {
+    const slider = make("input", "morph-clips-slider", "", say("Position"))
+    Object.assign(slider, { type: "range", min: 0, max: STEPS, value: 0, disabled: true })
+    slider.setAttribute("aria-label", say("Position"))
+    slider.oninput = () => sound.seek((slider.value / STEPS) * this.clips[this.current].seconds)
+    return slider
   }
 
   /** A row. In a blind test it has nothing that tells the setting: no name, file, length or problem. */
@@ -122,8 +130,8 @@ class ClipList {
     const name = this.blind ? LETTERS[place] : clip.name || String(index + 1)
     const play = button("▶", "", () => this.toggle(index))
     row.append(play)
-    if (!this.blind && !this.compare && clip.name) row.append(make("i", "", String(index + 1)))
-    row.append(make("b", "", name, name))
+    if (!this.blind && !this.compare && !this.isAlone && clip.name) row.append(make("i", "", String(index + 1)))
+    if (!this.isAlone || clip.name) row.append(make("b", "", name, name))
     if (this.blind) row.append(button(say("This one"), say("{0} is {1}", name, this.sought.name), () => this.guess(index)))
     else this.tell(row, clip)
     this.rows.append(row)
@@ -133,6 +141,7 @@ class ClipList {
   tell(row, clip) {
     if (clip.problem) row.append(make("em", "", say(clip.problem), say(clip.problem)))
     row.append(make("span", "morph-clip-words", clip.text, clip.text))
+    if (this.isAlone) row.append(this.note, this.slider)
     row.append(make("span", "morph-clip-time", time(clip.seconds)))
     const link = make("a", "morph-clip-button", "↓", `${say("Download")} ${clip.filename}`)
     link.setAttribute("aria-label", `${say("Download")} ${clip.filename}`)
@@ -190,7 +199,7 @@ class ClipList {
     this.all = false
     const said = say("cannot be played: run the node again (temporary files go when ComfyUI restarts)")
     const { name } = this.players.find((one) => one.index === index)
-    this.note.textContent = this.note.title = `${name} ${said}`
+    this.note.textContent = this.note.title = this.isAlone ? said : `${name} ${said}`
     this.note.classList.add("morph-clips-wrong")
   }
 
@@ -306,7 +315,8 @@ function silenceLater(node) {
 
 const STYLE = `
   .morph-clips { box-sizing: border-box; width: 100%; padding: ${PADDING}px; border-radius: 6px; font: 12px sans-serif;
-    background: var(--comfy-input-bg, #222); color: var(--input-text, #ddd); display: flex; flex-direction: column; }
+    background: var(--input, var(--comfy-input-bg, #222)); color: var(--input-text, #ddd); display: flex;
+    flex-direction: column; }
   .morph-clips-head, .morph-clips-status, .morph-clip { display: flex; gap: 8px; align-items: center; flex: none;
     box-sizing: border-box; height: ${ROW}px; padding: 0 4px; min-width: 0; }
   .morph-clips-status { display: block; line-height: ${ROW}px; }
@@ -321,7 +331,9 @@ const STYLE = `
     line-height: 18px; border: 1px solid color-mix(in srgb, currentColor 35%, transparent); }
   .morph-clips-slider { flex: 1 1 40px; min-width: 30px; height: 16px; margin: 0; accent-color: currentColor; cursor: pointer; }
   .morph-clips-slider:disabled { opacity: .35; cursor: default; }
+  .morph-clip .morph-clips-slider { flex: 0 1 80px; }
   .morph-clips-note { flex: 0 1 auto; opacity: .8; }
+  .morph-clips-note:empty { display: none; }
   .morph-clip i { flex: none; min-width: 1.2em; text-align: right; font-style: normal; opacity: .6; }
   .morph-clip b { flex: none; max-width: 40%; }
   .morph-clip em { flex: none; max-width: 45%; padding: 0 6px; border-radius: 4px; font-style: normal; font-weight: 600;

@@ -8,7 +8,6 @@ const CHINESE = {
   "Pause": "暂停",
   "Download": "下载",
   "Position": "播放位置",
-  "1 recording, {0}": "1 段录音，{0}",
   "{0} recordings, {1}": "{0} 段录音，{1}",
   "Switch while it plays: the moment stays.": "播放时切换：位置保持不变。",
   "Blind test": "盲听",
