@@ -62,6 +62,13 @@ EDIT_AND_UNDO = """async (kind) => {
   await changeTracker.undo()
   return find() !== before && find().title !== 'another title'
 }"""
+LOOK_AT = """(kind) => {
+  const {ds} = window.app.canvas
+  const node = window.app.graph.nodes.find((node) => node.type === kind)
+  ds.scale = 1
+  ds.offset = [100 - node.pos[0], 100 - node.pos[1]]
+  window.app.canvas.setDirty(true, true)
+}"""
 PLAY = ".morph-clip > button:first-child"
 HEAD = ".morph-clips-head button"
 SPEECH, SCRIPT_NODE, SWEEP_NODE = "MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSSweep"
@@ -172,7 +179,9 @@ def test_a_real_player_goes_on_in_another_clip_falls_silent_for_others_and_says_
     run(page)
     reload(page)
     page.page.evaluate(REAL)
-    click(page, PLAY)
+    page.page.evaluate(LOOK_AT, SPEECH)
+    page.page.locator(PLAY).first.focus()
+    page.page.keyboard.press("Enter")
     page.page.wait_for_function("() => window.__audio.currentTime > 0.1")
     page.page.evaluate("() => document.body.append(document.createElement('audio'))")
     page.page.evaluate("() => document.querySelector('body > audio').dispatchEvent(new Event('play'))")

@@ -45,10 +45,15 @@ function button(text, title, onclick) {
   return made
 }
 
+const OWN_KEYS = ["Enter", " ", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"] // buttons, slider
+
 /** Keep the page from taking these events: keys are its shortcuts, a press drags the node, the wheel zooms. */
 function keepEvents(element, rows) {
-  for (const kind of ["keydown", "keyup", "pointerdown", "dblclick"])
-    element.addEventListener(kind, (event) => event.stopPropagation())
+  for (const kind of ["keydown", "keyup"])
+    element.addEventListener(kind, (event) => {
+      if (OWN_KEYS.includes(event.key) && !event.ctrlKey && !event.metaKey) event.stopPropagation()
+    })
+  for (const kind of ["pointerdown", "dblclick"]) element.addEventListener(kind, (event) => event.stopPropagation())
   element.addEventListener("wheel", (event) => {
     const list = rows()
     if (list.scrollHeight > list.clientHeight) event.stopPropagation()
