@@ -3,6 +3,7 @@
 import { app } from "../../../scripts/app.js"
 import { stopClips } from "./clips.js"
 import { StreamPlayer } from "./player.js"
+import { say } from "./words.js"
 
 const ON = "MorphTTS.LiveSound", VOLUME = "MorphTTS.LiveVolume"
 const ROUTE = "/morph/speech"
@@ -156,9 +157,10 @@ class Run {
     }
     const total = player.samples / player.sampleRate
     this.button.textContent = player.playing && !this.blocked ? "■" : "▶"
-    this.button.title = this.blocked ? "Hear it" : player.playing ? "Stop" : "Play again"
+    this.button.title = this.blocked ? say("Hear it") : player.playing ? say("Stop") : say("Play again")
+    this.button.setAttribute("aria-label", this.button.title)
     const words = this.line ? [this.line.name, this.line.text].filter(Boolean).join(": ") : ""
-    const state = this.cancelled ? "cancelled" : this.blocked ? "click to hear" : words
+    const state = this.cancelled ? say("cancelled") : this.blocked ? say("click to hear") : words
     this.label.textContent = `${time(player.position)} / ${time(total)}${player.ended ? "" : " …"}  ${state}`
     this.label.title = words
   }
