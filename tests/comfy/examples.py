@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import soundfile
 
 from tests.comfy.graphs import DATA, Graph
@@ -20,6 +21,11 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 RECORDINGS = {"your_voice.wav": "austen-0880.flac", "another_voice.wav": "austen-0870.flac"}
 # The frontends that the pack must work with: label -> (server fixture, whether Nodes 2.0 is on).
 PAGES = {"0.3.75": ("server", False), "today": ("todays_server", False), "Nodes 2.0": ("todays_server", True)}
+SLOW = pytest.mark.slow
+# For the fixture ``page``: which pages a case opens in the default run; with --all it opens every one.
+BOTH_PAGES = ["0.3.75", pytest.param("today", marks=SLOW), "Nodes 2.0"]
+CLASSIC = ["0.3.75", *(pytest.param(label, marks=SLOW) for label in ("today", "Nodes 2.0"))]
+NODES_2 = ["Nodes 2.0", *(pytest.param(label, marks=SLOW) for label in ("0.3.75", "today"))]
 # Show text at any zoom, no menu over the graph, and no pack names on the nodes.
 PICTURE_SETTINGS = {
     "LiteGraph.Canvas.MinFontSizeForLOD": 0,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.comfy import graphs
-from tests.comfy.examples import PAGES, read_workflow, set_widget
+from tests.comfy.examples import BOTH_PAGES, CLASSIC, NODES_2, PAGES, read_workflow, set_widget
 from tests.comfy.examples import run as run_graph
 
 if TYPE_CHECKING:
@@ -74,12 +74,11 @@ HEAD = ".morph-clips-head button"
 SPEECH, SCRIPT_NODE, SWEEP_NODE = "MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSSweep"
 
 
-@pytest.fixture(params=["0.3.75", pytest.param("today", marks=pytest.mark.slow), "Nodes 2.0"])
+@pytest.fixture(params=BOTH_PAGES)
 def page(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[ComfyPage]:
     server, nodes_2 = PAGES[request.param]
     with browser.open(request.getfixturevalue(server), nodes_2=nodes_2) as opened:
         opened.server = request.getfixturevalue(server)
-        opened.page.set_default_timeout(20_000)
         opened.page.evaluate(STUB)
         opened.page.evaluate(NOTE_SHOWN)
         opened.page.evaluate(LIVE, False)
@@ -137,6 +136,7 @@ def test_a_scripts_lines_are_listed_played_and_named_and_survive_undo_and_reload
     assert page.problems() == []
 
 
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_clips_of_a_sweep_go_on_at_the_same_moment_and_can_be_compared_blind(page: ComfyPage) -> None:
     page.load(read_workflow(SWEEP))
     set_widget(page, SWEEP_NODE, "seq_groups", "1, 5, 15")
@@ -171,6 +171,8 @@ def test_clips_of_a_sweep_go_on_at_the_same_moment_and_can_be_compared_blind(pag
     assert page.problems() == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_a_real_player_goes_on_in_another_clip_falls_silent_for_others_and_says_what_is_gone(
     page: ComfyPage,
 ) -> None:

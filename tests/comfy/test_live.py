@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.comfy.examples import PAGES, read_workflow, set_widget
+from tests.comfy.examples import BOTH_PAGES, CLASSIC, NODES_2, PAGES, read_workflow, set_widget
 
 if TYPE_CHECKING:
     from tests.comfy.page import ComfyBrowser, ComfyPage
@@ -60,13 +60,12 @@ NAMES = """() => {
 SET = "async (on) => { await window.app.extensionManager.setting.set('MorphTTS.LiveSound', on) }"
 
 
-@pytest.fixture(params=["0.3.75", pytest.param("today", marks=pytest.mark.slow), "Nodes 2.0"])
+@pytest.fixture(params=BOTH_PAGES)
 def page(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[ComfyPage]:
     server, nodes_2 = PAGES[request.param]
     with browser.open(request.getfixturevalue(server), nodes_2=nodes_2) as opened:
         opened.server = request.getfixturevalue(server)
         opened.page.evaluate(STUB)
-        opened.page.set_default_timeout(120_000)
         yield opened
 
 
@@ -106,6 +105,7 @@ def test_a_line_is_heard_before_the_run_ends_as_it_is_saved(page: ComfyPage) -> 
     assert page.problems() == []
 
 
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_a_script_is_heard_as_its_track_with_the_characters_names(page: ComfyPage) -> None:
     page.load(read_workflow(DIALOGUE))
     set_widget(page, SCRIPT, "script", "CLARA: The rain has stopped.\n[pause 0.5]\nBEN: Then let us walk.")
@@ -123,6 +123,8 @@ def test_a_script_is_heard_as_its_track_with_the_characters_names(page: ComfyPag
     assert page.problems() == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_every_setting_of_a_sweep_is_heard(page: ComfyPage) -> None:
     page.load(read_workflow(SWEEP))
     set_widget(page, "MorphTTSSweep", "seq_groups", "1, 15")
@@ -135,6 +137,8 @@ def test_every_setting_of_a_sweep_is_heard(page: ComfyPage) -> None:
     assert np.abs(heard(page)[0]).max() > 0.05
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_nothing_is_played_when_the_setting_is_off(page: ComfyPage) -> None:
     page.page.evaluate(SET, False)
     try:
@@ -147,6 +151,8 @@ def test_nothing_is_played_when_the_setting_is_off(page: ComfyPage) -> None:
         page.page.evaluate(SET, True)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_page_that_may_not_sound_plays_from_the_beginning_after_a_click(page: ComfyPage) -> None:
     page.page.evaluate("() => { window.__state = 'suspended' }")
     page.load(read_workflow(SPEAKERS))
@@ -165,6 +171,7 @@ def test_a_page_that_may_not_sound_plays_from_the_beginning_after_a_click(page: 
     assert began == 0 or len(first) == began + len(again), "not from the beginning of its node's speech"
 
 
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_cancel_silences_the_page(page: ComfyPage) -> None:
     page.load(read_workflow(SPEAKERS))
     set_widget(page, SPEECH, "seed", 15)
@@ -191,6 +198,7 @@ NODES = """() => {
 }"""
 
 
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_node_in_a_closed_subgraph_is_shown_in_a_bar_and_other_pages_hear_nothing(
     page: ComfyPage, browser: ComfyBrowser
 ) -> None:
@@ -210,6 +218,8 @@ def test_a_node_in_a_closed_subgraph_is_shown_in_a_bar_and_other_pages_hear_noth
         assert other.page.evaluate(HEARD) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_a_run_that_is_cached_plays_nothing_and_can_be_heard_again(page: ComfyPage) -> None:
     page.load(read_workflow(SPEAKERS))
     set_widget(page, SPEECH, "seed", 17)
