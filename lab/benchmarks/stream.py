@@ -265,13 +265,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_argument("--seconds", type=float, help="lines at once speak this long, and others arrive")
     options = table.parse_args(arguments)
     model = load_muted(options)
-    rows = [
-        measure(model, options, case, repeats)
-        for name in usable_engines(options.engines, model)
-        for groups in options.seq_groups
-        for case, repeats in cases_of(options, name, groups)
-    ]
+    rows = []
+    for name in usable_engines(options.engines, model):
+        for groups in options.seq_groups:
+            for case, repeats in cases_of(options, name, groups):
+                rows.append(measure(model, options, case, repeats))
+                print(describe(rows[-1]), flush=True)
     keep(rows, options, model)
+
+
+def describe(row: Row) -> str:
+    """Return one line, for those who wait for the table or cannot."""
+    named = {name: value for name, value in row.details.items() if value is not None}
+    values = (
+        f"{name} {value:.1f}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in named.items()
+    )
+    return f"{row.engine} S={row.seq_groups} batch {row.batch}: {row.ms_per_frame:.2f} ms/frame, {', '.join(values)}"
 
 
 if __name__ == "__main__":
