@@ -21,6 +21,7 @@ from .model.threads import is_small_on_cpu
 from .options import GenerateOptions, check_engine
 from .runtime.capture import NO_CUDA, CaptureStream
 from .runtime.fallback import Fallback
+from .voice.prompt import PromptBuilder, SharedParts
 from .waveform.choose import Waveforms
 from .waveform.stream import LineCodec, StreamCodecs
 
@@ -49,7 +50,8 @@ class Engine:
         kernels: let the graph engine decode frames in Triton kernels where they can run.
         batch_codec: let the batch codec make the waveforms of the graph engine's lines.
 
-    It keeps no reference to the model except to its codec. Call ``free`` before the model leaves its device.
+    It keeps no reference to the model except to its codec, but views of its weights: call ``free`` before the model
+    leaves its device.
     Threads take turns: caches and graphs serve one decoding at a time.
     """
 
@@ -59,6 +61,7 @@ class Engine:
         self._graphs = DecoderPool(kernels, captures)
         self._waveforms = Waveforms(batch_codec, captures)
         self._streams = StreamCodecs(self._waveforms, captures)
+        self._prompts = SharedParts()
         self._lock = threading.RLock()
 
     @contextmanager
@@ -128,6 +131,14 @@ class Engine:
             if one.part in fast:
                 fast.remove(one.part)
         return f"engine: graph ({'; '.join([choice.why, *fast, *(one.describe() for one in fallbacks)])})"
+
+    def prompt_builder(self, model: Model) -> PromptBuilder:
+        """Return a builder of prompts; what they have in common is kept until ``free``.
+
+        Use it while holding ``exclusive``.
+        """
+        with self.exclusive():
+            return PromptBuilder(model, self._prompts)
 
     def decode(
         self,
@@ -202,3 +213,4 @@ class Engine:
             self._graphs.free()
             self._waveforms.free()
             self._streams.free()
+            self._prompts.clear()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +67,50 @@ class Weights:
             tensors += [value for layer in decoder.layers for value in vars(layer).values()]
         tensors += [part for parts in self.tails.values() for part in parts.values()]
         return tuple(tensor.data_ptr() for weight in tensors for tensor in tensors_of(weight))
+
+
+class KeptWeights:
+    """The weights of one model, kept until ``free``: viewing them takes a millisecond or two.
+
+    They are viewed again where a parameter or buffer has another address than before, because the model was moved or
+    a weight was replaced. Until then the views keep their memory.
+    """
+
+    def __init__(self) -> None:
+        self.free()
+
+    def free(self) -> None:
+        """Release the views."""
+        self.weights: Weights | None = None
+        self.addresses: tuple[int, ...] = ()
+        self._of: tuple[Any, ...] = ()
+        self._owners: list[tuple[dict[str, torch.Tensor | None], str]] = []
+        self._seen: list[int] = []
+
+    def of(self, model: Model, tail: str = "auto") -> Weights:
+        """Return ``Weights.of`` these arguments, the same object for as long as it is valid; see there for errors."""
+        key = (weakref.ref(model.module), tail, *map(id, model.module.tails.values()))
+        if self.weights is not None and key == self._of and self._look() == self._seen:
+            return self.weights
+        self.free()  # before the weights are joined, which takes memory
+        weights = self.weights = Weights.of(model, tail)
+        self.addresses, self._of = weights.addresses(), key
+        self._owners = [*_owners_of(model.talker), *_owners_of(model.module.tails)]
+        self._seen = self._look()
+        return weights
+
+    def _look(self) -> list[int]:
+        """Return where all parameters and buffers are now."""
+        values = [owner.get(name) for owner, name in self._owners]
+        return [0 if value is None else value.data_ptr() for value in values]
+
+
+def _owners_of(module: torch.nn.Module) -> Iterator[tuple[dict[str, torch.Tensor | None], str]]:
+    """Yield the dict and the name of every parameter and buffer: a move to another device replaces buffers."""
+    for one in module.modules():
+        owners: tuple[Any, Any] = one._parameters, one._buffers
+        for owner in owners:
+            yield from ((owner, name) for name in owner)
 
 
 def _view_projection(module: Any) -> tuple[torch.Tensor, torch.Tensor] | None:

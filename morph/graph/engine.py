@@ -21,10 +21,10 @@ from ..decode.decoded import Decoded
 from ..decode.request import LineRequest
 from ..decode.source import Lines, LineSource
 from ..frame.buffers import Buffers, PrefillBatch
-from ..frame.weights import Weights
+from ..frame.weights import KeptWeights, Weights
 from ..model.layers import SDPA_BACKENDS
 from ..model.model import Model
-from ..options import PREDICTED_GROUPS, GenerateOptions
+from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from ..runtime.capture import CapturedGraphs, CaptureStream
 from ..runtime.fallback import Fallback
 from ..text.duration import reserved_frames
@@ -60,9 +60,11 @@ class GraphDecoder:
         context: positions per line to begin with (prompt and frames); the cache grows when a line needs more.
         frames: runs the frames, in kernels or torch operations; None chooses for the device.
         captures: the stream that graphs are captured on, to share it; None creates one.
+        views: of the weights, to share them; None creates them.
 
-    It keeps caches, a few MB of buffers and the graphs' temporaries; between decodings it holds no reference to the
-    model. It notices if the model was moved in between. Not for two threads at once.
+    It keeps caches, a few MB of buffers, the graphs' temporaries and views of the weights until ``free``; between
+    decodings it holds no reference to the model. It notices if the model was moved in between. Not for two threads at
+    once.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class GraphDecoder:
         context: int = 1,
         frames: FrameBackend | None = None,
         captures: CaptureStream | None = None,
+        views: KeptWeights | None = None,
     ):
         if batch < 1:
             raise ValueError(f"batch is {batch}: choose 1 or more")
@@ -79,19 +82,25 @@ class GraphDecoder:
         self.frames = frames or FrameBackend()
         self._captures = captures or CaptureStream()
         self.seq_groups = PREDICTED_GROUPS
-        self._weights: Weights | None = None
+        self._views = views or KeptWeights()
         self._addresses: tuple[int, ...] = ()
         self._slots: Buffers | None = None
+        self._sampling: Sampling | None = None  # that the slots have
         self._graphs: CapturedGraphs | None = None
         self._readback: Readback | None = None
         self._arrivals: dict[tuple[int, int], PrefillBatch] = {}
 
     def free(self) -> None:
         """Release graphs, caches and views of the weights; the next decoding creates them again."""
+        self._release()
+        self._views.free()
+        self._addresses = ()
+
+    def _release(self) -> None:
+        """Release all but the views of the weights."""
         if self._graphs is not None:
             self._graphs.forget()
-        self._weights, self._addresses = None, ()
-        self._slots = self._readback = None
+        self._slots = self._readback = self._sampling = None
         self._arrivals.clear()
 
     @property
@@ -107,12 +116,11 @@ class GraphDecoder:
             ValueError: for a config that the graph engine does not compute.
         """
         self.seq_groups = options.seq_groups
-        weights = Weights.of(model, options.tail)
-        addresses = weights.addresses()
-        if addresses != self._addresses or context > self.context:
-            self.free()
+        weights = self._views.of(model, options.tail)
+        if self._views.addresses != self._addresses or context > self.context:
+            self._release()
         self.context = choose_window(max(context, self.context))
-        self._weights, self._addresses = weights, addresses
+        self._addresses = self._views.addresses
         self.frames.choose(weights)
         if self._graphs is None or self._graphs.device != model.device:
             self._graphs = CapturedGraphs(model.device, self._captures)
@@ -121,17 +129,17 @@ class GraphDecoder:
             self._slots = Buffers.allocate(
                 config, weights.talker, weights.predictor, self.batch, self.context
             )
-        self._slots.put(options.sampling or model.sampling)
-
-    def stop(self) -> None:
-        """Release the weights: they would stay in memory after the model is moved away."""
-        self._weights = None
+        sampling = options.sampling or model.sampling
+        if sampling != self._sampling:
+            self._slots.put(sampling)
+            self._sampling = sampling
 
     @property
     def _started(self) -> tuple[Weights, Buffers, CapturedGraphs]:
-        if self._weights is None or self._slots is None or self._graphs is None:
+        weights = self._views.weights
+        if weights is None or self._slots is None or self._graphs is None:
             raise RuntimeError("the graph decoder is not started: call start first")
-        return self._weights, self._slots, self._graphs
+        return weights, self._slots, self._graphs
 
     @property
     def _synchronous(self) -> bool:
@@ -231,8 +239,6 @@ class GraphDecoder:
         except ValueError:  # numbers that are not finite: no mask would hide those left in the cache
             self.free()
             raise
-        finally:
-            self.stop()
         return batch.collect()
 
     def _decode(self, batch: LineBatch, on_frame: Callable[[int], None] | None) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from ..decode.decoded import Decoded
 from ..decode.source import Lines
+from ..frame.weights import KeptWeights
 from ..model.model import Model
 from ..options import GenerateOptions
 from ..runtime.capture import CaptureStream
@@ -29,6 +30,7 @@ class DecoderPool:
     def __init__(self, kernels: bool = True, captures: CaptureStream | None = None) -> None:
         self.frames = FrameBackend(kernels)
         self._captures = captures or CaptureStream()
+        self._views = KeptWeights()
         self._decoders: dict[bool, GraphDecoder] = {}
 
     @property
@@ -53,6 +55,7 @@ class DecoderPool:
         for decoder in self._decoders.values():
             decoder.free()
         self._decoders.clear()
+        self._views.free()
 
     def _decoder(self, lines: int, batch_size: int, device: torch.device) -> GraphDecoder:
         """Return a decoder: single lines have their own; a batch reuses the last batch's if its rows fit.
@@ -70,6 +73,6 @@ class DecoderPool:
                 decoder.free()
             rows = needed if exact else min(1 << (needed - 1).bit_length(), batch_size)
             context = SINGLE_LINE_CONTEXT if single else 1
-            decoder = GraphDecoder(rows, context, self.frames, self._captures)
+            decoder = GraphDecoder(rows, context, self.frames, self._captures, self._views)
             self._decoders[single] = decoder
         return decoder

@@ -219,7 +219,7 @@ class Rendering:
             if isinstance(line.text, str)
             for piece in cut_pieces(index, line, split_text(text.text, limit), normalizer)
         ]
-        builder = PromptBuilder(model)
+        builder = synthesizer.engine.prompt_builder(model)
         prompts = [build_piece(builder, lines[piece.line], piece.text) for piece in pieces]
         progress.expect([prompt.text_tokens for prompt in prompts])
         return cls(

@@ -5,6 +5,7 @@ Bit-equal to upstream: tokens go through ``text_projection`` in the same groups,
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -18,8 +19,16 @@ ROLE_TOKENS = 3  # <|im_start|>, assistant, newline
 END_TOKENS = 5  # <|im_end|>, newline, <|im_start|>, assistant, newline
 REFERENCE_END_TOKENS = 2  # <|im_end|>, newline
 MIN_FRAMES = 2  # as upstream: a line's first two tokens cannot be EOS
+KEPT_PARTS = 128  # of prompts: a voice has up to four, the largest 0.25 MB (10 s of reference, 0.6B)
 
 Shared = TypeVar("Shared")
+
+
+@dataclass(frozen=True, eq=False)
+class PromptPrefix:
+    """What all prompts of a voice begin with: ``embeds`` ``[P, H]``. It is known by its identity."""
+
+    embeds: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,7 @@ class Prompt:
     ``embeds`` ``[T, H]`` is the prefill. ``trailing`` ``[N, H]`` is added to the inputs of the following N frames, one
     row per frame, and ``pad`` ``[1, H]`` to those of all later frames. ``text_tokens`` is the number of tokens in the
     text, for the guard. EOS cannot be sampled before the line has ``min_frames`` frames; upstream's value is 2.
+    ``prefix``: all of ``embeds`` but the last position, where every line of the voice begins with it.
 
     Raises:
         ValueError: for ``min_frames`` below 2.
@@ -39,6 +49,7 @@ class Prompt:
     pad: torch.Tensor
     text_tokens: int
     min_frames: int = MIN_FRAMES
+    prefix: PromptPrefix | None = None
 
     def __post_init__(self) -> None:
         if self.min_frames < MIN_FRAMES:
@@ -61,17 +72,58 @@ def build_prompt(
     return PromptBuilder(model).build(text, voice, language, instruct)
 
 
+class SharedParts:
+    """Parts that prompts of one model have in common, the most recently used ones; they are on the model's device.
+
+    A voice's parts are known by its identity, and keep it alive.
+    """
+
+    def __init__(self, kept: int = KEPT_PARTS):
+        self._kept = kept
+        self._where: Hashable = None
+        self._parts: OrderedDict[Hashable, tuple[Voice | None, Any]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def clear(self) -> None:
+        """Release all parts."""
+        self._parts.clear()
+
+    def use(self, model: Model) -> None:
+        """Name the model that the parts are made with; those of another one, or of another device, are released."""
+        table = model.talker.get_text_embeddings().weight
+        where = (model.device, table.dtype, table.data_ptr(), id(model.module))
+        if where != self._where:
+            self.clear()
+            self._where = where
+
+    def get(self, key: Hashable, voice: Voice | None, make: Callable[[], Shared]) -> Shared:
+        """Return the part of this key, and of this voice if there is one; it is made if it is not kept."""
+        whole = (key, id(voice))
+        if whole not in self._parts:
+            self._parts[whole] = voice, make()
+            while len(self._parts) > self._kept:
+                self._parts.popitem(last=False)
+        self._parts.move_to_end(whole)
+        part: Shared = self._parts[whole][1]
+        return part
+
+
 class PromptBuilder:
     """Builds prompts for one model, and computes once what lines have in common; the results are bit-equal.
 
-    Shared are the role, the special tokens, and each voice's tags, instruction and reference. All of it stays on the
-    model's device, and the voices stay alive: use one builder per rendering, not longer.
+    Shared are the role, the special tokens, and each voice's tags, instruction and reference.
+
+    Args:
+        model: the checkpoint.
+        shared: keeps what lines have in common for other builders of the same model; None keeps it here.
     """
 
-    def __init__(self, model: Model):
+    def __init__(self, model: Model, shared: SharedParts | None = None):
         self.model = model
-        self._shared: dict[Hashable, Any] = {}
-        self._voices: dict[int, Voice] = {}  # keys of _shared hold their ids, so they must stay alive
+        self._shared = SharedParts() if shared is None else shared
+        self._shared.use(model)
 
     @torch.inference_mode()
     def build(self, text: str, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
@@ -84,22 +136,22 @@ class PromptBuilder:
             ValueError: for an unknown language, or a prompt that exceeds the talker's context.
         """
         model = self.model
-        self._voices[id(voice)] = voice
         ids = model.tokenize_line(text)
         specials = self._specials
-        parts, codec = self._beginning(ids[:, :ROLE_TOKENS], voice, language, instruct)
+        prefix, codec = self._beginning(ids[:, :ROLE_TOKENS], voice, language, instruct)
+        whole = None
         if voice.kind == "icl":
             body, trailing = self._icl_body(ids, voice)
         elif voice.kind == "x_vector":
-            body = _project(model, ids[:, ROLE_TOKENS : ROLE_TOKENS + 1]) + codec
+            body, whole = _project(model, ids[:, ROLE_TOKENS : ROLE_TOKENS + 1]) + codec, prefix
             rest = _project(model, ids[:, ROLE_TOKENS + 1 : -END_TOKENS])
             trailing = torch.cat((rest, specials.eos), dim=1)
         else:
             body, trailing = self._prefill_text_body(ids), specials.pad
-        embeds = torch.cat((*parts, body), dim=1)
-        check_context(model, embeds.shape[1] + trailing.shape[1])
+        embeds = torch.cat((prefix.embeds, body[0]))
+        check_context(model, len(embeds) + trailing.shape[1])
         tokens = ids.shape[1] - ROLE_TOKENS - END_TOKENS
-        return Prompt(embeds[0], trailing[0], specials.pad[0], tokens)
+        return Prompt(embeds, trailing[0], specials.pad[0], tokens, prefix=whole)
 
     @torch.inference_mode()
     def begin(self, token: int, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
@@ -109,13 +161,12 @@ class PromptBuilder:
             ValueError: for an unknown language, or a voice that is not an x-vector clone.
         """
         check_streams_text(voice)
-        self._voices[id(voice)] = voice
         role = self.model.tokenize_line("")[:, :ROLE_TOKENS]
-        parts, codec = self._beginning(role, voice, language, instruct)
+        prefix, codec = self._beginning(role, voice, language, instruct)
         first = _project(self.model, torch.tensor([[token]], device=self.model.device)) + codec
         specials = self._specials
-        embeds = torch.cat((*parts, first), dim=1)[0]
-        return Prompt(embeds, specials.pad[0, :0], specials.pad[0], text_tokens=1)
+        embeds = torch.cat((prefix.embeds, first[0]))
+        return Prompt(embeds, specials.pad[0, :0], specials.pad[0], text_tokens=1, prefix=prefix)
 
     @torch.inference_mode()
     def rows(self, tokens: Sequence[int], ended: bool) -> torch.Tensor:
@@ -129,21 +180,22 @@ class PromptBuilder:
 
     def _beginning(
         self, role: torch.Tensor, voice: Voice, language: str, instruct: str | None
-    ) -> tuple[list[torch.Tensor], torch.Tensor]:
-        """Return the parts before the text, and the codec's bos ``[1, 1, H]``, which is added to what follows them."""
-        model, specials = self.model, self._specials
-        codec = self._once(("codec", id(voice), language), lambda: _codec_prefix(model, voice, language))
-        parts = self._instruction(instruct if instruct is not None else voice.instruct)
-        parts.append(self._once("role", lambda: _project(model, role)))
-        padding = specials.pad.expand(-1, codec.shape[1] - 2, -1)
-        parts.append(torch.cat((padding, specials.bos), dim=1) + codec[:, :-1])
-        return parts, codec[:, -1:]
+    ) -> tuple[PromptPrefix, torch.Tensor]:
+        """Return what is before the text, and the codec's bos ``[1, 1, H]``, which is added to what follows."""
+        model = self.model
+        instruct = instruct if instruct is not None else voice.instruct
+        codec = self._once(("codec", language), lambda: _codec_prefix(model, voice, language), voice)
 
-    def _once(self, key: Hashable, make: Callable[[], Shared]) -> Shared:
-        if key not in self._shared:
-            self._shared[key] = make()
-        shared: Shared = self._shared[key]
-        return shared
+        def make() -> PromptPrefix:
+            padding = self._specials.pad.expand(-1, codec.shape[1] - 2, -1)
+            tags = torch.cat((padding, self._specials.bos), dim=1) + codec[:, :-1]
+            parts = (*self._instruction(instruct), self._once("role", lambda: _project(model, role)), tags)
+            return PromptPrefix(torch.cat(parts, dim=1)[0])
+
+        return self._once(("prefix", language, instruct), make, voice), codec[:, -1:]
+
+    def _once(self, key: Hashable, make: Callable[[], Shared], voice: Voice | None = None) -> Shared:
+        return self._shared.get(key, voice, make)
 
     @property
     def _specials(self) -> _Specials:
@@ -171,7 +223,7 @@ class PromptBuilder:
     def _icl_body(self, ids: torch.Tensor, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the reference text and the text, added to the reference's codes; the rest of the text trails."""
         model, specials = self.model, self._specials
-        spoken, codes = self._once(("reference", id(voice)), lambda: self._reference(voice))
+        spoken, codes = self._once("reference", lambda: self._reference(voice), voice)
         text = _project(model, torch.cat((spoken, ids[:, ROLE_TOKENS:-END_TOKENS]), dim=-1))
         text = torch.cat((text, specials.eos), dim=1)
         missing = codes.shape[1] - text.shape[1]

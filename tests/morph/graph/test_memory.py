@@ -8,6 +8,7 @@ import weakref
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.frame.weights import KeptWeights
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.pool import DecoderPool
@@ -39,12 +40,11 @@ def test_a_model_that_was_moved_in_between_is_used_on_its_current_device(fresh, 
     fused = StorageWeakRef(fresh.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
     cache = StorageWeakRef(engine._slots.cache.keys.untyped_storage())
     move(fresh)
-    # A recording holds its tensors; a CUDA graph holds addresses.
-    assert fused.expired() or recorded, "the engine holds weights of a model that has left"
     assert_equal(
         engine.decode(fresh, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling())), wanted
     )
     assert cache.expired()
+    assert fused.expired(), "the engine holds weights of a model that has left"
     with torch.no_grad():
         for parameter in fresh.talker.parameters():
             parameter.mul_(1.5)
@@ -68,6 +68,29 @@ def test_free_releases_caches_and_graphs(load):
     engines.free()
     assert all(one.expired() for one in held)
     assert_equal(decode(), first)
+
+
+def test_free_releases_the_views_of_the_weights(fresh):
+    prompts, engines = prompts_of(fresh), DecoderPool()
+    engines.decode(fresh, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling(), 8))
+    fused = StorageWeakRef(fresh.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
+    engines.free()
+    move(fresh)
+    assert fused.expired()
+
+
+def test_weights_are_viewed_once_until_one_of_them_is_elsewhere(fresh):
+    kept = KeptWeights()
+    first = kept.of(fresh)
+    assert kept.of(fresh) is first
+    assert kept.of(fresh, "stock") is not first
+    first = kept.of(fresh)
+    fresh.talker.code_predictor.lm_head[3].weight.data = fresh.talker.code_predictor.lm_head[
+        3
+    ].weight.data.clone()
+    second = kept.of(fresh)
+    assert second is not first and kept.of(fresh) is second
+    assert second.heads[3].data_ptr() == fresh.talker.code_predictor.lm_head[3].weight.data_ptr()
 
 
 def test_an_engine_that_is_dropped_is_freed_at_once(load, monkeypatch):
