@@ -61,6 +61,15 @@ class LineState:
             report=integers(config.num_code_groups + 1),
         )
 
+    def reset(self, numbers: torch.Tensor) -> None:
+        """Set all lines to before their first frame; ``numbers`` is that of ``LastPositions``."""
+        self.positions.copy_(numbers[:, 0])
+        self.minimums.copy_(numbers[:, 1])
+        self.keys.copy_(numbers[:, 2:])
+        self.steps.fill_(-1)
+        self.seen.zero_()
+        self.report.zero_()
+
     def take(self, rows: torch.Tensor) -> LineState:
         """Return a copy of some lines' state (rows int64 ``[N]``)."""
         return LineState(**{name: part.index_select(0, rows) for name, part in vars(self).items()})
@@ -121,6 +130,31 @@ class PrefillBatch:
             [row, len(prompt.embeds), prompt.min_frames] for row, prompt in zip(rows, prompts, strict=True)
         ]
         numbers = torch.cat((torch.tensor(own), line_keys(seeds)), dim=1)
+        self.numbers.copy_(_pinned(numbers, self.numbers), non_blocking=True)
+
+
+@dataclass(frozen=True)
+class LastPositions:
+    """The last position of every line's prompt, where the cache has all positions before it.
+
+    ``embeds`` ``[B, H]`` is the talker's input there. ``numbers`` is int64 ``[B, 4]``: for each line that position, its
+    minimum number of frames, and the two words of its key (see ``noise.py``).
+    """
+
+    embeds: torch.Tensor
+    numbers: torch.Tensor
+
+    @classmethod
+    def allocate(cls, like: torch.Tensor) -> LastPositions:
+        """Return buffers for the lines of ``like`` ``[B, H]``, with its dtype and device."""
+        return cls(torch.zeros_like(like), torch.zeros(len(like), 4, dtype=torch.int64, device=like.device))
+
+    def put(self, prompts: Sequence[Prompt], seeds: Sequence[int]) -> None:
+        """Fill in all lines, without a host sync."""
+        for row, prompt in enumerate(prompts):
+            self.embeds[row].copy_(prompt.embeds[-1])
+        own = torch.tensor([[len(prompt.embeds) - 1, prompt.min_frames] for prompt in prompts])
+        numbers = torch.cat((own, line_keys(seeds)), dim=1)
         self.numbers.copy_(_pinned(numbers, self.numbers), non_blocking=True)
 
 
@@ -203,6 +237,11 @@ class Buffers:
         """Set the sampling of all lines."""
         self.settings.put(sampling, len(self.is_eos), self.codebook)
 
+    def clear(self, rows: Sequence[int]) -> None:
+        """Before new lines are put into these rows: clear their caches where NaN may be left in them."""
+        if self.cache.keys.dtype == torch.float16:  # idle rows can overflow in this dtype only
+            self.cache.clear(torch.tensor(rows, device=self.text.device))
+
     def put_texts(self, rows: Sequence[int], prompts: Sequence[Prompt]) -> None:
         """Set what the prefill does not: write the trailing texts of new lines to their rows.
 
@@ -212,12 +251,20 @@ class Buffers:
         longest = max(len(prompt.trailing) for prompt in prompts)
         if longest >= self.context:
             raise ValueError(f"a line has {longest} trailing text tokens and only {self.context} positions")
+        if len(rows) == 1:
+            self._put_text(rows[0], prompts[0])
+            return
         index = _pinned(torch.tensor(rows), self.text).to(self.text.device, non_blocking=True)
         pads = torch.stack([prompt.pad.view(-1) for prompt in prompts]).to(self.text.dtype)
         self.text.index_copy_(0, index, pads[:, None].expand(-1, self.context, -1))
         put_sequences(self.text, rows, [prompt.trailing for prompt in prompts])
-        if self.cache.keys.dtype == torch.float16:  # idle rows can overflow in this dtype only
-            self.cache.clear(index)
+
+    def _put_text(self, row: int, prompt: Prompt) -> None:
+        """Write one line's trailing text, in fewer operations."""
+        length = len(prompt.trailing)
+        self.text[row, length:] = prompt.pad
+        if length:
+            self.text[row, :length] = prompt.trailing
 
     def add_text(self, row: int, start: int, part: LatePart) -> None:
         """Write text that came late behind the ``start`` rows of a line's text, and its minimum of frames."""

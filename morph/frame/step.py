@@ -12,7 +12,7 @@ from torch.nn import functional
 from ..model.layers import TORCH_OPS, LayerOps, run_layers
 from ..model.linear import linear
 from ..model.static_cache import FillView, SpanView, StepView
-from .buffers import Buffers, LineState, PrefillBatch, Settings
+from .buffers import Buffers, LastPositions, LineState, PrefillBatch, Settings
 from .noise import GROUPS, gumbel_noise
 from .sampling import sample_static
 from .weights import Weights
@@ -36,6 +36,26 @@ def prefill(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, ops: Lay
     settings = buffers.settings.take(rows)
     _start_frame(weights, buffers, fresh, settings, states.gather(1, last)[:, 0], noise)
     buffers.state.copy_rows(rows, fresh)
+
+
+def prefill_prefix(
+    weights: Weights, buffers: Buffers, embeds: torch.Tensor, ops: LayerOps = TORCH_OPS
+) -> None:
+    """Write keys and values of what a line's prompt begins with, ``embeds`` ``[1, P, H]``, to the cache's first row."""
+    length, head_norms = embeds.shape[1], weights.talker.head_norms()
+    view = FillView(buffers.cache, torch.zeros(1, dtype=torch.int64, device=embeds.device))
+    run_layers(weights.talker, embeds, buffers.angles.span(0, length), head_norms, view, ops)
+
+
+def begin_lines(weights: Weights, buffers: Buffers, last: LastPositions, window: int) -> None:
+    """Run the last position of every line's prompt, and sample group 0 of the first frames. It can be repeated."""
+    state = buffers.state
+    state.reset(last.numbers)
+    hidden = _talk(weights, buffers, last.embeds[:, None], window)
+    state.positions.add_(1)
+    state.steps.add_(1)
+    noise = gumbel_noise(state.keys, state.steps[:, None] * GROUPS, len(weights.first_head))[:, 0]
+    _start_frame(weights, buffers, state, buffers.settings, hidden, noise)
 
 
 def decode_frame(weights: Weights, buffers: Buffers, seq_groups: int, window: int) -> None:
@@ -106,10 +126,15 @@ def _step_talker(weights: Weights, buffers: Buffers, codes: torch.Tensor, window
     embedded = torch.cat((first, weights.tables[groups, codes[:, 1:]]), dim=1).sum(1)
     step = state.steps.clamp(max=buffers.context - 1)[:, None, None]
     text = buffers.text.gather(1, step.expand(-1, 1, buffers.text.shape[2]))
-    positions = state.positions.clamp(max=window - 1)
+    return _talk(weights, buffers, embedded[:, None] + text, window)
+
+
+def _talk(weights: Weights, buffers: Buffers, inputs: torch.Tensor, window: int) -> torch.Tensor:
+    """Run the talker over one new position of every line ``[B, 1, H]``; return its state ``[B, H]``."""
+    positions = buffers.state.positions.clamp(max=window - 1)
     view = StepView(buffers.cache.window(window), positions)
     angles, head_norms = buffers.angles.at(positions), weights.talker.head_norms()
-    return run_layers(weights.talker, embedded[:, None] + text, angles, head_norms, view)[:, 0]
+    return run_layers(weights.talker, inputs, angles, head_norms, view)[:, 0]
 
 
 def _start_frame(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 import torch
 
-from ..frame.buffers import Buffers, PrefillBatch
-from ..frame.step import decode_frame as torch_frame
-from ..frame.step import prefill
+from ..frame.buffers import Buffers, LastPositions, PrefillBatch
+from ..frame.step import prefill, prefill_prefix
 from ..frame.weights import Weights
-from ..kernels import DecodeFrame, available, choose_frame, compile_frame
-from ..model.layers import TORCH_OPS, LayerOps
+from ..kernels import Passes, available, choose_frame, compile_frame, torch_passes
 from ..runtime.capture import graphs_keep_memory
 from ..runtime.errors import first_line
 from ..runtime.fallback import Fallback
@@ -40,8 +38,8 @@ class FrameBackend:
         self.kernels = kernels
         self.fallback = None if kernels else Fallback(KERNELS, "the Triton kernels are off")
         self._failed = False
-        self._decode: DecodeFrame = torch_frame
-        self._ops: LayerOps = TORCH_OPS
+        self._passes = torch_passes()
+        self._compiled: set[Hashable] = set()
         self._tried: set[Hashable] = set()
 
     def choose(self, weights: Weights) -> None:
@@ -49,7 +47,7 @@ class FrameBackend:
         if self._failed or not self.kernels:
             return
         before = self.fallback
-        self._decode, self._ops, why = choose_frame(weights)
+        self._passes, why = choose_frame(weights)
         self.fallback = None if why is None else Fallback(KERNELS, why)
         if self.fallback is not None and self.fallback != before:
             log.info("frames run in torch operations: %s", why)
@@ -62,7 +60,7 @@ class FrameBackend:
     def refuse(self, reason: str) -> None:
         """Use torch operations from now on."""
         self._failed, self.fallback = True, Fallback(KERNELS, reason)
-        self._decode, self._ops = torch_frame, TORCH_OPS
+        self._passes = torch_passes()
         log.warning("Triton kernels cannot run here (%s): frames run in torch operations, slower", reason)
 
     def prefill(self, weights: Weights, slots: Buffers, arrivals: PrefillBatch, captured: bool) -> None:
@@ -71,16 +69,41 @@ class FrameBackend:
         ``captured``: whether it becomes a graph. Where graphs own their temporaries, such a prefill runs in torch
         operations: Triton refuses that memory (``workspace.py``).
         """
-        ops = TORCH_OPS if captured and graphs_keep_memory(slots.state.hidden.device) else self._ops
+        if captured and graphs_keep_memory(slots.state.hidden.device):
+            prefill(weights, slots, arrivals)
+        else:
+            self._repeat(lambda passes: prefill(weights, slots, arrivals, passes.ops))
+
+    def prefill_prefix(self, weights: Weights, slots: Buffers, embeds: torch.Tensor) -> None:
+        """Run what a single line's prompt begins with, ``[P, H]``: see ``frame.step.prefill_prefix``."""
+        self._repeat(lambda passes: prefill_prefix(weights, slots, embeds[None], passes.ops))
+
+    def begin(self, weights: Weights, slots: Buffers, last: LastPositions, window: int) -> None:
+        """Run the last position of a single line's prompt: see ``frame.step.begin_lines``, which can be repeated."""
+        self._repeat(lambda passes: passes.begin(weights, slots, last, window))
+
+    def _repeat(self, run: Callable[[Passes], None]) -> None:
+        """Run what can be repeated; if a kernel fails, again in torch operations."""
         try:
-            prefill(weights, slots, arrivals, ops)
+            run(self._passes)
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:  # no compiler, for example; Triton's own types, which vary by version
-            if ops is TORCH_OPS:
+            if self.fallback is not None:
                 raise
             self.refuse(first_line(error))
-            prefill(weights, slots, arrivals)
+            run(self._passes)
+
+    def compile(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
+        """Compile the kernels of a frame in parallel, once; without it, each compiles when it is first launched."""
+        key = (seq_groups, window, len(slots.state.tokens))
+        if self.fallback is not None or key in self._compiled:
+            return
+        if not self._compiled:
+            log.info(COMPILING)
+        self._compiled.add(key)
+        if available(slots.state.hidden.device) is None:
+            compile_frame(weights, slots, seq_groups, window)
 
     def decode(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
         """Make a frame: see ``frame.step.decode_frame``.
@@ -90,13 +113,11 @@ class FrameBackend:
         """
         key = (seq_groups, window, len(slots.state.tokens))
         if self.fallback is None and key not in self._tried:
-            if not self._tried:
-                log.info(COMPILING)
             self._try(weights, slots, seq_groups, window)
             self._tried.add(key)
             return
         try:
-            self._decode(weights, slots, seq_groups, window)
+            self._passes.decode(weights, slots, seq_groups, window)
         except RuntimeError:
             raise
         except Exception as error:  # Triton's own types, which vary by version
@@ -106,13 +127,12 @@ class FrameBackend:
         """Make the first frame of its kind: if a kernel fails, restore the lines' state and use torch operations."""
         before = {name: part.clone() for name, part in vars(slots.state).items()}
         try:
-            if available(slots.state.hidden.device) is None:
-                compile_frame(weights, slots, seq_groups, window)
-            self._decode(weights, slots, seq_groups, window)
+            self.compile(weights, slots, seq_groups, window)
+            self._passes.decode(weights, slots, seq_groups, window)
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:  # no compiler, too little shared memory, an unknown architecture
             self.refuse(first_line(error))
             for name, part in before.items():
                 getattr(slots.state, name).copy_(part)
-            torch_frame(weights, slots, seq_groups, window)
+            self._passes.decode(weights, slots, seq_groups, window)

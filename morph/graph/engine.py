@@ -11,6 +11,7 @@ the same distribution.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -20,20 +21,23 @@ from torch.nn.attention import sdpa_kernel
 from ..decode.decoded import Decoded
 from ..decode.request import LineRequest
 from ..decode.source import Lines, LineSource
-from ..frame.buffers import Buffers, PrefillBatch
+from ..frame.buffers import Buffers, LastPositions, PrefillBatch
 from ..frame.weights import KeptWeights, Weights
 from ..model.layers import SDPA_BACKENDS
 from ..model.model import Model
+from ..model.static_cache import StaticCache
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from ..runtime.capture import CapturedGraphs, CaptureStream
 from ..runtime.fallback import Fallback
 from ..text.duration import reserved_frames
+from ..voice.prompt import PromptPrefix
 from .backend import FrameBackend
 from .batch import LineBatch
 from .readback import LAG, Readback
 
 SMALLEST_WINDOW = 256  # positions; windows double from here
 PROMPT_STEP = 64  # prompts are padded to a multiple of this, so that few prefills are captured
+KEPT_PREFIXES = 32  # of nine positions: 1 MB each for 0.6B in bf16
 LATE_CONTEXT = 512  # positions, where a line's length is not known: 40 s
 LARGEST_CAPTURED_PREFILL = 2048  # positions of all its lines: a captured one keeps about 40 KB for each
 LARGEST_PREFILL = 8192  # positions of all its lines: a pass over them takes less than 300 MB in bf16
@@ -50,6 +54,33 @@ def choose_window(positions: int) -> int:
 def pad_length(positions: int) -> int:
     """Return the padded length of a prefill that holds a prompt."""
     return -(-positions // PROMPT_STEP) * PROMPT_STEP
+
+
+class Prefixes:
+    """Keys and values of what voices' prompts begin with, the most recently used ones."""
+
+    def __init__(self, kept: int = KEPT_PREFIXES):
+        self._kept = kept
+        self._caches: OrderedDict[PromptPrefix, StaticCache] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._caches)
+
+    def clear(self) -> None:
+        """Release all of them."""
+        self._caches.clear()
+
+    def get(self, prefix: PromptPrefix) -> StaticCache | None:
+        """Return those of a prefix, or None if they are not kept."""
+        if prefix in self._caches:
+            self._caches.move_to_end(prefix)
+        return self._caches.get(prefix)
+
+    def keep(self, prefix: PromptPrefix, cache: StaticCache) -> None:
+        """Keep those of a prefix; the one that was not used for longest is released if there are too many."""
+        self._caches[prefix] = cache
+        if len(self._caches) > self._kept:
+            self._caches.popitem(last=False)
 
 
 class GraphDecoder:
@@ -89,6 +120,8 @@ class GraphDecoder:
         self._graphs: CapturedGraphs | None = None
         self._readback: Readback | None = None
         self._arrivals: dict[tuple[int, int], PrefillBatch] = {}
+        self._last: LastPositions | None = None
+        self._prefixes = Prefixes()
 
     def free(self) -> None:
         """Release graphs, caches and views of the weights; the next decoding creates them again."""
@@ -100,8 +133,9 @@ class GraphDecoder:
         """Release all but the views of the weights."""
         if self._graphs is not None:
             self._graphs.forget()
-        self._slots = self._readback = self._sampling = None
+        self._slots = self._readback = self._sampling = self._last = None
         self._arrivals.clear()
+        self._prefixes.clear()
 
     @property
     def fallback(self) -> Fallback | None:
@@ -153,9 +187,38 @@ class GraphDecoder:
         longest = max(len(line.prompt.embeds) for line in lines)
         trailing = max(len(line.prompt.trailing) for line in lines)
         self._grow(max(pad_length(longest), trailing + 1))
+        self._started[1].clear(rows)
+        if self.batch == 1 and lines[0].prompt.prefix is not None:
+            self._begin(lines[0], lines[0].prompt.prefix)
+        else:
+            for part in split_prefill([len(line.prompt.embeds) for line in lines]):
+                self._prefill(rows[part], lines[part])
+        # The first frame reads them: they are written while the device runs the prompts.
         self._started[1].put_texts(rows, [line.prompt for line in lines])
-        for part in split_prefill([len(line.prompt.embeds) for line in lines]):
-            self._prefill(rows[part], lines[part])
+
+    def _begin(self, line: LineRequest, prefix: PromptPrefix) -> None:
+        """Begin a single line whose prompt is a voice's prefix and one position: keys and values are kept per voice.
+
+        A new prefix is prefilled by itself, so the line's codes do not depend on whether it was kept.
+        """
+        weights, slots, graphs = self._started
+        window = choose_window(len(prefix.embeds) + 1)
+        last = self._last = self._last or LastPositions.allocate(slots.state.hidden)
+        last.put([line.prompt], [line.seed])
+        kept = self._prefixes.get(prefix)
+        if kept is not None:
+            slots.cache.copy_from(kept)
+        else:
+            with sdpa_kernel(SDPA_BACKENDS):
+                self.frames.prefill_prefix(weights, slots, prefix.embeds)
+            self._prefixes.keep(prefix, slots.cache.window(len(prefix.embeds)).clone())
+            self.frames.compile(weights, slots, self.seq_groups, window)
+
+        def function() -> None:
+            with sdpa_kernel(SDPA_BACKENDS):
+                self.frames.begin(weights, slots, last, window)
+
+        graphs.run(("begin", window), function)
 
     def _prefill(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
         weights, slots, graphs = self._started

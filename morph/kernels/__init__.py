@@ -22,7 +22,7 @@ about two cycles), few loads that depend on each other, and barriers only where 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -31,10 +31,11 @@ from ..model.int8 import Int8Weight
 from ..model.layers import TORCH_OPS, LayerOps
 
 if TYPE_CHECKING:
-    from ..frame.buffers import Buffers
+    from ..frame.buffers import Buffers, LastPositions
     from ..frame.weights import Weights
 
 DecodeFrame: TypeAlias = "Callable[[Weights, Buffers, int, int], None]"
+BeginLines: TypeAlias = "Callable[[Weights, Buffers, LastPositions, int], None]"
 
 OLDEST_CAPABILITY = (8, 0)
 
@@ -88,16 +89,30 @@ def compile_frame(weights: Weights, buffers: Buffers, seq_groups: int, window: i
     compile_in_parallel(lambda: decode_frame(weights, buffers, seq_groups, window, plan))
 
 
-def choose_frame(weights: Weights) -> tuple[DecodeFrame, LayerOps, str | None]:
-    """Return ``decode_frame`` and a prefill's operations, in kernels and None, or in torch operations and why."""
-    from ..frame.step import decode_frame as torch_frame
+@dataclass(frozen=True)
+class Passes:
+    """The functions of a frame, and the operations of a prefill, in kernels or in torch operations."""
 
+    decode: DecodeFrame
+    begin: BeginLines
+    ops: LayerOps
+
+
+def torch_passes() -> Passes:
+    """Return those in torch operations."""
+    from ..frame import step
+
+    return Passes(step.decode_frame, step.begin_lines, TORCH_OPS)
+
+
+def choose_frame(weights: Weights) -> tuple[Passes, str | None]:
+    """Return the passes in kernels and None, or in torch operations and why."""
     reason = available(weights.first_head.device) or unsupported(weights)
     if reason is not None:
-        return torch_frame, TORCH_OPS, reason
+        return torch_passes(), reason
     try:
-        from .frame import decode_frame
+        from .frame import begin_lines, decode_frame
         from .prefill import PromptOps
     except Exception as error:  # a Triton that lacks what the kernels use, or is broken
-        return torch_frame, TORCH_OPS, f"the Triton kernels cannot be imported: {error}"
-    return decode_frame, PromptOps(), None
+        return torch_passes(), f"the Triton kernels cannot be imported: {error}"
+    return Passes(decode_frame, begin_lines, PromptOps()), None

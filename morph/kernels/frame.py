@@ -12,7 +12,7 @@ import torch
 import triton
 from torch.nn import functional
 
-from ..frame.buffers import Buffers
+from ..frame.buffers import Buffers, LastPositions
 from ..frame.noise import GROUPS
 from ..frame.weights import Weights
 from .embed import EMBED_BLOCK, embed_frame
@@ -113,6 +113,25 @@ def _tail_logits(
     return plan.empty("logits", logits.shape, logits, torch.float32).copy_(logits)
 
 
+def begin_lines(
+    weights: Weights, buffers: Buffers, last: LastPositions, window: int, plan: Plan | None = None
+) -> None:
+    """Run the last position of every line's prompt, and sample group 0 of the first frames.
+
+    Args as of ``frame.step.begin_lines``; ``plan`` is the device's own by default.
+
+    Raises:
+        ValueError: for more lines than GEMV computes: this is for single lines.
+    """
+    plan = replace(plan or Plan.of(weights.first_head.device), workspace=buffers.workspace)
+    residual = Residual.empty(plan, len(last.embeds), weights.talker.norm)
+    if residual.scaled is not None:
+        raise ValueError(f"{len(last.embeds)} lines are too many to begin together: prefill them")
+    buffers.state.reset(last.numbers)
+    residual.values.copy_(last.embeds)
+    talk(weights, buffers, window, plan, residual)
+
+
 def step_talker(weights: Weights, buffers: Buffers, window: int, plan: Plan) -> None:
     """Run the talker over the frame's codes, and sample group 0 of the next frame."""
     state, stack = buffers.state, weights.talker
@@ -124,9 +143,15 @@ def step_talker(weights: Weights, buffers: Buffers, window: int, plan: Plan) -> 
         out=residual.values, gain=stack.layers[0].input_norm, scaled=residual.scaled, squares=residual.squares,
         text_length=buffers.context, V=weights.tables.shape[1], CODES=GROUPS, H=width, BLOCK=EMBED_BLOCK,
     )  # fmt: skip
+    talk(weights, buffers, window, plan, residual)
+
+
+def talk(weights: Weights, buffers: Buffers, window: int, plan: Plan, residual: Residual) -> None:
+    """Run the talker over one new position of every line, and sample group 0 of the next frame."""
+    state, stack = buffers.state, weights.talker
     span = CacheSpan(buffers.cache, buffers.angles, 1, window, positions=state.positions)
     residual = run_layers(stack, plan, residual, span)
-    logits = plan.empty("logits", (lines, len(weights.first_head)), residual.values)
+    logits = plan.empty("logits", (len(state.hidden), len(weights.first_head)), residual.values)
     # The normed state is the predictor's input of the next frame.
     head = Projection(weights.first_head, stack.norm, stack.eps, normed_copy=state.hidden)
     project(plan, residual, logits, head)

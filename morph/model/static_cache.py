@@ -35,6 +35,10 @@ class StaticCache:
         """Return a view of the first ``length`` positions."""
         return StaticCache(self.keys[:, :, :, :length], self.values[:, :, :, :length])
 
+    def clone(self) -> StaticCache:
+        """Return a copy with its own memory."""
+        return StaticCache(self.keys.clone(), self.values.clone())
+
     def clear(self, rows: torch.Tensor) -> None:
         """Zero some rows (int64 ``[N]``): a previous line may have left NaN there, which no mask can hide."""
         self.keys.index_fill_(1, rows, 0)

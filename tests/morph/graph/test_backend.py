@@ -12,6 +12,7 @@ from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.pool import DecoderPool
+from qwen3_tts_morph.morph.kernels import Passes, torch_passes
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, LayerOps
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
@@ -55,7 +56,8 @@ def wanted(model):
 
 
 def use(monkeypatch, kernels: Kernels, ops: LayerOps = TORCH_OPS) -> None:
-    monkeypatch.setattr(fused, "choose_frame", lambda weights: (kernels, ops, None))
+    passes = Passes(kernels, torch_passes().begin, ops)
+    monkeypatch.setattr(fused, "choose_frame", lambda weights: (passes, None))
 
 
 def test_a_kernel_that_fails_is_logged_once_and_no_frame_is_lost(model, wanted, monkeypatch, caplog):

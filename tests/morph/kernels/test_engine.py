@@ -12,7 +12,7 @@ from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
-from qwen3_tts_morph.morph.kernels import frame, unsupported
+from qwen3_tts_morph.morph.kernels import Passes, frame, unsupported
 from qwen3_tts_morph.morph.kernels.prefill import PromptOps
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 
@@ -31,8 +31,8 @@ CASES, FRAMES = (ALL, 12) if torch.cuda.is_available() else ([("tiny-1.7B", (0,)
 def interpreted(monkeypatch, device):
     """Without CUDA, the kernels run in Triton's interpreter. No user wants that, so the engine must be told to."""
     if device.type != "cuda":
-        chosen = frame.decode_frame, PromptOps()
-        monkeypatch.setattr(fused, "choose_frame", lambda weights: (*chosen, unsupported(weights)))
+        chosen = Passes(frame.decode_frame, frame.begin_lines, PromptOps())
+        monkeypatch.setattr(fused, "choose_frame", lambda weights: (chosen, unsupported(weights)))
 
 
 @pytest.mark.slow

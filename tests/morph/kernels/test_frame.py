@@ -11,12 +11,13 @@ import torch
 
 pytest.importorskip("triton", reason="the kernels need triton")
 
+from qwen3_tts_morph.morph.frame.buffers import LastPositions
 from qwen3_tts_morph.morph.frame.step import _step_talker
+from qwen3_tts_morph.morph.frame.step import begin_lines as torch_begin
 from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
-from qwen3_tts_morph.morph.kernels import available, choose_frame, unsupported
-from qwen3_tts_morph.morph.kernels.frame import decode_frame, step_talker
+from qwen3_tts_morph.morph.kernels import available, choose_frame, torch_passes, unsupported
+from qwen3_tts_morph.morph.kernels.frame import begin_lines, decode_frame, step_talker
 from qwen3_tts_morph.morph.kernels.plan import Plan
-from qwen3_tts_morph.morph.model.layers import TORCH_OPS
 from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 from qwen3_tts_morph.morph.runtime.workspace import Workspace
 from triton.runtime.interpreter import GridExecutor
@@ -51,13 +52,14 @@ def check_frames(weights, slots, other, seq_groups: int, frames: int) -> None:
     for _ in range(frames):
         torch_frame(weights, slots, seq_groups, 64)
         decode_frame(weights, other, seq_groups, 64, Plan())
-        for (name, wanted), value in zip(tensors(slots).items(), tensors(other).values(), strict=True):
-            same = (
-                torch.allclose(value, wanted, atol=3e-5)
-                if wanted.is_floating_point()
-                else value.equal(wanted)
-            )
-            assert same, name
+        check_equal(slots, other)
+
+
+def check_equal(slots, other) -> None:
+    """Compare everything that a pass leaves."""
+    for (name, wanted), value in zip(tensors(slots).items(), tensors(other).values(), strict=True):
+        same = torch.allclose(value, wanted, atol=3e-5) if wanted.is_floating_point() else value.equal(wanted)
+        assert same, name
 
 
 # The interpreter takes half a minute for one line's frame of three passes: only one case runs by default.
@@ -74,6 +76,27 @@ FRAMES += [("tiny", 1, 15)] if torch.cuda.is_available() else []
 def test_frames_equal_those_of_torch(device, shape, batch, seq_groups):
     frames = 2 if batch > 1 or device.type == "cuda" else 1
     check_frames(*both(device, shape, batch), seq_groups, frames)
+
+
+@pytest.mark.parametrize("shape", ["tiny", pytest.param("tiny-1.7B", marks=pytest.mark.slow)])
+@torch.inference_mode()
+def test_lines_begin_as_in_torch(device, shape):
+    weights, slots, other = both(device, shape, 1)
+    numbers = torch.tensor([[POSITIONS[0], 2, 77, 2**31 + 5]], device=device)
+    last = LastPositions(torch.randn_like(slots.state.hidden), numbers)
+    torch_begin(weights, slots, last, 64)
+    begin_lines(weights, other, last, 64, Plan())
+    check_equal(slots, other)
+    assert (slots.state.positions.tolist(), slots.state.steps.tolist()) == ([POSITIONS[0] + 1], [0])
+    assert int(slots.state.seen.sum()) == 1
+
+
+@torch.inference_mode()
+def test_a_batch_cannot_begin_in_kernels(device):
+    weights, slots, _ = both(device, "tiny", 4)
+    last = LastPositions.allocate(slots.state.hidden)
+    with pytest.raises(ValueError, match="4 lines are too many"):
+        begin_lines(weights, slots, last, 64, replace(Plan(), gemv_max_rows=2))
 
 
 @pytest.mark.parametrize("damaged", ["talker", "predictor"])
@@ -208,5 +231,5 @@ def test_available_says_why_kernels_cannot_run(device):
 
 def test_the_choice_says_why_kernels_cannot_run():
     weights = random_weights(SHAPES["tiny"], torch.device("cpu"), torch.float32)
-    chosen, ops, why = choose_frame(weights)
-    assert chosen is torch_frame and ops is TORCH_OPS and "not on cpu" in (why or "")
+    passes, why = choose_frame(weights)
+    assert passes == torch_passes() and "not on cpu" in (why or "")

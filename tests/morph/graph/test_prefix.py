@@ -1,0 +1,145 @@
+"""Single lines whose voice's prefix is kept as keys and values: the same codes, kept or not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.graph import engine as graph
+from qwen3_tts_morph.morph.graph.backend import FrameBackend
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder, Prefixes
+from qwen3_tts_morph.morph.kernels import Passes, torch_passes
+from qwen3_tts_morph.morph.model.static_cache import StaticCache
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, PromptPrefix, SharedParts
+
+from tests.morph.decoding import GREEDY, TEXTS, assert_equal, eager_lines, line_requests
+from tests.morph.recorded import Recordings
+
+SEED = [2**64 - 1]
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "base")
+
+
+@pytest.fixture
+def voices(model, recording):
+    return [
+        clone_voice(model, part, 24000, CloneOptions("x_vector")) for part in (recording, -recording[::-1])
+    ]
+
+
+def decode(decoder: GraphDecoder, model, prompt, sampling=GREEDY, seq_groups: int = 5):
+    return decoder.decode(model, line_requests([prompt], seeds=SEED), GenerateOptions(seq_groups, sampling))
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+@pytest.mark.parametrize(
+    ("shape", "seq_groups", "sampling"), [("tiny", 15, Sampling()), ("tiny-1.7B", 5, GREEDY)]
+)
+def test_codes_equal_the_eager_engines(load, recording, monkeypatch, shape, seq_groups, sampling, recorded):
+    model = load(shape, "base")
+    voice = clone_voice(model, recording, 24000, CloneOptions("x_vector"))
+    builder = PromptBuilder(model)
+    if recorded:
+        monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    decoder = GraphDecoder(1)
+    for text in TEXTS:  # the step that begins a line runs directly, is recorded, and is replayed
+        prompt = builder.build(text, voice)
+        [wanted] = eager_lines(model, [prompt], seq_groups, sampling, SEED, monkeypatch)
+        assert len(wanted.codes) > 1
+        assert_equal(decode(decoder, model, prompt, sampling, seq_groups), [wanted])
+    assert len(decoder._prefixes) == 1
+
+
+def test_a_kept_prefix_changes_no_code_and_is_prefilled_once_for_each_voice(model, voices, monkeypatch):
+    calls = []
+    prefill = FrameBackend.prefill_prefix
+    monkeypatch.setattr(
+        FrameBackend, "prefill_prefix", lambda self, *args: (calls.append(1), prefill(self, *args))[1]
+    )
+    builder = PromptBuilder(model)
+    prompts = [builder.build(text, voice) for text in TEXTS for voice in voices]
+    fresh = [decode(GraphDecoder(1), model, prompt, Sampling()) for prompt in prompts]
+    assert len(calls) == len(prompts)
+    decoder = GraphDecoder(1)
+    for prompt, wanted in zip(prompts, fresh, strict=True):
+        assert_equal(decode(decoder, model, prompt, Sampling()), wanted)
+    assert len(calls) == len(prompts) + 2
+    decoder.free()
+    assert_equal(decode(decoder, model, prompts[0], Sampling()), fresh[0])
+    assert len(calls) == len(prompts) + 3
+
+
+def test_a_begin_whose_kernel_fails_is_repeated_in_torch_operations(model, voices, monkeypatch, caplog):
+    prompt = PromptBuilder(model).build(TEXTS[0], voices[0])
+    wanted = decode(GraphDecoder(1), model, prompt)
+
+    def broken(*_) -> None:
+        raise ValueError("no ptxas")
+
+    stock = torch_passes()
+    monkeypatch.setattr(
+        "qwen3_tts_morph.morph.graph.backend.choose_frame",
+        lambda weights: (Passes(stock.decode, broken, stock.ops), None),
+    )
+    decoder = GraphDecoder(1)
+    assert_equal(decode(decoder, model, prompt), wanted)
+    assert decoder.frames.fallback is not None
+    assert [record.message for record in caplog.records if "no ptxas" in record.message] != []
+
+
+def test_the_prefixes_used_last_are_kept():
+    kept, prefixes = Prefixes(2), [PromptPrefix(torch.zeros(1, 1)) for _ in range(3)]
+    caches = [StaticCache(torch.zeros(1), torch.zeros(1)) for _ in prefixes]
+    kept.keep(prefixes[0], caches[0])
+    kept.keep(prefixes[1], caches[1])
+    assert kept.get(prefixes[0]) is caches[0]
+    kept.keep(prefixes[2], caches[2])
+    assert kept.get(prefixes[1]) is None and len(kept) == 2
+
+
+# What prompts have in common
+
+
+def test_lines_of_a_voice_begin_with_one_prefix(model, voices):
+    builder = PromptBuilder(model)
+    first, again = (builder.build(text, voices[0]) for text in TEXTS[:2])
+    other, language = builder.build(TEXTS[0], voices[1]), builder.build(TEXTS[0], voices[0], "english")
+    assert first.prefix is again.prefix is not None
+    assert first.prefix is not other.prefix is not language.prefix is not first.prefix
+    assert torch.equal(first.embeds[:-1], first.prefix.embeds)
+
+
+def test_prompts_of_an_engine_are_the_same_to_the_bit_and_share_what_they_have_in_common(model, voices):
+    engine = Engine()
+    for voice in voices * 2:
+        made = engine.prompt_builder(model).build(TEXTS[2], voice, "german")
+        alone = PromptBuilder(model).build(TEXTS[2], voice, "german")
+        assert torch.equal(made.embeds, alone.embeds) and torch.equal(made.trailing, alone.trailing)
+    prefix = engine.prompt_builder(model).build(TEXTS[0], voices[0]).prefix
+    assert engine.prompt_builder(model).build(TEXTS[1], voices[0]).prefix is prefix
+    engine.free()
+    assert engine.prompt_builder(model).build(TEXTS[1], voices[0]).prefix is not prefix
+
+
+def test_parts_of_another_model_or_place_are_released(load):
+    shared, first, second = SharedParts(), load("tiny", "base"), load("tiny", "custom_voice")
+    PromptBuilder(second, shared).build(TEXTS[0], preset_voice(second, "ryan"))
+    assert len(shared) > 0
+    PromptBuilder(second, shared)
+    assert len(shared) > 0
+    PromptBuilder(first, shared)
+    assert len(shared) == 0
+
+
+def test_no_more_parts_are_kept_than_allowed(load):
+    model = load("tiny", "custom_voice")
+    shared = SharedParts(kept=6)
+    voices = [preset_voice(model, "ryan") for _ in range(8)]
+    for voice in voices:
+        PromptBuilder(model, shared).build(TEXTS[0], voice)
+        assert len(shared) <= 6
