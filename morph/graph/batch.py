@@ -133,7 +133,7 @@ class LineBatch:
                     self._unheard.add(line)
 
     def receive(self, report: torch.Tensor) -> int:
-        """Take the oldest report in flight, ``[B, 17]``; return how many lines made this frame.
+        """Take the oldest report in flight, ``[B, 17]``, and keep it; return how many lines made this frame.
 
         Raises:
             ValueError: if a line's numbers are not finite.
@@ -159,8 +159,8 @@ class LineBatch:
         line = self._lines[number]
         line.reports.append(len(self._reports))
         self._unheard.discard(number)
-        if line.request.on_codes is not None:  # a copy for each line would cost a large batch its time
-            line.request.on_codes(report[line.row, :GROUPS].clone())
+        if line.request.on_codes is not None:
+            line.request.on_codes(report[line.row, :GROUPS])
 
     def _end(self, number: int, ended: str) -> None:
         line = self._lines[number]

@@ -48,6 +48,9 @@ class Channel:
         self.bell = threading.Event()
         self._changed = threading.Condition()
         self._queues: list[deque[tuple[int, Chunk]]] = [deque() for _ in range(lines)]
+        self._order: deque[tuple[int, int]] = (
+            deque()
+        )  # (count, line) of what was put; it may have been taken since
         self._queued = [0] * lines  # frames
         self._ended = [False] * lines  # whether the last chunk was put
         self._cancelled: set[int] = set()
@@ -71,6 +74,9 @@ class Channel:
         with self._changed:
             if chunk.line in self._cancelled:
                 return
+            while self._order and self._is_gone(*self._order[0]):
+                self._order.popleft()
+            self._order.append((self._count, chunk.line))
             self._queues[chunk.line].append((self._count, chunk))
             self._queued[chunk.line] += len(chunk.codes)
             self._ended[chunk.line] = chunk.last
@@ -127,10 +133,10 @@ class Channel:
         """
         with self._changed:
             while True:
-                filled = [self._queues[line] for line in lines if self._queues[line]]
-                if filled and not self._closed:
-                    _, chunk = min(filled, key=lambda queue: queue[0][0]).popleft()
-                    self._queued[chunk.line] -= len(chunk.codes)
+                line = None if self._closed else self._first(lines)
+                if line is not None:
+                    _, chunk = self._queues[line].popleft()
+                    self._queued[line] -= len(chunk.codes)
                     return chunk
                 if self._error is not None and not self._closed:
                     raise self._error
@@ -138,6 +144,21 @@ class Channel:
                     self._raise_failure(lines)
                     return None
                 self._changed.wait()
+
+    def _first(self, lines: Sequence[int]) -> int | None:
+        """Return which of these lines has the chunk that was put first, or None if none has any."""
+        if len(lines) < len(self._queues):
+            filled = [line for line in lines if self._queues[line]]
+            return min(filled, key=lambda line: self._queues[line][0][0], default=None)
+        # Of all lines, without a look at each: a reader of many would take longer than the codec.
+        while self._order and self._is_gone(*self._order[0]):
+            self._order.popleft()
+        return self._order[0][1] if self._order else None
+
+    def _is_gone(self, count: int, line: int) -> bool:
+        """Return whether the chunk put as number ``count`` has been taken or dropped."""
+        queue = self._queues[line]
+        return not queue or queue[0][0] > count
 
     def _raise_failure(self, lines: Sequence[int]) -> None:
         failures = [self._failures[line] for line in lines if line in self._failures]

@@ -237,13 +237,25 @@ class RowStream:
             for line, part in now.items():
                 if part.restarts:
                     self._states.clear(line)
-            waves = self._step({line: part.codes for line, part in now.items()})
-            for line, part in now.items():
-                if part.wanted:
-                    samples = len(part.codes) * self._weights.samples_per_frame
-                    made[line].append(waves[line, :samples].clone())  # the next step overwrites them
+            self._step({line: part.codes for line, part in now.items()})
+            for line, wave in self._copy({line: part for line, part in now.items() if part.wanted}).items():
+                made[line].append(wave)
         empty = self._states.outputs.new_zeros(0, dtype=torch.float32)
-        return {line: torch.cat([empty, *parts]) for line, parts in made.items()}
+        return {
+            line: parts[0] if len(parts) == 1 else torch.cat([empty, *parts]) for line, parts in made.items()
+        }
+
+    def _copy(self, parts: Mapping[int, _Part]) -> dict[int, torch.Tensor]:
+        """Return the samples of the last step, in one copy for all lines: the next step overwrites them."""
+        if not parts:
+            return {}
+        lengths = {line: len(part.codes) * self._weights.samples_per_frame for line, part in parts.items()}
+        part = self._samples[:, : max(lengths.values())]
+        if len(parts) == 1:
+            copied = part[next(iter(parts))][None].clone()
+        else:
+            copied = part.index_select(0, torch.tensor(list(parts), device=part.device))
+        return {line: copied[row, :length] for row, (line, length) in enumerate(lengths.items())}
 
     def _cut(self, line: int, codes: torch.Tensor) -> Iterator[_Part]:
         """Cut a line's frames into steps; where a chunk begins, the frames of its left context go first."""
@@ -259,8 +271,8 @@ class RowStream:
             yield _Part(part)
             codes = codes[len(part) :]
 
-    def _step(self, parts: Mapping[int, torch.Tensor]) -> torch.Tensor:
-        """Run one step of the row; return ``[B, STEP_FRAMES * 1920]``, which the next step overwrites."""
+    def _step(self, parts: Mapping[int, torch.Tensor]) -> None:
+        """Run one step of the row, which overwrites its samples."""
         codes = torch.zeros(self._codes.shape, dtype=torch.int64)
         counts = torch.zeros(self._counts.shape, dtype=torch.int64)
         for line, part in parts.items():
@@ -281,7 +293,6 @@ class RowStream:
             if self._graphs is not None:
                 self._graphs.forget()
             self._run()
-        return self._samples
 
     def _run(self) -> None:
         def step() -> None:
