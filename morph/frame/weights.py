@@ -84,7 +84,8 @@ class KeptWeights:
         self.weights: Weights | None = None
         self.addresses: tuple[int, ...] = ()
         self._of: tuple[Any, ...] = ()
-        self._owners: list[tuple[dict[str, torch.Tensor | None], str]] = []
+        self._owners: list[dict[str, torch.Tensor]] = []
+        self._names: list[str] = []
         self._seen: list[int] = []
 
     def of(self, model: Model, tail: str = "auto") -> Weights:
@@ -95,22 +96,25 @@ class KeptWeights:
         self.free()  # before the weights are joined, which takes memory
         weights = self.weights = Weights.of(model, tail)
         self.addresses, self._of = weights.addresses(), key
-        self._owners = [*_owners_of(model.talker), *_owners_of(model.module.tails)]
+        found = [*_tensors_in(model.talker), *_tensors_in(model.module.tails)]
+        self._owners, self._names = [owner for owner, _ in found], [name for _, name in found]
         self._seen = self._look()
         return weights
 
     def _look(self) -> list[int]:
-        """Return where all parameters and buffers are now."""
-        values = [owner.get(name) for owner, name in self._owners]
-        return [0 if value is None else value.data_ptr() for value in values]
+        """Return where all parameters and buffers are now; nothing if one of them is gone."""
+        try:  # in maps: some 500 tensors, before every line
+            return [*map(torch.Tensor.data_ptr, map(dict.__getitem__, self._owners, self._names))]
+        except KeyError:
+            return []
 
 
-def _owners_of(module: torch.nn.Module) -> Iterator[tuple[dict[str, torch.Tensor | None], str]]:
+def _tensors_in(module: torch.nn.Module) -> Iterator[tuple[dict[str, torch.Tensor], str]]:
     """Yield the dict and the name of every parameter and buffer: a move to another device replaces buffers."""
     for one in module.modules():
         owners: tuple[Any, Any] = one._parameters, one._buffers
         for owner in owners:
-            yield from ((owner, name) for name in owner)
+            yield from ((owner, name) for name, value in owner.items() if value is not None)
 
 
 def _view_projection(module: Any) -> tuple[torch.Tensor, torch.Tensor] | None:

@@ -24,6 +24,7 @@ from .takes import Take, judge_end
 # Of a line: 4 s. Beyond them codes wait, until the reader has taken a chunk or no frame is left.
 QUEUED_FRAMES = 50
 PIECES_AHEAD = 4  # of a line: text that comes faster than it is spoken is not read beyond them
+READERS_S = 5e-5  # for readers to take the first chunk of a line
 WAIT_S = 0.1  # between two looks at whether ``on_frame`` cancels, while no text comes
 
 
@@ -245,12 +246,17 @@ class StreamDecoding:
         self._speed.add_codec(max(map(len, parts.values())), now - began)
         if self._frame_began is not None:
             self._frame_began += now - entered  # a piece may end, and send its chunk, within a frame
+        begun = False
         for index, codes in parts.items():
             check_samples(waves[index], self._model.codec.dtype)
             line, piece = self._lines[index], self._lines[index].piece
-            self._channel.put(line.add(codes, waves[index], now))
+            chunk = line.add(codes, waves[index], now)
+            self._channel.put(chunk)
+            begun = begun or chunk.start == 0
             if line.piece is not piece:
                 self._next_piece(line)
+        if begun:  # without a pause a reader waits up to 5 ms for Python's lock (sys.getswitchinterval)
+            time.sleep(READERS_S)
 
     def _end_piece(self, line: LineChunks) -> None:
         """Send what a crossfade held back, and begin the line's next piece."""

@@ -286,10 +286,14 @@ def test_the_spectral_loss_is_zero_for_equal_tones_and_positive_for_others():
 @pytest.mark.gpu
 def test_captured_updates_equal_uncaptured_ones(speech):
     plain, fast = (Trainer(tiny(), speech.to("cuda"), capture=capture) for capture in (False, True))
+    compared = False
     for _ in range(30):
         ours, theirs = fast.train_step(), plain.train_step()
-    assert fast.replayer.captured
-    assert float(ours["mel"]) == pytest.approx(float(theirs["mel"]), rel=0.05)
+        if fast.replayer.captured and not compared:
+            # Later steps tell nothing: sums in another order make two trainings part within some twenty steps.
+            assert float(ours["mel"]) == pytest.approx(float(theirs["mel"]), rel=0.05)
+            compared = True
+    assert compared and np.isfinite(float(ours["mel"]))
 
 
 def test_the_average_is_in_place_only_inside_its_context():

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -488,8 +489,8 @@ def test_on_a_gpu_leavers_leave_no_memory_behind(on_cuda) -> None:
 
     def leave_after(chunks: int) -> int:
         with stream_lines(synthesizer, lines, ENDLESS) as stream:
-            for _ in range(chunks):
-                next(stream)
+            for _ in islice(stream, chunks):
+                pass
         wait_until_free(synthesizer)
         return torch.cuda.memory_allocated()
 
