@@ -71,6 +71,7 @@ ON_TRANSFORMERS_5 = (
     *("codec/test_upstream", "model/test_model", "model/test_rope"),
 )
 MOST_WORKERS = 8  # each loads its own torch
+GB_PER_WORKER = 4  # of a GPU's memory
 GPU_RECORD = ROOT / "tests" / "gpu.json"
 
 
@@ -163,6 +164,11 @@ def count_workers() -> int:
     """Return how many processes run tests: one per core that this process may use (``taskset`` limits them)."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_WORKERS)
+
+
+def count_gpu_workers(gpu_gb: float) -> int:
+    """Return how many processes run tests that share a GPU: one per core, as its memory allows."""
+    return max(1, min(os.cpu_count() or 1, int(gpu_gb / GB_PER_WORKER)))
 
 
 def spread(workers: int) -> list[str]:
@@ -270,7 +276,9 @@ def describe_machine() -> dict[str, Any] | None:
         "import importlib.metadata as m, json, torch\n"
         "if not torch.cuda.is_available(): raise SystemExit('torch finds no GPU')\n"
         f"names = set({names!r}) & {{d.metadata['Name'] for d in m.distributions()}}\n"
-        "print(json.dumps({'gpu': torch.cuda.get_device_name(), **{n: m.version(n) for n in sorted(names)}}))"
+        "gpu = torch.cuda.get_device_properties(0)\n"
+        "found = {'gpu': gpu.name, 'gpu_gb': round(gpu.total_memory / 1e9)}\n"
+        "print(json.dumps({**found, **{n: m.version(n) for n in sorted(names)}}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if done.returncode:
@@ -303,13 +311,13 @@ def gpu_files() -> list[str]:
     return [name for name in names if not name.startswith((KERNELS, "tests/test_", "tests/comfy"))]
 
 
-def test_on_gpu(extra: Sequence[str]) -> list[Outcome]:
+def test_on_gpu(workers: int, extra: Sequence[str]) -> list[Outcome]:
     """Run all cases that need a GPU, and the kernels compiled; ComfyUI's if COMFYUI_GPU and COMFYUI_DIR are set."""
-    workers = spread(count_workers()) if importlib.util.find_spec("xdist") else []
+    processes = spread(workers) if importlib.util.find_spec("xdist") else []
     env, python = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}, Path(sys.executable)
-    engine = [*gpu_files(), "-m", "gpu", "--all", *workers]
+    engine = [*gpu_files(), "-m", "gpu", "--all", *processes]
     outcomes = [
-        run_pytest("kernels on the GPU", python, [KERNELS, "--all", *workers], extra, env),
+        run_pytest("kernels on the GPU", python, [KERNELS, "--all", *processes], extra, env),
         run_pytest("engine on the GPU", python, engine, extra, env),
     ]
     if os.environ.get("COMFYUI_GPU") and os.environ.get("COMFYUI_DIR"):
@@ -324,7 +332,7 @@ def run_gpu(commit: str, extra: Sequence[str]) -> int:
     if machine is None:
         return 1
     print(f"commit {commit} on {machine['gpu']}", flush=True)
-    outcomes = test_on_gpu(extra)
+    outcomes = test_on_gpu(count_gpu_workers(machine["gpu_gb"]), extra)
     passed = summarize(outcomes)
     print(f"ran on commit {commit}")
     if passed and not extra:

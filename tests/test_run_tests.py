@@ -141,16 +141,19 @@ def test_gpu_needs_a_commit_to_record(
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str | int]:
     """As if a GPU existed; the record is written to a temporary folder."""
-    found = {"gpu": "a GPU", "torch": "2.9", "transformers": "5.4", "python": "3.12.1"}
+    found = {"gpu": "a GPU", "gpu_gb": 24, "torch": "2.9", "transformers": "5.4", "python": "3.12.1"}
     monkeypatch.setattr(run_tests, "describe_machine", lambda: found)
     monkeypatch.setattr(run_tests, "GPU_RECORD", tmp_path / "gpu.json")
     return found
 
 
 def test_gpu_runs_the_marked_cases_and_records_the_commit(
-    steps: Steps, machine: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    steps: Steps,
+    machine: dict[str, str | int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("COMFYUI_GPU", raising=False)
     assert "no run is recorded" in run_tests.last_on_gpu()
@@ -169,7 +172,7 @@ def test_gpu_runs_the_marked_cases_and_records_the_commit(
 
 
 def test_gpu_includes_comfyui_if_one_is_given(
-    steps: Steps, machine: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    steps: Steps, machine: dict[str, str | int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMFYUI_GPU", "tiny")
     monkeypatch.setenv("COMFYUI_DIR", "there")
@@ -177,11 +180,19 @@ def test_gpu_includes_comfyui_if_one_is_given(
     assert "tests/comfy/test_gpu.py" in steps[-1][1]
 
 
+@pytest.mark.parametrize("gb, cores, wanted", [(139, 16, 16), (139, None, 1), (24, 16, 6), (2, 16, 1)])
+def test_processes_that_share_a_gpu_have_memory_for_each(
+    monkeypatch: pytest.MonkeyPatch, gb: int, cores: int | None, wanted: int
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert run_tests.count_gpu_workers(gb) == wanted
+
+
 def test_a_failed_or_partial_run_on_a_gpu_is_not_recorded(
-    steps: Steps, machine: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    steps: Steps, machine: dict[str, str | int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_tests.run_gpu("abc", ["-k", "one"])
-    monkeypatch.setattr(run_tests, "test_on_gpu", lambda _: [run_tests.Outcome("x", False, 1.0, failed=1)])
+    monkeypatch.setattr(run_tests, "test_on_gpu", lambda *_: [run_tests.Outcome("x", False, 1.0, failed=1)])
     assert run_tests.run_gpu("abc", []) == 1
     assert not run_tests.GPU_RECORD.exists()
 

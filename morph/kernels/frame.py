@@ -128,7 +128,8 @@ def begin_lines(
     if residual.scaled is not None:
         raise ValueError(f"{len(last.embeds)} lines are too many to begin together: prefill them")
     buffers.state.reset(last.numbers)
-    residual.values.copy_(last.embeds)
+    # Not a copy: of float32 that is a memory copy, and the layers' first kernel may only overlap with a kernel.
+    torch.mul(last.embeds, 1, out=residual.values)
     talk(weights, buffers, window, plan, residual)
 
 
