@@ -3,6 +3,11 @@
 from setuptools import find_packages, setup
 
 NAME = "qwen3_tts_morph"
-INNER = find_packages(include=["morph", "morph.*", "nodes", "nodes.*", "postprocess", "postprocess.*"])
+TOP = ("morph", "nodes", "postprocess", "serve")
+INNER = find_packages(include=[pattern for name in TOP for pattern in (name, f"{name}.*")])
 
-setup(package_dir={NAME: "."}, packages=[NAME, *(f"{NAME}.{name}" for name in INNER)])
+setup(
+    package_dir={NAME: "."},
+    packages=[NAME, *(f"{NAME}.{name}" for name in INNER)],
+    package_data={NAME: ["demo_voice/*", "demo_voice/speech_tokenizer/*"], f"{NAME}.serve": ["page/*"]},
+)

@@ -105,6 +105,7 @@ def test_users_get_the_pack_without_tests_and_laboratory() -> None:
         "nodes",
         "morph",
         "postprocess",
+        "serve",
         "web",
         "locales",
         "workflows",
@@ -124,7 +125,7 @@ def test_pre_commit_runs_the_ruff_that_the_tests_run() -> None:
 
 def test_every_folder_of_code_is_a_package_that_pip_installs() -> None:
     """An editable install finds packages by their __init__.py, and so do the import contracts."""
-    for top in ("morph", "nodes", "postprocess", "lab"):
+    for top in ("morph", "nodes", "postprocess", "serve", "lab"):
         folders = {path.parent for path in (pack.ROOT / top).rglob("*.py")}
         assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
 
@@ -140,7 +141,9 @@ def public_functions(path: Path) -> Iterator[tuple[str, ast.FunctionDef]]:
 def test_public_functions_have_at_most_five_parameters_or_give_the_reason() -> None:
     """Except kernels, and functions that ComfyUI calls with the names of a node's inputs."""
     folders = [
-        path for top in ("morph", "nodes", "postprocess", "lab") for path in (pack.ROOT / top).rglob("*.py")
+        path
+        for top in ("morph", "nodes", "postprocess", "serve", "lab")
+        for path in (pack.ROOT / top).rglob("*.py")
     ]
     found = []
     for path in folders:

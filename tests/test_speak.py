@@ -1,15 +1,13 @@
-"""The first command of the README: a text in, the demo voice's speech out."""
+"""The first command of the README: a text in, the demo voice's speech out; and the environment that it makes."""
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import speak
@@ -20,17 +18,6 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, speak.__file__, "--here", *map(str, arguments)]
     env = {**os.environ, "PYTHONIOENCODING": "cp1252"}
     return subprocess.run(command, capture_output=True, text=True, encoding="cp1252", env=env)
-
-
-def test_only_the_text_is_required() -> None:
-    options = speak.parse_arguments(["Hello."])
-    assert (options.text, options.checkpoint, options.speaker, options.reference) == (
-        "Hello.",
-        None,
-        None,
-        None,
-    )
-    assert options.out == Path("speech.wav") and not options.here
 
 
 def test_the_demo_voice_speaks_and_the_report_has_duration_rtf_and_path(tmp_path: Path) -> None:
@@ -48,16 +35,6 @@ def test_the_demo_voice_speaks_and_the_report_has_duration_rtf_and_path(tmp_path
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_the_speaker_is_the_first_unless_one_is_named(tmp_path: Path) -> None:
-    def speech(*arguments: str) -> bytes:
-        speak.speak(speak.parse_arguments(["Yes.", "--out", str(tmp_path / "speech.wav"), *arguments]))
-        return (tmp_path / "speech.wav").read_bytes()
-
-    unnamed = speech()
-    assert unnamed == speech("--speaker", "heart")
-    assert unnamed != speech("--speaker", "george")
-
-
 def test_bad_input_gets_an_error_sentence_and_no_file(tmp_path: Path) -> None:
     done = run("Yes.", "--speaker", "vivian", "--out", tmp_path / "speech.wav")
     assert done.returncode == 2
@@ -65,120 +42,75 @@ def test_bad_input_gets_an_error_sentence_and_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--out", "{}"], "is a folder: name a file"),
-        (["--out", "{}/speech.txt"], "does not end in one of .wav, .flac, .ogg, .mp3"),
-        (["--out", "{}/none/speech.wav"], "does not exist: create it"),
-        (["--out", "{}/" + 250 * "x" + ".wav"], "cannot be written"),
-        (["--reference", "{}/none.wav"], "is not a file"),
-        (["--transcript", "Yes."], "give the recording with --reference"),
-        (["--speaker", "emma", "--describe", "a voice"], "not allowed with"),
-        (["--seq-groups", "99"], "is not a whole number from 1 to 15"),
-        (["--seq-groups", "5.0"], "is not a whole number from 1 to 15"),
-        (["--seed", "-1"], "is not a whole number from 0 to 18446744073709551615"),
-        (["--seed", str(2**64)], "is not a whole number from 0 to"),
-    ],
-)
-def test_bad_arguments_are_refused_before_anything_is_installed_or_loaded(
-    arguments: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        speak.parse_arguments(["Yes.", *(word.format(tmp_path) for word in arguments)])
-    told = capsys.readouterr()
-    assert sentence in told.err and not told.out
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_empty_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        speak.parse_arguments(["  "])
-    assert "the text is empty" in capsys.readouterr().err
-
-
-def test_the_limits_equal_the_engines() -> None:
-    from qwen3_tts_morph.morph import options
-    from qwen3_tts_morph.morph.text import script
-
-    assert speak.MOST_GROUPS == options.PREDICTED_GROUPS and speak.MAX_SEED == script.MAX_SEED
-
-
-def test_a_reference_that_is_not_a_recording_is_refused_before_the_model_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("soundfile", reason="not run: the package soundfile is not installed")
-
-    from qwen3_tts_morph.morph.synthesizer import Synthesizer
-
-    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
-    noise = tmp_path / "noise.wav"
-    noise.write_bytes(bytes(range(256)) * 10)
-    monkeypatch.setattr(
-        sys,
-        "argv",
-        ["speak.py", "Yes.", "--here", "--reference", str(noise), "--out", str(tmp_path / "a.wav")],
+def test_the_command_line_is_read_with_a_python_that_has_no_packages(tmp_path: Path) -> None:
+    """The first run has nothing installed yet: bad input is refused, and the overview shown, all the same."""
+    code = (
+        "import runpy, sys; sys.meta_path.insert(0, type('No', (), {'find_spec': staticmethod(refuse)}))\n"
+        "sys.argv = ['speak.py', *sys.argv[1:]]\n"
+        f"runpy.run_path({speak.__file__!r}, run_name='__main__')"
     )
-    assert speak.main() == 2
-    assert f"{noise} cannot be read as a recording: give a wav" in capsys.readouterr().err
+    heavy = ("torch", "numpy", "transformers", "soundfile", "tqdm", "safetensors")
+    refuse = (
+        f"def refuse(name, *_):\n  if name.split('.')[0] in {heavy}: raise ModuleNotFoundError(name=name)\n"
+    )
+
+    def without_packages(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", refuse + code, *words]
+        env = {**os.environ, "PYTHONPATH": str(Path(speak.__file__).parent)}
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
+
+    for command in ("speak",):
+        shown = without_packages(command, "--help")
+        assert shown.returncode == 0 and f"usage: speak.py {command}" in shown.stdout, shown.stderr
+    done = without_packages("Yes.", "--seq-groups", "99")
+    assert done.returncode == 2 and "is not a whole number from 1 to 15" in done.stderr
+    done = without_packages("Yes.", "--here")
+    assert done.returncode == 1 and "has no package" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_an_interrupt_ends_quietly_with_130(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_without_here_the_arguments_go_to_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def interrupted(_: object) -> str:
-        raise KeyboardInterrupt
+    calls: list[list[str]] = []
+    monkeypatch.setattr(speak, "prepare_environment", lambda: Path("its-python"))
+    monkeypatch.setattr(speak, "wait", lambda command: calls.append(list(command)) or 7)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["speak.py", "Yes.", "--seed", "3"])
+    assert speak.main() == 7
+    assert calls == [["its-python", speak.__file__, "--here", "Yes.", "--seed", "3"]]
+    monkeypatch.setattr(sys, "argv", ["speak.py", "Yes.", "--seed", "x"])
+    with pytest.raises(SystemExit, match="2"):
+        speak.main()
+    assert len(calls) == 1
 
-    monkeypatch.setattr(speak, "speak", interrupted)
-    monkeypatch.setattr(sys, "argv", ["speak.py", "Yes.", "--here", "--out", str(tmp_path / "a.wav")])
-    assert speak.main() == 130
-    assert capsys.readouterr() == ("", "")
 
-
-def test_a_file_that_cannot_be_replaced_stays_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_environment_that_cannot_be_made_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("soundfile", reason="not run: the package soundfile is not installed")
+    def full() -> Path:
+        raise OSError(28, "No space left on device")
 
-    def locked(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    out = tmp_path / "speech.wav"
-    out.write_bytes(b"yesterday's")
-    monkeypatch.setattr(speak.os, "replace", locked)
-    with pytest.raises(
-        ValueError, match=r"speech.wav cannot be written \(Permission denied\): choose another"
-    ):
-        speak.write_sound(out, np.zeros(100, np.float32), 24000)
-    assert out.read_bytes() == b"yesterday's" and list(tmp_path.iterdir()) == [out]
+    monkeypatch.setattr(speak, "prepare_environment", full)
+    assert speak.run_in_environment(["Yes."]) == 1
+    told = capsys.readouterr()
+    assert "cannot be made: [Errno 28] No space left" in told.err and not told.out
 
 
-@pytest.mark.parametrize("ending", speak.FORMATS)
-def test_every_supported_format_can_be_written_and_read(ending: str, tmp_path: Path) -> None:
-    soundfile = pytest.importorskip("soundfile", reason="not run: the package soundfile is not installed")
-    out = tmp_path / f"speech{ending.upper()}"
-    speak.write_sound(out, np.sin(np.arange(24000, dtype=np.float32) / 10), 24000)
-    waveform, rate = soundfile.read(out)
-    assert rate == 24000 and len(waveform) >= 24000 and abs(waveform).max() > 0.5
+def test_the_environment_is_brought_up_to_date_with_the_pack(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    installed: list[tuple[str, ...]] = []
+    monkeypatch.setattr(speak, "ENVIRONMENT", tmp_path)
+    monkeypatch.setattr(speak.install, "create_environment", lambda path: path / "python")
+    monkeypatch.setattr(speak.install, "pip_install", lambda _, *what: installed.append(what))
+    monkeypatch.setattr(speak.subprocess, "run", lambda *_, **__: None)
+    for _ in range(2):
+        assert speak.prepare_environment() == tmp_path / "python"
+    assert len(installed) == 2  # torch, and the requirements: once
+    (tmp_path / "ready").write_text("an older version's", encoding="utf-8")
+    speak.prepare_environment()
+    assert len(installed) == 4
 
 
-def test_a_closed_pipe_is_not_an_error() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "w", encoding="utf-8") as stream:
-        speak.say("nobody hears this", stream)
-        speak.say("nor this", stream)
-
-
-def test_frames_are_counted_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    with speak.counted_frames() as show:
-        show(3, 20)
-    assert sys.stderr.getvalue() == "\rframe 3 of about 20\n"
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with speak.counted_frames() as show:
-        assert show is None
+def test_the_exit_code_is_that_of_the_environment() -> None:
+    assert speak.wait([sys.executable, "-c", "raise SystemExit(130)"]) == 130

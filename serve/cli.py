@@ -1,0 +1,146 @@
+"""The command line: which command was asked for, its options, and how a run ends.
+
+Needs nothing but Python until a command runs: ``speak.py`` reads the command line before there is an environment.
+
+Results go to stdout and everything else to stderr. The exit code is 0; 1 where a check failed, or the environment
+lacks a package; 2 for bad input, with one sentence; 130 when interrupted; 141 when the reader of stdout has left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from .commands.console import Console
+
+PROGRAM = "qwen3-tts-morph"
+COMMANDS = {
+    "speak": "speak a text into a file, or to stdout while it is made",
+}
+DEFAULT = "speak"  # where the first word is no command, it is the text
+HERE = "--here"
+FAILED, BAD_INPUT, INTERRUPTED, READER_LEFT = 1, 2, 130, 141
+
+
+class Command(Protocol):
+    """What the module of a command has."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's options."""
+
+    def check(self, parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+        """Check what needs no model, with ``parser.error`` for bad input."""
+
+    def run(self, options: argparse.Namespace, console: Console) -> int:
+        """Run, and return the exit code; ValueError for bad input."""
+
+
+def main(
+    words: Sequence[str] | None = None,
+    program: str = PROGRAM,
+    elsewhere: Callable[[Sequence[str]], int] | None = None,
+) -> int:
+    """Run a command line; return its exit code.
+
+    Args:
+        words: the arguments; None takes the process's.
+        program: its name in messages.
+        elsewhere: runs the arguments in an environment that has what the engine needs, unless they say ``--here``;
+            None: this Python has it.
+    """
+    words = list(sys.argv[1:] if words is None else words)
+    console = Console(program, sys.stdout, sys.stderr)
+    try:
+        return _run(words, console, None if HERE in words else elsewhere)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        console.forget_stdout()
+        return READER_LEFT
+    except ModuleNotFoundError as error:
+        console.note(f"{program}: {lacking(error)}")
+        return FAILED
+    except ValueError as error:
+        console.note(f"{program}: {error}")
+        return BAD_INPUT
+
+
+def lacking(error: ModuleNotFoundError) -> str:
+    """Return what to do about a package that this Python lacks."""
+    return (
+        f"{sys.executable} has no package {error.name}: install torch, transformers 4.57 and the pack's "
+        "requirements.txt there, then run the pack's install.py with it"
+    )
+
+
+def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]], int] | None) -> int:
+    name, rest = split_command(words)
+    if name is None:
+        return _overview(console, asked=bool(rest))
+    try:
+        command, options = parse(name, rest, console.program)
+    except ModuleNotFoundError:
+        # A command's options may need a package too: there they are read where it is.
+        if elsewhere is None:
+            raise
+        return elsewhere(words)
+    if elsewhere is not None:
+        return elsewhere(words)
+    with contextlib.redirect_stdout(console.err):  # upstream prints a warning when it is imported
+        return command.run(options, console)
+
+
+def split_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the command and its arguments; None for the overview, with the words that asked for it."""
+    given = [word for word in words if word != HERE]
+    if not given or given[0] in ("-h", "--help", "help"):
+        return None, given
+    if given[0] not in COMMANDS:
+        return DEFAULT, list(words)
+    rest = list(words)
+    rest.remove(given[0])
+    return given[0], rest
+
+
+def parse(name: str, words: Sequence[str], program: str = PROGRAM) -> tuple[Command, argparse.Namespace]:
+    """Read a command's options; everything that does not need the model is checked here.
+
+    Raises:
+        SystemExit: 2 for bad input, with a sentence on stderr; 0 for ``--help``.
+    """
+    command = load(name)
+    parser = argparse.ArgumentParser(
+        prog=f"{program} {name}", description=COMMANDS[name], conflict_handler="resolve", allow_abbrev=False
+    )
+    command.add_arguments(parser)
+    parser.add_argument(HERE, action="store_true", help="use this Python as it is; install nothing")
+    options = parser.parse_args(words)
+    command.check(parser, options)
+    return command, options
+
+
+def load(name: str) -> Command:
+    """Return the module of a command."""
+    module: Any = importlib.import_module(f".commands.{name}", __package__)
+    return module
+
+
+def overview(program: str) -> str:
+    """Return what the commands are."""
+    width = max(map(len, COMMANDS))
+    rows = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
+    usage = [f'usage: {program} "text" [options]', f"       {program} COMMAND [options]"]
+    end = f"{program} COMMAND --help lists a command's options; without a command, those are speak's."
+    return "\n".join([*usage, "", "commands:", *rows, "", end])
+
+
+def _overview(console: Console, asked: bool) -> int:
+    if asked:
+        console.result(overview(console.program))
+        return 0
+    console.note(overview(console.program))
+    return BAD_INPUT

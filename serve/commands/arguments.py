@@ -1,0 +1,175 @@
+"""Readers of single arguments, and the options that several commands share. Python's own packages only."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+# soundfile's names by the ends of file names.
+FORMATS = {
+    ".wav": ("WAV", "PCM_16"),
+    ".flac": ("FLAC", "PCM_16"),
+    ".ogg": ("OGG", "VORBIS"),
+    ".mp3": ("MP3", "MPEG_LAYER_III"),
+    ".opus": ("OGG", "OPUS"),
+}
+# The engine's own limits, here because they are checked before there is an engine.
+MOST_GROUPS = 15
+MAX_SEED = 2**64 - 1
+MOST_RETRIES = 10
+MOST_BATCH = 256
+LAYOUTS = ("sentence", "token")
+PRECISIONS = ("auto", "bf16", "fp16", "fp32")
+ATTENTIONS = ("auto", "sdpa", "flash_attention_2", "eager")
+ENGINES = ("auto", "eager", "graph")
+WEIGHTS = ("full", "int8")
+TAILS = ("auto", "stock")
+DECODINGS = ("crossbar", "lossless")
+
+
+def whole_number(low: int, high: int) -> Callable[[str], int]:
+    """Return a reader of whole numbers in ``low``..``high`` for argparse."""
+
+    def read(word: str) -> int:
+        with contextlib.suppress(ValueError):
+            if low <= int(word) <= high:
+                return int(word)
+        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number from {low} to {high}")
+
+    return read
+
+
+def number(low: float, high: float) -> Callable[[str], float]:
+    """Return a reader of numbers in ``low``..``high`` for argparse."""
+
+    def read(word: str) -> float:
+        with contextlib.suppress(ValueError):
+            if low <= float(word) <= high:
+                return float(word)
+        raise argparse.ArgumentTypeError(f"{word!r} is not a number from {low:g} to {high:g}")
+
+    return read
+
+
+def existing_file(word: str) -> Path:
+    """Read the path of a file that exists, for argparse."""
+    if not os.path.isfile(word):
+        raise argparse.ArgumentTypeError(f"{word} is not a file: give the path of one that exists")
+    return Path(word)
+
+
+def existing_folder(word: str) -> Path:
+    """Read the path of a folder that exists, for argparse."""
+    if not os.path.isdir(word):
+        raise argparse.ArgumentTypeError(f"{word} is not a folder: give the path of one that exists")
+    return Path(word)
+
+
+def sound_file(word: str) -> Path:
+    """Read the path of a sound file that can be written, for argparse; checked now, before minutes of rendering."""
+    if Path(word).suffix.lower() not in FORMATS and not os.path.isdir(word):
+        raise argparse.ArgumentTypeError(f"{word} does not end in one of {', '.join(FORMATS)}: rename it")
+    return writable_file(word)
+
+
+def writable_file(word: str) -> Path:
+    """Read the path of a file that can be written, for argparse."""
+    path = Path(word)
+    if os.path.isdir(path):
+        raise argparse.ArgumentTypeError(f"{word} is a folder: name a file, e.g. {path / 'speech.wav'}")
+    if not os.path.isdir(path.parent):
+        raise argparse.ArgumentTypeError(f"folder {path.parent} does not exist: create it, or choose another")
+    try:
+        if path.exists():
+            path.open("r+b").close()
+        unfinished(path).touch()
+        unfinished(path).unlink()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(
+            f"{word} cannot be written ({error.strerror}): choose another file or folder"
+        ) from error
+    return path
+
+
+def unfinished(path: Path) -> Path:
+    """Return the temporary path that a file is written to before it is renamed."""
+    return path.with_name(f"{path.name}.{os.getpid()}.part")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose the checkpoint, where it runs and how it is loaded."""
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--checkpoint",
+        help="a Qwen3-TTS folder, its name in ComfyUI's models, or a published one such as "
+        "Qwen/Qwen3-TTS-12Hz-0.6B-Base, which is downloaded if it is not on this machine; none: the demo voice",
+    )
+    add_folders(group)
+    group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1 ...; auto: CUDA if there is one")
+    group.add_argument("--precision", choices=PRECISIONS, default="auto")
+    group.add_argument("--attention", choices=ATTENTIONS, default="auto")
+    group.add_argument("--engine", choices=ENGINES, default="auto")
+    group.add_argument("--weights", choices=WEIGHTS, default="full")
+
+
+def add_folders(group: argparse._ActionsContainer) -> None:
+    """Add the option that says where ComfyUI is."""
+    group.add_argument(
+        "--comfyui",
+        type=existing_folder,
+        metavar="FOLDER",
+        help="ComfyUI's folder, for its models and voice library; none: COMFYUI_DIR, or the one that the pack is in",
+    )
+
+
+def add_voice(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose who speaks."""
+    group = parser.add_argument_group("voice")
+    kinds = group.add_mutually_exclusive_group()
+    kinds.add_argument("--voice", help="a saved voice: its name, or the path of its file")
+    kinds.add_argument("--speaker", help="a preset speaker; none: the checkpoint's first")
+    kinds.add_argument(
+        "--reference",
+        type=existing_file,
+        help="a recording of 1-30 s to clone (the demo voice, Base checkpoints)",
+    )
+    kinds.add_argument("--describe", help="the voice in words (VoiceDesign checkpoints)")
+    group.add_argument(
+        "--transcript", help="the words of the recording: clones its manner of speaking too (ICL)"
+    )
+    group.add_argument("--instruct", help="how to speak, e.g. whispering (1.7B CustomVoice and VoiceDesign)")
+
+
+def check_voice(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with an error for options of the voice that do not fit together."""
+    if options.transcript and not options.reference:
+        parser.error("--transcript is the words of a recording: give the recording with --reference")
+
+
+def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> None:
+    """Add the options of the decoding."""
+    group = parser.add_argument_group("decoding")
+    group.add_argument("--language", default="auto")
+    if seq_groups:
+        group.add_argument(
+            "--seq-groups",
+            type=whole_number(1, MOST_GROUPS),
+            default=5,
+            help="1-15; 15 is exact, less is approximate and faster; default: 5",
+        )
+    group.add_argument("--seed", type=whole_number(0, MAX_SEED), default=0)
+    group.add_argument("--tail", choices=TAILS, default="auto", help="stock: without the trained tail")
+    group.add_argument("--decoding", choices=DECODINGS, default="crossbar")
+    group.add_argument(
+        "--retries",
+        type=whole_number(0, MOST_RETRIES),
+        default=1,
+        help="how often speech that went wrong is spoken again",
+    )
+    group.add_argument("--temperature", type=number(0.01, 10), help="none: the checkpoint's own")
+    group.add_argument("--top-p", type=number(0.01, 1))
+    group.add_argument("--top-k", type=whole_number(0, 10_000), help="0: off")
+    group.add_argument("--max-seconds", type=number(0.08, 3600), help="of audio per line")

@@ -1,0 +1,107 @@
+"""What a command says: results on stdout, everything else on stderr, sound on stdout if asked, and progress."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, TextIO
+
+CLOSED = (errno.EPIPE, errno.EINVAL)  # Windows calls a closed pipe an invalid argument
+
+
+@dataclass(frozen=True)
+class Console:
+    """The streams of a run.
+
+    Args:
+        program: its name in messages.
+        out: for results: paths, tables, sound.
+        err: for reports, progress and errors.
+    """
+
+    program: str
+    out: TextIO
+    err: TextIO
+
+    def result(self, text: object) -> None:
+        """Print a line for other programs."""
+        say(text, self.out)
+
+    def note(self, text: object) -> None:
+        """Print a line for people."""
+        say(text, self.err)
+
+    def forget_stdout(self) -> None:
+        """Point stdout nowhere, after its reader has left: Python flushes it once more at exit."""
+        with contextlib.suppress(OSError, ValueError):  # not a real stream
+            silence(self.out)
+
+    @contextlib.contextmanager
+    def progress(self, unit: str = "frame") -> Iterator[Callable[[int, int], None] | None]:
+        """Yield a callback for (done, expected) that draws a bar on the terminal; None if stderr is not one."""
+        if not self.err.isatty():
+            yield None
+            return
+        from tqdm import tqdm
+
+        with tqdm(
+            unit=unit, file=self.err, leave=False, dynamic_ncols=True, mininterval=0.1, miniters=1
+        ) as bar:
+
+            def show(done: int, expected: int) -> None:
+                bar.total = expected
+                bar.update(done - bar.n)
+
+            yield show
+
+    @contextlib.contextmanager
+    def sound(self) -> Iterator[BinaryIO]:
+        """Yield stdout as a stream of bytes that nothing else reaches: other prints, of C code too, go to stderr.
+
+        Raises:
+            ValueError: if stdout is a terminal.
+            BrokenPipeError: from inside the ``with``, when the reader leaves.
+        """
+        if self.out.isatty():
+            raise ValueError("stdout is a terminal: pipe the sound to a player, or into a file")
+        self.out.flush()
+        number = self.out.fileno()
+        private = os.dup(number)
+        os.dup2(self.err.fileno(), number)
+        try:
+            with closed_pipes_are_broken(), os.fdopen(private, "wb", buffering=0, closefd=False) as stream:
+                yield stream
+        finally:
+            os.dup2(private, number)
+            os.close(private)
+
+
+@contextlib.contextmanager
+def closed_pipes_are_broken() -> Iterator[None]:
+    """Raise BrokenPipeError for a closed pipe, on Windows too."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in CLOSED and not isinstance(error, BrokenPipeError):
+            raise BrokenPipeError(errno.EPIPE, "the reader has left") from error
+        raise
+
+
+def say(text: object, stream: TextIO) -> None:
+    """Print a line in the stream's encoding; ignore a closed pipe."""
+    encoding = stream.encoding or "utf-8"
+    shown = str(text).encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        print(shown, file=stream, flush=True)
+    except OSError as error:
+        if error.errno not in CLOSED:
+            raise
+        silence(stream)
+
+
+def silence(stream: TextIO) -> None:
+    """Point a stream nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,139 @@
+"""From the options of a command line to the engine's objects: the synthesizer, the voice, the settings."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .console import Console
+from .sound import read_recording
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...morph.model.model import Model
+    from ...morph.options import GenerateOptions, Sampling
+    from ...morph.synthesizer import Synthesizer
+    from ...morph.voice.voice import Voice
+    from .folders import Folders
+
+
+def folders_of(options: argparse.Namespace) -> Folders:
+    """Return the folders of checkpoints and voices."""
+    from .folders import Folders
+
+    return Folders.choose(options.comfyui)
+
+
+def load_synthesizer(options: argparse.Namespace, console: Console) -> Synthesizer:
+    """Load the checkpoint that the options name; download it if it is a published one that is not here.
+
+    Raises:
+        ValueError: for a checkpoint, a device, or a way of loading that cannot be used.
+    """
+    from ...morph.options import LoadOptions
+    from ...morph.synthesizer import Synthesizer
+
+    load = LoadOptions(options.precision, options.attention, options.engine, options.weights)
+    device = choose_device(options.device)
+    return Synthesizer.load(find_checkpoint(options, console), load, device=device)
+
+
+def find_checkpoint(options: argparse.Namespace, console: Console) -> Path:
+    """Return the folder of the checkpoint that the options name."""
+    from ...morph.checkpoint.download import fetch_checkpoint
+    from ...morph.checkpoint.find import demo_voice, list_checkpoints, resolve_checkpoint
+
+    if options.checkpoint is None:
+        return demo_voice()
+    path = Path(options.checkpoint)
+    if os.path.isdir(path):
+        return path
+    folders = folders_of(options)
+    found = list_checkpoints(folders.checkpoints)
+    by_name = [one for one in found.values() if one.name == options.checkpoint]
+    if by_name:
+        return by_name[0]
+    if options.checkpoint not in found and not options.checkpoint.startswith("Qwen/"):
+        listed = ", ".join(found) or "none"
+        raise ValueError(
+            f"checkpoint {options.checkpoint} is neither a folder nor in {folders.models} (found: {listed}): give "
+            "its folder, or where ComfyUI is with --comfyui"
+        )
+    if (local := resolve_checkpoint(options.checkpoint, folders.checkpoints)) is not None:
+        return local
+    console.note(f"downloading {options.checkpoint} to {folders.downloads}")
+    with console.progress("B") as show:
+        return fetch_checkpoint(options.checkpoint, folders.downloads, show)
+
+
+def choose_device(name: str) -> str:
+    """Return the name of a device that torch has; ValueError if it has none of that name."""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).partition("\n")[0]
+        raise ValueError(f"device {name} cannot be used ({first}): choose cpu, cuda or auto") from error
+    return name
+
+
+def read_reference(options: argparse.Namespace) -> tuple[np.ndarray, int] | None:
+    """Return the recording to clone, before the model is loaded; None if the options name none."""
+    return read_recording(options.reference) if options.reference else None
+
+
+def make_voice(model: Model, options: argparse.Namespace, recording: tuple[np.ndarray, int] | None) -> Voice:
+    """Return the voice that the options choose."""
+    from ...morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
+
+    if recording:
+        mode = "icl" if options.transcript else "x_vector"
+        return clone_voice(
+            model, *recording, CloneOptions(mode, options.transcript, name=options.reference.stem)
+        )
+    if options.voice:
+        return saved_voice(options.voice, folders_of(options))
+    if options.describe:
+        return design_voice(model, options.describe)
+    return preset_voice(model, options.speaker or (model.speakers or [""])[0])
+
+
+def saved_voice(word: str, folders: Folders) -> Voice:
+    """Return a voice by the path of its file or by its name in the library; ValueError if there is none."""
+    from ...morph.voice.file import load_voice
+
+    return load_voice(Path(word) if os.path.isfile(word) else folders.voice_file(word))
+
+
+def make_settings(model: Model, options: argparse.Namespace, **others: Any) -> GenerateOptions:
+    """Return the options of the decoding; ``others`` are more of its fields."""
+    from ...morph.options import GenerateOptions
+
+    chosen = {key: getattr(options, key) for key in ("tail", "decoding", "retries")} | others
+    if "seq_groups" in options:
+        chosen = {"seq_groups": options.seq_groups} | chosen
+    return GenerateOptions(sampling=make_sampling(model.sampling, options), **chosen)
+
+
+def make_sampling(own: Sampling, options: argparse.Namespace) -> Sampling | None:
+    """Return the checkpoint's sampling with what the options change; None if that is nothing."""
+    token = {
+        key: getattr(options, key)
+        for key in ("temperature", "top_p", "top_k")
+        if getattr(options, key) is not None
+    }
+    if not token and options.max_seconds is None:
+        return None
+    return replace(
+        own,
+        talker=replace(own.talker, **token),
+        subtalker=replace(own.subtalker, **token),
+        max_seconds=options.max_seconds,
+    )

@@ -1,0 +1,83 @@
+"""The folders of checkpoints and of voices: ComfyUI's if there is one, else the user's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...morph.checkpoint.find import MODEL_FOLDERS
+from ...morph.text.names import check_name, confine
+
+PACK = Path(__file__).resolve().parents[2]
+VARIABLE = "COMFYUI_DIR"
+OWN = ".qwen3-tts-morph"  # in the user's home
+VOICE_FOLDER = "qwen3-tts-voices"  # as nodes/folders.py
+VOICE_SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where checkpoints and voices are.
+
+    Args:
+        models: ComfyUI's ``models``, or a folder like it. It may not exist yet.
+    """
+
+    models: Path
+
+    @classmethod
+    def choose(cls, comfyui: Path | None, environment: Mapping[str, str] = os.environ) -> Folders:
+        """Return the folders of the ComfyUI given, of COMFYUI_DIR, of the ComfyUI that the pack is in, or our own.
+
+        Raises:
+            ValueError: if the one given has no folder ``models``.
+        """
+        named = comfyui or (Path(environment[VARIABLE]) if environment.get(VARIABLE) else None)
+        if named is not None:
+            if not os.path.isdir(named / "models"):
+                raise ValueError(
+                    f"{named} has no folder models: give ComfyUI's folder with --comfyui or {VARIABLE}"
+                )
+            return cls(named / "models")
+        if PACK.parent.name == "custom_nodes" and os.path.isdir(PACK.parents[1] / "models"):
+            return cls(PACK.parents[1] / "models")
+        return cls(Path.home() / OWN)
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """The folders to search for checkpoints."""
+        return [Path(self.models, *name.split("/")) for name in MODEL_FOLDERS]
+
+    @property
+    def downloads(self) -> Path:
+        """The folder that published checkpoints are downloaded to."""
+        return self.models / MODEL_FOLDERS[0]
+
+    @property
+    def voices(self) -> Path:
+        """The voice library."""
+        return self.models / VOICE_FOLDER
+
+    def voice_files(self) -> dict[str, Path]:
+        """Return the files of the voice library that are voices, by name."""
+        from ...morph.voice.file import is_voice_file
+
+        found = sorted(self.voices.glob(f"*{VOICE_SUFFIX}"))
+        return {path.name.removesuffix(VOICE_SUFFIX): path for path in found if is_voice_file(path)}
+
+    def voice_path(self, name: str) -> Path:
+        """Return the path under which a voice is saved; ValueError for a name that is no file name."""
+        return confine(self.voices, check_name(name.removesuffix(VOICE_SUFFIX)) + VOICE_SUFFIX)
+
+    def voice_file(self, name: str) -> Path:
+        """Return the file of a saved voice; ValueError, naming the others, if there is none."""
+        files = self.voice_files()
+        if name not in files:
+            raise ValueError(
+                f"voice {name!r} is not in {self.voices}: choose one of {', '.join(files)}"
+                if files
+                else f"voice {name!r} is not in {self.voices}, which has none: save one with clone, or give a file"
+            )
+        return files[name]

@@ -1,0 +1,79 @@
+"""Arguments that are refused before anything is installed or loaded."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+from qwen3_tts_morph.morph import options
+from qwen3_tts_morph.morph.render.lines import LAYOUTS
+from qwen3_tts_morph.morph.text import script
+from qwen3_tts_morph.serve.cli import parse
+from qwen3_tts_morph.serve.commands import arguments
+
+
+def test_only_the_text_is_required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, read = parse("speak", ["Hello."])
+    assert (read.text, read.checkpoint, read.speaker, read.reference) == ("Hello.", None, None, None)
+    assert read.out == Path("speech.wav") and not read.here
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--out", "{}"], "is a folder: name a file"),
+        (["--out", "{}/speech.txt"], "does not end in one of .wav, .flac, .ogg, .mp3"),
+        (["--out", "{}/none/speech.wav"], "does not exist: create it"),
+        (["--out", "{}/" + 250 * "x" + ".wav"], "cannot be written"),
+        (["--out", "{}/speech.wav", "--format", "mp3"], "differ: leave one out"),
+        (["--format", "pcm"], "write it to stdout with --out -"),
+        (["--stdin"], "not both"),
+        (["--reference", "{}/none.wav"], "is not a file"),
+        (["--comfyui", "{}/none"], "is not a folder"),
+        (["--transcript", "Yes."], "give the recording with --reference"),
+        (["--speaker", "emma", "--describe", "a voice"], "not allowed with"),
+        (["--voice", "Anna", "--speaker", "emma"], "not allowed with"),
+        (["--seq-groups", "99"], "is not a whole number from 1 to 15"),
+        (["--seq-groups", "5.0"], "is not a whole number from 1 to 15"),
+        (["--temperature", "nan"], "is not a number from 0.01 to 10"),
+        (["--seed", "-1"], "is not a whole number from 0 to 18446744073709551615"),
+        (["--seed", str(2**64)], "is not a whole number from 0 to"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_is_installed_or_loaded(
+    words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parse("speak", ["Yes.", *(word.format(tmp_path) for word in words)])
+    told = capsys.readouterr()
+    assert sentence in told.err and not told.out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("words", "sentence"), [(["  "], "the text is empty"), ([], "there is no text")])
+def test_an_empty_text_is_refused(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parse("speak", words)
+    assert sentence in capsys.readouterr().err
+
+
+def test_the_limits_equal_the_engines() -> None:
+    assert arguments.MOST_GROUPS == options.PREDICTED_GROUPS and arguments.MAX_SEED == script.MAX_SEED
+    assert arguments.MOST_RETRIES == options.MOST_RETRIES and arguments.LAYOUTS == LAYOUTS
+    for name in ("PRECISIONS", "ATTENTIONS", "ENGINES", "WEIGHTS", "TAILS", "DECODINGS"):
+        assert getattr(arguments, name) == getattr(options, name)
+    options.GenerateOptions(batch_size=arguments.MOST_BATCH)
+    with pytest.raises(ValueError, match="batch_size"):
+        options.GenerateOptions(batch_size=arguments.MOST_BATCH + 1)
+
+
+def test_the_defaults_equal_the_engines() -> None:
+    parser = argparse.ArgumentParser()
+    arguments.add_settings(parser)
+    read, defaults = parser.parse_args([]), options.GenerateOptions()
+    for name in ("seq_groups", "tail", "decoding", "retries"):
+        assert getattr(read, name) == getattr(defaults, name)

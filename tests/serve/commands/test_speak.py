@@ -1,0 +1,104 @@
+"""``speak``: into files, to stdout while it is made, and text that comes while it is spoken."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.serve.commands import speak
+
+import pack
+
+
+def test_the_speaker_is_the_first_unless_one_is_named(run: Callable, tiny: list[str], tmp_path: Path) -> None:
+    def speech(*words: str) -> bytes:
+        done = run("Yes.", "--out", tmp_path / "speech.wav", *tiny, *words)
+        assert done.code == 0 and done.lines == [str(tmp_path / "speech.wav")], done.err
+        return (tmp_path / "speech.wav").read_bytes()
+
+    unnamed = speech()
+    assert unnamed == speech("--speaker", "serena")
+    assert unnamed != speech("--speaker", "eric")
+    assert unnamed != speech("--temperature", "0.2")
+
+
+def test_a_reference_that_is_not_a_recording_is_refused_before_the_model_is_loaded(
+    run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    noise = tmp_path / "noise.wav"
+    noise.write_bytes(bytes(range(256)) * 10)
+    done = run("Yes.", "--reference", noise, "--out", tmp_path / "a.wav")
+    assert done.code == 2 and f"{noise} cannot be read as a recording: give a wav" in done.err
+
+
+@pytest.mark.parametrize("kind", ["wav", "flac", "pcm"])
+def test_stdout_gets_the_sound_and_nothing_else(
+    run: Callable, tiny: list[str], tmp_path: Path, kind: str
+) -> None:
+    done = run("Yes.", "--out", "-", "--format", kind, *tiny)
+    assert done.code == 0 and "RTF" in done.err, done.err
+    raw = {"samplerate": 24000, "channels": 1, "subtype": "PCM_16", "format": "RAW", "endian": "LITTLE"}
+    heard, _ = soundfile.read(io.BytesIO(done.out), dtype="int16", **(raw if kind == "pcm" else {}))
+    run("Yes.", "--out", tmp_path / "a.wav", *tiny)
+    written, _ = soundfile.read(tmp_path / "a.wav", dtype="int16")
+    assert len(heard) == len(written) > 0
+    assert np.abs(heard.astype(int) - written).max() <= 4  # rounding of the chunks
+
+
+def test_a_reader_that_leaves_ends_the_run_quietly(checkpoints: Callable[..., Path]) -> None:
+    command = [sys.executable, "speak.py", "--here", "A long line. " * 20, "--out", "-", "--format", "pcm"]
+    command += ["--checkpoint", str(checkpoints())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=pack.ROOT) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert len(process.stdout.read(1920)) == 1920
+        process.stdout.close()
+        told = process.stderr.read().decode()
+    assert process.returncode == 141 and "Traceback" not in told and "Error" not in told
+
+
+def test_text_on_stdin_is_spoken_while_it_comes(checkpoints: Callable[..., Path]) -> None:
+    """The first sentence is heard before the second is there."""
+    command = [sys.executable, "speak.py", "--here", "--stdin", "--out", "-", "--format", "pcm"]
+    command += ["--checkpoint", str(checkpoints()), "--max-seconds", "0.5"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=pack.ROOT) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdin.write("Guten Tag. Sch\u00f6n".encode()[:-3])  # between the bytes of a letter
+        process.stdin.flush()
+        first = process.stdout.read(1920 * 2)
+        process.stdin.write("\u00f6n, dass du da bist.".encode())
+        process.stdin.close()
+        rest, told = process.stdout.read(), process.stderr.read().decode()
+    assert process.returncode == 0, told
+    assert len(first) == 3840 and len(rest) > 0 and "2 pieces" in told
+
+
+def test_text_on_stdin_must_be_utf_8(run: Callable, tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"\xff\xfe")
+    os.close(writer)
+    with os.fdopen(reader) as source:
+        monkeypatch.setattr(sys, "stdin", source)
+        done = run("--stdin", *tiny)
+    assert done.code == 2 and "the text on stdin is not UTF-8" in done.err
+
+
+def test_text_is_read_as_it_comes() -> None:
+    reader, writer = os.pipe()
+    parts = speak.read_text(reader)
+    os.write(writer, "\ufeffOne \u00e9".encode())
+    assert next(parts) == "One \u00e9"
+    os.write(writer, b"\xc3")
+    threading.Timer(0.05, lambda: (os.write(writer, b"\xa9 two"), os.close(writer))).start()
+    assert "".join(parts) == "\u00e9 two"
+    os.close(reader)
