@@ -20,6 +20,9 @@ from .commands.console import Console
 PROGRAM = "qwen3-tts-morph"
 COMMANDS = {
     "speak": "speak a text into a file, or to stdout while it is made",
+    "clone": "save a voice cloned from a recording",
+    "design": "save a voice made from a description (VoiceDesign checkpoints)",
+    "voices": "list, show, save, delete and preview saved voices",
 }
 DEFAULT = "speak"  # where the first word is no command, it is the text
 HERE = "--here"

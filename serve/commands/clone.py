@@ -1,0 +1,108 @@
+"""``clone``: a recording to a saved voice."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import arguments
+from .console import Console
+from .engine import folders_of, load_synthesizer
+from .sound import read_recording
+
+if TYPE_CHECKING:
+    from ...morph.voice.voice import Voice
+    from .folders import Folders
+
+VOICE_FILE = ".safetensors"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``clone``."""
+    parser.add_argument("recording", type=arguments.existing_file, help="one speaker, 1-30 s")
+    words = parser.add_mutually_exclusive_group()
+    words.add_argument(
+        "--transcript", help="what the recording says: clones the manner of speaking too (ICL)"
+    )
+    words.add_argument(
+        "--transcript-file", type=arguments.existing_file, help="a text file with it, in UTF-8"
+    )
+    parser.add_argument(
+        "--pad",
+        action="store_true",
+        help="with a transcript: if the recording's last sound leaks into the speech",
+    )
+    add_saving(parser)
+    arguments.add_model(parser)
+
+
+def add_saving(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where a voice is saved."""
+    parser.add_argument("--name", help="in the voice library")
+    parser.add_argument(
+        "--out", type=voice_file, metavar="FILE", help="write this .safetensors file, not into the library"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace another voice of this name")
+
+
+def voice_file(word: str) -> Path:
+    """Read the path of a voice file that can be written, for argparse."""
+    path = arguments.writable_file(word)
+    if path.suffix != VOICE_FILE:
+        raise argparse.ArgumentTypeError(f"{word} does not end in {VOICE_FILE}: rename it")
+    return path
+
+
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with an error for options that do not fit together."""
+    if options.pad and not (options.transcript or options.transcript_file):
+        parser.error("--pad is for clones with a transcript: give the words of the recording")
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Clone; the path of the voice file goes to stdout."""
+    transcript = options.transcript
+    if options.transcript_file:
+        transcript = read_words(options.transcript_file)
+    from ...morph.voice.create import CloneOptions, clone_voice
+
+    name = options.name or options.recording.stem
+    path = choose_path(options, folders_of(options), name)
+    clone = CloneOptions("icl" if transcript else "x_vector", transcript, options.pad, name)
+    recording = read_recording(options.recording)
+    voice = clone_voice(load_synthesizer(options, console).model, *recording, clone)
+    for note in voice.notes:
+        console.note(note)
+    return save(voice, path, console)
+
+
+def read_words(path: Path) -> str:
+    """Return a text file's content; ValueError if it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read as UTF-8 text ({error}): convert it") from error
+
+
+def choose_path(options: argparse.Namespace, folders: Folders, name: str) -> Path:
+    """Return where a voice is saved; ValueError, before heavy work, if another is there."""
+    path: Path = options.out or folders.voice_path(name)
+    if path.exists() and not options.overwrite:
+        raise ValueError(f"{path} exists already: choose another name, or add --overwrite")
+    return path
+
+
+def save(voice: Voice, path: Path, console: Console) -> int:
+    """Save a voice under the name of its file, and print the path."""
+    from dataclasses import replace
+
+    from ...morph.voice.file import save_voice
+
+    try:
+        save_voice(replace(voice, name=path.stem), path)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written ({error.strerror}): choose another with --out") from error
+    console.note(f"saved {voice.kind} voice {path.stem!r}: speak with --voice {path.stem!r}")
+    console.result(path.absolute())
+    return 0

@@ -1,0 +1,33 @@
+"""``design``: a description to a saved voice."""
+
+from __future__ import annotations
+
+import argparse
+
+from . import arguments
+from .clone import add_saving, choose_path, save
+from .console import Console
+from .engine import folders_of, load_synthesizer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``design``."""
+    parser.add_argument("description", help="the voice in words, e.g. 'a calm old man with a deep voice'")
+    add_saving(parser)
+    arguments.add_model(parser)
+
+
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with an error for a voice without a place to be saved."""
+    if not options.name and not options.out:
+        parser.error("the voice has no name: give one with --name, or a file with --out")
+    if not options.description.strip():
+        parser.error("the description is empty: say what the voice should be like")
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Make the voice; the path of its file goes to stdout."""
+    from ...morph.voice.create import design_voice
+
+    path = choose_path(options, folders_of(options), options.name or "")
+    return save(design_voice(load_synthesizer(options, console).model, options.description), path, console)

@@ -1,0 +1,75 @@
+"""``clone`` and ``design``: saved voices from a recording and from a description."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.file import load_voice
+
+
+@pytest.fixture
+def base(checkpoints: Callable[..., Path]) -> list[str]:
+    return ["--checkpoint", str(checkpoints("base"))]
+
+
+def test_a_clone_is_saved_and_speaks(run: Callable, base: list[str], recording: Path, tmp_path: Path) -> None:
+    done = run("clone", recording, "--name", "Anna", *base)
+    path = tmp_path / "home" / ".qwen3-tts-morph" / "qwen3-tts-voices" / "Anna.safetensors"
+    assert done.code == 0 and done.lines == [str(path)], done.err
+    voice = load_voice(path)
+    assert (voice.kind, voice.name) == ("x_vector", "Anna")
+    spoken = run("Yes.", "--voice", "Anna", "--out", "a.wav", "--max-seconds", "0.3", "--retries", "0", *base)
+    assert spoken.code == 0 and (tmp_path / "a.wav").exists(), spoken.err
+
+
+def test_a_transcript_makes_an_icl_voice(
+    run: Callable, base: list[str], recording: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "words.txt").write_text("\ufeffa t\u00f6ne\n", encoding="utf-8")
+    out = tmp_path / "voice.safetensors"
+    done = run("clone", recording, "--transcript-file", "words.txt", "--out", out, *base)
+    assert done.code == 0 and done.lines == [str(out)], done.err
+    voice = load_voice(out)
+    assert (voice.kind, voice.transcript) == ("icl", "a t\u00f6ne")
+
+
+def test_another_voice_is_not_replaced_unasked(
+    run: Callable, base: list[str], recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("clone", recording, *base).code == 0  # named after its file
+    with monkeypatch.context() as patch:
+        patch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+        again = run("clone", recording, "--name", "a tone", *base)
+    assert again.code == 2 and "exists already: choose another name, or add --overwrite" in again.err
+    assert run("clone", recording, "--overwrite", *base).code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["{0}", "--name", "../x"], "contains '/'"),
+        (["{0}", "--out", "voice.pt"], "does not end in .safetensors"),
+        (["{0}", "--pad"], "--pad is for clones with a transcript"),
+        (["{0}", "--transcript", "a", "--transcript-file", "{0}"], "not allowed with"),
+        (["none.wav"], "is not a file"),
+        (["{0}", "--name", "x", "--checkpoint", "nowhere"], "checkpoint nowhere is neither a folder nor in"),
+    ],
+)
+def test_bad_input_is_one_sentence(run: Callable, recording: Path, words: list[str], sentence: str) -> None:
+    done = run("clone", *(word.format(recording) for word in words))
+    assert done.code == 2 and sentence in done.err and "Traceback" not in done.err
+
+
+def test_a_description_is_saved_as_a_voice(
+    run: Callable, checkpoints: Callable[..., Path], tmp_path: Path
+) -> None:
+    model = ["--checkpoint", checkpoints("voice_design", "tiny-1.7B")]
+    done = run("design", "a calm old man", "--out", "old.safetensors", *model)
+    assert done.code == 0, done.err
+    assert load_voice(tmp_path / "old.safetensors").instruct == "a calm old man"
+    assert "has no name" in run("design", "a calm old man", *model).err
+    wrong = run("design", "a calm old man", "--name", "old", "--checkpoint", checkpoints())
+    assert wrong.code == 2 and "load a VoiceDesign checkpoint" in wrong.err
