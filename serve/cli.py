@@ -23,6 +23,7 @@ COMMANDS = {
     "clone": "save a voice cloned from a recording",
     "design": "save a voice made from a description (VoiceDesign checkpoints)",
     "voices": "list, show, save, delete and preview saved voices",
+    "script": "speak a script or a list of lines: a file per line, a track, subtitles; resumes",
 }
 DEFAULT = "speak"  # where the first word is no command, it is the text
 HERE = "--here"

@@ -76,8 +76,13 @@ def read_script(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script
         ScriptError: for a script that cannot be read.
     """
     parsed = parse_script(script.text, list(script.cast), synthesizer.model.languages)
+    return parsed, lines_of(parsed, script)
+
+
+def lines_of(parsed: Script, script: ScriptRequest) -> list[Line]:
+    """Return the lines to be spoken of a script that was read; the text of ``script`` is not read again."""
     seeds = line_seeds(parsed.lines, script.seed)
-    lines = [
+    return [
         Line(
             line.text,
             script.cast[line.name],
@@ -88,7 +93,6 @@ def read_script(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script
         )
         for line, seed in zip(parsed.lines, seeds, strict=True)
     ]
-    return parsed, lines
 
 
 def line_seeds(lines: Sequence[ScriptLine], seed: int) -> list[int]:
@@ -117,7 +121,7 @@ def amplify(samples: np.ndarray, gain_db: float | None) -> np.ndarray:
     return np.clip(samples * np.float32(10 ** (gain_db / 20)), np.float32(-1), np.float32(1))
 
 
-def _amplify_line(spoken: Spoken, line: ScriptLine) -> Spoken:
+def amplify_line(spoken: Spoken, line: ScriptLine) -> Spoken:
     """Return a line at the level that the script asks for; its report says so if that clips."""
     if line.gain_db is None:
         return spoken
@@ -128,7 +132,7 @@ def _amplify_line(spoken: Spoken, line: ScriptLine) -> Spoken:
     return replace(spoken, waveform=waveform, report=report)
 
 
-def _caption(start: int, spoken: Spoken) -> Caption:
+def caption_of(start: int, spoken: Spoken) -> Caption:
     """Return a line's caption for the time of its speech: lines begin and end with silence."""
     first, last = sound_span(spoken.waveform, spoken.sample_rate, CAPTION_MARGINS)
     report = spoken.report
@@ -144,7 +148,7 @@ def spacing_of(script: Script, gap_s: float) -> Spacing:
 def assemble(script: Script, spoken: Sequence[Spoken], gap_s: float) -> Dialogue:
     """Join the lines of a script, with captions at the times of their speech."""
     rate = spoken[0].sample_rate
-    spoken = [_amplify_line(one, line) for one, line in zip(spoken, script.lines, strict=True)]
+    spoken = [amplify_line(one, line) for one, line in zip(spoken, script.lines, strict=True)]
     joined, spans = join([one.waveform for one in spoken], rate, spacing_of(script, gap_s))
-    captions = [_caption(start, one) for (start, _), one in zip(spans, spoken, strict=True)]
+    captions = [caption_of(start, one) for (start, _), one in zip(spans, spoken, strict=True)]
     return Dialogue(spoken, joined, rate, to_srt(captions))

@@ -1,4 +1,4 @@
-"""Captions of a rendered script, and the text of an SRT file."""
+"""Captions of a rendered script, and the text of SRT and WebVTT files."""
 
 from __future__ import annotations
 
@@ -40,13 +40,27 @@ def to_srt(captions: Sequence[Caption]) -> str:
     Raises:
         ValueError: if a caption starts before the previous one.
     """
+    _check_order(captions)
+    return "\n".join(_block(number, caption) for number, caption in enumerate(captions, start=1))
+
+
+def to_vtt(captions: Sequence[Caption]) -> str:
+    """Return the text of a WebVTT file, in which a caption's name is its voice; otherwise as ``to_srt``.
+
+    Raises:
+        ValueError: if a caption starts before the previous one.
+    """
+    _check_order(captions)
+    return "\n".join(["WEBVTT\n", *(_cue(caption) for caption in captions)])
+
+
+def _check_order(captions: Sequence[Caption]) -> None:
     for before, after in pairwise(captions):
         if after.start_ms < before.start_ms:
             raise ValueError(
                 f"caption {after.text!r} starts at {after.start_ms} ms, before the previous one "
                 f"({before.start_ms} ms): sort the captions by their start"
             )
-    return "\n".join(_block(number, caption) for number, caption in enumerate(captions, start=1))
 
 
 def _to_ms(sample: int, sample_rate: int) -> int:
@@ -61,8 +75,18 @@ def _block(number: int, caption: Caption) -> str:
     return f"{number}\n{_timestamp(caption.start_ms)} --> {_timestamp(caption.end_ms)}\n{shown}\n"
 
 
-def _timestamp(ms: int) -> str:
+def _cue(caption: Caption) -> str:
+    spoken, name = (_escape(" ".join(text.split())) for text in (caption.text, caption.name))
+    shown = f"<v {name}>{spoken}" if name else spoken
+    return f"{_timestamp(caption.start_ms, '.')} --> {_timestamp(caption.end_ms, '.')}\n{shown}\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _timestamp(ms: int, point: str = ",") -> str:
     seconds, ms = divmod(ms, 1000)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours:02d}:{minutes:02d}:{seconds:02d},{ms:03d}"
+    return f"{hours:02d}:{minutes:02d}:{seconds:02d}{point}{ms:03d}"

@@ -34,7 +34,12 @@ def holds_voice(path: Path, voice: Voice) -> bool:
         saved = load_voice(path)
     except ValueError:
         return False
-    return digest(*_contents(replace(saved, name=""))) == digest(*_contents(replace(voice, name="")))
+    return voice_digest(saved) == voice_digest(voice)
+
+
+def voice_digest(voice: Voice) -> str:
+    """Return the SHA-256 of everything in a voice but its name."""
+    return digest(*_contents(replace(voice, name="")))
 
 
 def is_voice_file(path: Path) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +34,16 @@ def load_synthesizer(options: argparse.Namespace, console: Console) -> Synthesiz
     Raises:
         ValueError: for a checkpoint, a device, or a way of loading that cannot be used.
     """
+    return load_at(find_checkpoint(options, console), options)
+
+
+def load_at(path: Path, options: argparse.Namespace) -> Synthesizer:
+    """Load the checkpoint in a folder in the way that the options say; errors as ``load_synthesizer``."""
     from ...morph.options import LoadOptions
     from ...morph.synthesizer import Synthesizer
 
     load = LoadOptions(options.precision, options.attention, options.engine, options.weights)
-    device = choose_device(options.device)
-    return Synthesizer.load(find_checkpoint(options, console), load, device=device)
+    return Synthesizer.load(path, load, device=choose_device(options.device))
 
 
 def find_checkpoint(options: argparse.Namespace, console: Console) -> Path:
@@ -137,3 +141,25 @@ def make_sampling(own: Sampling, options: argparse.Namespace) -> Sampling | None
         subtalker=replace(own.subtalker, **token),
         max_seconds=options.max_seconds,
     )
+
+
+def facts_of_model(synthesizer: Synthesizer, path: Path, settings: GenerateOptions) -> dict[str, Any]:
+    """Return, as JSON's values, what decides the sound of every line beside the line itself."""
+    import torch
+    import transformers
+
+    from ...morph.checkpoint.find import fingerprint
+    from .folders import pack_version
+
+    model = synthesizer.model
+    choice = synthesizer.engine.choose(model, settings)
+    chosen = asdict(replace(settings, sampling=settings.sampling or model.sampling))
+    return {
+        "checkpoint": [[os.path.relpath(file, path), *about] for file, *about in fingerprint(path)],
+        "settings": {
+            key: value for key, value in chosen.items() if key not in ("batch_size", "chunk_frames")
+        },
+        "loaded": [str(model.dtype), model.weights, model.attention, model.device.type],
+        "engine": [choice.engine, choice.codec],
+        "versions": [pack_version(), torch.__version__, transformers.__version__],
+    }

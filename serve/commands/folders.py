@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,3 +83,15 @@ class Folders:
                 else f"voice {name!r} is not in {self.voices}, which has none: save one with clone, or give a file"
             )
         return files[name]
+
+
+def pack_version() -> str:
+    """Return the pack's version, or "unknown"."""
+    project = PACK / "pyproject.toml"
+    if project.is_file():
+        found = re.search(r'^version = "([^"]+)"', project.read_text(encoding="utf-8"), re.M)
+        return found[1] if found else "unknown"
+    try:
+        return importlib.metadata.version("qwen3-tts-morph")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

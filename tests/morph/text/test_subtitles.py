@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.text.subtitles import Caption, to_srt
+from qwen3_tts_morph.morph.text.subtitles import Caption, to_srt, to_vtt
 from qwen3_tts_morph.postprocess import Spacing, join
 
 
@@ -22,6 +22,19 @@ def test_an_srt_file_word_for_word():
 
 def test_a_blank_line_in_a_text_does_not_break_the_file():
     assert to_srt([Caption(0, 1, "one\n\n2\r\n\u2028two", "A\nB")]).splitlines()[2:] == ["A B: one 2 two"]
+
+
+def test_a_webvtt_file_word_for_word():
+    captions = [
+        Caption.from_samples(0, 36000, 24000, "Hello\nthere. ", "BOB"),
+        Caption(3661500, 3662002, "1 < 2 & no --> name."),
+    ]
+    assert to_vtt(captions) == (
+        "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\n<v BOB>Hello there.\n\n"
+        "01:01:01.500 --> 01:01:02.002\n1 &lt; 2 &amp; no --&gt; name.\n"
+    )
+    with pytest.raises(ValueError, match="before the previous one"):
+        to_vtt(captions[::-1])
 
 
 def test_no_captions_give_an_empty_file():

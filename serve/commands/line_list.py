@@ -1,0 +1,125 @@
+"""Lines to speak as JSON, one object per line of a file.
+
+    {"text": "Good morning.", "voice": "heart"}
+    {"name": "Bob", "voice": "michael", "text": "It is 5:30.", "seed": 7, "pause": 0.5}
+
+``text`` is needed. ``voice`` is one of the cast (see ``cast.py``) and ``name`` is who speaks in the subtitles; either
+may be left out. ``language``, ``seed``, ``take``, ``gain`` (dB) and ``instruct`` are as in scripts; ``pause`` is
+seconds of silence before the line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...morph.text.script import (
+    HIGHEST_GAIN_DB,
+    LOWEST_GAIN_DB,
+    MAX_PAUSE_S,
+    MAX_SEED,
+    MOST_TAKES,
+    Pause,
+    Script,
+    ScriptError,
+    ScriptLine,
+)
+from ...morph.text.split import check_text
+
+# Keys, and how ScriptLine calls them.
+TEXTS = {"text": "text", "voice": "voice", "name": "name", "language": "language", "instruct": "instruct"}
+WHOLE = {"seed": (0, MAX_SEED), "take": (1, MOST_TAKES)}
+NUMBERS = {"gain": (LOWEST_GAIN_DB, HIGHEST_GAIN_DB), "pause": (0.0, MAX_PAUSE_S)}
+KEYS = (*TEXTS, *WHOLE, *NUMBERS)
+MOST_REPORTED = 10
+
+
+@dataclass(frozen=True)
+class LineList:
+    """Lines as a script, in which each name stands for one voice of the cast.
+
+    Args:
+        script: the lines and pauses; names are those that the subtitles show.
+        voices: for each name, the voice's name in the cast; "" for the narrator.
+    """
+
+    script: Script
+    voices: Mapping[str, str]
+
+
+def parse_lines(text: str) -> LineList:
+    """Read lines as JSON.
+
+    Raises:
+        ScriptError: naming the faulty lines.
+    """
+    items: list[ScriptLine | Pause] = []
+    voices: dict[str, str] = {}
+    errors: list[str] = []
+    for number, row in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
+        try:
+            if row.strip():
+                items += _read(number, row, voices)
+        except ValueError as error:
+            errors.append(f"line {number}: {error}")
+    if errors:
+        more = [f"and {len(errors) - MOST_REPORTED} more"] if len(errors) > MOST_REPORTED else []
+        raise ScriptError("\n".join(["the lines cannot be read:", *errors[:MOST_REPORTED], *more]))
+    script = Script(tuple(items))
+    if not script.lines:
+        raise ScriptError('there is no line to speak: write objects such as {"text": "Hello."}')
+    return LineList(script, voices)
+
+
+def _read(number: int, row: str, voices: dict[str, str]) -> list[ScriptLine | Pause]:
+    fields = _fields(row)
+    name = fields.get("name") or fields.get("voice") or ""
+    voice = fields.get("voice") or fields.get("name") or ""
+    if voices.setdefault(name, voice) != voice:
+        raise ValueError(
+            f"{name!r} speaks with {voice!r} here and with {voices[name]!r} above: use another name"
+        )
+    spoken = ScriptLine(
+        number,
+        name,
+        fields["text"],
+        fields.get("seed"),
+        fields.get("language"),
+        fields.get("instruct"),
+        fields.get("take"),
+        fields.get("gain"),
+    )
+    pause = fields.get("pause")
+    return [spoken] if pause is None else [Pause(float(pause)), spoken]
+
+
+def _fields(row: str) -> dict[str, Any]:
+    """Return the checked fields of one object; ValueError for a wrong one."""
+    try:
+        fields = json.loads(row)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is not JSON ({error})") from None
+    if not isinstance(fields, dict) or not isinstance(fields.get("text"), str):
+        raise ValueError('it has no text: write {"text": "Hello."}')
+    if unknown := sorted(set(fields) - set(KEYS)):
+        raise ValueError(f"{unknown[0]!r} is not a key: choose of {', '.join(KEYS)}")
+    fields = {key: value for key, value in fields.items() if value is not None}
+    for key, value in fields.items():
+        _check(key, value)
+    check_text(fields["text"])
+    return fields
+
+
+def _check(key: str, value: object) -> None:
+    if key in TEXTS:
+        if not isinstance(value, str):
+            raise ValueError(f"{key} is {value!r}: give text")
+        return
+    low, high = (WHOLE | NUMBERS)[key]
+    kinds = (int,) if key in WHOLE else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+        raise ValueError(
+            f"{key} is {value!r}: give a {'whole ' if key in WHOLE else ''}number, {low:g} to {high:g}"
+        )

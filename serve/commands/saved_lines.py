@@ -1,0 +1,162 @@
+"""The lines of a script that are spoken already: a folder with a sound file for each, and a manifest.
+
+A line is found again by its key, a hash of everything that decides its sound. Its file carries the line's number, its
+name and the key's first letters; it is written completely or not at all, so what is there is complete.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .sound import encode, write_whole
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...morph.render.lines import LineReport, Spoken
+
+MANIFEST = "manifest.json"
+FORMAT = "qwen3-tts-morph script"
+VERSION = 1
+SHOWN_KEY = 8  # letters of the key in a file's name
+
+
+def make_key(facts: Mapping[str, Any]) -> str:
+    """Return a hash of what decides a line's sound; ``facts`` are JSON's values."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One line of a script: its number from 1, who speaks, and its key."""
+
+    number: int
+    name: str
+    key: str
+
+    def file_name(self, ending: str) -> str:
+        """Return the name of its file."""
+        name = re.sub(r"[^\w]+", "-", self.name).strip("-")[:40] or "line"
+        return f"{self.number:04d}_{name}_{self.key[:SHOWN_KEY]}{ending}"
+
+
+@dataclass
+class SavedLines:
+    """The folder of one script.
+
+    Args:
+        folder: where everything is written.
+        ending: of the lines' files, ".wav" or ".flac".
+        entries: what the manifest knows of each line, by key: its file, and its report's fields.
+    """
+
+    folder: Path
+    ending: str
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, folder: Path, ending: str) -> SavedLines:
+        """Read what an earlier run left in the folder.
+
+        Raises:
+            ValueError: for a folder that cannot be made, or a manifest of something else.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(
+                f"folder {folder} cannot be made ({error.strerror}): choose another with --out"
+            ) from error
+        try:
+            manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+            if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
+                raise ValueError
+            return cls(folder, ending, dict(manifest["saved"]))
+        except FileNotFoundError:
+            return cls(folder, ending)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{folder / MANIFEST} is not a manifest of this program: choose another folder with --out, or delete it"
+            ) from error
+
+    def place(self, plans: Sequence[Plan]) -> None:
+        """Give the files of lines that are spoken already the names of their places in the script."""
+        for plan in plans:
+            file = self._find(plan.key)
+            wanted = self.folder / plan.file_name(self.ending)
+            if file is not None and file != wanted and not self._named_before(plan, plans):
+                os.replace(file, wanted)
+                self.entries[plan.key]["file"] = wanted.name
+
+    @staticmethod
+    def _named_before(plan: Plan, plans: Sequence[Plan]) -> bool:
+        """Return whether an earlier line has the same sound: both share its file."""
+        return next(one for one in plans if one.key == plan.key) is not plan
+
+    def _find(self, key: str) -> Path | None:
+        """Return the file of a line, also of one that was renamed before a run was interrupted; None if it is gone."""
+        if key not in self.entries:
+            return None
+        named = self.folder / str(self.entries[key].get("file"))
+        if named.suffix == self.ending and named.is_file() and named.parent == self.folder:
+            return named
+        pattern = f"*_{key[:SHOWN_KEY]}{self.ending}"
+        found = sorted(glob.glob(os.path.join(glob.escape(str(self.folder)), pattern)))
+        return Path(found[0]) if found else None
+
+    def has(self, key: str) -> bool:
+        """Return whether a line is spoken already."""
+        return self._find(key) is not None
+
+    def add(self, plan: Plan, spoken: Spoken) -> None:
+        """Write a line's file; call ``write_manifest`` before it counts."""
+        path = self.folder / plan.file_name(self.ending)
+        write_whole(path, encode(spoken.waveform, spoken.sample_rate, self.ending))
+        self.entries[plan.key] = {"file": path.name, "report": asdict(spoken.report), "engine": spoken.engine}
+
+    def read(self, key: str, rate: int) -> Spoken:
+        """Return a line that is spoken; a file that was edited by hand counts as it is.
+
+        Raises:
+            ValueError: for a file that cannot be read, or has another rate.
+        """
+        from ...morph.render.lines import Spoken
+        from .sound import read_recording
+
+        path = self._find(key)
+        if path is None:
+            raise ValueError(f"a line's file is gone from {self.folder}: run the command again")
+        channels, own_rate = read_recording(path)
+        if own_rate != rate:
+            raise ValueError(f"{path} has {own_rate} Hz and the track {rate}: delete it, or convert it")
+        waveform: np.ndarray = channels.mean(axis=0)
+        report = replace(self.report(key), seconds=len(waveform) / rate)
+        return Spoken(waveform, rate, report, engine=self.entries[key]["engine"])
+
+    def report(self, key: str) -> LineReport:
+        """Return how a line went."""
+        from ...morph.render.lines import LineReport
+
+        fields = dict(self.entries[key]["report"])
+        return LineReport(**{**fields, "notes": tuple(fields["notes"])})
+
+    def write_manifest(self, source: str, plans: Sequence[Plan], more: Mapping[str, Any]) -> None:
+        """Write the manifest: the script's lines by key in their order, and all that is saved."""
+        known = {
+            "format": FORMAT,
+            "version": VERSION,
+            "source": source,
+            **more,
+            "lines": [plan.key for plan in plans],
+            "saved": self.entries,
+        }
+        content = json.dumps(known, indent=1, ensure_ascii=False) + "\n"
+        write_whole(self.folder / MANIFEST, content.encode())

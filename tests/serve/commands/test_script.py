@@ -1,0 +1,252 @@
+"""``script``: lines, track, subtitles, and runs that go on where an earlier one stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from qwen3_tts_morph.morph.render import lines as rendering
+from qwen3_tts_morph.morph.voice.file import save_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve.commands import script
+
+SCRIPT = """\
+SERENA: Good morning.
+[pause 0.5]
+RYAN: It is five.
+Nobody else was there.
+[gain -6] RYAN: It is five.
+"""
+
+
+@pytest.fixture
+def spoken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the texts that are spoken from now on, in their order."""
+    texts: list[str] = []
+    render = rendering.render_lines
+
+    def watched(synthesizer: object, lines: list, *more: object) -> list:
+        texts.extend(line.text for line in lines)
+        return render(synthesizer, lines, *more)
+
+    monkeypatch.setattr(rendering, "render_lines", watched)
+    return texts
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "scene.txt"
+    path.write_text(SCRIPT, encoding="utf-8")
+    return path
+
+
+def manifest(folder: Path) -> dict:
+    return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+
+
+def test_a_script_becomes_lines_a_track_and_subtitles(
+    run: Callable, tiny: list[str], file: Path, tmp_path: Path
+) -> None:
+    done = run("script", file, "--out", "out", "--gap", "0.25", *tiny)
+    out = tmp_path / "out"
+    assert done.code == 0 and done.lines == [str(out / f"out.{end}") for end in ("wav", "srt", "vtt")], (
+        done.err
+    )
+    names = sorted(path.name for path in out.glob("0*.wav"))
+    assert [name.split("_")[:2] for name in names] == [
+        ["0001", "serena"],
+        ["0002", "ryan"],
+        ["0003", "NARRATOR"],
+        ["0004", "ryan"],
+    ]
+    waves = [soundfile.read(out / name, dtype="int16")[0] for name in names]
+    gap = np.zeros(6000, dtype=np.int16)
+    whole = [waves[0], np.zeros(18000, dtype=np.int16), waves[1], gap, waves[2], gap, waves[3]]
+    track, rate = soundfile.read(out / "out.wav", dtype="int16")
+    assert rate == 24000 and np.array_equal(track, np.concatenate(whole))
+    assert "NARRATOR: Nobody else was there." in (out / "out.srt").read_text("utf-8")
+    assert (out / "out.vtt").read_text("utf-8").startswith("WEBVTT\n\n00:00:00.")
+    about = manifest(out)
+    assert about["complete"] and about["source"] == "scene.txt" and len(about["lines"]) == 4
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        [*names, "manifest.json", "out.wav", "out.srt", "out.vtt"]
+    )
+
+
+def test_a_second_run_speaks_nothing_and_gives_the_same_track(
+    run: Callable, tiny: list[str], file: Path, tmp_path: Path, spoken: list[str]
+) -> None:
+    assert run("script", file, *tiny).code == 0
+    before, spoken[:] = (tmp_path / "scene" / "scene.wav").read_bytes(), []
+    done = run("script", file, *tiny)
+    assert done.code == 0 and spoken == [] and "4 of 4 lines are spoken already" in done.err
+    assert (tmp_path / "scene" / "scene.wav").read_bytes() == before
+    assert run("script", file, "--again", *tiny).code == 0 and len(spoken) == 4
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(
+    run: Callable,
+    tiny: list[str],
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spoken: list[str],
+) -> None:
+    whole = run("script", file, "--out", "whole", "--batch-size", "1", *tiny)
+    watched = rendering.render_lines
+
+    def interrupted(*call: object) -> list:
+        if len(spoken) == 2:
+            raise KeyboardInterrupt
+        return watched(*call)
+
+    spoken.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(rendering, "render_lines", interrupted)
+        done = run("script", file, "--batch-size", "1", *tiny)
+    assert done.code == 130 and not done.out and "interrupted with 2 of 4 lines" in done.err
+    assert not manifest(tmp_path / "scene")["complete"]
+    spoken.clear()
+    assert run("script", file, "--batch-size", "1", *tiny).code == whole.code == 0
+    assert spoken == ["Nobody else was there.", "It is five."]
+    track = (tmp_path / "scene" / "scene.wav").read_bytes()
+    assert track == (tmp_path / "whole" / "whole.wav").read_bytes()
+
+
+def test_an_edited_script_speaks_only_what_is_new(
+    run: Callable, tiny: list[str], file: Path, tmp_path: Path, spoken: list[str]
+) -> None:
+    assert run("script", file, *tiny).code == 0
+    spoken.clear()
+    file.write_text(
+        "ERIC: A new first line.\n" + SCRIPT.replace("five.\nNobody", "six.\nNobody"), encoding="utf-8"
+    )
+    assert run("script", file, *tiny).code == 0
+    assert sorted(spoken) == [
+        "A new first line.",
+        "It is five.",
+        "It is six.",
+    ]  # the second "five" is now the first
+    numbered = [
+        manifest(tmp_path / "scene")["saved"][key]["file"][:4]
+        for key in manifest(tmp_path / "scene")["lines"]
+    ]
+    assert numbered == ["0001", "0002", "0003", "0004", "0005"]
+
+
+@pytest.mark.parametrize(
+    "changed", [["--seq-groups", "3"], ["--seed", "1"], ["--temperature", "0.5"], ["--precision", "bf16"]]
+)
+def test_what_changes_the_sound_is_spoken_again(
+    run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str], changed: list[str]
+) -> None:
+    (tmp_path / "one.txt").write_text("RYAN: Yes.", encoding="utf-8")
+    assert run("script", "one.txt", *tiny).code == 0 and len(spoken) == 1
+    assert run("script", "one.txt", "--batch-size", "2", "--gap", "1", *tiny).code == 0 and len(spoken) == 1
+    assert run("script", "one.txt", *tiny, *changed).code == 0 and len(spoken) == 2
+
+
+def test_a_line_edited_by_hand_stays_and_is_in_the_track(
+    run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str]
+) -> None:
+    (tmp_path / "one.txt").write_text("RYAN: Yes.", encoding="utf-8")
+    assert run("script", "one.txt", *tiny).code == 0
+    [line] = (tmp_path / "one").glob("0001_*.wav")
+    soundfile.write(line, np.full(2400, 0.25), 24000)
+    assert run("script", "one.txt", *tiny).code == 0 and len(spoken) == 1
+    track, _ = soundfile.read(tmp_path / "one" / "one.wav")
+    assert np.allclose(track, 0.25, atol=1e-4) and len(track) == 2400
+    soundfile.write(line, np.full(2400, 0.25), 48000)
+    wrong = run("script", "one.txt", *tiny)
+    assert wrong.code == 2 and "has 48000 Hz and the track 24000" in wrong.err
+    line.unlink()
+    assert run("script", "one.txt", *tiny).code == 0 and len(spoken) == 2
+
+
+def test_a_list_of_lines_is_spoken(run: Callable, tiny: list[str], tmp_path: Path) -> None:
+    rows = [
+        {"text": "Good morning."},
+        {
+            "text": "Good evening.",
+            "name": "Bob",
+            "voice": "ryan",
+            "pause": 0.5,
+            "seed": 7,
+            "language": "german",
+        },
+    ]
+    (tmp_path / "list.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n\n", encoding="utf-8")
+    done = run("script", "list.jsonl", "--format", "mp3", *tiny)
+    assert done.code == 0, done.err
+    names = sorted(path.name for path in (tmp_path / "list").iterdir())
+    assert [name.split("_")[1] for name in names if name.endswith(".flac")] == ["line", "Bob"]
+    assert {"list.mp3", "list.srt", "list.vtt"} <= set(names)
+    srt = (tmp_path / "list" / "list.srt").read_text("utf-8").splitlines()
+    assert srt[2] == "Good morning." and srt[6] == "Bob: Good evening."
+
+
+def test_the_cast_has_files_saved_voices_and_speakers(
+    run: Callable, checkpoints: Callable[..., Path], tmp_path: Path
+) -> None:
+    embedding = torch.arange(64, dtype=torch.float32) / 64
+    save_voice(Voice("x_vector", "0b6", "x", embedding), tmp_path / "file.safetensors")
+    library = tmp_path / "home" / ".qwen3-tts-morph" / "qwen3-tts-voices"
+    save_voice(Voice("x_vector", "0b6", "x", embedding.flip(0)), library / "Carl.safetensors")
+    model = ["--checkpoint", checkpoints("base"), "--max-seconds", "0.3", "--retries", "0"]
+    (tmp_path / "a.txt").write_text("ANNA: Yes.\nCARL: No.\nTold.", encoding="utf-8")
+    cast = ["--cast", "Anna=file.safetensors", "--voice", "Carl"]
+    done = run("script", "a.txt", *cast, *model)
+    assert done.code == 0, done.err
+    missing = run("script", "a.txt", "--cast", "Anna=nobody", *model)
+    assert missing.code == 2 and "line 3: 'Told.' names no character" in missing.err
+    unknown = run("script", "a.txt", "--cast", "Anna=nobody", "--voice", "Carl", *model)
+    assert unknown.code == 2 and "voice 'nobody' is not in" in unknown.err
+    twice = run("script", "a.txt", "--cast", "Anna=Carl", "--cast", "ANNA=Carl", *model)
+    assert twice.code == 2 and "--cast has 'ANNA' twice" in twice.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("a.txt", "", "script is empty"),
+        ("a.txt", "NOBODY: Hello.", "'NOBODY' is not in the cast"),
+        ("a.txt", "RYAN: [pause 99999] x", "is not a pause"),
+        ("a.jsonl", "", "there is no line to speak"),
+        ("a.jsonl", "{", "line 1: it is not JSON"),
+        ("a.jsonl", "[]", "line 1: it has no text"),
+        ("a.jsonl", '{"text": "a", "sed": 1}', "line 1: 'sed' is not a key"),
+        ("a.jsonl", '{"text": "a", "seed": 1.5}', "seed is 1.5: give a whole number"),
+        ("a.jsonl", '{"text": "a", "gain": true}', "gain is True: give a number"),
+        ("a.jsonl", '{"text": "a", "voice": "x"}', "voice 'x' is not in the cast"),
+        (
+            "a.jsonl",
+            '{"text": "a", "name": "B", "voice": "ryan"}\n{"text": "a", "name": "B", "voice": "eric"}',
+            "line 2: 'B' speaks with 'eric' here and with 'ryan' above",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence(
+    run: Callable, tiny: list[str], tmp_path: Path, name: str, text: str, sentence: str
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    done = run("script", name, *tiny)
+    assert done.code == 2 and sentence in done.err and "Traceback" not in done.err and not done.out
+
+
+def test_a_folder_with_another_manifest_is_left_alone(
+    run: Callable, tiny: list[str], file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "scene").mkdir()
+    (tmp_path / "scene" / "manifest.json").write_text("{}", encoding="utf-8")
+    done = run("script", file, *tiny)
+    assert done.code == 2 and "is not a manifest of this program" in done.err
+    assert (tmp_path / "scene" / "manifest.json").read_text("utf-8") == "{}"
+
+
+def test_groups_have_at_most_their_size() -> None:
+    assert list(script.groups([1, 2, 3, 4, 5], 2)) == [[1, 2], [3, 4], [5]]
