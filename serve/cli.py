@@ -24,6 +24,10 @@ COMMANDS = {
     "design": "save a voice made from a description (VoiceDesign checkpoints)",
     "voices": "list, show, save, delete and preview saved voices",
     "script": "speak a script or a list of lines: a file per line, a track, subtitles; resumes",
+    "sweep": "speak one line at several SEQ_GROUPS, with their speed",
+    "serve": "start the speech server",
+    "check": "test your checkpoint on your device, and write a report for an issue",
+    "bench": "measure the speed on your device",
 }
 DEFAULT = "speak"  # where the first word is no command, it is the text
 HERE = "--here"
@@ -75,6 +79,8 @@ def main(
 
 def lacking(error: ModuleNotFoundError) -> str:
     """Return what to do about a package that this Python lacks."""
+    if (error.name or "").startswith(__package__):
+        return f"this copy of the pack has no {error.name}: install the pack again"
     return (
         f"{sys.executable} has no package {error.name}: install torch, transformers 4.57 and the pack's "
         "requirements.txt there, then run the pack's install.py with it"

@@ -47,31 +47,33 @@ def load_at(path: Path, options: argparse.Namespace) -> Synthesizer:
 
 
 def find_checkpoint(options: argparse.Namespace, console: Console) -> Path:
-    """Return the folder of the checkpoint that the options name."""
-    from ...morph.checkpoint.download import fetch_checkpoint
-    from ...morph.checkpoint.find import demo_voice, list_checkpoints, resolve_checkpoint
+    """Return the folder of the checkpoint that the options name; download a published one that is not here.
 
-    if options.checkpoint is None:
+    Raises:
+        ValueError: for an unknown one, or if the download fails.
+    """
+    from ...morph.checkpoint.download import fetch_checkpoint
+    from ...morph.checkpoint.find import PUBLISHED, demo_voice, list_checkpoints, resolve_checkpoint
+
+    name: str | None = options.checkpoint
+    if name is None:
         return demo_voice()
-    path = Path(options.checkpoint)
-    if os.path.isdir(path):
-        return path
+    if os.path.isdir(name):
+        return Path(name)
     folders = folders_of(options)
     found = list_checkpoints(folders.checkpoints)
-    by_name = [one for one in found.values() if one.name == options.checkpoint]
-    if by_name:
+    if by_name := [one for one in found.values() if one.name == name]:
         return by_name[0]
-    if options.checkpoint not in found and not options.checkpoint.startswith("Qwen/"):
-        listed = ", ".join(found) or "none"
+    if name not in found and name not in PUBLISHED:
         raise ValueError(
-            f"checkpoint {options.checkpoint} is neither a folder nor in {folders.models} (found: {listed}): give "
-            "its folder, or where ComfyUI is with --comfyui"
+            f"checkpoint {name} is neither a folder nor in {folders.models} (found: {', '.join(found) or 'none'}): "
+            "give its folder, or where ComfyUI is with --comfyui"
         )
-    if (local := resolve_checkpoint(options.checkpoint, folders.checkpoints)) is not None:
+    if (local := resolve_checkpoint(name, folders.checkpoints)) is not None:
         return local
-    console.note(f"downloading {options.checkpoint} to {folders.downloads}")
+    console.note(f"downloading {name} to {folders.downloads}")
     with console.progress("B") as show:
-        return fetch_checkpoint(options.checkpoint, folders.downloads, show)
+        return fetch_checkpoint(name, folders.downloads, show)
 
 
 def choose_device(name: str) -> str:

@@ -1,0 +1,209 @@
+"""Whether what runs on this machine is what it should be: upstream's codes, the kernels' frames, a stream's samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..checkpoint.qwen_tts import import_qwen_tts
+from ..decode.eager import decode
+from ..decode.guard import Guard
+from ..decode.request import LineRequest
+from ..engine import Engine
+from ..model.model import Model
+from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
+from ..render.lines import Line, render_lines
+from ..render.stream import stream_line
+from ..synthesizer import Synthesizer
+from ..voice.prompt import build_prompt
+from ..voice.voice import Voice
+
+GREEDY = TokenSampling(do_sample=False)
+
+
+@dataclass(frozen=True)
+class CodeComparison:
+    """Codes of one line made in two ways.
+
+    Args:
+        frames: of the longer one.
+        equal: frames before the first that differs, in any of its 16 groups.
+    """
+
+    frames: int
+    equal: int
+
+    @classmethod
+    def of(cls, ours: torch.Tensor, theirs: torch.Tensor) -> CodeComparison:
+        """Compare codes ``[T, 16]``."""
+        shorter = min(len(ours), len(theirs))
+        same = (ours[:shorter].cpu() == theirs[:shorter].cpu()).all(dim=1)
+        equal = shorter if bool(same.all()) else int(same.to(torch.int8).argmin())
+        return cls(max(len(ours), len(theirs)), equal)
+
+    @property
+    def same(self) -> bool:
+        """Whether all codes, and the lengths, are equal."""
+        return self.equal == self.frames
+
+
+def greedy(model: Model, frames: int) -> Sampling:
+    """Return greedy sampling of at most ``frames`` frames, with the checkpoint's repetition penalty."""
+    return Sampling(GREEDY, GREEDY, model.sampling.repetition_penalty, max_new_tokens=frames + 1)
+
+
+def upstream_codes(model: Model, line: Line, sampling: Sampling) -> torch.Tensor:
+    """Return upstream's own codes ``[T, 16]`` for a line: its public ``generate_*``, with its own prompt.
+
+    Raises:
+        ValueError: for a line whose text comes in parts.
+    """
+    if not isinstance(line.text, str):
+        raise ValueError("a line's text comes in parts: give a string")
+    caught: list[torch.Tensor] = []
+
+    def keep(items: Sequence[dict[str, Any]]) -> tuple[list[np.ndarray], int]:
+        caught.extend(item["audio_codes"] for item in items)
+        return [np.zeros(1, dtype=np.float32) for _ in items], model.sample_rate
+
+    qwen_tts = import_qwen_tts()
+    with _opened(model, keep, line.voice):
+        wrapper = qwen_tts.Qwen3TTSModel(
+            model.upstream,
+            lambda text, return_tensors, padding: model.tokenizer(
+                [text], return_tensors=return_tensors, padding=padding
+            ),
+            model.upstream.generate_config,
+        )
+        _generate(wrapper, line, _settings(sampling))
+    skip = 0 if line.voice.ref_codes is None else len(line.voice.ref_codes)
+    return caught[0][skip:].cpu()
+
+
+def _generate(wrapper: Any, line: Line, settings: dict[str, Any]) -> None:
+    voice, text = line.voice, [line.text]
+    instruct = line.instruct or voice.instruct
+    if voice.kind == "preset":
+        wrapper.generate_custom_voice(text, voice.speaker, line.language, instruct, **settings)
+    elif voice.kind == "design":
+        wrapper.generate_voice_design(text, instruct, line.language, **settings)
+    else:
+        item = import_qwen_tts().VoiceClonePromptItem(
+            ref_code=voice.ref_codes,
+            ref_spk_embedding=voice.speaker_embedding,
+            x_vector_only_mode=voice.kind == "x_vector",
+            icl_mode=voice.kind == "icl",
+            ref_text=voice.transcript,
+        )
+        wrapper.generate_voice_clone(text, line.language, voice_clone_prompt=[item], **settings)
+
+
+@contextmanager
+def _opened(model: Model, decode: Any, voice: Voice) -> Iterator[None]:
+    """Let upstream's codec keep the codes, and upstream speak with any checkpoint's speakers, inside the ``with``.
+
+    Upstream refuses the speakers of fine-tuned Base checkpoints by their type alone.
+    """
+    upstream = model.upstream
+    codec, kind = upstream.speech_tokenizer, upstream.tts_model_type
+    upstream.speech_tokenizer = SimpleNamespace(decode=decode)
+    upstream.tts_model_type = "custom_voice" if voice.kind == "preset" else kind
+    try:
+        yield
+    finally:
+        upstream.speech_tokenizer, upstream.tts_model_type = codec, kind
+
+
+def _settings(sampling: Sampling) -> dict[str, Any]:
+    """Return our sampling as upstream's keyword arguments."""
+    talker, sub = sampling.talker, sampling.subtalker
+    return {
+        "do_sample": talker.do_sample,
+        "temperature": talker.temperature,
+        "top_k": talker.top_k,
+        "top_p": talker.top_p,
+        "subtalker_dosample": sub.do_sample,
+        "subtalker_temperature": sub.temperature,
+        "subtalker_top_k": sub.top_k,
+        "subtalker_top_p": sub.top_p,
+        "repetition_penalty": sampling.repetition_penalty,
+        "max_new_tokens": sampling.max_new_tokens,
+    }
+
+
+def _requests(model: Model, line: Line, sampling: Sampling) -> list[LineRequest]:
+    """Return a line as upstream takes it: its text as it is, in one piece, to the cap."""
+    prompt = build_prompt(model, str(line.text), line.voice, line.language, line.instruct)
+    return [LineRequest(prompt, Guard(sampling.max_frames, detect_loops=False), line.seed)]
+
+
+def compare_with_upstream(synthesizer: Synthesizer, line: Line, frames: int) -> CodeComparison:
+    """Compare the eager engine's greedy codes at 15 groups with upstream's; they are equal, bit for bit."""
+    model = synthesizer.model
+    sampling = greedy(model, frames)
+    options = GenerateOptions(PREDICTED_GROUPS, sampling)
+    with synthesizer.session():
+        theirs = upstream_codes(model, line, sampling)
+        [ours] = decode(model, _requests(model, line, sampling), options)
+    return CodeComparison.of(ours.codes, theirs)
+
+
+def compare_engines(
+    model: Model, line: Line, options: GenerateOptions, engines: tuple[Engine, Engine]
+) -> CodeComparison:
+    """Compare the greedy codes of two engines; they round differently, so that a frame may differ after a while.
+
+    Args:
+        options: their SEQ_GROUPS and sampling.
+        engines: they must be free of other work.
+    """
+    sampling = options.sampling or model.sampling
+    codes = []
+    with model.exclusive():
+        for engine in engines:
+            [decoded] = engine.decode(model, _requests(model, line, sampling), options)
+            codes.append(decoded.codes)
+            engine.free()
+    return CodeComparison.of(*codes)
+
+
+@dataclass(frozen=True)
+class StreamComparison:
+    """A line's stream and the complete line.
+
+    Args:
+        same_length: whether they have as many samples.
+        joined: whether the stream's chunks equal the line that it ends with, bit for bit.
+        decibels: level of the complete line above that of the difference; infinite if there is none.
+    """
+
+    same_length: bool
+    joined: bool
+    decibels: float
+
+
+def compare_stream(synthesizer: Synthesizer, line: Line, options: GenerateOptions) -> StreamComparison:
+    """Compare a line that is streamed with the same line spoken at once; each piece has one take."""
+    [whole] = render_lines(synthesizer, [line], options)
+    with stream_line(synthesizer, line, options) as stream:
+        chunks = [chunk.samples for chunk in stream]
+        [streamed] = stream.spoken
+    heard = np.concatenate(chunks)
+    same_length = len(heard) == len(whole.waveform)
+    decibels = level_above(whole.waveform, heard) if same_length else -np.inf
+    return StreamComparison(same_length, np.array_equal(heard, streamed.waveform), decibels)
+
+
+def level_above(signal: np.ndarray, other: np.ndarray) -> float:
+    """Return how many dB a signal is above its difference to another of its length; infinite if they are equal."""
+    power = float(np.square(signal, dtype=np.float64).sum())
+    difference = float(np.square(np.subtract(signal, other, dtype=np.float64)).sum())
+    if not difference:
+        return float("inf")
+    return 10 * float(np.log10(max(power, 1e-30) / difference))

@@ -1,0 +1,63 @@
+"""``bench``: the speed of a checkpoint on this device, as a short table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+
+from . import arguments
+from .console import Console
+from .engine import load_synthesizer, make_settings, make_voice, read_reference
+from .speed import TEXT, as_json, measure, memory, quietly, table, voice_for
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``bench``."""
+    parser.add_argument("text", nargs="?", default=TEXT, help="default: a sentence of 100 characters")
+    parser.add_argument("--groups", default="1, 3, 5, 7, 15", help="the SEQ_GROUPS to measure")
+    parser.add_argument(
+        "--repeats",
+        type=arguments.whole_number(1, 1000),
+        default=3,
+        help="medians of so many runs, default: 3",
+    )
+    parser.add_argument("--json", action="store_true", help="for other programs")
+    arguments.add_voice(parser)
+    arguments.add_settings(parser, seq_groups=False)
+    arguments.add_model(parser)
+
+
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with an error for options that do not fit together."""
+    arguments.check_voice(parser, options)
+    if not options.text.strip():
+        parser.error("the text is empty: type something to say")
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Measure; the table goes to stdout."""
+    from ...morph.options import parse_groups
+    from ...morph.render.lines import Line
+
+    groups, recording = parse_groups(options.groups), read_reference(options)
+    synthesizer = load_synthesizer(options, console)
+    model = synthesizer.model
+    chosen = options.voice or options.speaker or recording or options.describe
+    voice = make_voice(model, options, recording) if chosen else voice_for(model)
+    line = Line(options.text, voice, options.language, options.seed, options.instruct)
+    settings = make_settings(model, options, retries=0)
+    speeds = []
+    with quietly(), console.progress("setting") as show:
+        for count in groups:
+            speeds.append(measure(synthesizer, line, replace(settings, seq_groups=count), options.repeats))
+            if show is not None:
+                show(len(speeds), len(groups))
+    used = memory(str(model.device))
+    if options.json:
+        console.result(json.dumps({"speed": [as_json(one) for one in speeds], "memory": used}, indent=2))
+        return 0
+    console.result(table(speeds))
+    console.note(synthesizer.engine.describe(model, synthesizer.engine.choose(model, settings)))
+    console.note(f"{model.summary()}; most memory: {', '.join(f'{k} {v}' for k, v in used.items())}")
+    return 0

@@ -1,0 +1,279 @@
+"""``check``: test a checkpoint on this device, and write a report for an issue.
+
+Compared are our codes at 15 groups with upstream's, the kernels with torch operations where there is a GPU, and a
+stream with the complete line. The report names the checkpoint's folder, packages and devices, and nothing else of the
+machine. The exit code is 1 if something failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from . import arguments
+from .console import Console
+from .engine import load_synthesizer, make_voice, read_reference
+from .sound import write_whole
+from .speed import TEXT, Speed, as_json, measure, memory, quietly, table, voice_for
+
+if TYPE_CHECKING:
+    from ...morph.render.lines import Line
+    from ...morph.synthesizer import Synthesizer
+
+SPEED_GROUPS = (15, 5)
+PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton", "flash-attn", "numpy", "soundfile")
+# A stream's samples differ from the complete line's by rounding: in float32 by 80 dB or more.
+LEAST_DB = {"float32": 80.0}
+LEAST_DB_OTHERWISE = 20.0
+FRAMES = 50
+OK, FAILED, NOT_RUN, DIFFERS = "ok", "FAILED", "not run", "differs"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One comparison: what it is, how it went (one of the words above), and in which figures."""
+
+    what: str
+    outcome: str
+    detail: str
+    figures: dict[str, Any] = field(default_factory=dict)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``check``."""
+    parser.add_argument(
+        "--out",
+        type=arguments.writable_file,
+        metavar="FILE",
+        help="the report, .md; another with .json lies beside it; default: qwen3-tts-morph-check.md",
+    )
+    parser.add_argument(
+        "--frames",
+        type=arguments.whole_number(2, 2000),
+        default=FRAMES,
+        help=f"of 80 ms that are compared, default: {FRAMES}",
+    )
+    parser.add_argument("--text", default=TEXT, help="default: an English sentence")
+    parser.add_argument("--language", default="auto")
+    arguments.add_voice(parser)
+    arguments.add_model(parser)
+
+
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with an error for options that do not fit together."""
+    arguments.check_voice(parser, options)
+    if not options.text.strip():
+        parser.error("the text is empty: type something to say")
+    if options.out is None:
+        try:
+            options.out = arguments.writable_file("qwen3-tts-morph-check.md")
+        except argparse.ArgumentTypeError as error:
+            parser.error(str(error))
+    if options.out.suffix != ".md":
+        parser.error(f"{options.out} does not end in .md: rename it")
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Test, and write the report; its path goes to stdout."""
+    from ...morph.render.lines import Line
+
+    recording = read_reference(options)
+    synthesizer = load_synthesizer(options, console)
+    chosen = options.voice or options.speaker or recording or options.describe
+    voice = make_voice(synthesizer.model, options, recording) if chosen else voice_for(synthesizer.model)
+    line = Line(options.text, voice, options.language, 0, options.instruct)
+    findings = []
+    with quietly(), console.progress("test") as show:
+        for done, test in enumerate(TESTS, start=1):
+            findings.append(test(synthesizer, line, options.frames))
+            if show is not None:
+                show(done, len(TESTS) + 1)
+        speeds = measure_speeds(synthesizer, line, options.frames)
+    report = Report(
+        describe_machine(), describe_checkpoint(synthesizer), findings, speeds, _memory(synthesizer)
+    )
+    write_whole(options.out.absolute(), report.as_markdown().encode())
+    write_whole(options.out.absolute().with_suffix(".json"), report.as_json().encode())
+    console.note(report.as_markdown())
+    console.result(options.out.absolute())
+    return 1 if any(one.outcome == FAILED for one in findings) else 0
+
+
+def _memory(synthesizer: Synthesizer) -> dict[str, float]:
+    return memory(str(synthesizer.model.device))
+
+
+def compare_codes(synthesizer: Synthesizer, line: Line, frames: int) -> Finding:
+    """Compare the eager engine at 15 groups with upstream: equal bit for bit, or something is wrong."""
+    from ...morph.study.parity import compare_with_upstream
+
+    found = compare_with_upstream(synthesizer, line, frames)
+    detail = f"{found.equal} of {found.frames} frames equal"
+    what = "eager engine, SEQ_GROUPS 15, greedy: codes equal upstream's"
+    if synthesizer.model.weights == "int8":
+        # Upstream's generate runs over our int8 layers then.
+        what += " (over the int8 weights)"
+    return Finding(what, OK if found.same else FAILED, detail, asdict(found))
+
+
+def compare_graph(synthesizer: Synthesizer, line: Line, frames: int) -> Finding:
+    """Compare the graph engine with the eager one: it rounds differently, so that a frame may differ after a while."""
+    from ...morph.engine import Engine
+    from ...morph.options import PREDICTED_GROUPS, GenerateOptions
+    from ...morph.study.parity import compare_engines, greedy
+
+    what = "graph engine, SEQ_GROUPS 15, greedy: codes equal the eager engine's up to rounding"
+    model = synthesizer.model
+    options = GenerateOptions(PREDICTED_GROUPS, greedy(model, frames))
+    if synthesizer.engine.choose(model, options).engine != "graph":
+        return Finding(what, NOT_RUN, "the eager engine is in use")
+    found = compare_engines(model, line, options, (Engine("graph"), Engine("eager")))
+    detail = f"{found.equal} of {found.frames} frames equal, then another rounding leads elsewhere"
+    if found.same:
+        return Finding(what, OK, f"all {found.frames} frames equal", asdict(found))
+    return Finding(what, DIFFERS, detail, asdict(found))
+
+
+def compare_kernels(synthesizer: Synthesizer, line: Line, frames: int) -> Finding:
+    """Compare the Triton kernels with the torch operations that they replace."""
+    from ...morph.engine import Engine
+    from ...morph.options import GenerateOptions
+    from ...morph.study.parity import compare_engines, greedy
+
+    what = "Triton kernels: codes equal those of torch operations up to rounding"
+    model = synthesizer.model
+    if model.device.type != "cuda":
+        return Finding(what, NOT_RUN, "needs a GPU")
+    options = GenerateOptions(sampling=greedy(model, frames))
+    kernels = Engine("graph")
+    found = compare_engines(model, line, options, (kernels, Engine("graph", kernels=False)))
+    fallbacks = [one.describe() for one in kernels.fallbacks(model, kernels.choose(model, options))]
+    figures = asdict(found) | {"fallbacks": fallbacks}
+    if fallbacks:
+        return Finding(what, FAILED, "; ".join(fallbacks), figures)
+    detail = f"{found.equal} of {found.frames} frames equal"
+    return Finding(what, OK if found.same else DIFFERS, detail, figures)
+
+
+def compare_streams(synthesizer: Synthesizer, line: Line, frames: int) -> Finding:
+    """Compare a stream with the complete line."""
+    from ...morph.study.parity import compare_stream
+
+    found = compare_stream(synthesizer, line, _settings(synthesizer, frames, 5))
+    least = LEAST_DB.get(str(synthesizer.model.dtype).removeprefix("torch."), LEAST_DB_OTHERWISE)
+    good = found.same_length and found.joined and found.decibels >= least
+    detail = "the complete line and the stream differ in length"
+    if found.same_length:
+        detail = f"difference {found.decibels:.0f} dB below the speech (at least {least:.0f})"
+    figures = {"same_length": found.same_length, "joined": found.joined, "decibels": _finite(found.decibels)}
+    return Finding(
+        "a stream equals the complete line up to rounding", OK if good else FAILED, detail, figures
+    )
+
+
+TESTS: tuple[Callable[[Any, Any, int], Finding], ...] = (
+    compare_codes,
+    compare_graph,
+    compare_kernels,
+    compare_streams,
+)
+
+
+def _finite(value: float) -> float | None:
+    """Return a number that JSON has; None for an infinite one."""
+    return round(value, 1) if abs(value) < 1e6 else None
+
+
+def _settings(synthesizer: Synthesizer, frames: int, seq_groups: int) -> Any:
+    from dataclasses import replace
+
+    from ...morph.options import FRAME_RATE, GenerateOptions
+
+    limited = replace(synthesizer.model.sampling, max_seconds=frames / FRAME_RATE)
+    return GenerateOptions(seq_groups, limited, retries=0)
+
+
+def measure_speeds(synthesizer: Synthesizer, line: Line, frames: int) -> list[Speed]:
+    """Return the speed at some settings."""
+    return [measure(synthesizer, line, _settings(synthesizer, frames, groups), 3) for groups in SPEED_GROUPS]
+
+
+def describe_machine() -> dict[str, str]:
+    """Return system, processor, GPU and packages."""
+    import importlib.metadata
+
+    import torch
+
+    from .folders import pack_version
+
+    found = {
+        "pack": pack_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "python": platform.python_version(),
+        "threads": str(torch.get_num_threads()),
+    }
+    if torch.cuda.is_available():
+        capability = ".".join(map(str, torch.cuda.get_device_capability()))
+        found["gpu"] = f"{torch.cuda.get_device_name()} (compute capability {capability})"
+        found["cuda"] = str(torch.version.cuda)
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def describe_checkpoint(synthesizer: Synthesizer) -> dict[str, str]:
+    """Return the checkpoint in a few words, and how it runs."""
+    from ...morph.options import GenerateOptions
+
+    model, engine = synthesizer.model, synthesizer.engine
+    tails = ", ".join(str(groups) for groups in sorted(model.tails())) or "none"
+    return {
+        "checkpoint": model.summary(),
+        "trained tails": tails,
+        "engine": engine.describe(model, engine.choose(model, GenerateOptions())).removeprefix("engine: "),
+    }
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a run of ``check`` found."""
+
+    machine: dict[str, str]
+    checkpoint: dict[str, str]
+    findings: Sequence[Finding]
+    speeds: Sequence[Speed]
+    memory: dict[str, float]
+
+    def as_json(self) -> str:
+        """Return it for other programs."""
+        found = {
+            "machine": self.machine,
+            "checkpoint": self.checkpoint,
+            "findings": [asdict(one) for one in self.findings],
+            "speed": [as_json(one) for one in self.speeds],
+            "memory": self.memory,
+        }
+        return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+    def as_markdown(self) -> str:
+        """Return it for an issue."""
+        tests = [f"- **{one.outcome}**: {one.what}. {one.detail}." for one in self.findings]
+        about = [f"- {key}: {value}" for key, value in (*self.checkpoint.items(), *self.machine.items())]
+        used = [f"- {key.replace('_gb', '')}: {value} GB at most" for key, value in self.memory.items()]
+        blocks = [
+            "# Qwen3-TTS Morph: check",
+            "\n".join(tests),
+            "## Speed",
+            table(self.speeds),
+            "\n".join(used),
+            "## Machine",
+            "\n".join(about),
+        ]
+        return "\n\n".join(block for block in blocks if block) + "\n"

@@ -1,0 +1,45 @@
+"""``serve``: start the speech server (``serve/server.py``)."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+from typing import Any
+
+from . import arguments
+from .console import Console
+from .engine import find_checkpoint, folders_of
+
+
+def server() -> Any:
+    """Return the server's module."""
+    return importlib.import_module("..server", __package__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the server's options, and where ComfyUI is."""
+    server().add_arguments(parser)
+    arguments.add_folders(parser)
+
+
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """The server checks its options itself, before it loads anything."""
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Serve until interrupted. Voices are those of ``--voices``, or of the library."""
+    folders = folders_of(options)
+    if options.voices is None and folders.voices.is_dir():
+        options.voices = folders.voices
+    if options.checkpoint is not None:
+        options.checkpoint = options.checkpoint.as_posix()  # as labels are written, on Windows too
+        options.checkpoint = find_checkpoint(options, console)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=console.err)
+    try:
+        server().run_server(server().read_options(options))
+    except OSError as error:
+        raise ValueError(
+            f"cannot listen on {options.host} port {options.port} ({error.strerror}): choose another"
+        ) from error
+    return 0

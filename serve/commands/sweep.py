@@ -1,0 +1,70 @@
+"""``sweep``: one line at several SEQ_GROUPS: a table, and if asked the recordings and a plot."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import arguments
+from .console import Console
+from .engine import load_synthesizer, make_settings, make_voice, read_reference
+from .sound import write_sound
+
+if TYPE_CHECKING:
+    from ...morph.study.sweep import Sweep
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``sweep``."""
+    parser.add_argument("text", help="one line, short enough to be spoken in one piece")
+    parser.add_argument("--groups", default="1, 3, 5, 7, 15", help="the SEQ_GROUPS to try")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="write a recording of each, and a plot, here"
+    )
+    arguments.add_voice(parser)
+    arguments.add_settings(parser, seq_groups=False)
+    arguments.add_model(parser)
+
+
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with an error for options that do not fit together."""
+    arguments.check_voice(parser, options)
+    if not options.text.strip():
+        parser.error("the text is empty: type something to say")
+    if options.decoding != "crossbar":
+        parser.error("a sweep compares settings of the crossbar: leave --decoding out")
+    if options.out is not None:
+        try:
+            options.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            parser.error(f"folder {options.out} cannot be made ({error.strerror}): choose another with --out")
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Speak at each setting; the table goes to stdout."""
+    from ...morph.options import parse_groups
+    from ...morph.render.lines import Line
+    from ...morph.study.sweep import sweep, table
+
+    groups, recording = parse_groups(options.groups), read_reference(options)
+    synthesizer = load_synthesizer(options, console)
+    voice = make_voice(synthesizer.model, options, recording)
+    line = Line(options.text, voice, options.language, options.seed, options.instruct)
+    with console.progress() as show:
+        result = sweep(synthesizer, line, groups, make_settings(synthesizer.model, options), show)
+    if options.out is not None:
+        write(result, options.out)
+    console.result(table(result))
+    return 0
+
+
+def write(result: Sweep, folder: Path) -> None:
+    """Write a recording for each setting, and the plot."""
+    from matplotlib.image import imsave
+
+    from ...morph.study.plot import plot_sweep
+
+    for row, spoken in zip(result.rows, result.spoken, strict=True):
+        write_sound(folder / f"groups_{row.seq_groups:02d}.wav", spoken.waveform, spoken.sample_rate)
+    imsave(folder / "sweep.png", plot_sweep(result))

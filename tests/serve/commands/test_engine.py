@@ -1,0 +1,85 @@
+"""Which checkpoint, device and sampling the options name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from qwen3_tts_morph.morph.checkpoint import download
+from qwen3_tts_morph.morph.checkpoint.find import PUBLISHED, demo_voice
+from qwen3_tts_morph.morph.options import Sampling
+from qwen3_tts_morph.serve.cli import parse
+from qwen3_tts_morph.serve.commands import engine
+from qwen3_tts_morph.serve.commands.console import Console
+from qwen3_tts_morph.serve.commands.folders import OWN, Folders, pack_version
+
+NOWHERE = Console("x", None, None)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
+    """``read(*words)``: the options of ``speak``."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: parse("speak", ["Yes.", *map(str, words)])[1]
+
+
+def test_a_checkpoint_is_a_folder_a_label_or_a_name(
+    read: Callable, checkpoints: Callable[..., Path], tmp_path: Path
+) -> None:
+    comfyui, own = tmp_path / "ComfyUI", checkpoints()
+    (comfyui / "models" / "TTS").mkdir(parents=True)
+    found = comfyui / "models" / "TTS" / "mine"
+    found.symlink_to(own, target_is_directory=True)
+
+    def find(*words: object) -> Path:
+        return engine.find_checkpoint(read(*words), NOWHERE)
+
+    assert find() == demo_voice()
+    assert find("--checkpoint", own) == own
+    assert find("--checkpoint", "mine", "--comfyui", comfyui) == found
+    assert find("--checkpoint", "TTS/mine", "--comfyui", comfyui) == found
+    with pytest.raises(
+        ValueError, match=r"checkpoint yours is neither .* \(found: TTS/mine\): give its folder"
+    ):
+        find("--checkpoint", "yours", "--comfyui", comfyui)
+
+
+def test_a_published_checkpoint_that_is_not_here_is_downloaded(
+    read: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sys
+
+    calls = []
+    monkeypatch.setattr(download, "fetch_checkpoint", lambda *call: calls.append(call) or tmp_path)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    options = read("--checkpoint", PUBLISHED[0])
+    assert engine.find_checkpoint(options, Console("x", sys.stdout, sys.stderr)) == tmp_path
+    assert calls == [(PUBLISHED[0], tmp_path / "home" / OWN / "qwen-tts", None)]
+    told = capsys.readouterr()
+    assert f"downloading {PUBLISHED[0]}" in told.err and not told.out
+
+
+def test_the_comfyui_of_the_environment_is_used(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    assert Folders.choose(None, {"COMFYUI_DIR": str(tmp_path)}).models == tmp_path / "models"
+    assert Folders.choose(None, {}).models == Path.home() / OWN
+
+
+def test_an_unknown_device_is_refused() -> None:
+    assert engine.choose_device("cpu") == "cpu"
+    with pytest.raises(ValueError, match=r"device toaster cannot be used .*: choose cpu, cuda or auto"):
+        engine.choose_device("toaster")
+
+
+def test_only_what_the_options_name_changes_the_checkpoints_sampling(read: Callable) -> None:
+    own = Sampling(repetition_penalty=1.2)
+    assert engine.make_sampling(own, read()) is None
+    changed = engine.make_sampling(own, read("--temperature", "0.5", "--max-seconds", "2"))
+    assert changed is not None
+    assert (changed.talker.temperature, changed.subtalker.temperature) == (0.5, 0.5)
+    assert (changed.talker.top_k, changed.repetition_penalty, changed.max_frames) == (50, 1.2, 25)
+
+
+def test_the_version_is_the_projects() -> None:
+    assert pack_version().count(".") == 2

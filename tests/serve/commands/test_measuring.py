@@ -1,0 +1,72 @@
+"""``check``, ``bench`` and ``sweep``: what is measured, and where it is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qwen3_tts_morph.morph.study import parity
+from qwen3_tts_morph.serve.commands import check, speed
+
+
+@pytest.mark.parametrize("kind", ["custom_voice", "base"])
+def test_a_good_checkpoint_passes_and_the_report_says_on_what(
+    run: Callable, checkpoints: Callable[..., Path], tmp_path: Path, kind: str
+) -> None:
+    done = run("check", "--frames", "4", "--text", "Yes.", "--checkpoint", checkpoints(kind), "--out", "a.md")
+    assert done.code == 0 and done.lines == [str(tmp_path / "a.md")], done.err
+    found = json.loads((tmp_path / "a.json").read_text("utf-8"))
+    assert [one["outcome"] for one in found["findings"]] == ["ok", "ok", "not run", "ok"]
+    assert found["findings"][0]["figures"] == {"frames": 4, "equal": 4}
+    assert [one["seq_groups"] for one in found["speed"]] == [15, 5]
+    assert {"pack", "torch", "transformers", "python"} <= set(found["machine"])
+    written = (tmp_path / "a.md").read_text("utf-8")
+    assert "- **ok**: eager engine" in written and f"tiny-{kind} (0.6B" in written
+    assert str(tmp_path) not in written + json.dumps(found)  # it goes into a public issue
+
+
+def test_other_codes_than_upstreams_fail(
+    run: Callable, checkpoints: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = parity.upstream_codes
+    monkeypatch.setattr(parity, "upstream_codes", lambda *call: theirs(*call) + 1)
+    done = run("check", "--frames", "4", "--text", "Yes.", "--checkpoint", checkpoints(), "--out", "a.md")
+    assert done.code == 1 and "**FAILED**: eager engine" in done.err and "0 of 4 frames equal" in done.err
+    assert (tmp_path / "a.md").exists()
+
+
+def test_an_infinite_distance_is_no_json_number() -> None:
+    assert check._finite(float("inf")) is None and check._finite(81.234) == 81.2
+
+
+def test_the_table_has_a_row_for_each_setting(run: Callable, tiny: list[str]) -> None:
+    done = run("bench", "Yes.", "--groups", "15, 5", "--repeats", "1", *tiny)
+    assert done.code == 0, done.err
+    assert [line.split("|")[1].strip() for line in done.lines] == ["SEQ_GROUPS", "---------:", "5", "15"]
+    assert "engine: graph" in done.err
+    rows = json.loads(run("bench", "Yes.", "--groups", "5", "--repeats", "1", "--json", *tiny).out)
+    assert rows["speed"][0]["frames"] == 6 and set(rows["speed"][0]) >= {"ms_per_frame", "rtf", "first_ms"}
+    wrong = run("bench", "Yes.", "--groups", "16", *tiny)
+    assert wrong.code == 2 and "SEQ_GROUPS is 16" in wrong.err
+
+
+def test_a_speeds_cells_are_its_numbers() -> None:
+    assert speed.Speed(5, 10, 12.34, 0.1543, 99.6).row() == ["5", "10", "12.3", "0.154", "100"]
+
+
+def test_a_sweep_writes_recordings_and_a_plot(run: Callable, tiny: list[str], tmp_path: Path) -> None:
+    done = run("sweep", "Yes.", "--groups", "1,15", "--out", "out", *tiny)
+    assert done.code == 0 and done.lines[0].startswith("| SEQ_GROUPS"), done.err
+    assert len(done.lines) == 4
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["groups_01.wav", "groups_15.wav", "sweep.png"]
+    assert "leave --decoding out" in run("sweep", "Yes.", "--decoding", "lossless", *tiny).err
+
+
+def test_levels_are_compared_in_decibels() -> None:
+    signal = np.ones(100, dtype=np.float32)
+    assert parity.level_above(signal, signal) == float("inf")
+    assert parity.level_above(signal, signal * np.float32(0.9)) == pytest.approx(20, abs=0.01)

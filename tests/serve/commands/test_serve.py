@@ -1,0 +1,65 @@
+"""``serve``: the server gets its own options, ComfyUI's voices and a checkpoint by its name."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SERVER = "qwen3_tts_morph.serve.server"
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Replace the server; return the list of options that it is run with."""
+    calls: list[Any] = []
+    module = ModuleType(SERVER)
+
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1")
+        parser.add_argument("--port", type=int, default=8000)
+        parser.add_argument("--voices", type=Path)
+        parser.add_argument("--checkpoint", type=Path)
+
+    module.add_arguments = add_arguments
+    module.read_options = lambda options: options
+    module.run_server = calls.append
+    monkeypatch.setitem(sys.modules, SERVER, module)
+    return calls
+
+
+def test_the_server_runs_with_its_options(
+    run: Callable, served: list[Any], tmp_path: Path, checkpoints: Callable[..., Path]
+) -> None:
+    models = tmp_path / "ComfyUI" / "models"
+    (models / "qwen3-tts-voices").mkdir(parents=True)
+    (models / "TTS").mkdir()
+    (models / "TTS" / "mine").symlink_to(checkpoints(), target_is_directory=True)
+    done = run("serve", "--port", "9000", "--checkpoint", "mine", "--comfyui", tmp_path / "ComfyUI")
+    assert done.code == 0 and not done.out, done.err
+    [options] = served
+    assert options.port == 9000 and options.checkpoint == models / "TTS" / "mine"
+    assert options.voices == models / "qwen3-tts-voices"
+    run("serve", "--voices", tmp_path)
+    assert served[1].voices == tmp_path and served[1].checkpoint is None
+
+
+def test_a_port_in_use_is_one_sentence(run: Callable, served: list[Any]) -> None:
+    def busy(_: object) -> None:
+        raise OSError(98, "Address already in use")
+
+    sys.modules[SERVER].run_server = busy
+    done = run("serve", "--port", "9000")
+    assert done.code == 2
+    assert "cannot listen on 127.0.0.1 port 9000 (Address already in use): choose another" in done.err
+
+
+def test_a_pack_without_the_server_says_so(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, SERVER, None)
+    done = run("serve")
+    assert done.code == 1 and "this copy of the pack has no qwen3_tts_morph.serve.server" in done.err
