@@ -6,7 +6,6 @@ name and the key's first letters; it is written completely or not at all, so wha
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 FORMAT = "qwen3-tts-morph script"
 VERSION = 1
+ENDINGS = (".wav", ".flac")
 SHOWN_KEY = 8  # letters of the key in a file's name
 
 
@@ -54,7 +54,7 @@ class SavedLines:
 
     Args:
         folder: where everything is written.
-        ending: of the lines' files, ".wav" or ".flac".
+        ending: of new lines' files, one of ENDINGS. Both are exact: lines are found in either.
         entries: what the manifest knows of each line, by key: its file, and its report's fields.
     """
 
@@ -91,10 +91,11 @@ class SavedLines:
         """Give the files of lines that are spoken already the names of their places in the script."""
         for plan in plans:
             file = self._find(plan.key)
-            wanted = self.folder / plan.file_name(self.ending)
-            if file is not None and file != wanted and not self._named_before(plan, plans):
-                os.replace(file, wanted)
-                self.entries[plan.key]["file"] = wanted.name
+            if file is None or self._named_before(plan, plans):
+                continue
+            wanted = self.folder / plan.file_name(file.suffix)
+            os.replace(file, wanted)
+            self.entries[plan.key]["file"] = wanted.name
 
     @staticmethod
     def _named_before(plan: Plan, plans: Sequence[Plan]) -> bool:
@@ -106,11 +107,10 @@ class SavedLines:
         if key not in self.entries:
             return None
         named = self.folder / str(self.entries[key].get("file"))
-        if named.suffix == self.ending and named.is_file() and named.parent == self.folder:
+        if named.suffix in ENDINGS and named.is_file() and named.parent == self.folder:
             return named
-        pattern = f"*_{key[:SHOWN_KEY]}{self.ending}"
-        found = sorted(glob.glob(os.path.join(glob.escape(str(self.folder)), pattern)))
-        return Path(found[0]) if found else None
+        found = sorted(self.folder.glob(f"*_{key[:SHOWN_KEY]}.*"))
+        return next((path for path in found if path.suffix in ENDINGS), None)
 
     def has(self, key: str) -> bool:
         """Return whether a line is spoken already."""

@@ -61,7 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="who speaks: a saved voice, its file, or a speaker; other names are those themselves. May be repeated",
     )
     parser.add_argument(
-        "--format", choices=TRACKS, default="wav", help="of the track; lines are wav for wav, otherwise flac"
+        "--format",
+        choices=TRACKS,
+        default="wav",
+        help="of the track; new lines are wav for wav, otherwise flac",
     )
     parser.add_argument(
         "--gap", type=arguments.number(0, 60), default=0.3, help="seconds between lines, default: 0.3"
@@ -101,7 +104,7 @@ class Job:
 
     def write_manifest(self, complete: bool) -> None:
         """Write what is spoken so far."""
-        track = {"track": f"{self.options.out.name}.{self.options.format}"} if complete else {}
+        track = {"track": f"{self.options.file.stem}.{self.options.format}"} if complete else {}
         self.saved.write_manifest(self.options.file.name, self.plans, {"complete": complete, **track})
 
 
@@ -222,10 +225,9 @@ def write_track(job: Job) -> list[Path]:
     """Write the track from the lines' files, and its subtitles; return their paths."""
     from ...morph.text.subtitles import to_srt, to_vtt
 
-    base = job.options.out / job.options.out.name
-    track = base.with_name(f"{base.name}.{job.options.format}")
+    kinds = (job.options.format, "srt", "vtt")
+    track, srt, vtt = (job.options.out / f"{job.options.file.stem}.{kind}" for kind in kinds)
     captions = write_samples(job, track)
-    srt, vtt = base.with_name(f"{base.name}.srt"), base.with_name(f"{base.name}.vtt")
     write_whole(srt, to_srt(captions).encode())
     write_whole(vtt, to_vtt(captions).encode())
     return [track, srt, vtt]

@@ -54,7 +54,7 @@ def test_a_script_becomes_lines_a_track_and_subtitles(
 ) -> None:
     done = run("script", file, "--out", "out", "--gap", "0.25", *tiny)
     out = tmp_path / "out"
-    assert done.code == 0 and done.lines == [str(out / f"out.{end}") for end in ("wav", "srt", "vtt")], (
+    assert done.code == 0 and done.lines == [str(out / f"scene.{end}") for end in ("wav", "srt", "vtt")], (
         done.err
     )
     names = sorted(path.name for path in out.glob("0*.wav"))
@@ -67,14 +67,14 @@ def test_a_script_becomes_lines_a_track_and_subtitles(
     waves = [soundfile.read(out / name, dtype="int16")[0] for name in names]
     gap = np.zeros(6000, dtype=np.int16)
     whole = [waves[0], np.zeros(18000, dtype=np.int16), waves[1], gap, waves[2], gap, waves[3]]
-    track, rate = soundfile.read(out / "out.wav", dtype="int16")
+    track, rate = soundfile.read(out / "scene.wav", dtype="int16")
     assert rate == 24000 and np.array_equal(track, np.concatenate(whole))
-    assert "NARRATOR: Nobody else was there." in (out / "out.srt").read_text("utf-8")
-    assert (out / "out.vtt").read_text("utf-8").startswith("WEBVTT\n\n00:00:00.")
+    assert "NARRATOR: Nobody else was there." in (out / "scene.srt").read_text("utf-8")
+    assert (out / "scene.vtt").read_text("utf-8").startswith("WEBVTT\n\n00:00:00.")
     about = manifest(out)
     assert about["complete"] and about["source"] == "scene.txt" and len(about["lines"]) == 4
     assert sorted(path.name for path in out.iterdir()) == sorted(
-        [*names, "manifest.json", "out.wav", "out.srt", "out.vtt"]
+        [*names, "manifest.json", "scene.wav", "scene.srt", "scene.vtt"]
     )
 
 
@@ -86,6 +86,8 @@ def test_a_second_run_speaks_nothing_and_gives_the_same_track(
     done = run("script", file, *tiny)
     assert done.code == 0 and spoken == [] and "4 of 4 lines are spoken already" in done.err
     assert (tmp_path / "scene" / "scene.wav").read_bytes() == before
+    assert run("script", file, "--format", "flac", *tiny).code == 0 and spoken == []
+    assert (tmp_path / "scene" / "scene.flac").exists()
     assert run("script", file, "--again", *tiny).code == 0 and len(spoken) == 4
 
 
@@ -115,7 +117,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     assert run("script", file, "--batch-size", "1", *tiny).code == whole.code == 0
     assert spoken == ["Nobody else was there.", "It is five."]
     track = (tmp_path / "scene" / "scene.wav").read_bytes()
-    assert track == (tmp_path / "whole" / "whole.wav").read_bytes()
+    assert track == (tmp_path / "whole" / "scene.wav").read_bytes()
 
 
 def test_an_edited_script_speaks_only_what_is_new(
