@@ -124,7 +124,7 @@ def parse(name: str, words: Sequence[str], program: str = PROGRAM) -> tuple[Comm
     """
     command = load(name)
     parser = argparse.ArgumentParser(
-        prog=f"{program} {name}", description=COMMANDS[name], conflict_handler="resolve", allow_abbrev=False
+        prog=f"{program} {name}", description=COMMANDS[name], conflict_handler="resolve"
     )
     command.add_arguments(parser)
     parser.add_argument(HERE, action="store_true", help="use this Python as it is; install nothing")

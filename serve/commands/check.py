@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,7 +23,14 @@ from .speed import TEXT, Speed, as_json, measure, memory, quietly, table, voice_
 
 if TYPE_CHECKING:
     from ...morph.render.lines import Line
+    from ...morph.study.parity import CodeComparison
     from ...morph.synthesizer import Synthesizer
+
+log = logging.getLogger(__name__)
+
+# A test's outcome, its detail for people, and its figures.
+Found = tuple[str, str, dict[str, Any]]
+Test = Callable[[Any, Any, int], Found]
 
 SPEED_GROUPS = (15, 5)
 PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton", "flash-attn", "numpy", "soundfile")
@@ -88,10 +96,10 @@ def run(options: argparse.Namespace, console: Console) -> int:
     line = Line(options.text, voice, options.language, 0, options.instruct)
     findings = []
     with quietly(), console.progress("test") as show:
-        for done, test in enumerate(TESTS, start=1):
-            findings.append(test(synthesizer, line, options.frames))
+        for what, test in TESTS.items():
+            findings.append(run_test(what, test, synthesizer, line, options.frames))
             if show is not None:
-                show(done, len(TESTS) + 1)
+                show(len(findings), len(TESTS) + 1)
         speeds = measure_speeds(synthesizer, line, options.frames)
     report = Report(
         describe_machine(), describe_checkpoint(synthesizer), findings, speeds, _memory(synthesizer)
@@ -107,80 +115,82 @@ def _memory(synthesizer: Synthesizer) -> dict[str, float]:
     return memory(str(synthesizer.model.device))
 
 
-def compare_codes(synthesizer: Synthesizer, line: Line, frames: int) -> Finding:
-    """Compare the eager engine at 15 groups with upstream: equal bit for bit, or something is wrong."""
+def run_test(what: str, test: Test, synthesizer: Synthesizer, line: Line, frames: int) -> Finding:
+    """Return what a test found; a test that breaks has failed, and its error is in the log and in the report."""
+    from ...morph.runtime.errors import first_line
+
+    try:
+        return Finding(what, *test(synthesizer, line, frames))
+    except Exception as error:
+        log.exception("%s", what)
+        return Finding(what, FAILED, first_line(error), {})
+
+
+def compare_codes(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
+    """Compare the eager engine at 15 groups with upstream, both over the loaded weights: they are equal."""
     from ...morph.study.parity import compare_with_upstream
 
     found = compare_with_upstream(synthesizer, line, frames)
-    detail = f"{found.equal} of {found.frames} frames equal"
-    what = "eager engine, SEQ_GROUPS 15, greedy: codes equal upstream's"
-    if synthesizer.model.weights == "int8":
-        # Upstream's generate runs over our int8 layers then.
-        what += " (over the int8 weights)"
-    return Finding(what, OK if found.same else FAILED, detail, asdict(found))
+    return OK if found.same else FAILED, _equal(found), asdict(found)
 
 
-def compare_graph(synthesizer: Synthesizer, line: Line, frames: int) -> Finding:
+def compare_graph(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     """Compare the graph engine with the eager one: it rounds differently, so that a frame may differ after a while."""
     from ...morph.engine import Engine
     from ...morph.options import PREDICTED_GROUPS, GenerateOptions
     from ...morph.study.parity import compare_engines, greedy
 
-    what = "graph engine, SEQ_GROUPS 15, greedy: codes equal the eager engine's up to rounding"
     model = synthesizer.model
     options = GenerateOptions(PREDICTED_GROUPS, greedy(model, frames))
     if synthesizer.engine.choose(model, options).engine != "graph":
-        return Finding(what, NOT_RUN, "the eager engine is in use")
+        return NOT_RUN, "the eager engine is in use", {}
     found = compare_engines(model, line, options, (Engine("graph"), Engine("eager")))
-    detail = f"{found.equal} of {found.frames} frames equal, then another rounding leads elsewhere"
-    if found.same:
-        return Finding(what, OK, f"all {found.frames} frames equal", asdict(found))
-    return Finding(what, DIFFERS, detail, asdict(found))
+    return OK if found.same else DIFFERS, _equal(found), asdict(found)
 
 
-def compare_kernels(synthesizer: Synthesizer, line: Line, frames: int) -> Finding:
-    """Compare the Triton kernels with the torch operations that they replace."""
+def compare_kernels(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
+    """Compare the Triton kernels with the torch operations that they replace; it fails if they cannot run."""
     from ...morph.engine import Engine
     from ...morph.options import GenerateOptions
     from ...morph.study.parity import compare_engines, greedy
 
-    what = "Triton kernels: codes equal those of torch operations up to rounding"
     model = synthesizer.model
     if model.device.type != "cuda":
-        return Finding(what, NOT_RUN, "needs a GPU")
+        return NOT_RUN, "needs a GPU", {}
     options = GenerateOptions(sampling=greedy(model, frames))
     kernels = Engine("graph")
     found = compare_engines(model, line, options, (kernels, Engine("graph", kernels=False)))
     fallbacks = [one.describe() for one in kernels.fallbacks(model, kernels.choose(model, options))]
-    figures = asdict(found) | {"fallbacks": fallbacks}
     if fallbacks:
-        return Finding(what, FAILED, "; ".join(fallbacks), figures)
-    detail = f"{found.equal} of {found.frames} frames equal"
-    return Finding(what, OK if found.same else DIFFERS, detail, figures)
+        return FAILED, "; ".join(fallbacks), asdict(found) | {"fallbacks": fallbacks}
+    return OK if found.same else DIFFERS, _equal(found), asdict(found)
 
 
-def compare_streams(synthesizer: Synthesizer, line: Line, frames: int) -> Finding:
+def compare_streams(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     """Compare a stream with the complete line."""
     from ...morph.study.parity import compare_stream
 
     found = compare_stream(synthesizer, line, _settings(synthesizer, frames, 5))
     least = LEAST_DB.get(str(synthesizer.model.dtype).removeprefix("torch."), LEAST_DB_OTHERWISE)
     good = found.same_length and found.joined and found.decibels >= least
-    detail = "the complete line and the stream differ in length"
+    detail = "they differ in length"
     if found.same_length:
         detail = f"difference {found.decibels:.0f} dB below the speech (at least {least:.0f})"
     figures = {"same_length": found.same_length, "joined": found.joined, "decibels": _finite(found.decibels)}
-    return Finding(
-        "a stream equals the complete line up to rounding", OK if good else FAILED, detail, figures
-    )
+    return OK if good else FAILED, detail, figures
 
 
-TESTS: tuple[Callable[[Any, Any, int], Finding], ...] = (
-    compare_codes,
-    compare_graph,
-    compare_kernels,
-    compare_streams,
-)
+TESTS: dict[str, Test] = {
+    "eager engine, SEQ_GROUPS 15, greedy: codes equal upstream's": compare_codes,
+    "graph engine, SEQ_GROUPS 15, greedy: codes equal the eager engine's up to rounding": compare_graph,
+    "Triton kernels: codes equal those of torch operations up to rounding": compare_kernels,
+    "a stream equals the complete line up to rounding": compare_streams,
+}
+
+
+def _equal(found: CodeComparison) -> str:
+    after = "" if found.same else ", then another line"
+    return f"{found.equal} of {found.frames} frames equal{after}"
 
 
 def _finite(value: float) -> float | None:

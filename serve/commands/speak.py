@@ -85,7 +85,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     from ...morph.render.lines import Line
     from ...morph.render.report import describe
 
-    text = options.text if not options.stdin else read_text(sys.stdin.fileno())
+    text = options.text if not options.stdin else stdin_text()
     voice = make_voice(synthesizer.model, options, recording)
     line = Line(text, voice, options.language, options.seed, options.instruct, layout=options.layout)
     settings = make_settings(synthesizer.model, options)
@@ -129,7 +129,11 @@ def speak_to_stdout(
     once = (
         replace(settings, retries=0) if kind in STREAMED else settings
     )  # what was heard cannot be taken back
-    with console.sound() as sink, stream_line(synthesizer, line, once) as stream:
+    with (
+        console.sound() as sink,
+        console.progress() as show,
+        stream_line(synthesizer, line, once, show) as stream,
+    ):
         if kind in STREAMED:
             write_all(sink, stream_header(kind, stream.sample_rate))
             for chunk in stream:
@@ -153,6 +157,13 @@ def finish(stream: SpeechStream) -> Spoken:
         pass
     [spoken] = stream.spoken
     return spoken
+
+
+def stdin_text() -> Iterator[str]:
+    """Yield the text on stdin as it comes."""
+    if os.name == "nt" and sys.stdin.isatty():  # a console there has another encoding, which Python knows
+        return iter(sys.stdin)
+    return read_text(sys.stdin.fileno())
 
 
 def read_text(source: int) -> Iterator[str]:

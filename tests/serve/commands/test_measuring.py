@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from qwen3_tts_morph.morph.study import parity
 from qwen3_tts_morph.serve.commands import check, speed
@@ -38,6 +37,18 @@ def test_other_codes_than_upstreams_fail(
     assert (tmp_path / "a.md").exists()
 
 
+def test_a_test_that_breaks_has_failed_and_the_others_run(
+    run: Callable, checkpoints: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no kernel image is available\nfor this device")
+
+    monkeypatch.setattr(parity, "compare_engines", broken)
+    done = run("check", "--frames", "4", "--text", "Yes.", "--checkpoint", checkpoints(), "--out", "a.md")
+    assert done.code == 1 and "**FAILED**: graph engine" in done.err
+    assert "RuntimeError: no kernel image is available." in done.err and "**ok**: a stream" in done.err
+
+
 def test_an_infinite_distance_is_no_json_number() -> None:
     assert check._finite(float("inf")) is None and check._finite(81.234) == 81.2
 
@@ -64,9 +75,3 @@ def test_a_sweep_writes_recordings_and_a_plot(run: Callable, tiny: list[str], tm
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["groups_01.wav", "groups_15.wav", "sweep.png"]
     assert "leave --decoding out" in run("sweep", "Yes.", "--decoding", "lossless", *tiny).err
-
-
-def test_levels_are_compared_in_decibels() -> None:
-    signal = np.ones(100, dtype=np.float32)
-    assert parity.level_above(signal, signal) == float("inf")
-    assert parity.level_above(signal, signal * np.float32(0.9)) == pytest.approx(20, abs=0.01)

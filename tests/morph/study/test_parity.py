@@ -1,0 +1,84 @@
+"""What ``check`` compares: it finds nothing in a good checkpoint, and differences where they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.render.lines import Line
+from qwen3_tts_morph.morph.study import parity
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
+
+FRAMES = 6
+
+
+def make_line(model, kind: str, recording) -> Line:
+    if kind == "preset":
+        voice = preset_voice(model, "ryan")
+    elif kind == "design":
+        voice = design_voice(model, "a calm old man")
+    else:
+        voice = clone_voice(model, recording, 24000, CloneOptions(kind, transcript="a tone"))
+    return Line("Hello there.", voice)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "trained_as"),
+    [
+        ("preset", "tiny", "custom_voice"),
+        ("design", "tiny-1.7B", "voice_design"),
+        ("x_vector", "tiny", "base"),
+        ("icl", "tiny", "base"),
+    ],
+)
+def test_our_codes_equal_upstreams_and_the_model_is_left_as_it_was(load, recording, kind, shape, trained_as):
+    model = load(shape, trained_as)
+    before = model.upstream.speech_tokenizer, model.upstream.tts_model_type
+    found = parity.compare_with_upstream(Synthesizer(model), make_line(model, kind, recording), FRAMES)
+    assert found == parity.CodeComparison(FRAMES, FRAMES) and found.same
+    assert (model.upstream.speech_tokenizer, model.upstream.tts_model_type) == before
+
+
+def test_engines_are_compared_on_their_codes(load, recording):
+    model = load("tiny", "custom_voice")
+    line = make_line(model, "preset", recording)
+    options = GenerateOptions(15, parity.greedy(model, FRAMES))
+    assert parity.compare_engines(model, line, options, (Engine("graph"), Engine("eager"))).same
+    sampled = GenerateOptions(15, replace(model.sampling, max_new_tokens=FRAMES + 1))
+    assert not parity.compare_engines(model, line, sampled, (Engine("graph"), Engine("eager"))).same
+
+
+def test_codes_are_equal_up_to_the_first_frame_that_differs():
+    codes = torch.arange(48).reshape(3, 16)
+    assert parity.CodeComparison.of(codes, codes) == parity.CodeComparison(3, 3)
+    other = codes.clone()
+    other[1, 15] += 1
+    assert parity.CodeComparison.of(codes, other) == parity.CodeComparison(3, 1)
+    assert parity.CodeComparison.of(codes, codes[:2]) == parity.CodeComparison(3, 2)
+    assert parity.CodeComparison.of(codes[:0], codes) == parity.CodeComparison(3, 0)
+
+
+def test_a_stream_equals_the_complete_line(load, recording):
+    model = load("tiny", "custom_voice")
+    short = GenerateOptions(5, replace(model.sampling, max_seconds=0.5), retries=0)
+    found = parity.compare_stream(Synthesizer(model), make_line(model, "preset", recording), short)
+    assert found.same_length and found.joined and found.decibels > 80
+
+
+def test_a_text_in_parts_has_no_upstream(load):
+    model = load("tiny", "custom_voice")
+    line = Line(iter(["Hello."]), Voice("preset", model.size, "ryan", speaker="ryan"))
+    with pytest.raises(ValueError, match="give a string"):
+        parity.upstream_codes(model, line, model.sampling)
+
+
+def test_levels_are_compared_in_decibels():
+    signal = np.ones(100, dtype=np.float32)
+    assert parity.level_above(signal, signal) == float("inf")
+    assert parity.level_above(signal, signal * np.float32(0.9)) == pytest.approx(20, abs=0.01)
