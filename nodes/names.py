@@ -2,45 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
 from pathlib import Path
 
-MAX_CHARACTERS = 80
-MAX_BYTES = 200  # file systems allow 255, including the suffix
-PUNCTUATION = " -_."
-RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(10))}
+from ..morph.text.names import check_name
 
-
-def check_name(name: str) -> str:
-    """Return a file name (without suffix), stripped and NFC-composed, if it is safe on every system.
-
-    Raises:
-        ValueError: it is empty, too long, reserved, starts or ends with a dot, or contains other characters.
-    """
-    name = unicodedata.normalize("NFC", name.strip())
-    if not name:
-        raise ValueError("name is empty: type a name")
-    if len(name) > MAX_CHARACTERS:
-        raise ValueError(f"name is longer than {MAX_CHARACTERS} characters: shorten it")
-    foreign = sorted({char for index, char in enumerate(name) if not _allowed(char, name[:index])})
-    if foreign:
-        shown = " ".join(repr(char) for char in foreign)
-        raise ValueError(f"name {name!r} contains {shown}: use only letters, digits, spaces and - _ .")
-    if len(name.encode()) > MAX_BYTES:
-        raise ValueError(f"name is longer than {MAX_BYTES} bytes in UTF-8: shorten it")
-    if name.startswith(".") or name.endswith("."):
-        raise ValueError(f"name {name!r} starts or ends with a dot: remove it")
-    # Windows treats COM1.txt, and COM with a superscript 1, as the port.
-    if unicodedata.normalize("NFKC", name.split(".")[0]).strip().upper() in RESERVED:
-        raise ValueError(f"name {name!r} is reserved on Windows: choose another")
-    return name
-
-
-def _allowed(char: str, before: str) -> bool:
-    """Allow letters, digits, some punctuation, and combining marks (Thai, Hindi, accents) after a letter or a mark."""
-    if unicodedata.category(char).startswith("M"):
-        return bool(before) and before[-1] not in PUNCTUATION
-    return char.isalnum() or char in PUNCTUATION
+__all__ = ["check_name", "confine"]
 
 
 def confine(folder: Path, file_name: str) -> Path:

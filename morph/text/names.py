@@ -1,9 +1,8 @@
-"""Checks for file names that users type: no name may leave its folder or fail on another operating system."""
+"""Check names that users type for files: none may contain a folder, or fail on another operating system."""
 
 from __future__ import annotations
 
 import unicodedata
-from pathlib import Path
 
 MAX_CHARACTERS = 80
 MAX_BYTES = 200  # file systems allow 255, including the suffix
@@ -41,11 +40,3 @@ def _allowed(char: str, before: str) -> bool:
     if unicodedata.category(char).startswith("M"):
         return bool(before) and before[-1] not in PUNCTUATION
     return char.isalnum() or char in PUNCTUATION
-
-
-def confine(folder: Path, file_name: str) -> Path:
-    """Return the path of a file directly in ``folder``; ValueError if it resolves elsewhere, also through a link."""
-    path = folder / file_name
-    if path.resolve().parent != folder.resolve():
-        raise ValueError(f"{file_name!r} is outside the folder {folder.name}: choose another name")
-    return path

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...morph.checkpoint.find import MODEL_FOLDERS
-from ...morph.text.names import check_name, confine
+from ...morph.text.names import check_name
 
 PACK = Path(__file__).resolve().parents[2]
 VARIABLE = "COMFYUI_DIR"
@@ -71,7 +71,7 @@ class Folders:
 
     def voice_path(self, name: str) -> Path:
         """Return the path under which a voice is saved; ValueError for a name that is no file name."""
-        return confine(self.voices, check_name(name.removesuffix(VOICE_SUFFIX)) + VOICE_SUFFIX)
+        return self.voices / (check_name(name.removesuffix(VOICE_SUFFIX)) + VOICE_SUFFIX)
 
     def voice_file(self, name: str) -> Path:
         """Return the file of a saved voice; ValueError, naming the others, if there is none."""

@@ -7,7 +7,11 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-PACKAGE = "nodes_without_comfyui"
+import pack
+
+PACKAGE = (
+    f"{pack.NAME}.nodes_without_comfyui"  # inside the pack: its modules import ..morph and ..postprocess
+)
 
 
 def load(name: str) -> ModuleType:
