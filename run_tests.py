@@ -47,8 +47,8 @@ from tests.environments import (
 
 GROUPS = ("lint", "unit", "tf5", "comfy")
 LEAST_COVERAGE = 90
-COVERED = ("morph", "postprocess")
-TYPED = (*COVERED, "nodes", "serve")
+COVERED = ("morph", "postprocess", "serve")
+TYPED = (*COVERED, "nodes")
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 KERNELS = "tests/morph/kernels"
 NOTHING_COLLECTED = 5  # pytest's exit code

@@ -3,8 +3,8 @@
 from setuptools import find_packages, setup
 
 NAME = "qwen3_tts_morph"
-TOP = ("morph", "nodes", "postprocess", "serve")
-INNER = find_packages(include=[pattern for name in TOP for pattern in (name, f"{name}.*")])
+TOPS = ("morph", "nodes", "postprocess", "serve")
+INNER = find_packages(include=[pattern for name in TOPS for pattern in (name, f"{name}.*")])
 
 setup(
     package_dir={NAME: "."},
