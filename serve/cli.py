@@ -33,6 +33,10 @@ DEFAULT = "speak"  # where the first word is no command, it is the text
 HERE = "--here"
 FAILED, BAD_INPUT, INTERRUPTED, READER_LEFT = 1, 2, 130, 141
 
+NO_MEMORY = (
+    "the memory is full: close other programs, or choose --batch-size 1, --weights int8 or --device cpu"
+)
+
 
 class Command(Protocol):
     """What the module of a command has."""
@@ -75,6 +79,18 @@ def main(
     except ValueError as error:
         console.note(f"{program}: {error}")
         return BAD_INPUT
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        console.note(f"{program}: {NO_MEMORY}")
+        return FAILED
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether an error means that the memory of the GPU or of the machine was full."""
+    from ..morph.checkpoint.verify import is_out_of_memory as judge
+
+    return isinstance(error, MemoryError) or judge(error)
 
 
 def lacking(error: ModuleNotFoundError) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...morph.checkpoint.find import MODEL_FOLDERS
@@ -14,6 +14,7 @@ from ...morph.text.names import check_name
 
 PACK = Path(__file__).resolve().parents[2]
 VARIABLE = "COMFYUI_DIR"
+EXTRA = "extra_model_paths.yaml"  # in ComfyUI's folder
 OWN = ".qwen3-tts-morph"  # in the user's home
 VOICE_FOLDER = "qwen3-tts-voices"  # as nodes/folders.py
 VOICE_SUFFIX = ".safetensors"
@@ -25,9 +26,11 @@ class Folders:
 
     Args:
         models: ComfyUI's ``models``, or a folder like it. It may not exist yet.
+        extra: more folders, by their name under ``models``: those of ComfyUI's ``extra_model_paths.yaml``.
     """
 
     models: Path
+    extra: Mapping[str, Sequence[Path]] = field(default_factory=dict)
 
     @classmethod
     def choose(cls, comfyui: Path | None, environment: Mapping[str, str] = os.environ) -> Folders:
@@ -42,15 +45,21 @@ class Folders:
                 raise ValueError(
                     f"{named} has no folder models: give ComfyUI's folder with --comfyui or {VARIABLE}"
                 )
-            return cls(named / "models")
+            return cls.of_comfyui(named)
         if PACK.parent.name == "custom_nodes" and os.path.isdir(PACK.parents[1] / "models"):
-            return cls(PACK.parents[1] / "models")
+            return cls.of_comfyui(PACK.parents[1])
         return cls(Path.home() / OWN)
+
+    @classmethod
+    def of_comfyui(cls, folder: Path) -> Folders:
+        """Return the folders of the ComfyUI in a folder; ValueError if its ``extra_model_paths.yaml`` is damaged."""
+        return cls(folder / "models", read_extra(folder / EXTRA))
 
     @property
     def checkpoints(self) -> list[Path]:
         """The folders to search for checkpoints."""
-        return [Path(self.models, *name.split("/")) for name in MODEL_FOLDERS]
+        own = [Path(self.models, *name.split("/")) for name in MODEL_FOLDERS]
+        return [*own, *(path for name in MODEL_FOLDERS for path in self.extra.get(name, ()))]
 
     @property
     def downloads(self) -> Path:
@@ -63,11 +72,15 @@ class Folders:
         return self.models / VOICE_FOLDER
 
     def voice_files(self) -> dict[str, Path]:
-        """Return the files of the voice library that are voices, by name."""
+        """Return the files of the voice library that are voices, by name; of equal names the library's own."""
         from ...morph.voice.file import is_voice_file
 
-        found = sorted(self.voices.glob(f"*{VOICE_SUFFIX}"))
-        return {path.name.removesuffix(VOICE_SUFFIX): path for path in found if is_voice_file(path)}
+        folders = [*self.extra.get(VOICE_FOLDER, ()), self.voices]
+        paths = [
+            path for folder in folders for path in folder.glob(f"*{VOICE_SUFFIX}") if is_voice_file(path)
+        ]
+        found = {path.name.removesuffix(VOICE_SUFFIX): path for path in paths}
+        return dict(sorted(found.items()))
 
     def voice_path(self, name: str) -> Path:
         """Return the path under which a voice is saved; ValueError for a name that is no file name."""
@@ -83,6 +96,31 @@ class Folders:
                 else f"voice {name!r} is not in {self.voices}, which has none: save one with clone, or give a file"
             )
         return files[name]
+
+
+def read_extra(file: Path) -> dict[str, list[Path]]:
+    """Return the folders that ComfyUI's configuration adds, by their name under ``models``; {} if there is no file.
+
+    Raises:
+        ValueError: for a file that cannot be read.
+    """
+    import yaml
+
+    if not file.is_file():
+        return {}
+    try:
+        sections = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        found: dict[str, list[Path]] = {}
+        for section in filter(None, sections.values()):
+            base = Path(os.path.expandvars(os.path.expanduser(section.get("base_path") or "")))
+            for name, lines in section.items():
+                if name not in ("base_path", "is_default"):
+                    paths = [file.parent / base / line.strip() for line in lines.splitlines() if line.strip()]
+                    found.setdefault(name, []).extend(paths)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError) as error:
+        why = " ".join(str(error).split())
+        raise ValueError(f"{file} cannot be read ({why}): correct it, as ComfyUI needs it") from error
+    return found
 
 
 def pack_version() -> str:

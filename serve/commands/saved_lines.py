@@ -89,18 +89,13 @@ class SavedLines:
 
     def place(self, plans: Sequence[Plan]) -> None:
         """Give the files of lines that are spoken already the names of their places in the script."""
-        for plan in plans:
-            file = self._find(plan.key)
-            if file is None or self._named_before(plan, plans):
+        first = {plan.key: plan for plan in reversed(plans)}  # lines of one sound share a file
+        for plan in first.values():
+            if (file := self._find(plan.key)) is None:
                 continue
             wanted = self.folder / plan.file_name(file.suffix)
             os.replace(file, wanted)
             self.entries[plan.key]["file"] = wanted.name
-
-    @staticmethod
-    def _named_before(plan: Plan, plans: Sequence[Plan]) -> bool:
-        """Return whether an earlier line has the same sound: both share its file."""
-        return next(one for one in plans if one.key == plan.key) is not plan
 
     def _find(self, key: str) -> Path | None:
         """Return the file of a line, also of one that was renamed before a run was interrupted; None if it is gone."""

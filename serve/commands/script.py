@@ -123,6 +123,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         saved = replace(saved, entries={})
     saved.place(plans)
     job = Job(synthesizer, settings, script, lines, plans, saved, options)
+    job.write_manifest(complete=False)  # a folder that cannot be written is found now
     started = time.perf_counter()
     new = speak_missing(job, console)
     elapsed = time.perf_counter() - started
@@ -187,8 +188,7 @@ def speak_missing(job: Job, console: Console) -> list[Spoken]:
     from ...morph.render.lines import render_lines
 
     first = {one.key: index for index, one in reversed(list(enumerate(job.plans)))}
-    missing = [index for key, index in first.items() if not job.saved.has(key)]
-    missing.sort()
+    missing = sorted(index for key, index in first.items() if not job.saved.has(key))
     size = job.settings.batch_size * (ON_GPU if job.synthesizer.model.device.type == "cuda" else 1)
     spoken: list[Spoken] = []
     if len(missing) < len(job.plans):

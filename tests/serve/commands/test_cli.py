@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from qwen3_tts_morph.serve import cli
 from qwen3_tts_morph.serve.commands import speak
 
@@ -60,6 +61,22 @@ def test_a_missing_package_is_named(run: Callable, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(speak, "run", lacks)
     done = run("Yes.")
     assert done.code == 1 and "has no package torch: install torch" in done.err
+
+
+def test_a_full_memory_is_one_sentence(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    monkeypatch.setattr(speak, "run", full)
+    done = run("Yes.")
+    assert done.code == 1 and "the memory is full" in done.err and "Traceback" not in done.err
+
+    def broken(*_: object) -> int:
+        raise RuntimeError("another fault")
+
+    monkeypatch.setattr(speak, "run", broken)
+    with pytest.raises(RuntimeError, match="another fault"):
+        run("Yes.")
 
 
 @pytest.mark.parametrize("package", ["serve", "speak.py"])

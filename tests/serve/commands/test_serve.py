@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +40,7 @@ def test_the_server_runs_with_its_options(
     models = tmp_path / "ComfyUI" / "models"
     (models / "qwen3-tts-voices").mkdir(parents=True)
     (models / "TTS").mkdir()
-    (models / "TTS" / "mine").symlink_to(checkpoints(), target_is_directory=True)
+    shutil.copytree(checkpoints(), models / "TTS" / "mine")
     done = run("serve", "--port", "9000", "--checkpoint", "mine", "--comfyui", tmp_path / "ComfyUI")
     assert done.code == 0 and not done.out, done.err
     [options] = served
