@@ -9,6 +9,7 @@ from .generate import GenerateSpeech
 from .library import LoadVoice, SaveVoice
 from .load import LoadModel
 from .sampling import SamplingSettings
+from .save import SaveSpeech, SpeechFromFile
 from .script import Cast, RenderScript
 from .subtitles import SaveSubtitles
 from .sweep import Sweep
@@ -30,6 +31,8 @@ NODES: tuple[type[io.ComfyNode], ...] = (
     JoinAudio,
     Sweep,
     SaveSubtitles,
+    SaveSpeech,
+    SpeechFromFile,
 )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from comfy_api.latest import io
 
 from .audio_io import to_audio, to_waveforms
+from .facts import facts_of
 from .sockets import CATEGORY
 
 if TYPE_CHECKING:
@@ -132,13 +133,14 @@ class SmoothNormalize(io.ComfyNode):
         level = postprocess.Loudness(lufs, peak_db)
         waveforms = to_waveforms(audio)
         rate = audio["sample_rate"]
+        facts = facts_of(audio) if len(waveforms) == 1 else ()
         done = []
         for waveform in waveforms:
             if trim_silence:
                 waveform = postprocess.trim_silence(waveform, rate)
             if filtering:
                 waveform = postprocess.low_pass(waveform, rate, filtering)
-            done.append(to_audio(set_level(waveform, rate, normalize, level), rate))
+            done.append(to_audio(set_level(waveform, rate, normalize, level), rate, facts))
         return io.NodeOutput(done)
 
 
@@ -205,4 +207,5 @@ class JoinAudio(io.ComfyNode):
                 f"audio has different sample rates ({shown} Hz): resample the recordings to one rate first"
             )
         joined, _ = postprocess.join(waveforms, rates[0], postprocess.Spacing(gap[0], crossfade[0]))
-        return io.NodeOutput(to_audio(joined, rates[0]))
+        facts = [known for one in audio for known in facts_of(one)]
+        return io.NodeOutput(to_audio(joined, rates[0], facts))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import torch
 
+if TYPE_CHECKING:
+    from .facts import Facts
 
-class Audio(TypedDict):
+
+class Audio(TypedDict, total=False):
     """The value that an AUDIO socket carries."""
 
     waveform: torch.Tensor
     sample_rate: int
+    morph_speech: tuple[Facts, ...]  # only in the pack's own; see facts.py
 
 
 def to_waveforms(audio: dict[str, Any]) -> list[np.ndarray]:
@@ -43,7 +47,10 @@ def to_s16(samples: np.ndarray) -> np.ndarray:
     return np.clip(np.rint(samples * np.float32(32768)), -32768, 32767).astype("<i2")
 
 
-def to_audio(waveform: np.ndarray, sample_rate: int) -> Audio:
-    """Return an AUDIO of one recording, made from ``[T]`` or ``[C, T]``."""
+def to_audio(waveform: np.ndarray, sample_rate: int, facts: Sequence[Facts] = ()) -> Audio:
+    """Return an AUDIO of one recording, made from ``[T]`` or ``[C, T]``; ``facts``: of the lines that it holds."""
     channels = np.atleast_2d(np.ascontiguousarray(waveform, dtype=np.float32))
-    return {"waveform": torch.from_numpy(channels)[None], "sample_rate": sample_rate}
+    audio: Audio = {"waveform": torch.from_numpy(channels)[None], "sample_rate": sample_rate}
+    if facts:
+        audio["morph_speech"] = tuple(facts)
+    return audio

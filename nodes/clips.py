@@ -26,7 +26,7 @@ class Clip:
     """One recording.
 
     Args:
-        waveform: float ``[T]``.
+        waveform: float ``[T]``; one that is only listed also ``[C, T]``.
         sample_rate: in Hz.
         name: the character or the setting, or "".
         text: its words.
@@ -72,18 +72,20 @@ def write_clips(clips: Sequence[Clip], folder: Path) -> list[dict[str, Any]]:
     for number, clip in enumerate(clips, start=1):
         name = file_name(number, clip.name, clip.text)
         soundfile.write(folder / own / name, to_s16(clip.waveform), clip.sample_rate, subtype="PCM_16")
-        file = {"filename": name, "subfolder": own, "type": "temp"}
-        seconds = len(clip.waveform) / clip.sample_rate
-        shown.append(
-            {**file, "name": clip.name, "text": clip.text, "seconds": seconds, "problem": clip.problem}
-        )
+        shown.append(list_clip(clip, {"filename": name, "subfolder": own, "type": "temp"}))
     return shown
 
 
-def file_name(number: int, name: str, text: str) -> str:
+def list_clip(clip: Clip, file: dict[str, str]) -> dict[str, Any]:
+    """Return what the page needs to list a clip; ``file``: where it is, as ComfyUI's ``/view`` takes it."""
+    seconds = clip.waveform.shape[-1] / clip.sample_rate
+    return {**file, "name": clip.name, "text": clip.text, "seconds": seconds, "problem": clip.problem}
+
+
+def file_name(number: int, name: str, text: str, suffix: str = ".flac") -> str:
     """Return a name that is safe on every system: the number, the character or setting, and the first words."""
     parts = [f"{number:03}", *(_slug(part) for part in (name, text))]
-    return "_".join(part for part in parts if part) + ".flac"
+    return "_".join(part for part in parts if part) + suffix
 
 
 def _slug(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import folder_paths
@@ -54,7 +55,7 @@ def _file_names(folder: Path) -> list[str]:
     except FileNotFoundError:  # the library is created when the first voice is saved
         return []
     except OSError as error:
-        log.warning("cannot list the voices in %s: %s", folder, error)
+        log.warning("cannot list the files in %s: %s", folder, error)
         return []
     return sorted(name for name in names if is_encodable(name))
 
@@ -76,3 +77,31 @@ def list_voices() -> list[str]:
 def output_folder() -> Path:
     """Return ComfyUI's output folder."""
     return Path(folder_paths.get_output_directory())
+
+
+def input_files(suffixes: Collection[str]) -> list[str]:
+    """Return the names of the files directly in ComfyUI's input folder that end in one of these, sorted."""
+    folder = Path(folder_paths.get_input_directory())
+    return [name for name in _file_names(folder) if name.lower().endswith(tuple(suffixes))]
+
+
+def chosen_file(name: str, suffixes: Collection[str]) -> Path:
+    """Return the file that a user chose, in ComfyUI's folder of inputs or, as ``name [output]``, of outputs.
+
+    Raises:
+        ValueError: there is no such file inside that folder, or it ends otherwise.
+    """
+    bare, folder = folder_paths.annotated_filepath(name)
+    root = Path(folder or folder_paths.get_input_directory()).resolve()
+    try:
+        path = (root / bare).resolve()
+        found = bool(bare.strip()) and path.is_relative_to(root) and path.is_file()
+    except (OSError, ValueError):  # names that the system does not take: too long, with a null character
+        found = False
+    if not found:
+        raise ValueError(
+            f"file {name!r} is not in ComfyUI's {root.name} folder: upload it, or press R and choose another"
+        )
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(f"file {name!r} does not end in {' or '.join(suffixes)}: choose another")
+    return path

@@ -12,6 +12,7 @@ from ..morph.options import GenerateOptions
 from . import inputs
 from .audio_io import to_audio
 from .clips import show, to_clip
+from .facts import Facts, facts_of_line
 from .live import announce, speak_line
 from .memory import ManagedModel
 from .progress import show_progress
@@ -113,13 +114,16 @@ class GenerateSpeech(io.ComfyNode):
         for number, take in enumerate(takes, start=1):
             inputs.check_text(take["text"], "text" if len(takes) == 1 else f"text {number} of {len(takes)}")
         spoken = [cls.speak(take) for take in takes]
-        lines, reports, outcomes = (list(part) for part in zip(*spoken, strict=True))
-        audio = [to_audio(line.waveform, line.sample_rate) for line in lines]
+        lines, facts, reports, outcomes = (list(part) for part in zip(*spoken, strict=True))
+        audio = [
+            to_audio(line.waveform, line.sample_rate, [known])
+            for line, known in zip(lines, facts, strict=True)
+        ]
         return io.NodeOutput(audio, reports, ui=show("\n".join(outcomes), [to_clip(line) for line in lines]))
 
     @classmethod
-    def speak(cls, take: dict[str, Any]) -> tuple[Spoken, str, str]:
-        """Return one spoken text, its report, and the report's first lines; ``take`` holds the node's inputs."""
+    def speak(cls, take: dict[str, Any]) -> tuple[Spoken, Facts, str, str]:
+        """Return one spoken text, its facts, its report, and the report's first lines; ``take``: the node's inputs."""
         from ..morph.render.lines import Line
         from ..morph.render.report import describe, outcome
 
@@ -136,4 +140,5 @@ class GenerateSpeech(io.ComfyNode):
             spoken = speak_line(ready, line, options, progress, speaker)
             elapsed = time.perf_counter() - started
             report = describe(ready.model, [spoken], options, elapsed)
-        return spoken, report, outcome([spoken], elapsed)
+            facts = facts_of_line(line, spoken, options, ready.model.name)
+        return spoken, facts, report, outcome([spoken], elapsed)

@@ -1,12 +1,13 @@
-"""Checks for file names that users type: no name may leave its folder or fail on another operating system."""
+"""File names that users type: no name may leave its folder or fail on another operating system; and new files."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO
 
 from ..morph.text.names import check_name
 
-__all__ = ["check_name", "confine"]
+__all__ = ["check_name", "confine", "write_whole"]
 
 
 def confine(folder: Path, file_name: str) -> Path:
@@ -15,3 +16,13 @@ def confine(folder: Path, file_name: str) -> Path:
     if path.resolve().parent != folder.resolve():
         raise ValueError(f"{file_name!r} is outside the folder {folder.name}: choose another name")
     return path
+
+
+def write_whole(file: BinaryIO, path: Path, data: bytes) -> None:
+    """Write and close a new file; delete it if writing fails."""
+    try:
+        with file:
+            file.write(data)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from comfy_api.latest import io
@@ -14,12 +15,15 @@ from ..morph.text.script import ScriptError, check_script
 from . import inputs
 from .audio_io import to_audio
 from .clips import show, to_clip
+from .facts import Facts, facts_of_line
 from .live import announce, speak_script
 from .memory import ManagedModel
 from .progress import show_progress
 from .sockets import CATEGORY, CastSocket
 
 if TYPE_CHECKING:
+    from ..morph.render.dialogue import Dialogue, ScriptRequest
+    from ..morph.synthesizer import Synthesizer
     from ..morph.voice.voice import Voice
 
 DEFAULTS = GenerateOptions()
@@ -213,10 +217,31 @@ class RenderScript(io.ComfyNode):
                 dialogue = speak_script(ready, request, options, progress, speaker)
             elapsed = time.perf_counter() - started
             report = describe(ready.model, dialogue.lines, options, elapsed)
-        lines = [to_audio(line.waveform, line.sample_rate) for line in dialogue.lines]
-        joined = to_audio(dialogue.joined, dialogue.sample_rate)
+            facts = facts_of_script(ready, request, dialogue, options)
+        lines = [
+            to_audio(line.waveform, line.sample_rate, [known])
+            for line, known in zip(dialogue.lines, facts, strict=True)
+        ]
+        joined = to_audio(dialogue.joined, dialogue.sample_rate, facts)
         said = show(outcome(dialogue.lines, elapsed), [to_clip(line) for line in dialogue.lines])
         return io.NodeOutput(lines, joined, dialogue.srt, report, ui=said)
+
+
+def facts_of_script(
+    ready: Synthesizer, request: ScriptRequest, dialogue: Dialogue, options: GenerateOptions
+) -> list[Facts]:
+    """Return the facts of each line of a script that was spoken."""
+    from ..morph.render.dialogue import read_script
+
+    script, lines = read_script(ready, request)
+    facts = [
+        facts_of_line(line, spoken, options, ready.model.name)
+        for line, spoken in zip(lines, dialogue.lines, strict=True)
+    ]
+    return [
+        replace(known, settings={**known.settings, "gain_db": line.gain_db})
+        for known, line in zip(facts, script.lines, strict=True)
+    ]
 
 
 @contextmanager

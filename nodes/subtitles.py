@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
 
 from comfy_api.latest import io, ui
 
 from ..morph.text.encoding import check_encodable
 from . import inputs
 from .folders import output_folder
-from .names import check_name, confine
+from .names import check_name, confine, write_whole
 from .sockets import CATEGORY
 
 
@@ -73,13 +72,3 @@ def write_new(folder: Path, name: str, text: str) -> Path:
         write_whole(file, path, data)
         return path
     raise AssertionError  # count is infinite
-
-
-def write_whole(file: BinaryIO, path: Path, data: bytes) -> None:
-    """Write and close a new file; delete it if writing fails."""
-    try:
-        with file:
-            file.write(data)
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise

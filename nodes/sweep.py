@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from comfy_api.latest import io
@@ -10,6 +11,7 @@ from ..morph.options import GenerateOptions, Sampling, parse_groups
 from . import inputs
 from .audio_io import to_audio
 from .clips import show, to_clip
+from .facts import facts_of_line
 from .live import announce
 from .memory import ManagedModel
 from .progress import show_progress
@@ -111,8 +113,15 @@ class Sweep(io.ComfyNode):
                 speaker.play(spoken.waveform)
 
             result = sweep(ready, line, groups, options, progress, play)
+            lines = [
+                to_audio(
+                    one.waveform,
+                    one.sample_rate,
+                    [facts_of_line(line, one, replace(options, seq_groups=row.seq_groups), ready.model.name)],
+                )
+                for one, row in zip(result.spoken, result.rows, strict=True)
+            ]
         image = torch.from_numpy(plot_sweep(result)).float()[None] / 255
-        lines = [to_audio(one.waveform, one.sample_rate) for one in result.spoken]
         said = table(result)
         clips = [
             to_clip(one, f"SEQ_GROUPS {row.seq_groups}")

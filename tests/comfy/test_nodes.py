@@ -29,6 +29,7 @@ NODES = {
     "MorphTTSLoadModel", "MorphTTSCloneVoice", "MorphTTSPresetVoice", "MorphTTSDesignVoice", "MorphTTSBlendVoices",
     "MorphTTSSaveVoice", "MorphTTSLoadVoice", "MorphTTSSampling", "MorphTTSGenerateSpeech", "MorphTTSRenderScript",
     "MorphTTSCast", "MorphTTSSmoothNormalize", "MorphTTSJoinAudio", "MorphTTSSweep", "MorphTTSSaveSubtitles",
+    "MorphTTSSaveSpeech", "MorphTTSSpeechFromFile",
 }  # fmt: skip
 BASE = "Qwen3-TTS-12Hz-0.6B-Base"
 

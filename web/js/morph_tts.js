@@ -18,6 +18,8 @@ const ALIASES = {
   MorphTTSPresetVoice: ["speaker", "tts voice"],
   MorphTTSDesignVoice: ["voice from text", "describe a voice"],
   MorphTTSSaveSubtitles: ["captions"],
+  MorphTTSSaveSpeech: ["save audio", "export", "wav", "mp3", "opus"],
+  MorphTTSSpeechFromFile: ["metadata", "read file"],
 }
 const COLORS = {
   MORPH_TTS_MODEL: "#A78BFA",

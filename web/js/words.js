@@ -26,6 +26,8 @@ const CHINESE = {
   "{0} of {1} right": "{1} 次猜对 {0} 次",
   "cannot be played: run the node again (temporary files go when ComfyUI restarts)":
     "无法播放：请重新运行该节点（ComfyUI 重启时会删除临时文件）",
+  "Upload a file": "上传文件",
+  "The file was not uploaded": "文件未能上传",
   "ran into its limit": "达到长度上限",
   "repeated itself": "出现重复",
   "ended before its text can have been spoken": "文本未读完就结束了",

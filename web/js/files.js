@@ -1,0 +1,62 @@
+// The nodes of files: a button that uploads one into ComfyUI's input folder, and what ComfyUI's page asks of a node
+// that returns "audio".
+import { app } from "../../../scripts/app.js"
+import { say } from "./words.js"
+
+// Node -> kinds of files that its upload button offers. The widget "file" is the list of names.
+const UPLOADS = {
+  MorphTTSSpeechFromFile: ".flac,.wav,.mp3,.opus,.ogg",
+}
+const SAVES_AUDIO = ["MorphTTSSaveSpeech"]
+
+/** Upload a file as ComfyUI's own nodes do; return the name that the server gave it. */
+async function upload(file) {
+  const body = new FormData()
+  body.append("image", file) // the server's name for any file
+  const answer = await app.api.fetchApi("/upload/image", { method: "POST", body })
+  if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`)
+  return (await answer.json()).name
+}
+
+function choose(node, name) {
+  const list = node.widgets.find((widget) => widget.name === "file")
+  if (!list.options.values.includes(name)) list.options.values = [...list.options.values, name]
+  list.value = name
+  list.callback?.(name)
+  app.canvas.setDirty(true, true)
+}
+
+function addUpload(node, accept) {
+  const input = Object.assign(document.createElement("input"), { type: "file", accept })
+  input.onchange = async () => {
+    if (!input.files.length) return
+    try {
+      choose(node, await upload(input.files[0]))
+    } catch (error) {
+      app.extensionManager.toast.add({
+        severity: "error", summary: say("The file was not uploaded"), detail: error.message, life: 8000,
+      })
+    }
+    input.value = "" // so that the same file can be chosen again
+  }
+  const button = node.addWidget("button", "upload", null, () => input.click(), { serialize: false })
+  button.label = say("Upload a file")
+  button.serialize = false
+}
+
+/** Older pages look for a player of this name on a node that returns "audio"; the node's own list is the player. */
+function addHiddenPlayer(node) {
+  const widget = node.addWidget("text", "audioUI", "", () => {}, { serialize: false, hidden: true })
+  Object.assign(widget, { hidden: true, serialize: false, element: document.createElement("audio") })
+  widget.element.preload = "none"
+  widget.computeSize = () => [0, -4] // no row, and no gap between rows
+}
+
+app.registerExtension({
+  name: "MorphTTS.Files",
+  nodeCreated(node) {
+    const accept = UPLOADS[node.comfyClass]
+    if (accept) addUpload(node, accept)
+    if (SAVES_AUDIO.includes(node.comfyClass)) addHiddenPlayer(node)
+  },
+})
