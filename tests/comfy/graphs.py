@@ -102,8 +102,9 @@ def shown(result: Result, node_id: str) -> str:
 
 
 def samples(result: Result, node_id: str = "file") -> list[np.ndarray]:
-    """Return the recordings that a Save Audio node wrote, each ``[T, C]`` at 24 kHz."""
-    read = [soundfile.read(file.path, always_2d=True) for file in result.files if file.node_id == node_id]
+    """Return the recordings that a Save Audio or Save Speech node wrote, each ``[T, C]`` at 24 kHz."""
+    files = [file for file in result.files if file.node_id == node_id and file.kind == "audio"]
+    read = [soundfile.read(file.path, always_2d=True) for file in files]
     if any(rate != 24000 for _, rate in read):
         raise ValueError(f"sample rates are {[rate for _, rate in read]}, not 24000")
     return [waveform for waveform, _ in read]

@@ -53,10 +53,10 @@ def speaker_encoder() -> SpeakerEncoder:
 
 
 def hear(result: Result, saver: str) -> list[np.ndarray]:
-    """Return the files of a Save Audio node in the judges' format."""
+    """Return the files of a Save Audio or Save Speech node in the judges' format."""
     from lab.judges.clips import load_clip
 
-    return [load_clip(file.path) for file in result.files if file.node_id == saver]
+    return [load_clip(file.path) for file in result.files if (file.node_id, file.kind) == (saver, "audio")]
 
 
 def test_the_words_of_the_text_are_spoken(
@@ -100,6 +100,6 @@ def test_the_characters_of_a_dialogue_can_be_told_apart(
     graph = convert(read_workflow("Dialogue to files, track and subtitles"))
     script = only(graph, "MorphTTSRenderScript")
     graph[script]["inputs"] |= {"script": SCRIPT, "seq_groups": EXACT}
-    lines = hear(run(server, graph), after(graph, script, 0, "SaveAudio"))
+    *lines, _ = hear(run(server, graph), after(graph, script, 0, "MorphTTSSaveSpeech"))  # not the track
     names = [line.partition(":")[0] for line in SCRIPT.splitlines()]
     assert strangers(names, [speaker_encoder.embed(line) for line in lines]) == []

@@ -178,8 +178,10 @@ def test_the_muted_group_loads_the_saved_voices(
 def check_dialogue(graph: Graph, result: Result, output_folder: Path) -> None:
     script = only(graph, "MorphTTSRenderScript")
     frames = frames_of(shown(result, after(graph, script, 3, "PreviewAny")))
-    lines = check_speech(graph, result, frames, after(graph, script, 0, "SaveAudio"))
-    [joined] = samples(result, after(graph, script, 1, "SaveAudio"))
+    saver = after(graph, script, 0, "MorphTTSSaveSpeech")
+    assert saver == after(graph, script, 1, "MorphTTSSaveSpeech")
+    *lines, joined = samples(result, saver)  # also checks the sample rate
+    assert [line.shape for line in lines] == [(n * SAMPLES_PER_FRAME, 1) for n in frames]
     text = graph[script]["inputs"]["script"]
     pauses = sum(map(float, re.findall(r"\[pause ([\d.]+)\]", text)))
     assert len(lines) == len(re.findall(r"^(?!#).*[A-Z]+: ", text, re.M)) == 6

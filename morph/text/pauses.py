@@ -1,0 +1,89 @@
+"""Pauses inside a text: ``[pause 0.4]`` is that many seconds of silence, and the text goes on behind it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .split import check_text
+
+MAX_PAUSE_S = 60.0
+MAX_PAUSES_S = 3600.0  # all of one text together
+# Runs in linear time on any text: no two of its parts can match the same characters.
+PAUSE = re.compile(r"\[\s*pause\b([^\[\]]*)\]", re.IGNORECASE)
+DECIMAL = re.compile(r"\d+(?:\.\d*)?|\.\d+")
+FOLLOWS_CLOSELY = tuple(".,;:!?…。，、；：！？")  # no space before these when a pause before them is left out
+
+
+@dataclass(frozen=True)
+class PausedText:
+    """The parts of a text between its pauses.
+
+    Args:
+        parts: those with a letter or a digit, in order; of a text without pauses the text itself.
+        pauses_s: seconds of silence before each part and after the last: one number more.
+    """
+
+    parts: tuple[str, ...]
+    pauses_s: tuple[float, ...]
+
+
+def read_pauses(text: str) -> PausedText:
+    """Cut a text at its pauses; what has no letter and no digit is left out, and the pauses around it add up.
+
+    Raises:
+        ValueError: for a pause that is not a number of seconds, or is too long.
+    """
+    first, *rest = PAUSE.split(text)
+    if not rest:
+        return PausedText((text,), (0.0, 0.0))
+    parts, pauses = [], [0.0]
+    for pause, part in zip([0.0, *map(read_seconds, rest[::2])], [first, *rest[1::2]], strict=True):
+        pauses[-1] += pause
+        if any(char.isalnum() for char in part):
+            parts.append(part)
+            pauses.append(0.0)
+    if sum(pauses) > MAX_PAUSES_S:
+        raise ValueError(
+            f"the pauses of one text add up to {sum(pauses):g} s: give at most {MAX_PAUSES_S:g} seconds in all"
+        )
+    return PausedText(tuple(parts), tuple(pauses))
+
+
+def read_seconds(value: str) -> float:
+    """Read the value of a pause tag.
+
+    Raises:
+        ValueError: it is not a number from 0 to MAX_PAUSE_S.
+    """
+    value = value.strip()
+    if not DECIMAL.fullmatch(value) or float(value) > MAX_PAUSE_S:
+        shown = value if len(value) <= 40 else value[:39] + "…"
+        raise ValueError(
+            f"[pause {shown}] is not a pause: give 0 to {MAX_PAUSE_S:g} seconds, e.g. [pause 0.5]"
+        )
+    return float(value)
+
+
+def without_pauses(text: str) -> str:
+    """Return a text as people read it: without its pauses. A text that has none is returned unchanged."""
+    first, *rest = PAUSE.split(text)
+    if not rest:
+        return text
+    shown = first.strip()
+    for part in rest[1::2]:
+        words = part.strip()
+        space = "" if not shown or not words or words.startswith(FOLLOWS_CLOSELY) else " "
+        shown += space + words
+    return shown
+
+
+def check_spoken(text: str, name: str = "text") -> str:
+    """Return a text that may have pauses if it can be spoken.
+
+    Raises:
+        ValueError: naming the input, as ``check_text``; for a wrong pause as ``read_pauses``.
+    """
+    read_pauses(text)
+    check_text(without_pauses(text), name)
+    return text
