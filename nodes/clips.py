@@ -43,10 +43,12 @@ class Clip:
 def to_clip(spoken: Spoken, name: str = "") -> Clip:
     """Return a spoken line as a clip, under its character's name or the ``name`` given."""
     from ..morph.render.lines import WHAT_HAPPENED
+    from ..morph.text.pauses import without_pauses
 
     report = spoken.report
     problem = WHAT_HAPPENED.get(report.ended, "")
-    return Clip(spoken.waveform, spoken.sample_rate, name or report.name, report.text, problem)
+    text = without_pauses(report.text)
+    return Clip(spoken.waveform, spoken.sample_rate, name or report.name, text, problem)
 
 
 def show(text: str, clips: Sequence[Clip], compare: bool = False) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from ..morph.options import (
     check_choice,
     check_decoding,
 )
+from ..morph.text.pauses import check_spoken
 from ..morph.text.script import find_tag
-from ..morph.text.split import check_text as check_speakable
 from .sockets import ModelSocket, SamplingSocket, VoiceSocket
 
 # The languages of the published checkpoints. If a checkpoint does not know one, the engine's error lists its own.
@@ -52,7 +52,10 @@ def text(default: str) -> io.Input:
         multiline=True,
         default=default,
         dynamic_prompts=False,
-        tooltip="The text to speak, without markup. Must not be empty. Default: a sample sentence.",
+        tooltip=(
+            "The text to speak. [pause 0.5] in it is half a second of silence; there is no other markup. Must not be "
+            "empty. Default: a sample sentence."
+        ),
     )
 
 
@@ -175,7 +178,7 @@ def spread(given: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 def check_text(text: str, name: str = "text") -> None:
     """Raise ValueError if a text has nothing to speak, or contains a tag that only scripts support."""
-    check_speakable(text, name)
+    check_spoken(text, name)
     if tag := find_tag(text):
         raise ValueError(
             f"{name} contains {tag[:40]}, a script tag that would be read aloud: use Render Script, or remove the tag"

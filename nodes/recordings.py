@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..morph.text.pauses import without_pauses
 from .audio_io import to_waveforms
 from .clips import KEY as CLIPS
 from .clips import Clip, file_name, list_clip
@@ -44,7 +45,7 @@ class Recording:
     @property
     def text(self) -> str:
         """The words, if the recording is one line."""
-        return self.facts[0].text if len(self.facts) == 1 else ""
+        return without_pauses(self.facts[0].text) if len(self.facts) == 1 else ""
 
     def file_name(self, kind: str) -> str:
         """Return the name of its file, without the run's number."""
@@ -56,7 +57,7 @@ class Recording:
         """Return the metadata of its file: what players show, and all facts as the comment."""
         if not self.facts:
             return {}
-        title = " ".join(one.text for one in self.facts)[:LONGEST_TITLE]
+        title = " ".join(without_pauses(one.text) for one in self.facts)[:LONGEST_TITLE]
         artist = ", ".join(dict.fromkeys(one.name or one.voice for one in self.facts))
         return {"title": title, "artist": artist, "comment": to_json(self.facts)}
 

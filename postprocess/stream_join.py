@@ -13,8 +13,9 @@ from .join import ramp
 class StreamJoin:
     """Crossfades mono float32 pieces one after another, each given in portions.
 
-    The concatenated results equal ``join(pieces, rate, Spacing(crossfade_ms=...))[0]`` to the bit. A fade takes at most
-    half of each of its two pieces, so its samples are held back until the next piece is twice as long or has ended.
+    The concatenated results equal ``join(pieces, rate, Spacing(crossfade_ms=...))[0]`` to the bit, with ``gap_s`` where
+    ``gap`` is called. A fade takes at most half of each of its two pieces, so its samples are held back until the next
+    piece is twice as long or has ended.
 
     Args:
         pieces: how many there will be; None: not known yet, see ``limit``.
@@ -47,6 +48,20 @@ class StreamJoin:
         self._tail = self._pending if self._left else None
         self._pending, self._length = self._pending[:0], 0
         return final
+
+    def gap(self, samples: int) -> Waveform:
+        """Put silence before the current piece, which has no samples yet; return the samples that are final now.
+
+        Beside a silence no piece fades.
+
+        Raises:
+            RuntimeError: if the piece has begun.
+        """
+        if self._length:
+            raise RuntimeError("the piece has begun: call gap before its first samples")
+        tail, self._tail = self._tail, None
+        silence = np.zeros(samples, dtype=np.float32)
+        return silence if tail is None else np.concatenate((tail + np.float32(0), silence))
 
     def limit(self, pieces: int) -> Waveform:
         """Set how many pieces have not ended, the current one included; return samples if that makes them final."""

@@ -13,6 +13,7 @@ from ...postprocess.join import Spacing, join
 from ...postprocess.silence import Trim, sound_span
 from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
+from ..text.pauses import without_pauses
 from ..text.script import Script, ScriptLine, parse_script
 from ..text.subtitles import Caption, to_srt
 from ..voice.voice import Voice
@@ -136,7 +137,8 @@ def caption_of(start: int, spoken: Spoken) -> Caption:
     """Return a line's caption for the time of its speech: lines begin and end with silence."""
     first, last = sound_span(spoken.waveform, spoken.sample_rate, CAPTION_MARGINS)
     report = spoken.report
-    return Caption.from_samples(start + first, start + last, spoken.sample_rate, report.text, report.name)
+    words = without_pauses(report.text)
+    return Caption.from_samples(start + first, start + last, spoken.sample_rate, words, report.name)
 
 
 def spacing_of(script: Script, gap_s: float) -> Spacing:

@@ -14,9 +14,10 @@ from ..text.arriving import Characters, Sentences
 from ..text.duration import held_frames
 from ..text.encoding import check_encodable, is_encodable
 from ..text.normalize import SpokenText
+from ..text.pauses import check_spoken, read_pauses, without_pauses
 from ..text.split import check_text, split_text
 from ..voice.prompt import Prompt, check_context
-from .lines import Piece, Rendering, build_piece, cut_pieces, guard_line, piece_limit
+from .lines import Piece, Rendering, build_piece, cut_pieces, end_pieces, guard_line, piece_limit
 from .text_reader import TextReader
 
 TOKENS_AHEAD = 250  # of the speech, 20 s: text that comes faster is not read beyond them
@@ -50,7 +51,7 @@ class LateLine:
             if text:
                 self._add(text)
             if ended and error is None:
-                check_text(self._whole)
+                self._check(self._whole)
                 self._finish()
         except ValueError as problem:
             error = problem
@@ -74,6 +75,10 @@ class LateLine:
     def is_ahead(self) -> bool:
         """Whether what has come is enough for now, however many pieces of the line wait."""
         return False
+
+    def _check(self, text: str) -> None:
+        """Raise ValueError if the complete text cannot be spoken."""
+        check_text(text)
 
     def _add(self, text: str) -> None:
         """Take the next part of the text."""
@@ -105,6 +110,10 @@ class SentenceLine(LateLine):
         self._said: list[SpokenText] = []
         self._changed = False
         self._pieces: list[int] = []
+        self._silence = 0.0  # seconds before the next piece
+
+    def _check(self, text: str) -> None:
+        check_spoken(text)
 
     def _add(self, text: str) -> None:
         for sentence in self._sentences.add(text):
@@ -113,23 +122,32 @@ class SentenceLine(LateLine):
     def _finish(self) -> None:
         for sentence in self._sentences.end():
             self._speak(sentence)
-        for index in self._pieces:  # the seeds of later takes depend on how many pieces there are
-            self._rendering.pieces[index] = replace(self._rendering.pieces[index], stride=len(self._pieces))
+        ended = end_pieces([self._rendering.pieces[index] for index in self._pieces], self._silence)
+        for index, piece in zip(self._pieces, ended, strict=True):
+            self._rendering.pieces[index] = piece
 
     def _speak(self, sentence: str) -> None:
+        paused = read_pauses(sentence)
+        for part, pause in zip(paused.parts, paused.pauses_s, strict=False):
+            self._silence += pause
+            self._speak_part(part)
+        self._silence += paused.pauses_s[-1]
+
+    def _speak_part(self, part: str) -> None:
         rendering, line = self._rendering, self._line
-        said = rendering.normalizer.write_out(sentence, line.language)
+        said = rendering.normalizer.write_out(part, line.language)
         self._said.append(said)
-        self._changed = self._changed or said.text != sentence
+        self._changed = self._changed or said.text.split() != part.split()
         if not said.text.strip():
             return
         parts = split_text(said.text, self._limit)
         for piece in cut_pieces(self.index, line, parts, rendering.normalizer, len(self._pieces)):
+            piece, self._silence = replace(piece, pause_s=self._silence), 0.0
             self._pieces.append(self._keep(piece, build_piece(rendering.builder, line, piece.text)))
 
     def _spoken(self) -> SpokenText:
         notes = dict.fromkeys(note for said in self._said for note in said.notes)
-        text = " ".join(said.text for said in self._said) if self._changed else self._whole
+        text = " ".join(said.text for said in self._said) if self._changed else without_pauses(self._whole)
         return SpokenText(text, tuple(notes))
 
 

@@ -14,9 +14,13 @@ from .pacing import ChunkSizes
 
 
 class PieceFrames:
-    """The codes of one piece, how it ended, and the samples of it that have been decoded."""
+    """The codes of one piece, how it ended, and the samples of it that have been decoded.
 
-    def __init__(self) -> None:
+    ``silence``: samples of silence before it.
+    """
+
+    def __init__(self, silence: int = 0) -> None:
+        self.silence = silence
         self.codes: list[torch.Tensor] = []
         self.ended: str | None = None
         self.waves: list[np.ndarray] = []
@@ -48,14 +52,18 @@ class LineChunks:
         self._join = StreamJoin(None, round(crossfade_ms / 1000 * sample_rate))
         self._complete = False
         self._start = 0
+        self._silence = 0  # samples after the last piece
 
     def add_piece(self, piece: PieceFrames) -> None:
         """Add the line's next piece."""
         self._pieces.append(piece)
 
-    def complete(self, now: float) -> Chunk | None:
-        """No piece will be added; return the line's last chunk if all of them have ended."""
-        self._complete = True
+    def complete(self, now: float, silence: int = 0) -> Chunk | None:
+        """No piece will be added; return the line's last chunk if all of them have ended.
+
+        ``silence``: samples of silence after the last piece.
+        """
+        self._complete, self._silence = True, silence
         samples = self._join.limit(len(self._pieces))
         return self._chunk(stack([]), samples, now) if self.ended else None
 
@@ -98,7 +106,7 @@ class LineChunks:
         piece = self._pieces[0]
         piece.decoded += len(codes)
         piece.waves.append(wave)
-        samples = self._join.add(wave)
+        samples = np.concatenate((self._pause(piece), self._join.add(wave)))
         if self.piece_is_done:  # its end comes with its last frames
             samples = np.concatenate((samples, self._join.end()))
             self._pieces.popleft()
@@ -106,11 +114,17 @@ class LineChunks:
 
     def end_piece(self, now: float) -> Chunk | None:
         """End a piece whose end was not known with its last frames; return a chunk if there is something to say."""
-        self._pieces.popleft()
-        samples = self._join.end()
+        samples = np.concatenate((self._pause(self._pieces.popleft()), self._join.end()))
         return self._chunk(stack([]), samples, now) if len(samples) or self.ended else None
 
+    def _pause(self, piece: PieceFrames) -> np.ndarray:
+        """Return the silence before a piece, once, with what was held back of the piece before."""
+        silence, piece.silence = piece.silence, 0
+        return self._join.gap(silence) if silence else np.zeros(0, dtype=np.float32)
+
     def _chunk(self, codes: torch.Tensor, samples: np.ndarray, now: float) -> Chunk:
+        if self.ended:
+            samples = np.concatenate((samples, np.zeros(self._silence, dtype=np.float32)))
         chunk = Chunk(self.index, codes, samples, self._start, self.ended)
         self._start += len(samples)
         self._sizes.deliver(len(codes), len(samples) / self._sample_rate, now)

@@ -20,7 +20,8 @@ from ..synthesizer import Synthesizer
 from ..text.duration import held_frames, longest_frames
 from ..text.encoding import check_encodable
 from ..text.normalize import Normalizer, SpokenText
-from ..text.split import check_text, split_text
+from ..text.pauses import check_spoken, read_pauses, without_pauses
+from ..text.split import split_text
 from ..voice.prompt import Prompt, PromptBuilder, check_language, check_streams_text
 from ..voice.voice import Voice, check_voice
 from .progress import OnFrame, Progress
@@ -42,8 +43,9 @@ class Line:
     """One utterance.
 
     Args:
-        text: what to speak. In streams also an iterator of strings, as a language model gives them: it is read in a
-            thread of its own, once, and closed (``close()``, as generators have) when the line or the stream ends.
+        text: what to speak; ``[pause 0.4]`` in it is silence (see ``text/pauses.py``). In streams also an iterator of
+            strings, as a language model gives them: it is read in a thread of its own, once, and closed (``close()``,
+            as generators have) when the line or the stream ends.
         voice: who speaks.
         language: one of the checkpoint's, or "auto".
         seed: of its random stream.
@@ -51,8 +53,8 @@ class Line:
         name: the character, for reports.
         layout: of a text that comes in parts. "sentence": each sentence is a piece, spoken as soon as it is complete.
             "token": one piece, spoken word by word as they come; only for voices cloned as x-vector. Figures are not
-            written out in it, not even for checkpoints that need that (see ``GenerateOptions.normalize``), and it is
-            not split, however long it is.
+            written out in it, not even for checkpoints that need that (see ``GenerateOptions.normalize``), it is
+            not split, however long it is, and has no pauses.
     """
 
     text: str | Iterable[str]
@@ -95,7 +97,7 @@ class LineReport:
 class PieceSpan:
     """A piece of a line: its text as spoken, and its samples ``start`` to ``end`` (excluded) in the line's waveform.
 
-    Where two pieces are crossfaded, their spans overlap by the length of the fade.
+    Pauses are between the spans. Where two pieces are crossfaded, their spans overlap by the length of the fade.
     """
 
     text: str
@@ -111,7 +113,7 @@ class Spoken:
         waveform: float32 ``[T]``.
         sample_rate: in Hz.
         report: how it went.
-        spans: its pieces in order; together they cover the waveform.
+        spans: its pieces in order; together they cover the waveform, but for its pauses.
         engine: which engine made it, why and in which way, as one line for reports.
     """
 
@@ -124,12 +126,23 @@ class Spoken:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a line that is decoded by itself. ``stride`` is the distance from its seed to that of its next take."""
+    """A part of a line that is decoded by itself.
+
+    Args:
+        line: its index.
+        text: as it is spoken.
+        seed: of its first take.
+        stride: the distance from its seed to that of its next take.
+        pause_s: seconds of silence before it.
+        after_s: and after it; only a line's last piece has any.
+    """
 
     line: int
     text: str
     seed: int
     stride: int
+    pause_s: float = 0.0
+    after_s: float = 0.0
 
     def seed_of(self, take: int) -> int:
         """Return the seed of a take, counted from 1; no two pieces of a line share one."""
@@ -209,16 +222,12 @@ class Rendering:
             check_line(model, line)
         normalizer = normalizer_of(model, options, lambda: progress.add(0))
         limit = piece_limit(model, options)
-        texts = [
-            normalizer.write_out(line.text, line.language) if isinstance(line.text, str) else SpokenText("")
-            for line in lines
-        ]
-        pieces = [
-            piece
-            for index, (line, text) in enumerate(zip(lines, texts, strict=True))
-            if isinstance(line.text, str)
-            for piece in cut_pieces(index, line, split_text(text.text, limit), normalizer)
-        ]
+        texts: list[SpokenText] = []
+        pieces: list[Piece] = []
+        for index, line in enumerate(lines):
+            text, own = cut_line(index, line, normalizer, limit)
+            texts.append(text)
+            pieces += own
         builder = synthesizer.engine.prompt_builder(model)
         prompts = [build_piece(builder, lines[piece.line], piece.text) for piece in pieces]
         progress.expect([prompt.text_tokens for prompt in prompts])
@@ -314,7 +323,7 @@ class Rendering:
             for piece, take in zip(self.pieces, takes, strict=True)
             if piece.line == index and (stopped is None or len(take.waveform))
         ]
-        waveform, spans = join_pieces([take for _, take in own], rate, self.options.crossfade_ms)
+        waveform, spans = join_pieces(own, rate, self.options.crossfade_ms, stopped is None)
         ended = stopped or next((take.ended for _, take in own if take.ended in WRONG), "eos")
         if ended in WRONG:
             log.warning("line %d (%.40r) %s; try another seed", index + 1, line.text, WHAT_HAPPENED[ended])
@@ -325,7 +334,7 @@ class Rendering:
             seconds=len(waveform) / rate,
             ended=ended,
             pieces=len(own),
-            spoken="" if text.text.split() == str(line.text).split() else text.text,
+            spoken="" if text.text.split() == without_pauses(str(line.text)).split() else text.text,
             takes=max((take.number for _, take in own), default=1),
             notes=text.notes,
         )
@@ -339,7 +348,7 @@ def check_line(model: Model, line: Line) -> None:
     if line.layout not in LAYOUTS:
         raise ValueError(f"layout is {line.layout!r}: choose {' or '.join(LAYOUTS)}")
     if isinstance(line.text, str):
-        check_text(line.text)
+        check_spoken(line.text)
     elif line.layout == "token":
         check_streams_text(line.voice)
     check_encodable(line.instruct or "", "instruct")
@@ -359,11 +368,49 @@ def piece_limit(model: Model, options: GenerateOptions) -> int:
     return min(options.split_chars, model.profile.longest_piece)
 
 
-def join_pieces(takes: Sequence[Take], sample_rate: int, crossfade_ms: float) -> tuple[Waveform, list[Span]]:
-    """Return the waveform of a line and where its pieces are in it; of a line that never began, no samples."""
-    if not takes:
+def join_pieces(
+    own: Sequence[tuple[Piece, Take]], sample_rate: int, crossfade_ms: float, whole: bool = True
+) -> tuple[Waveform, list[Span]]:
+    """Return the waveform of a line and where its pieces are in it; of a line that never began, no samples.
+
+    ``whole``: whether the line was spoken to its end, where a pause may follow.
+    """
+    if not own:
         return np.zeros(0, dtype=np.float32), []
-    return join([take.waveform for take in takes], sample_rate, Spacing(crossfade_ms=crossfade_ms))
+    lead, *between = [piece.pause_s for piece, _ in own]
+    spacing = Spacing(between, crossfade_ms, lead, own[-1][0].after_s if whole else 0.0)
+    return join([take.waveform for _, take in own], sample_rate, spacing)
+
+
+def cut_line(index: int, line: Line, normalizer: Normalizer, limit: int) -> tuple[SpokenText, list[Piece]]:
+    """Return a line's text as it is spoken, and its pieces; nothing of a text that comes in parts."""
+    if not isinstance(line.text, str):
+        return SpokenText(""), []
+    paused = read_pauses(line.text)
+    said = [normalizer.write_out(part, line.language) for part in paused.parts]
+    pieces: list[Piece] = []
+    silence = 0.0
+    for text, pause in zip(said, paused.pauses_s, strict=False):
+        own = cut_pieces(index, line, split_text(text.text, limit), normalizer, len(pieces))
+        silence += pause
+        if own:
+            pieces += [replace(own[0], pause_s=silence), *own[1:]]
+            silence = 0.0
+    return join_texts(line.text, paused.parts, said), end_pieces(pieces, silence + paused.pauses_s[-1])
+
+
+def end_pieces(pieces: Sequence[Piece], after_s: float) -> list[Piece]:
+    """Return all pieces of a line, with the silence after the last; later takes' seeds depend on their number."""
+    ended = [replace(piece, stride=len(pieces)) for piece in pieces]
+    return [*ended[:-1], replace(ended[-1], after_s=after_s)] if ended else []
+
+
+def join_texts(text: str, parts: Sequence[str], said: Sequence[SpokenText]) -> SpokenText:
+    """Return a text as it is spoken, from its parts as they are: the text itself, without pauses, if all are alike."""
+    notes = dict.fromkeys(note for one in said for note in one.notes)
+    alike = all(one.text.split() == part.split() for one, part in zip(said, parts, strict=True))
+    spoken = without_pauses(text) if alike else " ".join(one.text for one in said)
+    return SpokenText(spoken, tuple(notes))
 
 
 def cut_pieces(

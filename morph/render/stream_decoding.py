@@ -90,7 +90,7 @@ class StreamDecoding:
         self._add_pieces()
         for line in self._lines:
             if line.index not in self._texts:
-                line.complete(time.perf_counter())
+                line.complete(time.perf_counter(), self._silence_after(line.index))
         options = replace(rendering.options, batch_size=self._plan.rows)
         rendering.synthesizer.engine.decode(
             self._model, self._queue, options, self._on_frame, rendering.choice
@@ -129,11 +129,19 @@ class StreamDecoding:
         """Queue the rendering's new pieces."""
         pieces = self._rendering.pieces
         for index in range(len(self._pieces), len(pieces)):
-            piece, made = pieces[index], PieceFrames()
+            piece = pieces[index]
+            made = PieceFrames(round(piece.pause_s * self._model.sample_rate))
             number = sum(one.line == piece.line for one in pieces[:index])
             self._pieces.append(made)
             self._lines[piece.line].add_piece(made)
             self._queue.add(self._plan.key(piece, number), piece.line, self._request(index))
+
+    def _silence_after(self, line: int) -> int:
+        """Return the samples of silence at a line's end; all its pieces are known."""
+        return round(
+            sum(piece.after_s for piece in self._rendering.pieces if piece.line == line)
+            * self._model.sample_rate
+        )
 
     def _request(self, index: int) -> LineRequest:
         line, [request] = self._rendering.pieces[index].line, self._rendering.requests([index], 1)
@@ -169,7 +177,8 @@ class StreamDecoding:
         del self._open[text.index]
         if text.error is not None:
             self.stopped.setdefault(text.index, "failed")
-        chunk = self._lines[text.index].complete(time.perf_counter())
+        silence = 0 if text.error is not None else self._silence_after(text.index)
+        chunk = self._lines[text.index].complete(time.perf_counter(), silence)
         if chunk is not None:
             self._channel.put(chunk)
         if text.error is not None:

@@ -18,7 +18,7 @@ Tags: ``[pause SECONDS]`` (0 to 60), ``[seed NUMBER]``, ``[take NUMBER]`` (from 
 Before the name or before the text, they apply to that line only; a pause is silence before the line.
 Alone on a line, a pause is silence at that point, and the others apply to all lines below, until
 set again. Without a value (``[instruct]``) they reset to the caller's default. A pause may also be at the end of
-a text; elsewhere in a text, tags are errors. Other brackets in a text are spoken as text.
+a text, and inside it (see ``pauses.py``); other tags inside a text are errors. Other brackets are spoken as text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .encoding import check_encodable
-from .split import check_text
+from .pauses import DECIMAL, check_spoken, read_seconds, without_pauses
 
 TAGS = "[pause SECONDS], [seed NUMBER], [take NUMBER], [gain DB], [lang LANGUAGE] or [instruct HOW TO SPEAK]"
 SETTINGS = {  # tag word -> field of ScriptLine
@@ -43,7 +43,6 @@ NARRATOR = "narrator"  # speaks lines without a name; upper or lower case
 LONGEST_NAME = 3  # words before a colon that are taken for a name
 MOST_TAKES = 10_000
 LOWEST_GAIN_DB, HIGHEST_GAIN_DB = -40.0, 20.0
-MAX_PAUSE_S = 60.0
 MAX_SEED = 2**64 - 1  # the largest that ComfyUI and torch accept
 MAX_REPORTED = 10
 
@@ -53,7 +52,6 @@ TAG = re.compile(r"\[([^\[\]]*)\]")
 TAG_WORD = re.compile(r"\w+")
 KNOWN_TAG = re.compile(r"\[\s*(?:pause|seed|take|gain|lang|instruct)\b[^\]]*\]?", re.IGNORECASE)
 MANNER = re.compile(r"([^()]+)\(([^()]+)\)")  # a name, and an instruction
-DECIMAL = re.compile(r"\d+(?:\.\d*)?|\.\d+")
 
 
 class ScriptError(ValueError):
@@ -64,7 +62,8 @@ class ScriptError(ValueError):
 class ScriptLine:
     """One line to speak.
 
-    ``number`` is its line number in the script, from 1; ``name`` is spelled as in the cast. ``seed``, ``language`` and
+    ``number`` is its line number in the script, from 1; ``name`` is spelled as in the cast. ``text`` may have pauses
+    inside (see ``pauses.py``). ``seed``, ``language`` and
     ``instruct`` are None if the script leaves them to the caller; ``take`` and ``gain_db`` None are 1 and 0.
     """
 
@@ -274,29 +273,28 @@ def _take_pauses_at_end(text: str) -> tuple[str, list[Pause]]:
 def _check_text(name: str, text: str) -> None:
     if not text:
         raise ScriptError(f"{name} has nothing to say: type text after the colon")
-    if match := KNOWN_TAG.search(text):
-        raise ScriptError(
-            f"{_quote(match[0])} is inside the text: put it before the text "
-            "(a pause may also follow it), or start a new line there"
-        )
     try:
-        check_text(text)
+        check_spoken(text)
     except ValueError as error:
         raise ScriptError(str(error)) from None
+    if match := KNOWN_TAG.search(without_pauses(text)):
+        raise ScriptError(
+            f"{_quote(match[0])} is inside the text: put it before the text "
+            "(a complete pause may be anywhere), or start a new line there"
+        )
 
 
 def find_tag(text: str) -> str | None:
-    """Return the first script tag ("[pause 0.5]") in a text that is not a script, or None."""
-    match = KNOWN_TAG.search(text)
+    """Return the first tag of scripts ("[seed 7]") in a text that is not a script, or None; pauses are for any text."""
+    match = KNOWN_TAG.search(without_pauses(text))
     return None if match is None or "]" not in match[0] else match[0]
 
 
 def _read_pause(value: str) -> Pause:
-    if not DECIMAL.fullmatch(value) or float(value) > MAX_PAUSE_S:
-        raise ScriptError(
-            f"[pause {_cut(value)}] is not a pause: give 0 to {MAX_PAUSE_S:g} seconds, e.g. [pause 0.5]"
-        )
-    return Pause(float(value))
+    try:
+        return Pause(read_seconds(value))
+    except ValueError as error:
+        raise ScriptError(str(error)) from None
 
 
 def _read_seed(value: str) -> int:

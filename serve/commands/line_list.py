@@ -3,9 +3,9 @@
     {"text": "Good morning.", "voice": "heart"}
     {"name": "Bob", "voice": "michael", "text": "It is 5:30.", "seed": 7, "pause": 0.5}
 
-``text`` is needed. ``voice`` is one of the cast (see ``cast.py``) and ``name`` is who speaks in the subtitles; either
-may be left out. ``language``, ``seed``, ``take``, ``gain`` (dB) and ``instruct`` are as in scripts; ``pause`` is
-seconds of silence before the line.
+``text`` is needed, and may have ``[pause 0.4]`` inside. ``voice`` is one of the cast (see ``cast.py``) and ``name`` is
+who speaks in the subtitles; either may be left out. ``language``, ``seed``, ``take``, ``gain`` (dB) and ``instruct``
+are as in scripts; ``pause`` is seconds of silence before the line.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...morph.text.pauses import MAX_PAUSE_S, check_spoken
 from ...morph.text.script import (
     HIGHEST_GAIN_DB,
     LOWEST_GAIN_DB,
-    MAX_PAUSE_S,
     MAX_SEED,
     MOST_TAKES,
     Pause,
@@ -26,7 +26,6 @@ from ...morph.text.script import (
     ScriptError,
     ScriptLine,
 )
-from ...morph.text.split import check_text
 
 # Keys, and how ScriptLine calls them.
 TEXTS = {"text": "text", "voice": "voice", "name": "name", "language": "language", "instruct": "instruct"}
@@ -108,7 +107,7 @@ def _fields(row: str) -> dict[str, Any]:
     fields = {key: value for key, value in fields.items() if value is not None}
     for key, value in fields.items():
         _check(key, value)
-    check_text(fields["text"])
+    check_spoken(fields["text"])
     return fields
 
 

@@ -38,6 +38,29 @@ def test_the_portions_do_not_matter(lengths, portion):
     assert ours.dtype == np.float32 and ours.tobytes() == whole.tobytes()
 
 
+@pytest.mark.parametrize("portion", [100, 1440, 50_000])
+@pytest.mark.parametrize("gaps", [(0.1, 0.0, 0.05), (0.0, 0.001, 0.0), (0.0, 0.0, 0.2)], ids=str)
+def test_beside_a_silence_no_piece_fades(gaps, portion):
+    noise = np.random.default_rng(0)
+    pieces = [noise.normal(size=length).astype(np.float32) for length in (5000, 6000, 3, 9000)]
+    pieces[0][-3:] = -0.0
+    whole, _ = join(pieces, RATE, Spacing(gaps, FADE_MS))
+    joined, parts = StreamJoin(len(pieces), 1440), []
+    for piece, gap in zip(pieces, (0.0, *gaps), strict=True):
+        if gap:
+            parts.append(joined.gap(round(gap * RATE)))
+        parts += [joined.add(piece[begin : begin + portion]) for begin in range(0, len(piece), portion)]
+        parts.append(joined.end())
+    assert np.concatenate(parts).tobytes() == whole.tobytes()
+
+
+def test_a_silence_within_a_piece_is_refused():
+    joined = StreamJoin(2, 10)
+    joined.add(np.ones(50, np.float32))
+    with pytest.raises(RuntimeError, match="the piece has begun"):
+        joined.gap(5)
+
+
 def test_without_a_fade_nothing_is_held_back():
     pieces = [np.ones(300, np.float32), np.full(200, 2, np.float32)]
     ours, known = in_portions(pieces, 100, 0)

@@ -112,6 +112,27 @@ def test_sentences_equal_the_pieces_of_the_whole_text(synthesizer, voice) -> Non
     assert signal_to_noise(rendered.waveform, whole[1]) > FLOAT32_DB
 
 
+def test_pauses_of_sentences_are_silence_however_the_text_comes(synthesizer, voice) -> None:
+    first, second, third = THREE.split(". ")
+    text = f"[pause 0.1] {first}. [pause 0.25] {second}. [pause 0.05]\n [pause 0.2] {third} [pause 0.5]"
+    whole = spoken(synthesizer, Line([text], voice, seed=5))
+    for parts in (list(text), in_parts(text, 2)):
+        check_same(spoken(synthesizer, Line(iter(parts), voice, seed=5)), whole)
+    check_same(spoken(synthesizer, Line(text, voice, seed=5)), whole)
+    silences = [round(seconds * 24000) for seconds in (0.1, 0.25, 0.25, 0.5)]
+    assert len(whole[1]) == 1920 * whole[2].frames + sum(silences) and whole[2].spoken == ""
+    assert not whole[1][: silences[0]].any() and not whole[1][-silences[-1] :].any()
+
+
+def test_a_wrong_pause_fails_its_line(model, voice) -> None:
+    line = Line(iter(["One [pau", "se x] two."]), voice)
+    with (
+        pytest.raises(ValueError, match=r"\[pause x\] is not a pause"),
+        stream_line(Synthesizer(model), line, OPTIONS) as stream,
+    ):
+        list(stream)
+
+
 def test_a_sentence_is_heard_before_the_next_one_is_there(synthesizer, voice) -> None:
     parts = Starved(["Hello there. ", "And", " this is more."])
     with stream_line(synthesizer, Line(parts, voice), OPTIONS) as stream:

@@ -102,6 +102,54 @@ def test_spans_cover_the_waveform_in_order(synthesizer, voice, crossfade_ms) -> 
     assert sum(span.end - span.start for span in spoken.spans) == spoken.report.frames * FRAME
 
 
+def test_pauses_are_silence_between_pieces_and_change_nothing_else(synthesizer, voice) -> None:
+    options = GenerateOptions(sampling=SHORT, crossfade_ms=60)
+    text = "[pause 0.1] One is here. [pause 0.25] Two, [pause 0.05][pause 0.2], and three. [pause 0.5]"
+    paused, *alone = render_lines(
+        synthesizer,
+        [
+            Line(text, voice, seed=5),
+            Line("One is here.", voice, seed=5),
+            Line("Two,", voice, seed=6),
+            Line(", and three.", voice, seed=7),
+        ],
+        replace(options, batch_size=1),
+    )
+    silences = [np.zeros(round(seconds * 24000), np.float32) for seconds in (0.1, 0.25, 0.25, 0.5)]
+    waves = [part for pair in zip(silences, [one.waveform for one in alone], strict=False) for part in pair]
+    assert paused.waveform.tobytes() == (np.concatenate([*waves, silences[3]]) + np.float32(0)).tobytes()
+    assert [span.text for span in paused.spans] == ["One is here.", "Two,", ", and three."]
+    for span, one in zip(paused.spans, alone, strict=True):
+        assert np.array_equal(paused.waveform[span.start : span.end], one.waveform)
+    assert paused.report.text == text and paused.report.spoken == "" and paused.report.pieces == 3
+    assert paused.report.seconds == len(paused.waveform) / 24000
+
+
+def test_a_pause_leaves_the_crossfades_of_other_pieces(synthesizer, voice) -> None:
+    options = GenerateOptions(sampling=SHORT, split_chars=40, batch_size=1)
+    first, second = "This is the first sentence of them all.", "And this is the second one of them."
+    plain, paused = render_lines(
+        synthesizer,
+        [Line(f"{first} {second}", voice, seed=3), Line(f"{first} {second} [pause 1] Third.", voice, seed=3)],
+        options,
+    )
+    assert np.array_equal(paused.waveform[: len(plain.waveform)], plain.waveform)
+    assert not paused.waveform[len(plain.waveform) : len(plain.waveform) + 24000].any()
+
+
+def test_figures_around_a_pause_are_written_out(synthesizer, model, voice, monkeypatch) -> None:
+    monkeypatch.setattr(model, "profile", replace(model.profile, normalize="en"))
+    line = Line("It is 5 [pause 0.1] or 6 o'clock.", voice)
+    [spoken] = render_lines(synthesizer, [line], GenerateOptions(sampling=SHORT))
+    assert [span.text for span in spoken.spans] == ["It is five.", "Or six o'clock."]
+    assert spoken.report.spoken == "It is five Or six o'clock."
+
+
+def test_a_wrong_pause_is_refused_before_any_frame(synthesizer, voice) -> None:
+    with pytest.raises(ValueError, match=r"\[pause x\] is not a pause"):
+        render_lines(synthesizer, [Line("One [pause x] two.", voice)], GenerateOptions(sampling=SHORT))
+
+
 def test_each_lines_spans_have_its_own_text(synthesizer, voice) -> None:
     spoken = render_lines(synthesizer, [Line("One.", voice), Line("Two.", voice)], GenerateOptions(1, SHORT))
     assert [[span.text for span in one.spans] for one in spoken] == [["One."], ["Two."]]

@@ -61,6 +61,21 @@ def test_the_chunks_joined_are_the_track(model, cast, engine, gap_s) -> None:
     assert [one.report for one in scene.lines] == [one.report for one in whole.lines]
 
 
+@pytest.mark.parametrize("complete", [False, True])
+def test_pauses_inside_lines_are_in_the_track(model, cast, complete) -> None:
+    text = "ANNA: Hello [pause 0.4] there.\n[pause 1]\nBOB: [gain -6] It [pause 0.2] is late. [pause 0.5]"
+    synthesizer, script = Synthesizer(model), ScriptRequest(text, cast, gap_s=0.3)
+    with stream_script(synthesizer, script, SHORT, None, complete) as stream:
+        chunks, scene = list(stream), stream.dialogue
+    whole = render_script(synthesizer, script, SHORT)
+    assert joined(chunks).tobytes() == scene.joined.tobytes() and len(scene.joined) == len(whole.joined)
+    frames = sum(one.report.frames for one in scene.lines)
+    assert len(scene.joined) == 1920 * frames + round((0.4 + 1.3 + 0.2 + 0.5) * 24000)
+    assert (
+        scene.srt == whole.srt and "Anna: Hello there.\n" in scene.srt and "Bob: It is late.\n" in scene.srt
+    )
+
+
 @pytest.mark.parametrize("batch_size", [1, 2])
 def test_complete_lines_in_groups_are_the_same_track(model, cast, batch_size) -> None:
     text = SCRIPT + "\n".join(f"BOB: Number {number}." for number in range(4))

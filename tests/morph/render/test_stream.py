@@ -142,6 +142,22 @@ def test_pieces_are_joined_as_a_rendering_joins_them(synthesizer, voice, crossfa
     assert stream.spoken[0].report.pieces == 3
 
 
+PAUSED = (
+    "[pause 0.1] One is here. [pause 0.25] And this is the second sentence. The third comes last. [pause 0.5]"
+)
+
+
+@pytest.mark.parametrize("crossfade_ms", [0.0, 60.0])
+def test_pauses_are_zeros_between_pieces_as_in_a_rendering(synthesizer, voice, crossfade_ms) -> None:
+    options = GenerateOptions(sampling=SHORT, split_chars=40, crossfade_ms=crossfade_ms, retries=0)
+    lines = [Line(PAUSED, voice, seed=2), Line("One [pause 0.02] two.", voice, seed=9)]
+    with stream_lines(synthesizer, lines, options) as stream:
+        chunks = list(stream)
+        check_equal(chunks, stream, render_lines(synthesizer, lines, options))
+    _, samples = of_line(chunks)
+    assert not samples[:2400].any() and samples[2400:4800].any() and not samples[-12000:].any()
+
+
 def test_pieces_as_short_as_a_frame(synthesizer, voice) -> None:
     """A piece is shorter than two fades: a fade takes half of it."""
     sampling = Sampling(max_seconds=0.08)
