@@ -11,6 +11,7 @@ from .load import LoadModel
 from .sampling import SamplingSettings
 from .save import SaveSpeech, SpeechFromFile
 from .script import Cast, RenderScript
+from .script_file import ScriptFromFile
 from .subtitles import SaveSubtitles
 from .sweep import Sweep
 from .voices import BlendVoices, CloneVoice, DesignVoice, PresetVoice
@@ -33,6 +34,7 @@ NODES: tuple[type[io.ComfyNode], ...] = (
     SaveSubtitles,
     SaveSpeech,
     SpeechFromFile,
+    ScriptFromFile,
 )
 
 

@@ -31,6 +31,7 @@ CARDS = {
     ),
     "SEQ_GROUPS sweep": Card("Speed or quality?", "Hear what each setting costs", "#6d28d9", (2, 3)),
     "Save, load and blend voices": Card("Blend and save", "Mix voices, keep them", "#b7791f", (2, 3)),
+    "Script from a text file": Card("Script file", "A text file becomes speech", "#475569", (1, 2)),
     "Smooth and normalize": Card("Smooth and level", "Finish any audio", "#2b6cb0", (4, 5)),
 }
 BAND = 250  # height of the title band in pixels, of 720

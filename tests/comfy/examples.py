@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parents[2] / "workflows"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 RECORDINGS = {"your_voice.wav": "austen-0880.flac", "another_voice.wav": "austen-0870.flac"}
+SCRIPT_FILE = "your_script.txt"
+SCRIPT = "# a scene\nIt was late. [pause 0.4] Nobody answered.\nCLARA: Hello? Who is there?\n"
 # The frontends that the pack must work with: label -> (server fixture, whether Nodes 2.0 is on).
 PAGES = {"0.3.75": ("server", False), "today": ("todays_server", False), "Nodes 2.0": ("todays_server", True)}
 SLOW = pytest.mark.slow
@@ -45,11 +47,12 @@ def read_workflow(name: str) -> dict[str, Any]:
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def place_own_recordings(input_folder: Path) -> None:
-    """Write human speech under the placeholder file names that the workflows use."""
+def place_own_files(input_folder: Path) -> None:
+    """Write human speech, and a script, under the placeholder file names that the workflows use."""
     input_folder.mkdir(parents=True, exist_ok=True)
     for name, source in RECORDINGS.items():
         soundfile.write(input_folder / name, *soundfile.read(DATA / source))
+    (input_folder / SCRIPT_FILE).write_text(SCRIPT, encoding="utf-8")
 
 
 def set_widget(page: ComfyPage, kind: str, name: str, value: object) -> None:

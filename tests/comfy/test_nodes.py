@@ -29,7 +29,7 @@ NODES = {
     "MorphTTSLoadModel", "MorphTTSCloneVoice", "MorphTTSPresetVoice", "MorphTTSDesignVoice", "MorphTTSBlendVoices",
     "MorphTTSSaveVoice", "MorphTTSLoadVoice", "MorphTTSSampling", "MorphTTSGenerateSpeech", "MorphTTSRenderScript",
     "MorphTTSCast", "MorphTTSSmoothNormalize", "MorphTTSJoinAudio", "MorphTTSSweep", "MorphTTSSaveSubtitles",
-    "MorphTTSSaveSpeech", "MorphTTSSpeechFromFile",
+    "MorphTTSSaveSpeech", "MorphTTSSpeechFromFile", "MorphTTSScriptFromFile",
 }  # fmt: skip
 BASE = "Qwen3-TTS-12Hz-0.6B-Base"
 

@@ -13,7 +13,7 @@ import soundfile
 
 from tests.comfy import graphs
 from tests.comfy.conftest import PACK_NAME
-from tests.comfy.examples import FOLDER, NAMES, place_own_recordings, read_workflow, set_widget
+from tests.comfy.examples import FOLDER, NAMES, place_own_files, read_workflow, set_widget
 
 if TYPE_CHECKING:
     from tests.comfy.page import ComfyPage
@@ -34,7 +34,7 @@ COUNT_PROGRESS = """() => {
 @pytest.fixture(scope="module", autouse=True)
 def user_files(base_dir: Path, model_folders: Path) -> None:
     graphs.place_checkpoints(model_folders)
-    place_own_recordings(base_dir / "input")
+    place_own_files(base_dir / "input")
     soundfile.write(base_dir / "input" / "silent.wav", np.zeros(48000), 24000)
 
 

@@ -22,7 +22,7 @@ from tests.comfy.examples import (
     fetch_result,
     of_kind,
     only,
-    place_own_recordings,
+    place_own_files,
     read_workflow,
     run,
     set_widget,
@@ -53,14 +53,14 @@ class Opened:
 @pytest.fixture(scope="module", autouse=True)
 def user_files(base_dir: Path, model_folders: Path) -> None:
     graphs.place_checkpoints(model_folders)
-    place_own_recordings(base_dir / "input")
+    place_own_files(base_dir / "input")
 
 
 @pytest.fixture(scope="module")
 def opened(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Opened]:
     name, nodes_2 = PAGES[request.param]
     server: ComfyServer = request.getfixturevalue(name)
-    place_own_recordings(server.base_dir / "input")
+    place_own_files(server.base_dir / "input")
     for setting, value in PICTURE_SETTINGS.items():
         server.set_page_setting(setting, value)
     with browser.open(server, nodes_2=nodes_2, **(PICTURE_SIZE if nodes_2 else {})) as page:
@@ -72,7 +72,7 @@ def opened(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Op
 def saved_values(node: dict[str, Any], info: dict[str, Any]) -> dict[str, Any]:
     """Return a node's ``widgets_values`` by input name; a seed is followed by its control_after_generate value."""
     inputs = {**info["input"].get("required", {}), **info["input"].get("optional", {})}
-    sockets = {socket["name"] for socket in node["inputs"]}
+    sockets = {socket["name"] for socket in node["inputs"] if "widget" not in socket}
     names = []
     for key, (_, options) in inputs.items():
         if key not in sockets:
@@ -105,11 +105,12 @@ def test_it_opens_completely_and_with_its_values(opened: Opened, name: str, scre
     object_info = opened.server.object_info()
     for node in workflow["nodes"]:
         if node["type"].startswith("MorphTTS") and node["mode"] == 0:
-            values = saved_values(node, object_info[node["type"]])
+            linked = {socket["name"] for socket in node["inputs"] if socket["link"] is not None}
+            saved = saved_values(node, object_info[node["type"]])
+            values = {key: value for key, value in saved.items() if key not in linked}
             assert values.pop("after", "fixed") == "fixed"
             inputs = report["api"][str(node["id"])]["inputs"]
             assert {key: inputs[key] for key in values} == values
-            linked = {socket["name"] for socket in node["inputs"] if socket["link"] is not None}
             assert set(inputs) == set(values) | linked
 
 
@@ -201,6 +202,20 @@ def check_dialogue(graph: Graph, result: Result, output_folder: Path) -> None:
         position += len(line)
     saved = shown(result, after(graph, script, 2, "MorphTTSSaveSubtitles")).removeprefix("saved ")
     assert (output_folder / saved).read_text(encoding="utf-8") == srt
+
+
+def test_a_script_file_becomes_files_and_a_track(
+    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]
+) -> None:
+    graph = convert(read_workflow("Script from a text file"))
+    result = run(server, graph)
+    script, saver = only(graph, "MorphTTSRenderScript"), only(graph, "MorphTTSSaveSpeech")
+    *lines, track = samples(result, saver)
+    pause = round(0.4 * RATE)
+    frames = frames_of(shown(result, after(graph, script, 3, "PreviewAny")))
+    lengths = [frames[0] * SAMPLES_PER_FRAME + pause, frames[1] * SAMPLES_PER_FRAME]
+    assert len(track) == sum(lengths) + round(LINE_GAP * RATE)
+    assert [len(line) for line in lines] == lengths
 
 
 def caption_times(srt: str) -> list[tuple[int, int]]:

@@ -20,6 +20,7 @@ const ALIASES = {
   MorphTTSSaveSubtitles: ["captions"],
   MorphTTSSaveSpeech: ["save audio", "export", "wav", "mp3", "opus"],
   MorphTTSSpeechFromFile: ["metadata", "read file"],
+  MorphTTSScriptFromFile: ["load text", "text file", "read file"],
 }
 const COLORS = {
   MORPH_TTS_MODEL: "#A78BFA",

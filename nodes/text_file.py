@@ -1,0 +1,48 @@
+"""Text files of users: UTF-8 or UTF-16, of any editor, and not too large."""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+
+MOST_BYTES = 2_000_000
+KINDS = (".txt", ".md")
+# With a byte order mark; the longer ones first, because that of UTF-32 begins like that of UTF-16.
+MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file, with line breaks as new lines and without a byte order mark.
+
+    Raises:
+        ValueError: naming the file: it cannot be read, is too large, empty, or not text in one of the encodings.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"{path.name} cannot be read ({error.strerror}): choose another file") from error
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"{path.name} is larger than {MOST_BYTES / 1e6:g} MB: split it into several files")
+    text = decode(data, path.name)
+    if not text.strip():
+        raise ValueError(f"{path.name} is empty: write a text into it, and save it")
+    return "\n".join(text.replace("\r\n", "\n").split("\r"))
+
+
+def decode(data: bytes, name: str) -> str:
+    """Decode the bytes of the file ``name``; ValueError if they are not text."""
+    encoding = next((kind for mark, kind in MARKS.items() if data.startswith(mark)), "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name} is not text in UTF-8 or UTF-16: save it as UTF-8") from error
+    if "\0" in text:
+        raise ValueError(f"{name} is not a text file: save it as plain text, in UTF-8")
+    return text
