@@ -163,6 +163,7 @@ class GenerateOptions:
             time with the next seed; 0 to 10.
         normalize: "auto" writes out figures and capitals as words for checkpoints that cannot read them; "off" never.
         chunk_frames: for streams, the frames of a line's first chunks; the last number repeats. 1 to 300 each.
+        trim_ends: cut the silence at both ends of a line, but for 40 ms (``postprocess/ends.py``). Pauses stay.
     """
 
     seq_groups: int = DEFAULT_SEQ_GROUPS
@@ -176,6 +177,7 @@ class GenerateOptions:
     retries: int = 1
     normalize: str = "auto"
     chunk_frames: tuple[int, ...] = (1, 1, 2, 4, 8, 12)
+    trim_ends: bool = False
 
     def __post_init__(self) -> None:
         _keep_plain(self)
@@ -186,6 +188,7 @@ class GenerateOptions:
         check_decoding(self.decoding)
         check_tail(self.tail)
         check_switch("guard", self.guard)
+        check_switch("trim_ends", self.trim_ends)
         if self.sampling is not None and not isinstance(self.sampling, Sampling):
             raise ValueError(
                 f"sampling is {self.sampling!r}: choose a Sampling, or None for the checkpoint's own"

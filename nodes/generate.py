@@ -72,6 +72,7 @@ class GenerateSpeech(io.ComfyNode):
                 inputs.advanced(inputs.decoding()),
                 inputs.advanced(inputs.retries()),
                 inputs.advanced(inputs.normalize_text()),
+                inputs.trim_silence(),
             ],
             outputs=[
                 io.Audio.Output(
@@ -129,7 +130,11 @@ class GenerateSpeech(io.ComfyNode):
 
         model: ManagedModel = take.pop("model")
         line = Line(**{name: take.pop(name) for name in ("text", "voice", "language", "seed")})
-        options = GenerateOptions(normalize=take.pop("normalize_text", DEFAULTS.normalize), **take)
+        options = GenerateOptions(
+            normalize=take.pop("normalize_text", DEFAULTS.normalize),
+            trim_ends=take.pop("trim_silence", DEFAULTS.trim_ends),
+            **take,
+        )
         node = cls.hidden.unique_id
         with (
             model.use() as ready,

@@ -152,6 +152,18 @@ def normalize_text() -> io.Input:
     )
 
 
+def trim_silence() -> io.Input:
+    return io.Boolean.Input(
+        "trim_silence",
+        default=GenerateOptions.trim_ends,
+        optional=True,
+        tooltip=(
+            "Cut the silence at both ends of each line, but for 40 ms; lines of the demo voice begin a quarter of a "
+            "second late. Pauses that the text asks for stay, and subtitles follow. Default: off."
+        ),
+    )
+
+
 def advanced(widget: io.Input) -> io.Input:
     """Mark an input as advanced, so that the page may hide it. The built-in input classes have no argument for this."""
     widget.extra_dict["advanced"] = True

@@ -147,6 +147,7 @@ class RenderScript(io.ComfyNode):
                 inputs.advanced(inputs.decoding()),
                 inputs.advanced(inputs.retries()),
                 inputs.advanced(inputs.normalize_text()),
+                inputs.trim_silence(),
             ],
             outputs=[
                 io.Audio.Output(
@@ -198,12 +199,19 @@ class RenderScript(io.ComfyNode):
         decoding: str = DEFAULTS.decoding,
         retries: int = DEFAULTS.retries,
         normalize_text: str = DEFAULTS.normalize,
+        trim_silence: bool = DEFAULTS.trim_ends,
     ) -> io.NodeOutput:
         from ..morph.render.dialogue import ScriptRequest
         from ..morph.render.report import describe, outcome
 
         options = GenerateOptions(
-            seq_groups, sampling, batch_size, decoding=decoding, retries=retries, normalize=normalize_text
+            seq_groups,
+            sampling,
+            batch_size,
+            decoding=decoding,
+            retries=retries,
+            normalize=normalize_text,
+            trim_ends=trim_silence,
         )
         request = ScriptRequest(script, cast, language, seed, gap)
         node = cls.hidden.unique_id

@@ -8,10 +8,14 @@ from pathlib import Path
 from comfy_api.latest import io, ui
 
 from ..morph.text.encoding import check_encodable
+from ..morph.text.subtitles import srt_to_vtt
+from ..postprocess.checks import check_choice
 from . import inputs
 from .folders import output_folder
 from .names import check_name, confine, write_whole
 from .sockets import CATEGORY
+
+FORMATS = ("srt", "vtt")
 
 
 class SaveSubtitles(io.ComfyNode):
@@ -19,10 +23,11 @@ class SaveSubtitles(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return io.Schema(
             node_id="MorphTTSSaveSubtitles",
-            display_name="Save Subtitles (SRT)",
+            display_name="Save Subtitles (SRT, WebVTT)",
             category=CATEGORY,
             description=(
-                "Writes subtitles to ComfyUI's output folder as NAME_00001.srt. Existing files are never overwritten."
+                "Writes subtitles to ComfyUI's output folder as NAME_00001.srt or .vtt. Existing files are never "
+                "overwritten."
             ),
             inputs=[
                 io.String.Input(
@@ -38,25 +43,41 @@ class SaveSubtitles(io.ComfyNode):
                         "characters. Default: dialogue."
                     ),
                 ),
+                io.Combo.Input(
+                    "format",
+                    options=list(FORMATS),
+                    default=FORMATS[0],
+                    optional=True,
+                    tooltip=(
+                        "srt: SubRip, for video players and editors. vtt: WebVTT, for web pages. Default: srt."
+                    ),
+                ),
             ],
             outputs=[],
             is_output_node=True,
         )
 
     @classmethod
-    def validate_inputs(cls, name: str | None) -> bool | str:
-        return inputs.refuse(check_name, name)
+    def validate_inputs(cls, name: str | None, format: str | None = FORMATS[0]) -> bool | str:
+        def check(given: str) -> None:
+            check_name(given)
+            if format is not None:
+                check_choice("format", format, FORMATS)
+
+        return inputs.refuse(check, name)
 
     @classmethod
-    def execute(cls, srt: str, name: str) -> io.NodeOutput:
+    def execute(cls, srt: str, name: str, format: str = FORMATS[0]) -> io.NodeOutput:
         if not srt.strip():
             raise ValueError("srt is empty: connect the srt output of Render Script")
-        path = write_new(output_folder(), check_name(name), srt)
+        check_choice("format", format, FORMATS)
+        text = srt_to_vtt(srt) if format == "vtt" else srt
+        path = write_new(output_folder(), f"{check_name(name)}_{{:05}}.{format}", text)
         return io.NodeOutput(ui=ui.PreviewText(f"saved {path.name}"))
 
 
 def write_new(folder: Path, name: str, text: str) -> Path:
-    """Write ``text`` to the first unused ``<name>_<number>.srt`` in ``folder`` and return its path.
+    """Write ``text`` to the first unused file in ``folder`` and return its path; ``name`` has ``{:05}`` for a number.
 
     Raises:
         ValueError: the text cannot be encoded as UTF-8; no file is created.
@@ -64,7 +85,7 @@ def write_new(folder: Path, name: str, text: str) -> Path:
     data = check_encodable(text, "srt").encode()
     folder.mkdir(parents=True, exist_ok=True)
     for number in count(1):
-        path = confine(folder, f"{name}_{number:05}.srt")
+        path = confine(folder, name.format(number))
         try:
             file = path.open("xb")
         except FileExistsError:

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from ...postprocess.ends import EndTrim
 from ...postprocess.stream_join import StreamJoin
+from ..options import GenerateOptions
 from .channel import Chunk
 from .pacing import ChunkSizes
 
@@ -43,19 +45,23 @@ class LineChunks:
         index: of the line.
         sizes: of its chunks.
         sample_rate: in Hz.
-        crossfade_ms: between pieces.
+        options: the crossfade between pieces, and whether the ends are trimmed.
     """
 
-    def __init__(self, index: int, sizes: ChunkSizes, sample_rate: int, crossfade_ms: float):
+    def __init__(self, index: int, sizes: ChunkSizes, sample_rate: int, options: GenerateOptions):
         self.index, self._sizes, self._sample_rate = index, sizes, sample_rate
         self._pieces: deque[PieceFrames] = deque()
-        self._join = StreamJoin(None, round(crossfade_ms / 1000 * sample_rate))
+        self._join = StreamJoin(None, round(options.crossfade_ms / 1000 * sample_rate))
+        self._trim = EndTrim(sample_rate) if options.trim_ends else None
         self._complete = False
         self._start = 0
-        self._silence = 0  # samples after the last piece
+        self._before: int | None = None  # samples of silence before the first piece, which are not trimmed
+        self._after = 0  # and after the last
 
     def add_piece(self, piece: PieceFrames) -> None:
         """Add the line's next piece."""
+        if self._before is None:
+            self._before, piece.silence = piece.silence, 0
         self._pieces.append(piece)
 
     def complete(self, now: float, silence: int = 0) -> Chunk | None:
@@ -63,7 +69,7 @@ class LineChunks:
 
         ``silence``: samples of silence after the last piece.
         """
-        self._complete, self._silence = True, silence
+        self._complete, self._after = True, silence
         samples = self._join.limit(len(self._pieces))
         return self._chunk(stack([]), samples, now) if self.ended else None
 
@@ -123,12 +129,23 @@ class LineChunks:
         return self._join.gap(silence) if silence else np.zeros(0, dtype=np.float32)
 
     def _chunk(self, codes: torch.Tensor, samples: np.ndarray, now: float) -> Chunk:
-        if self.ended:
-            samples = np.concatenate((samples, np.zeros(self._silence, dtype=np.float32)))
+        samples = self._finish(samples)
         chunk = Chunk(self.index, codes, samples, self._start, self.ended)
         self._start += len(samples)
         self._sizes.deliver(len(codes), len(samples) / self._sample_rate, now)
         return chunk
+
+    def _finish(self, samples: np.ndarray) -> np.ndarray:
+        """Return joined samples as they are heard: without silence at the line's ends, and with its pauses there."""
+        parts = [samples if self._trim is None else self._trim.add(samples)]
+        if self._before:
+            parts.insert(0, np.zeros(self._before, dtype=np.float32))
+            self._before = 0
+        if self.ended:
+            if self._trim is not None:
+                parts.append(self._trim.end())
+            parts.append(np.zeros(self._after, dtype=np.float32))
+        return np.concatenate(parts)
 
 
 def stack(codes: Sequence[torch.Tensor]) -> torch.Tensor:

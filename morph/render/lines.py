@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...postprocess.checks import Waveform
+from ...postprocess.ends import trim_ends
 from ...postprocess.join import Spacing, Span, join
 from ..decode.decoded import Decoded
 from ..decode.guard import Guard
@@ -323,7 +324,7 @@ class Rendering:
             for piece, take in zip(self.pieces, takes, strict=True)
             if piece.line == index and (stopped is None or len(take.waveform))
         ]
-        waveform, spans = join_pieces(own, rate, self.options.crossfade_ms, stopped is None)
+        waveform, spans = join_pieces(own, rate, self.options, stopped is None)
         ended = stopped or next((take.ended for _, take in own if take.ended in WRONG), "eos")
         if ended in WRONG:
             log.warning("line %d (%.40r) %s; try another seed", index + 1, line.text, WHAT_HAPPENED[ended])
@@ -369,7 +370,7 @@ def piece_limit(model: Model, options: GenerateOptions) -> int:
 
 
 def join_pieces(
-    own: Sequence[tuple[Piece, Take]], sample_rate: int, crossfade_ms: float, whole: bool = True
+    own: Sequence[tuple[Piece, Take]], sample_rate: int, options: GenerateOptions, whole: bool = True
 ) -> tuple[Waveform, list[Span]]:
     """Return the waveform of a line and where its pieces are in it; of a line that never began, no samples.
 
@@ -378,8 +379,15 @@ def join_pieces(
     if not own:
         return np.zeros(0, dtype=np.float32), []
     lead, *between = [piece.pause_s for piece, _ in own]
-    spacing = Spacing(between, crossfade_ms, lead, own[-1][0].after_s if whole else 0.0)
-    return join([take.waveform for _, take in own], sample_rate, spacing)
+    after = own[-1][0].after_s if whole else 0.0
+    speech, spans = join(
+        [take.waveform for _, take in own], sample_rate, Spacing(between, options.crossfade_ms)
+    )
+    speech, start = trim_ends(speech, sample_rate) if options.trim_ends else (speech, 0)
+    silences = [np.zeros(round(seconds * sample_rate), dtype=np.float32) for seconds in (lead, after)]
+    shift = len(silences[0]) - start
+    placed = [(max(begin, start) + shift, min(end, start + len(speech)) + shift) for begin, end in spans]
+    return np.concatenate((silences[0], speech, silences[1])), placed
 
 
 def cut_line(index: int, line: Line, normalizer: Normalizer, limit: int) -> tuple[SpokenText, list[Piece]]:

@@ -78,7 +78,7 @@ class StreamDecoding:
     def _chunks_of(self, index: int) -> LineChunks:
         options = self._rendering.options
         sizes = ChunkSizes(options.chunk_frames, self._speed)
-        return LineChunks(index, sizes, self._model.sample_rate, options.crossfade_ms)
+        return LineChunks(index, sizes, self._model.sample_rate, options)
 
     def run(self) -> None:
         """Decode all lines to their ends.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+
+CUE_TIMES = re.compile(r"(\d{2,}:\d\d:\d\d),(\d{3}) --> (\d{2,}:\d\d:\d\d),(\d{3})")
 
 
 @dataclass(frozen=True)
@@ -90,3 +93,24 @@ def _timestamp(ms: int, point: str = ",") -> str:
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours:02d}:{minutes:02d}:{seconds:02d}{point}{ms:03d}"
+
+
+def srt_to_vtt(srt: str) -> str:
+    """Return the text of a WebVTT file from that of an SRT file: the same captions and times.
+
+    Raises:
+        ValueError: the text is not SRT as ``to_srt`` writes it.
+    """
+    cues = [_vtt_cue(block) for block in re.split(r"\n{2,}", srt.replace("\r\n", "\n").strip("\n"))]
+    return "\n\n".join(["WEBVTT", *cues]) + "\n"
+
+
+def _vtt_cue(block: str) -> str:
+    number, *rest = block.split("\n")
+    times = CUE_TIMES.fullmatch(rest[0].strip()) if rest else None
+    if times is None or not number.strip().isdecimal():
+        raise ValueError(
+            f"srt has {block[:40]!r}, which is no caption: connect the srt output of Render Script"
+        )
+    begin, end = f"{times[1]}.{times[2]}", f"{times[3]}.{times[4]}"
+    return "\n".join([number.strip(), f"{begin} --> {end}", *map(_escape, rest[1:])])

@@ -62,7 +62,7 @@ def test_a_returned_text_is_shown_on_its_node_and_not_saved(page: ComfyPage) -> 
     page.load(read_workflow(DIALOGUE))
     set_widget(page, SCRIPT, "script", "BEN: Hello there.")
     before = page.page.evaluate(SAVED, SUBTITLES)
-    assert before == [["dialogue"], ["name", "srt"]]
+    assert before == [["dialogue", "srt"], ["format", "name", "srt"]]
     run(page, 1)
     first = page.page.evaluate(SHOWN, SUBTITLES)
     assert first.startswith("saved dialogue_")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,26 @@ def test_subtitles_are_never_overwritten(server: ComfyServer, base_dir: Path) ->
     graph["subtitles"]["inputs"]["name"] = "kept"
     assert shown(server.run(graph), "subtitles") == "saved kept_00002.srt"
     assert first.read_text(encoding="utf-8") == "mine"
+
+
+def test_subtitles_are_written_as_webvtt(server: ComfyServer, base_dir: Path) -> None:
+    graph = dialogue()
+    graph["subtitles"]["inputs"] |= {"name": "web", "format": "vtt"}
+    assert shown(server.run(graph), "subtitles") == "saved web_00001.vtt"
+    written = (base_dir / "output" / "web_00001.vtt").read_text(encoding="utf-8")
+    assert written == "WEBVTT\n\n" + re.sub(r"(\d),(\d{3})", r"\1.\2", SRT)
+
+
+def test_trimmed_lines_have_no_silence_at_their_ends_and_subtitles_that_fit(server: ComfyServer) -> None:
+    graph = dialogue()
+    graph["script"]["inputs"] |= {"trim_silence": True, "gap": 0.0}
+    result = server.run(graph)
+    assert result.ok, result.error
+    lines, [joined] = samples(result, "lines"), samples(result, "joined")
+    assert all(0 < len(line) <= 2 * SAMPLES_PER_FRAME for line in lines)
+    assert len(joined) == sum(map(len, lines)) + RATE // 2
+    ends = re.findall(r"--> 00:00:(\d\d),(\d{3})", shown(result, "srt"))
+    assert int(ends[-1][0]) * 1000 + int(ends[-1][1]) <= len(joined) / 24 + 1
 
 
 def test_subtitles_that_cannot_be_written_leave_no_file(server: ComfyServer, base_dir: Path) -> None:

@@ -116,14 +116,15 @@ def test_it_opens_completely_and_with_its_values(opened: Opened, name: str, scre
 
 @pytest.mark.parametrize("opened", ["0.3.75", "Nodes 2.0"], indirect=True)
 def test_a_workflow_of_the_previous_version_opens_with_the_defaults_of_new_widgets(opened: Opened) -> None:
-    """It has no values for the widgets that were added at the end: retries and normalize_text."""
+    """It has no values for the widgets that were added at the end: retries, normalize_text, trim_silence."""
     workflow = read_workflow("Clone a voice and speak")
     [speech] = [node for node in workflow["nodes"] if node["type"] == "MorphTTSGenerateSpeech"]
-    speech["widgets_values"] = speech["widgets_values"][:-2]
+    speech["widgets_values"] = speech["widgets_values"][:-3]
     report = opened.page.load(workflow)
     assert report["missing"] == []
     inputs = report["api"][str(speech["id"])]["inputs"]
     assert (inputs["decoding"], inputs["retries"], inputs["normalize_text"]) == ("crossbar", 1, "auto")
+    assert inputs["trim_silence"] is False
 
 
 def check_speech(graph: Graph, result: Result, frames_per_file: list[int], saver: str) -> list[np.ndarray]:

@@ -17,6 +17,7 @@ from qwen3_tts_morph.morph.text.duration import held_frames, longest_frames
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.postprocess.ends import trim_ends
 
 SHORT = Sampling(max_new_tokens=13)  # at most 12 frames
 FRAME = 1920
@@ -135,6 +136,23 @@ def test_a_pause_leaves_the_crossfades_of_other_pieces(synthesizer, voice) -> No
     )
     assert np.array_equal(paused.waveform[: len(plain.waveform)], plain.waveform)
     assert not paused.waveform[len(plain.waveform) : len(plain.waveform) + 24000].any()
+
+
+def test_the_ends_of_a_line_are_trimmed_and_its_pauses_stay(synthesizer, voice) -> None:
+    text = "[pause 0.5] One is here. [pause 0.25] Two. [pause 0.5]"
+    options = GenerateOptions(sampling=SHORT, batch_size=1)
+    [plain] = render_lines(synthesizer, [Line(text, voice, seed=5)], options)
+    quiet = 12000  # samples of each pause at an end
+    speech = plain.waveform[quiet:-quiet]
+    cut, start = trim_ends(speech, 24000)
+    [trimmed] = render_lines(synthesizer, [Line(text, voice, seed=5)], replace(options, trim_ends=True))
+    assert len(trimmed.waveform) == 2 * quiet + len(cut) <= len(plain.waveform)
+    assert np.array_equal(trimmed.waveform[quiet:-quiet], cut)
+    assert not trimmed.waveform[:quiet].any() and not trimmed.waveform[-quiet:].any()
+    for before, after in zip(plain.spans, trimmed.spans, strict=True):
+        heard = plain.waveform[max(before.start, quiet + start) : min(before.end, quiet + start + len(cut))]
+        assert np.array_equal(trimmed.waveform[after.start : after.end], heard)
+    assert trimmed.report.seconds == len(trimmed.waveform) / 24000
 
 
 def test_figures_around_a_pause_are_written_out(synthesizer, model, voice, monkeypatch) -> None:

@@ -147,6 +147,18 @@ PAUSED = (
 )
 
 
+def test_trimmed_ends_are_trimmed_while_they_are_heard(synthesizer, voice) -> None:
+    """What a stream gives out is what it reports; a random model's lines are loud from their first sample."""
+    options = GenerateOptions(sampling=SHORT, split_chars=40, retries=0, trim_ends=True)
+    lines = [Line(PAUSED, voice, seed=2), Line("One.", voice, seed=9)]
+    with stream_lines(synthesizer, lines, options) as stream:
+        chunks = list(stream)
+    whole = render_lines(synthesizer, lines, replace(options, trim_ends=False))
+    for index, (line, plain) in enumerate(zip(stream.spoken, whole, strict=True)):
+        assert of_line(chunks, index)[1].tobytes() == line.waveform.tobytes()
+        assert 0 < len(line.waveform) <= len(plain.waveform)
+
+
 @pytest.mark.parametrize("crossfade_ms", [0.0, 60.0])
 def test_pauses_are_zeros_between_pieces_as_in_a_rendering(synthesizer, voice, crossfade_ms) -> None:
     options = GenerateOptions(sampling=SHORT, split_chars=40, crossfade_ms=crossfade_ms, retries=0)

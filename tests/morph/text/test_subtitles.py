@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.text.subtitles import Caption, to_srt, to_vtt
+from qwen3_tts_morph.morph.text.subtitles import Caption, srt_to_vtt, to_srt, to_vtt
 from qwen3_tts_morph.postprocess import Spacing, join
 
 
@@ -85,3 +85,20 @@ def test_empty_text_and_a_wrong_rate_are_refused():
         Caption(0, 1, " \n")
     with pytest.raises(ValueError, match="sample_rate is 0"):
         Caption.from_samples(0, 1, 0, "x")
+
+
+def test_srt_becomes_webvtt_with_the_same_times():
+    captions = [Caption(0, 1500, "A & B <i>", "ANNA"), Caption(3_600_000, 3_600_001, "Two\n\nlines")]
+    assert srt_to_vtt(to_srt(captions)) == (
+        "WEBVTT\n\n"
+        "1\n00:00:00.000 --> 00:00:01.500\nANNA: A &amp; B &lt;i&gt;\n\n"
+        "2\n01:00:00.000 --> 01:00:00.001\nTwo lines\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["Hello.", "1\nHello", "x\n00:00:00,000 --> 00:00:01,000\nHi", "1", "1\n\n2"]
+)
+def test_what_is_not_srt_is_refused(text):
+    with pytest.raises(ValueError, match="which is no caption: connect the srt output of Render Script"):
+        srt_to_vtt(text)

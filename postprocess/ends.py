@@ -1,0 +1,77 @@
+"""Cut the silence at both ends of speech, complete or while it is made."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .checks import Waveform, check_sample_rate, from_db
+
+WINDOW_S = 0.01
+SOUND_DB = -50.0  # dBFS of a window: the demo voice's silence has -60; speech begins well above
+MARGIN_S = 0.04  # kept before the first and after the last window with sound
+
+
+class EndTrim:
+    """Cuts the silence at the ends of one mono waveform, given in portions: the portions do not matter.
+
+    A window of 10 ms is sound if its level reaches SOUND_DB: unlike in ``trim_silence`` this does not depend on the
+    loudest sample, which is not known before the end. A waveform without any sound is left as it is.
+
+    Args:
+        sample_rate: in Hz.
+    """
+
+    def __init__(self, sample_rate: int):
+        check_sample_rate(sample_rate)
+        self._window = max(1, round(WINDOW_S * sample_rate))
+        self._margin = round(MARGIN_S * sample_rate)
+        self._held = np.zeros(0, dtype=np.float32)  # samples that may be cut
+        self._scanned = 0  # of them
+        self._keep = 0  # of them: up to the margin after the last sound
+        self._begun = False
+        self.start = 0  # the first sample that is kept
+
+    def add(self, samples: Waveform) -> Waveform:
+        """Take the next samples; return those that are final now."""
+        self._held = np.concatenate((self._held, samples))
+        while self._scanned + self._window <= len(self._held):
+            self._scan(self._window)
+        return self._release()
+
+    def end(self) -> Waveform:
+        """Return the last samples that are kept."""
+        if self._scanned < len(self._held):
+            self._scan(len(self._held) - self._scanned)
+        if not self._begun:
+            self._keep = len(self._held)
+        return self._release()
+
+    def _scan(self, count: int) -> None:
+        """Look at the next samples, as one window."""
+        begin, self._scanned = self._scanned, self._scanned + count
+        power = np.square(self._held[begin : self._scanned], dtype=np.float64).mean()
+        if power < from_db(SOUND_DB) ** 2:
+            return
+        self._keep = self._scanned + self._margin
+        if not self._begun:
+            self._begun = True
+            self.start = max(0, begin - self._margin)
+            self._drop(self.start)
+
+    def _release(self) -> Waveform:
+        count = min(self._keep, self._scanned)
+        final = self._held[:count]
+        self._drop(count)
+        return final
+
+    def _drop(self, count: int) -> None:
+        self._held = self._held[count:]
+        self._scanned -= count
+        self._keep -= count
+
+
+def trim_ends(waveform: Waveform, sample_rate: int) -> tuple[Waveform, int]:
+    """Return a mono waveform (float32 ``[T]``) without the silence at its ends, and where that begins in it."""
+    trim = EndTrim(sample_rate)
+    first = trim.add(waveform)
+    return np.concatenate((first, trim.end())), trim.start

@@ -1,0 +1,54 @@
+"""Silence at the ends of speech: where it is cut, complete or in portions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from qwen3_tts_morph.postprocess.ends import EndTrim, trim_ends
+
+RATE = 24000
+NOISE = (10 ** (-60 / 20) * np.random.default_rng(0).normal(size=RATE)).astype(
+    np.float32
+)  # as the demo voice's
+TONE = (0.1 * np.sin(np.arange(RATE) / 5)).astype(np.float32)
+
+
+def test_silence_is_cut_but_for_a_margin() -> None:
+    wave = np.concatenate((NOISE[:5520], TONE, np.zeros(4800, np.float32), TONE, NOISE[:9000]))
+    cut, start = trim_ends(wave, RATE)
+    assert start == 5520 - 960 and len(cut) == 960 + 2 * RATE + 4800 + 960
+    assert np.array_equal(cut, wave[start : start + len(cut)])
+
+
+def test_a_sound_is_never_cut_by_more_than_a_window() -> None:
+    for at in (0, 1, 239, 240, 5000):
+        wave = np.concatenate((np.zeros(at, np.float32), TONE))
+        cut, start = trim_ends(wave, RATE)
+        assert start <= max(0, at - 960) and np.array_equal(cut, wave[start:])
+
+
+@pytest.mark.parametrize(
+    "wave", [NOISE, np.zeros(100, np.float32), NOISE[:0]], ids=["noise", "zeros", "none"]
+)
+def test_what_has_no_sound_is_left_as_it_is(wave: np.ndarray) -> None:
+    cut, start = trim_ends(wave, RATE)
+    assert start == 0 and np.array_equal(cut, wave)
+
+
+@pytest.mark.parametrize("portion", [1, 100, 1920, 7000])
+@pytest.mark.parametrize("tail", [0, 100, 961, 30_000])
+def test_the_portions_do_not_matter(portion: int, tail: int) -> None:
+    wave = np.concatenate((NOISE[:3333], TONE[:4000], NOISE[:2001], TONE[:777], np.resize(NOISE, tail)))
+    whole, start = trim_ends(wave, RATE)
+    trim = EndTrim(RATE)
+    parts = [trim.add(wave[begin : begin + portion]) for begin in range(0, len(wave), portion)]
+    ours = np.concatenate((*parts, trim.end()))
+    assert ours.tobytes() == whole.tobytes() and trim.start == start and ours.dtype == np.float32
+
+
+def test_sound_is_given_out_while_it_comes() -> None:
+    trim = EndTrim(RATE)
+    assert len(trim.add(NOISE)) == 0
+    assert len(trim.add(TONE[:2400])) == 960 + 2400
+    assert len(trim.add(np.zeros(24000, np.float32))) == 960
+    assert len(trim.add(TONE[:2400])) == 24000 - 960 + 2400
