@@ -1,13 +1,18 @@
-"""Cut the silence at both ends of speech, complete or while it is made."""
+"""Where speech begins and ends; cut the silence at both ends, complete or while it is made.
+
+Levels are those of windows of 10 ms: a codec's first samples may click.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from .checks import Waveform, check_sample_rate, from_db
+from .join import Span
 
 WINDOW_S = 0.01
-SOUND_DB = -50.0  # dBFS of a window: the demo voice's silence has -60; speech begins well above
+SOUND_DB = -45.0  # dBFS: the demo voice's silence has -60, its first window -50
+LOUDNESS_RANGE_DB = 30.0  # speech within this range of its loudest window is heard
 MARGIN_S = 0.04  # kept before the first and after the last window with sound
 
 
@@ -75,3 +80,21 @@ def trim_ends(waveform: Waveform, sample_rate: int) -> tuple[Waveform, int]:
     trim = EndTrim(sample_rate)
     first = trim.add(waveform)
     return np.concatenate((first, trim.end())), trim.start
+
+
+def speech_span(waveform: Waveform, sample_rate: int) -> Span:
+    """Return where the speech of a complete mono waveform begins and ends (excluded), in samples, with the margin.
+
+    What counts does not depend on the level: windows that are at most LOUDNESS_RANGE_DB below the loudest one. The span
+    is the whole waveform if it has no samples or only zeros.
+    """
+    check_sample_rate(sample_rate)
+    window = max(1, round(WINDOW_S * sample_rate))
+    padded = np.pad(waveform.astype(np.float64), (0, -len(waveform) % window))
+    power = np.square(padded).reshape(-1, window).mean(axis=1)
+    if not power.any():
+        return 0, len(waveform)
+    heard = np.flatnonzero(power >= power.max() * from_db(-LOUDNESS_RANGE_DB) ** 2)
+    margin = round(MARGIN_S * sample_rate)
+    first, last = int(heard[0]) * window, (int(heard[-1]) + 1) * window
+    return max(0, first - margin), min(len(waveform), last + margin)

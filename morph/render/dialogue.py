@@ -9,8 +9,8 @@ from hashlib import blake2b
 
 import numpy as np
 
+from ...postprocess.ends import speech_span
 from ...postprocess.join import Spacing, join
-from ...postprocess.silence import Trim, sound_span
 from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
 from ..text.pauses import without_pauses
@@ -19,8 +19,6 @@ from ..text.subtitles import Caption, to_srt
 from ..voice.voice import Voice
 from .lines import Line, Spoken, render_lines
 from .progress import OnFrame
-
-CAPTION_MARGINS = Trim(threshold_db=-40.0, margin_ms=40.0)
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ def amplify_line(spoken: Spoken, line: ScriptLine) -> Spoken:
 
 def caption_of(start: int, spoken: Spoken) -> Caption:
     """Return a line's caption for the time of its speech: lines begin and end with silence."""
-    first, last = sound_span(spoken.waveform, spoken.sample_rate, CAPTION_MARGINS)
+    first, last = speech_span(spoken.waveform, spoken.sample_rate)
     report = spoken.report
     words = without_pauses(report.text)
     return Caption.from_samples(start + first, start + last, spoken.sample_rate, words, report.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.postprocess.ends import EndTrim, trim_ends
+from qwen3_tts_morph.postprocess.ends import EndTrim, speech_span, trim_ends
 
 RATE = 24000
 NOISE = (10 ** (-60 / 20) * np.random.default_rng(0).normal(size=RATE)).astype(
@@ -52,3 +52,23 @@ def test_sound_is_given_out_while_it_comes() -> None:
     assert len(trim.add(TONE[:2400])) == 960 + 2400
     assert len(trim.add(np.zeros(24000, np.float32))) == 960
     assert len(trim.add(TONE[:2400])) == 24000 - 960 + 2400
+
+
+@pytest.mark.parametrize("gain", [0.001, 1.0])
+def test_speech_is_found_behind_a_click_at_any_level(gain: float) -> None:
+    click = np.zeros(240, np.float32)
+    click[:5] = 0.01
+    wave = gain * np.concatenate((click, NOISE[:5520], TONE, NOISE[:9000]))
+    assert speech_span(wave.astype(np.float32), RATE) == (5760 - 960, 5760 + RATE + 960)
+
+
+@pytest.mark.parametrize("samples", [0, 1, 241])
+def test_the_span_of_silence_is_all_of_it(samples: int) -> None:
+    assert speech_span(np.zeros(samples, np.float32), RATE) == (0, samples)
+
+
+def test_a_click_at_the_beginning_is_cut() -> None:
+    click = np.zeros(240, np.float32)
+    click[:5] = 0.02  # -51 dBFS over 10 ms
+    wave = np.concatenate((click, NOISE[:5520], TONE))
+    assert trim_ends(wave, RATE)[1] == 5760 - 960
