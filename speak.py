@@ -46,13 +46,21 @@ def run_in_environment(words: Sequence[str]) -> int:
 def wait(command: Sequence[str]) -> int:
     """Run a command to its end, however often it is interrupted: it gets the interrupt too, and decides."""
     with subprocess.Popen(command) as process:
-        signal.signal(signal.SIGTERM, lambda *_: process.terminate())  # as a service is stopped
-        while True:
-            try:
-                code = process.wait()
-            except KeyboardInterrupt:
-                continue
-            return code if code >= 0 else 128 - code  # a signal's number, as shells do
+        before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())  # as a service is stopped
+        try:
+            code = outlast(process)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    return code if code >= 0 else 128 - code  # a signal's number, as shells do
+
+
+def outlast(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end of a process through all interrupts; return its exit code."""
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
 
 
 def prepare_environment() -> Path:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import BinaryIO
 
-from ..morph.text.names import check_name
-
-__all__ = ["check_name", "confine", "write_whole"]
+from ..morph.text.names import check_name as check_name
 
 
 def confine(folder: Path, file_name: str) -> Path:

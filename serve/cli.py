@@ -106,7 +106,7 @@ def lacking(error: ModuleNotFoundError) -> str:
 def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]], int] | None) -> int:
     name, rest = split_command(words)
     if name is None:
-        return _overview(console, asked=bool(rest))
+        return _tell(rest, console)
     try:
         command, options = parse(name, rest, console.program)
     except ModuleNotFoundError:
@@ -121,9 +121,9 @@ def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]]
 
 
 def split_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the command and its arguments; None for the overview, with the words that asked for it."""
+    """Return the command and its arguments; None, with the words given, for the overview and the version."""
     given = [word for word in words if word != HERE]
-    if not given or given[0] in ("-h", "--help", "help"):
+    if not given or given[0] in ("-h", "--help", "help", "--version"):
         return None, given
     if given[0] not in COMMANDS:
         return DEFAULT, list(words)
@@ -164,9 +164,12 @@ def overview(program: str) -> str:
     return "\n".join([*usage, "", "commands:", *rows, "", end])
 
 
-def _overview(console: Console, asked: bool) -> int:
-    if asked:
-        console.result(overview(console.program))
-        return 0
-    console.note(overview(console.program))
-    return BAD_INPUT
+def _tell(given: Sequence[str], console: Console) -> int:
+    """Print the version, or what the commands are: on stderr, as bad input, if nothing was asked for."""
+    from .commands.folders import pack_version
+
+    if not given:
+        console.note(overview(console.program))
+        return BAD_INPUT
+    console.result(pack_version() if given[0] == "--version" else overview(console.program))
+    return 0

@@ -62,6 +62,7 @@ def test_the_command_line_is_read_with_a_python_that_has_no_packages(tmp_path: P
     for command in ("speak", "clone", "design", "voices", "script", "sweep", "check", "bench"):
         shown = without_packages(command, "--help")
         assert shown.returncode == 0 and f"usage: speak.py {command}" in shown.stdout, shown.stderr
+    assert re.fullmatch(r"[\d.]+\n", without_packages("--version").stdout)
     done = without_packages("Yes.", "--seq-groups", "99")
     assert done.returncode == 2 and "is not a whole number from 1 to 15" in done.stderr
     done = without_packages("Yes.", "--here")

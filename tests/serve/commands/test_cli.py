@@ -12,6 +12,7 @@ import pytest
 import torch
 from qwen3_tts_morph.serve import cli
 from qwen3_tts_morph.serve.commands import speak
+from qwen3_tts_morph.serve.commands.folders import pack_version
 
 import pack
 
@@ -39,6 +40,7 @@ def test_the_overview_names_every_command(run: Callable) -> None:
     assert done.code == 0 and not done.err
     listed = done.lines[done.lines.index("commands:") + 1 :]
     assert [line.split()[0] for line in listed if line.startswith("  ")] == list(cli.COMMANDS)
+    assert run("--version").lines == [pack_version()]
     nothing = run()
     assert nothing.code == 2 and not nothing.out and "usage: speak.py" in nothing.err
 
