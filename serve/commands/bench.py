@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     line = Line(options.text, voice, options.language, options.seed, options.instruct)
     settings = make_settings(model, options, retries=0)
     speeds = []
-    with quietly(), console.progress("setting") as show:
+    with quietly(), console.progress("settings") as show:
         for count in groups:
             speeds.append(measure(synthesizer, line, replace(settings, seq_groups=count), options.repeats))
             if show is not None:

@@ -95,7 +95,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     voice = make_voice(synthesizer.model, options, recording) if chosen else voice_for(synthesizer.model)
     line = Line(options.text, voice, options.language, 0, options.instruct)
     findings = []
-    with quietly(), console.progress("test") as show:
+    with quietly(), console.progress("tests") as show:
         for what, test in TESTS.items():
             findings.append(run_test(what, test, synthesizer, line, options.frames))
             if show is not None:

@@ -40,7 +40,7 @@ class Console:
             silence(self.out)
 
     @contextlib.contextmanager
-    def progress(self, unit: str = "frame") -> Iterator[Callable[[int, int], None] | None]:
+    def progress(self, unit: str = "frames") -> Iterator[Callable[[int, int], None] | None]:
         """Yield a callback for (done, expected) that draws a bar on the terminal; None if stderr is not one."""
         if not self.err.isatty():
             yield None
@@ -57,6 +57,11 @@ class Console:
 
             yield show
 
+    def check_sound(self) -> None:
+        """Raise ValueError if stdout is a terminal, which shows sound as noise."""
+        if self.out.isatty():
+            raise ValueError("stdout is a terminal: pipe the sound to a player, or into a file")
+
     @contextlib.contextmanager
     def sound(self) -> Iterator[BinaryIO]:
         """Yield stdout as a stream of bytes that nothing else reaches: other prints, of C code too, go to stderr.
@@ -65,8 +70,7 @@ class Console:
             ValueError: if stdout is a terminal.
             BrokenPipeError: from inside the ``with``, when the reader leaves.
         """
-        if self.out.isatty():
-            raise ValueError("stdout is a terminal: pipe the sound to a player, or into a file")
+        self.check_sound()
         self.out.flush()
         number = self.out.fileno()
         private = os.dup(number)

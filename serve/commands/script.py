@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from ...morph.options import GenerateOptions
     from ...morph.render.lines import Line, Spoken
+    from ...morph.render.progress import OnFrame
     from ...morph.synthesizer import Synthesizer
     from ...morph.text.script import Script
     from ...morph.text.subtitles import Caption
@@ -194,20 +195,29 @@ def speak_missing(job: Job, console: Console) -> list[Spoken]:
     if len(missing) < len(job.plans):
         console.note(f"{len(job.plans) - len(missing)} of {len(job.plans)} lines are spoken already")
     try:
-        with console.progress("line") as show:
+        with console.progress("lines") as show:
             for group in groups(missing, size):
-                made = render_lines(job.synthesizer, [job.lines[index] for index in group], job.settings)
+                lines = [job.lines[index] for index in group]
+                on_frame = None if show is None else in_lines(show, len(spoken), len(group), len(missing))
+                made = render_lines(job.synthesizer, lines, job.settings, on_frame)
                 for index, one in zip(group, made, strict=True):
                     one = amplify_line(one, job.script.lines[index])
                     job.saved.add(job.plans[index], one)
                     spoken.append(without_sound(one))
                 job.write_manifest(complete=False)
-                if show is not None:
-                    show(len(spoken), len(missing))
     except KeyboardInterrupt:
         console.note(f"interrupted with {len(spoken)} of {len(missing)} lines: the same command goes on")
         raise
     return spoken
+
+
+def in_lines(show: Callable[[int, int], None], before: int, group: int, count: int) -> OnFrame:
+    """Return a callback for the frames of a group of lines that shows lines, of ``count``, ``before`` of them done."""
+
+    def on_frame(done: int, expected: int) -> None:
+        show(before + group * done // expected, count)
+
+    return on_frame
 
 
 def groups(indices: Sequence[int], size: int) -> Iterator[Sequence[int]]:

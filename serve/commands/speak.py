@@ -80,6 +80,8 @@ NO_TEXT = "there is no text: type it as an argument, or pipe it in with --stdin"
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Speak; the path of the file goes to stdout, or the sound itself."""
+    if options.out == STDOUT:
+        console.check_sound()
     recording = read_reference(options)
     synthesizer = load_synthesizer(options, console)
     from ...morph.render.lines import Line

@@ -250,5 +250,13 @@ def test_a_folder_with_another_manifest_is_left_alone(
     assert (tmp_path / "scene" / "manifest.json").read_text("utf-8") == "{}"
 
 
+def test_progress_is_shown_in_lines_between_groups() -> None:
+    shown = []
+    on_frame = script.in_lines(lambda *numbers: shown.append(numbers), before=8, group=4, count=20)
+    for done in (1, 50, 99):
+        on_frame(done, 100)
+    assert shown == [(8, 20), (10, 20), (11, 20)]
+
+
 def test_groups_have_at_most_their_size() -> None:
     assert list(script.groups([1, 2, 3, 4, 5], 2)) == [[1, 2], [3, 4], [5]]
