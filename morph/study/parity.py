@@ -15,8 +15,9 @@ from ..checkpoint.qwen_tts import import_qwen_tts
 from ..decode.eager import decode
 from ..decode.guard import Guard
 from ..decode.request import LineRequest
-from ..engine import Engine
+from ..engine import Choice, Engine
 from ..model.model import Model
+from ..model.threads import limit_threads
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
 from ..render.lines import Line, render_lines
 from ..render.stream import stream_line
@@ -157,20 +158,46 @@ def compare_with_upstream(synthesizer: Synthesizer, line: Line, frames: int) -> 
 def compare_engines(
     model: Model, line: Line, options: GenerateOptions, engines: tuple[Engine, Engine]
 ) -> CodeComparison:
-    """Compare the greedy codes of two engines; they round differently, so that a frame may differ after a while.
+    """Compare the codes of two engines; they round differently, so that a frame may differ after a while.
 
     Args:
-        options: their SEQ_GROUPS and sampling.
-        engines: they must be free of other work.
+        options: their SEQ_GROUPS and sampling: greedy, or both draw from other random streams.
+        engines: free them afterwards.
     """
-    sampling = options.sampling or model.sampling
-    codes = []
-    with model.exclusive():
-        for engine in engines:
-            [decoded] = engine.decode(model, _requests(model, line, sampling), options)
-            codes.append(decoded.codes)
-            engine.free()
-    return CodeComparison.of(*codes)
+    first, second = (line_codes(model, line, options, engine) for engine in engines)
+    return CodeComparison.of(first, second)
+
+
+def line_codes(model: Model, line: Line, options: GenerateOptions, engine: Engine) -> torch.Tensor:
+    """Return an engine's codes ``[T, 16]`` for a line, in one piece and to the cap of its sampling."""
+    with model.exclusive(), limit_threads(model):
+        requests = _requests(model, line, options.sampling or model.sampling)
+        [decoded] = engine.decode(model, requests, options)
+    return decoded.codes
+
+
+def compare_codecs(model: Model, codes: torch.Tensor, engine: Engine) -> float:
+    """Return how many dB upstream's waveform of codes ``[T, 16]`` is above the batch codec's difference to it."""
+    with model.exclusive(), limit_threads(model):
+        theirs, ours = (
+            engine.decode_waveforms(model, Choice("graph", codec, "compared"), [codes], [None])[0]
+            for codec in ("upstream", "batch")
+        )
+    return level_above(theirs, ours)
+
+
+@contextmanager
+def without_tf32() -> Iterator[None]:
+    """Let torch compute float32 convolutions and products in float32 inside the ``with``, on GPUs too.
+
+    By default it computes convolutions with 10 bits of mantissa there, so that two orders of summation differ more.
+    """
+    convolutions, products = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = convolutions, products
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.engine import Engine
-from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
 from qwen3_tts_morph.morph.render.lines import Line
 from qwen3_tts_morph.morph.study import parity
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve.commands import check
 
 FRAMES = 6
 
@@ -69,6 +70,33 @@ def test_a_stream_equals_the_complete_line(load, recording):
     short = GenerateOptions(5, replace(model.sampling, max_seconds=0.5), retries=0)
     found = parity.compare_stream(Synthesizer(model), make_line(model, "preset", recording), short)
     assert found.same_length and found.joined and found.decibels > 80
+
+
+def test_codecs_are_compared_on_their_samples(load):
+    model = load("tiny", "custom_voice")
+    codes = torch.randint(64, (10, 16), generator=torch.Generator().manual_seed(0))
+    assert parity.compare_codecs(model, codes, Engine("graph")) > 80
+
+
+def test_tf32_is_off_inside_and_as_it_was_afterwards():
+    switches = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = [switch.allow_tf32 for switch in switches]
+    with pytest.raises(RuntimeError, match="fault"), parity.without_tf32():
+        assert [switch.allow_tf32 for switch in switches] == [False, False]
+        raise RuntimeError("fault")
+    assert [switch.allow_tf32 for switch in switches] == before
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+def test_kernels_and_codec_on_a_gpu(checkpoint, recording, precision):
+    """What ``check`` compares where there is a GPU."""
+    loaded = Synthesizer.load(checkpoint("tiny", "custom_voice"), LoadOptions(precision), "cuda")
+    line = make_line(loaded.model, "preset", recording)
+    assert parity.compare_with_upstream(loaded, line, FRAMES).same
+    for test in (check.compare_graph, check.compare_kernels, check.compare_codec, check.compare_streams):
+        outcome, detail, _ = test(loaded, line, FRAMES)
+        assert outcome in ("ok", "differs"), f"{test.__name__}: {detail}"
 
 
 def test_a_text_in_parts_has_no_upstream(load):
