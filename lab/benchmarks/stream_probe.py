@@ -110,7 +110,7 @@ class Arrivals:
     """
 
     def __init__(self, source: LineSource, together: int, count: int, frames: int):
-        self.late = True
+        self.late, self.collected = True, source.collected
         self.at: list[float] = []  # of each line that arrived while others played: time.perf_counter()
         self._source, self._together, self._frames = source, together, frames
         self._every = max(1, frames // (count + 1))
@@ -209,6 +209,10 @@ class _Watched:
     @property
     def late(self) -> bool:
         return self._source.late
+
+    @property
+    def collected(self) -> bool:
+        return self._source.collected
 
     @property
     def done(self) -> bool:

@@ -166,7 +166,7 @@ class _Batches:
             for batch in (together, *alone)
             if batch
         ]
-        self.begun += new
+        self.begun += new if self._source.collected else []
         self._running += new
         return bool(new)
 

@@ -21,6 +21,13 @@ class LineSource(Protocol):
         """Whether lines come while others are decoded."""
 
     @property
+    def collected(self) -> bool:
+        """Whether the caller takes the codes from what ``decode`` returns.
+
+        If not, they go to ``LineRequest.on_codes`` only, and nothing of a line is kept behind its end.
+        """
+
+    @property
     def done(self) -> bool:
         """Whether no line is ready and none will come."""
 
@@ -38,6 +45,7 @@ class GivenLines:
     """A ``LineSource`` of lines that are all there from the beginning."""
 
     late = False
+    collected = True
 
     def __init__(self, lines: Sequence[LineRequest]):
         self.ready: deque[LineRequest] = deque(lines)

@@ -34,7 +34,8 @@ class LineBatch:
         self.eos = eos
         self.dtype = dtype
         self.rows: list[int | None] = [None] * rows
-        self._lines: list[_Line] = []
+        self._lines: dict[int, _Line] = {}  # of a source that is not collected: those in rows
+        self._admitted = 0
         self._stopped: set[int] = set()  # rows without the last frame
         self._unheard: set[int] = set()  # lines whose first frame is in flight and has a listener
         self._reports: list[torch.Tensor] = []
@@ -89,9 +90,11 @@ class LineBatch:
             return []
         admitted = []
         for row in free[:waiting]:
-            self._lines.append(_Line(self.source.take(), row))
-            self.rows[row] = len(self._lines) - 1
-            admitted.append((row, len(self._lines) - 1))
+            number = self._admitted
+            self._lines[number] = _Line(self.source.take(), row)
+            self.rows[row] = number
+            self._admitted += 1
+            admitted.append((row, number))
         return admitted
 
     def end_cancelled(self) -> None:
@@ -140,7 +143,7 @@ class LineBatch:
         """
         made, first, broken = 0, report[:, 0].tolist(), report[:, GROUPS].tolist()
         for row, number in enumerate(self._in_flight.popleft()):
-            if number is None or self._lines[number].ended is not None:
+            if number is None or number not in self._lines or self._lines[number].ended is not None:
                 continue
             if broken[row]:
                 raise not_finite(self.dtype)
@@ -151,13 +154,15 @@ class LineBatch:
             self._keep(number, report)
             if (end := self._lines[number].request.guard.add(first[row])) is not None:
                 self._end(number, end)
-        self._reports.append(report[:, :GROUPS])
+        if self.source.collected:
+            self._reports.append(report[:, :GROUPS])
         return made
 
     def _keep(self, number: int, report: torch.Tensor) -> None:
         """Note that the current report has a frame of a line, and pass its codes on."""
         line = self._lines[number]
-        line.reports.append(len(self._reports))
+        if self.source.collected:
+            line.reports.append(len(self._reports))
         self._unheard.discard(number)
         if line.request.on_codes is not None:
             line.request.on_codes(report[line.row, :GROUPS])
@@ -167,14 +172,16 @@ class LineBatch:
         line.ended = ended
         self._unheard.discard(number)
         self.rows[line.row] = None
+        if not self.source.collected:
+            del self._lines[number]
         line.request.end(ended)
 
     def collect(self) -> list[Decoded]:
-        """Return every line's codes and how it ended."""
+        """Return every line's codes and how it ended, in the order of their numbers; none if nobody collects them."""
         codes = torch.stack(self._reports) if self._reports else torch.zeros(0, len(self.rows), GROUPS).long()
         return [
             Decoded(codes[torch.tensor(line.reports, dtype=torch.int64), line.row], str(line.ended))
-            for line in self._lines
+            for line in self._lines.values()
         ]
 
 

@@ -23,11 +23,15 @@ class StreamQueue:
         follow: called before each look at the queue; it adds the pieces that have come.
         rest: waits for some.
         late: whether any can come.
+        collected: see ``LineSource``.
     """
 
-    def __init__(self, follow: Callable[[], None], rest: Callable[[], None], late: bool):
+    def __init__(
+        self, follow: Callable[[], None], rest: Callable[[], None], late: bool, collected: bool = True
+    ):
         self._follow, self._rest = follow, rest
         self.late = self.open = late
+        self.collected = collected
         self._waiting: list[_Waiting] = []
 
     @property

@@ -47,7 +47,7 @@ class Arriving:
 class Source:
     """Lines that come one at a time when nothing can go on, and whose texts come by ``schedule``."""
 
-    late = True
+    late = collected = True
 
     def __init__(self, requests: list[LineRequest], schedule: Callable[[list[Arriving]], None]):
         self.coming, self.ready = deque(requests), deque()

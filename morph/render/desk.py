@@ -1,0 +1,131 @@
+"""Where the lines of a ``SpeechService`` wait, and what is known of the running batch."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+
+from .utterance import Group, Utterance
+
+
+class Busy(Exception):
+    """As many lines wait as may wait: try again later."""
+
+
+class ServiceClosed(Exception):
+    """The service speaks no more lines."""
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """What a service does now.
+
+    Args:
+        rows: how many lines it speaks at a time.
+        speaking: how many it speaks now.
+        waiting: how many wait.
+        frames: of all lines, since it was created.
+        frame_s: seconds that a frame of the running batch takes, 0 if it is not known.
+    """
+
+    rows: int
+    speaking: int
+    waiting: int
+    frames: int
+    frame_s: float
+
+
+class Desk:
+    """A queue of lines, first come first served. Any thread puts; one thread takes.
+
+    Args:
+        rows: of the running batch.
+        waiting: how many lines may wait.
+    """
+
+    def __init__(self, rows: int, waiting: int):
+        self.bell = threading.Event()  # set whenever there is something to look at
+        self._rows, self._most = rows, waiting
+        self._lock = threading.Lock()
+        self._waiting: deque[Utterance] = deque()
+        self._closed = False
+        self._speaking, self._frames, self._frame_s = 0, 0, 0.0
+
+    def put(self, utterance: Utterance) -> None:
+        """Queue a line.
+
+        Raises:
+            Busy: if too many wait.
+            ServiceClosed: if the service is closed.
+        """
+        with self._lock:
+            self._forget_leavers()
+            if self._closed:
+                raise ServiceClosed("the service is closed: create another")
+            if len(self._waiting) >= self._most:
+                raise Busy(f"{self._most} lines wait already: try again later")
+            self._waiting.append(utterance)
+        self.bell.set()
+
+    def first(self) -> Utterance | None:
+        """Return the line that is next, without taking it."""
+        with self._lock:
+            self._forget_leavers()
+            return self._waiting[0] if self._waiting else None
+
+    def take(self, group: Group) -> Utterance | None:
+        """Remove the line that is next and return it, if it is of this group: nobody is overtaken."""
+        with self._lock:
+            self._forget_leavers()
+            if self._closed or not self._waiting or self._waiting[0].group != group:
+                return None
+            return self._waiting.popleft()
+
+    def drop(self, utterance: Utterance, error: BaseException) -> None:
+        """End a line that still waits with an error."""
+        with self._lock:
+            if utterance not in self._waiting:
+                return
+            self._waiting.remove(utterance)
+        utterance.finish(None, error)
+
+    def continues(self, group: Group) -> bool:
+        """Return whether a batch of this group may go on: no line of another one is next."""
+        first = self.first()
+        return not self._closed and (first is None or first.group == group)
+
+    def close(self) -> None:
+        """Take no more lines; those that wait are ended."""
+        with self._lock:
+            self._closed = True
+            waiting, self._waiting = list(self._waiting), deque()
+        for utterance in waiting:
+            utterance.finish(None, ServiceClosed("the service was closed before this line was spoken"))
+        self.bell.set()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
+
+    def _forget_leavers(self) -> None:
+        """Drop the lines whose readers have left before they had a row."""
+        if any(one.is_closed for one in self._waiting):
+            self._waiting = deque(one for one in self._waiting if not one.is_closed)
+
+    # What the batch reports
+
+    def note_speaking(self, lines: int) -> None:
+        """Note how many lines have a row."""
+        self._speaking = lines
+
+    def note_frames(self, frames: int, frame_s: float) -> None:
+        """Note that frames were made, and what one takes."""
+        self._frames += frames
+        self._frame_s = frame_s
+
+    @property
+    def status(self) -> ServiceStatus:
+        """See ``ServiceStatus``."""
+        return ServiceStatus(self._rows, self._speaking, len(self._waiting), self._frames, self._frame_s)

@@ -1,0 +1,175 @@
+"""A running batch that lines join and leave between frames, as long as they have the same options."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+
+from ..model.finite import check_samples
+from ..options import FRAME_RATE
+from ..synthesizer import Synthesizer
+from .desk import Desk, ServiceClosed
+from .open_line import OpenLine
+from .pacing import Speed
+from .stream_decoding import QUEUED_FRAMES
+from .stream_queue import StreamQueue
+from .utterance import Group, Utterance
+
+log = logging.getLogger(__name__)
+
+
+class OpenDecoding:
+    """Decodes the lines of one group until a line of another group waits, or the desk is closed.
+
+    Args:
+        synthesizer: the checkpoint and its engine, held by the caller (``Synthesizer.session``).
+        desk: where lines come from.
+        first: the first line to speak; its options are those of the batch.
+        rows: how many lines at a time.
+    """
+
+    def __init__(self, synthesizer: Synthesizer, desk: Desk, first: Utterance, rows: int):
+        self._synthesizer, self._desk, self._rows = synthesizer, desk, rows
+        self._first, self._options = first, replace(first.options, batch_size=rows)
+        self._group: Group = first.group
+        self._speed = Speed(1 / FRAME_RATE)
+        self._frame_began: float | None = None
+        self._lines: dict[int, OpenLine] = {}
+        self._count = 0
+        self._queue = StreamQueue(self._follow, self._rest, late=True, collected=False)
+
+    def run(self) -> None:
+        """Decode until the end.
+
+        Raises:
+            Exception: of the engine; every line of the batch has been ended with it.
+        """
+        engine, model = self._synthesizer.engine, self._synthesizer.model
+        try:
+            choice = engine.choose(model, self._options)
+            self._codec = engine.open_codec(model, choice, self._rows)
+            engine.decode(model, self._queue, self._options, self._on_frame, choice)
+            self._send(ahead=True)  # readers are not waited for: others need the model
+            self._leave()
+        except BaseException as error:
+            self._desk.drop(self._first, error)  # if it never got as far as a row, it would be tried for ever
+            for line in self._lines.values():
+                line.fail(error)
+            raise
+        finally:
+            self._lines.clear()
+            self._desk.note_speaking(0)
+
+    # What changes between frames
+
+    def _follow(self) -> None:
+        """Follow what has happened since the last frame: readers that have left, text and lines that have come."""
+        if self._desk.is_closed:
+            for line in self._lines.values():
+                line.utterance.finish(None, ServiceClosed("the service was closed while it spoke this line"))
+                line.utterance.close()
+        for line in self._lines.values():
+            line.follow()
+        self._leave()
+        self._admit()
+        for line in self._lines.values():
+            if (request := line.next_request()) is not None:
+                self._queue.add((line.number,), line.number, request)
+        self._queue.drop_cancelled()
+        self._queue.open = self._desk.continues(self._group) or any(
+            line.wants_rows for line in self._lines.values()
+        )
+
+    def _leave(self) -> None:
+        """Let go of the lines that are over."""
+        for number, line in list(self._lines.items()):
+            if line.ended and not line.speaking:
+                line.finish()
+                self._end_codec(line)
+                del self._lines[number]
+        self._desk.note_speaking(len(self._lines))
+
+    def _admit(self) -> None:
+        """Take waiting lines; while others play only one per frame, because a prompt takes time."""
+        busy = bool(self._lines)
+        while len(self._lines) < self._rows and (utterance := self._desk.take(self._group)) is not None:
+            self._open(utterance)
+            if busy:
+                break
+        self._desk.note_speaking(len(self._lines))
+
+    def _open(self, utterance: Utterance) -> None:
+        self._count += 1
+        try:
+            line = OpenLine(self._count, utterance, self._synthesizer, self._speed)
+        except Exception as error:  # whatever it is, it is this line's, and its reader gets it
+            utterance.finish(None, error)
+            return
+        self._lines[line.number] = line
+
+    def _rest(self) -> None:
+        """No line can make a frame: send what has been made, and wait for a reader, for text or for a line."""
+        lines = len(self._lines)
+        self._send(hurry=True)
+        self._leave()
+        self._frame_began = None
+        if len(self._lines) < lines:  # a row is free: look who waits
+            return
+        self._desk.bell.wait()
+        self._desk.bell.clear()
+
+    # From codes to chunks
+
+    def _on_frame(self, lines: int) -> None:
+        """Between two frames: note the time, and decode what is due."""
+        if self._frame_began is not None:
+            self._speed.add_frame(time.perf_counter() - self._frame_began)
+        self._desk.note_frames(lines, self._speed.frame_s)
+        self._send()
+        self._frame_began = time.perf_counter()
+
+    def _send(self, ahead: bool = False, hurry: bool = False) -> None:
+        """Decode and queue the chunks that are due.
+
+        Args:
+            ahead: all of them, whether or not readers have taken theirs.
+            hurry: smaller ones too: no other frames come soon.
+        """
+        sent = True
+        while sent:
+            now = time.perf_counter()
+            ready = [one for one in self._lines.values() if ahead or one.utterance.queued < QUEUED_FRAMES]
+            due = {one.number: one.due(now, hurry or ahead) for one in ready}
+            parts = {number: codes for number, codes in due.items() if codes is not None}
+            if parts:
+                self._decode(parts)
+            ended = [one for one in self._lines.values() if one.end_piece(now)]
+            for line in ended:
+                self._end_codec(line)
+            sent = bool(parts or ended)
+
+    def _decode(self, parts: Mapping[int, torch.Tensor]) -> None:
+        for number in parts:
+            self._begin(self._lines[number])
+        began = time.perf_counter()
+        waves = self._codec.decode(parts)
+        now = time.perf_counter()
+        self._speed.add_codec(max(map(len, parts.values())), now - began)
+        for number, codes in parts.items():
+            check_samples(waves[number], self._synthesizer.model.codec.dtype)
+            if self._lines[number].add(codes, waves[number], now):
+                self._end_codec(self._lines[number])
+
+    def _begin(self, line: OpenLine) -> None:
+        """Begin a line's piece in the codec when its first codes are due: a state takes a few MB."""
+        if not line.begun:
+            self._codec.begin(line.number, line.voice.ref_codes)
+            line.begun = True
+
+    def _end_codec(self, line: OpenLine) -> None:
+        self._codec.end(line.number)
+        line.begun = False

@@ -1,0 +1,215 @@
+"""One line of a running batch: its pieces one after another, from prompts to chunks."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from ..decode.decoded import Decoded
+from ..decode.request import LineRequest
+from ..synthesizer import Synthesizer
+from ..voice.voice import Voice
+from .channel import Chunk
+from .late_text import LateLine, SentenceLine, TokenLine
+from .line_chunks import LineChunks, PieceFrames, concatenate, stack
+from .lines import LineReport, Rendering
+from .pacing import ChunkSizes, Speed
+from .progress import Progress
+from .stream_decoding import PIECES_AHEAD
+from .takes import WRONG, judge_end
+from .text_reader import TextReader
+from .utterance import Utterance
+
+
+class OpenLine:
+    """The decoding of one utterance. Only the service's thread calls it, with the model at hand.
+
+    At most one of its pieces has a row, so that a long text takes no row from others. Nothing of a piece is kept
+    behind its end but how it went.
+
+    Args:
+        number: names the line in the codec.
+        utterance: takes the chunks; its bell is rung when late text has come.
+        synthesizer: the checkpoint and its engine.
+        speed: as measured, shared by all lines.
+
+    Raises:
+        ValueError: for a line that cannot be spoken.
+    """
+
+    def __init__(self, number: int, utterance: Utterance, synthesizer: Synthesizer, speed: Speed):
+        self.number, self.utterance = number, utterance
+        line, options = utterance.line, utterance.options
+        self._rendering = Rendering.prepare(synthesizer, [line], options, Progress())
+        self._rate = synthesizer.model.sample_rate
+        self._chunks = LineChunks(
+            0, ChunkSizes(options.chunk_frames, speed), self._rate, options.crossfade_ms
+        )
+        self._frames: list[PieceFrames] = []  # parallel to the rendering's pieces
+        self._given = 0  # pieces that have had a row, or wait for one
+        self._ends: list[str] = []  # of the pieces that were decoded completely
+        self._frame_count = self._sample_count = 0
+        self.speaking = False  # whether a piece has a row, or waits for one
+        self.begun = False  # whether the codec has a state for the current piece
+        self._stopped: str | None = None
+        self._error: BaseException | None = None
+        self._text = self._open_text()
+        self._add_pieces()
+        if self._text is None:
+            self._complete()
+
+    def _open_text(self) -> LateLine | None:
+        line = self.utterance.line
+        if isinstance(line.text, str):
+            return None
+        reader = TextReader(line.text, self.utterance.bell)
+        reader.start()
+        kinds = {"sentence": SentenceLine, "token": TokenLine}
+        return kinds[line.layout](self._rendering, 0, reader)
+
+    @property
+    def voice(self) -> Voice:
+        """Who speaks."""
+        return self.utterance.line.voice
+
+    @property
+    def ended(self) -> bool:
+        """Whether everything of the line has been sent, or it was stopped."""
+        return self._stopped == "cancelled" or self._chunks.ended
+
+    @property
+    def wants_rows(self) -> bool:
+        """Whether a piece has a row or will need one."""
+        return self.speaking or (not self.ended and (self._text is not None or self._waiting > 0))
+
+    @property
+    def _waiting(self) -> int:
+        return len(self._frames) - self._given
+
+    # Text and pieces
+
+    def follow(self) -> None:
+        """Take the text that has come, and note that the reader has left."""
+        if self.utterance.is_closed and not self.ended:
+            self._cancel()
+        if (text := self._text) is None:
+            return
+        if not text.done and not text.is_ahead and self._waiting < PIECES_AHEAD:
+            text.poll()
+            self._add_pieces()
+        if text.done:
+            self._end_text(text)
+
+    def _cancel(self) -> None:
+        self._stopped = "cancelled"
+        self._chunks.cancel()
+        if self._text is not None:
+            self._text.stop()
+
+    def _end_text(self, text: LateLine) -> None:
+        """No piece will come any more."""
+        self._text = None
+        if text.error is not None and self._stopped is None:
+            self._stopped, self._error = "failed", text.error
+        self._complete()
+
+    def _complete(self) -> None:
+        if (chunk := self._chunks.complete(time.perf_counter())) is not None:
+            self._put(chunk)
+
+    def _add_pieces(self) -> None:
+        for _ in self._rendering.pieces[len(self._frames) :]:
+            self._frames.append(PieceFrames())
+            self._chunks.add_piece(self._frames[-1])
+
+    def next_request(self) -> LineRequest | None:
+        """Return the line's next piece, once the one before has ended."""
+        if self.speaking or self.ended or not self._waiting:
+            return None
+        index, self.speaking = self._given, True
+        self._given += 1
+        [request] = self._rendering.requests([index], 1)
+        text = self._text if isinstance(self._text, TokenLine) else None
+        if text is not None:
+            text.follow(request.guard)
+
+        def end(ended: str) -> None:
+            self._frames[index].ended, self.speaking = ended, False
+            if text is not None:
+                text.stop()  # the speech is over, whether or not the text is
+
+        codes = self._frames[index].codes
+        return replace(
+            request, on_codes=codes.append, on_end=end, cancelled=lambda: self._is_over(text), text=text
+        )
+
+    def _is_over(self, text: TokenLine | None) -> bool:
+        return self.utterance.is_closed or (text is not None and text.error is not None)
+
+    # Codes and chunks
+
+    def due(self, now: float, hurry: bool) -> torch.Tensor | None:
+        """Return the codes ``[n, 16]`` that are to be decoded now, None for none; ``hurry``: no others come soon."""
+        starved = self._text is not None and self._text.starved
+        count = 0 if self.ended else self._chunks.due(now, hurry or starved)
+        return self._chunks.waiting(count) if count else None
+
+    def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> bool:
+        """Take the samples of codes that were due; return whether the current piece has ended with them."""
+        piece = self._chunks.piece
+        self._put(self._chunks.add(codes, wave, now))
+        if self._chunks.piece is piece:
+            return False
+        self._judge()
+        return True
+
+    def end_piece(self, now: float) -> bool:
+        """End the current piece if no codes of it are left; return whether it has ended."""
+        if self.ended or not self._chunks.piece_is_done:
+            return False
+        if (chunk := self._chunks.end_piece(now)) is not None:
+            self._put(chunk)
+        self._judge()
+        return True
+
+    def _put(self, chunk: Chunk) -> None:
+        self._frame_count += len(chunk.codes)
+        self._sample_count += len(chunk.samples)
+        self.utterance.put(chunk)
+
+    def _judge(self) -> None:
+        """Note how the piece went that has just ended, and forget its codes and samples."""
+        index = len(self._ends)
+        made, piece = self._frames[index], self._rendering.pieces[index]
+        decoded, wave = Decoded(stack(made.codes), str(made.ended)), concatenate(made.waves)
+        self._ends.append(judge_end(piece.text, decoded, wave, self._rate))
+        made.codes.clear()
+        made.waves.clear()
+        made.decoded = 0
+
+    def finish(self) -> None:
+        """Tell the reader that the line is over."""
+        self.utterance.finish(self._report(), self._error)
+
+    def fail(self, error: BaseException) -> None:
+        """End the line with an error of the engine."""
+        if self._text is not None:
+            self._text.stop()
+        self.utterance.finish(None, error)
+
+    def _report(self) -> LineReport:
+        rendering = self._rendering
+        text, spoken = str(rendering.lines[0].text), rendering.texts[0]
+        return LineReport(
+            self.utterance.line.name,
+            text,
+            self._frame_count,
+            self._sample_count / self._rate,
+            ended=self._stopped or next((end for end in self._ends if end in WRONG), "eos"),
+            pieces=len(self._frames),
+            spoken="" if spoken.text.split() == text.split() else spoken.text,
+            notes=spoken.notes,
+        )

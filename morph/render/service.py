@@ -1,0 +1,109 @@
+"""Speak the lines of many callers in one running batch: one thread owns the model, lines join and leave between frames.
+
+    with SpeechService(synthesizer, rows=8) as service:
+        for chunk in service.speak(Line("Hello there.", voice)):
+            player.write(chunk.samples)
+
+All lines of a running batch have the same SEQ_GROUPS, decoding, tail and sampling (but for its limits). A line with
+others waits until the batch has ended, and lines that came after it wait behind it. A line of a given seed has the
+codes that ``stream_lines`` gives, up to the rounding of another batch size; what went wrong is not spoken again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from ..graph.engine import on_device
+from ..options import GenerateOptions
+from ..synthesizer import Synthesizer
+from .desk import Desk, ServiceStatus
+from .lines import Line, check_line
+from .open_decoding import OpenDecoding
+from .utterance import Utterance, group_of
+
+log = logging.getLogger(__name__)
+
+ROWS = 8
+WAITING = 64
+
+
+class SpeechService:
+    """Speaks lines of many callers. Any thread may call it.
+
+    The model is held from the first line to ``close``, or until the batch has ended.
+
+    Args:
+        synthesizer: the checkpoint and its engine.
+        rows: how many lines are spoken at a time.
+        waiting: how many more may wait.
+    """
+
+    def __init__(self, synthesizer: Synthesizer, rows: int = ROWS, waiting: int = WAITING):
+        if rows < 1 or waiting < 1:
+            raise ValueError(f"rows is {rows} and waiting is {waiting}: choose 1 or more of each")
+        self._synthesizer, self._rows = synthesizer, rows
+        self._desk = Desk(rows, waiting)
+        self._thread = threading.Thread(target=self._run, name="speech service", daemon=True)
+        self._thread.start()
+
+    def speak(
+        self,
+        line: Line,
+        options: GenerateOptions | None = None,
+        on_change: Callable[[], None] | None = None,
+    ) -> Utterance:
+        """Queue a line; return what reads it.
+
+        Args:
+            line: its text may be an iterator of strings (see ``Line``).
+            options: None takes the defaults; ``batch_size`` and ``retries`` are not used.
+            on_change: called in the service's thread when the utterance has something new; it must not wait or raise.
+
+        Raises:
+            ValueError: as ``stream_lines``.
+            Busy: if too many lines wait.
+            ServiceClosed: after ``close``.
+        """
+        options, model = options or GenerateOptions(), self._synthesizer.model
+        self._synthesizer.engine.choose(model, options)
+        check_line(model, line)
+        group = group_of(options, model.sampling)
+        utterance = Utterance(line, options, group, self._desk.bell, on_change)
+        self._desk.put(utterance)
+        return utterance
+
+    @property
+    def status(self) -> ServiceStatus:
+        """What the service does now."""
+        return self._desk.status
+
+    def close(self) -> None:
+        """End all lines, and return when the model is free."""
+        self._desk.close()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def __enter__(self) -> SpeechService:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        desk = self._desk
+        while not desk.is_closed:
+            if (first := desk.first()) is None:
+                desk.bell.wait()
+                desk.bell.clear()
+                continue
+            try:
+                self._speak(first)
+            except Exception:  # the readers of its lines have got it, and the next batch may well run
+                log.exception("a running batch failed: its lines were ended")
+
+    def _speak(self, first: Utterance) -> None:
+        synthesizer = self._synthesizer
+        with synthesizer.session(), on_device(synthesizer.model.device):
+            OpenDecoding(synthesizer, self._desk, first, self._rows).run()

@@ -1,0 +1,144 @@
+"""A line that a ``SpeechService`` speaks, as its caller holds it: chunks, an end, a report."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from ..options import GenerateOptions, Sampling
+from .channel import Chunk
+from .lines import Line, LineReport
+
+Group: TypeAlias = tuple[object, ...]
+"""What all lines of one running batch have in common."""
+
+
+def group_of(options: GenerateOptions, sampling: Sampling) -> Group:
+    """Return the group of a line; ``sampling`` is the one that the options name, or the checkpoint's own."""
+    chosen = options.sampling or sampling
+    samplers = (chosen.talker, chosen.subtalker, chosen.repetition_penalty)
+    return (options.seq_groups, options.decoding, options.tail, *samplers)
+
+
+class Utterance:
+    """One line of a ``SpeechService``: an iterator over its chunks, for one reader.
+
+    Args:
+        line: what is spoken.
+        options: how.
+        group: see ``group_of``.
+        bell: set when the reader has done something.
+        on_change: called in the service's thread after each chunk and at the end; it must not wait or raise.
+    """
+
+    def __init__(
+        self,
+        line: Line,
+        options: GenerateOptions,
+        group: Group,
+        bell: threading.Event,
+        on_change: Callable[[], None] | None = None,
+    ):
+        self.line, self.options, self.group = line, options, group
+        self.bell, self._on_change = bell, on_change or (lambda: None)
+        self._changed = threading.Condition()
+        self._chunks: deque[Chunk] = deque()
+        self._queued = 0  # frames
+        self._closed = self._done = False
+        self._report: LineReport | None = None
+        self._error: BaseException | None = None
+
+    # The reader's side
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self
+
+    def __next__(self) -> Chunk:
+        if (chunk := self.take()) is None:
+            raise StopIteration
+        return chunk
+
+    @property
+    def ready(self) -> bool:
+        """Whether ``take`` returns at once."""
+        with self._changed:
+            return self._is_ready
+
+    @property
+    def _is_ready(self) -> bool:
+        return bool(self._chunks) or self._done or self._closed
+
+    def take(self) -> Chunk | None:
+        """Wait for the next chunk; None after the last one, and after ``close``.
+
+        Raises:
+            Exception: the error that ended the line, after what was made before it.
+        """
+        with self._changed:
+            while not self._is_ready:
+                self._changed.wait()
+            if self._chunks:
+                chunk = self._chunks.popleft()
+                self._queued -= len(chunk.codes)
+                self.bell.set()
+                return chunk
+            if self._error is not None:
+                raise self._error
+            return None
+
+    def close(self) -> None:
+        """Leave: what is queued is dropped, and the line's row is free within a frame. Waits for nothing."""
+        with self._changed:
+            self._closed = True
+            self._chunks.clear()
+            self._queued = 0
+            self._changed.notify_all()
+        self.bell.set()
+
+    @property
+    def report(self) -> LineReport:
+        """How the line went, once it has ended; of a line that was closed before, as far as it went.
+
+        Raises:
+            RuntimeError: if it has not ended.
+            Exception: the error that ended it.
+        """
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+            if self._report is None:
+                raise RuntimeError("the line has not ended: read its chunks first")
+            return self._report
+
+    # The service's side
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the reader has left."""
+        return self._closed
+
+    @property
+    def queued(self) -> int:
+        """The frames that wait for the reader."""
+        return self._queued
+
+    def put(self, chunk: Chunk) -> None:
+        """Queue a chunk; never waits."""
+        with self._changed:
+            if self._closed:
+                return
+            self._chunks.append(chunk)
+            self._queued += len(chunk.codes)
+            self._changed.notify_all()
+        self._on_change()
+
+    def finish(self, report: LineReport | None, error: BaseException | None = None) -> None:
+        """End the line, once, with its report or with an error."""
+        with self._changed:
+            if self._done:
+                return
+            self._report, self._error, self._done = report, error, True
+            self._changed.notify_all()
+        self._on_change()

@@ -1,0 +1,280 @@
+"""Lines of many callers in one running batch: they join, leave, wait and fail by themselves."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.render import lines as lines_module
+from qwen3_tts_morph.morph.render import open_decoding
+from qwen3_tts_morph.morph.render.desk import Busy, ServiceClosed
+from qwen3_tts_morph.morph.render.lines import Line
+from qwen3_tts_morph.morph.render.service import SpeechService
+from qwen3_tts_morph.morph.render.stream import stream_line
+from qwen3_tts_morph.morph.render.utterance import Utterance
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+
+from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
+
+SHORT = GenerateOptions(5, Sampling(max_new_tokens=31), retries=0)  # at most 30 frames
+LONG = GenerateOptions(5, Sampling(max_new_tokens=2000), retries=0, guard=False)
+PATIENCE = 60
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "custom_voice")
+
+
+@pytest.fixture(params=["eager", "graph"])
+def synthesizer(model, request):
+    return Synthesizer(model, Engine(request.param))
+
+
+@pytest.fixture
+def voice(model):
+    return preset_voice(model, "ryan")
+
+
+@pytest.fixture
+def endless(voice, monkeypatch) -> Line:
+    """A line that takes all the frames it may have."""
+    original = lines_module.build_piece
+
+    def build(builder, line, text):
+        prompt = original(builder, line, text)
+        return replace(prompt, min_frames=5000) if "word" in text else prompt
+
+    monkeypatch.setattr(lines_module, "build_piece", build)
+    return Line("word " * 60, voice, seed=1)
+
+
+def heard(utterance: Utterance) -> tuple[torch.Tensor, np.ndarray]:
+    chunks = list(utterance)
+    assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    return torch.cat([one.codes for one in chunks]), np.concatenate([one.samples for one in chunks])
+
+
+@pytest.mark.parametrize("crossfade_ms", [0.0, 60.0])
+def test_a_line_equals_its_stream(synthesizer, voice, crossfade_ms) -> None:
+    options = GenerateOptions(
+        5, Sampling(max_new_tokens=31), 1, split_chars=40, crossfade_ms=crossfade_ms, retries=0
+    )
+    text = "This is the first sentence of them. And this is the second sentence. The third comes last."
+    line = Line(text, voice, seed=3, name="Ann")
+    with stream_line(synthesizer, line, options) as stream:
+        chunks = list(stream)
+        [spoken] = stream.spoken
+    with SpeechService(synthesizer, 1) as service:
+        utterance = service.speak(line, options)
+        codes, samples = heard(utterance)
+        assert utterance.report == spoken.report
+    assert torch.equal(codes, torch.cat([chunk.codes for chunk in chunks]))
+    assert len(samples) == len(spoken.waveform)
+    assert signal_to_noise(spoken.waveform, samples) > FLOAT32_DB
+
+
+def test_many_callers_are_spoken_to_their_ends(synthesizer, voice) -> None:
+    with SpeechService(synthesizer, 3) as service:
+        utterances = [service.speak(Line(f"Number {n}.", voice, seed=n), SHORT) for n in range(10)]
+        for utterance in utterances:
+            codes, samples = heard(utterance)
+            assert len(samples) == 1920 * len(codes) and utterance.report.frames == len(codes) > 0
+        assert service.status.speaking == service.status.waiting == 0
+        assert service.status.frames >= sum(one.report.frames for one in utterances)
+
+
+def test_a_line_joins_a_running_batch(synthesizer, voice, endless) -> None:
+    with SpeechService(synthesizer, 2) as service:
+        first = service.speak(endless, LONG)
+        assert first.take() is not None
+        second = service.speak(
+            Line("Hello.", voice), GenerateOptions(5, Sampling(max_new_tokens=5), retries=0)
+        )
+        heard(second)
+        assert not first.is_closed and service.status.speaking == 1
+        with pytest.raises(RuntimeError, match="has not ended"):
+            _ = first.report
+        first.close()
+
+
+def test_other_options_wait_for_the_end_of_the_batch(synthesizer, voice) -> None:
+    with SpeechService(synthesizer, 2) as service:
+        lines = [
+            service.speak(Line("Hello.", voice), GenerateOptions(groups, SHORT.sampling, retries=0))
+            for groups in (5, 15, 5, 1)
+        ]
+        assert all(len(heard(one)[1]) for one in lines)
+
+
+def test_a_reader_that_leaves_frees_its_row(synthesizer, voice, endless) -> None:
+    with SpeechService(synthesizer, 1) as service:
+        first = service.speak(endless, LONG)
+        assert first.take() is not None
+        waiting = service.speak(Line("Hello.", voice), SHORT)
+        frames = service.status.frames
+        first.close()
+        assert list(first) == []
+        heard(waiting)
+        assert service.status.frames <= frames + waiting.report.frames + 60  # the first one speaks no further
+        assert first.report.ended == "cancelled"
+
+
+def test_leavers_of_all_kinds_leave_nothing_behind(synthesizer, voice, endless) -> None:
+    with SpeechService(synthesizer, 2, waiting=100) as service:
+        left = []
+        for number in range(30):
+            utterance = service.speak(endless, LONG)
+            left.append(weakref.ref(utterance))
+            if number % 3:
+                utterance.take()
+            utterance.close()
+        heard(service.speak(Line("Hello.", voice), SHORT))
+        assert (service.status.speaking, service.status.waiting) == (0, 0)
+        del utterance
+        gc.collect()
+        assert sum(one() is not None for one in left) <= 3, (
+            "the batch's first line, and what a frame's loops hold"
+        )
+
+
+def test_too_many_lines_are_refused(synthesizer, voice, endless) -> None:
+    with SpeechService(synthesizer, 1, waiting=2) as service:
+        running = service.speak(endless, LONG)
+        running.take()
+        waiting = [service.speak(Line("Hello.", voice), SHORT) for _ in range(2)]
+        with pytest.raises(Busy, match="2 lines wait"):
+            service.speak(Line("Hello.", voice), SHORT)
+        waiting.pop().close()
+        waiting.append(service.speak(Line("Hello.", voice), SHORT))
+        running.close()
+        assert all(len(heard(one)[1]) for one in waiting)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"text": "  "}, "empty"), ({"language": "klingon"}, "language"), ({"layout": "word"}, "layout")],
+)
+def test_what_cannot_be_spoken_is_refused_at_once(synthesizer, voice, change, message) -> None:
+    with SpeechService(synthesizer) as service, pytest.raises(ValueError, match=message):
+        service.speak(Line(**{"text": "Hello.", "voice": voice, **change}), SHORT)
+
+
+def test_text_that_comes_in_parts(synthesizer, voice) -> None:
+    go = threading.Event()
+
+    def parts() -> Iterator[str]:
+        yield "The first sentence. The "
+        assert go.wait(PATIENCE)
+        yield "second one."
+
+    with SpeechService(synthesizer, 2) as service:
+        utterance = service.speak(Line(parts(), voice), SHORT)
+        assert utterance.take() is not None, "heard before the second sentence is there"
+        assert len(heard(service.speak(Line("Another line.", voice), SHORT))[1]), "it holds up no other"
+        go.set()
+        heard(utterance)
+        assert utterance.report.pieces == 2 and utterance.report.text == "The first sentence. The second one."
+
+
+def test_tokens_that_come_in_parts(load, recording) -> None:
+    model = load("tiny", "base")
+    voice = clone_voice(model, recording, 24000, CloneOptions("x_vector"))
+    with SpeechService(Synthesizer(model, Engine("graph")), 2) as service:
+        line = Line(iter(["One ", "and ", "two."]), voice, layout="token")
+        utterance = service.speak(line, SHORT)
+        assert len(heard(utterance)[1]) and utterance.report.pieces == 1
+
+
+def test_a_text_that_fails_ends_its_line_only(synthesizer, voice) -> None:
+    def parts() -> Iterator[str]:
+        yield "The first sentence. The second"
+        raise OSError("the line is dead")
+
+    with SpeechService(synthesizer, 2) as service:
+        broken, whole = (
+            service.speak(Line(parts(), voice), SHORT),
+            service.speak(Line("Hello.", voice), SHORT),
+        )
+        with pytest.raises(OSError, match="the line is dead"):
+            list(broken)
+        assert len(heard(whole)[1])
+
+
+def test_a_text_that_is_too_long_for_the_model_ends_its_line_only(synthesizer, voice) -> None:
+    with SpeechService(synthesizer, 2) as service:
+        options = GenerateOptions(5, SHORT.sampling, split_chars=0, retries=0)
+        broken, whole = (
+            service.speak(Line("word " * 40_000, voice), options),
+            service.speak(Line("Hello.", voice), SHORT),
+        )
+        with pytest.raises(ValueError, match="split it into shorter lines"):
+            list(broken)
+        assert len(heard(whole)[1])
+
+
+def test_an_error_of_the_engine_ends_the_batch_and_the_next_one_runs(synthesizer, voice, monkeypatch) -> None:
+    with SpeechService(synthesizer, 2) as service:
+        with monkeypatch.context() as patch:
+            patch.setattr(open_decoding, "check_samples", fail)
+            with pytest.raises(RuntimeError, match="out of memory"):
+                list(service.speak(Line("Hello.", voice), SHORT))
+        with monkeypatch.context() as patch:
+            patch.setattr(synthesizer.engine, "open_codec", fail)
+            with pytest.raises(RuntimeError, match="out of memory"):
+                list(service.speak(Line("Hello.", voice), SHORT))
+        assert len(heard(service.speak(Line("Hello.", voice), SHORT))[1])
+
+
+def fail(*_: object) -> None:
+    raise RuntimeError("out of memory")
+
+
+def test_closing_ends_everything(synthesizer, voice, endless) -> None:
+    service = SpeechService(synthesizer, 1)
+    running = service.speak(endless, LONG)
+    running.take()
+    waiting = service.speak(Line("Hello.", voice), SHORT)
+    service.close()
+    for utterance in (running, waiting):
+        with pytest.raises(ServiceClosed):
+            while utterance.take() is not None:
+                pass
+    with pytest.raises(ServiceClosed):
+        service.speak(Line("Hello.", voice), SHORT)
+
+
+def test_a_slow_reader_does_not_hold_up_the_batch(synthesizer, voice, endless) -> None:
+    """Its codes wait; they are decoded as it reads, and all of them when a line with other options waits."""
+    options = GenerateOptions(5, Sampling(max_new_tokens=201), guard=False, retries=0, split_chars=0)
+    with SpeechService(synthesizer, 1) as service:
+        slow = service.speak(endless, options)
+        assert slow.take() is not None
+        other = service.speak(Line("Hello.", voice), GenerateOptions(1, SHORT.sampling, retries=0))
+        heard(other)
+        assert len(heard(slow)[1]) > 0
+
+
+def test_the_reader_is_told_of_news(synthesizer, voice) -> None:
+    news = threading.Event()
+    with SpeechService(synthesizer, 1) as service:
+        utterance = service.speak(Line("Hello.", voice), SHORT, news.set)
+        chunks = 0
+        while True:
+            if not utterance.ready:
+                assert news.wait(PATIENCE)
+                news.clear()
+                continue
+            if utterance.take() is None:
+                break
+            chunks += 1
+        assert chunks and utterance.report.ended
