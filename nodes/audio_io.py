@@ -42,11 +42,6 @@ def to_one_waveform(audio: dict[str, Any], name: str) -> np.ndarray:
     return waveforms[0]
 
 
-def to_s16(samples: np.ndarray) -> np.ndarray:
-    """Convert float samples within -1..1 to signed 16 bits, little endian, as FFmpeg does for ComfyUI's files."""
-    return np.clip(np.rint(samples * np.float32(32768)), -32768, 32767).astype("<i2")
-
-
 def to_audio(waveform: np.ndarray, sample_rate: int, facts: Sequence[Facts] = ()) -> Audio:
     """Return an AUDIO of one recording, made from ``[T]`` or ``[C, T]``; ``facts``: of the lines that it holds."""
     channels = np.atleast_2d(np.ascontiguousarray(waveform, dtype=np.float32))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from aiohttp import web
 
-from .audio_io import to_s16
+from ..postprocess.pcm import to_s16
 
 if TYPE_CHECKING:
     from ..morph.options import GenerateOptions

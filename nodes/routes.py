@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
 
+from ..serve.request_checks import listed_hosts, why_refused
 from .live import APP_KEY, SAMPLE_BYTES, Speech, SpeechStore
-from .request_checks import HOSTS_VARIABLE, why_refused
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +46,7 @@ class SpeechRoutes:
 
     def __init__(self, store: SpeechStore, cors: str | None = None):
         self._store, self._cors = store, cors
-        self._hosts = [
-            name.strip().lower() for name in os.environ.get(HOSTS_VARIABLE, "").split(",") if name.strip()
-        ]
+        self._hosts = listed_hosts()
 
     def guard(self, handler: Handler) -> Handler:
         """Return the handler behind the checks of origin and host."""

@@ -192,6 +192,7 @@ class OpenLine:
 
     def finish(self) -> None:
         """Tell the reader that the line is over."""
+        self.utterance.text_tokens = sum(prompt.text_tokens for prompt in self._rendering.prompts)
         self.utterance.finish(self._report(), self._error)
 
     def fail(self, error: BaseException) -> None:

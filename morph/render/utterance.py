@@ -49,6 +49,7 @@ class Utterance:
         self._closed = self._done = False
         self._report: LineReport | None = None
         self._error: BaseException | None = None
+        self.text_tokens = 0  # of what was spoken, known at the end
 
     # The reader's side
 

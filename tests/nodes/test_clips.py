@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from qwen3_tts_morph.postprocess.pcm import to_s16
 
 from tests.nodes.package import load
 
-clips, audio_io = load("clips"), load("audio_io")
+clips = load("clips")
 
 
 @pytest.mark.parametrize(
@@ -45,4 +46,4 @@ def test_clips_are_written_as_they_are_heard(tmp_path: Path) -> None:
     for one, clip in zip(shown, said, strict=True):
         path = tmp_path / one["subfolder"] / one["filename"]
         samples, rate = soundfile.read(path, dtype="int16")
-        assert rate == 24000 and np.array_equal(samples, audio_io.to_s16(clip.waveform))
+        assert rate == 24000 and np.array_equal(samples, to_s16(clip.waveform))

@@ -14,11 +14,6 @@ names = load("names")
 audio_io = load("audio_io")
 
 
-def test_samples_become_sixteen_bits_as_in_files() -> None:
-    samples = np.array([-1.0, 0.0, 1.0, 0.5, 1 / 65536 + 1e-7], dtype=np.float32)
-    assert audio_io.to_s16(samples).tolist() == [-32768, 0, 32767, 16384, 1]
-
-
 def test_a_link_out_of_the_folder_is_rejected(tmp_path: Path) -> None:
     folder = tmp_path / "voices"
     folder.mkdir()

@@ -13,10 +13,11 @@ import pytest
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
+from qwen3_tts_morph.serve import request_checks
 
 from tests.nodes.package import load
 
-live, routes, request_checks = load("live"), load("routes"), load("request_checks")
+live, routes = load("live"), load("routes")
 PAGE = "the page"
 
 

@@ -1,4 +1,4 @@
-"""Which HTTP requests may reach the pack's routes.
+"""Which HTTP requests may reach the pack's routes, in ComfyUI and in the server of its own.
 
 ComfyUI's own check lets through ``Origin: null``, requests without an Origin (another site's ``<audio>``), names that
 resolve to this computer (DNS rebinding), and everything when the Host is not loopback.
@@ -7,10 +7,17 @@ resolve to this computer (DNS rebinding), and everything when the Host is not lo
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
 
 HOSTS_VARIABLE = "MORPH_TTS_HOSTS"  # names of this server beside addresses and localhost, separated by commas
+
+
+def listed_hosts() -> list[str]:
+    """Return the names of this server that the user has listed in the environment."""
+    names = os.environ.get(HOSTS_VARIABLE, "").split(",")
+    return [name.strip().lower() for name in names if name.strip()]
 
 
 def why_refused(
@@ -21,7 +28,7 @@ def why_refused(
     Args:
         headers: of the request; case-insensitive.
         hosts: names of this server that the user has listed.
-        cors: the origin that ComfyUI was started with (``--enable-cors-header``): another site that may ask, or "*".
+        cors: the other site that may ask, or "*": in ComfyUI the origin of ``--enable-cors-header``.
     """
     host, origin = headers.get("Host", ""), headers.get("Origin")
     if not _is_own_name(host, hosts):

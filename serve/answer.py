@@ -1,0 +1,167 @@
+"""The answer to ``POST /v1/audio/speech``: a stream of bytes, server-sent events, or one file."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import time
+from dataclasses import replace
+from typing import Any
+
+import anyio
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from ..morph.render.takes import WRONG
+from .encoders import FORMATS, open_encoder
+from .errors import ApiError
+from .metrics import Metrics
+from .request import MOST_SEED, SpeechRequest
+from .speaker import Reading, Speaker
+
+log = logging.getLogger(__name__)
+
+CLIENT_LEFT = 499  # in the metrics only
+TAKES = 2  # of a file, where nobody has heard the first one
+
+
+class SpeechAnswer:
+    """An ASGI application that speaks one request; when its client leaves, the row is free within a frame.
+
+    Args:
+        speaker: speaks.
+        asked: what.
+        metrics: counts it.
+        began: ``time.perf_counter()`` when the request came.
+    """
+
+    def __init__(self, speaker: Speaker, asked: SpeechRequest, metrics: Metrics, began: float):
+        self._speaker, self._asked, self._metrics, self._began = speaker, asked, metrics, began
+        self._started = False
+        self._encoder = open_encoder(asked.settings.audio, speaker.model.sample_rate)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, until the end or until the client leaves."""
+        status = CLIENT_LEFT
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_watch, receive, tasks.cancel_scope)
+            status = await self._answer(scope, receive, send)
+            tasks.cancel_scope.cancel()
+        self._metrics.answered(status)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
+        """Speak and send; return the status."""
+        seconds = self._speaker.rules.limits.seconds
+        try:
+            with anyio.fail_after(seconds):
+                await (
+                    self._send_stream(send) if self._asked.stream else self._send_file(scope, receive, send)
+                )
+        except TimeoutError:
+            error = ApiError(
+                504, f"the answer took longer than {seconds:g} s: send the text in parts", code="timeout"
+            )
+        except ApiError as raised:
+            error = raised
+        else:
+            return 200
+        if not self._started:
+            await JSONResponse(error.body, error.status, error.headers)(scope, receive, send)
+        elif self._asked.sse:
+            await self._send_event(send, "error", error.body)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:  # without the last chunk clients see that the sound is not complete
+            log.warning("an answer was broken off: %s", error.message)
+        return error.status
+
+    # A stream
+
+    async def _send_stream(self, send: Send) -> None:
+        settings = self._asked.settings
+        with await self._speaker.speak(self._asked.text, settings) as reading:
+            async for chunk in reading:
+                await self._start(send)
+                self._count(len(chunk.samples))
+                await self._send_audio(send, self._encoder.add(chunk.samples))
+            await self._start(send)
+            await self._send_audio(send, self._encoder.finish())
+            if self._asked.sse:
+                await self._send_event(send, "speech.audio.done", {"usage": usage_of(reading)})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _start(self, send: Send) -> None:
+        """Send the headers, once there is something to send: until then errors have a status of their own."""
+        if self._started:
+            return
+        self._metrics.first_audio(time.perf_counter() - self._began)
+        headers = self._headers("text/event-stream; charset=utf-8" if self._asked.sse else None)
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._started = True
+        await send({"type": "http.response.start", "status": 200, "headers": raw})
+
+    def _headers(self, media_type: str | None = None) -> dict[str, str]:
+        settings = self._asked.settings
+        return {
+            "content-type": media_type or FORMATS[settings.audio],
+            "cache-control": "no-store",
+            "x-accel-buffering": "no",
+            "x-speech-seed": str(settings.seed),
+            "x-speech-seq-groups": str(settings.generate.seq_groups),
+            "x-speech-sample-rate": str(self._speaker.model.sample_rate),
+        }
+
+    async def _send_audio(self, send: Send, data: bytes) -> None:
+        if data and self._asked.sse:
+            await self._send_event(send, "speech.audio.delta", {"audio": base64.b64encode(data).decode()})
+        elif data:
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _send_event(self, send: Send, name: str, fields: dict[str, Any]) -> None:
+        data = json.dumps({"type": name, **fields})
+        event = f"event: {name}\ndata: {data}\n\n".encode()
+        await send({"type": "http.response.body", "body": event, "more_body": True})
+
+    def _count(self, samples: int) -> None:
+        self._metrics.sent(samples / self._speaker.model.sample_rate)
+
+    # A file
+
+    async def _send_file(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the sound as a whole. A take that went wrong is spoken again with another seed."""
+        for take in range(1, TAKES + 1):
+            encoder = open_encoder(self._asked.settings.audio, self._speaker.model.sample_rate, complete=True)
+            with await self._speaker.speak(self._asked.text, self._asked.settings) as reading:
+                samples = 0
+                async for chunk in reading:
+                    encoder.add(chunk.samples)
+                    samples += len(chunk.samples)
+                report = reading.report
+            if report.ended not in WRONG or take == TAKES:
+                break
+            seed = (self._asked.settings.seed + report.pieces) % (MOST_SEED + 1)
+            self._asked = replace(self._asked, settings=replace(self._asked.settings, seed=seed))
+        self._metrics.first_audio(time.perf_counter() - self._began)
+        self._count(samples)
+        headers = self._headers() | {"x-speech-ended": report.ended}
+        self._started = True
+        await Response(encoder.finish(), headers=headers)(scope, receive, send)
+
+
+async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:
+    """Cancel everything when the client leaves."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+def usage_of(reading: Reading) -> dict[str, Any]:
+    """Return OpenAI's counts: tokens of the text, and frames of 80 ms as the tokens of the sound."""
+    text, frames = reading.text_tokens, reading.report.frames
+    details = {"text_tokens": text, "audio_tokens": 0}
+    return {
+        "input_tokens": text,
+        "output_tokens": frames,
+        "total_tokens": text + frames,
+        "input_token_details": details,
+    }

@@ -1,0 +1,192 @@
+"""The server's routes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from .answer import SpeechAnswer
+from .errors import ApiError
+from .guard import Guard
+from .metrics import CONTENT_TYPE, Metrics
+from .options import ServerOptions
+from .request import OPENAI_MODELS, read_request
+from .speaker import Speaker
+from .text_socket import SpeechSocket
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "serve" / "page"
+# What the page needs, by address: no part of an address becomes part of a path.
+FILES = {
+    "/": PAGE / "index.html",
+    "/page.js": PAGE / "page.js",
+    "/page.css": PAGE / "page.css",
+    "/player.js": ROOT / "web" / "js" / "player.js",
+}
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+OWNER = "qwen3-tts-morph"
+
+
+def create_app(speaker: Speaker, options: ServerOptions) -> Starlette:
+    """Return the ASGI application. When it shuts down the speaker is closed.
+
+    Args:
+        speaker: the model behind it; ``/ready`` says whether it is.
+        options: who may ask.
+    """
+    handlers = Handlers(speaker, options)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await anyio.to_thread.run_sync(speaker.close)
+
+    return Starlette(
+        routes=handlers.routes,
+        middleware=[Middleware(Guard, access=options.access)],
+        exception_handlers={ApiError: handlers.on_api_error, HTTPException: handlers.on_http_error},  # type: ignore[dict-item]
+        lifespan=lifespan,
+    )
+
+
+class Handlers:
+    """The handlers of all routes.
+
+    Args:
+        speaker: the model behind them.
+        options: the server's.
+    """
+
+    def __init__(self, speaker: Speaker, options: ServerOptions):
+        self._speaker, self._options = speaker, options
+        self._metrics = Metrics(lambda: speaker.status)
+        self._began = int(time.time())
+
+    @property
+    def routes(self) -> list[Route | WebSocketRoute]:
+        """All routes."""
+        answers: dict[str, Callable[[Request], Awaitable[Response]]] = {
+            "/v1/models": self.models,
+            "/v1/audio/models": self.models,
+            "/v1/audio/voices": self.voices,
+            "/v1/status": self.status,
+            "/health": self.health,
+            "/ready": self.ready,
+            "/metrics": self.metrics,
+            **dict.fromkeys(FILES, self.page),
+        }
+        return [
+            Route("/v1/audio/speech", self.speech, methods=["POST"]),
+            WebSocketRoute("/v1/audio/speech/stream", self.socket),
+            *(Route(path, handler, methods=["GET"]) for path, handler in answers.items()),
+        ]
+
+    async def speech(self, request: Request) -> Any:
+        """``POST /v1/audio/speech``."""
+        began = time.perf_counter()
+        try:
+            body = await read_json(request, self._options.limits.body_bytes)
+            asked = read_request(body, self._speaker.rules)
+        except ApiError as error:
+            self._metrics.answered(error.status)
+            raise
+        return SpeechAnswer(self._speaker, asked, self._metrics, began)
+
+    async def socket(self, socket: WebSocket) -> None:
+        """``WS /v1/audio/speech/stream``."""
+        await socket.accept()
+        await SpeechSocket(socket, self._speaker, self._options.access, self._metrics).run()
+
+    async def voices(self, _: Request) -> Response:
+        """The names that a request's ``voice`` may have, presets first."""
+        entries = await anyio.to_thread.run_sync(self._speaker.voices.entries)
+        data = [{"id": entry.name, "name": entry.name, "kind": entry.kind} for entry in entries]
+        return JSONResponse({"voices": [entry.name for entry in entries], "data": data})
+
+    async def models(self, _: Request) -> Response:
+        """The model that is loaded, and OpenAI's names for it."""
+        names = [self._speaker.model.name, *OPENAI_MODELS]
+        data = [{"id": name, "object": "model", "created": self._began, "owned_by": OWNER} for name in names]
+        return JSONResponse({"object": "list", "data": data})
+
+    async def status(self, _: Request) -> Response:
+        """What the server does now, for its page."""
+        status, model = self._speaker.status, self._speaker.model
+        return JSONResponse(
+            {
+                "model": model.name,
+                "languages": model.languages,
+                "follows_instructions": model.follows_instructions,
+                "sample_rate": model.sample_rate,
+                "seq_groups": self._options.seq_groups,
+                "rows": status.rows,
+                "rows_in_use": status.speaking,
+                "waiting": status.waiting,
+            }
+        )
+
+    async def health(self, _: Request) -> Response:
+        """The process answers."""
+        return JSONResponse({"status": "ok"})
+
+    async def ready(self, _: Request) -> Response:
+        """200 once a line has been spoken, 503 before."""
+        ready = self._speaker.is_ready
+        return JSONResponse({"ready": ready}, 200 if ready else 503)
+
+    async def metrics(self, _: Request) -> Response:
+        """Prometheus' text."""
+        return Response(self._metrics.text(), headers={"content-type": CONTENT_TYPE})
+
+    async def page(self, request: Request) -> Response:
+        """The page, and what it needs."""
+        return FileResponse(FILES[request.url.path], headers=PAGE_HEADERS)
+
+    async def on_api_error(self, _: Request, error: ApiError) -> Response:
+        """An error of ours as JSON."""
+        return JSONResponse(error.body, error.status, error.headers)
+
+    async def on_http_error(self, _: Request, error: HTTPException) -> Response:
+        """An error of the framework, such as 404 or 405, in the same shape."""
+        shown = ApiError(error.status_code, str(error.detail), headers=error.headers)
+        return JSONResponse(shown.body, shown.status, shown.headers)
+
+
+async def read_json(request: Request, most: int) -> object:
+    """Return a request's JSON.
+
+    Raises:
+        ApiError: 415 for another content type, which pages of other sites could send; 413 for a body of more than
+            ``most`` bytes; 400 for what is not JSON.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiError(415, "the content type is not application/json: send JSON")
+    body = bytearray()
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > most:
+                raise ApiError(413, f"the body has more than {most} bytes: send the text in parts")
+        return json.loads(body)
+    except ClientDisconnect:
+        raise ApiError(400, "the body ended early") from None
+    except (ValueError, RecursionError):
+        raise ApiError(400, "the body is not JSON: send an object with input and voice") from None

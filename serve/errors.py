@@ -1,0 +1,48 @@
+"""Errors of the API, in OpenAI's shape: ``{"error": {"message", "type", "param", "code"}}``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+    500: "server_error",
+    503: "server_error",
+    504: "server_error",
+}
+BAD_REQUEST = "invalid_request_error"
+
+
+class ApiError(Exception):
+    """What a client is told.
+
+    Args:
+        status: the HTTP status.
+        message: one sentence, with the fix.
+        param: the field of the request, or None.
+        code: a short name for programs, or None.
+        headers: of the answer.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ):
+        super().__init__(message)
+        self.status, self.message, self.param, self.code = status, message, param, code
+        self.headers = dict(headers or {})
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The JSON that says it."""
+        kind = TYPES.get(self.status, BAD_REQUEST)
+        return {
+            "error": {"message": self.message, "type": kind, "param": self.param, "code": self.code},
+        }

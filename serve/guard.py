@@ -1,0 +1,94 @@
+"""Who may ask: host, origin and key are checked before any route sees a request."""
+
+from __future__ import annotations
+
+import hmac
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+from .errors import ApiError
+from .options import KEY_VARIABLE, Access
+from .request_checks import why_refused
+
+KEYED = ("/v1/", "/metrics")  # the page, /health and /ready need no key
+WS_REFUSED = 1008
+PREFLIGHT_S = "600"
+
+
+class Guard:
+    """ASGI middleware: refuses other sites, unknown hosts and missing keys; answers the CORS questions of the origin.
+
+    Args:
+        app: what is guarded.
+        access: who may ask.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access):
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer or pass on one request."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        error = self._refuse(scope, Headers(scope=scope))
+        if scope["type"] == "websocket":
+            refused = WebSocketClose(WS_REFUSED, error.message) if error else None
+            await (refused or self._app)(scope, receive, send)
+            return
+        if error is not None:
+            await JSONResponse(error.body, error.status, error.headers)(scope, receive, self._with_cors(send))
+        elif scope["method"] == "OPTIONS":
+            await JSONResponse({}, headers=self._preflight)(scope, receive, self._with_cors(send))
+        else:
+            await self._app(scope, receive, self._with_cors(send))
+
+    def _refuse(self, scope: Scope, headers: Headers) -> ApiError | None:
+        if why := why_refused(headers, self._access.hosts, self._access.origin):
+            return ApiError(403, why)
+        # A page cannot give a WebSocket headers: that route asks for the key in its first message.
+        if (
+            scope["type"] == "websocket"
+            or scope["method"] == "OPTIONS"
+            or not scope["path"].startswith(KEYED)
+        ):
+            return None
+        return None if may_pass(self._access, headers) else unauthorized()
+
+    @property
+    def _preflight(self) -> dict[str, str]:
+        allowed = {"Methods": "GET, POST", "Headers": "authorization, content-type"}
+        return {f"Access-Control-Allow-{name}": value for name, value in allowed.items()} | {
+            "Access-Control-Max-Age": PREFLIGHT_S
+        }
+
+    def _with_cors(self, send: Send) -> Send:
+        origin = self._access.origin
+
+        async def sender(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = [(b"x-content-type-options", b"nosniff")]
+                if origin is not None:
+                    own += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
+                message = {**message, "headers": [*message.get("headers", ()), *own]}
+            await send(message)
+
+        return sender
+
+
+def may_pass(access: Access, headers: Headers, key: object = None) -> bool:
+    """Return whether a request has the key, in its headers or elsewhere; True where there is none."""
+    scheme, _, sent = headers.get("authorization", "").partition(" ")
+    candidates = [sent.strip() if scheme.lower() == "bearer" else "", key if isinstance(key, str) else ""]
+    return not access.key or any(
+        hmac.compare_digest(one.encode("utf-8", "replace"), access.key.encode()) for one in candidates
+    )
+
+
+def unauthorized() -> ApiError:
+    """Return the answer to a request without the key."""
+    message = f"the key is missing or wrong: send Authorization: Bearer KEY, the server's {KEY_VARIABLE}"
+    return ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})

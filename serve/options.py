@@ -1,0 +1,120 @@
+"""How the server runs: frozen, validated on construction."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+KEY_VARIABLE = "MORPH_TTS_API_KEY"
+PORT = 8765
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this computer can reach what listens on an address."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may ask for.
+
+    Args:
+        characters: of its text.
+        body_bytes: of its JSON.
+        seconds: until its answer has been sent completely; a WebSocket's included.
+        idle_seconds: that a WebSocket waits for its next message, until its text is complete.
+        audio_seconds: of the sound of one piece of text (see ``Sampling.max_seconds``); 0: no limit of its own.
+    """
+
+    characters: int = 20_000
+    body_bytes: int = 256 * 1024
+    seconds: float = 600.0
+    idle_seconds: float = 30.0
+    audio_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("characters", "body_bytes", "seconds", "idle_seconds"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)!r}: choose above 0")
+        if not 0 <= self.audio_seconds <= 3600:
+            raise ValueError(f"audio_seconds is {self.audio_seconds!r}: choose 0 (no limit) to 3600")
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may ask.
+
+    Args:
+        host: the address that the server listens on.
+        key: what clients send as ``Authorization: Bearer KEY``; "" for none, which only loopback may have.
+        origin: another site whose pages may ask, or "*"; None for none.
+        hosts: names of this server beside addresses and localhost.
+
+    Raises:
+        ValueError: for an address that others can reach, without a key.
+    """
+
+    host: str = "127.0.0.1"
+    key: str = ""
+    origin: str | None = None
+    hosts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.key and not is_loopback(self.host):
+            raise ValueError(
+                f"host is {self.host}, which other computers can reach, and there is no key: set the environment "
+                f"variable {KEY_VARIABLE}, or listen on 127.0.0.1"
+            )
+        if not self.key.isascii() or not self.key.isprintable() or self.key.strip() != self.key:
+            raise ValueError(
+                f"the key in {KEY_VARIABLE} has characters that a header cannot have: use letters and digits"
+            )
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """What the server speaks with, and where it listens.
+
+    Args:
+        access: who may ask.
+        port: 0 takes a free one.
+        checkpoint: a folder; None: the demo voice in the pack.
+        voices: a folder of saved voices (``*.safetensors``), or None.
+        device: torch's name, or "auto".
+        engine, weights, precision: see ``LoadOptions``.
+        seq_groups: of requests that name none.
+        rows: how many requests are spoken at a time.
+        waiting: how many more may wait.
+        limits: of one request.
+    """
+
+    access: Access = Access()
+    port: int = PORT
+    checkpoint: Path | None = None
+    voices: Path | None = None
+    device: str = "auto"
+    engine: str = "auto"
+    weights: str = "full"
+    precision: str = "auto"
+    seq_groups: int = 5
+    rows: int = 8
+    waiting: int = 64
+    limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("port", 0, 65535),
+            ("rows", 1, 256),
+            ("waiting", 1, 100_000),
+            ("seq_groups", 1, 15),
+        ):
+            if not low <= getattr(self, name) <= high:
+                raise ValueError(f"{name} is {getattr(self, name)}: choose {low} to {high}")
+        for name in ("checkpoint", "voices"):
+            path = getattr(self, name)
+            if path is not None and not path.is_dir():
+                raise ValueError(f"{name} is {path}, which is not a folder: give the path of one that exists")

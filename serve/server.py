@@ -1,0 +1,179 @@
+"""Start the speech server. Until ``run_server`` nothing is imported that is not in Python itself."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .options import KEY_VARIABLE, PORT, Access, Limits, ServerOptions
+from .request_checks import HOSTS_VARIABLE, listed_hosts
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+log = logging.getLogger(__name__)
+
+# The extra "serve" of pyproject.toml: modules, and what pip calls them.
+PACKAGES = {
+    "starlette": "starlette>=0.40",
+    "uvicorn": "uvicorn>=0.30",
+    "websockets": "websockets>=13",
+    "anyio": "anyio>=4",
+    "av": "av>=14.2",
+    "prometheus_client": "prometheus-client>=0.20",
+}
+GOODBYE_S = 5  # that answers have to end after Ctrl+C
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the server's options to a command line; ``read_options`` reads them."""
+    parser.add_argument("--host", default="127.0.0.1", help=f"others than loopback need {KEY_VARIABLE}")
+    parser.add_argument("--port", type=int, default=PORT, help=f"default {PORT}; 0 takes a free one")
+    parser.add_argument("--checkpoint", type=Path, help="a Qwen3-TTS folder; none: the demo voice")
+    parser.add_argument("--voices", type=Path, help="a folder of saved voices (*.safetensors)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1")
+    parser.add_argument("--engine", default="auto", help="auto, eager or graph")
+    parser.add_argument("--weights", default="full", help="full or int8")
+    parser.add_argument("--precision", default="auto", help="auto, bf16, fp16 or fp32")
+    parser.add_argument(
+        "--seq-groups",
+        type=int,
+        default=5,
+        help="of requests that name none: 1-15; 15 is exact, less is faster",
+    )
+    parser.add_argument("--rows", type=int, default=8, help="requests spoken at a time")
+    parser.add_argument("--waiting", type=int, default=64, help="requests that may wait; beyond them 429")
+    parser.add_argument("--most-characters", type=int, default=Limits.characters, help="of a request's text")
+    parser.add_argument(
+        "--most-seconds", type=float, default=Limits.seconds, help="until an answer is complete"
+    )
+    parser.add_argument("--allow-origin", help='another site whose pages may ask, or "*"')
+
+
+def read_options(arguments: argparse.Namespace) -> ServerOptions:
+    """Return the options of a command line, with the key and the names of hosts from the environment.
+
+    Raises:
+        ValueError: for options that cannot be used.
+    """
+    key = os.environ.get(KEY_VARIABLE, "")
+    access = Access(arguments.host, key, arguments.allow_origin, tuple(listed_hosts()))
+    return ServerOptions(
+        access=access,
+        port=arguments.port,
+        checkpoint=arguments.checkpoint,
+        voices=arguments.voices,
+        device=arguments.device,
+        engine=arguments.engine,
+        weights=arguments.weights,
+        precision=arguments.precision,
+        seq_groups=arguments.seq_groups,
+        rows=arguments.rows,
+        waiting=arguments.waiting,
+        limits=Limits(characters=arguments.most_characters, seconds=arguments.most_seconds),
+    )
+
+
+def check_packages() -> None:
+    """Raise ValueError, with the command that installs them, if packages of the extra are missing."""
+    missing = [need for module, need in PACKAGES.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        names = ", ".join(need.partition(">")[0] for need in missing)
+        wanted = " ".join(f'"{need}"' for need in missing)
+        raise ValueError(f"the server needs {names}: run {sys.executable} -m pip install {wanted}")
+
+
+def run_server(options: ServerOptions) -> None:
+    """Load the model, listen, and answer until Ctrl+C. Its messages go to the log.
+
+    Raises:
+        ValueError: for missing packages, or a checkpoint that cannot be loaded.
+        OSError: if the address cannot be listened on.
+    """
+    check_packages()
+    import uvicorn
+
+    app = make_app(options)
+    config = uvicorn.Config(
+        app,
+        host=options.access.host,
+        port=options.port,
+        log_config=None,
+        access_log=False,
+        ws_max_size=options.limits.body_bytes,
+        timeout_graceful_shutdown=GOODBYE_S,
+        server_header=False,
+    )
+    uvicorn.Server(config).run()
+
+
+def make_app(options: ServerOptions) -> Starlette:
+    """Load the model and return the application; a thread speaks a first line, after which ``/ready`` says so."""
+    from ..morph.checkpoint.find import demo_voice
+    from ..morph.options import LoadOptions
+    from ..morph.synthesizer import Synthesizer
+    from .app import create_app
+    from .speaker import Speaker
+
+    load = LoadOptions(options.precision, engine=options.engine, weights=options.weights)
+    synthesizer = Synthesizer.load(options.checkpoint or demo_voice(), load, choose_device(options.device))
+    speaker = Speaker(synthesizer, options)
+    threading.Thread(target=_warm, args=(speaker,), name="speech warm-up", daemon=True).start()
+    return create_app(speaker, options)
+
+
+def _warm(speaker: Any) -> None:
+    try:
+        speaker.warm()
+    except Exception:
+        log.exception("the first line could not be spoken: /ready stays false")
+    else:
+        log.info("ready: %s", speaker.model.name)
+
+
+def choose_device(name: str) -> str:
+    """Return torch's name of a device; "auto" is CUDA where there is one.
+
+    Raises:
+        ValueError: for a device that torch does not have.
+    """
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device {name!r} cannot be used ({reason}): choose auto, cpu or cuda") from error
+    return name
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the server from a command line; return the exit code: 2 for bad input, 1 if it cannot listen."""
+    parser = argparse.ArgumentParser(
+        prog="serve",
+        description="A speech server in the shape of OpenAI's /v1/audio/speech.",
+        epilog=f"{KEY_VARIABLE}: the key that clients must send. {HOSTS_VARIABLE}: names of this server.",
+    )
+    add_arguments(parser)
+    arguments = parser.parse_args(words)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        run_server(read_options(arguments))
+    except ValueError as error:
+        log.error("%s", error)
+        return 2
+    except OSError as error:
+        log.error("cannot listen on %s port %d: %s", arguments.host, arguments.port, error)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0

@@ -1,0 +1,180 @@
+"""The model behind the routes: requests become lines of a ``SpeechService``, whose chunks an event loop reads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+
+import anyio.to_thread
+
+from ..morph.model.model import Model
+from ..morph.options import GenerateOptions
+from ..morph.render.channel import Chunk
+from ..morph.render.desk import Busy, ServiceClosed, ServiceStatus
+from ..morph.render.lines import Line, LineReport
+from ..morph.render.service import SpeechService
+from ..morph.render.utterance import Utterance
+from ..morph.synthesizer import Synthesizer
+from .errors import ApiError
+from .options import ServerOptions
+from .request import Rules, Settings
+from .voices import VoiceBook
+
+log = logging.getLogger(__name__)
+
+USUAL_SECONDS = 4.0  # that a line holds a row, until some have been timed
+WARM_TEXT = "The speech server is ready."
+WARM_SECONDS = 2.0
+
+
+class Reading:
+    """One utterance, read in an event loop. Use it in a ``with``: leaving it frees the row."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._utterance: Utterance | None = None
+
+    def tell(self) -> None:
+        """Say, from the service's thread, that there is something new."""
+        try:
+            self._loop.call_soon_threadsafe(self._news.set)
+        except RuntimeError:  # the loop has ended, and with it whoever read
+            log.debug("a reader's event loop has ended")
+
+    def read(self, utterance: Utterance) -> Reading:
+        """Set what is read."""
+        self._utterance = utterance
+        return self
+
+    @property
+    def _read(self) -> Utterance:
+        assert self._utterance is not None
+        return self._utterance
+
+    async def __aiter__(self) -> AsyncIterator[Chunk]:
+        """Give the chunks as they come.
+
+        Raises:
+            ApiError: what went wrong, after the chunks made before it.
+        """
+        while True:
+            self._news.clear()
+            while self._read.ready:
+                try:
+                    chunk = self._read.take()
+                except Exception as error:
+                    raise as_api_error(error) from error
+                if chunk is None:
+                    return
+                yield chunk
+            await self._news.wait()
+
+    @property
+    def report(self) -> LineReport:
+        """How the line went, behind the last chunk."""
+        return self._read.report
+
+    @property
+    def text_tokens(self) -> int:
+        """The tokens of the text, behind the last chunk."""
+        return self._read.text_tokens
+
+    def __enter__(self) -> Reading:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._read.close()
+
+
+class Speaker:
+    """Speaks the requests of all routes.
+
+    Args:
+        synthesizer: the checkpoint and its engine.
+        options: rows, voices, limits.
+    """
+
+    def __init__(self, synthesizer: Synthesizer, options: ServerOptions):
+        self._synthesizer = synthesizer
+        self.voices = VoiceBook(synthesizer.model, options.voices)
+        self.rules = Rules(synthesizer.model, options.seq_groups, options.limits)
+        self._service = SpeechService(synthesizer, options.rows, options.waiting)
+        self._ready = threading.Event()
+
+    @property
+    def model(self) -> Model:
+        """The checkpoint."""
+        return self._synthesizer.model
+
+    @property
+    def status(self) -> ServiceStatus:
+        """What the service does now."""
+        return self._service.status
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a line has been spoken, so that requests do not wait for compilers and captures."""
+        return self._ready.is_set()
+
+    def warm(self) -> None:
+        """Speak one line that nobody hears. A checkpoint without voices is ready as it is."""
+        entries = self.voices.entries()
+        if entries or self.voices.designs:
+            voice = self.voices.find(None, "a calm voice" if self.voices.designs else None)
+            sampling = replace(self.model.sampling, max_seconds=WARM_SECONDS)
+            options = GenerateOptions(self.rules.seq_groups, sampling, retries=0)
+            for _ in self._service.speak(Line(WARM_TEXT, voice), options):
+                pass
+        self._ready.set()
+
+    async def speak(self, text: str | Iterable[str], settings: Settings, layout: str = "sentence") -> Reading:
+        """Queue a text; return what reads its sound.
+
+        Raises:
+            ApiError: 400 or 404 for what cannot be spoken, 429 if too many wait, 503 before the server is ready.
+        """
+        if not self.is_ready:
+            raise ApiError(503, "the model is still being prepared: try again", headers={"Retry-After": "2"})
+        find = self.voices.find
+        voice = await anyio.to_thread.run_sync(find, settings.voice, settings.instructions)
+        instruct = None if voice.kind == "design" else settings.instructions
+        line = Line(text, voice, settings.language, settings.seed, instruct, layout=layout)
+        reading = Reading()
+        try:
+            utterance = self._service.speak(line, settings.generate, reading.tell)
+        except Busy as error:
+            after = {"Retry-After": str(self._retry_after())}
+            raise ApiError(
+                429, f"the server is busy: {error}", code="rate_limit_exceeded", headers=after
+            ) from error
+        except (ValueError, ServiceClosed) as error:
+            raise as_api_error(error) from error
+        return reading.read(utterance)
+
+    def _retry_after(self) -> int:
+        """Return a guess of the seconds until one of those that wait has a row."""
+        status = self.status
+        return max(1, math.ceil(USUAL_SECONDS * status.waiting / status.rows / 2))
+
+    def close(self) -> None:
+        """End all lines and release the model."""
+        self._service.close()
+        self._synthesizer.free()
+
+
+def as_api_error(error: Exception) -> ApiError:
+    """Return what a client is told of an error of the engine: bad input in its words, a failure without details."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, ValueError):
+        return ApiError(400, str(error), "input")
+    if isinstance(error, ServiceClosed):
+        return ApiError(503, "the server is shutting down: try again", headers={"Retry-After": "5"})
+    return ApiError(
+        500, f"speaking failed ({type(error).__name__}): the server's log says why", code="engine_failed"
+    )

@@ -1,0 +1,200 @@
+"""``WS /v1/audio/speech/stream``: text in while a language model writes it, sound out while it is spoken.
+
+The client sends JSON: ``session.config`` (the fields of a request but its text), then ``input.text`` as often as it
+likes, then ``input.done``; ``cancel`` ends the speech. It gets ``audio.start``, binary messages, ``audio.done`` and
+``session.done``, or ``error``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import Any
+
+import anyio
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from .answer import usage_of
+from .arriving import ArrivingText
+from .encoders import open_encoder
+from .errors import ApiError
+from .guard import may_pass, unauthorized
+from .metrics import Metrics
+from .options import Access
+from .request import FIELDS, Settings, check_fields, read_settings
+from .speaker import Reading, Speaker
+
+log = logging.getLogger(__name__)
+
+CONFIG = "session.config"
+CONFIG_FIELDS = (
+    *(name for name in FIELDS if name not in ("input", "stream", "stream_format", "speed")),
+    *("type", "layout", "api_key"),
+)
+LAYOUTS = ("sentence", "token")
+NORMAL, INTERNAL, POLICY = 1000, 1011, 1008  # close codes
+
+
+class _Left(Exception):
+    """The client has closed the socket, or cancelled."""
+
+
+class SpeechSocket:
+    """One WebSocket, from its first message to its end.
+
+    Args:
+        socket: accepted.
+        speaker: speaks.
+        access: who may ask.
+        metrics: counts it.
+    """
+
+    def __init__(self, socket: WebSocket, speaker: Speaker, access: Access, metrics: Metrics):
+        self._socket, self._speaker, self._access, self._metrics = socket, speaker, access, metrics
+        self._text = ArrivingText(speaker.rules.limits.characters)
+        self._failure: ApiError | None = None
+
+    async def run(self) -> None:
+        """Speak until the end; close the socket."""
+        limits, status = self._speaker.rules.limits, 499
+        try:
+            with anyio.fail_after(limits.seconds):
+                await self._converse()
+            status = 200
+            await self._socket.close(NORMAL)
+        except ApiError as error:
+            status = error.status
+            await self._fail(error)
+        except TimeoutError:
+            status = 504
+            await self._fail(
+                ApiError(504, f"the socket was open for {limits.seconds:g} s: open another", code="timeout")
+            )
+        except (_Left, WebSocketDisconnect):
+            log.debug("a WebSocket's client has left")
+        finally:
+            self._text.end()
+            self._metrics.answered(status)
+            if self._socket.application_state is not WebSocketState.DISCONNECTED:
+                await self._socket.close(NORMAL)
+
+    async def _converse(self) -> None:
+        settings, layout = self._read_config(await self._receive())
+        if await self._take_text(await self._receive()):
+            return  # no text at all
+        reading = await self._speaker.speak(self._text, settings, layout)
+        with reading:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._take_texts, tasks.cancel_scope)
+                try:
+                    await self._send_speech(reading, settings)
+                except ApiError as error:
+                    self._failure = self._failure or error
+                tasks.cancel_scope.cancel()
+        if self._failure is not None:
+            raise self._failure
+
+    # In
+
+    async def _receive(self) -> dict[str, Any]:
+        """Return the next message.
+
+        Raises:
+            ApiError: 400 for what is not a JSON object, 408 if none comes.
+        """
+        idle = self._speaker.rules.limits.idle_seconds
+        try:
+            with anyio.fail_after(idle):
+                message = await self._socket.receive()
+        except TimeoutError:
+            raise ApiError(
+                408, f"no message came for {idle:g} s: send input.done when the text is over"
+            ) from None
+        if message["type"] == "websocket.disconnect":
+            raise _Left
+        try:
+            said = json.loads(message.get("text") or "")
+        except (ValueError, RecursionError):
+            said = None
+        if not isinstance(said, dict) or not isinstance(said.get("type"), str):
+            raise ApiError(400, f'a message is not JSON with a type: begin with {{"type": "{CONFIG}"}}')
+        return said
+
+    def _read_config(self, message: dict[str, Any]) -> tuple[Settings, str]:
+        if message["type"] != CONFIG:
+            raise ApiError(400, f"the first message is {message['type'][:40]!r}: send {CONFIG} first", "type")
+        if not may_pass(self._access, self._socket.headers, message.get("api_key")):
+            raise unauthorized()
+        fields = check_fields(message, CONFIG_FIELDS, CONFIG)
+        layout = fields.get("layout", LAYOUTS[0])
+        if layout not in LAYOUTS:
+            raise ApiError(400, f"layout is {layout!r:.40}: choose {' or '.join(LAYOUTS)}", "layout")
+        return read_settings(fields, self._speaker.rules, "pcm"), layout
+
+    async def _take_text(self, message: dict[str, Any]) -> bool:
+        """Take one message behind the first; return whether the text is over.
+
+        Raises:
+            ApiError: 400 for a message that is not known, 413 for too much text.
+            _Left: for ``cancel``.
+        """
+        kind = message["type"]
+        if kind == "input.done":
+            self._text.end()
+            return True
+        if kind == "cancel":
+            raise _Left
+        part = message.get("text")
+        if kind != "input.text" or not isinstance(part, str):
+            raise ApiError(
+                400, f"message {kind[:40]!r} is not known here: send input.text with a text, or input.done"
+            )
+        if not self._text.put(part):
+            longest = self._speaker.rules.limits.characters
+            raise ApiError(
+                413, f"the text has more than {longest} characters: open a socket for each part", "text"
+            )
+        return False
+
+    async def _take_texts(self, scope: anyio.CancelScope) -> None:
+        """Take messages until the client leaves; errors end the speech."""
+        ended = False
+        try:
+            while not ended:
+                ended = await self._take_text(await self._receive())
+            while (await self._socket.receive())["type"] != "websocket.disconnect":
+                pass  # nothing more is expected; a client that leaves ends the speech
+        except ApiError as error:
+            self._failure = error
+        except _Left:
+            pass
+        scope.cancel()
+
+    # Out
+
+    async def _send_speech(self, reading: Reading, settings: Settings) -> None:
+        began, rate, samples, first = time.perf_counter(), self._speaker.model.sample_rate, 0, True
+        encoder = open_encoder(settings.audio, rate)
+        start = {"format": settings.audio, "sample_rate": rate, "seed": settings.seed}
+        await self._send("audio.start", start)
+        async for chunk in reading:
+            if first:
+                self._metrics.first_audio(time.perf_counter() - began)
+            first, samples = False, samples + len(chunk.samples)
+            if data := encoder.add(chunk.samples):
+                await self._socket.send_bytes(data)
+        if data := encoder.finish():
+            await self._socket.send_bytes(data)
+        self._metrics.sent(samples / rate)
+        report = reading.report
+        await self._send("audio.done", {"samples": samples, "text": report.text, "ended": report.ended})
+        await self._send("session.done", {"usage": usage_of(reading)})
+
+    async def _send(self, kind: str, fields: dict[str, Any]) -> None:
+        await self._socket.send_text(json.dumps({"type": kind, **fields}))
+
+    async def _fail(self, error: ApiError) -> None:
+        """Say what went wrong, and close."""
+        await self._send("error", {"message": error.message, **error.body})
+        await self._socket.close(INTERNAL if error.status >= 500 else POLICY)

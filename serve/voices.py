@@ -1,0 +1,133 @@
+"""The voices that a request may name: the checkpoint's speakers, and the saved voices of one folder."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..morph.model.model import Model
+from ..morph.text.encoding import is_encodable
+from ..morph.voice.create import design_voice, preset_voice
+from ..morph.voice.file import load_voice
+from ..morph.voice.voice import Voice, check_voice
+from .errors import ApiError
+
+log = logging.getLogger(__name__)
+
+SUFFIX = ".safetensors"
+# Clients send these because OpenAI's models have them. Each stands for one of the voices there are, always the same.
+OPENAI_VOICES = (
+    *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
+    *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
+)
+LISTED = 30  # names in an error
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A voice of the list: its name, and whether it is a "preset" or "saved"."""
+
+    name: str
+    kind: str
+
+
+class VoiceBook:
+    """Finds voices by name. A name is looked up in lists; it never becomes part of a path. Any thread may ask.
+
+    Args:
+        model: the checkpoint.
+        folder: of saved voices (``*.safetensors``), read anew at each request; None for none.
+    """
+
+    def __init__(self, model: Model, folder: Path | None = None):
+        self._model, self._folder = model, folder
+        self._lock = threading.Lock()
+        # By file name: its time and size, and the voice, or why it cannot be used. Kept because the codec's state
+        # after an ICL voice's reference belongs to this object.
+        self._saved: dict[str, tuple[tuple[int, int], Voice | str]] = {}
+        self._presets = {name: preset_voice(model, name) for name in model.speakers}
+
+    @property
+    def designs(self) -> bool:
+        """Whether the checkpoint makes its voices from descriptions."""
+        return self._model.type == "voice_design"
+
+    def entries(self) -> list[Entry]:
+        """Return all voices that this checkpoint can speak with, presets first."""
+        usable = [name for name, voice in self._read_folder().items() if isinstance(voice, Voice)]
+        saved = [Entry(name, "saved") for name in sorted(usable) if name not in self._presets]
+        return [Entry(name, "preset") for name in self._presets] + saved
+
+    def find(self, name: str | None, description: str | None = None) -> Voice:
+        """Return a voice; None is the first one.
+
+        Args:
+            name: of a speaker (in any case), of a saved voice, or one of OpenAI's.
+            description: makes the voice where the checkpoint designs them; the name is not used then.
+
+        Raises:
+            ApiError: 404, with the names there are; 400 for a voice file that cannot be used.
+        """
+        if self.designs and description:
+            return design_voice(self._model, description)
+        names = [entry.name for entry in self.entries()]
+        if name is None and names:
+            return self._load(names[0])
+        wanted = (name or "").strip()
+        by_case = {preset.lower(): preset for preset in self._presets}
+        known = wanted if wanted in names else by_case.get(wanted.lower())
+        if known is not None:
+            return self._load(known)
+        unusable = self._read_folder().get(wanted)
+        if isinstance(unusable, str):
+            raise ApiError(400, unusable, "voice")
+        if names and wanted.lower() in OPENAI_VOICES:
+            return self._load(names[OPENAI_VOICES.index(wanted.lower()) % len(names)])
+        raise self._unknown(wanted, names)
+
+    def _unknown(self, name: str, names: list[str]) -> ApiError:
+        if self.designs:
+            fix = "describe the voice in instructions"
+        elif names:
+            more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+            fix = f"choose one of {', '.join(names[:LISTED])}{more}"
+        else:
+            fix = "this checkpoint has no speakers: save voices for it, and start the server with --voices FOLDER"
+        return ApiError(404, f"voice {name[:64]!r} is unknown: {fix}", "voice", "voice_not_found")
+
+    def _load(self, name: str) -> Voice:
+        if name in self._presets:
+            return self._presets[name]
+        voice = self._read_folder().get(name)
+        if not isinstance(voice, Voice):  # deleted since it was listed
+            raise self._unknown(name, [entry.name for entry in self.entries()])
+        return voice
+
+    def _read_folder(self) -> dict[str, Voice | str]:
+        """Return the voices of the folder by name, or why they cannot be used; only what has changed is read."""
+        with self._lock:
+            found: dict[str, tuple[tuple[int, int], Voice | str]] = {}
+            for path in self._files():
+                status = path.stat()
+                state, name = (status.st_mtime_ns, status.st_size), path.name.removesuffix(SUFFIX)
+                kept = self._saved.get(name)
+                found[name] = kept if kept is not None and kept[0] == state else (state, self._read(path))
+            self._saved = found
+            return {name: voice for name, (_, voice) in found.items()}
+
+    def _files(self) -> list[Path]:
+        if self._folder is None:
+            return []
+        paths = sorted(self._folder.glob(f"*{SUFFIX}"))
+        return [path for path in paths if is_encodable(path.name) and path.is_file()]
+
+    def _read(self, path: Path) -> Voice | str:
+        try:
+            voice = load_voice(path)
+            check_voice(self._model, voice)
+        except ValueError as error:
+            log.warning("voice file %s is not offered: %s", path.name, error)
+            return str(error)
+        return voice

@@ -1,0 +1,136 @@
+"""Servers of tiny random models: in this process, or listening on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.options import Sampling
+from qwen3_tts_morph.morph.render import lines as lines_module
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.serve.app import create_app
+from qwen3_tts_morph.serve.options import ServerOptions
+from qwen3_tts_morph.serve.speaker import Speaker
+
+from tests.morph.conftest import checkpoint, load, one_thread, recording
+
+__all__ = ["checkpoint", "load", "one_thread", "recording"]
+
+PATIENCE = 60
+MOST_FRAMES = 2000
+
+
+class Client:
+    """A server in this process, and an HTTP client of it. A method per verb; each runs its own event loop."""
+
+    def __init__(self, app: Any, speaker: Speaker, headers: dict[str, str] | None = None):
+        self.app, self.speaker = app, speaker
+        self.headers = headers or {}
+
+    def get(self, path: str, **more: Any) -> httpx.Response:
+        return self.run(lambda http: http.get(path, **more))
+
+    def post(self, body: Any, **more: Any) -> httpx.Response:
+        return self.run(lambda http: http.post("/v1/audio/speech", json=body, **more))
+
+    def run(self, ask: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]) -> httpx.Response:
+        async def run() -> httpx.Response:
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+            base = "http://127.0.0.1"
+            async with httpx.AsyncClient(
+                transport=transport, base_url=base, headers=self.headers, timeout=PATIENCE
+            ) as http:
+                return await asyncio.wait_for(ask(http), PATIENCE)
+
+        return asyncio.run(run())
+
+
+def pin_ends(patch: pytest.MonkeyPatch) -> None:
+    """Lines with "word" take all the frames that they may have; random models end others as they like."""
+    original = lines_module.build_piece
+
+    def build(builder, line, text):
+        prompt = original(builder, line, text)
+        return replace(prompt, min_frames=MOST_FRAMES) if "word" in text else prompt
+
+    patch.setattr(lines_module, "build_piece", build)
+
+
+@pytest.fixture
+def make_speaker(load) -> Iterator[Callable[..., Speaker]]:
+    """``make_speaker(options, kind)``: a ready speaker of a tiny model, closed at the end."""
+    speakers = []
+
+    def make(options: ServerOptions, kind: str = "custom_voice") -> Speaker:
+        model = load("tiny", kind)
+        speakers.append(Speaker(Synthesizer(model, Engine("graph")), options))
+        speakers[-1].warm()
+        return speakers[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        pin_ends(patch)
+        yield make
+        for one in speakers:
+            one.close()
+
+
+@pytest.fixture
+def serve(make_speaker) -> Callable[..., Client]:
+    """``serve(options)``: a server in this process."""
+
+    def make(options: ServerOptions | None = None, kind: str = "custom_voice") -> Client:
+        options = options or ServerOptions()
+        speaker = make_speaker(options, kind)
+        return Client(create_app(speaker, options), speaker)
+
+    return make
+
+
+@pytest.fixture
+def client(serve) -> Client:
+    return serve()
+
+
+@contextmanager
+def listening(app: Any) -> Iterator[str]:
+    """Serve an application on loopback; yield its address."""
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen(64)
+        thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
+        thread.start()
+        wait_until(lambda: server.started)
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    """Wait for something that happens in another thread."""
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def asked(text: str = "Hello there.", **more: Any) -> dict[str, Any]:
+    """A short request."""
+    return {"input": text, "voice": "ryan", "seed": 3, "sampling": {"max_seconds": 1}, **more}
+
+
+SHORT = Sampling(max_new_tokens=31)

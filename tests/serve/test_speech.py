@@ -1,0 +1,226 @@
+"""``POST /v1/audio/speech`` of a server in this process: formats, events, fields, limits."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import struct
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+import soundfile
+from qwen3_tts_morph.morph.render import open_decoding
+from qwen3_tts_morph.serve.encoders import FORMATS
+from qwen3_tts_morph.serve.options import Limits, ServerOptions
+
+from tests.serve.conftest import Client, asked
+
+WAV_HEAD = 44
+
+
+def sound_of(body: bytes) -> tuple[np.ndarray, int]:
+    """Decode a compressed file to samples within -1..1."""
+    with av.open(io.BytesIO(body)) as file:
+        frames = list(file.decode(audio=0))
+    resampler = av.AudioResampler("fltp", "mono", 24000)
+    parts = [part.to_ndarray()[0] for frame in [*frames, None] for part in resampler.resample(frame)]
+    return np.concatenate(parts), frames[0].sample_rate
+
+
+def events_of(body: bytes) -> list[tuple[str, dict[str, Any]]]:
+    """Return the events of a stream of them."""
+    found = []
+    for block in body.decode().strip().split("\n\n"):
+        name, data = block.split("\n")
+        fields = json.loads(data.removeprefix("data: "))
+        assert name == f"event: {fields['type']}"
+        found.append((fields["type"], fields))
+    return found
+
+
+def error_of(response) -> dict[str, Any]:
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"} and error["message"]
+    return error
+
+
+def test_the_first_answer_is_mp3_as_openai_gives_it(client: Client) -> None:
+    response = client.post({"input": "Hello there.", "voice": "alloy", "model": "tts-1"})
+    assert response.status_code == 200 and response.headers["content-type"] == "audio/mpeg"
+    assert len(sound_of(response.content)[0]) > 1920
+    assert 0 <= int(response.headers["x-speech-seed"]) < 2**32
+
+
+def test_streamed_pcm_equals_the_wav_and_its_file(client: Client) -> None:
+    pcm, wav = (client.post(asked(response_format=name)) for name in ("pcm", "wav"))
+    assert pcm.headers["content-type"] == "audio/pcm" and "content-length" not in pcm.headers
+    assert wav.headers["content-type"] == "audio/wav" and pcm.headers["x-speech-sample-rate"] == "24000"
+    assert wav.content[WAV_HEAD:] == pcm.content and len(pcm.content) % 3840 == 0 and len(pcm.content)
+    assert struct.unpack("<4sI", wav.content[:8]) == (b"RIFF", 0xFFFFFFFF)
+    file = client.post(asked(response_format="wav", stream=False))
+    assert int(file.headers["content-length"]) == len(file.content)
+    samples, rate = soundfile.read(io.BytesIO(file.content), dtype="int16")
+    streamed = np.frombuffer(pcm.content, "<i2")
+    assert rate == 24000 and len(samples) == len(streamed)
+    # Chunks of other sizes: equal up to rounding.
+    assert np.abs(samples.astype(int) - streamed).max() <= 2
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("name", ["mp3", "opus", "aac", "flac"])
+def test_compressed_formats_have_the_whole_sound(client: Client, name: str, stream: bool) -> None:
+    response = client.post(asked(response_format=name, stream=stream))
+    assert response.status_code == 200 and response.headers["content-type"] == FORMATS[name]
+    samples, rate = sound_of(response.content)
+    plain = np.frombuffer(client.post(asked(response_format="pcm")).content, "<i2")
+    assert rate == (48000 if name == "opus" else 24000)
+    delay = 0 if name == "flac" else 4096  # what the encoder puts around the sound
+    assert len(plain) - 400 <= len(samples) <= len(plain) + delay
+    if name == "flac":
+        assert np.array_equal(np.rint(samples * 32768).astype(int), plain) or not stream
+
+
+def test_events_carry_the_same_bytes_and_counts(client: Client) -> None:
+    response = client.post(asked(response_format="pcm", stream_format="sse"))
+    assert response.headers["content-type"].startswith("text/event-stream")
+    events = events_of(response.content)
+    assert [name for name, _ in events] == ["speech.audio.delta"] * (len(events) - 1) + ["speech.audio.done"]
+    sound = b"".join(base64.b64decode(fields["audio"]) for _, fields in events[:-1])
+    assert sound == client.post(asked(response_format="pcm")).content and len(events) > 2
+    usage = events[-1][1]["usage"]
+    assert usage["output_tokens"] == len(sound) // 3840 and usage["input_tokens"] > 0
+    assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+
+
+def test_a_seed_names_the_speech(client: Client) -> None:
+    pcm = [client.post(asked(response_format="pcm", seed=seed)).content for seed in (1, 1, 2)]
+    assert pcm[0] == pcm[1] != pcm[2]
+
+
+def test_our_own_fields_reach_the_engine(client: Client) -> None:
+    plain = asked(response_format="pcm", language="English")
+    answers = [
+        client.post({**plain, **more})
+        for more in ({}, {"seq_groups": 15}, {"sampling": {"max_seconds": 1, "subtalker_temperature": 0.3}})
+    ]
+    assert [one.status_code for one in answers] == [200] * 3
+    assert len({one.content for one in answers}) == 3
+    assert [one.headers["x-speech-seq-groups"] for one in answers] == ["5", "15", "5"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "param", "words"),
+    [
+        ({"input": None}, 400, "input", "missing"),
+        ({"input": "  "}, 400, "input", "empty"),
+        ({"input": "..."}, 400, "input", "no letter"),
+        ({"input": 7}, 400, "input", "not text"),
+        ({"input": "\ud83d"}, 400, "input", "half a character"),
+        ({"input": "x" * 20_001}, 400, "input", "20000 are allowed"),
+        ({"voice": "nobody"}, 404, "voice", "choose one of"),
+        ({"voice": "../../etc/passwd"}, 404, "voice", "unknown"),
+        ({"voice": {"id": "nobody"}}, 404, "voice", "unknown"),
+        ({"voice": {"path": "x"}}, 400, "voice", "not a name"),
+        ({"voice": ""}, 400, "voice", "not a name"),
+        ({"model": "whisper-1"}, 404, "model", "not loaded"),
+        ({"model": 1}, 400, "model", "not text"),
+        ({"speed": 1.5}, 400, "speed", "cannot change it"),
+        ({"speed": "fast"}, 400, "speed", "send a number"),
+        ({"response_format": "midi"}, 400, "response_format", "mp3, opus"),
+        ({"stream_format": "xml"}, 400, "stream_format", "audio, sse"),
+        ({"stream_format": "sse", "stream": False}, 400, "stream", "leave one out"),
+        ({"stream": "yes"}, 400, "stream", "true or false"),
+        ({"language": "klingon"}, 400, "language", "choose one of auto"),
+        ({"instructions": "softly"}, 400, "instructions", "does not follow"),
+        ({"seed": -1}, 400, "seed", "whole number"),
+        ({"seed": True}, 400, "seed", "whole number"),
+        ({"seq_groups": 16}, 400, "seq_groups", "1 to 15"),
+        ({"sampling": []}, 400, None, "not a JSON object"),
+        ({"sampling": {"temperature": 0}}, 400, "sampling", "above 0"),
+        ({"sampling": {"heat": 1}}, 400, "heat", "does not know"),
+        ({"ref_audio": "file:///etc/passwd"}, 400, "ref_audio", "does not know"),
+    ],
+)
+def test_what_is_refused(client: Client, change, status, param, words) -> None:
+    body = json.dumps({**asked(), **change})
+    response = client.run(
+        lambda http: http.post("/v1/audio/speech", content=body, headers={"content-type": "application/json"})
+    )
+    error = error_of(response)
+    assert (response.status_code, error["param"]) == (status, param) and words in error["message"]
+    assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"{", "application/json", 400),
+        (b"[]", "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+        (b'{"input": "Hello."}', "text/plain", 415),
+        (b"x" * 300_000, "application/json", 413),
+    ],
+)
+def test_bodies_that_are_no_request(client: Client, body: bytes, kind: str, status: int) -> None:
+    response = client.run(
+        lambda http: http.post("/v1/audio/speech", content=body, headers={"content-type": kind})
+    )
+    assert response.status_code == status and error_of(response)
+
+
+def test_a_speed_of_one_and_nulls_are_fine(client: Client) -> None:
+    body = asked(
+        speed=1.0, instructions=None, stream_format=None, language=None, model=client.speaker.model.name
+    )
+    assert client.post(body).status_code == 200
+
+
+def test_control_tokens_are_plain_text(client: Client) -> None:
+    assert client.post(asked("Hello<|im_end|> there.")).status_code == 200
+
+
+def test_an_answer_that_takes_too_long_is_ended(serve) -> None:
+    client = serve(ServerOptions(limits=Limits(seconds=0.2)))
+    response = client.post({**asked("word " * 20, stream=False), "sampling": {"max_seconds": 150}})
+    assert response.status_code == 504 and error_of(response)["code"] == "timeout"
+    assert client.speaker.status.waiting == 0
+
+
+def test_a_failure_of_the_engine_has_no_details(client: Client, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(open_decoding, "check_samples", fail)
+        response = client.post(asked())
+    assert response.status_code == 500 and "secret" not in error_of(response)["message"]
+    assert client.post(asked()).status_code == 200
+
+
+def test_events_end_with_the_error(client: Client, monkeypatch) -> None:
+    calls = []
+
+    def fail_later(*_: object) -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("secret")
+
+    monkeypatch.setattr(open_decoding, "check_samples", fail_later)
+    body = {**asked("word " * 20, stream_format="sse"), "sampling": {"max_seconds": 60}}
+    response = client.post(body)
+    events = events_of(response.content)
+    assert response.status_code == 200 and events[-1][0] == "error"
+    assert events[-1][1]["error"]["type"] == "server_error"
+
+
+def test_a_file_that_went_wrong_is_spoken_again(client: Client, monkeypatch) -> None:
+    from qwen3_tts_morph.morph.render import open_line
+
+    ends = iter(["silent", "eos"])
+    monkeypatch.setattr(open_line, "judge_end", lambda *_: next(ends))
+    response = client.post(asked(stream=False))
+    assert response.headers["x-speech-ended"] == "eos" and response.headers["x-speech-seed"] == "4"
+    assert next(ends, None) is None
