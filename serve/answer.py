@@ -137,7 +137,7 @@ class SpeechAnswer:
                     encoder.add(chunk.samples)
                     samples += len(chunk.samples)
                 report = reading.report
-            if report.ended not in WRONG or take == TAKES:
+            if not self._went_wrong(report.ended) or take == TAKES:
                 break
             seed = (self._asked.settings.seed + report.pieces) % (MOST_SEED + 1)
             self._asked = replace(self._asked, settings=replace(self._asked.settings, seed=seed))
@@ -146,6 +146,11 @@ class SpeechAnswer:
         headers = self._headers() | {"x-speech-ended": report.ended}
         self._started = True
         await Response(encoder.finish(), headers=headers)(scope, receive, send)
+
+    def _went_wrong(self, ended: str) -> bool:
+        """Return whether another seed may help: not if the request's own limit ended the speech."""
+        sampling = self._asked.settings.generate.sampling
+        return ended in WRONG and not (ended == "cap" and sampling is not None and sampling.max_seconds)
 
 
 async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:

@@ -21,6 +21,17 @@ FRONTEND = COMFY / "frontend-1.58.1"  # unpacked by tests/comfy/install.py
 PYTEST = ("pytest==9.2.0", "pytest-xdist==3.8.0")
 LINTERS = ("ruff==0.17.5", "mypy==2.4.1", "import-linter==2.16")
 TOOLS = (*PYTEST, *LINTERS, "pytest-cov==7.1.0", "playwright==1.65.2")
+# The speech server, and its clients.
+SERVER = (
+    *(
+        "starlette==1.10.0",
+        "uvicorn==0.54.0",
+        "websockets==17.4",
+        "anyio==4.16.0",
+        "prometheus-client==0.26.0",
+    ),
+    *("av==18.1.0", "httpx==0.28.1", "openai==3.54.0"),
+)
 # The judges of speech for the ComfyUI tests; those of the second file are installed without their dependencies.
 JUDGES = ROOT / "tests" / "requirements.txt"
 JUDGES_ALONE = ROOT / "tests" / "requirements-no-deps.txt"
@@ -81,7 +92,7 @@ def make_comfy() -> None:
     """Create ComfyUI with transformers 4, our requirements, the test tools and the judges of speech."""
     subprocess.run([sys.executable, ROOT / "tests" / "comfy" / "install.py", COMFY], check=True)
     triton = [] if brings_triton(COMFY_PYTHON) else [TRITON]
-    add_packages(COMFY_PYTHON, *TOOLS, *triton, files=[JUDGES], alone=[JUDGES_ALONE])
+    add_packages(COMFY_PYTHON, *TOOLS, *SERVER, *triton, files=[JUDGES], alone=[JUDGES_ALONE])
 
 
 def brings_triton(python: Path) -> bool:

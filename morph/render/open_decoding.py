@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,11 +18,12 @@ from .stream_decoding import QUEUED_FRAMES
 from .stream_queue import StreamQueue
 from .utterance import Group, Utterance
 
-log = logging.getLogger(__name__)
+# A batch without lines holds the model so long, because the next line would have to start another one.
+LINGER_S = 0.5
 
 
 class OpenDecoding:
-    """Decodes the lines of one group until a line of another group waits, or the desk is closed.
+    """Decodes the lines of one group, until none is left or a line of another group is next.
 
     Args:
         synthesizer: the checkpoint and its engine, held by the caller (``Synthesizer.session``).
@@ -40,6 +40,7 @@ class OpenDecoding:
         self._frame_began: float | None = None
         self._lines: dict[int, OpenLine] = {}
         self._count = 0
+        self._is_idle = False
         self._queue = StreamQueue(self._follow, self._rest, late=True, collected=False)
 
     def run(self) -> None:
@@ -80,9 +81,8 @@ class OpenDecoding:
             if (request := line.next_request()) is not None:
                 self._queue.add((line.number,), line.number, request)
         self._queue.drop_cancelled()
-        self._queue.open = self._desk.continues(self._group) or any(
-            line.wants_rows for line in self._lines.values()
-        )
+        goes_on = self._desk.continues(self._group) and not (self._is_idle and not self._lines)
+        self._queue.open = goes_on or any(line.wants_rows for line in self._lines.values())
 
     def _leave(self) -> None:
         """Let go of the lines that are over."""
@@ -119,7 +119,7 @@ class OpenDecoding:
         self._frame_began = None
         if len(self._lines) < lines:  # a row is free: look who waits
             return
-        self._desk.bell.wait()
+        self._is_idle = not self._desk.bell.wait(None if self._lines else LINGER_S)
         self._desk.bell.clear()
 
     # From codes to chunks

@@ -32,7 +32,7 @@ WAITING = 64
 class SpeechService:
     """Speaks lines of many callers. Any thread may call it.
 
-    The model is held from the first line to ``close``, or until the batch has ended.
+    The model is free for others when no line has come for half a second.
 
     Args:
         synthesizer: the checkpoint and its engine.

@@ -16,7 +16,7 @@ from qwen3_tts_morph.morph.render import open_decoding
 from qwen3_tts_morph.serve.encoders import FORMATS
 from qwen3_tts_morph.serve.options import Limits, ServerOptions
 
-from tests.serve.conftest import Client, asked
+from tests.serve.conftest import Client, asked, same_sound
 
 WAV_HEAD = 44
 
@@ -58,15 +58,12 @@ def test_streamed_pcm_equals_the_wav_and_its_file(client: Client) -> None:
     pcm, wav = (client.post(asked(response_format=name)) for name in ("pcm", "wav"))
     assert pcm.headers["content-type"] == "audio/pcm" and "content-length" not in pcm.headers
     assert wav.headers["content-type"] == "audio/wav" and pcm.headers["x-speech-sample-rate"] == "24000"
-    assert wav.content[WAV_HEAD:] == pcm.content and len(pcm.content) % 3840 == 0 and len(pcm.content)
+    assert same_sound(wav.content[WAV_HEAD:], pcm.content) and len(pcm.content) % 3840 == 0
     assert struct.unpack("<4sI", wav.content[:8]) == (b"RIFF", 0xFFFFFFFF)
     file = client.post(asked(response_format="wav", stream=False))
     assert int(file.headers["content-length"]) == len(file.content)
     samples, rate = soundfile.read(io.BytesIO(file.content), dtype="int16")
-    streamed = np.frombuffer(pcm.content, "<i2")
-    assert rate == 24000 and len(samples) == len(streamed)
-    # Chunks of other sizes: equal up to rounding.
-    assert np.abs(samples.astype(int) - streamed).max() <= 2
+    assert rate == 24000 and same_sound(samples.tobytes(), pcm.content)
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -80,7 +77,7 @@ def test_compressed_formats_have_the_whole_sound(client: Client, name: str, stre
     delay = 0 if name == "flac" else 4096  # what the encoder puts around the sound
     assert len(plain) - 400 <= len(samples) <= len(plain) + delay
     if name == "flac":
-        assert np.array_equal(np.rint(samples * 32768).astype(int), plain) or not stream
+        assert np.abs(np.rint(samples * 32768).astype(int) - plain).max() <= 2
 
 
 def test_events_carry_the_same_bytes_and_counts(client: Client) -> None:
@@ -89,7 +86,7 @@ def test_events_carry_the_same_bytes_and_counts(client: Client) -> None:
     events = events_of(response.content)
     assert [name for name, _ in events] == ["speech.audio.delta"] * (len(events) - 1) + ["speech.audio.done"]
     sound = b"".join(base64.b64decode(fields["audio"]) for _, fields in events[:-1])
-    assert sound == client.post(asked(response_format="pcm")).content and len(events) > 2
+    assert same_sound(sound, client.post(asked(response_format="pcm")).content) and len(events) > 2
     usage = events[-1][1]["usage"]
     assert usage["output_tokens"] == len(sound) // 3840 and usage["input_tokens"] > 0
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
@@ -97,14 +94,14 @@ def test_events_carry_the_same_bytes_and_counts(client: Client) -> None:
 
 def test_a_seed_names_the_speech(client: Client) -> None:
     pcm = [client.post(asked(response_format="pcm", seed=seed)).content for seed in (1, 1, 2)]
-    assert pcm[0] == pcm[1] != pcm[2]
+    assert same_sound(pcm[0], pcm[1]) and not same_sound(pcm[0], pcm[2])
 
 
 def test_our_own_fields_reach_the_engine(client: Client) -> None:
     plain = asked(response_format="pcm", language="English")
     answers = [
         client.post({**plain, **more})
-        for more in ({}, {"seq_groups": 15}, {"sampling": {"max_seconds": 1, "subtalker_temperature": 0.3}})
+        for more in ({}, {"seq_groups": 15}, {"sampling": {"max_seconds": 0.5, "subtalker_temperature": 0.3}})
     ]
     assert [one.status_code for one in answers] == [200] * 3
     assert len({one.content for one in answers}) == 3
@@ -209,7 +206,7 @@ def test_events_end_with_the_error(client: Client, monkeypatch) -> None:
             raise RuntimeError("secret")
 
     monkeypatch.setattr(open_decoding, "check_samples", fail_later)
-    body = {**asked("word " * 20, stream_format="sse"), "sampling": {"max_seconds": 60}}
+    body = {**asked("word " * 20, stream_format="sse"), "sampling": {"max_seconds": 5}}
     response = client.post(body)
     events = events_of(response.content)
     assert response.status_code == 200 and events[-1][0] == "error"

@@ -239,6 +239,20 @@ def fail(*_: object) -> None:
     raise RuntimeError("out of memory")
 
 
+def test_the_model_is_free_when_no_line_comes(synthesizer, voice) -> None:
+    with SpeechService(synthesizer, 1) as service:
+        heard(service.speak(Line("Hello.", voice), SHORT))
+        taken = threading.Event()
+
+        def take() -> None:
+            with synthesizer.session():
+                taken.set()
+
+        threading.Thread(target=take, daemon=True).start()
+        assert taken.wait(PATIENCE)
+        heard(service.speak(Line("Hello.", voice), SHORT))
+
+
 def test_closing_ends_everything(synthesizer, voice, endless) -> None:
     service = SpeechService(synthesizer, 1)
     running = service.speak(endless, LONG)

@@ -1,0 +1,287 @@
+"""Clients of a real server on loopback: httpx, the openai package, WebSockets; those that leave, those that wait."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import openai
+import pytest
+from qwen3_tts_morph.serve.app import create_app
+from qwen3_tts_morph.serve.options import Access, Limits, ServerOptions
+from qwen3_tts_morph.serve.speaker import Speaker
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from tests.serve.conftest import PATIENCE, Client, asked, listening, same_sound, wait_until
+
+LONG = {**asked("word " * 2000, response_format="pcm"), "sampling": {"max_seconds": 100}}
+PATH = "/v1/audio/speech"
+KEY = "correct-horse"
+
+
+@pytest.fixture(scope="module")
+def url(client: Client) -> Iterator[str]:
+    with listening(client.app) as address:
+        yield address
+
+
+@pytest.fixture
+def small(make_speaker) -> Iterator[tuple[Speaker, str]]:
+    """A server with one row, where one more may wait."""
+    options = ServerOptions(rows=1, waiting=1, limits=Limits(idle_seconds=2))
+    speaker = make_speaker(options)
+    with listening(create_app(speaker, options)) as address:
+        yield speaker, address
+
+
+# OpenAI's client
+
+
+@pytest.fixture
+def api(url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(api_key="none", base_url=f"{url}/v1", timeout=PATIENCE, max_retries=0) as made:
+        yield made
+
+
+def test_openai_s_client_gets_a_whole_file(api: openai.OpenAI, tmp_path) -> None:
+    speech = api.audio.speech.create(
+        model="tts-1", voice="alloy", input="Hello there.", response_format="wav"
+    )
+    assert speech.content[:4] == b"RIFF"
+    speech.write_to_file(tmp_path / "speech.wav")
+    assert (tmp_path / "speech.wav").stat().st_size == len(speech.content)
+
+
+def test_openai_s_client_streams(api: openai.OpenAI, client: Client) -> None:
+    extra = {name: value for name, value in asked().items() if name in ("seed", "sampling")}
+    with api.audio.speech.with_streaming_response.create(
+        model="gpt-4o-mini-tts", voice="ryan", input="Hello there.", response_format="pcm", extra_body=extra
+    ) as response:
+        parts = list(response.iter_bytes())
+    assert len(parts) > 1
+    assert same_sound(b"".join(parts), client.post(asked(response_format="pcm")).content)
+
+
+def test_openai_s_client_lists_models_and_reads_errors(api: openai.OpenAI, client: Client) -> None:
+    assert client.speaker.model.name in [one.id for one in api.models.list()]
+    with pytest.raises(openai.NotFoundError, match="choose one of") as caught:
+        api.audio.speech.create(model="tts-1", voice="nobody", input="Hello.")
+    assert caught.value.code == "voice_not_found" and caught.value.param == "voice"
+    with pytest.raises(openai.BadRequestError, match="speed"):
+        api.audio.speech.create(model="tts-1", voice="alloy", input="Hello.", speed=2)
+
+
+# Clients that leave
+
+
+def row_is_free(speaker: Speaker) -> bool:
+    return (speaker.status.speaking, speaker.status.waiting) == (0, 0)
+
+
+@pytest.mark.parametrize("parts", [0, 1, 3])
+@pytest.mark.parametrize("stream_format", ["audio", "sse"])
+def test_a_client_that_leaves_frees_its_row(url: str, client: Client, parts: int, stream_format: str) -> None:
+    body = {**LONG, "stream_format": stream_format}
+    if parts == 0:
+        with httpx.Client(base_url=url, timeout=0.2) as http, pytest.raises(httpx.ReadTimeout):
+            http.post(PATH, json={**body, "stream_format": "audio", "stream": False})
+    else:
+        with (
+            httpx.Client(base_url=url, timeout=PATIENCE) as http,
+            http.stream("POST", PATH, json=body) as response,
+        ):
+            reading = response.iter_raw()
+            assert all(next(reading) for _ in range(parts))
+            assert client.speaker.status.speaking == 1
+    wait_until(lambda: row_is_free(client.speaker))
+    frames = client.speaker.status.frames
+    client.post(asked())
+    assert client.speaker.status.frames - frames <= 7, "only the last request makes frames"
+
+
+def test_a_client_that_leaves_while_it_waits(small) -> None:
+    speaker, url = small
+    with (
+        httpx.Client(base_url=url, timeout=PATIENCE) as http,
+        http.stream("POST", PATH, json=LONG) as response,
+    ):
+        assert next(response.iter_raw())
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(url + PATH, json=LONG, timeout=0.2)
+        wait_until(lambda: speaker.status.waiting == 0)
+    wait_until(lambda: row_is_free(speaker))
+
+
+def test_many_leavers_leave_nothing_behind(url: str, client: Client) -> None:
+    def leave(number: int) -> None:
+        with (
+            httpx.Client(base_url=url, timeout=PATIENCE) as http,
+            http.stream("POST", PATH, json=LONG) as response,
+        ):
+            if number % 2:
+                next(response.iter_raw())
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(leave, range(24)))
+    wait_until(lambda: row_is_free(client.speaker))
+    assert client.post(asked()).status_code == 200
+
+
+# Clients that wait
+
+
+def test_too_many_requests_are_told_when_to_come_back(small) -> None:
+    speaker, url = small
+    with httpx.Client(base_url=url, timeout=PATIENCE) as http, ThreadPoolExecutor(1) as pool:
+        with http.stream("POST", PATH, json=LONG) as response:
+            assert next(response.iter_raw())
+            waiting = pool.submit(http.post, PATH, json=asked())
+            wait_until(lambda: speaker.status.waiting == 1)
+            refused = http.post(PATH, json=asked())
+            assert refused.status_code == 429 and int(refused.headers["retry-after"]) >= 1
+            assert refused.json()["error"]["type"] == "rate_limit_error"
+        assert waiting.result(PATIENCE).status_code == 200
+
+
+def test_requests_are_spoken_together(url: str, client: Client) -> None:
+    def ask(number: int) -> httpx.Response:
+        return httpx.post(url + PATH, json=asked(f"Number {number}.", seed=number), timeout=PATIENCE)
+
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(ask, range(12)))
+    assert [one.status_code for one in answers] == [200] * 12
+
+
+def test_a_reader_that_stops_reading_holds_up_nobody(url: str, client: Client) -> None:
+    """The sound waits in buffers and as codes; others are spoken meanwhile, and then the rest is read."""
+    body = json.dumps({**LONG, "input": "word " * 20, "sampling": {"max_seconds": 20}}).encode()
+    address = urlsplit(url)
+    with socket.create_connection((address.hostname, address.port)) as slow:
+        head = f"POST {PATH} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
+        slow.sendall(f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        wait_until(lambda: client.speaker.status.speaking == 1)
+        assert httpx.post(url + PATH, json=asked(), timeout=PATIENCE).status_code == 200
+        slow.settimeout(PATIENCE)
+        received = bytearray()
+        while part := slow.recv(1 << 16):
+            received += part
+    assert len(received) > 20 * 24000 * 2 and received.endswith(b"0\r\n\r\n")
+
+
+# Text that comes in parts
+
+
+@contextmanager
+def talking(url: str, **config: object) -> Iterator[ClientConnection]:
+    with connect(url.replace("http", "ws") + PATH + "/stream", open_timeout=PATIENCE) as channel:
+        say(channel, "session.config", **config)
+        yield channel
+
+
+def say(channel: ClientConnection, kind: str, **fields: object) -> None:
+    channel.send(json.dumps({"type": kind, **fields}))
+
+
+def hear(channel: ClientConnection) -> tuple[list[dict], bytes]:
+    """Return the messages and the sound, to the end."""
+    said, sound = [], bytearray()
+    try:
+        while True:
+            message = channel.recv(PATIENCE)
+            if isinstance(message, bytes):
+                sound += message
+            else:
+                said.append(json.loads(message))
+    except ConnectionClosed:
+        return said, bytes(sound)
+
+
+def test_text_in_parts_is_heard_sentence_by_sentence(url: str) -> None:
+    with talking(url, voice="ryan", seed=3, sampling={"max_seconds": 0.5}) as channel:
+        say(channel, "input.text", text="The first sentence. The ")
+        start = json.loads(channel.recv(PATIENCE))
+        assert start == {"type": "audio.start", "format": "pcm", "sample_rate": 24000, "seed": 3}
+        first = channel.recv(PATIENCE)
+        assert isinstance(first, bytes), "heard before the text is complete"
+        say(channel, "input.text", text="second one.")
+        say(channel, "input.done")
+        said, sound = hear(channel)
+    assert [one["type"] for one in said] == ["audio.done", "session.done"]
+    assert said[0]["text"] == "The first sentence. The second one."
+    assert said[0]["samples"] * 2 == len(first + sound) > 0
+    assert said[1]["usage"]["output_tokens"] == 12
+
+
+def test_text_in_parts_may_be_wav(url: str) -> None:
+    with talking(url, response_format="wav", sampling={"max_seconds": 0.5}) as channel:
+        say(channel, "input.text", text="Hello there.")
+        say(channel, "input.done")
+        _, sound = hear(channel)
+    assert sound[:4] == b"RIFF" and np.frombuffer(sound[44:], "<i2").any()
+
+
+@pytest.mark.parametrize(
+    ("config", "messages", "words"),
+    [
+        ({"voice": "nobody"}, [("input.text", {"text": "Hello."})], "choose one of"),
+        ({"layout": "word"}, [], "sentence or token"),
+        ({"layout": "token"}, [("input.text", {"text": "Hello."})], "x-vector"),
+        ({"input": "Hello."}, [], "does not know"),
+        ({}, [("input.text", {})], "input.text with a text"),
+        ({}, [("play", {})], "not known here"),
+        ({}, [("input.text", {"text": "x" * 20_001})], "more than 20000 characters"),
+        ({}, [("input.text", {"text": "... "}), ("input.done", {})], "no letter"),
+    ],
+)
+def test_what_a_websocket_refuses(url: str, client: Client, config, messages, words) -> None:
+    with talking(url, **config) as channel:
+        for kind, fields in messages:
+            say(channel, kind, **fields)
+        said, _ = hear(channel)
+    assert said[-1]["type"] == "error" and words in said[-1]["message"] == said[-1]["error"]["message"]
+    wait_until(lambda: row_is_free(client.speaker))
+
+
+def test_a_websocket_without_messages_is_closed(small) -> None:
+    with talking(small[1]) as channel:
+        said, _ = hear(channel)
+    assert "no message came" in said[-1]["message"]
+
+
+@pytest.mark.parametrize("by", ["cancel", "leave"])
+def test_a_websocket_that_is_left_frees_its_row(url: str, client: Client, by: str) -> None:
+    with talking(url, sampling={"max_seconds": 100}) as channel:
+        say(channel, "input.text", text="word " * 20 + ". More")
+        assert json.loads(channel.recv(PATIENCE))["type"] == "audio.start"
+        channel.recv(PATIENCE)
+        if by == "cancel":
+            say(channel, "cancel")
+            assert all(one["type"] != "error" for one in hear(channel)[0])
+    wait_until(lambda: row_is_free(client.speaker))
+
+
+def test_other_sites_get_no_websocket(url: str) -> None:
+    with (
+        pytest.raises(InvalidStatus),
+        connect(url.replace("http", "ws") + PATH + "/stream", origin="http://evil.example"),
+    ):
+        pass
+
+
+def test_a_key_is_asked_for(client: Client) -> None:
+    app = create_app(client.speaker, ServerOptions(Access(key=KEY)))
+    with listening(app) as url:
+        for key, error in (("wrong", openai.AuthenticationError), (KEY, None)):
+            with openai.OpenAI(api_key=key, base_url=f"{url}/v1", max_retries=0) as api:
+                if error is None:
+                    assert api.models.list().data
+                else:
+                    with pytest.raises(error, match="key is missing or wrong"):
+                        api.models.list()

@@ -1,0 +1,132 @@
+"""The routes beside speech: models, voices, health, metrics, the page's files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.file import save_voice
+from qwen3_tts_morph.serve.app import FILES
+from qwen3_tts_morph.serve.options import ServerOptions
+from qwen3_tts_morph.serve.voices import OPENAI_VOICES, VoiceBook
+
+from tests.serve.conftest import Client, asked
+
+
+def test_models_are_listed_as_openai_lists_them(client: Client) -> None:
+    for path in ("/v1/models", "/v1/audio/models"):
+        listed = client.get(path).json()
+        assert listed["object"] == "list" and {"id", "object", "created", "owned_by"} == set(
+            listed["data"][0]
+        )
+        assert [one["id"] for one in listed["data"]][:2] == [client.speaker.model.name, "tts-1"]
+
+
+def test_presets_are_listed_and_openai_s_names_stand_for_them(client: Client) -> None:
+    listed = client.get("/v1/audio/voices").json()
+    assert listed["voices"] == client.speaker.model.speakers
+    assert {one["kind"] for one in listed["data"]} == {"preset"}
+    book = client.speaker.voices
+    assert {book.find(name).name for name in OPENAI_VOICES} == set(client.speaker.model.speakers)
+    assert book.find(None).name == listed["voices"][0] and book.find(" RYAN ").name == "ryan"
+
+
+def test_saved_voices_are_offered_while_they_are_there(serve, load, recording, tmp_path) -> None:
+    model = load("tiny", "base")
+    voice = clone_voice(model, recording, 24000, CloneOptions("icl", "What it says.", name="Ann"))
+    save_voice(voice, tmp_path / "Ann.safetensors")
+    save_voice(preset_voice(load("tiny", "custom_voice"), "ryan"), tmp_path / "Foreign.safetensors")
+    (tmp_path / "broken.safetensors").write_bytes(b"no voice")
+    (tmp_path / "notes.txt").write_text("x")
+    client = serve(ServerOptions(voices=tmp_path), "base")
+    assert client.get("/v1/audio/voices").json()["voices"] == ["Ann"]
+    assert client.post({**asked(), "voice": "Ann"}).status_code == 200
+    assert client.speaker.voices.find("Ann") is client.speaker.voices.find("Ann"), (
+        "the codec knows it by its object"
+    )
+    broken = client.post({**asked(), "voice": "broken"})
+    assert broken.status_code == 400 and "broken.safetensors" in broken.json()["error"]["message"]
+    assert str(tmp_path) not in broken.text
+    for name in ("../Ann", "Ann.safetensors", str(tmp_path / "Ann"), "notes"):
+        assert client.post({**asked(), "voice": name}).status_code == 404
+    save_voice(replace(voice, name="Ben"), tmp_path / "Ben.safetensors")
+    (tmp_path / "Ann.safetensors").unlink()
+    assert client.get("/v1/audio/voices").json()["data"] == [{"id": "Ben", "name": "Ben", "kind": "saved"}]
+    assert client.post({**asked(), "voice": "Ann"}).status_code == 404
+
+
+def test_a_checkpoint_without_voices_says_how_to_get_some(serve) -> None:
+    client = serve(ServerOptions(), "base")
+    error = client.post(asked()).json()["error"]
+    assert "--voices" in error["message"] and error["code"] == "voice_not_found"
+
+
+def test_a_checkpoint_that_designs_voices_takes_descriptions(load) -> None:
+    model = load("tiny", "voice_design")
+    book = VoiceBook(model)
+    assert book.find(None, "a calm voice").instruct == "a calm voice"
+    with pytest.raises(Exception, match="describe the voice in instructions"):
+        book.find("alloy")
+
+
+def test_health_and_readiness(client: Client) -> None:
+    assert client.get("/health").json() == {"status": "ok"}
+    assert client.get("/ready").json() == {"ready": True}
+
+
+def test_nothing_is_spoken_before_the_server_is_ready(client: Client, monkeypatch) -> None:
+    monkeypatch.setattr(type(client.speaker), "is_ready", property(lambda _: False))
+    assert client.get("/ready").status_code == 503
+    response = client.post(asked())
+    assert response.status_code == 503 and response.headers["retry-after"]
+
+
+def test_the_status(client: Client) -> None:
+    status = client.get("/v1/status").json()
+    assert (status["rows"], status["rows_in_use"], status["waiting"]) == (8, 0, 0)
+    assert status["sample_rate"] == 24000 and status["seq_groups"] == 5
+
+
+def value_of(text: str, name: str) -> float:
+    found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
+    return float(found[1]) if found else 0.0
+
+
+def test_metrics_count_what_happened(client: Client) -> None:
+    before = client.get("/metrics").text
+    client.post(asked())
+    client.post(asked(speed=2))
+    response = client.get("/metrics")
+    after = response.text
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    grown = {
+        'morph_tts_requests_total{status="200"}': 1,
+        'morph_tts_requests_total{status="400"}': 1,
+        "morph_tts_first_audio_seconds_count": 1,
+        "morph_tts_audio_seconds_total": 0.48,
+    }
+    for name, count in grown.items():
+        assert value_of(after, name) - value_of(before, name) == pytest.approx(count), name
+    assert value_of(after, "morph_tts_frames_total") >= value_of(before, "morph_tts_frames_total") + 6
+    assert (value_of(after, "morph_tts_rows"), value_of(after, "morph_tts_waiting")) == (8, 0)
+
+
+def test_the_page_and_its_files(client: Client) -> None:
+    for path, file in FILES.items():
+        response = client.get(path)
+        assert response.status_code == 200 and response.content == file.read_bytes()
+        assert "default-src 'self'" in response.headers["content-security-policy"]
+        assert response.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", ["/page/page.js", "/../pyproject.toml", "/v1/nothing", "/serve/options.py"])
+def test_other_addresses_are_not_there(client: Client, path: str) -> None:
+    response = client.get(path)
+    assert response.status_code == 404 and response.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_other_methods_are_refused(client: Client) -> None:
+    response = client.get("/v1/audio/speech")
+    assert response.status_code == 405 and response.json()["error"]["message"]
