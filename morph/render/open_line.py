@@ -22,6 +22,7 @@ from .stream_decoding import PIECES_AHEAD
 from .takes import WRONG, judge_end
 from .text_reader import TextReader
 from .utterance import Utterance
+from .whole_text import WholeLine
 
 
 class OpenLine:
@@ -36,14 +37,12 @@ class OpenLine:
         synthesizer: the checkpoint and its engine.
         speed: as measured, shared by all lines.
 
-    Raises:
-        ValueError: for a line that cannot be spoken.
     """
 
     def __init__(self, number: int, utterance: Utterance, synthesizer: Synthesizer, speed: Speed):
         self.number, self.utterance = number, utterance
         line, options = utterance.line, utterance.options
-        self._rendering = Rendering.prepare(synthesizer, [line], options, Progress())
+        self._rendering = Rendering.prepare(synthesizer, [replace(line, text=())], options, Progress())
         self._rate = synthesizer.model.sample_rate
         self._chunks = LineChunks(
             0, ChunkSizes(options.chunk_frames, speed), self._rate, options.crossfade_ms
@@ -56,15 +55,19 @@ class OpenLine:
         self.begun = False  # whether the codec has a state for the current piece
         self._stopped: str | None = None
         self._error: BaseException | None = None
-        self._text = self._open_text()
-        self._add_pieces()
-        if self._text is None:
-            self._complete()
+        self._text: LateLine | WholeLine | None = self._open_text()
+        if isinstance(self._text, WholeLine):
+            self.follow()
+            if (
+                self._text is not None and self._text.is_read
+            ):  # a last piece holds nothing back for a crossfade
+                self.follow(ahead=2)
 
-    def _open_text(self) -> LateLine | None:
+    def _open_text(self) -> LateLine | WholeLine:
         line = self.utterance.line
         if isinstance(line.text, str):
-            return None
+            return WholeLine(self._rendering, line)
+        self._rendering.lines[0] = line
         reader = TextReader(line.text, self.utterance.bell)
         reader.start()
         kinds = {"sentence": SentenceLine, "token": TokenLine}
@@ -91,17 +94,23 @@ class OpenLine:
 
     # Text and pieces
 
-    def follow(self) -> None:
-        """Take the text that has come, and note that the reader has left."""
+    def follow(self, ahead: int | None = None) -> None:
+        """Take the text that has come, up to ``ahead`` pieces, and note that the reader has left."""
         if self.utterance.is_closed and not self.ended:
             self._cancel()
         if (text := self._text) is None:
             return
-        if not text.done and not text.is_ahead and self._waiting < PIECES_AHEAD:
+        if not text.done and not self._is_ahead(text, ahead):
             text.poll()
             self._add_pieces()
         if text.done:
             self._end_text(text)
+
+    def _is_ahead(self, text: LateLine | WholeLine, ahead: int | None) -> bool:
+        """Return whether there is text enough for now."""
+        if isinstance(text, WholeLine):
+            return self._waiting >= (ahead or 1)
+        return text.is_ahead or self._waiting >= PIECES_AHEAD
 
     def _cancel(self) -> None:
         self._stopped = "cancelled"

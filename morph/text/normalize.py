@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from . import english
@@ -39,6 +39,12 @@ class SpokenText:
     notes: tuple[str, ...] = ()
 
 
+def join_spoken(parts: Sequence[SpokenText]) -> SpokenText:
+    """Return a text whose sentences are these, without empty ones, and each note once."""
+    notes = dict.fromkeys(note for part in parts for note in part.notes)
+    return SpokenText(" ".join(part.text for part in parts if part.text), tuple(notes))
+
+
 @dataclass(frozen=True)
 class Normalizer:
     """Writes out the texts of one rendering.
@@ -53,11 +59,20 @@ class Normalizer:
 
     def write_out(self, text: str, spoken_in: str = "auto") -> SpokenText:
         """Return a text as it should be spoken; ``spoken_in`` is the language of the line."""
+        return join_spoken(list(self.parts(text, spoken_in)))
+
+    def parts(self, text: str, spoken_in: str = "auto") -> Iterator[SpokenText]:
+        """Give what ``write_out`` returns sentence by sentence, so that long texts need not be waited for.
+
+        A text that is not written out is one part. ``join_spoken`` puts the parts together.
+        """
         if self.language != "en" or spoken_in.strip().lower() not in LANGUAGES:
-            return SpokenText(text)
+            yield SpokenText(text)
+            return
         clean, notes = _readable(text)
-        sentences = [self._sentence(one, notes) for one in split_sentences(clean)]
-        return SpokenText(" ".join(one for one in sentences if one), tuple(dict.fromkeys(notes)))
+        for one in split_sentences(clean):
+            yield SpokenText(self._sentence(one, notes), tuple(notes))
+            notes.clear()
 
     def close(self, piece: str) -> str:
         """End a piece of a text like a sentence, for checkpoints that were trained on complete sentences.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from .encoding import check_encodable
 
@@ -82,6 +82,21 @@ def split_text(text: str, max_chars: int = 400) -> list[str]:
     if max_chars == 0:
         return [text[slice(*span)]]
     return [text[start:end] for start, end in _pack(_split_span(text, span, max_chars), max_chars)]
+
+
+def split_arriving(parts: Iterable[str], max_chars: int) -> Iterator[str]:
+    """Give the pieces of sentences that come one after another: those of ``split_text`` of all, joined by spaces.
+
+    A piece is given as soon as it cannot grow any more.
+    """
+    rest = ""
+    for part in parts:
+        rest = f"{rest} {part}" if rest else part
+        if max_chars and rest.strip():
+            *complete, rest = split_text(rest, max_chars)
+            yield from complete
+    if rest.strip():
+        yield from split_text(rest, max_chars)
 
 
 def _split_span(text: str, span: Span, limit: int, level: int = 0) -> Iterator[Span]:

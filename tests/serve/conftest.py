@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import uvicorn
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.render import lines as lines_module
+from qwen3_tts_morph.morph.render import late_text, whole_text
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.serve import speaker as speaker_module
 from qwen3_tts_morph.serve.app import create_app
@@ -58,13 +58,14 @@ class Client:
 
 def pin_ends(patch: pytest.MonkeyPatch) -> None:
     """Lines with "word" take all the frames that they may have; random models end others as they like."""
-    original = lines_module.build_piece
+    original = whole_text.build_piece
 
     def build(builder, line, text):
         prompt = original(builder, line, text)
         return replace(prompt, min_frames=MOST_FRAMES) if "word" in text else prompt
 
-    patch.setattr(lines_module, "build_piece", build)
+    for module in (whole_text, late_text):
+        patch.setattr(module, "build_piece", build)
 
 
 @pytest.fixture(scope="session")

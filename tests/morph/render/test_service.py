@@ -13,8 +13,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.render import lines as lines_module
-from qwen3_tts_morph.morph.render import open_decoding
+from qwen3_tts_morph.morph.render import open_decoding, whole_text
 from qwen3_tts_morph.morph.render.desk import Busy, ServiceClosed
 from qwen3_tts_morph.morph.render.lines import Line
 from qwen3_tts_morph.morph.render.service import SpeechService
@@ -48,13 +47,13 @@ def voice(model):
 @pytest.fixture
 def endless(voice, monkeypatch) -> Line:
     """A line that takes all the frames it may have."""
-    original = lines_module.build_piece
+    original = whole_text.build_piece
 
     def build(builder, line, text):
         prompt = original(builder, line, text)
         return replace(prompt, min_frames=5000) if "word" in text else prompt
 
-    monkeypatch.setattr(lines_module, "build_piece", build)
+    monkeypatch.setattr(whole_text, "build_piece", build)
     return Line("word " * 60, voice, seed=1)
 
 
