@@ -156,3 +156,7 @@ def same_sound(left: bytes, right: bytes) -> bool:
     """Whether samples are equal up to rounding: chunks have other sizes in every run."""
     first, second = (np.frombuffer(one, "<i2").astype(int) for one in (left, right))
     return len(first) == len(second) > 0 and int(np.abs(first - second).max()) <= 2
+
+
+def row_is_free(speaker: Speaker) -> bool:
+    return (speaker.status.speaking, speaker.status.waiting) == (0, 0)

@@ -19,7 +19,7 @@ from qwen3_tts_morph.serve.speaker import Speaker
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from tests.serve.conftest import PATIENCE, Client, asked, listening, same_sound, wait_until
+from tests.serve.conftest import PATIENCE, Client, asked, listening, row_is_free, same_sound, wait_until
 
 LONG = {**asked("word " * 2000, response_format="pcm"), "sampling": {"max_seconds": 100}}
 PATH = "/v1/audio/speech"
@@ -79,10 +79,6 @@ def test_openai_s_client_lists_models_and_reads_errors(api: openai.OpenAI, clien
 
 
 # Clients that leave
-
-
-def row_is_free(speaker: Speaker) -> bool:
-    return (speaker.status.speaking, speaker.status.waiting) == (0, 0)
 
 
 @pytest.mark.parametrize("parts", [0, 1, 3])
