@@ -1,0 +1,135 @@
+"""The server as a program: its command line, what it needs, and the demo voice in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from qwen3_tts_morph.serve import server
+from qwen3_tts_morph.serve.options import KEY_VARIABLE, Limits
+
+import pack
+
+PATIENCE = 300
+
+
+def read(*words: str):
+    parser = argparse.ArgumentParser()
+    server.add_arguments(parser)
+    return server.read_options(parser.parse_args(words))
+
+
+def test_the_command_line_and_the_environment_make_the_options(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "secret")
+    monkeypatch.setenv("MORPH_TTS_HOSTS", "Studio.example, other")
+    options = read("--host", "0.0.0.0", "--port", "0", "--voices", str(tmp_path), "--most-characters", "100")
+    assert (options.access.host, options.access.key, options.access.hosts) == (
+        "0.0.0.0",
+        "secret",
+        ("studio.example", "other"),
+    )
+    assert (options.port, options.voices, options.limits) == (0, tmp_path, Limits(characters=100))
+
+
+def test_the_defaults_listen_on_loopback(monkeypatch) -> None:
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    assert (read().access.host, read().port, read().checkpoint) == ("127.0.0.1", 8765, None)
+
+
+def test_bad_options_are_one_line_and_exit_code_2(monkeypatch, caplog) -> None:
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    assert server.main(["--host", "0.0.0.0"]) == 2
+    assert server.main(["--checkpoint", "nowhere"]) == 2
+    said = [record.getMessage() for record in caplog.records]
+    assert KEY_VARIABLE in said[0] and "not a folder" in said[1]
+
+
+def test_missing_packages_are_named_with_the_command_that_installs_them(monkeypatch, caplog) -> None:
+    found = importlib.util.find_spec
+    missing = {"uvicorn", "prometheus_client"}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in missing else found(name))
+    with caplog.at_level(logging.ERROR):
+        assert server.main([]) == 2
+    [record] = caplog.records
+    assert record.getMessage().startswith("the server needs uvicorn, prometheus-client: run ")
+    assert re.search(r'-m pip install "uvicorn>=[\d.]+" "prometheus-client>=[\d.]+"$', record.getMessage())
+
+
+def test_the_extra_has_the_packages_that_the_server_needs() -> None:
+    tomllib = pytest.importorskip("tomllib", reason="not run: Python 3.10 has no tomllib")
+    project = tomllib.loads((pack.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["optional-dependencies"]["serve"] == list(server.PACKAGES.values())
+
+
+def test_the_module_needs_nothing_before_it_runs() -> None:
+    """speak.py reads the server's options before its environment exists."""
+    code = (
+        "import pack, sys; pack.load(); import qwen3_tts_morph.serve.server; "
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'torch', 'numpy', 'starlette', 'anyio'}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=pack.ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_devices() -> None:
+    assert server.choose_device("cpu") == "cpu" and server.choose_device("auto") in ("cpu", "cuda")
+    with pytest.raises(ValueError, match="choose auto, cpu or cuda"):
+        server.choose_device("abacus")
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """The server of the demo voice, as a user starts it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "serve", "--port", str(port), "--rows", "2"]
+    process = subprocess.Popen(command, cwd=pack.ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        wait_until_ready(f"http://127.0.0.1:{port}", process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        said, _ = process.communicate(timeout=PATIENCE)
+        assert said == b"", "nothing goes to stdout"
+
+
+def wait_until_ready(url: str, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        assert process.poll() is None and time.monotonic() < deadline
+        try:
+            if httpx.get(f"{url}/ready").status_code == 200:
+                return
+        except httpx.ConnectError:
+            time.sleep(0.2)
+
+
+@pytest.mark.slow
+def test_the_demo_voice_is_served(url: str) -> None:
+    import numpy as np
+
+    assert httpx.get(f"{url}/v1/audio/voices").json()["voices"] == ["heart", "emma", "michael", "george"]
+    body = {
+        "input": "Hello, this is the speech server.",
+        "voice": "michael",
+        "seed": 1,
+        "response_format": "pcm",
+    }
+    parts = []
+    with httpx.stream("POST", f"{url}/v1/audio/speech", json=body, timeout=PATIENCE) as response:
+        parts = list(response.iter_raw())
+    samples = np.frombuffer(b"".join(parts), "<i2") / 32768
+    assert len(parts) > 2 and 1 < len(samples) / 24000 < 6
+    assert np.sqrt(np.mean(samples**2)) > 0.01
