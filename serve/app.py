@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,7 +23,7 @@ from .answer import SpeechAnswer
 from .errors import ApiError
 from .guard import Guard
 from .metrics import CONTENT_TYPE, Metrics
-from .options import ServerOptions
+from .options import Limits, ServerOptions
 from .request import OPENAI_MODELS, read_request
 from .speaker import Speaker
 from .text_socket import SpeechSocket
@@ -61,7 +62,11 @@ def create_app(speaker: Speaker, options: ServerOptions) -> Starlette:
     return Starlette(
         routes=handlers.routes,
         middleware=[Middleware(Guard, access=options.access)],
-        exception_handlers={ApiError: handlers.on_api_error, HTTPException: handlers.on_http_error},  # type: ignore[dict-item]
+        exception_handlers={
+            ApiError: handlers.on_api_error,
+            HTTPException: handlers.on_http_error,
+            Exception: handlers.on_fault,
+        },
         lifespan=lifespan,
     )
 
@@ -102,7 +107,7 @@ class Handlers:
         """``POST /v1/audio/speech``."""
         began = time.perf_counter()
         try:
-            body = await read_json(request, self._options.limits.body_bytes)
+            body = await read_json(request, self._options.limits)
             asked = read_request(body, self._speaker.rules)
         except ApiError as error:
             self._metrics.answered(error.status)
@@ -168,25 +173,39 @@ class Handlers:
         shown = ApiError(error.status_code, str(error.detail), headers=error.headers)
         return JSONResponse(shown.body, shown.status, shown.headers)
 
+    async def on_fault(self, _: Request, error: Exception) -> Response:
+        """A fault of the server, without details; the log has them."""
+        shown = ApiError(500, f"the server failed ({type(error).__name__}): its log says why")
+        return JSONResponse(shown.body, shown.status)
 
-async def read_json(request: Request, most: int) -> object:
+
+async def read_json(request: Request, limits: Limits) -> object:
     """Return a request's JSON.
 
     Raises:
-        ApiError: 415 for another content type, which pages of other sites could send; 413 for a body of more than
-            ``most`` bytes; 400 for what is not JSON.
+        ApiError: 415 for another content type, which pages of other sites could send; 413 for a body that is too long;
+            408 for one that takes too long; 400 for what is not JSON.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ApiError(415, "the content type is not application/json: send JSON")
-    body = bytearray()
     try:
-        async for part in request.stream():
-            body += part
-            if len(body) > most:
-                raise ApiError(413, f"the body has more than {most} bytes: send the text in parts")
-        return json.loads(body)
+        with anyio.fail_after(limits.idle_seconds):
+            return json.loads(await _read_body(request, limits.body_bytes))
+    except TimeoutError:
+        raise ApiError(
+            408, f"the body was not complete after {limits.idle_seconds:g} s: send it at once"
+        ) from None
     except ClientDisconnect:
         raise ApiError(400, "the body ended early") from None
     except (ValueError, RecursionError):
         raise ApiError(400, "the body is not JSON: send an object with input and voice") from None
+
+
+async def _read_body(request: Request, most: int) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise ApiError(413, f"the body has more than {most} bytes: send the text in parts")
+    return bytes(body)

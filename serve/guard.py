@@ -16,6 +16,7 @@ from .request_checks import why_refused
 KEYED = ("/v1/", "/metrics")  # the page, /health and /ready need no key
 WS_REFUSED = 1008
 PREFLIGHT_S = "600"
+SHOWN = "x-speech-seed, x-speech-seq-groups, x-speech-sample-rate, x-speech-ended, retry-after"
 
 
 class Guard:
@@ -73,6 +74,7 @@ class Guard:
                 own = [(b"x-content-type-options", b"nosniff")]
                 if origin is not None:
                     own += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
+                    own += [(b"access-control-expose-headers", SHOWN.encode())]
                 message = {**message, "headers": [*message.get("headers", ()), *own]}
             await send(message)
 

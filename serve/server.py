@@ -30,6 +30,7 @@ PACKAGES = {
     "prometheus_client": "prometheus-client>=0.20",
 }
 GOODBYE_S = 5  # that answers have to end after Ctrl+C
+MORE_CONNECTIONS = 200  # beside those that speak or wait: pages, checks, metrics
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,6 +110,7 @@ def run_server(options: ServerOptions) -> None:
         access_log=False,
         ws_max_size=options.limits.body_bytes,
         timeout_graceful_shutdown=GOODBYE_S,
+        limit_concurrency=options.rows + options.waiting + MORE_CONNECTIONS,
         server_header=False,
     )
     uvicorn.Server(config).run()

@@ -118,7 +118,7 @@ class OpenLine:
         if self._text is not None:
             self._text.stop()
 
-    def _end_text(self, text: LateLine) -> None:
+    def _end_text(self, text: LateLine | WholeLine) -> None:
         """No piece will come any more."""
         self._text = None
         if text.error is not None and self._stopped is None:

@@ -93,6 +93,7 @@ def test_another_site_that_is_allowed(client: Client) -> None:
     response = server.post(asked(), headers=headers)
     assert response.status_code == 200
     assert response.headers["access-control-allow-origin"] == "https://studio.example"
+    assert "x-speech-seed" in response.headers["access-control-expose-headers"]
     asking = server.run(lambda http: http.options("/v1/audio/speech", headers=headers))
     assert asking.status_code == 200 and "authorization" in asking.headers["access-control-allow-headers"]
     other = server.post(asked(), headers={"origin": "https://evil.example"})

@@ -130,3 +130,13 @@ def test_other_addresses_are_not_there(client: Client, path: str) -> None:
 def test_other_methods_are_refused(client: Client) -> None:
     response = client.get("/v1/audio/speech")
     assert response.status_code == 405 and response.json()["error"]["message"]
+
+
+def test_a_fault_of_the_server_has_no_details(client: Client, monkeypatch) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(type(client.speaker.voices), "entries", fail)
+    response = client.get("/v1/audio/voices")
+    assert response.status_code == 500 and "secret" not in response.text
+    assert response.json()["error"]["type"] == "server_error"

@@ -94,7 +94,7 @@ def url() -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "serve", "--port", str(port), "--rows", "2"]
+    command = [sys.executable, "-m", "serve", "serve", "--port", str(port), "--rows", "2"]
     process = subprocess.Popen(command, cwd=pack.ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         wait_until_ready(f"http://127.0.0.1:{port}", process)
