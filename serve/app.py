@@ -62,11 +62,7 @@ def create_app(speaker: Speaker, options: ServerOptions) -> Starlette:
     return Starlette(
         routes=handlers.routes,
         middleware=[Middleware(Guard, access=options.access)],
-        exception_handlers={
-            ApiError: handlers.on_api_error,
-            HTTPException: handlers.on_http_error,
-            Exception: handlers.on_fault,
-        },
+        exception_handlers=dict.fromkeys((ApiError, HTTPException, Exception), handlers.on_error),
         lifespan=lifespan,
     )
 
@@ -164,19 +160,13 @@ class Handlers:
         """The page, and what it needs."""
         return FileResponse(FILES[request.url.path], headers=PAGE_HEADERS)
 
-    async def on_api_error(self, _: Request, error: ApiError) -> Response:
-        """An error of ours as JSON."""
+    async def on_error(self, _: Request, error: Exception) -> Response:
+        """An error in OpenAI's shape: ours, one of the framework's such as 404, or a fault, without its details."""
+        if isinstance(error, HTTPException):
+            error = ApiError(error.status_code, str(error.detail), headers=error.headers)
+        if not isinstance(error, ApiError):
+            error = ApiError(500, f"the server failed ({type(error).__name__}): its log says why")
         return JSONResponse(error.body, error.status, error.headers)
-
-    async def on_http_error(self, _: Request, error: HTTPException) -> Response:
-        """An error of the framework, such as 404 or 405, in the same shape."""
-        shown = ApiError(error.status_code, str(error.detail), headers=error.headers)
-        return JSONResponse(shown.body, shown.status, shown.headers)
-
-    async def on_fault(self, _: Request, error: Exception) -> Response:
-        """A fault of the server, without details; the log has them."""
-        shown = ApiError(500, f"the server failed ({type(error).__name__}): its log says why")
-        return JSONResponse(shown.body, shown.status)
 
 
 async def read_json(request: Request, limits: Limits) -> object:
