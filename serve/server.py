@@ -6,14 +6,14 @@ import argparse
 import importlib.util
 import logging
 import os
+import socket
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .options import KEY_VARIABLE, PORT, Access, Limits, ServerOptions
-from .request_checks import HOSTS_VARIABLE, listed_hosts
+from .request_checks import listed_hosts
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -101,19 +101,32 @@ def run_server(options: ServerOptions) -> None:
     check_packages()
     import uvicorn
 
-    app = make_app(options)
-    config = uvicorn.Config(
-        app,
-        host=options.access.host,
-        port=options.port,
-        log_config=None,
-        access_log=False,
-        ws_max_size=options.limits.body_bytes,
-        timeout_graceful_shutdown=GOODBYE_S,
-        limit_concurrency=options.rows + options.waiting + MORE_CONNECTIONS,
-        server_header=False,
-    )
-    uvicorn.Server(config).run()
+    with bind(options.access.host, options.port) as bound:  # before the model is loaded
+        config = uvicorn.Config(
+            make_app(options),
+            log_config=None,
+            access_log=False,
+            ws_max_size=options.limits.body_bytes,
+            timeout_graceful_shutdown=GOODBYE_S,
+            limit_concurrency=options.rows + options.waiting + MORE_CONNECTIONS,
+            server_header=False,
+        )
+        log.info("listening on %s port %d", *bound.getsockname()[:2])
+        uvicorn.Server(config).run([bound])
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket with this address; OSError if another program has it, or this computer does not."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    bound = socket.socket(family, kind, protocol)
+    if os.name != "nt":  # there it would let two programs listen
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 def make_app(options: ServerOptions) -> Starlette:
@@ -156,26 +169,3 @@ def choose_device(name: str) -> str:
         reason = str(error).splitlines()[0]
         raise ValueError(f"device {name!r} cannot be used ({reason}): choose auto, cpu or cuda") from error
     return name
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    """Run the server from a command line; return the exit code: 2 for bad input, 1 if it cannot listen."""
-    parser = argparse.ArgumentParser(
-        prog="serve",
-        description="A speech server in the shape of OpenAI's /v1/audio/speech.",
-        epilog=f"{KEY_VARIABLE}: the key that clients must send. {HOSTS_VARIABLE}: names of this server.",
-    )
-    add_arguments(parser)
-    arguments = parser.parse_args(words)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    try:
-        run_server(read_options(arguments))
-    except ValueError as error:
-        log.error("%s", error)
-        return 2
-    except OSError as error:
-        log.error("cannot listen on %s port %d: %s", arguments.host, arguments.port, error)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0

@@ -61,10 +61,10 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def to_s16(samples: np.ndarray) -> np.ndarray:
-    """Return float samples within -1..1 as signed 16 bits, little endian, rounded as ComfyUI's files are."""
-    import numpy as np
+    """Return float samples as signed 16 bits (see ``postprocess/pcm.py``, which needs numpy)."""
+    from ...postprocess import pcm
 
-    return np.clip(np.rint(samples * np.float32(32768)), -32768, 32767).astype("<i2")
+    return pcm.to_s16(samples)
 
 
 def stream_header(kind: str, rate: int) -> bytes:

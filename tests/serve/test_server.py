@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import logging
 import re
 import socket
 import subprocess
@@ -45,23 +44,21 @@ def test_the_defaults_listen_on_loopback(monkeypatch) -> None:
     assert (read().access.host, read().port, read().checkpoint) == ("127.0.0.1", 8765, None)
 
 
-def test_bad_options_are_one_line_and_exit_code_2(monkeypatch, caplog) -> None:
+def test_bad_options_are_one_sentence(monkeypatch) -> None:
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
-    assert server.main(["--host", "0.0.0.0"]) == 2
-    assert server.main(["--checkpoint", "nowhere"]) == 2
-    said = [record.getMessage() for record in caplog.records]
-    assert KEY_VARIABLE in said[0] and "not a folder" in said[1]
+    with pytest.raises(ValueError, match=KEY_VARIABLE):
+        read("--host", "0.0.0.0")
+    with pytest.raises(ValueError, match="not a folder"):
+        read("--checkpoint", "nowhere")
 
 
-def test_missing_packages_are_named_with_the_command_that_installs_them(monkeypatch, caplog) -> None:
+def test_missing_packages_are_named_with_the_command_that_installs_them(monkeypatch) -> None:
     found = importlib.util.find_spec
     missing = {"uvicorn", "prometheus_client"}
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in missing else found(name))
-    with caplog.at_level(logging.ERROR):
-        assert server.main([]) == 2
-    [record] = caplog.records
-    assert record.getMessage().startswith("the server needs uvicorn, prometheus-client: run ")
-    assert re.search(r'-m pip install "uvicorn>=[\d.]+" "prometheus-client>=[\d.]+"$', record.getMessage())
+    with pytest.raises(ValueError, match="the server needs uvicorn, prometheus-client: run ") as caught:
+        server.run_server(read())
+    assert re.search(r'-m pip install "uvicorn>=[\d.]+" "prometheus-client>=[\d.]+"$', str(caught.value))
 
 
 def test_the_extra_has_the_packages_that_the_server_needs() -> None:
@@ -80,6 +77,15 @@ def test_the_module_needs_nothing_before_it_runs() -> None:
         [sys.executable, "-c", code], cwd=pack.ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_an_address_that_is_taken_is_an_error_before_the_model_is_loaded(monkeypatch) -> None:
+    monkeypatch.setattr(server, "make_app", lambda _: pytest.fail("the model was loaded"))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(OSError):
+            server.run_server(read("--port", str(taken.getsockname()[1])))
 
 
 def test_devices() -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from qwen3_tts_morph.postprocess.pcm import to_s16
 from qwen3_tts_morph.serve.commands import sound
 from qwen3_tts_morph.serve.commands.arguments import FORMATS
-
-from tests.nodes.package import load
 
 
 def tone() -> np.ndarray:
@@ -45,7 +44,7 @@ def test_every_supported_format_can_be_written_and_read(ending: str, tmp_path: P
 def test_a_stream_has_the_samples_of_a_file_and_of_comfyui() -> None:
     samples = np.concatenate([tone(), [-1.0, 1.0, 1.5, -1.5, 0.0]]).astype(np.float32)
     content = sound.to_s16(samples)
-    assert np.array_equal(content, load("audio_io").to_s16(samples))
+    assert np.array_equal(content, to_s16(samples))
     written, _ = soundfile.read(io.BytesIO(sound.encode(samples, 24000, ".wav")), dtype="int16")
     assert np.array_equal(content, written)
     assert sound.encode(samples, 24000, ".pcm") == content.tobytes()
