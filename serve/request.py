@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -173,17 +173,16 @@ def _text(fields: Mapping[str, Any], name: str, longest: int) -> str:
 
 
 def _choice(
-    fields: Mapping[str, Any], name: str, choices: object, default: str, any_case: bool = False
+    fields: Mapping[str, Any], name: str, choices: Sequence[str], default: str, any_case: bool = False
 ) -> str:
     value = fields.get(name)
     if value is None:
         return default
-    known = list(choices)  # type: ignore[call-overload]
     if isinstance(value, str):
         value = value.strip().lower() if any_case else value
-        if value in known:
+        if value in choices:
             return str(value)
-    raise _bad(name, f"{name} is {value!r:.40}: choose one of {', '.join(known)}")
+    raise _bad(name, f"{name} is {value!r:.40}: choose one of {', '.join(choices)}")
 
 
 def _number(fields: Mapping[str, Any], name: str) -> float:

@@ -26,7 +26,7 @@ from .voices import VoiceBook
 
 log = logging.getLogger(__name__)
 
-USUAL_SECONDS = 4.0  # that a line holds a row, until some have been timed
+USUAL_SECONDS = 4.0  # that a line holds a row
 WARM_TEXT = "The speech server is ready."
 WARM_SECONDS = 2.0
 
