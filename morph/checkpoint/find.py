@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -156,8 +157,12 @@ def read_index(file: Path) -> dict[str, str]:
 
 
 def fingerprint(path: Path) -> list[tuple[str, int, int]]:
-    """Return path, modification time and size of a checkpoint's configs and weights: replacing it changes them."""
-    files = sorted([*path.glob("*.json"), *path.glob("*.safetensors"), *path.glob("speech_tokenizer/*")])
+    """Return path, modification time and size of a checkpoint's configs, vocabulary and weights.
+
+    Replacing the checkpoint changes them.
+    """
+    kinds = ("*.json", "*.txt", "*.safetensors", "speech_tokenizer/*")
+    files = sorted(file for kind in kinds for file in path.glob(kind))
     found = []
     for file in files:
         try:
@@ -166,6 +171,11 @@ def fingerprint(path: Path) -> list[tuple[str, int, int]]:
             continue
         found.append((str(file), about.st_mtime_ns, about.st_size))
     return found
+
+
+def fingerprint_digest(path: Path) -> str:
+    """Return the SHA-256 of a checkpoint's fingerprint."""
+    return hashlib.sha256(repr(fingerprint(path)).encode()).hexdigest()
 
 
 def check_complete(path: Path) -> Path:

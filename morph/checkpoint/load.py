@@ -14,7 +14,7 @@ from ..model.model import Model
 from ..model.rope import inverse_frequencies
 from ..model.tail import describe_tails
 from ..options import LoadOptions
-from .find import check_complete
+from .find import check_complete, fingerprint_digest
 from .json_file import read_object
 from .profile import read_profile
 from .qwen_tts import default_rope_registered, import_qwen_tts
@@ -116,6 +116,9 @@ def load_model(
     attention = choose_attention(options.attention, device, dtype)
     check_frame_rate(path)
     profile = read_profile(path)
+    fingerprint = fingerprint_digest(
+        path
+    )  # before the files are read: one that is replaced meanwhile is not missed
     qwen_tts = import_qwen_tts()
     # Parameters must not be inference tensors: those could not be moved between devices later.
     with torch.inference_mode(False), default_rope_registered():
@@ -127,7 +130,7 @@ def load_model(
             model = Model(upstream, path.name)
             check_tokenizer(model.tokenizer, model.config)
             restore_frequencies(model.module)
-        model.profile = profile
+        model.profile, model.fingerprint = profile, fingerprint
         if options.weights == "int8":
             quantize_talker(model.talker)  # before the move: the device never holds the full weights
         if move:

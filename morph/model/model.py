@@ -54,6 +54,7 @@ class Model:
         self.module.eval().requires_grad_(False)
         self.sampling = Sampling.from_config(self.upstream.generate_config)
         self.profile = TextProfile()
+        self.fingerprint = ""  # of the files that it was loaded from; "" if it was not loaded from files
         self._lock = threading.RLock()
 
     @contextmanager

@@ -57,6 +57,7 @@ class Channel:
         self._failures: dict[int, BaseException] = {}
         self._count = 0
         self._closed = self._done = False
+        self.finished: dict[int, Spoken] = {}  # lines that were whole when the stream was closed or failed
         self._spoken: list[Spoken] | None = None
         self._error: BaseException | None = None
 

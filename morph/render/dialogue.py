@@ -17,8 +17,10 @@ from ..text.pauses import without_pauses
 from ..text.script import Script, ScriptLine, parse_script
 from ..text.subtitles import Caption, to_srt
 from ..voice.voice import Voice
+from .line_renderer import LineRenderer
 from .lines import Line, Spoken, render_lines
 from .progress import OnFrame
+from .takes import ERROR
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,21 @@ def render_script(
     """
     parsed, lines = read_script(synthesizer, script)
     return assemble(parsed, render_lines(synthesizer, lines, options, on_frame, on_phase), script.gap_s)
+
+
+def render_scene(
+    renderer: LineRenderer,
+    script: ScriptRequest,
+    on_frame: OnFrame | None = None,
+    on_phase: Callable[[str], None] | None = None,
+) -> Dialogue:
+    """Speak a script as ``render_script`` does, each line once; see ``LineRenderer.render``.
+
+    Raises:
+        ScriptError: for a script that cannot be read.
+    """
+    parsed, lines = read_script(renderer.synthesizer, script)
+    return assemble(parsed, renderer.render(lines, on_frame, on_phase), script.gap_s)
 
 
 def read_script(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script, list[Line]]:
@@ -146,9 +163,13 @@ def spacing_of(script: Script, gap_s: float) -> Spacing:
 
 
 def assemble(script: Script, spoken: Sequence[Spoken], gap_s: float) -> Dialogue:
-    """Join the lines of a script, with captions at the times of their speech."""
+    """Join the lines of a script, with captions at the times of their speech; none where a line could not be made."""
     rate = spoken[0].sample_rate
     spoken = [amplify_line(one, line) for one, line in zip(spoken, script.lines, strict=True)]
     joined, spans = join([one.waveform for one in spoken], rate, spacing_of(script, gap_s))
-    captions = [caption_of(start, one) for (start, _), one in zip(spans, spoken, strict=True)]
+    captions = [
+        caption_of(start, one)
+        for (start, _), one in zip(spans, spoken, strict=True)
+        if one.report.ended != ERROR
+    ]
     return Dialogue(spoken, joined, rate, to_srt(captions))

@@ -35,6 +35,7 @@ WHAT_HAPPENED = {
     "loop": "repeated itself",
     "early": "ended before its text can have been spoken",
     "silent": "is silent",
+    "error": "could not be made",
 }
 LAYOUTS = ("sentence", "token")
 
@@ -76,11 +77,13 @@ class LineReport:
         text: as it was given.
         frames: of 80 ms, before crossfades overlap them.
         seconds: of audio.
-        ended: one of ``takes.ENDS``: that of the worst piece; or one of ``takes.STOPPED``.
+        ended: one of ``takes.ENDS``: that of the worst piece; or one of ``takes.STOPPED``; or ``takes.ERROR``.
         pieces: how many the text was cut into.
         spoken: the text as it was spoken, "" if that is the text itself.
         takes: how often the piece with the most takes was spoken.
         notes: sentences for the user.
+        from_before: whether it was made by an earlier rendering (see ``line_cache.py``).
+        error: why it could not be made, where ``ended`` says so.
     """
 
     name: str
@@ -92,6 +95,8 @@ class LineReport:
     spoken: str = ""
     takes: int = 1
     notes: tuple[str, ...] = ()
+    from_before: bool = False
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -174,11 +179,7 @@ def render_lines(
     Raises:
         ValueError: for a text, language, voice, instruction or decoding that cannot be used.
     """
-    for line in lines:
-        if not isinstance(line.text, str):
-            raise ValueError(
-                f"a line's text is {type(line.text).__name__}, not a string: join it, or speak it with stream_lines"
-            )
+    check_complete(lines)
     with synthesizer.session():
         rendering = Rendering.prepare(synthesizer, lines, options or GenerateOptions(), Progress(on_frame))
         takes = rendering.speak(on_phase or (lambda _: None))
@@ -223,17 +224,29 @@ class Rendering:
             check_line(model, line)
         normalizer = normalizer_of(model, options, lambda: progress.add(0))
         limit = piece_limit(model, options)
-        texts: list[SpokenText] = []
-        pieces: list[Piece] = []
-        for index, line in enumerate(lines):
-            text, own = cut_line(index, line, normalizer, limit)
-            texts.append(text)
-            pieces += own
+        read = [cut_line(index, line, normalizer, limit) for index, line in enumerate(lines)]
+        texts, pieces = [text for text, _ in read], [piece for _, own in read for piece in own]
         builder = synthesizer.engine.prompt_builder(model)
         prompts = [build_piece(builder, lines[piece.line], piece.text) for piece in pieces]
         progress.expect([prompt.text_tokens for prompt in prompts])
         return cls(
             synthesizer, choice, list(lines), options, texts, pieces, prompts, progress, builder, normalizer
+        )
+
+    def only(self, indices: Sequence[int]) -> Rendering:
+        """Return a rendering of the lines at these indices, in this order. It shares the progress."""
+        own = [
+            (place, number)
+            for place, index in enumerate(indices)
+            for number, piece in enumerate(self.pieces)
+            if piece.line == index
+        ]
+        return replace(
+            self,
+            lines=[self.lines[index] for index in indices],
+            texts=[self.texts[index] for index in indices],
+            pieces=[replace(self.pieces[number], line=place) for place, number in own],
+            prompts=[self.prompts[number] for _, number in own],
         )
 
     @property
@@ -335,13 +348,27 @@ class Rendering:
             seconds=len(waveform) / rate,
             ended=ended,
             pieces=len(own),
-            spoken="" if text.text.split() == without_pauses(str(line.text)).split() else text.text,
+            spoken=text_as_spoken(line, text),
             takes=max((take.number for _, take in own), default=1),
             notes=text.notes,
         )
         placed = tuple(PieceSpan(piece.text, *span) for (piece, _), span in zip(own, spans, strict=True))
         made = self.synthesizer.engine.describe(self.synthesizer.model, self.choice)
         return Spoken(waveform, rate, report, placed, made)
+
+
+def text_as_spoken(line: Line, text: SpokenText) -> str:
+    """Return a line's text as it is spoken, "" if that is its text itself."""
+    return "" if text.text.split() == without_pauses(str(line.text)).split() else text.text
+
+
+def check_complete(lines: Sequence[Line]) -> None:
+    """Raise ValueError for a line whose text comes in parts."""
+    for line in lines:
+        if not isinstance(line.text, str):
+            raise ValueError(
+                f"a line's text is {type(line.text).__name__}, not a string: join it, or speak it with stream_lines"
+            )
 
 
 def check_line(model: Model, line: Line) -> None:

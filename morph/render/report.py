@@ -8,7 +8,7 @@ from ..model.model import Model
 from ..model.tail import Tail
 from ..options import PREDICTED_GROUPS, GenerateOptions
 from .lines import LineReport, Spoken
-from .takes import WRONG
+from .takes import ERROR, WRONG
 
 ENDINGS = {
     "eos": "ended by itself",
@@ -18,11 +18,13 @@ ENDINGS = {
     "silent": "IS SILENT: try another seed or, for a voice cloned with its transcript (ICL), x-vector",
     "cancelled": "was cancelled",
     "failed": "LOST ITS TEXT: what gave the text failed",
+    ERROR: "COULD NOT BE MADE",
 }
-TROUBLE = (*WRONG, "failed")
+TROUBLE = (*WRONG, "failed", ERROR)
 SHOWN_WRONG = 5  # lines that the outcome names; the rows name all
 LONGEST_SHOWN = 60
 LONGEST_SPOKEN = 200
+LONGEST_ERROR = 300
 
 
 def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
@@ -51,7 +53,7 @@ def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
     """Return how it went, in a few lines: what went wrong, other notes, and length and speed.
 
     RTF is generation time over audio duration (below 1 is faster than real time); ms per frame is the same time over
-    the frames (80 ms of audio each).
+    the frames (80 ms of audio each). Lines from before (see ``line_cache.py``) do not count for the speed.
     """
     reports = [one.report for one in spoken]
     said = _trouble(reports) + list(dict.fromkeys(note for one in reports for note in one.notes))
@@ -63,7 +65,7 @@ def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
         ]
     if retaken := sum(one.takes > 1 for one in reports):
         said.append(f"{retaken} of {len(reports)} spoken again with another seed: see below.")
-    return "\n".join([*said, _speed(reports, elapsed_s)])
+    return "\n".join([*said, *_from_before(reports), _speed(reports, elapsed_s)])
 
 
 def _trouble(reports: Sequence[LineReport]) -> list[str]:
@@ -71,21 +73,40 @@ def _trouble(reports: Sequence[LineReport]) -> list[str]:
     if not wrong:
         return []
     if len(reports) == 1:
-        return [f"The line {ENDINGS[wrong[0][1].ended]}."]
-    shown = [
-        f"Line {number} ({_short(one.text)}) {ENDINGS[one.ended]}." for number, one in wrong[:SHOWN_WRONG]
-    ]
+        return [f"The line {_ending(wrong[0][1])}."]
+    shown = [f"Line {number} ({_short(one.text)}) {_ending(one)}." for number, one in wrong[:SHOWN_WRONG]]
     more = [f"And {len(wrong) - SHOWN_WRONG} more: see below."] if len(wrong) > SHOWN_WRONG else []
     return [f"{len(wrong)} of {len(reports)} lines went wrong.", *shown, *more]
 
 
+def _ending(report: LineReport) -> str:
+    """Return how a line ended in words, with the reason where it could not be made."""
+    why = " ".join(report.error.split())[:LONGEST_ERROR].rstrip(".")
+    return f"{ENDINGS[report.ended]}: {why}" if why else ENDINGS[report.ended]
+
+
+def _from_before(reports: Sequence[LineReport]) -> list[str]:
+    """Say how many lines were not made now; nothing if all were."""
+    count = sum(one.from_before for one in reports)
+    if not count:
+        return []
+    return ["It is from before."] if len(reports) == 1 else [f"{count} of {len(reports)} lines from before."]
+
+
 def _speed(reports: Sequence[LineReport], elapsed_s: float) -> str:
-    frames = sum(one.frames for one in reports)
-    audio_s = sum(one.seconds for one in reports)
+    """Return the length of all lines, and the speed of those that were made now."""
+    made = [one for one in reports if not one.from_before and one.frames]
+    frames, made_s = sum(one.frames for one in made), sum(one.seconds for one in made)
+    before_s = sum(one.seconds for one in reports if one.from_before)
     if not frames:
-        return f"No audio in {elapsed_s:.2f} s."
+        return (
+            f"{before_s:.2f} s of audio, none of it made now ({elapsed_s:.2f} s)."
+            if before_s
+            else f"No audio in {elapsed_s:.2f} s."
+        )
+    before = f"{before_s:.2f} s of audio from before, " if before_s else ""
     return (
-        f"{audio_s:.2f} s of audio in {elapsed_s:.2f} s: RTF {elapsed_s / audio_s:.3f}, "
+        f"{before}{made_s:.2f} s of audio in {elapsed_s:.2f} s: RTF {elapsed_s / made_s:.3f}, "
         f"{1000 * elapsed_s / frames:.1f} ms per frame"
     )
 
@@ -110,7 +131,8 @@ def _row(report: LineReport) -> str:
     takes = f" at take {report.takes}" if report.takes > 1 else ""
     spoken = f", spoken as {_short(report.spoken, LONGEST_SPOKEN)}" if report.spoken else ""
     length = f"{report.seconds:.2f} s{pieces}, {report.frames} frames"
-    return f"{name}{_short(report.text)}: {ENDINGS[report.ended]}{takes}, {length}{spoken}"
+    before = ", from before" if report.from_before else ""
+    return f"{name}{_short(report.text)}: {_ending(report)}{takes}{before}, {length}{spoken}"
 
 
 def _short(text: str, longest: int = LONGEST_SHOWN) -> str:

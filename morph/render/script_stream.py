@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ..synthesizer import Synthesizer
 from ..text.script import Script, ScriptLine
 from .channel import StreamClosed
 from .dialogue import Dialogue, ScriptRequest, amplify, assemble, read_script, spacing_of
+from .line_renderer import LineRenderer, Watch
 from .lines import Line, Spoken, check_line, render_lines
 from .progress import OnFrame
 from .stream import SpeechStream, stream_lines
@@ -80,14 +81,43 @@ def stream_script(
         ScriptError: for a script that cannot be read.
         ValueError: as ``stream_lines``, and for more silence than a track may have.
     """
+    parsed, lines = _read(synthesizer, script)
+    stream = _stream(synthesizer, lines, options or GenerateOptions(), on_frame, complete)
+    return ScriptStream(stream, parsed, script.gap_s)
+
+
+def stream_scene(
+    renderer: LineRenderer, script: ScriptRequest, on_frame: OnFrame | None = None, complete: bool = False
+) -> ScriptStream:
+    """Speak a script as ``stream_script`` does, each line once: those in the renderer's cache are heard at once.
+
+    A line that fails is reported as such, as ``LineRenderer.render`` does; then what is left is made complete, without
+    being heard while it is made.
+
+    Raises:
+        ScriptError, ValueError: as ``stream_script``.
+    """
+    parsed, lines = _read(renderer.synthesizer, script)
+    return ScriptStream(_Once(renderer, lines, Watch(on_frame), complete), parsed, script.gap_s)
+
+
+def _read(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script, list[Line]]:
+    """Read a script; too much silence is refused too, before a frame is made."""
     parsed, lines = read_script(synthesizer, script)
-    # Too much silence is refused before a frame is made.
     _silences(parsed, script.gap_s, synthesizer.model.sample_rate)
-    options = options or GenerateOptions()
+    return parsed, lines
+
+
+def _stream(
+    synthesizer: Synthesizer,
+    lines: Sequence[Line],
+    options: GenerateOptions,
+    on_frame: OnFrame | None,
+    complete: bool,
+) -> _Chunks | _Groups:
     if complete and len(lines) > 1:
-        return ScriptStream(_Groups(synthesizer, lines, options, on_frame), parsed, script.gap_s)
-    stream = stream_lines(synthesizer, lines, options, on_frame, in_turn=True)
-    return ScriptStream(_Chunks(stream), parsed, script.gap_s)
+        return _Groups(synthesizer, lines, options, on_frame)
+    return _Chunks(stream_lines(synthesizer, lines, options, on_frame, in_turn=True))
 
 
 class _Chunks:
@@ -95,6 +125,11 @@ class _Chunks:
 
     def __init__(self, stream: SpeechStream):
         self.sample_rate, self._stream = stream.sample_rate, stream
+
+    @property
+    def finished(self) -> Mapping[int, Spoken]:
+        """The lines that are final by now, by their index."""
+        return self._stream.finished
 
     def line(self, index: int) -> Iterator[tuple[np.ndarray, bool]]:
         """Yield a line's samples, and whether they are its last."""
@@ -135,6 +170,11 @@ class _Groups:
             check_line(synthesizer.model, line)
         self._first = stream_lines(synthesizer, lines[:1], options, self._report)
 
+    @property
+    def finished(self) -> Mapping[int, Spoken]:
+        """The lines that are final by now, by their index."""
+        return dict(enumerate(self._spoken))
+
     def _report(self, done: int, expected: int) -> None:
         if self._closed:
             raise StreamClosed
@@ -173,10 +213,84 @@ class _Groups:
         self._first.close()
 
 
+class _Once:
+    """The lines of a script: those that a cache has, and the others as a stream.
+
+    If the stream fails, what it did not finish is rendered complete, so that one line's failure ends no others.
+    """
+
+    def __init__(self, renderer: LineRenderer, lines: Sequence[Line], watch: Watch, complete: bool):
+        self.sample_rate = renderer.synthesizer.model.sample_rate
+        self._renderer, self._lines, self._watch = renderer, lines, watch
+        self._recall = renderer.recall(lines, watch)
+        self._made = dict(self._recall.found)
+        missing = [lines[index] for index in self._recall.missing]
+        self._stream: _Chunks | _Groups | None = None
+        if missing:
+            self._stream = _stream(renderer.synthesizer, missing, renderer.options, watch.frame, complete)
+
+    def line(self, index: int) -> Iterator[tuple[np.ndarray, bool]]:
+        """Yield a line's samples, and whether they are its last; lines are asked for in their order."""
+        if index in self._recall.found or self._stream is None:
+            yield self._made[index].waveform, True
+            return
+        heard = last = False
+        try:
+            for samples, last in self._stream.line(self._recall.missing.index(index)):
+                yield samples, last
+                heard = True
+        except Exception as error:
+            self._rescue(error)
+        if not last:  # what was heard cannot be taken back: nothing follows where the line broke off
+            yield self._made[index].waveform[:0] if heard else self._made[index].waveform, True
+        self._keep_finished()
+
+    def finish(self) -> None:
+        """Wait for what is still made: lines that are spoken again, and reports."""
+        try:
+            if self._stream is not None:
+                self._stream.finish()
+                self._keep(dict(enumerate(self._stream.spoken)))
+        except Exception as error:
+            self._rescue(error)
+
+    def _rescue(self, error: Exception) -> None:
+        """Make what the stream did not finish, each line by itself where that is needed; or raise the error again."""
+        if self._watch.ends_all(error):
+            raise error
+        self.close()
+        self._stream = None
+        left = [index for index in range(len(self._lines)) if index not in self._made]
+        recall = replace(self._recall, found=self._made, missing=tuple(left))
+        self._made = dict(enumerate(self._renderer.fill(self._lines, recall, self._watch)))
+
+    def _keep_finished(self) -> None:
+        if self._stream is not None:
+            self._keep(self._stream.finished)
+
+    def _keep(self, finished: Mapping[int, Spoken]) -> None:
+        """Keep lines of the stream, by their index there."""
+        for place, spoken in finished.items():
+            index = self._recall.missing[place]
+            if index not in self._made:
+                self._made[index] = self._recall.keep(index, spoken)
+
+    @property
+    def spoken(self) -> list[Spoken]:
+        if len(self._made) < len(self._lines):
+            raise RuntimeError("the stream has not ended: read all chunks, then ask for what was spoken")
+        return [self._made[index] for index in range(len(self._lines))]
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._keep_finished()
+
+
 class ScriptStream:
     """An iterator over the sound of a scene. Close it, or leave its ``with``, to end the decoding within a frame."""
 
-    def __init__(self, stream: _Chunks | _Groups, script: Script, gap_s: float):
+    def __init__(self, stream: _Chunks | _Groups | _Once, script: Script, gap_s: float):
         self.sample_rate, self.lines = stream.sample_rate, len(script.lines)
         self._stream, self._script, self._gap_s = stream, script, gap_s
         self._closed = False
@@ -223,7 +337,7 @@ def _silences(script: Script, gap_s: float, sample_rate: int) -> list[int]:
 
 
 def _scene(
-    stream: _Chunks | _Groups, lines: Sequence[ScriptLine], gaps: Sequence[int]
+    stream: _Chunks | _Groups | _Once, lines: Sequence[ScriptLine], gaps: Sequence[int]
 ) -> Iterator[SceneChunk]:
     """Yield the chunks of a scene; ``gaps`` are the samples of silence before each line and after the last."""
     at, portion = 0, round(PAUSE_PORTION_S * stream.sample_rate)

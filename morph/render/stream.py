@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextvars
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..graph.engine import on_device
@@ -136,6 +136,15 @@ class SpeechStream:
         """
         return self._channel.spoken()
 
+    @property
+    def finished(self) -> Mapping[int, Spoken]:
+        """The lines that were made to their ends before the stream was closed or failed, by their index.
+
+        Only those that went well, and whose text was complete; none while the stream runs, nor if it ended by itself:
+        then all are in ``spoken``.
+        """
+        return self._channel.finished
+
 
 class LineReader:
     """An iterator over one line's chunks; ``close`` cancels the line."""
@@ -219,8 +228,12 @@ class _Worker:
             plan = Plan(min(job.options.batch_size, len(job.lines)), job.in_turn)
             codec = job.synthesizer.engine.open_codec(model, rendering.choice, plan.rows)
             decoding = StreamDecoding(rendering, codec, self._channel, plan, self._late_lines(rendering))
-            decoding.run()
-            takes = rendering.improve(decoding.takes(), lambda _: None)
+            try:
+                decoding.run()
+                takes = rendering.improve(decoding.takes(), lambda _: None)
+            except BaseException:
+                self._channel.finished = decoding.finished()
+                raise
         stopped = decoding.stopped
         return [rendering.assemble(index, takes, stopped.get(index)) for index in range(len(job.lines))]
 

@@ -16,10 +16,10 @@ from ..waveform.stream import LineCodec
 from .channel import Channel
 from .late_text import LateLine, TokenLine
 from .line_chunks import LineChunks, PieceFrames, concatenate, stack
-from .lines import Piece, Rendering
+from .lines import Piece, Rendering, Spoken
 from .pacing import ChunkSizes, Speed
 from .stream_queue import StreamQueue
-from .takes import Take, judge_end
+from .takes import WRONG, Take, judge_end
 
 # Of a line: 4 s. Beyond them codes wait, until the reader has taken a chunk or no frame is left.
 QUEUED_FRAMES = 50
@@ -100,15 +100,35 @@ class StreamDecoding:
 
     def takes(self) -> list[Take]:
         """Return every piece's take, judged as ``render_lines`` judges it; of stopped lines, what was made."""
-        takes = []
-        for piece, made in zip(self._rendering.pieces, self._pieces, strict=True):
-            made.drop_waiting()  # of a line that was cancelled; there are no others
-            decoded, waveform = Decoded(stack(made.codes), str(made.ended)), concatenate(made.waves)
-            ended = self.stopped.get(piece.line) or judge_end(
-                piece.text, decoded, waveform, self._model.sample_rate
-            )
-            takes.append(Take(decoded, waveform, ended))
-        return takes
+        return [self._take(index) for index in range(len(self._rendering.pieces))]
+
+    def _take(self, index: int) -> Take:
+        piece, made = self._rendering.pieces[index], self._pieces[index]
+        made.drop_waiting()  # of a line that was cancelled; there are no others
+        decoded, waveform = Decoded(stack(made.codes), str(made.ended)), concatenate(made.waves)
+        ended = self.stopped.get(piece.line) or judge_end(
+            piece.text, decoded, waveform, self._model.sample_rate
+        )
+        return Take(decoded, waveform, ended)
+
+    def finished(self) -> dict[int, Spoken]:
+        """Return the lines that have been decoded to their ends and went well, however the stream has ended.
+
+        Lines whose text came in parts are not among them.
+        """
+        found = {}
+        for line in range(len(self._lines)):
+            own = [index for index, piece in enumerate(self._rendering.pieces) if piece.line == line]
+            if line in self._texts or line in self.stopped or not all(map(self._is_decoded, own)):
+                continue
+            takes = [self._take(index) for index in own]
+            if all(take.ended not in WRONG for take in takes):
+                found[line] = self._rendering.only([line]).assemble(0, takes)
+        return found
+
+    def _is_decoded(self, index: int) -> bool:
+        made = self._pieces[index] if index < len(self._pieces) else PieceFrames()
+        return made.ended is not None and not made.waiting
 
     # What changes between frames: cancelled lines, text that has come
 

@@ -14,6 +14,7 @@ ENDS = ("eos", "cap", "loop", "early", "silent")
 WRONG = ENDS[1:]
 # How a line of a stream can end otherwise: by its reader, or because the source of its text failed.
 STOPPED = ("cancelled", "failed")
+ERROR = "error"  # of a line that could not be made, where the others were
 SILENCE_DBFS = -50.0  # speech has 50 ms louder than this; the demo voice's silence has -60 dBFS
 WINDOW_S = 0.05
 

@@ -32,6 +32,7 @@ const CHINESE = {
   "repeated itself": "出现重复",
   "ended before its text can have been spoken": "文本未读完就结束了",
   "is silent": "没有声音",
+  "could not be made": "未能生成",
 }
 
 /** Return the sentence in the page's language, with ``{0}``, ``{1}``, ... replaced by the values. */

@@ -95,3 +95,34 @@ def test_lossless_decoding_is_reported_as_lossless():
     meaning = "lossless: distributed as 15; groups above it are drafted by the crossbar; stock heads"
     assert said == f"SEQ_GROUPS 1 ({meaning})"
     assert describe_groups(GenerateOptions(15, decoding="lossless")) == "SEQ_GROUPS 15 (exact)"
+
+
+def test_lines_from_before_are_counted_and_do_not_count_for_the_speed(model):
+    lines = [spoken("", f"Line {number}.", 25, from_before=number != 1) for number in range(40)]
+    first, before, speed = outcome(lines, 1.0).splitlines()
+    assert first == "All 40 lines ended by themselves." and before == "39 of 40 lines from before."
+    assert speed == "78.00 s of audio from before, 2.00 s of audio in 1.00 s: RTF 0.500, 40.0 ms per frame"
+    rows = describe(model, lines, GenerateOptions(), 1.0).split("\n\n")[1].splitlines()
+    assert [", from before, 2.00 s, 25 frames" in row for row in rows] == [one != 1 for one in range(40)]
+
+
+def test_where_nothing_was_made_there_is_no_speed():
+    lines = [spoken("", "One.", 25, from_before=True)] * 2
+    assert outcome(lines, 0.01).splitlines()[1:] == [
+        "2 of 2 lines from before.",
+        "4.00 s of audio, none of it made now (0.01 s).",
+    ]
+    assert outcome(lines[:1], 0.01).splitlines()[:2] == ["It ended by itself.", "It is from before."]
+
+
+def test_a_line_that_could_not_be_made_says_why(model):
+    broken = spoken("BEN", "Two.", 0, "error", error="ValueError: it\nbroke.")
+    lines = [spoken("ANNA", "One.", 25), broken]
+    said = outcome(lines, 1.0).splitlines()
+    assert said[:2] == [
+        "1 of 2 lines went wrong.",
+        "Line 2 ('Two.') COULD NOT BE MADE: ValueError: it broke.",
+    ]
+    assert "2.00 s of audio in 1.00 s" in said[-1]
+    report = describe(model, lines, GenerateOptions(), 1.0)
+    assert "2. BEN: 'Two.': COULD NOT BE MADE: ValueError: it broke, " in report

@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.render import lines as rendering
+from qwen3_tts_morph.morph.render import stream_decoding
 from qwen3_tts_morph.morph.render.dialogue import ScriptRequest, render_script
-from qwen3_tts_morph.morph.render.script_stream import SceneChunk, stream_script
+from qwen3_tts_morph.morph.render.line_cache import LineCache
+from qwen3_tts_morph.morph.render.line_renderer import LineRenderer
+from qwen3_tts_morph.morph.render.script_stream import SceneChunk, stream_scene, stream_script
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.script import ScriptError
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -167,3 +171,147 @@ def test_a_scene_that_is_left_frees_the_model(model, cast) -> None:
     assert list(stream) == []
     with pytest.raises(RuntimeError, match="closed before its end"):
         _ = stream.dialogue
+
+
+@pytest.fixture
+def free_judge(monkeypatch):
+    """A random model's speech has any length: here every take is good."""
+    for module in (rendering, stream_decoding):
+        monkeypatch.setattr(module, "judge_end", lambda *_: "eos")
+
+
+@pytest.fixture
+def cache(tmp_path) -> LineCache:
+    return LineCache(tmp_path / "lines", 10**8)
+
+
+class Seeds:
+    """Notes the seeds that an engine is asked for, and fails at one."""
+
+    def __init__(self, monkeypatch, synthesizer: Synthesizer):
+        self.asked: list[int] = []
+        self.failing = -1
+        self._original = synthesizer.engine.decode
+        monkeypatch.setattr(synthesizer.engine, "decode", self)
+
+    def __call__(self, model, lines, *others):
+        requests = getattr(lines, "ready", lines)
+        for request in [*requests]:
+            self.asked.append(request.seed)
+        if self.failing in self.asked:
+            raise RuntimeError("broken")
+        return self._original(model, lines, *others)
+
+    def made(self) -> list[int]:
+        asked, self.asked = sorted(self.asked), []
+        return asked
+
+
+FOUR = "\n".join(f"[seed {100 * number}] ANNA: Number {number}." for number in range(1, 5))
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_lines_from_before_are_heard_at_once_and_only_others_are_made(
+    model, cast, cache, monkeypatch, free_judge, complete
+) -> None:
+    synthesizer = Synthesizer(model)
+    seeds, renderer = Seeds(monkeypatch, synthesizer), LineRenderer(synthesizer, SHORT, cache)
+    with stream_scene(renderer, ScriptRequest(FOUR, cast), None, complete) as stream:
+        chunks = list(stream)
+        first = stream.dialogue
+    assert joined(chunks).tobytes() == first.joined.tobytes() and seeds.made() == [100, 200, 300, 400]
+    with stream_scene(renderer, ScriptRequest(FOUR, cast), None, complete) as stream:
+        chunks = list(stream)
+        again = stream.dialogue
+    assert joined(chunks).tobytes() == again.joined.tobytes() == first.joined.tobytes()
+    assert seeds.made() == [] and again.srt == first.srt
+    assert sum(chunk.in_line for chunk in chunks) == 4 and all(one.report.from_before for one in again.lines)
+    edited = FOUR.replace("Number 3", "Another number")
+    with stream_scene(renderer, ScriptRequest(edited, cast), None, complete) as stream:
+        chunks = list(stream)
+        changed = stream.dialogue
+    assert joined(chunks).tobytes() == changed.joined.tobytes() and seeds.made() == [300]
+    assert [one.report.from_before for one in changed.lines] == [True, True, False, True]
+    assert [chunk.mark.index for chunk in chunks if chunk.mark] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("complete", [False, True])
+@pytest.mark.parametrize("failing", [100, 300])
+def test_a_line_that_fails_ends_no_others_in_a_stream(
+    model, cast, cache, monkeypatch, free_judge, complete, failing
+) -> None:
+    synthesizer = Synthesizer(model)
+    seeds, renderer = Seeds(monkeypatch, synthesizer), LineRenderer(synthesizer, SHORT, cache)
+    seeds.failing = failing
+    original = seeds.__call__
+
+    def forget_first(*arguments):
+        seeds.asked.clear()
+        return original(*arguments)
+
+    monkeypatch.setattr(synthesizer.engine, "decode", forget_first)
+    with stream_scene(renderer, ScriptRequest(FOUR, cast), None, complete) as stream:
+        chunks = list(stream)
+        scene = stream.dialogue
+    place = failing // 100 - 1
+    assert [one.report.ended == "error" for one in scene.lines] == [index == place for index in range(4)]
+    assert scene.lines[place].report.error == "RuntimeError: broken" and cache.size().lines == 3
+    assert [chunk.last for chunk in chunks].count(True) == 1 and chunks[-1].last
+    assert [chunk.mark.index for chunk in chunks if chunk.mark] == [0, 1, 2, 3]
+
+
+def test_a_line_that_breaks_off_while_it_is_heard_is_made_again(
+    model, cast, cache, monkeypatch, free_judge
+) -> None:
+    synthesizer = Synthesizer(model)
+    original, calls = synthesizer.engine.open_codec, []
+
+    def open_codec(*arguments):
+        codec = original(*arguments)
+        decode = codec.decode
+
+        def decode_some(parts):
+            calls.append(parts)
+            if len(calls) == 3:
+                raise RuntimeError("broken")
+            return decode(parts)
+
+        monkeypatch.setattr(codec, "decode", decode_some, raising=False)
+        return codec
+
+    monkeypatch.setattr(synthesizer.engine, "open_codec", open_codec)
+    with stream_scene(LineRenderer(synthesizer, SHORT, cache), ScriptRequest(FOUR, cast)) as stream:
+        chunks = list(stream)
+        scene = stream.dialogue
+    assert not any(one.report.ended == "error" for one in scene.lines) and cache.size().lines == 4
+    assert len(joined(chunks)) < len(scene.joined), "what was heard of the first line is not its beginning"
+
+
+def test_a_scene_that_is_left_keeps_the_lines_that_were_whole(model, cast, cache, free_judge) -> None:
+    renderer = LineRenderer(Synthesizer(model), replace(SHORT, batch_size=1), cache)
+    with stream_scene(renderer, ScriptRequest(FOUR, cast)) as stream:
+        for chunk in stream:
+            if chunk.mark is not None and chunk.mark.index == 2:
+                break
+    kept = cache.size().lines
+    assert 2 <= kept <= 4
+    with stream_scene(renderer, ScriptRequest(FOUR, cast)) as stream:
+        list(stream)
+        scene = stream.dialogue
+    assert [one.report.from_before for one in scene.lines] == [index < kept for index in range(4)]
+
+
+def test_a_user_who_cancels_ends_the_scene(model, cast, cache) -> None:
+    class Cancelled(Exception):
+        pass
+
+    def cancel(done: int, _: int) -> None:
+        if done > 2:
+            raise Cancelled
+
+    renderer = LineRenderer(Synthesizer(model), SHORT, cache)
+    with (
+        pytest.raises(Cancelled),
+        stream_scene(renderer, ScriptRequest(FOUR, cast), cancel) as stream,
+    ):
+        list(stream)

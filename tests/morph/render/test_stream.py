@@ -541,3 +541,36 @@ def test_on_a_gpu_streams_run_with_both_allocators(backend: str) -> None:
     done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert " passed" in done.stdout and "skipped" not in done.stdout
+
+
+def test_a_stream_that_is_left_or_fails_tells_which_lines_were_whole(model, voice, monkeypatch) -> None:
+    monkeypatch.setattr(stream_decoding, "judge_end", lambda *_: "eos")
+    synthesizer, lines = Synthesizer(model), [Line(text, voice, seed=3) for text in TEXTS]
+    options = GenerateOptions(sampling=SHORT, batch_size=1, retries=0)
+    whole = stream_lines(synthesizer, lines, options)
+    assert whole.finished == {} and len(list(whole)) > 3 and whole.finished == {}
+
+    class Cancelled(Exception):
+        pass
+
+    frames = [one.report.frames for one in whole.spoken]
+
+    def cancel(done: int, _: int) -> None:
+        if done > frames[0] + 2:
+            raise Cancelled
+
+    with pytest.raises(Cancelled), stream_lines(synthesizer, lines, options, cancel) as stream:
+        list(stream)
+    assert list(stream.finished) == [0]
+    assert stream.finished[0].report == whole.spoken[0].report
+    assert stream.finished[0].waveform.tobytes() == whole.spoken[0].waveform.tobytes()
+
+
+def test_a_line_that_went_wrong_is_not_told_as_whole(model, voice, monkeypatch) -> None:
+    monkeypatch.setattr(stream_decoding, "judge_end", lambda *_: "silent")
+    options = GenerateOptions(sampling=SHORT, batch_size=1)
+    with stream_lines(Synthesizer(model), [Line(text, voice) for text in TEXTS], options) as stream:
+        for chunk in stream:
+            if chunk.line == 1:
+                break
+    assert stream.finished == {}

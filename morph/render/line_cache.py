@@ -1,0 +1,212 @@
+"""Lines that were made before, in a folder: one safetensors file each, never pickle.
+
+A file is written under another name and then renamed, so that it is whole or not there. Its modification time is that
+of its last use: the files that were not used for the longest time go when there are too many bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from ..text.normalize import SpokenText
+from .lines import Line, LineReport, PieceSpan, Spoken, text_as_spoken
+from .takes import ENDS
+
+log = logging.getLogger(__name__)
+
+FORMAT, VERSION = "qwen3-tts-line", "1"
+SUFFIX, UNFINISHED = ".line.safetensors", ".part"
+OWN_NAME = re.compile(r"[0-9a-f]{64}\.line\.safetensors(\.[0-9a-f]{16}\.part)?")
+
+
+class DamagedLine(ValueError):
+    """A kept line whose file is damaged; the file is gone by now."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A line as it is kept, with how often its pieces could be spoken again (``GenerateOptions.retries``)."""
+
+    spoken: Spoken
+    retries: int
+
+    def fits(self, retries: int) -> bool:
+        """Return whether a rendering with so many retries would make the same: a line that went well needs no more."""
+        report = self.spoken.report
+        return self.retries == retries or (report.ended == ENDS[0] and report.takes <= retries + 1)
+
+
+@dataclass(frozen=True)
+class CacheSize:
+    """How many lines are kept, and their bytes on disk."""
+
+    lines: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class LineCache:
+    """Kept lines. Several processes may use one folder.
+
+    Args:
+        folder: it is created when the first line is kept.
+        most_bytes: of all files; the least recently used go first. 1 or more.
+    """
+
+    folder: Path
+    most_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.most_bytes < 1:
+            raise ValueError(f"most_bytes is {self.most_bytes}: choose 1 or more")
+
+    def find(self, key: str, line: Line, text: SpokenText) -> Kept | None:
+        """Return what is kept under a key, or None; it counts as used now.
+
+        Args:
+            key: 64 hexadecimal digits.
+            line: what is asked for: the report has its name and text.
+            text: the line's text as it is spoken.
+
+        Raises:
+            DamagedLine: if the file is damaged; it is removed.
+        """
+        path = self._path(key)
+        try:
+            content = path.read_bytes()
+            os.utime(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise DamagedLine(f"cannot be read ({error.strerror or error})") from error
+        try:
+            return _unpack(content, line, text)
+        except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+            log.warning("a kept line is damaged and removed: %s (%s)", path.name, error)
+            _remove(path)
+            raise DamagedLine("is damaged") from error
+
+    def keep(self, key: str, kept: Kept) -> None:
+        """Keep a line, and let go of the least recently used ones beyond ``most_bytes``.
+
+        Raises:
+            OSError: if it cannot be written; nothing half-written is left.
+        """
+        path = self._path(key)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
+        try:
+            unfinished.write_bytes(_pack(kept))
+            unfinished.replace(path)
+        finally:
+            _remove(unfinished)
+        self._trim()
+
+    def size(self) -> CacheSize:
+        """Return how much is kept."""
+        files = list(self._files())
+        return CacheSize(len(files), sum(status.st_size for _, status in files))
+
+    def clear(self) -> CacheSize:
+        """Remove all kept lines; return how much was removed."""
+        gone = [status.st_size for path, status in self._files() if _remove(path)]
+        return CacheSize(len(gone), sum(gone))
+
+    def _path(self, key: str) -> Path:
+        path = self.folder / f"{key}{SUFFIX}"
+        if not OWN_NAME.fullmatch(path.name):
+            raise ValueError(f"key is {key[:80]!r}: it is 64 hexadecimal digits")
+        return path
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """Yield the cache's own files: finished ones, and those that a process left when it was killed."""
+        try:
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return
+        for name in filter(OWN_NAME.fullmatch, names):
+            try:
+                yield self.folder / name, (self.folder / name).stat()
+            except FileNotFoundError:  # another process has removed it
+                continue
+
+    def _trim(self) -> None:
+        files = sorted(self._files(), key=lambda file: file[1].st_mtime_ns)
+        excess = sum(status.st_size for _, status in files) - self.most_bytes
+        for path, status in files:
+            if excess <= 0:
+                return
+            if _remove(path):
+                excess -= status.st_size
+
+
+def _remove(path: Path) -> bool:
+    """Remove a file if it is there; return whether it is gone. Windows keeps a file that another process reads."""
+    try:
+        path.unlink(missing_ok=True)
+    except PermissionError as error:
+        log.warning("%s cannot be removed: %s", path.name, error)
+        return False
+    return True
+
+
+def _pack(kept: Kept) -> bytes:
+    spoken, report = kept.spoken, kept.spoken.report
+    facts = {
+        "retries": kept.retries,
+        "sample_rate": spoken.sample_rate,
+        "engine": spoken.engine,
+        "spans": [[span.text, span.start, span.end] for span in spoken.spans],
+        "frames": report.frames,
+        "ended": report.ended,
+        "pieces": report.pieces,
+        "takes": report.takes,
+    }
+    words = json.dumps(facts)
+    waveform = np.ascontiguousarray(spoken.waveform, dtype=np.float32)
+    metadata = {"format": FORMAT, "version": VERSION, "line": words, "sha256": _digest(words, waveform)}
+    return save({"waveform": waveform}, metadata)
+
+
+def _unpack(content: bytes, line: Line, text: SpokenText) -> Kept:
+    """Read a file's content; one of the listed exceptions of ``LineCache.find`` if anything is wrong with it."""
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    metadata: dict[str, Any] = header["__metadata__"]
+    if (metadata["format"], metadata["version"]) != (FORMAT, VERSION):
+        raise ValueError("it has another format")
+    waveform = load(content)["waveform"]
+    if metadata["sha256"] != _digest(metadata["line"], waveform):
+        raise ValueError("its checksum does not match")
+    facts = json.loads(metadata["line"])
+    report = LineReport(
+        line.name,
+        str(line.text),
+        facts["frames"],
+        len(waveform) / facts["sample_rate"],
+        facts["ended"],
+        facts["pieces"],
+        text_as_spoken(line, text),
+        facts["takes"],
+        text.notes,
+        from_before=True,
+    )
+    spans = tuple(PieceSpan(*span) for span in facts["spans"])
+    spoken = Spoken(waveform, facts["sample_rate"], report, spans, facts["engine"])
+    return Kept(spoken, facts["retries"])
+
+
+def _digest(words: str, waveform: np.ndarray) -> str:
+    return hashlib.sha256(words.encode() + b"\0" + waveform.tobytes()).hexdigest()

@@ -1,0 +1,220 @@
+"""Lines to waveforms, each once: lines that were made before come from a cache, and one that fails ends no others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import numpy as np
+import torch
+
+from ..options import GenerateOptions
+from ..synthesizer import Synthesizer
+from .channel import StreamClosed
+from .line_cache import DamagedLine, Kept, LineCache
+from .line_key import common_key, line_key
+from .lines import (
+    Line,
+    LineReport,
+    Rendering,
+    Spoken,
+    check_complete,
+    check_line,
+    cut_line,
+    normalizer_of,
+    piece_limit,
+)
+from .progress import OnFrame, Progress
+from .takes import ERROR
+
+log = logging.getLogger(__name__)
+
+GROUPS_OF = 4  # batches: after so many the lines are kept, so that a run that is cancelled loses no more
+FAILED_S = 0.5  # of silence in the place of a line that could not be made: no file may be empty
+
+
+@dataclass
+class Watch:
+    """Passes progress on, and knows what was raised there: that is the user's wish to end, not a failure."""
+
+    on_frame: OnFrame | None = None
+    on_phase: Callable[[str], None] | None = None
+    raised: BaseException | None = None
+
+    def frame(self, done: int, expected: int) -> None:
+        """See ``OnFrame``."""
+        if self.on_frame is not None:
+            self._pass_on(lambda report: report(done, expected), self.on_frame)
+
+    def phase(self, words: str) -> None:
+        """A phase begins."""
+        if self.on_phase is not None:
+            self._pass_on(lambda say: say(words), self.on_phase)
+
+    def _pass_on(self, call: Callable[[Callable], None], to: Callable) -> None:
+        try:
+            call(to)
+        except BaseException as error:
+            self.raised = error
+            raise
+
+    def ends_all(self, error: Exception) -> bool:
+        """Return whether an error ends all lines: the user's wish, or no memory, which the caller can free."""
+        return error is self.raised or isinstance(error, (StreamClosed, torch.cuda.OutOfMemoryError))
+
+
+@dataclass(frozen=True)
+class Recall:
+    """What a cache has of some lines.
+
+    Args:
+        found: by the line's index.
+        missing: the indices of the others, in their order.
+    """
+
+    found: Mapping[int, Spoken]
+    missing: tuple[int, ...]
+    _cache: LineCache | None = None
+    _retries: int = 0
+    _keys: tuple[str, ...] = ()
+    _damaged: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def keep(self, index: int, spoken: Spoken) -> Spoken:
+        """Keep a line that has been made, for later renderings; return it with a note on what went wrong there."""
+        notes = []
+        if index in self._damaged:
+            notes.append(f"The line that was kept from before {self._damaged[index]}: it was made again.")
+        if self._cache is not None and spoken.report.ended != ERROR:
+            try:
+                self._cache.keep(self._keys[index], Kept(spoken, self._retries))
+            except OSError as error:
+                log.warning("a line cannot be kept: %s", error)
+                notes.append(f"Lines could not be kept for later: {error.strerror or error}.")
+        return replace(spoken, report=replace(spoken.report, notes=(*spoken.report.notes, *notes)))
+
+
+@dataclass(frozen=True)
+class LineRenderer:
+    """Renders lines with one checkpoint and one set of options.
+
+    Args:
+        synthesizer: the checkpoint and its engine.
+        options: how lines are spoken.
+        cache: lines from before, and where new ones are kept. None makes every line and keeps none.
+    """
+
+    synthesizer: Synthesizer
+    options: GenerateOptions = field(default_factory=GenerateOptions)
+    cache: LineCache | None = None
+
+    def recall(self, lines: Sequence[Line], watch: Watch | None = None) -> Recall:
+        """Return what the cache has of these lines, whose texts are complete.
+
+        Args:
+            lines: one or more.
+            watch: it may end the search, which writes out all texts.
+
+        Raises:
+            ValueError: as ``render_lines``, but for what only a prompt shows.
+        """
+        model = self.synthesizer.model
+        self.synthesizer.engine.choose(model, self.options)
+        if not lines:
+            raise ValueError("there is no line to speak: type a text")
+        check_complete(lines)
+        for line in lines:
+            check_line(model, line)
+        if self.cache is None:
+            return Recall({}, tuple(range(len(lines))))
+        return self._look_up(self.cache, lines, watch or Watch())
+
+    def _look_up(self, cache: LineCache, lines: Sequence[Line], watch: Watch) -> Recall:
+        model, retries = self.synthesizer.model, self.options.retries
+        normalizer = normalizer_of(model, self.options, lambda: watch.frame(0, 1))
+        limit = piece_limit(model, self.options)
+        common, keys = common_key(self.synthesizer, self.options), []
+        found: dict[int, Spoken] = {}
+        damaged: dict[int, str] = {}
+        for index, line in enumerate(lines):
+            text, pieces = cut_line(index, line, normalizer, limit)
+            keys.append(line_key(common, line, pieces))
+            try:
+                kept = cache.find(keys[-1], line, text)
+            except DamagedLine as error:
+                damaged[index] = str(error)
+                continue
+            if kept is not None and kept.fits(retries):
+                found[index] = kept.spoken
+        missing = tuple(index for index in range(len(lines)) if index not in found)
+        return Recall(found, missing, cache, retries, tuple(keys), damaged)
+
+    def render(
+        self,
+        lines: Sequence[Line],
+        on_frame: OnFrame | None = None,
+        on_phase: Callable[[str], None] | None = None,
+    ) -> list[Spoken]:
+        """Return lines in the order given: those in the cache as they are, the others rendered.
+
+        A line that fails is reported as such (``takes.ERROR``), with FAILED_S of silence; the others are made.
+
+        Args:
+            lines: one or more, with complete texts.
+            on_frame: see ``OnFrame``; what it raises ends the rendering.
+            on_phase: called with a few words when a phase begins.
+
+        Raises:
+            ValueError: as ``render_lines``, before the first frame.
+            Exception: the first line's error, if no line could be made.
+            torch.cuda.OutOfMemoryError: what was made before it is in the cache.
+        """
+        watch = Watch(on_frame, on_phase)
+        return self.fill(lines, self.recall(lines, watch), watch)
+
+    def fill(self, lines: Sequence[Line], recall: Recall, watch: Watch) -> list[Spoken]:
+        """Return lines in the order given, those that ``recall`` lacks rendered; see ``render``."""
+        spoken = dict(recall.found)
+        if not recall.missing:
+            return [spoken[index] for index in range(len(lines))]
+        with self.synthesizer.session():
+            missing = [lines[index] for index in recall.missing]
+            whole = Rendering.prepare(self.synthesizer, missing, self.options, Progress(watch.frame))
+            size = len(missing) if self.cache is None else GROUPS_OF * self.options.batch_size
+            failures: list[Exception] = []
+            for start in range(0, len(missing), size):
+                group = range(start, min(start + size, len(missing)))
+                for place, one in zip(group, _speak(whole.only(group), watch, failures), strict=True):
+                    index = recall.missing[place]
+                    spoken[index] = recall.keep(index, one)
+        if len(failures) == len(lines):
+            raise failures[0]
+        return [spoken[index] for index in range(len(lines))]
+
+
+def _speak(rendering: Rendering, watch: Watch, failures: list[Exception]) -> list[Spoken]:
+    """Return the lines of a rendering; if that fails, each of them alone. Errors are added to ``failures``."""
+    count = len(rendering.lines)
+    try:
+        takes = rendering.speak(watch.phase)
+        return [rendering.assemble(index, takes) for index in range(count)]
+    except Exception as error:
+        if watch.ends_all(error):
+            raise
+        if count == 1:
+            failures.append(error)
+            return [failed_line(rendering, error)]
+        log.warning("%d lines failed together (%s); each is made by itself", count, error)
+    return [_speak(rendering.only([index]), watch, failures)[0] for index in range(count)]
+
+
+def failed_line(rendering: Rendering, error: Exception) -> Spoken:
+    """Return what stands for the only line of a rendering where it could not be made: silence, and why."""
+    [line] = rendering.lines
+    why = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    log.warning("line %.40r could not be made: %s", line.text, why, exc_info=error)
+    rate = rendering.synthesizer.model.sample_rate
+    silence = np.zeros(round(FAILED_S * rate), dtype=np.float32)
+    report = LineReport(line.name, str(line.text), 0, FAILED_S, ERROR, 0, error=why)
+    return Spoken(silence, rate, report)
