@@ -13,6 +13,7 @@ from . import inputs
 from .audio_io import to_audio
 from .clips import show, to_clip
 from .facts import Facts, facts_of_line
+from .kept_lines import line_cache
 from .live import announce, speak_line
 from .memory import ManagedModel
 from .progress import show_progress
@@ -73,6 +74,7 @@ class GenerateSpeech(io.ComfyNode):
                 inputs.advanced(inputs.retries()),
                 inputs.advanced(inputs.normalize_text()),
                 inputs.trim_silence(),
+                inputs.advanced(inputs.reuse_lines()),
             ],
             outputs=[
                 io.Audio.Output(
@@ -125,10 +127,12 @@ class GenerateSpeech(io.ComfyNode):
     @classmethod
     def speak(cls, take: dict[str, Any]) -> tuple[Spoken, Facts, str, str]:
         """Return one spoken text, its facts, its report, and the report's first lines; ``take``: the node's inputs."""
+        from ..morph.render.line_renderer import LineRenderer
         from ..morph.render.lines import Line
         from ..morph.render.report import describe, outcome
 
         model: ManagedModel = take.pop("model")
+        cache = line_cache(take.pop("reuse_lines", True))
         line = Line(**{name: take.pop(name) for name in ("text", "voice", "language", "seed")})
         options = GenerateOptions(
             normalize=take.pop("normalize_text", DEFAULTS.normalize),
@@ -142,7 +146,7 @@ class GenerateSpeech(io.ComfyNode):
             announce(node, ready.model.sample_rate) as speaker,
         ):
             started = time.perf_counter()
-            spoken = speak_line(ready, line, options, progress, speaker)
+            spoken = speak_line(LineRenderer(ready, options, cache), line, progress, speaker)
             elapsed = time.perf_counter() - started
             report = describe(ready.model, [spoken], options, elapsed)
             facts = facts_of_line(line, spoken, options, ready.model.name)

@@ -164,6 +164,19 @@ def trim_silence() -> io.Input:
     )
 
 
+def reuse_lines() -> io.Input:
+    return io.Boolean.Input(
+        "reuse_lines",
+        default=True,
+        optional=True,
+        tooltip=(
+            "A line that was made before with the same model, voice, text, seed and settings is taken from the disk, "
+            "also after a restart of ComfyUI. The report says how many were. off: makes every line and keeps none. "
+            "Settings, Qwen3-TTS Morph, remove what is kept. Default: on."
+        ),
+    )
+
+
 def advanced(widget: io.Input) -> io.Input:
     """Mark an input as advanced, so that the page may hide it. The built-in input classes have no argument for this."""
     widget.extra_dict["advanced"] = True

@@ -21,10 +21,9 @@ from aiohttp import web
 from ..postprocess.pcm import to_s16
 
 if TYPE_CHECKING:
-    from ..morph.options import GenerateOptions
     from ..morph.render.dialogue import Dialogue, ScriptRequest
+    from ..morph.render.line_renderer import LineRenderer
     from ..morph.render.lines import Line, Spoken
-    from ..morph.synthesizer import Synthesizer
     from .progress import Progress
 
 log = logging.getLogger(__name__)
@@ -229,39 +228,41 @@ class Speaker:
             self.play(spoken.waveform)
 
 
-def speak_line(
-    ready: Synthesizer, line: Line, options: GenerateOptions, progress: Progress, speaker: Speaker
-) -> Spoken:
-    """Speak one line: where somebody listens, while it is heard."""
-    from ..morph.render.lines import render_lines
+def speak_line(renderer: LineRenderer, line: Line, progress: Progress, speaker: Speaker) -> Spoken:
+    """Speak one line: where somebody listens, while it is heard; one from before is heard at once."""
+    from ..morph.render.line_renderer import Watch
     from ..morph.render.stream import stream_line
 
     if not speaker.is_heard:
-        return render_lines(ready, [line], options, progress, progress.say)[0]
+        return renderer.render([line], progress, progress.say)[0]
+    speaker.begin(line.name, str(line.text))  # from a node it is a text already
+    recall = renderer.recall([line], Watch(progress))
+    if not recall.missing:
+        speaker.play(recall.found[0].waveform)
+        return recall.found[0]
     heard = []
-    with stream_line(ready, line, options, progress) as stream:
-        speaker.begin(line.name, str(line.text))  # from a node it is a text already
+    with stream_line(renderer.synthesizer, line, renderer.options, progress) as stream:
         for chunk in stream:
             heard.append(chunk.samples)
             speaker.play(chunk.samples)
-        [spoken] = stream.spoken
+        spoken = recall.keep(0, stream.spoken[0])
     speaker.play_again(spoken, heard)
     return spoken
 
 
 def speak_script(
-    ready: Synthesizer, script: ScriptRequest, options: GenerateOptions, progress: Progress, speaker: Speaker
+    renderer: LineRenderer, script: ScriptRequest, progress: Progress, speaker: Speaker
 ) -> Dialogue:
     """Speak a script: where somebody listens, while it is heard, in the order of its lines."""
-    from ..morph.render.dialogue import render_script
-    from ..morph.render.script_stream import stream_script
+    from ..morph.render.dialogue import render_scene
+    from ..morph.render.script_stream import stream_scene
 
     if not speaker.is_heard:
-        return render_script(ready, script, options, progress, progress.say)
+        return render_scene(renderer, script, progress, progress.say)
     heard: list[list[np.ndarray]] = []
     # On a GPU a batch of lines in chunks takes several times as long as the batch complete.
-    complete = ready.model.device.type == "cuda"
-    with stream_script(ready, script, options, progress, complete) as stream:
+    complete = renderer.synthesizer.model.device.type == "cuda"
+    with stream_scene(renderer, script, progress, complete) as stream:
         for chunk in stream:
             if chunk.mark is not None:
                 heard.append([])

@@ -1,20 +1,24 @@
-"""The pack's HTTP routes: the page reads live speech from them."""
+"""The pack's HTTP routes: the page reads live speech from them, and sees and removes the lines that are kept."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from ..serve.request_checks import listed_hosts, why_refused
 from .live import APP_KEY, SAMPLE_BYTES, Speech, SpeechStore
 
+if TYPE_CHECKING:
+    from ..morph.render.line_cache import CacheSize, LineCache
+
 log = logging.getLogger(__name__)
 
 ROOT = "/morph/speech"
+LINES_ROOT = "/morph/lines"
 BLOCK = 1 << 16  # bytes per write
 POLL_S = 0.5  # a reader that has gone is noticed after this time at most
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -23,6 +27,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def add_routes(server: Any) -> None:
     """Add the routes to ComfyUI's ``PromptServer``, unless they are there."""
     from comfy.cli_args import args
+
+    from .kept_lines import kept_lines
 
     if any(getattr(route, "path", "").startswith(ROOT) for route in server.routes):
         log.warning("another pack serves %s: speech is not played while it is made", ROOT)
@@ -34,6 +40,40 @@ def add_routes(server: Any) -> None:
     server.routes.post(f"{ROOT}/listen")(routes.guard(routes.listen))
     server.routes.get(ROOT)(routes.guard(routes.show))
     server.routes.get(f"{ROOT}/{{stream}}")(routes.guard(routes.read))
+    lines = KeptLineRoutes(kept_lines)
+    server.routes.get(LINES_ROOT)(routes.guard(lines.show))
+    server.routes.post(f"{LINES_ROOT}/clear")(routes.guard(lines.clear))
+
+
+class KeptLineRoutes:
+    """Handlers for the lines that are kept; nothing in a request names a file.
+
+    Args:
+        open_cache: returns the cache; it is called in a thread, because it may import the engine.
+    """
+
+    def __init__(self, open_cache: Callable[[], LineCache]):
+        self._open_cache = open_cache
+
+    async def show(self, request: web.Request) -> web.StreamResponse:
+        """How many lines are kept, and their bytes."""
+        return await self._answer(lambda: self._open_cache().size())
+
+    async def clear(self, request: web.Request) -> web.StreamResponse:
+        """Remove all kept lines; the answer says how many there were."""
+        if request.content_type != "application/json":
+            return web.json_response({"error": "send JSON"}, status=415)
+        return await self._answer(lambda: self._open_cache().clear())
+
+    async def _answer(self, look: Callable[[], CacheSize]) -> web.StreamResponse:
+        try:
+            size = await asyncio.to_thread(look)
+        except (OSError, ValueError) as error:
+            log.warning("the kept lines cannot be reached: %s", error)
+            return web.json_response(
+                {"error": "the kept lines cannot be reached: see the server's log"}, status=500
+            )
+        return web.json_response({"lines": size.lines, "bytes": size.bytes})
 
 
 class SpeechRoutes:

@@ -16,6 +16,7 @@ from . import inputs
 from .audio_io import to_audio
 from .clips import show, to_clip
 from .facts import Facts, facts_of_line
+from .kept_lines import line_cache
 from .live import announce, speak_script
 from .memory import ManagedModel
 from .progress import show_progress
@@ -148,6 +149,7 @@ class RenderScript(io.ComfyNode):
                 inputs.advanced(inputs.retries()),
                 inputs.advanced(inputs.normalize_text()),
                 inputs.trim_silence(),
+                inputs.advanced(inputs.reuse_lines()),
             ],
             outputs=[
                 io.Audio.Output(
@@ -200,8 +202,10 @@ class RenderScript(io.ComfyNode):
         retries: int = DEFAULTS.retries,
         normalize_text: str = DEFAULTS.normalize,
         trim_silence: bool = DEFAULTS.trim_ends,
+        reuse_lines: bool = True,
     ) -> io.NodeOutput:
         from ..morph.render.dialogue import ScriptRequest
+        from ..morph.render.line_renderer import LineRenderer
         from ..morph.render.report import describe, outcome
 
         options = GenerateOptions(
@@ -214,7 +218,7 @@ class RenderScript(io.ComfyNode):
             trim_ends=trim_silence,
         )
         request = ScriptRequest(script, cast, language, seed, gap)
-        node = cls.hidden.unique_id
+        node, cache = cls.hidden.unique_id, line_cache(reuse_lines)
         with (
             model.use() as ready,
             show_progress(node) as progress,
@@ -222,7 +226,7 @@ class RenderScript(io.ComfyNode):
         ):
             started = time.perf_counter()
             with plain_errors():
-                dialogue = speak_script(ready, request, options, progress, speaker)
+                dialogue = speak_script(LineRenderer(ready, options, cache), request, progress, speaker)
             elapsed = time.perf_counter() - started
             report = describe(ready.model, dialogue.lines, options, elapsed)
             facts = facts_of_script(ready, request, dialogue, options)

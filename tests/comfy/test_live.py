@@ -57,6 +57,8 @@ NAMES = """() => {
   window.__names = []
   window.app.api.addEventListener('morph.speech.line', ({detail}) => window.__names.push(detail.name))
 }"""
+SHOWN_TEXT = """(kind) => window.app.graph.nodes.find((node) => node.type === kind)
+  .widgets.find((widget) => widget.name === 'shown_text').value"""
 SET = "async (on) => { await window.app.extensionManager.setting.set('MorphTTS.LiveSound', on) }"
 
 
@@ -120,6 +122,24 @@ def test_a_script_is_heard_as_its_track_with_the_characters_names(page: ComfyPag
     assert runs[0] == 0 and np.abs(samples).max() > 0.05
     tracks = [soundfile.read(path)[0] for path in page.server.base_dir.glob("output/**/*.flac")]
     assert any(np.array_equal(samples, track) for track in tracks), "the track is not what was heard"
+    assert page.problems() == []
+
+
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)
+def test_lines_from_before_are_heard_in_their_place(page: ComfyPage) -> None:
+    page.load(read_workflow(DIALOGUE))
+    for last in ("Then let us walk.", "Then let us go home."):
+        page.page.evaluate("() => { window.__heard = [] }")
+        set_widget(page, SCRIPT, "script", f"CLARA: The rain has stopped.\n[pause 0.5]\nBEN: {last}")
+        set_widget(page, SCRIPT, "seed", 18)
+        kind, data = page.run()
+        assert kind == "execution_success", data
+        wait_for_the_end(page)
+        samples, _, _ = heard(page)
+        tracks = [soundfile.read(path)[0] for path in page.server.base_dir.glob("output/**/*.flac")]
+        assert any(np.array_equal(samples, track) for track in tracks), "the track is not what was heard"
+    said = page.page.evaluate(SHOWN_TEXT, SCRIPT)
+    assert "1 of 2 lines from before." in said
     assert page.problems() == []
 
 

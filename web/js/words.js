@@ -24,6 +24,8 @@ const CHINESE = {
   "Right: it is {0}.": "答对了：是 {0}。",
   "No: it is {0}.": "不对：是 {0}。",
   "{0} of {1} right": "{1} 次猜对 {0} 次",
+  "Remove": "删除",
+  "Lines: {0}, {1} MB": "共 {0} 句，{1} MB",
   "cannot be played: run the node again (temporary files go when ComfyUI restarts)":
     "无法播放：请重新运行该节点（ComfyUI 重启时会删除临时文件）",
   "Upload a file": "上传文件",

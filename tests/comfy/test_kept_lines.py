@@ -1,0 +1,135 @@
+"""Lines are made once in a real ComfyUI: a change makes one line, also after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.comfy import graphs
+from tests.comfy.examples import BOTH_PAGES, PAGES
+from tests.comfy.graphs import Graph, node, samples, shown, speech
+
+if TYPE_CHECKING:
+    from tests.comfy.page import ComfyBrowser
+    from tests.comfy.server import ComfyServer, Result
+
+SCRIPT = "ANNA: Good morning!\nANNA: Not a minute.\n[pause 0.5]\nANNA: Then let us walk.\nANNA: It rains."
+EDITED = SCRIPT.replace("Not a minute", "Not one hour")
+LONGER = EDITED + "\nANNA: And it is cold."
+OTHER = "ANNA: This line is new."
+FOLDER = Path("user", "__qwen3_tts_morph", "lines")
+
+OPEN_SETTINGS = "() => window.app.extensionManager.command.execute('Comfy.ShowSettingsDialog')"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The base folder of a ComfyUI of this module's own: nobody else's lines are there."""
+    base = tmp_path_factory.mktemp("comfy_kept")
+    (base / "models" / "qwen-tts").mkdir(parents=True)
+    graphs.place_checkpoints(base / "models" / "qwen-tts")
+    graphs.place_recordings(base / "input")
+    return base
+
+
+def scene(script: str, **changes: Any) -> Graph:
+    render = {
+        "model": ["model", 0], "cast": ["cast", 0], "script": script, "seq_groups": 5, "seed": 0,
+        "batch_size": 2, "language": "auto", "gap": 0.3, "sampling": ["sampling", 0],
+    }  # fmt: skip
+    return graphs.cloned_voice() | {
+        "sampling": graphs.sampling(),
+        "cast": node("MorphTTSCast", name="ANNA", voice=["voice", 0]),
+        "script": node("MorphTTSRenderScript", **(render | changes)),
+        "lines": node("SaveAudio", audio=["script", 0], filename_prefix="line"),
+        "report": node("PreviewAny", source=["script", 3]),
+    }
+
+
+def run(server: ComfyServer, graph: Graph) -> Result:
+    result = server.run(graph)
+    assert result.ok, result.error
+    return result
+
+
+def test_one_changed_line_is_made_again_at_once_and_after_a_restart(
+    start_server: Callable[..., ComfyServer], folder: Path
+) -> None:
+    server = start_server(folder)
+    first = run(server, scene(SCRIPT))
+    assert "from before" not in shown(first, "report") and len(list((folder / FOLDER).iterdir())) == 4
+    edited = run(server, scene(EDITED))
+    assert "3 of 4 lines from before." in shown(edited, "report")
+    server.stop()
+    server.start()
+    longer = run(server, scene(LONGER))
+    assert "4 of 5 lines from before." in shown(longer, "report")
+    before, after, last = (samples(result, "lines") for result in (first, edited, longer))
+    assert all(np.array_equal(before[index], after[index]) for index in (0, 2, 3))
+    assert not np.array_equal(before[1], after[1])
+    assert all(np.array_equal(one, other) for one, other in zip(after, last[:4], strict=True))
+    off = run(server, scene(LONGER, reuse_lines=False))
+    assert "from before" not in shown(off, "report") and len(list((folder / FOLDER).iterdir())) == 6
+    server.stop()
+
+
+def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(
+    start_server: Callable[..., ComfyServer], folder: Path
+) -> None:
+    server = start_server(folder)
+    assert server.post("/morph/lines/clear")["lines"] >= 0
+    first = run(server, speech())
+    assert "from before" not in shown(first, "report") and server.get("/morph/lines")["lines"] == 1
+    server.free()  # ComfyUI forgets what nodes returned
+    again = run(server, speech())
+    assert "It is from before." in shown(again, "report")
+    assert np.array_equal(samples(first)[0], samples(again)[0])
+    [file] = (folder / FOLDER).iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+    server.free()
+    mended = run(server, speech())
+    assert "The line that was kept from before is damaged: it was made again." in shown(mended, "report")
+    assert np.array_equal(samples(first)[0], samples(mended)[0])
+    assert server.post("/morph/lines/clear")["lines"] == 1
+    assert server.get("/morph/lines") == {"lines": 0, "bytes": 0} and not file.exists()
+    server.free()
+    assert "from before" not in shown(run(server, speech()), "report")
+    # The folder is none that ComfyUI's routes serve.
+    assert "__qwen3_tts_morph" not in str(server.get("/userdata?dir=.&recurse=true"))
+    server.stop()
+
+
+def test_no_lines_are_kept_where_the_user_allows_none(
+    start_server: Callable[..., ComfyServer], folder: Path
+) -> None:
+    server = start_server(folder, env={"MORPH_TTS_CACHE_MB": "0"})
+    before = set((folder / FOLDER).iterdir())
+    assert "from before" not in shown(run(server, scene(OTHER)), "report")
+    assert set((folder / FOLDER).iterdir()) == before
+    server.stop()
+
+
+@pytest.mark.parametrize("label", BOTH_PAGES)
+def test_the_settings_show_how_many_lines_are_kept_and_remove_them(
+    label: str, request: pytest.FixtureRequest, browser: ComfyBrowser
+) -> None:
+    name, nodes_2 = PAGES[label]
+    server = request.getfixturevalue(name)
+    server.post("/morph/lines/clear")
+    kept = server.base_dir / FOLDER / f"{'a' * 64}.line.safetensors"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_bytes(bytes(1_500_000))
+    with browser.open(server, nodes_2=nodes_2) as page:
+        page.page.evaluate(OPEN_SETTINGS)
+        page.page.locator("[role=dialog]").get_by_text("Qwen3-TTS Morph", exact=True).first.click()
+        row = page.page.locator(".morph-kept-lines")
+        row.get_by_text("Lines: 1, 1.5 MB").wait_for()
+        row.get_by_role("button", name="Remove").click()
+        row.get_by_text("Lines: 0, 0.0 MB").wait_for()
+        assert not kept.exists() and row.get_by_role("button").is_disabled()
+        page.screenshot(request.getfixturevalue("screenshots") / f"kept lines {label}.png")
+        assert page.problems() == []
