@@ -15,6 +15,7 @@ from .script_file import ScriptFromFile
 from .subtitles import SaveSubtitles
 from .sweep import Sweep
 from .voices import BlendVoices, CloneVoice, DesignVoice, PresetVoice
+from .word_check import WordCheckSettings
 
 NODES: tuple[type[io.ComfyNode], ...] = (
     LoadModel,
@@ -35,6 +36,7 @@ NODES: tuple[type[io.ComfyNode], ...] = (
     SaveSpeech,
     SpeechFromFile,
     ScriptFromFile,
+    WordCheckSettings,
 )
 
 

@@ -42,11 +42,13 @@ class Clip:
 
 def to_clip(spoken: Spoken, name: str = "") -> Clip:
     """Return a spoken line as a clip, under its character's name or the ``name`` given."""
-    from ..morph.render.lines import WHAT_HAPPENED
+    from ..morph.render.lines import HEARD_OTHERWISE, WHAT_HAPPENED
     from ..morph.text.pauses import without_pauses
 
     report = spoken.report
     problem = WHAT_HAPPENED.get(report.ended, "")
+    if not problem and report.heard is not None and not report.heard.passed:
+        problem = HEARD_OTHERWISE
     text = without_pauses(report.text)
     return Clip(spoken.waveform, spoken.sample_rate, name or report.name, text, problem)
 

@@ -75,6 +75,7 @@ class GenerateSpeech(io.ComfyNode):
                 inputs.advanced(inputs.normalize_text()),
                 inputs.trim_silence(),
                 inputs.advanced(inputs.reuse_lines()),
+                inputs.word_check(),
             ],
             outputs=[
                 io.Audio.Output(
@@ -132,7 +133,7 @@ class GenerateSpeech(io.ComfyNode):
         from ..morph.render.report import describe, outcome
 
         model: ManagedModel = take.pop("model")
-        cache = line_cache(take.pop("reuse_lines", True))
+        cache, check = line_cache(take.pop("reuse_lines", True)), take.pop("word_check", None)
         line = Line(**{name: take.pop(name) for name in ("text", "voice", "language", "seed")})
         options = GenerateOptions(
             normalize=take.pop("normalize_text", DEFAULTS.normalize),
@@ -146,7 +147,7 @@ class GenerateSpeech(io.ComfyNode):
             announce(node, ready.model.sample_rate) as speaker,
         ):
             started = time.perf_counter()
-            spoken = speak_line(LineRenderer(ready, options, cache), line, progress, speaker)
+            spoken = speak_line(LineRenderer(ready, options, cache, check), line, progress, speaker)
             elapsed = time.perf_counter() - started
             report = describe(ready.model, [spoken], options, elapsed)
             facts = facts_of_line(line, spoken, options, ready.model.name)

@@ -19,7 +19,7 @@ from ..morph.options import (
 )
 from ..morph.text.pauses import check_spoken
 from ..morph.text.script import find_tag
-from .sockets import ModelSocket, SamplingSocket, VoiceSocket
+from .sockets import ModelSocket, SamplingSocket, VoiceSocket, WordCheckSocket
 
 # The languages of the published checkpoints. If a checkpoint does not know one, the engine's error lists its own.
 LANGUAGES = (
@@ -174,6 +174,14 @@ def reuse_lines() -> io.Input:
             "also after a restart of ComfyUI. The report says how many were. off: makes every line and keeps none. "
             "Settings, Qwen3-TTS Morph, remove what is kept. Default: on."
         ),
+    )
+
+
+def word_check() -> io.Input:
+    return WordCheckSocket.Input(
+        "word_check",
+        optional=True,
+        tooltip="From the Word Check node: a speech recogniser hears the words. Default: not connected, no check.",
     )
 
 

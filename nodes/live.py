@@ -236,18 +236,21 @@ def speak_line(renderer: LineRenderer, line: Line, progress: Progress, speaker: 
     if not speaker.is_heard:
         return renderer.render([line], progress, progress.say)[0]
     speaker.begin(line.name, str(line.text))  # from a node it is a text already
-    recall = renderer.recall([line], Watch(progress))
-    if not recall.missing:
-        speaker.play(recall.found[0].waveform)
-        return recall.found[0]
-    heard = []
-    with stream_line(renderer.synthesizer, line, renderer.options, progress) as stream:
-        for chunk in stream:
-            heard.append(chunk.samples)
-            speaker.play(chunk.samples)
-        spoken = recall.keep(0, stream.spoken[0])
-    speaker.play_again(spoken, heard)
-    return spoken
+    watch = Watch(progress, progress.say)
+    recall, heard = renderer.recall([line], watch), []
+    if recall.missing:
+        with stream_line(renderer.synthesizer, line, renderer.options, progress) as stream:
+            for chunk in stream:
+                heard.append(chunk.samples)
+                speaker.play(chunk.samples)
+            spoken = recall.keep(0, stream.spoken[0])
+    else:
+        spoken = recall.found[0]
+        heard.append(spoken.waveform)
+        speaker.play(spoken.waveform)
+    [checked] = renderer.check_words([line], [spoken], watch)
+    speaker.play_again(checked, heard)
+    return checked
 
 
 def speak_script(
@@ -262,7 +265,7 @@ def speak_script(
     heard: list[list[np.ndarray]] = []
     # On a GPU a batch of lines in chunks takes several times as long as the batch complete.
     complete = renderer.synthesizer.model.device.type == "cuda"
-    with stream_scene(renderer, script, progress, complete) as stream:
+    with stream_scene(renderer, script, progress, complete, progress.say) as stream:
         for chunk in stream:
             if chunk.mark is not None:
                 heard.append([])

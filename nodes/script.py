@@ -25,6 +25,7 @@ from .sockets import CATEGORY, CastSocket
 if TYPE_CHECKING:
     from ..morph.render.dialogue import Dialogue, ScriptRequest
     from ..morph.synthesizer import Synthesizer
+    from ..morph.render.word_check import WordCheck
     from ..morph.voice.voice import Voice
 
 DEFAULTS = GenerateOptions()
@@ -150,6 +151,7 @@ class RenderScript(io.ComfyNode):
                 inputs.advanced(inputs.normalize_text()),
                 inputs.trim_silence(),
                 inputs.advanced(inputs.reuse_lines()),
+                inputs.word_check(),
             ],
             outputs=[
                 io.Audio.Output(
@@ -203,6 +205,7 @@ class RenderScript(io.ComfyNode):
         normalize_text: str = DEFAULTS.normalize,
         trim_silence: bool = DEFAULTS.trim_ends,
         reuse_lines: bool = True,
+        word_check: WordCheck | None = None,
     ) -> io.NodeOutput:
         from ..morph.render.dialogue import ScriptRequest
         from ..morph.render.line_renderer import LineRenderer
@@ -226,7 +229,8 @@ class RenderScript(io.ComfyNode):
         ):
             started = time.perf_counter()
             with plain_errors():
-                dialogue = speak_script(LineRenderer(ready, options, cache), request, progress, speaker)
+                renderer = LineRenderer(ready, options, cache, word_check)
+                dialogue = speak_script(renderer, request, progress, speaker)
             elapsed = time.perf_counter() - started
             report = describe(ready.model, dialogue.lines, options, elapsed)
             facts = facts_of_script(ready, request, dialogue, options)

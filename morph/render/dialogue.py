@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from ..voice.voice import Voice
 from .line_renderer import LineRenderer
 from .lines import Line, Spoken, render_lines
 from .progress import OnFrame
+from .seeds import hash_seed, take_seed
 from .takes import ERROR
 
 
@@ -121,13 +121,9 @@ def line_seeds(lines: Sequence[ScriptLine], seed: int) -> list[int]:
     for line in lines:
         key = f"{seed}\0{line.name}\0{line.text}\0{before[line.name, line.text]}"
         before[line.name, line.text] += 1
-        first = _hash(key) if line.seed is None else line.seed
-        seeds.append(first if line.take in (None, 1) else _hash(f"{first}\0take {line.take}"))
+        first = hash_seed(key) if line.seed is None else line.seed
+        seeds.append(take_seed(first, line.take or 1))
     return seeds
-
-
-def _hash(key: str) -> int:
-    return int.from_bytes(blake2b(key.encode(), digest_size=7).digest(), "big")
 
 
 def amplify(samples: np.ndarray, gain_db: float | None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Lines that were made before, in a folder: one safetensors file each, never pickle.
+"""Lines that were made before, in a folder: one safetensors file each, never pickle. And the words heard in them.
 
 A file is written under another name and then renamed, so that it is whole or not there. Its modification time is that
 of its last use: the files that were not used for the longest time go when there are too many bytes.
@@ -12,10 +12,10 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
@@ -25,15 +25,16 @@ from ..text.normalize import SpokenText
 from .lines import Line, LineReport, PieceSpan, Spoken, text_as_spoken
 from .takes import ENDS
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 FORMAT, VERSION = "qwen3-tts-line", "1"
-SUFFIX, UNFINISHED = ".line.safetensors", ".part"
-OWN_NAME = re.compile(r"[0-9a-f]{64}\.line\.safetensors(\.[0-9a-f]{16}\.part)?")
+LINE, WORDS, UNFINISHED = ".line.safetensors", ".words.json", ".part"
+OWN_NAME = re.compile(r"[0-9a-f]{64}\.(line\.safetensors|words\.json)(\.[0-9a-f]{16}\.part)?")
 
 
 class DamagedLine(ValueError):
-    """A kept line whose file is damaged; the file is gone by now."""
+    """What was kept is damaged, and its file is gone by now; or it cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class CacheSize:
-    """How many lines are kept, and their bytes on disk."""
+    """How many lines are kept, and the bytes on disk of all files."""
 
     lines: int
     bytes: int
@@ -59,7 +60,7 @@ class CacheSize:
 
 @dataclass(frozen=True)
 class LineCache:
-    """Kept lines. Several processes may use one folder.
+    """Kept lines, and the words that were heard in them. Several processes may use one folder.
 
     Args:
         folder: it is created when the first line is kept.
@@ -84,7 +85,26 @@ class LineCache:
         Raises:
             DamagedLine: if the file is damaged; it is removed.
         """
-        path = self._path(key)
+        return self._read(self._path(key, LINE), lambda content: _unpack(content, line, text))
+
+    def keep(self, key: str, kept: Kept) -> None:
+        """Keep a line, and let go of the least recently used files beyond ``most_bytes``.
+
+        Raises:
+            OSError: if it cannot be written; nothing half-written is left.
+        """
+        self._write(self._path(key, LINE), _pack(kept))
+
+    def find_words(self, key: str) -> str | None:
+        """Return the words that are kept under a key, or None; arguments and errors are those of ``find``."""
+        return self._read(self._path(key, WORDS), _unpack_words)
+
+    def keep_words(self, key: str, text: str) -> None:
+        """Keep the words that were heard in a recording; arguments and errors are those of ``keep``."""
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        self._write(self._path(key, WORDS), json.dumps({"text": text, "sha256": digest}).encode())
+
+    def _read(self, path: Path, unpack: Callable[[bytes], T]) -> T | None:
         try:
             content = path.read_bytes()
             os.utime(path)
@@ -93,23 +113,17 @@ class LineCache:
         except OSError as error:
             raise DamagedLine(f"cannot be read ({error.strerror or error})") from error
         try:
-            return _unpack(content, line, text)
-        except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
-            log.warning("a kept line is damaged and removed: %s (%s)", path.name, error)
+            return unpack(content)
+        except (SafetensorError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            log.warning("a kept file is damaged and removed: %s (%s)", path.name, error)
             _remove(path)
             raise DamagedLine("is damaged") from error
 
-    def keep(self, key: str, kept: Kept) -> None:
-        """Keep a line, and let go of the least recently used ones beyond ``most_bytes``.
-
-        Raises:
-            OSError: if it cannot be written; nothing half-written is left.
-        """
-        path = self._path(key)
+    def _write(self, path: Path, content: bytes) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
         try:
-            unfinished.write_bytes(_pack(kept))
+            unfinished.write_bytes(content)
             unfinished.replace(path)
         finally:
             _remove(unfinished)
@@ -117,16 +131,14 @@ class LineCache:
 
     def size(self) -> CacheSize:
         """Return how much is kept."""
-        files = list(self._files())
-        return CacheSize(len(files), sum(status.st_size for _, status in files))
+        return _size(list(self._files()))
 
     def clear(self) -> CacheSize:
         """Remove all kept lines; return how much was removed."""
-        gone = [status.st_size for path, status in self._files() if _remove(path)]
-        return CacheSize(len(gone), sum(gone))
+        return _size([(path, status) for path, status in self._files() if _remove(path)])
 
-    def _path(self, key: str) -> Path:
-        path = self.folder / f"{key}{SUFFIX}"
+    def _path(self, key: str, suffix: str) -> Path:
+        path = self.folder / f"{key}{suffix}"
         if not OWN_NAME.fullmatch(path.name):
             raise ValueError(f"key is {key[:80]!r}: it is 64 hexadecimal digits")
         return path
@@ -151,6 +163,11 @@ class LineCache:
                 return
             if _remove(path):
                 excess -= status.st_size
+
+
+def _size(files: Sequence[tuple[Path, os.stat_result]]) -> CacheSize:
+    lines = sum(path.name.endswith(LINE) for path, _ in files)
+    return CacheSize(lines, sum(status.st_size for _, status in files))
 
 
 def _remove(path: Path) -> bool:
@@ -179,6 +196,14 @@ def _pack(kept: Kept) -> bytes:
     waveform = np.ascontiguousarray(spoken.waveform, dtype=np.float32)
     metadata = {"format": FORMAT, "version": VERSION, "line": words, "sha256": _digest(words, waveform)}
     return save({"waveform": waveform}, metadata)
+
+
+def _unpack_words(content: bytes) -> str:
+    said = json.loads(content)
+    text = said["text"]
+    if said["sha256"] != hashlib.sha256(text.encode()).hexdigest():
+        raise ValueError("its checksum does not match")
+    return str(text)
 
 
 def _unpack(content: bytes, line: Line, text: SpokenText) -> Kept:

@@ -1,4 +1,7 @@
-"""Lines to waveforms, each once: lines that were made before come from a cache, and one that fails ends no others."""
+"""Lines to waveforms, each once: lines that were made before come from a cache, and one that fails ends no others.
+
+A word check may hear them all and ask for other takes.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import torch
 from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
 from .channel import StreamClosed
+from .heard_words import RememberedEar
 from .line_cache import DamagedLine, Kept, LineCache
 from .line_key import common_key, line_key
 from .lines import (
@@ -28,6 +32,7 @@ from .lines import (
 )
 from .progress import OnFrame, Progress
 from .takes import ERROR
+from .word_check import WordCheck
 
 log = logging.getLogger(__name__)
 
@@ -103,11 +108,13 @@ class LineRenderer:
         synthesizer: the checkpoint and its engine.
         options: how lines are spoken.
         cache: lines from before, and where new ones are kept. None makes every line and keeps none.
+        check: hears the words of every line, and asks for other takes. None hears none.
     """
 
     synthesizer: Synthesizer
     options: GenerateOptions = field(default_factory=GenerateOptions)
     cache: LineCache | None = None
+    check: WordCheck | None = None
 
     def recall(self, lines: Sequence[Line], watch: Watch | None = None) -> Recall:
         """Return what the cache has of these lines, whose texts are complete.
@@ -171,26 +178,44 @@ class LineRenderer:
             torch.cuda.OutOfMemoryError: what was made before it is in the cache.
         """
         watch = Watch(on_frame, on_phase)
-        return self.fill(lines, self.recall(lines, watch), watch)
+        return self.check_words(lines, self.fill(lines, self.recall(lines, watch), watch), watch)
+
+    def check_words(self, lines: Sequence[Line], spoken: Sequence[Spoken], watch: Watch) -> list[Spoken]:
+        """Return the lines as ``check`` leaves them: heard, and some of them as other takes."""
+        if self.check is None:
+            return list(spoken)
+        check = self.check
+        if self.cache is not None:
+            check = replace(check, recogniser=RememberedEar(check.recogniser, self.cache))
+        return check.apply(
+            lines, spoken, lambda again: self._fill(again, self.recall(again, watch), watch)[0], watch.phase
+        )
 
     def fill(self, lines: Sequence[Line], recall: Recall, watch: Watch) -> list[Spoken]:
         """Return lines in the order given, those that ``recall`` lacks rendered; see ``render``."""
+        spoken, failures = self._fill(lines, recall, watch)
+        if len(failures) == len(lines):
+            raise failures[0]
+        return spoken
+
+    def _fill(
+        self, lines: Sequence[Line], recall: Recall, watch: Watch
+    ) -> tuple[list[Spoken], list[Exception]]:
+        """Return all lines, and the errors of those that could not be made."""
         spoken = dict(recall.found)
+        failures: list[Exception] = []
         if not recall.missing:
-            return [spoken[index] for index in range(len(lines))]
+            return [spoken[index] for index in range(len(lines))], failures
         with self.synthesizer.session():
             missing = [lines[index] for index in recall.missing]
             whole = Rendering.prepare(self.synthesizer, missing, self.options, Progress(watch.frame))
             size = len(missing) if self.cache is None else GROUPS_OF * self.options.batch_size
-            failures: list[Exception] = []
             for start in range(0, len(missing), size):
                 group = range(start, min(start + size, len(missing)))
                 for place, one in zip(group, _speak(whole.only(group), watch, failures), strict=True):
                     index = recall.missing[place]
                     spoken[index] = recall.keep(index, one)
-        if len(failures) == len(lines):
-            raise failures[0]
-        return [spoken[index] for index in range(len(lines))]
+        return [spoken[index] for index in range(len(lines))], failures
 
 
 def _speak(rendering: Rendering, watch: Watch, failures: list[Exception]) -> list[Spoken]:

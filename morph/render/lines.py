@@ -15,6 +15,7 @@ from ..decode.decoded import Decoded
 from ..decode.guard import Guard
 from ..decode.request import LineRequest
 from ..engine import Choice
+from ..hearing.words import HeardWords
 from ..model.model import Model
 from ..options import GenerateOptions, Sampling
 from ..synthesizer import Synthesizer
@@ -37,6 +38,7 @@ WHAT_HAPPENED = {
     "silent": "is silent",
     "error": "could not be made",
 }
+HEARD_OTHERWISE = "its words are heard otherwise"
 LAYOUTS = ("sentence", "token")
 
 
@@ -84,6 +86,7 @@ class LineReport:
         notes: sentences for the user.
         from_before: whether it was made by an earlier rendering (see ``line_cache.py``).
         error: why it could not be made, where ``ended`` says so.
+        heard: what a speech recogniser heard in it, where one was asked (see ``word_check.py``).
     """
 
     name: str
@@ -97,6 +100,7 @@ class LineReport:
     notes: tuple[str, ...] = ()
     from_before: bool = False
     error: str = ""
+    heard: HeardWords | None = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..hearing.words import HeardWords
 from ..model.model import Model
 from ..model.tail import Tail
 from ..options import PREDICTED_GROUPS, GenerateOptions
@@ -56,7 +57,11 @@ def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
     the frames (80 ms of audio each). Lines from before (see ``line_cache.py``) do not count for the speed.
     """
     reports = [one.report for one in spoken]
-    said = _trouble(reports) + list(dict.fromkeys(note for one in reports for note in one.notes))
+    said = (
+        _trouble(reports)
+        + _misheard(reports)
+        + list(dict.fromkeys(note for one in reports for note in one.notes))
+    )
     if cancelled := sum(one.ended == "cancelled" for one in reports):
         said.append(f"{cancelled} of {len(reports)} cancelled before the end.")
     if not said:
@@ -65,7 +70,7 @@ def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
         ]
     if retaken := sum(one.takes > 1 for one in reports):
         said.append(f"{retaken} of {len(reports)} spoken again with another seed: see below.")
-    return "\n".join([*said, *_from_before(reports), _speed(reports, elapsed_s)])
+    return "\n".join([*said, *_heard(reports), *_from_before(reports), _speed(reports, elapsed_s)])
 
 
 def _trouble(reports: Sequence[LineReport]) -> list[str]:
@@ -83,6 +88,29 @@ def _ending(report: LineReport) -> str:
     """Return how a line ended in words, with the reason where it could not be made."""
     why = " ".join(report.error.split())[:LONGEST_ERROR].rstrip(".")
     return f"{ENDINGS[report.ended]}: {why}" if why else ENDINGS[report.ended]
+
+
+def _misheard(reports: Sequence[LineReport]) -> list[str]:
+    """Name every line in which too many wrong words were heard, and those words."""
+    said = []
+    for number, one in enumerate(reports, start=1):
+        if one.heard is not None and not one.heard.passed:
+            which = "The line" if len(reports) == 1 else f"Line {number} ({_short(one.text)})"
+            takes = f" in the best of {one.heard.takes} takes" if one.heard.takes > 1 else ""
+            said.append(f"{which} IS HEARD OTHERWISE: {_in_words(one.heard)}{takes}.")
+    return said
+
+
+def _heard(reports: Sequence[LineReport]) -> list[str]:
+    """Say how many lines were heard as they should be; nothing if none was heard."""
+    heard = [one.heard for one in reports if one.heard is not None]
+    if not heard or len(reports) == 1:
+        return [f"Heard: {_in_words(one)}." for one in heard if one.passed]
+    return [f"{sum(one.passed for one in heard)} of {len(heard)} lines heard as they should be."]
+
+
+def _in_words(heard: HeardWords) -> str:
+    return f"{_short(heard.text, LONGEST_SPOKEN)}, {heard.errors} of {heard.words} words wrong ({heard.rate:.0%})"
 
 
 def _from_before(reports: Sequence[LineReport]) -> list[str]:
@@ -132,7 +160,8 @@ def _row(report: LineReport) -> str:
     spoken = f", spoken as {_short(report.spoken, LONGEST_SPOKEN)}" if report.spoken else ""
     length = f"{report.seconds:.2f} s{pieces}, {report.frames} frames"
     before = ", from before" if report.from_before else ""
-    return f"{name}{_short(report.text)}: {_ending(report)}{takes}{before}, {length}{spoken}"
+    heard = f", heard as {_in_words(report.heard)}" if report.heard is not None else ""
+    return f"{name}{_short(report.text)}: {_ending(report)}{takes}{before}, {length}{spoken}{heard}"
 
 
 def _short(text: str, longest: int = LONGEST_SHOWN) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -87,18 +87,23 @@ def stream_script(
 
 
 def stream_scene(
-    renderer: LineRenderer, script: ScriptRequest, on_frame: OnFrame | None = None, complete: bool = False
+    renderer: LineRenderer,
+    script: ScriptRequest,
+    on_frame: OnFrame | None = None,
+    complete: bool = False,
+    on_phase: Callable[[str], None] | None = None,
 ) -> ScriptStream:
     """Speak a script as ``stream_script`` does, each line once: those in the renderer's cache are heard at once.
 
     A line that fails is reported as such, as ``LineRenderer.render`` does; then what is left is made complete, without
-    being heard while it is made.
+    being heard while it is made. The renderer's word check follows after the last chunk: other takes are in
+    ``ScriptStream.dialogue``.
 
     Raises:
         ScriptError, ValueError: as ``stream_script``.
     """
     parsed, lines = _read(renderer.synthesizer, script)
-    return ScriptStream(_Once(renderer, lines, Watch(on_frame), complete), parsed, script.gap_s)
+    return ScriptStream(_Once(renderer, lines, Watch(on_frame, on_phase), complete), parsed, script.gap_s)
 
 
 def _read(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script, list[Line]]:
@@ -246,13 +251,15 @@ class _Once:
         self._keep_finished()
 
     def finish(self) -> None:
-        """Wait for what is still made: lines that are spoken again, and reports."""
+        """Wait for what is still made: lines that are spoken again, reports, and other takes of a word check."""
         try:
             if self._stream is not None:
                 self._stream.finish()
                 self._keep(dict(enumerate(self._stream.spoken)))
         except Exception as error:
             self._rescue(error)
+        checked = self._renderer.check_words(self._lines, self.spoken, self._watch)
+        self._made = dict(enumerate(checked))
 
     def _rescue(self, error: Exception) -> None:
         """Make what the stream did not finish, each line by itself where that is needed; or raise the error again."""

@@ -30,7 +30,7 @@ HEAR = """() => {
   window.__said = []
   window.app.api.addEventListener('progress_text', (event) => window.__said.push(event.detail))
 }"""
-COLORS = """() => ['MODEL', 'VOICE', 'CAST', 'SAMPLING'].map((one) => `MORPH_TTS_${one}`).map((type) => [
+COLORS = """() => ['MODEL', 'VOICE', 'CAST', 'SAMPLING', 'WORD_CHECK'].map((one) => `MORPH_TTS_${one}`).map((type) => [
   window.app.canvas.default_connection_color_byType[type], window.LGraphCanvas.link_type_colors[type],
   getComputedStyle(document.body).getPropertyValue(`--color-datatype-${type}`).trim()])"""
 SEARCH = "() => window.app.extensionManager.command.execute('Workspace.SearchBox.Toggle')"
@@ -98,7 +98,7 @@ def test_every_socket_type_keeps_its_color_when_the_palette_changes(page: ComfyP
     )
     page.page.wait_for_timeout(500)
     colors = page.page.evaluate(COLORS)
-    assert len({color for color, _, _ in colors}) == len(colors) == 4
+    assert len({color for color, _, _ in colors}) == len(colors) == 5
     assert all(color == link == style for color, link, style in colors) and all(map(all, colors))
     page.page.evaluate(
         "(name) => window.app.extensionManager.setting.set('Comfy.ColorPalette', name)", "dark"

@@ -21,12 +21,14 @@ const ALIASES = {
   MorphTTSSaveSpeech: ["save audio", "export", "wav", "mp3", "opus"],
   MorphTTSSpeechFromFile: ["metadata", "read file"],
   MorphTTSScriptFromFile: ["load text", "text file", "read file"],
+  MorphTTSWordCheck: ["whisper", "word error rate", "speech recognition"],
 }
 const COLORS = {
   MORPH_TTS_MODEL: "#A78BFA",
   MORPH_TTS_VOICE: "#F59E42",
   MORPH_TTS_CAST: "#2DD4BF",
   MORPH_TTS_SAMPLING: "#F472B6",
+  MORPH_TTS_WORD_CHECK: "#A3E635",
 }
 
 function boxHeight(text) {

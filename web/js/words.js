@@ -35,6 +35,7 @@ const CHINESE = {
   "ended before its text can have been spoken": "文本未读完就结束了",
   "is silent": "没有声音",
   "could not be made": "未能生成",
+  "its words are heard otherwise": "听到的词语有出入",
 }
 
 /** Return the sentence in the page's language, with ``{0}``, ``{1}``, ... replaced by the values. */

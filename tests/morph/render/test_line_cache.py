@@ -82,6 +82,20 @@ def test_damage_is_noticed_and_the_file_removed(cache, damage, caplog) -> None:
     assert cache.find(key("a"), LINE, TEXT) is None
 
 
+def test_words_are_kept_beside_lines_and_checked(cache) -> None:
+    assert cache.find_words(key("a")) is None
+    cache.keep_words(key("a"), "Grüße, 早上好 \U0001f600")
+    cache.keep(key("a"), Kept(spoken(), 1))
+    assert cache.find_words(key("a")) == "Grüße, 早上好 \U0001f600" and cache.size().lines == 1
+    [file] = cache.folder.glob("*.json")
+    for content in (b"", b"[]", b"{}", b'"x"', file.read_bytes().replace(b"Gr", b"gr")):
+        file.write_bytes(content)
+        with pytest.raises(DamagedLine, match="is damaged"):
+            cache.find_words(key("a"))
+        assert not file.exists()
+    assert cache.find(key("a"), LINE, TEXT)
+
+
 def test_a_file_that_cannot_be_read_is_said(cache) -> None:
     (cache.folder / f"{key('a')}.line.safetensors").mkdir(parents=True)
     with pytest.raises(DamagedLine, match="cannot be read"):

@@ -1,0 +1,114 @@
+"""Whisper through faster-whisper, an optional package: on the CPU in int8, offline once its model is there."""
+
+from __future__ import annotations
+
+import logging
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+log = logging.getLogger(__name__)
+
+SIZES = ("tiny", "base", "small", "medium", "large-v3-turbo")  # faster-whisper's names
+NEEDED_FILES = ("config.json", "model.bin", "tokenizer.json")
+RATE = 16000
+WINDOW_S = 30.0  # longer recordings are heard in parts, which are found by their timestamps
+CODES = {
+    "chinese": "zh",
+    "english": "en",
+    "japanese": "ja",
+    "korean": "ko",
+    "german": "de",
+    "french": "fr",
+    "russian": "ru",
+    "portuguese": "pt",
+    "spanish": "es",
+    "italian": "it",
+}
+
+
+def check_installed() -> None:
+    """Raise ValueError if faster-whisper is not installed."""
+    try:
+        import faster_whisper  # noqa: F401
+    except ImportError as error:
+        raise ValueError(
+            f"the word check needs the package faster-whisper ({error}): run python -m pip install faster-whisper with "
+            "ComfyUI's Python and restart, or disconnect the word check"
+        ) from error
+
+
+class Whisper:
+    """A recogniser.
+
+    Args:
+        folder: of a model in CTranslate2's format.
+        size: its name, for reports.
+    """
+
+    def __init__(self, folder: Path, size: str):
+        check_installed()
+        from faster_whisper import WhisperModel, __version__
+
+        self.name = f"faster-whisper {__version__} {size}"
+        self._model: Any = WhisperModel(str(folder), device="cpu", compute_type="int8", local_files_only=True)
+
+    def hear(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
+        """Return the words that are heard in a waveform (float32 ``[T]``).
+
+        ``language``: one of ours; "auto", or one that is not in CODES, lets Whisper find out.
+        """
+        from scipy.signal import resample_poly
+
+        common = gcd(RATE, sample_rate)
+        audio = resample_poly(waveform, RATE // common, sample_rate // common).astype(np.float32)
+        segments, _ = self._model.transcribe(
+            audio,
+            language=CODES.get(language.strip().lower()),
+            beam_size=5,
+            temperature=0.0,
+            condition_on_previous_text=False,
+            without_timestamps=len(waveform) < WINDOW_S * sample_rate,
+        )
+        return " ".join(segment.text.strip() for segment in segments)
+
+
+def load_whisper(size: str, root: Path) -> Whisper:
+    """Load a model from ``root/size``; download it to there if it is not complete.
+
+    Raises:
+        ValueError: for another size, where faster-whisper is not installed, and where the model is neither there nor
+            can be downloaded.
+    """
+    if size not in SIZES:
+        raise ValueError(f"recogniser is {size!r}: choose one of {', '.join(SIZES)}")
+    check_installed()
+    folder = root / size
+    if not is_complete(folder):
+        _download(size, folder)
+    try:
+        return Whisper(folder, size)
+    except RuntimeError as error:  # CTranslate2's only type
+        raise ValueError(
+            f"the recogniser in {folder.name} cannot be loaded ({error}): delete its folder to download it again"
+        ) from error
+
+
+def is_complete(folder: Path) -> bool:
+    """Return whether a folder has all files of a model."""
+    return all((folder / name).is_file() for name in NEEDED_FILES)
+
+
+def _download(size: str, folder: Path) -> None:
+    from faster_whisper.utils import download_model
+
+    log.info("downloading faster-whisper %s", size)
+    try:
+        download_model(size, output_dir=str(folder))
+    except Exception as error:  # of the hub, of HTTP or of the disk
+        raise ValueError(
+            f"the recogniser {size} is not on this machine and cannot be downloaded ({error}): connect to the network "
+            f"once, or put its files into models/{folder.parent.name}/{folder.name}"
+        ) from error

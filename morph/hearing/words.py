@@ -1,0 +1,77 @@
+"""Wrong words: the edits between a text and what was heard, after Whisper's own normalisation of both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Languages without spaces between words are compared letter by letter.
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff]")
+
+
+@dataclass(frozen=True)
+class HeardWords:
+    """What was heard in a line.
+
+    Args:
+        text: as the recogniser wrote it.
+        errors: words to insert, remove or replace (letters, in languages without spaces).
+        words: of the text that was asked for, 1 or more.
+        passed: whether the errors are few enough.
+        takes: how many takes of the line were heard.
+    """
+
+    text: str
+    errors: int
+    words: int
+    passed: bool = True
+    takes: int = 1
+
+    @property
+    def rate(self) -> float:
+        """Errors per word; above 1 if more was heard than asked for."""
+        return self.errors / self.words
+
+
+def edit_distance(wanted: Sequence[str], given: Sequence[str]) -> int:
+    """Return the minimum number of insertions, deletions and substitutions between two sequences."""
+    row = list(range(len(given) + 1))
+    for index, item in enumerate(wanted, 1):
+        corner, row[0] = row[0], index
+        for column, other in enumerate(given, 1):
+            corner, row[column] = (
+                row[column],
+                min(row[column] + 1, row[column - 1] + 1, corner + (item != other)),
+            )
+    return row[-1]
+
+
+def count_errors(asked: str, heard: str, language: str = "auto") -> tuple[int, int]:
+    """Return how many words of a text were heard wrong, and how many it has.
+
+    Args:
+        asked: the text.
+        heard: the transcript.
+        language: of both; English also compares "$5" and "five dollars", "it's" and "it is".
+    """
+    wanted, given = (
+        [word for word in normalize(text, language, asked).split() if any(map(str.isalnum, word))]
+        for text in (asked, heard)
+    )
+    return edit_distance(wanted, given), len(wanted)
+
+
+def normalize(text: str, language: str, asked: str) -> str:
+    """Return a text in lower case without punctuation, as Whisper's authors compare it.
+
+    Args:
+        text: asked or heard.
+        language: "auto" is English for a text in Latin letters without accents, as its figures are English then.
+        asked: decides whether letters are compared, or words.
+    """
+    from transformers.models.whisper.english_normalizer import BasicTextNormalizer, EnglishTextNormalizer
+
+    if language.lower() == "english" or (language.lower() == "auto" and asked.isascii()):
+        return str(EnglishTextNormalizer({})(text))
+    return str(BasicTextNormalizer(split_letters=bool(UNSPACED.search(asked)))(text))

