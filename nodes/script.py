@@ -24,8 +24,8 @@ from .sockets import CATEGORY, CastSocket
 
 if TYPE_CHECKING:
     from ..morph.render.dialogue import Dialogue, ScriptRequest
-    from ..morph.synthesizer import Synthesizer
     from ..morph.render.word_check import WordCheck
+    from ..morph.synthesizer import Synthesizer
     from ..morph.voice.voice import Voice
 
 DEFAULTS = GenerateOptions()
