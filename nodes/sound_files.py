@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from .audio_io import to_s16
+from ..postprocess.pcm import to_s16
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream

@@ -10,7 +10,7 @@ from typing import Any
 from ..morph.model.model import Model
 from ..morph.options import GenerateOptions, Sampling, TokenSampling, check_seq_groups
 from ..morph.text.encoding import check_encodable, join_halves
-from ..morph.text.split import check_text
+from ..morph.text.pauses import check_spoken, read_pauses
 from .encoders import FORMATS
 from .errors import ApiError
 from .options import Limits
@@ -18,6 +18,7 @@ from .options import Limits
 STREAM_FORMATS = ("audio", "sse")
 MOST_SEED = 2**64 - 1
 RANDOM_SEEDS = 2**32
+MOST_PAUSES_S = 60.0  # of one request: silence takes memory and no time
 LONGEST_INSTRUCTIONS = 4096  # characters, as OpenAI's
 # Names that clients send because OpenAI's models have them: they stand for the one that is loaded.
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
@@ -148,9 +149,14 @@ def read_text(fields: Mapping[str, Any], name: str, longest: int) -> str:
         raise _bad(name, f"{name} is missing: send the text to speak")
     text = _text(fields, name, longest)
     try:
-        return check_text(text, name)
+        silence = sum(read_pauses(check_spoken(text, name)).pauses_s)
     except ValueError as error:
         raise _bad(name, str(error)) from error
+    if silence > MOST_PAUSES_S:
+        raise _bad(
+            name, f"{name} has {silence:g} s of pauses and {MOST_PAUSES_S:g} are allowed: send it in parts"
+        )
+    return text
 
 
 def _bad(param: str, message: str) -> ApiError:

@@ -11,6 +11,7 @@ import torch
 from ..decode.decoded import Decoded
 from ..decode.request import LineRequest
 from ..synthesizer import Synthesizer
+from ..text.pauses import without_pauses
 from ..voice.voice import Voice
 from .channel import Chunk
 from .late_text import LateLine, SentenceLine, TokenLine
@@ -44,9 +45,7 @@ class OpenLine:
         line, options = utterance.line, utterance.options
         self._rendering = Rendering.prepare(synthesizer, [replace(line, text=())], options, Progress())
         self._rate = synthesizer.model.sample_rate
-        self._chunks = LineChunks(
-            0, ChunkSizes(options.chunk_frames, speed), self._rate, options.crossfade_ms
-        )
+        self._chunks = LineChunks(0, ChunkSizes(options.chunk_frames, speed), self._rate, options)
         self._frames: list[PieceFrames] = []  # parallel to the rendering's pieces
         self._given = 0  # pieces that have had a row, or wait for one
         self._ends: list[str] = []  # of the pieces that were decoded completely
@@ -126,12 +125,13 @@ class OpenLine:
         self._complete()
 
     def _complete(self) -> None:
-        if (chunk := self._chunks.complete(time.perf_counter())) is not None:
+        after_s = 0.0 if self._stopped else sum(piece.after_s for piece in self._rendering.pieces)
+        if (chunk := self._chunks.complete(time.perf_counter(), round(after_s * self._rate))) is not None:
             self._put(chunk)
 
     def _add_pieces(self) -> None:
-        for _ in self._rendering.pieces[len(self._frames) :]:
-            self._frames.append(PieceFrames())
+        for piece in self._rendering.pieces[len(self._frames) :]:
+            self._frames.append(PieceFrames(round(piece.pause_s * self._rate)))
             self._chunks.add_piece(self._frames[-1])
 
     def next_request(self) -> LineRequest | None:
@@ -220,6 +220,6 @@ class OpenLine:
             self._sample_count / self._rate,
             ended=self._stopped or next((end for end in self._ends if end in WRONG), "eos"),
             pieces=len(self._frames),
-            spoken="" if spoken.text.split() == text.split() else spoken.text,
+            spoken="" if spoken.text.split() == without_pauses(text).split() else spoken.text,
             notes=spoken.notes,
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..text.normalize import SpokenText, join_spoken
+from ..text.pauses import read_pauses
 from ..text.split import split_arriving
-from .lines import Line, Rendering, build_piece, cut_pieces, piece_limit
+from .lines import Line, Rendering, build_piece, cut_pieces, end_pieces, join_texts, piece_limit
 
 
 class WholeLine:
@@ -26,41 +28,60 @@ class WholeLine:
 
     def __init__(self, rendering: Rendering, line: Line):
         assert isinstance(line.text, str)
-        self._rendering, self._line = rendering, line
+        self._rendering, self._line, self._text = rendering, line, line.text
         rendering.lines[0] = line
-        self._said: list[SpokenText] = []
-        self._texts = self._cut(line.text)
+        self._paused = read_pauses(line.text)
+        self._said: list[list[SpokenText]] = []  # the sentences of each part between pauses
+        self._silence = 0.0  # seconds before the next piece
+        self._limit = piece_limit(rendering.synthesizer.model, rendering.options)
+        self._texts = self._cut()
         self.done = self.is_read = False
         self.error: BaseException | None = None
 
     def poll(self) -> None:
         """Add the next piece, or note that there is none."""
-        rendering, line = self._rendering, self._line
+        before = len(self._rendering.pieces)
         try:
-            text = next(self._texts, None)
-            if text is None:
-                self.stop()
-                return
-            for piece in cut_pieces(0, line, [text], rendering.normalizer, len(rendering.pieces)):
-                prompt = build_piece(rendering.builder, line, piece.text)
-                rendering.pieces.append(piece)
-                rendering.prompts.append(prompt)
+            while not self.done and len(self._rendering.pieces) == before:
+                if (text := next(self._texts, None)) is None:
+                    self.stop()
+                else:
+                    self._add(text)
         except ValueError as error:
             self.stop(error)
 
+    def _add(self, text: str) -> None:
+        """Add a piece, unless it has nothing to speak."""
+        rendering, line = self._rendering, self._line
+        for piece in cut_pieces(0, line, [text], rendering.normalizer, len(rendering.pieces)):
+            prompt = build_piece(rendering.builder, line, piece.text)
+            rendering.pieces.append(replace(piece, pause_s=self._silence))
+            rendering.prompts.append(prompt)
+            self._silence = 0.0
+
     def stop(self, error: BaseException | None = None) -> None:
         """End the line with the pieces it has."""
-        if not self.done:
-            self.done, self.error = True, error
-            self._rendering.texts[0] = join_spoken(self._said)
+        if self.done:
+            return
+        self.done, self.error = True, error
+        said = [join_spoken(part) for part in self._said]
+        whole = len(said) == len(self._paused.parts)
+        self._rendering.texts[0] = (
+            join_texts(self._text, self._paused.parts, said) if whole else join_spoken(said)
+        )
+        self._rendering.pieces[:] = end_pieces(self._rendering.pieces, self._silence)
 
-    def _cut(self, text: str) -> Iterator[str]:
-        limit = piece_limit(self._rendering.synthesizer.model, self._rendering.options)
-        return split_arriving(self._write_out(text), limit)
+    def _cut(self) -> Iterator[str]:
+        for part, pause in zip(self._paused.parts, self._paused.pauses_s, strict=False):
+            self._silence += pause
+            yield from split_arriving(self._write_out(part), self._limit)
+        self._silence += self._paused.pauses_s[-1]
 
-    def _write_out(self, text: str) -> Iterator[str]:
-        for part in self._rendering.normalizer.parts(text, self._line.language):
-            self._said.append(part)
-            if part.text:
-                yield part.text
-        self.is_read = True
+    def _write_out(self, part: str) -> Iterator[str]:
+        said: list[SpokenText] = []
+        self._said.append(said)
+        for sentence in self._rendering.normalizer.parts(part, self._line.language):
+            said.append(sentence)
+            if sentence.text:
+                yield sentence.text
+        self.is_read = len(self._said) == len(self._paused.parts)

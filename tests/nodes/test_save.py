@@ -14,6 +14,7 @@ import torch
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, LineReport, Spoken
 from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.postprocess.pcm import to_s16
 
 from tests.nodes.package import load
 
@@ -42,7 +43,7 @@ def test_a_file_holds_the_sound_and_says_what_it_was_made_from(
         assert np.abs(samples[:, 0] - WAVE).mean() < 0.02
     else:
         exact, _ = soundfile.read(path, dtype="int16", always_2d=True)
-        assert all(np.array_equal(exact[:, n], audio_io.to_s16(WAVE)) for n in range(channels))
+        assert all(np.array_equal(exact[:, n], to_s16(WAVE)) for n in range(channels))
     assert facts.from_json(sound_files.read_comment(path)) == (ANNA, BEN)
 
 

@@ -114,6 +114,8 @@ def test_our_own_fields_reach_the_engine(client: Client) -> None:
         ({"input": None}, 400, "input", "missing"),
         ({"input": "  "}, 400, "input", "empty"),
         ({"input": "..."}, 400, "input", "no letter"),
+        ({"input": "Hello. [pause 99]"}, 400, "input", "is not a pause"),
+        ({"input": "Hello. [pause 40] [pause 40]"}, 400, "input", "80 s of pauses"),
         ({"input": 7}, 400, "input", "not text"),
         ({"input": "\ud83d"}, 400, "input", "half a character"),
         ({"input": "x" * 20_001}, 400, "input", "20000 are allowed"),
@@ -173,6 +175,14 @@ def test_a_speed_of_one_and_nulls_are_fine(client: Client) -> None:
         speed=1.0, instructions=None, stream_format=None, language=None, model=client.speaker.model.name
     )
     assert client.post(body).status_code == 200
+
+
+def test_pauses_are_silence(client: Client) -> None:
+    plain, paused = (
+        np.frombuffer(client.post(asked(text, response_format="pcm")).content, "<i2")
+        for text in ("Hello there.", "[pause 1] Hello there.")
+    )
+    assert len(paused) == len(plain) + 24000 and not paused[:24000].any()
 
 
 def test_control_tokens_are_plain_text(client: Client) -> None:

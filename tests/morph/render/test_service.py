@@ -63,12 +63,21 @@ def heard(utterance: Utterance) -> tuple[torch.Tensor, np.ndarray]:
     return torch.cat([one.codes for one in chunks]), np.concatenate([one.samples for one in chunks])
 
 
-@pytest.mark.parametrize("crossfade_ms", [0.0, 60.0])
-def test_a_line_equals_its_stream(synthesizer, voice, crossfade_ms) -> None:
+@pytest.mark.parametrize(
+    ("crossfade_ms", "trim_ends", "pause"),
+    [(0.0, False, ""), (60.0, False, "[pause 0.3] "), (60.0, True, "[pause 0.1] ")],
+)
+def test_a_line_equals_its_stream(synthesizer, voice, crossfade_ms, trim_ends, pause) -> None:
     options = GenerateOptions(
-        5, Sampling(max_new_tokens=31), 1, split_chars=40, crossfade_ms=crossfade_ms, retries=0
+        5,
+        Sampling(max_new_tokens=31),
+        1,
+        split_chars=40,
+        crossfade_ms=crossfade_ms,
+        trim_ends=trim_ends,
+        retries=0,
     )
-    text = "This is the first sentence of them. And this is the second sentence. The third comes last."
+    text = f"{pause}This is the first sentence. {pause}And this is the second one, a longer one. The third. {pause}"
     line = Line(text, voice, seed=3, name="Ann")
     with stream_line(synthesizer, line, options) as stream:
         chunks = list(stream)
