@@ -20,6 +20,8 @@ from qwen3_tts_morph.morph.hearing.words import HeardWords, count_errors
         ("早上好！", "晚上好", "auto", (1, 3)),
         ("おはよう。", "おはよお", "japanese", (1, 4)),
         ("...", "anything", "auto", (1, 0)),
+        ("Not [pause 0.5] a minute.", "not a minute", "english", (0, 3)),
+        ("Nicht [pause 0.5] jetzt.", "nicht jetzt", "german", (0, 2)),
     ],
 )
 def test_errors_are_those_that_a_reader_would_count(asked, heard, language, errors) -> None:

@@ -24,6 +24,7 @@ SOUND = {
     "crossfade_ms": 10.0,
     "decoding": "lossless",
     "tail": "stock",
+    "trim_ends": True,
 }
 # In the pieces (how a text is cut and written out), in ``Kept`` (retries), or only in the rounding.
 NO_SOUND = {"batch_size": 2, "split_chars": 50, "retries": 4, "normalize": "off", "chunk_frames": (3,)}
@@ -89,9 +90,11 @@ def test_what_is_spoken_and_who_speaks_change_the_key(model) -> None:
         line_key("common", line, [replace(piece, text="Hello!")]),
         line_key("common", line, [replace(piece, seed=4)]),
         line_key("common", line, [replace(piece, stride=2)]),
+        line_key("common", line, [replace(piece, pause_s=0.5)]),
+        line_key("common", line, [replace(piece, after_s=0.5)]),
         line_key("common", line, [piece, piece]),
     ]
-    assert len({own, *others}) == 11
+    assert len({own, *others}) == 13
 
 
 def test_names_and_the_way_to_the_pieces_do_not_change_the_key() -> None:
