@@ -169,6 +169,7 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
         default=1,
         help="how often speech that went wrong is spoken again",
     )
+    group.add_argument("--trim-ends", action="store_true", help="cut the silence at both ends of a line")
     group.add_argument("--temperature", type=number(0.01, 10), help="none: the checkpoint's own")
     group.add_argument("--top-p", type=number(0.01, 1))
     group.add_argument("--top-k", type=whole_number(0, 10_000), help="0: off")

@@ -122,7 +122,7 @@ def make_settings(model: Model, options: argparse.Namespace, **others: Any) -> G
     """Return the options of the decoding; ``others`` are more of its fields."""
     from ...morph.options import GenerateOptions
 
-    chosen = {key: getattr(options, key) for key in ("tail", "decoding", "retries")} | others
+    chosen = {key: getattr(options, key) for key in ("tail", "decoding", "retries", "trim_ends")} | others
     if "seq_groups" in options:
         chosen = {"seq_groups": options.seq_groups} | chosen
     return GenerateOptions(sampling=make_sampling(model.sampling, options), **chosen)

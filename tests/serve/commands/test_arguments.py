@@ -75,5 +75,5 @@ def test_the_defaults_equal_the_engines() -> None:
     parser = argparse.ArgumentParser()
     arguments.add_settings(parser)
     read, defaults = parser.parse_args([]), options.GenerateOptions()
-    for name in ("seq_groups", "tail", "decoding", "retries"):
+    for name in ("seq_groups", "tail", "decoding", "retries", "trim_ends"):
         assert getattr(read, name) == getattr(defaults, name)

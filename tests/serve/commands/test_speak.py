@@ -29,6 +29,7 @@ def test_the_speaker_is_the_first_unless_one_is_named(run: Callable, tiny: list[
     assert unnamed == speech("--speaker", "serena")
     assert unnamed != speech("--speaker", "eric")
     assert unnamed != speech("--temperature", "0.2")
+    assert len(speech("--trim-ends")) <= len(unnamed)
 
 
 def test_a_reference_that_is_not_a_recording_is_refused_before_the_model_is_loaded(
