@@ -87,7 +87,7 @@ class ServerOptions:
         device: torch's name, or "auto".
         engine, weights, precision: see ``LoadOptions``.
         seq_groups: of requests that name none.
-        rows: how many requests are spoken at a time.
+        rows: how many requests are spoken at a time; None: 8 on a GPU, 2 on a CPU, where each costs every frame time.
         waiting: how many more may wait.
         limits: of one request.
     """
@@ -101,7 +101,7 @@ class ServerOptions:
     weights: str = "full"
     precision: str = "auto"
     seq_groups: int = 5
-    rows: int = 8
+    rows: int | None = None
     waiting: int = 64
     limits: Limits = Limits()
 
@@ -112,7 +112,7 @@ class ServerOptions:
             ("waiting", 1, 100_000),
             ("seq_groups", 1, 15),
         ):
-            if not low <= getattr(self, name) <= high:
+            if getattr(self, name) is not None and not low <= getattr(self, name) <= high:
                 raise ValueError(f"{name} is {getattr(self, name)}: choose {low} to {high}")
         for name in ("checkpoint", "voices"):
             path = getattr(self, name)

@@ -16,7 +16,7 @@ from ..morph.options import GenerateOptions
 from ..morph.render.channel import Chunk
 from ..morph.render.desk import Busy, ServiceClosed, ServiceStatus
 from ..morph.render.lines import Line, LineReport
-from ..morph.render.service import SpeechService
+from ..morph.render.service import ROWS, SpeechService
 from ..morph.render.utterance import Utterance
 from ..morph.synthesizer import Synthesizer
 from .errors import ApiError
@@ -26,6 +26,7 @@ from .voices import VoiceBook
 
 log = logging.getLogger(__name__)
 
+ROWS_ON_CPU = 2
 USUAL_SECONDS = 4.0  # that a line holds a row
 WARM_TEXT = "The speech server is ready."
 WARM_SECONDS = 2.0
@@ -103,7 +104,8 @@ class Speaker:
         self._synthesizer = synthesizer
         self.voices = VoiceBook(synthesizer.model, options.voices)
         self.rules = Rules(synthesizer.model, options.seq_groups, options.limits)
-        self._service = SpeechService(synthesizer, options.rows, options.waiting)
+        rows = options.rows or (ROWS if synthesizer.model.device.type == "cuda" else ROWS_ON_CPU)
+        self._service = SpeechService(synthesizer, rows, options.waiting)
         self._ready = threading.Event()
 
     @property

@@ -112,7 +112,7 @@ def serve(make_speaker) -> Callable[..., Client]:
 @pytest.fixture(scope="session")
 def client(load, long_words) -> Iterator[Client]:
     """A server in this process with the default options, for all tests."""
-    speaker = ready_speaker(load("tiny", "custom_voice"), ServerOptions())
+    speaker = ready_speaker(load("tiny", "custom_voice"), ServerOptions(rows=8))
     yield Client(create_app(speaker, ServerOptions()), speaker)
     speaker.close()
 

@@ -83,6 +83,11 @@ def test_nothing_is_spoken_before_the_server_is_ready(client: Client, monkeypatc
     assert response.status_code == 503 and response.headers["retry-after"]
 
 
+def test_the_rows_fit_the_device(make_speaker) -> None:
+    assert make_speaker(ServerOptions()).status.rows == 2, "on a CPU each row costs every frame time"
+    assert make_speaker(ServerOptions(rows=5)).status.rows == 5
+
+
 def test_the_status(client: Client) -> None:
     status = client.get("/v1/status").json()
     assert (status["rows"], status["rows_in_use"], status["waiting"]) == (8, 0, 0)
