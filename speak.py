@@ -31,12 +31,22 @@ TORCH = (
     "torch==2.13.0",
     "transformers==4.57.3",
 )  # the versions that the tests run; ComfyUI users keep their own
+SERVER = (
+    "starlette>=0.40",
+    "uvicorn>=0.30",
+    "websockets>=13",
+    "anyio>=4",
+    "av>=14.2",
+    "prometheus-client>=0.20",
+)  # what ``serve`` needs beside: the extra of this name in pyproject.toml
 
 
 def run_in_environment(words: Sequence[str]) -> int:
     """Run these arguments in an environment that has what the engine needs."""
     try:
         python = prepare_environment()
+        if words[:1] == ["serve"]:
+            add_server(python)
     except (OSError, subprocess.CalledProcessError) as error:
         note(f"speak.py: the environment {ENVIRONMENT} cannot be made: {error}")
         return 1
@@ -74,6 +84,15 @@ def prepare_environment() -> Path:
         subprocess.run([python, str(ROOT / "install.py")], check=True, stdout=sys.stderr)
         ready.write_text(wanted(), encoding="utf-8")
     return python
+
+
+def add_server(python: Path) -> None:
+    """Install what the server needs into the environment, once."""
+    ready, needed = ENVIRONMENT / "ready-serve", "\n".join(SERVER)
+    if not ready.exists() or ready.read_text(encoding="utf-8") != needed:
+        note("first run of the server: installing what it needs")
+        install.pip_install(python, *SERVER)
+        ready.write_text(needed, encoding="utf-8")
 
 
 def wanted() -> str:

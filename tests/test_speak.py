@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,21 @@ def test_the_environment_is_brought_up_to_date_with_the_pack(
     (tmp_path / "ready").write_text("an older version's", encoding="utf-8")
     speak.prepare_environment()
     assert len(installed) == 4
+
+
+def test_the_servers_packages_are_installed_once_and_only_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    installed = []
+    monkeypatch.setattr(speak, "ENVIRONMENT", tmp_path)
+    monkeypatch.setattr(speak, "prepare_environment", lambda: Path("its-python"))
+    monkeypatch.setattr(speak, "wait", lambda command: 0)
+    monkeypatch.setattr(speak.install, "pip_install", lambda python, *words: installed.append(words))
+    assert speak.run_in_environment(["Hello."]) == 0 and installed == []
+    assert [speak.run_in_environment(["serve", "--port", "1"]) for _ in range(2)] == [0, 0]
+    assert installed == [speak.SERVER]
+    project = tomllib.loads((speak.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert list(speak.SERVER) == project["project"]["optional-dependencies"]["serve"]
 
 
 def test_the_exit_code_is_that_of_the_environment() -> None:
