@@ -147,4 +147,4 @@ def test_an_unreadable_library_does_not_remove_the_nodes(server: ComfyServer, ba
         folder.unlink()
         if aside is not None:
             aside.rename(folder)
-    assert "cannot list the voices in" in server.log()
+    assert f"cannot list the files in {folder}" in server.log()
