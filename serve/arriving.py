@@ -27,7 +27,7 @@ class ArrivingText:
         return self._left >= 0
 
     def end(self) -> None:
-        """The text is complete, or nobody wants the rest: the reader is let go. May be called again."""
+        """The text is complete, or nobody wants the rest: release the reader. May be called again."""
         self._parts.put(_END)
 
     def __iter__(self) -> Iterator[str]:

@@ -38,7 +38,7 @@ class VoiceBook:
 
     Args:
         model: the checkpoint.
-        folder: of saved voices (``*.safetensors``), read anew at each request; None for none.
+        folder: of saved voices (``*.safetensors``), read again at each request; None for none.
     """
 
     def __init__(self, model: Model, folder: Path | None = None):

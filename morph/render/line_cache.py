@@ -45,7 +45,7 @@ class Kept:
     retries: int
 
     def fits(self, retries: int) -> bool:
-        """Return whether a rendering with so many retries would make the same: a line that went well needs no more."""
+        """Return whether a rendering with ``retries`` would make the same line: one that went well needs no more."""
         report = self.spoken.report
         return self.retries == retries or (report.ended == ENDS[0] and report.takes <= retries + 1)
 
@@ -88,7 +88,7 @@ class LineCache:
         return self._read(self._path(key, LINE), lambda content: _unpack(content, line, text))
 
     def keep(self, key: str, kept: Kept) -> None:
-        """Keep a line, and let go of the least recently used files beyond ``most_bytes``.
+        """Keep a line, and remove the least recently used files beyond ``most_bytes``.
 
         Raises:
             OSError: if it cannot be written; nothing half-written is left.

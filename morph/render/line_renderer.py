@@ -36,7 +36,7 @@ from .word_check import WordCheck
 
 log = logging.getLogger(__name__)
 
-GROUPS_OF = 4  # batches: after so many the lines are kept, so that a run that is cancelled loses no more
+GROUPS_OF = 4  # batches: lines are kept after each such group, so that a cancelled run loses at most one
 FAILED_S = 0.5  # of silence in the place of a line that could not be made: no file may be empty
 
 

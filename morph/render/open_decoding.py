@@ -85,7 +85,7 @@ class OpenDecoding:
         self._queue.open = goes_on or any(line.wants_rows for line in self._lines.values())
 
     def _leave(self) -> None:
-        """Let go of the lines that are over."""
+        """Release the lines that have ended."""
         for number, line in list(self._lines.items()):
             if line.ended and not line.speaking:
                 line.finish()
