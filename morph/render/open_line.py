@@ -11,12 +11,11 @@ import torch
 from ..decode.decoded import Decoded
 from ..decode.request import LineRequest
 from ..synthesizer import Synthesizer
-from ..text.pauses import without_pauses
 from ..voice.voice import Voice
 from .channel import Chunk
 from .late_text import LateLine, SentenceLine, TokenLine
 from .line_chunks import LineChunks, PieceFrames, concatenate, stack
-from .lines import LineReport, Rendering
+from .lines import LineReport, Rendering, text_as_spoken
 from .pacing import ChunkSizes, Speed
 from .progress import Progress
 from .stream_decoding import PIECES_AHEAD
@@ -212,14 +211,14 @@ class OpenLine:
 
     def _report(self) -> LineReport:
         rendering = self._rendering
-        text, spoken = str(rendering.lines[0].text), rendering.texts[0]
+        line, text = rendering.lines[0], rendering.texts[0]
         return LineReport(
             self.utterance.line.name,
-            text,
+            str(line.text),
             self._frame_count,
             self._sample_count / self._rate,
             ended=self._stopped or next((end for end in self._ends if end in WRONG), "eos"),
             pieces=len(self._frames),
-            spoken="" if spoken.text.split() == without_pauses(text).split() else spoken.text,
-            notes=spoken.notes,
+            spoken=text_as_spoken(line, text),
+            notes=text.notes,
         )

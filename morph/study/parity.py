@@ -82,7 +82,7 @@ def upstream_codes(model: Model, line: Line, sampling: Sampling) -> torch.Tensor
             ),
             model.upstream.generate_config,
         )
-        _generate(wrapper, line, _settings(sampling))
+        _generate(wrapper, line, upstream_settings(sampling))
     skip = 0 if line.voice.ref_codes is None else len(line.voice.ref_codes)
     return caught[0][skip:].cpu()
 
@@ -121,7 +121,7 @@ def _opened(model: Model, decode: Any, voice: Voice) -> Iterator[None]:
         upstream.speech_tokenizer, upstream.tts_model_type = codec, kind
 
 
-def _settings(sampling: Sampling) -> dict[str, Any]:
+def upstream_settings(sampling: Sampling) -> dict[str, Any]:
     """Return our sampling as upstream's keyword arguments."""
     talker, sub = sampling.talker, sampling.subtalker
     return {

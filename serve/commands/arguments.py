@@ -143,6 +143,12 @@ def add_voice(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--instruct", help="how to speak, e.g. whispering (1.7B CustomVoice and VoiceDesign)")
 
 
+def check_text(parser: argparse.ArgumentParser, text: str) -> None:
+    """End with an error for a text without words."""
+    if not text.strip():
+        parser.error("the text is empty: type something to say")
+
+
 def check_voice(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with an error for options of the voice that do not fit together."""
     if options.transcript and not options.reference:

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--repeats",
         type=arguments.whole_number(1, 1000),
         default=3,
-        help="medians of so many runs, default: 3",
+        help="how many runs the medians are of, default: 3",
     )
     parser.add_argument("--json", action="store_true", help="for other programs")
     arguments.add_voice(parser)
@@ -31,8 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with an error for options that do not fit together."""
     arguments.check_voice(parser, options)
-    if not options.text.strip():
-        parser.error("the text is empty: type something to say")
+    arguments.check_text(parser, options.text)
 
 
 def run(options: argparse.Namespace, console: Console) -> int:

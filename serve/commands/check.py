@@ -75,8 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with an error for options that do not fit together."""
     arguments.check_voice(parser, options)
-    if not options.text.strip():
-        parser.error("the text is empty: type something to say")
+    arguments.check_text(parser, options.text)
     if options.out is None:
         try:
             options.out = arguments.writable_file("qwen3-tts-morph-check.md")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 STREAMED = ("wav", "pcm")  # can be read while they are written
-UNKNOWN_SIZE = 0xFFFFFFFF  # what players take for a file that has no end yet
-SAMPLE_BYTES = 2
 
 
 def read_recording(path: Path) -> tuple[np.ndarray, int]:
@@ -69,8 +66,6 @@ def to_s16(samples: np.ndarray) -> np.ndarray:
 
 def stream_header(kind: str, rate: int) -> bytes:
     """Return what comes before the samples of a mono stream: nothing for "pcm", a header without a length for "wav"."""
-    if kind == "pcm":
-        return b""
-    form = struct.pack("<HHIIHH", 1, 1, rate, rate * SAMPLE_BYTES, SAMPLE_BYTES, 8 * SAMPLE_BYTES)
-    chunks = b"fmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", UNKNOWN_SIZE)
-    return b"RIFF" + struct.pack("<I", UNKNOWN_SIZE) + b"WAVE" + chunks
+    from ..encoders import wav_header
+
+    return b"" if kind == "pcm" else wav_header(rate, None)

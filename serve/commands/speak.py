@@ -61,8 +61,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with an error for options that do not fit together."""
     if options.stdin == (options.text is not None):
         parser.error("give the text as an argument, or --stdin, not both" if options.stdin else NO_TEXT)
-    if options.text is not None and not options.text.strip():
-        parser.error("the text is empty: type something to say")
+    if options.text is not None:
+        arguments.check_text(parser, options.text)
     arguments.check_voice(parser, options)
     if options.format == "pcm" and options.out != STDOUT:
         parser.error("pcm has no file format: write it to stdout with --out -")

@@ -30,8 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with an error for options that do not fit together."""
     arguments.check_voice(parser, options)
-    if not options.text.strip():
-        parser.error("the text is empty: type something to say")
+    arguments.check_text(parser, options.text)
     if options.decoding != "crossbar":
         parser.error("a sweep compares settings of the crossbar: leave --decoding out")
     if options.out is not None:

@@ -11,6 +11,7 @@ from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.decode.eager import decode
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
+from qwen3_tts_morph.morph.study.parity import upstream_settings
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -48,23 +49,6 @@ def processor_of(model):
     )
 
 
-def settings(sampling: Sampling) -> dict:
-    """Return our sampling as upstream's keyword arguments."""
-    talker, sub = sampling.talker, sampling.subtalker
-    return {
-        "do_sample": talker.do_sample,
-        "temperature": talker.temperature,
-        "top_k": talker.top_k,
-        "top_p": talker.top_p,
-        "subtalker_dosample": sub.do_sample,
-        "subtalker_temperature": sub.temperature,
-        "subtalker_top_k": sub.top_k,
-        "subtalker_top_p": sub.top_p,
-        "repetition_penalty": sampling.repetition_penalty,
-        "max_new_tokens": sampling.max_new_tokens,
-    }
-
-
 def upstream_codes(
     model, texts, voice: Voice, language: str, sampling: Sampling, monkeypatch, seq_groups=None
 ):
@@ -80,9 +64,11 @@ def upstream_codes(
     wrapper = upstream_wrapper(model)
     torch.manual_seed(1234)
     if voice.kind == "preset":
-        wrapper.generate_custom_voice(texts, voice.speaker, language, voice.instruct, **settings(sampling))
+        wrapper.generate_custom_voice(
+            texts, voice.speaker, language, voice.instruct, **upstream_settings(sampling)
+        )
     elif voice.kind == "design":
-        wrapper.generate_voice_design(texts, voice.instruct, language, **settings(sampling))
+        wrapper.generate_voice_design(texts, voice.instruct, language, **upstream_settings(sampling))
     else:
         item = import_qwen_tts().VoiceClonePromptItem(
             ref_code=voice.ref_codes,
@@ -91,7 +77,9 @@ def upstream_codes(
             icl_mode=voice.kind == "icl",
             ref_text=voice.transcript,
         )
-        wrapper.generate_voice_clone(texts, language, voice_clone_prompt=[item], **settings(sampling))
+        wrapper.generate_voice_clone(
+            texts, language, voice_clone_prompt=[item], **upstream_settings(sampling)
+        )
     skip = 0 if voice.ref_codes is None else len(voice.ref_codes)
     return [codes[skip:].cpu() for codes in caught], torch.get_rng_state()
 
