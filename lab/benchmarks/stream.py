@@ -6,7 +6,7 @@
 ``first_playable_ms`` is the time from the call to a line's first samples on the host. ``first_audible_ms`` is the time
 at which a player that starts with them plays the first 10 ms above -50 dBFS. ``underruns`` counts the chunks, of all
 lines, that arrive after such a player has played everything before them, and ``gap_ms`` is the longest silence of a
-line that this makes. One thread reads all lines. Medians of ``--repeats`` runs after two that warm up; underruns and
+line that this makes. One thread reads all lines. Medians of ``--repeats`` runs after four that warm up; underruns and
 gaps are those of the worst run.
 
 One line, with each of ``--voices``: an ICL voice has 10 s of random codes as its reference, which the warm-up runs have
@@ -59,7 +59,7 @@ REFERENCE_FRAMES = 125  # 10 s
 AUDIBLE = 10 ** (-50 / 20)
 WINDOW = 240  # samples: 10 ms
 TOLERANCE_S = 0.001  # of a gap, for the resolution of thread switches
-WARM_UPS = 2
+WARM_UPS = 4
 
 
 @dataclass(frozen=True)

@@ -64,22 +64,26 @@ def decode_frame(weights: Weights, buffers: Buffers, seq_groups: int, window: in
     ``window`` is the number of cache positions that attention reads. A row beyond it (its line has ended, or it never
     had one) keeps overwriting the window's last position; other lines are not affected.
     """
+    predict_codes(weights, buffers, seq_groups)
+    advance(weights, buffers, window)
+
+
+def predict_codes(weights: Weights, buffers: Buffers, seq_groups: int) -> None:
+    """Make the first part of ``decode_frame``: all codes of every line's next frame, in its report."""
     state = buffers.state
-    noise = _frame_noise(weights, state)
-    codes = predict(weights, buffers, seq_groups, noise[:, 1:, : buffers.codebook])
-    state.report[:, :GROUPS].copy_(codes)
-    hidden = _step_talker(weights, buffers, codes, window)
+    groups = torch.arange(1, GROUPS, device=state.steps.device)
+    noise = gumbel_noise(state.keys, state.steps[:, None] * GROUPS + groups, buffers.codebook)
+    state.report[:, :GROUPS].copy_(predict(weights, buffers, seq_groups, noise))
+
+
+def advance(weights: Weights, buffers: Buffers, window: int) -> None:
+    """Make the second part of ``decode_frame``, after ``predict_codes``: group 0 of the frame after it."""
+    state = buffers.state
+    hidden = _step_talker(weights, buffers, state.report[:, :GROUPS], window)
     state.positions.add_(1)
     state.steps.add_(1)
-    _start_frame(weights, buffers, state, buffers.settings, hidden, noise[:, 0, : len(weights.first_head)])
-
-
-def _frame_noise(weights: Weights, state: LineState) -> torch.Tensor:
-    """Return all noise of a frame, ``[B, 16, V]``: the next frame's group 0, then this frame's groups 1-15."""
-    groups = torch.arange(GROUPS, device=state.steps.device)
-    frames = state.steps[:, None] + (groups == 0)
-    width = max(len(weights.first_head), weights.heads.shape[1])
-    return gumbel_noise(state.keys, frames * GROUPS + groups, width)
+    noise = gumbel_noise(state.keys, state.steps[:, None] * GROUPS, len(weights.first_head))[:, 0]
+    _start_frame(weights, buffers, state, buffers.settings, hidden, noise)
 
 
 def predict(weights: Weights, buffers: Buffers, seq_groups: int, noise: torch.Tensor) -> torch.Tensor:

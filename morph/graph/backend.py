@@ -123,6 +123,14 @@ class FrameBackend:
         except Exception as error:  # Triton's own types, which vary by version
             raise RuntimeError(first_line(error)) from error
 
+    def predict(self, weights: Weights, slots: Buffers, seq_groups: int) -> None:
+        """Make the codes of a frame, of a kind that ``decode`` has made: see ``frame.step.predict_codes``."""
+        self._passes.predict(weights, slots, seq_groups)
+
+    def advance(self, weights: Weights, slots: Buffers, window: int) -> None:
+        """Make the rest of a frame, after ``predict``: see ``frame.step.advance``."""
+        self._passes.advance(weights, slots, window)
+
     def _try(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
         """Make the first frame of its kind: if a kernel fails, restore the lines' state and use torch operations."""
         before = {name: part.clone() for name, part in vars(slots.state).items()}

@@ -79,6 +79,11 @@ class LineBatch:
         assert line is not None
         return self._lines[line]
 
+    @property
+    def requests(self) -> list[tuple[int, LineRequest]]:
+        """The rows that have a line, and its request."""
+        return [(row, self._lines[line].request) for row, line in enumerate(self.rows) if line is not None]
+
     def request(self, line: int) -> LineRequest:
         """Return a line's request, by its number."""
         return self._lines[line].request
@@ -134,6 +139,14 @@ class LineBatch:
                 self._lines[line].sent += 1
                 if self._lines[line].sent == 1 and self._lines[line].request.on_codes is not None:
                     self._unheard.add(line)
+
+    def launched(self) -> None:
+        """The device has the frame that was sent: let the lines whose first it is get ready for it."""
+        for line in self._in_flight[-1]:
+            if line is not None and self._lines[line].sent == 1:
+                request = self._lines[line].request
+                if request.on_launch is not None:
+                    request.on_launch()
 
     def receive(self, report: torch.Tensor) -> int:
         """Take the oldest report in flight, ``[B, 17]``, and keep it; return how many lines made this frame.

@@ -143,14 +143,18 @@ class GraphDecoder:
         return None if self._graphs is None else self._graphs.fallback
 
     @torch.inference_mode()
-    def start(self, model: Model, options: GenerateOptions, context: int = 0) -> None:
+    def start(self, model: Model, options: GenerateOptions, context: int = 0, assume: bool = False) -> None:
         """Prepare for lines of this model that need this many positions.
+
+        ``assume``: that the model is where it was before, if its frames run beside the host: the caller then asks the
+        views to ``confirm`` it while they do.
 
         Raises:
             ValueError: for a config that the graph engine does not compute.
         """
         self.seq_groups = options.seq_groups
-        weights = self._views.of(model, options.tail)
+        view = self._views.assume if assume and self._graphs and not self._synchronous else self._views.of
+        weights = view(model, options.tail)
         if self._views.addresses != self._addresses or context > self.context:
             self._release()
         self.context = choose_window(max(context, self.context))
@@ -178,8 +182,8 @@ class GraphDecoder:
     @property
     def _synchronous(self) -> bool:
         """Whether functions are called directly, as on a CPU: nothing is captured, the host waits for each frame."""
-        graphs = self._started[2]
-        return graphs.device.type == "cpu" and graphs.fallback is not None
+        graphs = self._graphs
+        return graphs is not None and graphs.device.type == "cpu" and graphs.fallback is not None
 
     @torch.inference_mode()
     def put(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
@@ -270,6 +274,39 @@ class GraphDecoder:
         if rows is not None and kept is not None:
             slots.state.copy_rows(rows, kept)
 
+    def _can_split(self, positions: int) -> bool:
+        """Return whether a frame can be made in two parts: its codes, then the talker's step.
+
+        The codes of a single line can then be read before the talker's step; more lines are bound by throughput. Whole
+        frames of the same kind must have been captured: they fall back to torch operations if a kernel fails.
+        """
+        self._grow(positions)
+        key = ("frame", self.seq_groups, choose_window(positions))
+        return self.batch == 1 and self._started[2].has(key)
+
+    @torch.inference_mode()
+    def _codes(self) -> None:
+        """Make the first part of every line's next frame: its codes, into ``report``."""
+        weights, slots, graphs = self._started
+
+        def function() -> None:
+            with sdpa_kernel(SDPA_BACKENDS):
+                self.frames.predict(weights, slots, self.seq_groups)
+
+        graphs.run(("codes", self.seq_groups), function)
+
+    @torch.inference_mode()
+    def _advance(self, positions: int) -> None:
+        """Make the second part of a frame, after ``_codes``: group 0 of the next one."""
+        weights, slots, graphs = self._started
+        window = choose_window(positions)
+
+        def function() -> None:
+            with sdpa_kernel(SDPA_BACKENDS):
+                self.frames.advance(weights, slots, window)
+
+        graphs.run(("advance", window), function)
+
     @property
     def report(self) -> torch.Tensor:
         """The last frame on the device: int64 ``[B, 17]``, 16 codes and a flag for numbers that are not finite."""
@@ -297,16 +334,21 @@ class GraphDecoder:
         batch = LineBatch(lines, eos, self.batch, model.dtype)
         try:
             with on_device(model.device):
-                self.start(model, options, expected_context(batch.source))
-                self._decode(batch, on_frame)
+                self.start(model, options, expected_context(batch.source), assume=True)
+                self._decode(model, options, batch, on_frame)
         except ValueError:  # numbers that are not finite: no mask would hide those left in the cache
             self.free()
             raise
         return batch.collect()
 
-    def _decode(self, batch: LineBatch, on_frame: Callable[[int], None] | None) -> None:
-        readback = self._readback = self._readback or Readback(self.report)
-        readback.reset()
+    def _decode(
+        self,
+        model: Model,
+        options: GenerateOptions,
+        batch: LineBatch,
+        on_frame: Callable[[int], None] | None,
+    ) -> None:
+        readback = self._new_readback()
         lag = 0 if self._synchronous else LAG
         while batch.running:
             self._admit(batch)
@@ -314,8 +356,13 @@ class GraphDecoder:
             stopped = batch.stopped()
             if makes_frame := len(stopped) < batch.lines_running:
                 batch.send(stopped)
-                self.frame(batch.positions, stopped)
-                readback.push()
+                splits = batch.first_is_awaited and not stopped and self._can_split(batch.positions)
+                positions = batch.positions
+                self._launch(readback, positions, stopped, splits)
+                if not self._views.confirm():
+                    readback = self._launch_again(model, options, batch, stopped)
+                    splits = False
+                batch.launched()
             elif not readback.waiting and batch.must_wait:
                 batch.source.wait()
             if readback.waiting > (lag if makes_frame else 0):
@@ -323,6 +370,37 @@ class GraphDecoder:
             # Nothing plays before a line's first frame: it is not read late, and no frame is launched in its way.
             while batch.first_is_awaited:
                 self._receive(batch, readback, on_frame)
+            if makes_frame and splits:
+                self._advance(positions)
+
+    def _new_readback(self) -> Readback:
+        readback = self._readback = self._readback or Readback(self.report)
+        readback.reset()
+        return readback
+
+    def _launch(self, readback: Readback, positions: int, stopped: Sequence[int], splits: bool) -> None:
+        """Make a frame, or the first part of one, and have its report copied."""
+        if splits:
+            self._codes()
+        else:
+            self.frame(positions, stopped)
+        readback.push()
+
+    def _launch_again(
+        self, model: Model, options: GenerateOptions, batch: LineBatch, stopped: Sequence[int]
+    ) -> Readback:
+        """Begin again with the weights as they are now: the model was moved since the last decoding."""
+        slots = self._started[1]
+        text, minimums = slots.text, slots.state.minimums  # with what came late
+        self.start(model, options, batch.positions)
+        rows, requests = zip(*batch.requests, strict=True)
+        self.put(rows, requests)
+        slots = self._started[1]
+        slots.text[:, : text.shape[1]].copy_(text)
+        slots.state.minimums.copy_(minimums)
+        readback = self._new_readback()
+        self._launch(readback, batch.positions, stopped, splits=False)
+        return readback
 
     @staticmethod
     def _receive(batch: LineBatch, readback: Readback, on_frame: Callable[[int], None] | None) -> None:

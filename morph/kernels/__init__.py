@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ..frame.weights import Weights
 
 DecodeFrame: TypeAlias = "Callable[[Weights, Buffers, int, int], None]"
+Predict: TypeAlias = "Callable[[Weights, Buffers, int], None]"
+Advance: TypeAlias = "Callable[[Weights, Buffers, int], None]"
 BeginLines: TypeAlias = "Callable[[Weights, Buffers, LastPositions, int], None]"
 
 OLDEST_CAPABILITY = (8, 0)
@@ -91,9 +93,14 @@ def compile_frame(weights: Weights, buffers: Buffers, seq_groups: int, window: i
 
 @dataclass(frozen=True)
 class Passes:
-    """The functions of a frame, and the operations of a prefill, in kernels or in torch operations."""
+    """The functions of a frame, and the operations of a prefill, in kernels or in torch operations.
+
+    ``decode`` makes a whole frame, ``predict`` and ``advance`` its two parts.
+    """
 
     decode: DecodeFrame
+    predict: Predict
+    advance: Advance
     begin: BeginLines
     ops: LayerOps
 
@@ -102,7 +109,7 @@ def torch_passes() -> Passes:
     """Return those in torch operations."""
     from ..frame import step
 
-    return Passes(step.decode_frame, step.begin_lines, TORCH_OPS)
+    return Passes(step.decode_frame, step.predict_codes, step.advance, step.begin_lines, TORCH_OPS)
 
 
 def choose_frame(weights: Weights) -> tuple[Passes, str | None]:
@@ -111,8 +118,8 @@ def choose_frame(weights: Weights) -> tuple[Passes, str | None]:
     if reason is not None:
         return torch_passes(), reason
     try:
-        from .frame import begin_lines, decode_frame
+        from .frame import advance, begin_lines, decode_frame, predict_codes
         from .prefill import PromptOps
     except Exception as error:  # a Triton that lacks what the kernels use, or is broken
         return torch_passes(), f"the Triton kernels cannot be imported: {error}"
-    return Passes(decode_frame, begin_lines, PromptOps()), None
+    return Passes(decode_frame, predict_codes, advance, begin_lines, PromptOps()), None

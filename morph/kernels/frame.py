@@ -30,9 +30,24 @@ def decode_frame(
 
     Args as of ``frame.step.decode_frame``; ``plan`` is the device's own by default.
     """
-    plan = replace(plan or Plan.of(weights.first_head.device), workspace=buffers.workspace)
+    plan = _plan_for(weights, buffers, plan)
     predict(weights, buffers, seq_groups, plan)
     step_talker(weights, buffers, window, plan)
+
+
+def predict_codes(weights: Weights, buffers: Buffers, seq_groups: int, plan: Plan | None = None) -> None:
+    """Make the first part of ``decode_frame``: all codes of every line's next frame, in its report."""
+    predict(weights, buffers, seq_groups, _plan_for(weights, buffers, plan))
+    buffers.state.report[:, 0].copy_(buffers.state.tokens)
+
+
+def advance(weights: Weights, buffers: Buffers, window: int, plan: Plan | None = None) -> None:
+    """Make the second part of ``decode_frame``, after ``predict_codes``: group 0 of the frame after it."""
+    step_talker(weights, buffers, window, _plan_for(weights, buffers, plan))
+
+
+def _plan_for(weights: Weights, buffers: Buffers, plan: Plan | None) -> Plan:
+    return replace(plan or Plan.of(weights.first_head.device), workspace=buffers.workspace)
 
 
 def predict(weights: Weights, buffers: Buffers, seq_groups: int, plan: Plan) -> None:
@@ -123,7 +138,7 @@ def begin_lines(
     Raises:
         ValueError: for more lines than GEMV computes: this is for single lines.
     """
-    plan = replace(plan or Plan.of(weights.first_head.device), workspace=buffers.workspace)
+    plan = _plan_for(weights, buffers, plan)
     residual = Residual.empty(plan, len(last.embeds), weights.talker.norm)
     if residual.scaled is not None:
         raise ValueError(f"{len(last.embeds)} lines are too many to begin together: prefill them")

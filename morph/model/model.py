@@ -14,7 +14,7 @@ from ..text.profile import TextProfile
 from .int8 import Int8Linear
 from .joined_weights import stack
 from .tail import Tail
-from .tokens import TURN_BEGIN, control_id, plain_ids, turn_ids
+from .tokens import TextIds
 
 SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B", "0b02": "0.02B"}  # the last is the demo voice's
 KIND_NAMES = {"base": "Base", "custom_voice": "CustomVoice", "voice_design": "VoiceDesign"}
@@ -45,6 +45,7 @@ class Model:
     def __init__(self, upstream: Any, name: str):
         self.upstream = upstream.model
         self.tokenizer = upstream.processor.tokenizer
+        self.texts = TextIds(self.tokenizer)
         self.name = name
         self.config = self.upstream.config
         self.talker = self.upstream.talker
@@ -106,12 +107,14 @@ class Model:
     @property
     def device(self) -> torch.device:
         """The talker's device."""
-        return next(self.talker.parameters()).device
+        device: torch.device = self.talker.get_text_embeddings().weight.device
+        return device
 
     @property
     def dtype(self) -> torch.dtype:
         """The talker's dtype."""
-        return next(self.talker.parameters()).dtype
+        dtype: torch.dtype = self.talker.get_text_embeddings().weight.dtype
+        return dtype
 
     @property
     def weights(self) -> str:
@@ -160,14 +163,12 @@ class Model:
         return stack(self.talker.code_predictor.model.codec_embedding)
 
     def tokenize_turn(self, role: str, text: str) -> torch.Tensor:
-        """Return the token ids ``[1, N]`` of a turn (see ``tokens.turn_ids``), on the model's device."""
-        return torch.tensor([turn_ids(self.tokenizer, role, text)], device=self.device)
+        """Return the token ids ``[1, N]`` of a turn (see ``TextIds.turn``), on the model's device."""
+        return torch.tensor([self.texts.turn(role, text)], device=self.device)
 
     def tokenize_line(self, text: str) -> torch.Tensor:
         """Return the token ids ``[1, N]`` of a text to speak and the start of its answer, on the model's device."""
-        turn = turn_ids(self.tokenizer, "assistant", text)
-        answer = [control_id(self.tokenizer, TURN_BEGIN), *plain_ids(self.tokenizer, "assistant\n")]
-        return torch.tensor([turn + answer], device=self.device)
+        return torch.tensor([self.texts.line(text)], device=self.device)
 
     def summary(self) -> str:
         """Return one line: name, size, kind, precision, int8 weights, attention, device, GB (10^9 bytes)."""

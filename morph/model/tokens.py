@@ -4,81 +4,118 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 TURN_BEGIN, TURN_END = "<|im_start|>", "<|im_end|>"
 
 
-def plain_ids(tokenizer: Any, text: str) -> list[int]:
-    """Return the token ids of a text; ``<|im_end|>`` and the like are treated as ordinary characters.
+class TextIds:
+    """Tokenizes the texts of one checkpoint. What does not depend on the text is looked up once.
 
-    With ``split_special_tokens``, fast tokenizers still recognise added tokens that are not special (``<think>``). So
-    the text is cut after the first character of each of them.
+    Args:
+        tokenizer: transformers', complete: tokens that are added later are not known.
     """
-    added = _plain_added(tokenizer)
-    starts = re.finditer(f"(?={'|'.join(map(re.escape, added))})", text) if added else ()
-    cuts = [0, *(start.start() + 1 for start in starts), len(text)]
-    pieces = (text[begin:end] for begin, end in pairwise(cuts))
-    return [token for piece in pieces for token in _ids(tokenizer, piece)]
 
+    def __init__(self, tokenizer: Any):
+        self.tokenizer = tokenizer
 
-def _plain_added(tokenizer: Any) -> list[str]:
-    """Return the added tokens that are not special."""
-    return [str(token) for token in tokenizer.added_tokens_decoder.values() if not token.special]
+    def line(self, text: str) -> list[int]:
+        """Return the ids of a text to speak, and of the beginning of its answer."""
+        return [*self.turn("assistant", text), *self._answer]
 
+    def turn(self, role: str, text: str) -> list[int]:
+        """Return the token ids of ``<|im_start|>role\\ntext<|im_end|>\\n``.
 
-def _ids(tokenizer: Any, text: str) -> list[int]:
-    ids: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-    return ids
+        Role and text are tokenized together, as upstream does: newlines at the beginning of the text merge with the one
+        after the role.
+        """
+        return [self._begin, *self.plain(f"{role}\n{text}"), *self._end]
 
+    def plain(self, text: str) -> list[int]:
+        """Return the ids of a text; ``<|im_end|>`` and the like are treated as ordinary characters.
 
-def turn_ids(tokenizer: Any, role: str, text: str) -> list[int]:
-    """Return the token ids of ``<|im_start|>role\\ntext<|im_end|>\\n``.
+        With ``split_special_tokens``, fast tokenizers still recognise added tokens that are not special (``<think>``).
+        So the text is cut after the first character of each of them.
+        """
+        starts = self._added_start.finditer(text) if self.added else ()
+        cuts = [0, *(start.start() + 1 for start in starts), len(text)]
+        pieces = (text[begin:end] for begin, end in pairwise(cuts))
+        return [token for piece in pieces for token in self._ids(piece)]
 
-    Role and text are tokenized together, as upstream does: newlines at the beginning of the text merge with the one
-    after the role.
-    """
-    inside = plain_ids(tokenizer, f"{role}\n{text}")
-    return [
-        control_id(tokenizer, TURN_BEGIN),
-        *inside,
-        control_id(tokenizer, TURN_END),
-        *plain_ids(tokenizer, "\n"),
-    ]
+    def control(self, token: str) -> int:
+        """Return the id of a control token.
 
+        Raises:
+            ValueError: if the tokenizer has no such token.
+        """
+        known: dict[str, int] = self.tokenizer.get_added_vocab()
+        if token not in known:
+            raise ValueError(f"the checkpoint's tokenizer lacks the control token {token}: download it again")
+        return known[token]
 
-def control_id(tokenizer: Any, token: str) -> int:
-    """Return the id of a control token.
+    @cached_property
+    def added(self) -> list[str]:
+        """The added tokens that are not special."""
+        return [str(token) for token in self.tokenizer.added_tokens_decoder.values() if not token.special]
 
-    Raises:
-        ValueError: if the tokenizer has no such token.
-    """
-    known: dict[str, int] = tokenizer.get_added_vocab()
-    if token not in known:
-        raise ValueError(f"the checkpoint's tokenizer lacks the control token {token}: download it again")
-    return known[token]
+    @cached_property
+    def _added_start(self) -> re.Pattern[str]:
+        return re.compile(f"(?={'|'.join(map(re.escape, self.added))})")
+
+    @cached_property
+    def _begin(self) -> int:
+        return self.control(TURN_BEGIN)
+
+    @cached_property
+    def _end(self) -> list[int]:
+        return [self.control(TURN_END), *self.plain("\n")]
+
+    @cached_property
+    def _answer(self) -> list[int]:
+        return [self._begin, *self.plain("assistant\n")]
+
+    @cached_property
+    def backend(self) -> Any:
+        """The tokenizer of the ``tokenizers`` library, or None for one in Python."""
+        return getattr(self.tokenizer, "backend_tokenizer", None)
+
+    def _ids(self, text: str) -> list[int]:
+        if self.backend is None:
+            ids: list[int] = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)[
+                "input_ids"
+            ]
+            return ids
+        # What transformers does, without its checks and copies, which take 0.2 ms per text. It sets what it needs
+        # before every call of its own.
+        if self.backend.truncation is not None:
+            self.backend.no_truncation()
+        if self.backend.padding is not None:
+            self.backend.no_padding()
+        self.backend.encode_special_tokens = True
+        return list(self.backend.encode(text, add_special_tokens=False).ids)
 
 
 class ArrivingIds:
-    """The ``plain_ids`` of a text that comes in parts, each as soon as what follows cannot change it.
+    """The ids (``TextIds.plain``) of a text that comes in parts, each as soon as what follows cannot change it.
 
     A tokenizer cuts a text into words before it looks for tokens in each, so only the last word can change, and what
     can become a part of it: white space at the end, letters that accents may follow, the beginning of an added token.
 
     Args:
-        tokenizer: a fast one: only these say where their words are.
+        texts: of a fast tokenizer: only these say where their words are.
 
     Raises:
         ValueError: for a tokenizer that is not.
     """
 
-    def __init__(self, tokenizer: Any):
-        if getattr(tokenizer, "backend_tokenizer", None) is None:
+    def __init__(self, texts: TextIds):
+        if texts.backend is None:
             raise ValueError(
                 "the checkpoint's tokenizer is not a fast one, which layout token needs: choose layout sentence"
             )
-        self._tokenizer, self._backend = tokenizer, tokenizer.backend_tokenizer
+        self._texts, self._backend = texts, texts.backend
         self.text = ""  # that of the ids so far, normalised
         self._held = ""  # normalised too, from the beginning of a word
 
@@ -89,14 +126,14 @@ class ArrivingIds:
             self._held = self._backend.normalizer.normalize_str(self._held)
         certain = self._certain()
         self.text += self._held[:certain]
-        ids = plain_ids(self._tokenizer, self._held[:certain]) if certain else []
+        ids = self._texts.plain(self._held[:certain]) if certain else []
         self._held = self._held[certain:]
         return ids
 
     def end(self, strip: bool = False) -> list[int]:
         """Return the ids of what is left; ``strip``: without white space at the end of the text."""
         rest, self._held = self._held.rstrip() if strip else self._held, ""
-        return plain_ids(self._tokenizer, rest) if rest else []
+        return self._texts.plain(rest) if rest else []
 
     def _certain(self) -> int:
         """Return how many characters no part to come can change."""
@@ -105,7 +142,7 @@ class ArrivingIds:
         if not starts:
             return 0
         certain = min(len(text.rstrip()), _last_base(text), starts[-1])
-        for begin, end in _added_spans(text, _plain_added(self._tokenizer)):
+        for begin, end in _added_spans(text, self._texts.added):
             if certain < end:
                 certain = min(certain, begin)
         return max(start for start in starts if start <= certain)

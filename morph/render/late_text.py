@@ -161,7 +161,7 @@ class TokenLine(LateLine):
     def __init__(self, rendering: Rendering, index: int, reader: TextReader):
         super().__init__(rendering, index, reader)
         self._holds_end = rendering.synthesizer.model.profile.hold_end
-        self._ids = ArrivingIds(rendering.synthesizer.model.tokenizer)
+        self._ids = ArrivingIds(rendering.synthesizer.model.texts)
         self._piece: int | None = None
         self._guard: Guard | None = None
         self._rows: list[torch.Tensor] = []  # those that the engine has not taken

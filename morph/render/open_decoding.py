@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -79,6 +80,7 @@ class OpenDecoding:
         self._admit()
         for line in self._lines.values():
             if (request := line.next_request()) is not None:
+                request = replace(request, on_launch=partial(self._begin, line))
                 self._queue.add((line.number,), line.number, request)
         self._queue.drop_cancelled()
         goes_on = self._desk.continues(self._group) and not (self._is_idle and not self._lines)
@@ -165,7 +167,7 @@ class OpenDecoding:
                 self._end_codec(self._lines[number])
 
     def _begin(self, line: OpenLine) -> None:
-        """Begin a line's piece in the codec when its first codes are due: a state takes a few MB."""
+        """Begin a line's piece in the codec when the piece has a row: a state takes a few MB."""
         if not line.begun:
             self._codec.begin(line.number, line.voice.ref_codes)
             line.begun = True

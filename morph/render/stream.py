@@ -226,8 +226,7 @@ class _Worker:
         rendering = Rendering.prepare(job.synthesizer, job.lines, job.options, progress)
         with on_device(model.device):
             plan = Plan(min(job.options.batch_size, len(job.lines)), job.in_turn)
-            codec = job.synthesizer.engine.open_codec(model, rendering.choice, plan.rows)
-            decoding = StreamDecoding(rendering, codec, self._channel, plan, self._late_lines(rendering))
+            decoding = StreamDecoding(rendering, self._channel, plan, self._late_lines(rendering))
             try:
                 decoding.run()
                 takes = rendering.improve(decoding.takes(), lambda _: None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
@@ -48,8 +49,7 @@ class StreamDecoding:
     """Decodes the lines of a stream to their ends, once.
 
     Args:
-        rendering: its lines.
-        codec: makes the samples.
+        rendering: its lines; its engine makes codes and samples.
         channel: takes the chunks.
         plan: how many lines at a time, and in which order.
         texts: the lines whose text comes in parts.
@@ -58,12 +58,11 @@ class StreamDecoding:
     def __init__(
         self,
         rendering: Rendering,
-        codec: LineCodec,
         channel: Channel,
         plan: Plan,
         texts: Sequence[LateLine],
     ):
-        self._rendering, self._codec, self._channel, self._plan = rendering, codec, channel, plan
+        self._rendering, self._channel, self._plan = rendering, channel, plan
         self._model = rendering.synthesizer.model
         self._speed = Speed(1 / FRAME_RATE)
         self._frame_began: float | None = None
@@ -172,6 +171,7 @@ class StreamDecoding:
             request,
             on_codes=self._pieces[index].codes.append,
             on_end=self._ender(index),
+            on_launch=lambda: self._begin(line),
             cancelled=self._canceller(line),
             text=text if isinstance(text, TokenLine) else None,
         )
@@ -232,8 +232,14 @@ class StreamDecoding:
         self._send()
         self._frame_began = time.perf_counter()
 
+    @cached_property
+    def _codec(self) -> LineCodec:
+        """Opened while the device makes the first frame, which takes longer."""
+        rendering = self._rendering
+        return rendering.synthesizer.engine.open_codec(self._model, rendering.choice, self._plan.rows)
+
     def _begin(self, index: int) -> None:
-        """Begin a line's piece in the codec when its first codes are due: a state takes a few MB."""
+        """Begin a line's piece in the codec when the piece has a row: a state takes a few MB."""
         if index not in self._begun:
             self._codec.begin(index, self._rendering.lines[index].voice.ref_codes)
             self._begun.add(index)

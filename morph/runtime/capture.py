@@ -60,6 +60,10 @@ class CapturedGraphs:
             self._graphs.clear()
             self._pool = torch.cuda.graph_pool_handle()  # a pool without graphs cannot be reused
 
+    def has(self, key: Hashable) -> bool:
+        """Return whether the function of this key has been captured."""
+        return self._graphs.get(key) is not None
+
     def run(self, key: Hashable, function: Callable[[], None]) -> None:
         """Call, capture or replay the function of this key, in the current stream's order."""
         if self.fallback is None and key not in self._graphs:

@@ -20,6 +20,7 @@ from ..codec.forward import Slabs, TorchOps, synthesise
 from ..codec.packing import PackedChunk, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
 from ..codec.upstream import cut_reference
 from ..codec.weights import CodecWeights
+from ..model.addresses import TensorAddresses
 from ..model.finite import check_samples
 from ..model.layers import SDPA_BACKENDS
 from ..model.model import Model
@@ -96,7 +97,7 @@ class BatchCodec:
         if self._replays is not None:
             self._replays.forget()
         self._weights: CodecWeights | None = None
-        self._addresses: tuple[int, ...] = ()
+        self._where: TensorAddresses | None = None
         self._plan: torch.Tensor | None = None
         self._samples: torch.Tensor | None = None
 
@@ -231,13 +232,12 @@ class BatchCodec:
             ValueError: for a codec that the batch codec does not compute.
         """
         decoder = self.codec.decoder
-        addresses = tuple(parameter.data_ptr() for parameter in decoder.parameters())
-        if self._weights is None or addresses != self._addresses:
+        if self._weights is None or self._where is None or not self._where.unchanged():
             self.free()
             self._weights = CodecWeights.of(decoder, self.dtype)
             with torch.cuda.device_of(self._weights.codebooks):
                 self._ops_here = self._ops or self._choose_ops(self._weights)
-            self._addresses = tuple(parameter.data_ptr() for parameter in decoder.parameters())
+            self._where = TensorAddresses(decoder)
         return self._weights
 
 

@@ -187,8 +187,8 @@ class RowStream:
         self._graphs, self._replace_ops = graphs, replace_ops
         self._states = LineStates.allocate(weights, lines)
         device, groups = weights.codebooks.device, len(weights.offsets)
-        self._codes = torch.zeros(lines, STEP_FRAMES, groups, dtype=torch.int64, device=device)
-        self._counts = torch.zeros(lines, dtype=torch.int64, device=device)
+        # Codes, and in the last column of the first frame the counts: one copy to the device for both.
+        self._inputs = torch.zeros(lines, STEP_FRAMES, groups + 1, dtype=torch.int64, device=device)
         self._samples = torch.zeros(lines, STEP_FRAMES * weights.samples_per_frame, device=device)
         self._frames = [0] * lines
         self._recent = [_no_codes(weights)] * lines
@@ -240,10 +240,12 @@ class RowStream:
             self._step({line: part.codes for line, part in now.items()})
             for line, wave in self._copy({line: part for line, part in now.items() if part.wanted}).items():
                 made[line].append(wave)
-        empty = self._states.outputs.new_zeros(0, dtype=torch.float32)
-        return {
-            line: parts[0] if len(parts) == 1 else torch.cat([empty, *parts]) for line, parts in made.items()
-        }
+        return {line: self._join(parts) for line, parts in made.items()}
+
+    def _join(self, parts: list[torch.Tensor]) -> torch.Tensor:
+        if len(parts) == 1:
+            return parts[0]
+        return torch.cat([self._samples.new_zeros(0), *parts])
 
     def _copy(self, parts: Mapping[int, _Part]) -> dict[int, torch.Tensor]:
         """Return the samples of the last step, in one copy for all lines: the next step overwrites them."""
@@ -273,13 +275,12 @@ class RowStream:
 
     def _step(self, parts: Mapping[int, torch.Tensor]) -> None:
         """Run one step of the row, which overwrites its samples."""
-        codes = torch.zeros(self._codes.shape, dtype=torch.int64)
-        counts = torch.zeros(self._counts.shape, dtype=torch.int64)
+        device = self._inputs.device
+        inputs = torch.zeros(self._inputs.shape, dtype=torch.int64, pin_memory=device.type == "cuda")
         for line, part in parts.items():
-            codes[line, : len(part)] = part
-            counts[line] = len(part)
-        self._codes.copy_(codes)
-        self._counts.copy_(counts)
+            inputs[line, : len(part), :-1] = part
+            inputs[line, 0, -1] = len(part)
+        self._inputs.copy_(inputs, non_blocking=True)
         try:
             self._run()
         except torch.cuda.OutOfMemoryError:
@@ -296,9 +297,8 @@ class RowStream:
 
     def _run(self) -> None:
         def step() -> None:
-            self._samples.copy_(
-                decode_step(self._weights, self._states, self._codes, self._counts, self._ops)
-            )
+            codes, counts = self._inputs[:, :, :-1], self._inputs[:, 0, -1]
+            self._samples.copy_(decode_step(self._weights, self._states, codes, counts, self._ops))
 
         if self._graphs is None:
             step()

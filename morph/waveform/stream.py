@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -108,6 +108,8 @@ class SharedRow:
         """See ``LineCodec``."""
         self.end(line)
         self._paused[line] = None if reference is None else self._references.get(reference, self._warm)
+        if None in self._holders:  # before its first codes are there
+            self._index(line, [])
 
     def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
         """See ``LineCodec``."""
@@ -116,8 +118,7 @@ class SharedRow:
             now = lines[begin : begin + self._row.lines]
             at = {line: self._index(line, now) for line in now}
             waves = self._row.decode({at[line]: codes[line] for line in now})
-            joined = torch.cat([waves[at[line]] for line in now]).cpu()  # one copy for all
-            parts = joined.split([len(waves[at[line]]) for line in now])
+            parts = _to_host([waves[at[line]] for line in now])
             made.update({line: part.numpy() for line, part in zip(now, parts, strict=True)})
         return made
 
@@ -150,6 +151,13 @@ class SharedRow:
         index = self._free_index([])
         self._holders[index] = None
         return self._row.warm(index, reference)
+
+
+def _to_host(waves: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Copy waveforms to the CPU, in one copy for all."""
+    if len(waves) == 1:
+        return [waves[0].cpu()]
+    return torch.cat(list(waves)).cpu().split([len(wave) for wave in waves])
 
 
 class StreamCodecs:

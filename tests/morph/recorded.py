@@ -48,6 +48,9 @@ class Recordings:
     def forget(self) -> None:
         self.recordings.clear()
 
+    def has(self, key: Hashable) -> bool:
+        return self.recordings.get(key) is not None
+
     def run(self, key: Hashable, function: Callable[[], None]) -> None:
         if key not in self.recordings:
             self.recordings[key] = None

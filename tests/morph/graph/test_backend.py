@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.pool import DecoderPool
-from qwen3_tts_morph.morph.kernels import Passes, torch_passes
+from qwen3_tts_morph.morph.kernels import torch_passes
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, LayerOps
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
@@ -56,7 +57,7 @@ def wanted(model):
 
 
 def use(monkeypatch, kernels: Kernels, ops: LayerOps = TORCH_OPS) -> None:
-    passes = Passes(kernels, torch_passes().begin, ops)
+    passes = replace(torch_passes(), decode=kernels, ops=ops)
     monkeypatch.setattr(fused, "choose_frame", lambda weights: (passes, None))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -91,6 +92,48 @@ def test_weights_are_viewed_once_until_one_of_them_is_elsewhere(fresh):
     second = kept.of(fresh)
     assert second is not first and kept.of(fresh) is second
     assert second.heads[3].data_ptr() == fresh.talker.code_predictor.lm_head[3].weight.data_ptr()
+
+
+def test_weights_may_be_assumed_to_be_where_they_were_and_are_looked_at_later(fresh):
+    kept = KeptWeights()
+    first = kept.assume(fresh)
+    assert kept.confirm(), "they have just been viewed"
+    assert kept.assume(fresh) is first and kept.confirm()
+    move(fresh)
+    assert kept.assume(fresh) is first and not kept.confirm()
+    assert kept.of(fresh) is not first and kept.confirm()
+    assert kept.assume(fresh, "stock") is not first, "other tails are other weights"
+
+
+def test_a_line_begins_again_where_the_model_was_moved(fresh, monkeypatch):
+    """Its first frame is launched before the addresses are looked at."""
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    prompts, engine = prompts_of(fresh), GraphDecoder(len(SEEDS))
+    assumed = []
+
+    def decode():
+        heard = [[] for _ in prompts]
+        requests = [
+            replace(request, on_codes=codes.append)
+            for request, codes in zip(line_requests(prompts, seeds=SEEDS), heard, strict=True)
+        ]
+        made = engine.decode(fresh, requests, GenerateOptions(5, Sampling()))
+        assert all(torch.equal(torch.stack(codes), one.codes) for codes, one in zip(heard, made, strict=True))
+        return made
+
+    wanted = decode()
+    ask = engine._views.confirm
+    monkeypatch.setattr(engine._views, "confirm", lambda: assumed.append(ask()) or assumed[-1])
+    assert_equal(decode(), wanted)
+    assert all(assumed)
+    move(fresh)
+    with torch.no_grad():
+        for parameter in fresh.talker.parameters():
+            parameter.mul_(1.5)
+    changed = decode()
+    assert assumed.count(False) == 1
+    engine.free()
+    assert_equal(changed, decode())
 
 
 def test_an_engine_that_is_dropped_is_freed_at_once(load, monkeypatch):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder, Prefixes
-from qwen3_tts_morph.morph.kernels import Passes, torch_passes
+from qwen3_tts_morph.morph.kernels import torch_passes
 from qwen3_tts_morph.morph.model.static_cache import StaticCache
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
@@ -55,6 +57,35 @@ def test_codes_equal_the_eager_engines(load, recording, monkeypatch, shape, seq_
     assert len(decoder._prefixes) == 1
 
 
+@pytest.mark.parametrize("seq_groups", [15, 5])
+def test_a_line_that_is_heard_gets_its_first_codes_before_the_talkers_step(
+    model, voices, monkeypatch, seq_groups
+):
+    """Its first frame is made in two parts once whole frames have been captured; the codes are the same."""
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    builder, decoder = PromptBuilder(model), GraphDecoder(1)
+    steps: list[str] = []
+    for name in ("predict", "advance", "decode"):
+        make = getattr(FrameBackend, name)
+        monkeypatch.setattr(
+            FrameBackend, name, lambda *args, make=make, name=name: (steps.append(name), make(*args))[1]
+        )
+    for text in TEXTS + TEXTS:
+        prompt, heard, launched = builder.build(text, voices[0]), [], []
+        [wanted] = eager_lines(model, [prompt], seq_groups, Sampling(), SEED, monkeypatch)
+        [request] = line_requests([prompt], seeds=SEED)
+        request = replace(
+            request,
+            on_codes=heard.append,
+            on_launch=lambda heard=heard, launched=launched: launched.append(len(heard)),
+        )
+        assert_equal(decoder.decode(model, [request], GenerateOptions(seq_groups, Sampling())), [wanted])
+        assert torch.equal(torch.stack(heard), wanted.codes)
+        assert launched == [0], "once, before the first codes"
+    # The first line's frames run directly and are captured; then come the parts, each directly and captured.
+    assert steps == ["decode", "decode", "predict", "advance", "predict", "advance"]
+
+
 def test_a_kept_prefix_changes_no_code_and_is_prefilled_once_for_each_voice(model, voices, monkeypatch):
     calls = []
     prefill = FrameBackend.prefill_prefix
@@ -84,7 +115,7 @@ def test_a_begin_whose_kernel_fails_is_repeated_in_torch_operations(model, voice
     stock = torch_passes()
     monkeypatch.setattr(
         "qwen3_tts_morph.morph.graph.backend.choose_frame",
-        lambda weights: (Passes(stock.decode, broken, stock.ops), None),
+        lambda weights: (replace(stock, begin=broken), None),
     )
     decoder = GraphDecoder(1)
     assert_equal(decode(decoder, model, prompt), wanted)

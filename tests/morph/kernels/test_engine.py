@@ -31,7 +31,9 @@ CASES, FRAMES = (ALL, 12) if torch.cuda.is_available() else ([("tiny-1.7B", (0,)
 def interpreted(monkeypatch, device):
     """Without CUDA, the kernels run in Triton's interpreter. No user wants that, so the engine must be told to."""
     if device.type != "cuda":
-        chosen = Passes(frame.decode_frame, frame.begin_lines, PromptOps())
+        chosen = Passes(
+            frame.decode_frame, frame.predict_codes, frame.advance, frame.begin_lines, PromptOps()
+        )
         monkeypatch.setattr(fused, "choose_frame", lambda weights: (chosen, unsupported(weights)))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import transformers
-from qwen3_tts_morph.morph.model.tokens import ArrivingIds, control_id, plain_ids, turn_ids
+from qwen3_tts_morph.morph.model.tokens import ArrivingIds, TextIds
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 
@@ -47,12 +47,9 @@ def tokenizer(request, checkpoint):
 def is_upstreams(tokenizer, text: str) -> bool:
     """Upstream's strings of a line, a transcript and an instruction."""
     line = tokenizer(f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n")["input_ids"]
-    answer = [control_id(tokenizer, "<|im_start|>"), *plain_ids(tokenizer, "assistant\n")]
+    texts = TextIds(tokenizer)
     instruction = tokenizer(f"<|im_start|>user\n{text}<|im_end|>\n")["input_ids"]
-    return (
-        turn_ids(tokenizer, "assistant", text) + answer == line
-        and turn_ids(tokenizer, "user", text) == instruction
-    )
+    return texts.line(text) == line and texts.turn("user", text) == instruction
 
 
 def test_ordinary_texts_have_upstreams_ids(tokenizer):
@@ -64,7 +61,7 @@ def test_control_tokens_in_a_text_are_text(tokenizer):
     assert {"<|im_start|>", "<|im_end|>", "<tts_pad>"} <= set(added)
     typed = [*added, "Hello<|im_end|> there.", "<|im_end|>\n<|im_start|>user\n", "".join(added)]
     for text in typed:
-        ids = turn_ids(tokenizer, "assistant", text)
+        ids = TextIds(tokenizer).turn("assistant", text)
         assert not set(ids[1:-2]) & set(tokenizer.get_added_vocab().values()), text
         assert tokenizer.decode(ids[1:-2], clean_up_tokenization_spaces=False) == f"assistant\n{text}"
         assert is_upstreams(tokenizer, "Hello there."), "the tokenizer is as it was"
@@ -77,7 +74,7 @@ def test_added_tokens_that_are_not_special_are_text_too(checkpoint):
     added = set(tokenizer.get_added_vocab().values())
     assert set(tokenizer("<think>aa")["input_ids"]) <= added
     for text in ("<think>", "So<think></think> it is.", "aaaaa", "<|im_end|><think>"):
-        ids = plain_ids(tokenizer, text)
+        ids = TextIds(tokenizer).plain(text)
         assert not set(ids) & added
         assert tokenizer.decode(ids, clean_up_tokenization_spaces=False) == text
 
@@ -85,7 +82,7 @@ def test_added_tokens_that_are_not_special_are_text_too(checkpoint):
 def test_a_tokenizer_without_control_tokens_is_refused(checkpoint):
     tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint("tiny", "base"))
     with pytest.raises(ValueError, match=r"lacks the control token <\|nothing\|>"):
-        control_id(tokenizer, "<|nothing|>")
+        TextIds(tokenizer).control("<|nothing|>")
 
 
 def test_texts_transcripts_and_instructions_of_a_prompt_hold_no_control_tokens(load, recording):
@@ -135,18 +132,18 @@ def in_parts(text: str, draws: random.Random) -> list[str]:
 def test_ids_of_a_text_that_comes_in_parts_are_those_of_the_whole(fast_tokenizer):
     draws = random.Random(7)
     for text in [*CUT * 5, *made_texts(300)]:
-        arriving = ArrivingIds(fast_tokenizer)
+        arriving = ArrivingIds(TextIds(fast_tokenizer))
         for parts in (list(text), in_parts(text, draws)):
             ids = [token for part in parts for token in arriving.add(part)] + arriving.end()
-            assert ids == plain_ids(fast_tokenizer, text), repr(text)
+            assert ids == TextIds(fast_tokenizer).plain(text), repr(text)
 
 
 def test_no_more_than_the_last_word_is_held_back(fast_tokenizer):
-    arriving = ArrivingIds(fast_tokenizer)
+    arriving = ArrivingIds(TextIds(fast_tokenizer))
     ids = arriving.add("The words that are certain are given at on")
-    assert ids == plain_ids(fast_tokenizer, "The words that are certain are given at")
+    assert ids == TextIds(fast_tokenizer).plain("The words that are certain are given at")
 
 
 def test_a_tokenizer_that_does_not_say_where_its_words_are_is_refused():
     with pytest.raises(ValueError, match="choose layout sentence"):
-        ArrivingIds(object())
+        ArrivingIds(TextIds(object()))

@@ -1,0 +1,40 @@
+"""Notice that a model was moved, or that a weight of it was replaced, before what was made from it is used again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+
+class TensorAddresses:
+    """Where the parameters and buffers of modules are. It keeps no module and no tensor alive that they have dropped.
+
+    Args:
+        modules: whose tensors are looked at, as they are now.
+    """
+
+    def __init__(self, *modules: torch.nn.Module):
+        found = [tensor for module in modules for tensor in _tensors_in(module)]
+        self._owners, self._names = [owner for owner, _ in found], [name for _, name in found]
+        self._seen = self._look()
+
+    def unchanged(self) -> bool:
+        """Return whether all of them are where they were when this object was made."""
+        return self._look() == self._seen
+
+    def _look(self) -> list[int]:
+        """Return all addresses; none if a tensor is gone."""
+        try:  # in maps: hundreds of tensors, before every line
+            return [*map(torch.Tensor.data_ptr, map(dict.__getitem__, self._owners, self._names))]
+        except (KeyError, TypeError):  # deleted, or set to None
+            return []
+
+
+def _tensors_in(module: torch.nn.Module) -> Iterator[tuple[dict[str, torch.Tensor], str]]:
+    """Yield the dict and the name of every parameter and buffer: a move to another device replaces buffers."""
+    for one in module.modules():
+        owners: tuple[Any, Any] = one._parameters, one._buffers
+        for owner in owners:
+            yield from ((owner, name) for name, value in owner.items() if value is not None)
