@@ -88,7 +88,8 @@ OPENED = [
 ]
 
 
-@pytest.mark.parametrize(("opened", "name"), OPENED, indirect=["opened"])
+# The scope is that of ``opened``: else pytest opens a page for every name.
+@pytest.mark.parametrize(("opened", "name"), OPENED, indirect=["opened"], scope="module")
 def test_it_opens_completely_and_with_its_values(opened: Opened, name: str, screenshots: Path) -> None:
     workflow, page = read_workflow(name), opened.page
     page.errors.clear()
