@@ -1,7 +1,7 @@
 """Run the project's checks on a machine with Python 3.11, 3.12 or 3.13 and git.
 
     python run_tests.py                      # the default run: what CI runs
-    python run_tests.py --all                # also the cases marked slow
+    python run_tests.py --all                # also the cases marked slow, and coverage
     python run_tests.py --gpu                # the cases that need a GPU, in this Python; creates no environment
     python run_tests.py --only unit          # lint, unit, tf5 or comfy; may be repeated
     python run_tests.py -- -k sampling -x    # everything after -- goes to pytest
