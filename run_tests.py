@@ -270,9 +270,10 @@ def test_comfy(request: Request) -> Outcome:
     if own := os.environ.get("COMFYUI_DIR"):
         comfy = {"COMFYUI_DIR": own, "COMFYUI_PYTHON": os.environ.get("COMFYUI_PYTHON", sys.executable)}
     env = {"COMFYUI_FRONTEND": str(FRONTEND), **comfy}
-    # A page waits for its server, and a listener for sound: one process more than cores keeps the cores busy.
+    # Pages wait for servers, and listeners for sound: a third process keeps two cores busy. Each starts two servers, so
+    # more cores get no more processes than cores.
     workers = count_workers()
-    options = ["tests/comfy", *tier(request), *spread(workers + 1 if workers > 1 else 1)]
+    options = ["tests/comfy", *tier(request), *spread(max(workers, 3) if workers > 1 else 1)]
     return run_pytest("ComfyUI tests", COMFY_PYTHON, options, request.extra, env)
 
 

@@ -112,6 +112,15 @@ def test_there_is_one_worker_per_core_this_process_may_use(monkeypatch: pytest.M
     assert run_tests.spread(1) == [] and run_tests.spread(2)[:2] == ["-n", "2"]
 
 
+@pytest.mark.parametrize("cores, wanted", [(1, []), (2, ["-n", "3"]), (8, ["-n", "8"])])
+def test_comfyuis_tests_have_a_third_process_on_two_cores(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, cores: int, wanted: list[str]
+) -> None:
+    monkeypatch.setattr(run_tests, "count_workers", lambda: cores)
+    run_tests.test_comfy(run_tests.Request(("comfy",)))
+    assert steps.options()[1:3] == wanted
+
+
 def own_version() -> str:
     return "{}.{}".format(*sys.version_info[:2])
 
