@@ -1,7 +1,7 @@
 """Run the project's checks on a machine with Python 3.11, 3.12 or 3.13 and git.
 
     python run_tests.py                      # the default run: what CI runs
-    python run_tests.py --all                # also the cases marked slow
+    python run_tests.py --all                # also the cases marked slow, and coverage
     python run_tests.py --gpu                # the cases that need a GPU, in this Python; creates no environment
     python run_tests.py --only unit          # lint, unit, tf5 or comfy; may be repeated
     python run_tests.py -- -k sampling -x    # everything after -- goes to pytest
@@ -25,6 +25,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -100,20 +101,36 @@ class Outcome:
 def run_step(
     name: str,
     command: Sequence[str | Path],
-    cwd: Path = ROOT,
     env: dict[str, str] | None = None,
     fine: tuple[int, ...] = (0,),
 ) -> Outcome:
     """Run a command with its output on the terminal; an exit code that is not ``fine`` is one failure."""
     print(f"\n=== {name}", flush=True)
     started = time.monotonic()
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env={**os.environ, **(env or {})})
+    done = subprocess.run([str(part) for part in command], cwd=ROOT, env={**os.environ, **(env or {})})
     return end_step(name, done.returncode in fine, started)
 
 
-def end_step(name: str, ok: bool, started: float) -> Outcome:
+def run_beside(
+    name: str, command: Sequence[str | Path], cwd: Path = ROOT, env: dict[str, str] | None = None
+) -> Outcome:
+    """Run a command beside other steps: its output is printed in one piece when it has ended."""
+    started = time.monotonic()
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    )
+    return end_step(name, done.returncode == 0, started, f"\n=== {name}\n{done.stdout}")
+
+
+def end_step(name: str, ok: bool, started: float, said: str = "") -> Outcome:
     seconds = time.monotonic() - started
-    print(f"--- {name}: {'ok' if ok else 'FAILED'}, {seconds:.1f} s", flush=True)
+    print(f"{said}--- {name}: {'ok' if ok else 'FAILED'}, {seconds:.1f} s", flush=True)
     return Outcome(name, ok, seconds, failed=0 if ok else 1)
 
 
@@ -129,11 +146,11 @@ def make_environment(name: str, make: Callable[[], None]) -> Outcome:
 
 
 def check_code() -> list[Outcome]:
-    """Lint, format, types, and which package may import which."""
+    """Lint, format, types, and which package may import which. Each takes one core, so tests run beside it."""
     ruff = [COMFY_PYTHON, "-m", "ruff"]
     return [
-        run_step("ruff check", [*ruff, "check", "."]),
-        run_step("ruff format", [*ruff, "format", "--check", "."]),
+        run_beside("ruff check", [*ruff, "check", "."]),
+        run_beside("ruff format", [*ruff, "format", "--check", "."]),
         *check_package(),
     ]
 
@@ -141,7 +158,8 @@ def check_code() -> list[Outcome]:
 def check_package() -> list[Outcome]:
     """Run mypy and the import contracts (pyproject.toml, [tool.importlinter]) on a copy of the sources.
 
-    The copy has a name that a package can have: the repository's own folder may have a hyphen.
+    The copy has a name that a package can have: the repository's own folder may have a hyphen. mypy's cache is beside
+    it: what has not changed since the last run is not read again.
     """
     sources, config = ENVS / "types", ROOT / "pyproject.toml"
     shutil.rmtree(sources, ignore_errors=True)
@@ -152,11 +170,12 @@ def check_package() -> list[Outcome]:
     for name in TYPED:
         shutil.copytree(ROOT / name, package / name, ignore=ignored)
     shutil.copytree(ROOT / "lab", sources / "lab", ignore=ignored)
-    mypy = [COMFY_PYTHON, "-m", "mypy", "--config-file", config, "-p", package.name]
+    mypy = [COMFY_PYTHON, "-m", "mypy", "--config-file", config, "--cache-dir", ENVS / "mypy"]
+    mypy += ["-p", package.name]
     contracts = [COMFY_PYTHON, "-c", LINT_IMPORTS, "--config", config, "--no-cache"]
     return [
-        run_step("mypy", mypy, cwd=sources, env={"MYPYPATH": str(COMFY / "ComfyUI")}),
-        run_step("imports", contracts, cwd=sources, env={"PYTHONPATH": str(sources)}),
+        run_beside("mypy", mypy, cwd=sources, env={"MYPYPATH": str(COMFY / "ComfyUI")}),
+        run_beside("imports", contracts, cwd=sources, env={"PYTHONPATH": str(sources)}),
     ]
 
 
@@ -187,6 +206,7 @@ def run_pytest(
     report = ENVS / f"{name.replace(' ', '_')}.xml"
     report.unlink(missing_ok=True)
     alone = {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
+    alone["PYTHONDONTWRITEBYTECODE"] = ""  # else every worker and every server compiles each file again
     command = [python, "-m", "pytest", f"--junit-xml={report}", *options, *extra]
     may_be_empty = bool(extra) or KERNELS in options  # without Triton
     step = run_step(
@@ -208,7 +228,10 @@ def tier(request: Request) -> list[str]:
 
 
 def test_unit(request: Request) -> Outcome:
-    """Run all tests but ComfyUI's and the kernels' on transformers 4, with coverage if all of them run."""
+    """Run all tests but ComfyUI's and the kernels' on transformers 4.
+
+    ``--all`` measures coverage, if no other arguments choose tests. It makes Python code a quarter slower.
+    """
     coverage = [f"--cov={ROOT / name}" for name in COVERED]
     coverage += ["--cov-config=pyproject.toml", "--cov-report=term", f"--cov-fail-under={LEAST_COVERAGE}"]
     options = [
@@ -218,7 +241,7 @@ def test_unit(request: Request) -> Outcome:
         *tier(request),
         *spread(count_workers()),
     ]
-    options += [] if request.extra else coverage
+    options += coverage if request.everything and not request.extra else []
     env = {"COVERAGE_FILE": str(ENVS / "coverage")}
     return run_pytest("unit tests", COMFY_PYTHON, options, request.extra, env)
 
@@ -247,8 +270,21 @@ def test_comfy(request: Request) -> Outcome:
     if own := os.environ.get("COMFYUI_DIR"):
         comfy = {"COMFYUI_DIR": own, "COMFYUI_PYTHON": os.environ.get("COMFYUI_PYTHON", sys.executable)}
     env = {"COMFYUI_FRONTEND": str(FRONTEND), **comfy}
-    options = ["tests/comfy", *tier(request), *spread(count_workers())]
+    # Pages wait for servers, and listeners for sound: a third process keeps two cores busy. Each starts two servers, so
+    # more cores get no more processes than cores.
+    workers = count_workers()
+    options = ["tests/comfy", *tier(request), *spread(max(workers, 3) if workers > 1 else 1)]
     return run_pytest("ComfyUI tests", COMFY_PYTHON, options, request.extra, env)
+
+
+def run_in_comfy(request: Request) -> list[Outcome]:
+    """Run the steps of ComfyUI's environment, the checks of the code beside the tests."""
+    groups = request.groups
+    with ThreadPoolExecutor(1) as beside:
+        checks = beside.submit(check_code) if "lint" in groups else None
+        tests = [test_unit(request), test_kernels(request)] if "unit" in groups else []
+        tests += [test_comfy(request)] if "comfy" in groups else []
+        return [*(checks.result() if checks else []), *tests]
 
 
 def run_groups(request: Request) -> list[Outcome]:
@@ -256,10 +292,7 @@ def run_groups(request: Request) -> list[Outcome]:
     outcomes, groups = [], request.groups
     if {"lint", "unit", "comfy"} & set(groups):
         outcomes.append(make_environment("ComfyUI environment", make_comfy))
-        if outcomes[-1].ok:
-            outcomes += check_code() if "lint" in groups else []
-            outcomes += [test_unit(request), test_kernels(request)] if "unit" in groups else []
-            outcomes += [test_comfy(request)] if "comfy" in groups else []
+        outcomes += run_in_comfy(request) if outcomes[-1].ok else []
     if "tf5" in groups:
         outcomes.append(make_environment("transformers 5 environment", make_transformers_5))
         outcomes += [test_transformers_5(request)] if outcomes[-1].ok else []

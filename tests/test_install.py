@@ -195,13 +195,11 @@ def test_the_environment_of_this_run_has_the_one_that_fits() -> None:
     assert [other for other in others if install.installed_version(other)] == []
 
 
-def test_create_environment_makes_a_python_with_pip_and_takes_it_again(tmp_path: Path) -> None:
-    python = install.create_environment(tmp_path / "env")
-    mark = tmp_path / "env" / "mark"
-    mark.touch()
+def test_create_environment_makes_a_python_with_pip_and_takes_it_again(python: Path) -> None:
     where = subprocess.check_output([python, "-c", "import pip, sys; print(sys.prefix)"], text=True).strip()
-    assert Path(where).resolve() == (tmp_path / "env").resolve()
-    assert install.create_environment(tmp_path / "env") == python
+    (mark := Path(where) / "mark").touch()
+    assert install.environment_python(Path(where)) == python
+    assert install.create_environment(Path(where)) == python
     assert mark.exists()
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -49,6 +50,38 @@ def test_the_default_run_has_every_group_and_no_slow_case(steps: Steps) -> None:
     assert "tests/morph/test_parity.py" in steps[-1][1] and "tests/morph" not in steps[-1][1]
 
 
+def test_the_code_is_checked_beside_the_tests(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    began = threading.Event()
+
+    def check() -> list[run_tests.Outcome]:
+        began.set()
+        return [run_tests.Outcome("lint", False, 1.0, failed=1)]
+
+    def unit(_: run_tests.Request) -> run_tests.Outcome:
+        assert began.wait(30)
+        return run_tests.Outcome("unit tests", True, 1.0)
+
+    monkeypatch.setattr(run_tests, "check_code", check)
+    monkeypatch.setattr(run_tests, "test_unit", unit)
+    outcomes = run_tests.run_groups(run_tests.Request(("lint", "unit")))
+    assert [step.name for step in outcomes] == ["ComfyUI environment", "lint", "unit tests", "kernel tests"]
+    assert not run_tests.summarize(outcomes)
+
+
+def test_a_check_prints_in_one_piece_and_an_exit_code_is_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
+    code = "import sys; print('out'); sys.stdout.flush(); print('err', file=sys.stderr); raise SystemExit(3)"
+    step = run_tests.run_beside("a check", [sys.executable, "-c", code])
+    assert (step.ok, step.failed) == (False, 1)
+    assert capfd.readouterr().out.startswith("\n=== a check\nout\nerr\n--- a check: FAILED, ")
+
+
+def test_all_measures_coverage_and_the_default_run_does_not(steps: Steps) -> None:
+    for everything, extra in ((False, ()), (True, ()), (True, ("-x",))):
+        run_tests.test_unit(run_tests.Request(("unit",), everything, extra=extra))
+    measured = [any(option.startswith("--cov") for option in options) for _, options in steps]
+    assert measured == [False, True, False]
+
+
 def test_all_runs_every_case_on_both_transformers(steps: Steps) -> None:
     run_tests.run_groups(run_tests.Request(PYTEST_GROUPS, everything=True))
     assert all("--all" in options for _, options in steps)
@@ -77,6 +110,15 @@ def test_there_is_one_worker_per_core_this_process_may_use(monkeypatch: pytest.M
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert run_tests.count_workers() == 1
     assert run_tests.spread(1) == [] and run_tests.spread(2)[:2] == ["-n", "2"]
+
+
+@pytest.mark.parametrize("cores, wanted", [(1, []), (2, ["-n", "3"]), (8, ["-n", "8"])])
+def test_comfyuis_tests_have_a_third_process_on_two_cores(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, cores: int, wanted: list[str]
+) -> None:
+    monkeypatch.setattr(run_tests, "count_workers", lambda: cores)
+    run_tests.test_comfy(run_tests.Request(("comfy",)))
+    assert steps.options()[1:3] == wanted
 
 
 def own_version() -> str:

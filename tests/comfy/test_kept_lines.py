@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
+@pytest.fixture(scope="module")
+def keeper(start_server: Callable[..., ComfyServer], folder: Path) -> Iterator[ComfyServer]:
+    """A ComfyUI on that folder."""
+    server = start_server(folder)
+    yield server
+    server.stop()
+
+
 def scene(script: str, **changes: Any) -> Graph:
     render = {
         "model": ["model", 0], "cast": ["cast", 0], "script": script, "seq_groups": 5, "seed": 0,
@@ -57,9 +65,9 @@ def run(server: ComfyServer, graph: Graph) -> Result:
 
 
 def test_one_changed_line_is_made_again_at_once_and_after_a_restart(
-    start_server: Callable[..., ComfyServer], folder: Path
+    keeper: ComfyServer, folder: Path
 ) -> None:
-    server = start_server(folder)
+    server = keeper
     first = run(server, scene(SCRIPT))
     assert "from before" not in shown(first, "report") and len(list((folder / FOLDER).iterdir())) == 4
     edited = run(server, scene(EDITED))
@@ -74,13 +82,12 @@ def test_one_changed_line_is_made_again_at_once_and_after_a_restart(
     assert all(np.array_equal(one, other) for one, other in zip(after, last[:4], strict=True))
     off = run(server, scene(LONGER, reuse_lines=False))
     assert "from before" not in shown(off, "report") and len(list((folder / FOLDER).iterdir())) == 6
-    server.stop()
 
 
 def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(
-    start_server: Callable[..., ComfyServer], folder: Path
+    keeper: ComfyServer, folder: Path
 ) -> None:
-    server = start_server(folder)
+    server = keeper
     assert server.post("/morph/lines/clear")["lines"] >= 0
     first = run(server, speech())
     assert "from before" not in shown(first, "report") and server.get("/morph/lines")["lines"] == 1
@@ -100,7 +107,6 @@ def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(
     assert "from before" not in shown(run(server, speech()), "report")
     # The folder is none that ComfyUI's routes serve.
     assert "__qwen3_tts_morph" not in str(server.get("/userdata?dir=.&recurse=true"))
-    server.stop()
 
 
 def test_no_lines_are_kept_where_the_user_allows_none(

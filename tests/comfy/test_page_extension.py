@@ -40,13 +40,14 @@ IN_ALIASES = ["speak", "narrate", "voice clone"]  # frontend 1.32.9 searches onl
 WIDGETS = "(kind) => window.app.graph.nodes.find((node) => node.type === kind).widgets.map((one) => one.name)"
 
 
-@pytest.fixture(params=["0.3.75", pytest.param("today", marks=pytest.mark.slow), "Nodes 2.0"])
+@pytest.fixture(scope="module", params=["0.3.75", pytest.param("today", marks=pytest.mark.slow), "Nodes 2.0"])
 def label(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(label: str, request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[ComfyPage]:
+    """One page for all tests of a frontend; each loads its own workflow."""
     server, nodes_2 = PAGES[label]
     with browser.open(request.getfixturevalue(server), nodes_2=nodes_2) as opened:
         yield opened

@@ -88,7 +88,8 @@ OPENED = [
 ]
 
 
-@pytest.mark.parametrize(("opened", "name"), OPENED, indirect=["opened"])
+# The scope is that of ``opened``: else pytest opens a page for every name.
+@pytest.mark.parametrize(("opened", "name"), OPENED, indirect=["opened"], scope="module")
 def test_it_opens_completely_and_with_its_values(opened: Opened, name: str, screenshots: Path) -> None:
     workflow, page = read_workflow(name), opened.page
     page.errors.clear()
@@ -139,7 +140,13 @@ def frames_of(report: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "name", ["Clone a voice and speak", "1 Start here - preset speakers", "Design a voice"]
+    "name",
+    [
+        # By default it runs from the page, below.
+        pytest.param("Clone a voice and speak", marks=pytest.mark.slow),
+        "1 Start here - preset speakers",
+        "Design a voice",
+    ],
 )
 def test_speech_is_as_long_as_its_report_says(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], name: str

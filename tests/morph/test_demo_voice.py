@@ -56,7 +56,7 @@ def test_the_codec_engine_makes_its_waveforms(demo):
     sampling = Sampling(max_new_tokens=40)
     engine = Engine("graph")
     [line] = engine.decode(demo, line_requests([prompt], [Guard(40)], [1]), GenerateOptions(5, sampling))
-    codes = [line.codes, line.codes.repeat(1 + 340 // len(line.codes), 1), line.codes[:7]]
+    codes = [line.codes.repeat(1 + 305 // len(line.codes), 1)[:305], line.codes, line.codes[:7]]
     heard = [None, None, line.codes[:9]]
     choice = engine.choose(demo, GenerateOptions())
     ours = engine.decode_waveforms(demo, choice, codes, heard)
@@ -102,7 +102,7 @@ def test_its_trained_tails_are_closer_to_exact_than_the_stock_crossbar(demo):
     line = Line("A kettle sang in the kitchen.", preset_voice(demo, "emma"))
     options = GenerateOptions(tail="auto")
     trained, stock = (
-        {row.seq_groups: row.distance for row in sweep(Synthesizer(demo), line, (1, 3, 5, 7), one).rows}
+        {row.seq_groups: row.distance for row in sweep(Synthesizer(demo), line, (1, 5), one).rows}
         for one in (options, dataclasses.replace(options, tail="stock"))
     )
     assert all(trained[groups] < 0.95 * stock[groups] for groups in trained)
@@ -127,8 +127,15 @@ def test_unmodified_upstream_loads_it_and_speaks(recording):
     assert all(len(one) > RATE // 4 and np.abs(one).max() > 0.05 for one in (clone, preset))
 
 
-@pytest.mark.parametrize("kind", ["x_vector", "icl"])
-@pytest.mark.parametrize("sampling", [test_parity.SAMPLED, test_parity.GREEDY], ids=["sampled", "greedy"])
+@pytest.mark.parametrize(
+    ("kind", "sampling"),
+    [
+        pytest.param("icl", test_parity.SAMPLED, id="icl-sampled"),
+        pytest.param("x_vector", test_parity.GREEDY, id="x_vector-greedy"),
+        pytest.param("icl", test_parity.GREEDY, id="icl-greedy", marks=pytest.mark.slow),
+        pytest.param("x_vector", test_parity.SAMPLED, id="x_vector-sampled", marks=pytest.mark.slow),
+    ],
+)
 def test_its_codes_equal_upstreams(demo, monkeypatch, recording, kind, sampling):
     voice = clone_voice(demo, recording, RATE, CloneOptions(kind, "a tone"))
     asked = (demo, test_parity.TEXTS, voice, "english", sampling)

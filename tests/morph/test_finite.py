@@ -15,6 +15,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
 from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, line_requests, prompts_of
+from tests.morph.pairwise import pairwise
 
 # One weight each: of layers whose outputs feed others, and of heads, which only one code depends on.
 WEIGHTS = [
@@ -27,9 +28,12 @@ WEIGHTS = [
 SENTENCE = r"not finite \(NaN or infinite\) in {}: its weights or the voice are damaged"
 
 
-@pytest.fixture(
-    params=[("eager", "fp32"), ("graph", "fp32"), ("graph", "bf16"), ("eager", "bf16")], ids="-".join
-)
+RUNS = {
+    "-".join(run): run for run in (("eager", "fp32"), ("graph", "fp32"), ("graph", "bf16"), ("eager", "bf16"))
+}
+
+
+@pytest.fixture(params=RUNS.values(), ids=RUNS)
 def synthesizer(checkpoint, request):
     """Return a separate model, whose weights may be damaged."""
     engine, precision = request.param
@@ -56,8 +60,11 @@ def weight_of(model, path: str) -> torch.Tensor:
     return reduce(getattr, path.split("."), model.talker).weight.data
 
 
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
-@pytest.mark.parametrize("path", WEIGHTS)
+@pytest.mark.parametrize(
+    ("synthesizer", "path", "value"),
+    pairwise(RUNS, {path: path for path in WEIGHTS}, {"NaN": torch.nan, "inf": torch.inf}),
+    indirect=["synthesizer"],
+)
 def test_one_damaged_weight_is_noticed_within_a_frame(synthesizer, precision, path, value):
     wanted, weight, frames = decode(synthesizer), weight_of(synthesizer.model, path), []
     kept = weight.clone()

@@ -38,6 +38,7 @@ def test_a_peer_that_is_not_installed_is_reported(monkeypatch, capsys, options):
     assert capsys.readouterr().out == "faster-qwen3-tts is not measured: it is not installed\n"
 
 
+@pytest.mark.slow
 def test_a_process_that_crashes_is_a_reason_and_not_the_end(options):
     """The peer's package is not installed here, so its process fails."""
     assert peers.run_in_process(options, ()) == "ModuleNotFoundError: No module named 'faster_qwen3_tts'"

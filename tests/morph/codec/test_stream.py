@@ -36,7 +36,19 @@ def test_a_line_of_any_length_has_the_samples_of_the_whole_line(model, frames):
     assert not frames or signal_to_noise(whole, ours) > FLOAT32_DB
 
 
-@pytest.mark.parametrize("sizes", [(1,), (2,), (3, 1), (7,), (25,), (73,), (330,)], ids=str)
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (1,),
+        pytest.param((2,), marks=pytest.mark.slow),
+        pytest.param((3, 1), marks=pytest.mark.slow),
+        (7,),
+        (25,),
+        (73,),
+        (330,),
+    ],
+    ids=str,
+)
 def test_the_sizes_of_the_steps_do_not_matter(model, sizes):
     codes, codec = random_codes(model, 330), CodecStream(model)
     assert signal_to_noise(whole_line(model, codes), stream(codec, codec.start(), codes, sizes)) > FLOAT32_DB

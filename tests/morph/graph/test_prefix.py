@@ -38,9 +38,17 @@ def decode(decoder: GraphDecoder, model, prompt, sampling=GREEDY, seq_groups: in
     return decoder.decode(model, line_requests([prompt], seeds=SEED), GenerateOptions(seq_groups, sampling))
 
 
-@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+SAMPLED, GREEDILY = ("tiny", 15, Sampling()), ("tiny-1.7B", 5, GREEDY)
+
+
 @pytest.mark.parametrize(
-    ("shape", "seq_groups", "sampling"), [("tiny", 15, Sampling()), ("tiny-1.7B", 5, GREEDY)]
+    ("shape", "seq_groups", "sampling", "recorded"),
+    [
+        pytest.param(*SAMPLED, False, id="sampled, plain"),
+        pytest.param(*GREEDILY, True, id="greedy, recorded"),
+        pytest.param(*SAMPLED, True, id="sampled, recorded", marks=pytest.mark.slow),
+        pytest.param(*GREEDILY, False, id="greedy, plain", marks=pytest.mark.slow),
+    ],
 )
 def test_codes_equal_the_eager_engines(load, recording, monkeypatch, shape, seq_groups, sampling, recorded):
     model = load(shape, "base")

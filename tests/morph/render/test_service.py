@@ -24,7 +24,7 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset
 
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 
-SHORT = GenerateOptions(5, Sampling(max_new_tokens=31), retries=0)  # at most 30 frames
+SHORT = GenerateOptions(5, Sampling(max_new_tokens=17), retries=0)  # at most 16 frames
 LONG = GenerateOptions(5, Sampling(max_new_tokens=2000), retries=0, guard=False)
 PATIENCE = 60
 
@@ -70,7 +70,7 @@ def heard(utterance: Utterance) -> tuple[torch.Tensor, np.ndarray]:
 def test_a_line_equals_its_stream(synthesizer, voice, crossfade_ms, trim_ends, pause) -> None:
     options = GenerateOptions(
         5,
-        Sampling(max_new_tokens=31),
+        Sampling(max_new_tokens=17),
         1,
         split_chars=40,
         crossfade_ms=crossfade_ms,

@@ -45,7 +45,9 @@ def test_a_line_of_any_length_has_the_samples_of_the_whole_line(model, frames):
     assert not frames or signal_to_noise(whole, ours) > FLOAT32_DB
 
 
-@pytest.mark.parametrize("sizes", [(1,), (3, 1), (7,), (12,), (25,), (330,)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(1,), pytest.param((3, 1), marks=pytest.mark.slow), (7,), (12,), (25,), (330,)], ids=str
+)
 def test_the_sizes_of_the_steps_do_not_matter(model, sizes):
     codes = random_codes(model, 330)
     ours = stream(rows(model), 0, codes, sizes)
