@@ -19,6 +19,7 @@ from ..voice.voice import Voice
 from .line_renderer import LineRenderer
 from .lines import Line, Spoken, render_lines
 from .progress import OnFrame
+from .retime import check_retiming, retime, retiming_of
 from .seeds import hash_seed, take_seed
 from .takes import ERROR
 
@@ -90,8 +91,10 @@ def read_script(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script
 
     Raises:
         ScriptError: for a script that cannot be read.
+        ValueError: for a line with speed or pitch where their library is not installed.
     """
     parsed = parse_script(script.text, list(script.cast), synthesizer.model.languages)
+    check_retiming(parsed.lines)
     return parsed, lines_of(parsed, script)
 
 
@@ -144,6 +147,11 @@ def amplify_line(spoken: Spoken, line: ScriptLine) -> Spoken:
     return replace(spoken, waveform=waveform, report=report)
 
 
+def finish_line(spoken: Spoken, line: ScriptLine) -> Spoken:
+    """Return a line at the speed, the pitch and the level that the script asks for."""
+    return amplify_line(retime(spoken, retiming_of(line)), line)
+
+
 def caption_of(start: int, spoken: Spoken) -> Caption:
     """Return a line's caption for the time of its speech: lines begin and end with silence."""
     first, last = speech_span(spoken.waveform, spoken.sample_rate)
@@ -161,7 +169,7 @@ def spacing_of(script: Script, gap_s: float) -> Spacing:
 def assemble(script: Script, spoken: Sequence[Spoken], gap_s: float) -> Dialogue:
     """Join the lines of a script, with captions at the times of their speech; none where a line could not be made."""
     rate = spoken[0].sample_rate
-    spoken = [amplify_line(one, line) for one, line in zip(spoken, script.lines, strict=True)]
+    spoken = [finish_line(one, line) for one, line in zip(spoken, script.lines, strict=True)]
     joined, spans = join([one.waveform for one in spoken], rate, spacing_of(script, gap_s))
     captions = [
         caption_of(start, one)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...postprocess.join import silences
+from ...postprocess.stretch import stretch
 from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
 from ..text.script import Script, ScriptLine
@@ -16,6 +17,7 @@ from .dialogue import Dialogue, ScriptRequest, amplify, assemble, read_script, s
 from .line_renderer import LineRenderer, Watch
 from .lines import Line, Spoken, check_line, render_lines
 from .progress import OnFrame
+from .retime import retiming_of
 from .stream import SpeechStream, stream_lines
 
 PAUSE_PORTION_S = 1.0  # of a pause in one chunk: the reader of a live stream wants small ones
@@ -354,11 +356,11 @@ def _scene(
             at += len(zeros)
         mark: LineMark | None = LineMark(index, line.name, line.text, at)
         ends_scene = index == len(lines) - 1 and not gaps[-1]
-        for samples, ends_line in stream.line(index):
+        for samples, ends_line in _finished(stream, index, line):
             last = ends_line and ends_scene
             if len(samples) or mark is not None or last:
                 # Zeros are added, as in the track: no -0.0.
-                yield SceneChunk(amplify(samples, line.gain_db) + np.float32(0), True, at, mark, last)
+                yield SceneChunk(samples + np.float32(0), True, at, mark, last)
             at, mark = at + len(samples), None
     left = gaps[-1]
     for zeros in _zeros(left, portion):
@@ -366,6 +368,22 @@ def _scene(
         yield SceneChunk(zeros, False, at, None, not left)
         at += len(zeros)
     stream.finish()
+
+
+def _finished(
+    stream: _Chunks | _Groups | _Once, index: int, line: ScriptLine
+) -> Iterator[tuple[np.ndarray, bool]]:
+    """Yield a line's samples as the script asks for them, and whether they are its last.
+
+    A line with speed or pitch is heard when it is complete: both need what comes after a sample.
+    """
+    by = retiming_of(line)
+    chunks = stream.line(index)
+    if not by.changes_nothing:
+        whole = np.concatenate([samples for samples, _ in chunks])
+        chunks = iter([(stretch(whole, stream.sample_rate, by) if len(whole) else whole, True)])
+    for samples, ends_line in chunks:
+        yield amplify(samples, line.gain_db), ends_line
 
 
 def _zeros(count: int, portion: int) -> Iterator[np.ndarray]:

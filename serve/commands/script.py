@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...morph.render.lines import Line, Spoken
     from ...morph.render.progress import OnFrame
     from ...morph.synthesizer import Synthesizer
-    from ...morph.text.script import Script
+    from ...morph.text.script import Script, ScriptLine
     from ...morph.text.subtitles import Caption
 
 JSON_LINES = (".jsonl", ".ndjson")
@@ -150,6 +150,7 @@ def read_lines(
     """Return the script and its lines; ValueError for anything that cannot be spoken."""
     from ...morph.render.dialogue import ScriptRequest, lines_of, read_script
     from ...morph.render.lines import check_line
+    from ...morph.render.retime import check_retiming
     from .line_list import parse_lines
 
     if not cast:
@@ -161,6 +162,7 @@ def read_lines(
         script, lines = listed.script, lines_of(listed.script, replace(request, cast=named))
     else:
         script, lines = read_script(synthesizer, request)
+    check_retiming(script.lines)
     lines = [replace(line, instruct=line.instruct or options.instruct) for line in lines]
     for line in lines:
         check_line(synthesizer.model, line)
@@ -170,22 +172,28 @@ def read_lines(
 def make_plans(script: Script, lines: Sequence[Line], about: dict[str, Any]) -> list[Plan]:
     """Return each line's place and key; ``about`` is what decides the sound of all of them."""
     return [
-        Plan(number, line.name, make_key(about | facts_of_line(line, spoken.gain_db)))
+        Plan(number, line.name, make_key(about | facts_of_line(line) | facts_of_finish(spoken)))
         for number, (line, spoken) in enumerate(zip(lines, script.lines, strict=True), start=1)
     ]
 
 
-def facts_of_line(line: Line, gain_db: float | None) -> dict[str, Any]:
+def facts_of_line(line: Line) -> dict[str, Any]:
     """Return what decides the sound of a line beside the model and the settings."""
     from ...morph.voice.file import voice_digest
 
     facts = {key: getattr(line, key) for key in ("text", "language", "seed", "instruct")}
-    return facts | {"voice": voice_digest(line.voice), "gain_db": gain_db}
+    return facts | {"voice": voice_digest(line.voice)}
+
+
+def facts_of_finish(line: ScriptLine) -> dict[str, Any]:
+    """Return what is done to a line after it was spoken; what no line had before is only there if it is asked for."""
+    later = {"speed": line.speed, "pitch": line.pitch}
+    return {"gain_db": line.gain_db} | {key: value for key, value in later.items() if value is not None}
 
 
 def speak_missing(job: Job, console: Console) -> list[Spoken]:
     """Speak the lines that are not there, and save them a few batches at a time; return them without their sound."""
-    from ...morph.render.dialogue import amplify_line
+    from ...morph.render.dialogue import finish_line
     from ...morph.render.lines import render_lines
 
     first = {one.key: index for index, one in reversed(list(enumerate(job.plans)))}
@@ -201,7 +209,7 @@ def speak_missing(job: Job, console: Console) -> list[Spoken]:
                 on_frame = None if show is None else in_lines(show, len(spoken), len(group), len(missing))
                 made = render_lines(job.synthesizer, lines, job.settings, on_frame)
                 for index, one in zip(group, made, strict=True):
-                    one = amplify_line(one, job.script.lines[index])
+                    one = finish_line(one, job.script.lines[index])
                     job.saved.add(job.plans[index], one)
                     spoken.append(without_sound(one))
                 job.write_manifest(complete=False)

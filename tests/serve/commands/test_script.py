@@ -153,6 +153,19 @@ def test_what_changes_the_sound_is_spoken_again(
     assert run("script", "one.txt", *tiny, *changed).code == 0 and len(spoken) == 2
 
 
+def test_speed_is_part_of_what_a_line_is(
+    run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str]
+) -> None:
+    lengths = []
+    for number, line in enumerate(
+        ["RYAN: Yes.", "RYAN: [speed 2] Yes.", "RYAN: [speed 2] [pitch 1] Yes."], 1
+    ):
+        (tmp_path / "one.txt").write_text(line, encoding="utf-8")
+        assert run("script", "one.txt", *tiny).code == 0 and len(spoken) == number
+        lengths.append(soundfile.info(tmp_path / "one" / "one.wav").frames)
+    assert lengths[1] == lengths[2] == lengths[0] / 2
+
+
 def test_a_line_edited_by_hand_stays_and_is_in_the_track(
     run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str]
 ) -> None:
