@@ -153,6 +153,15 @@ class RenderScript(io.ComfyNode):
                 inputs.trim_silence(),
                 inputs.advanced(inputs.reuse_lines()),
                 inputs.word_check(),
+                io.Boolean.Input(
+                    "sentence_subtitles",
+                    default=False,
+                    optional=True,
+                    tooltip=(
+                        "One subtitle for each sentence, at the time at which it is heard, instead of one for each "
+                        "line. Default: off."
+                    ),
+                ),
             ],
             outputs=[
                 io.Audio.Output(
@@ -207,6 +216,7 @@ class RenderScript(io.ComfyNode):
         trim_silence: bool = DEFAULTS.trim_ends,
         reuse_lines: bool = True,
         word_check: WordCheck | None = None,
+        sentence_subtitles: bool = False,
     ) -> io.NodeOutput:
         from ..morph.render.dialogue import ScriptRequest
         from ..morph.render.line_renderer import LineRenderer
@@ -221,7 +231,7 @@ class RenderScript(io.ComfyNode):
             normalize=normalize_text,
             trim_ends=trim_silence,
         )
-        request = ScriptRequest(script, cast, language, seed, gap)
+        request = ScriptRequest(script, cast, language, seed, gap, sentence_subtitles)
         node, cache = cls.hidden.unique_id, line_cache(reuse_lines)
         with (
             model.use() as ready,

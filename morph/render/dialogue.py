@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...postprocess.ends import speech_span
 from ...postprocess.join import Spacing, join
 from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
-from ..text.pauses import without_pauses
 from ..text.script import Script, ScriptLine, parse_script
 from ..text.subtitles import Caption, to_srt
 from ..voice.voice import Voice
@@ -21,6 +19,7 @@ from .lines import Line, Spoken, render_lines
 from .progress import OnFrame
 from .retime import check_retiming, retime, retiming_of
 from .seeds import hash_seed, take_seed
+from .sentences import caption_of, sentence_captions
 from .takes import ERROR
 
 
@@ -45,6 +44,7 @@ class ScriptRequest:
         seed: a line without a seed gets its own from this, its name and its text, so that editing one line leaves
             the takes of the others unchanged.
         gap_s: seconds of silence between lines; pauses of the script are added to it.
+        sentences: whether subtitles have a caption for each sentence, rather than for each line.
     """
 
     text: str
@@ -52,6 +52,7 @@ class ScriptRequest:
     language: str = "auto"
     seed: int = 0
     gap_s: float = 0.3
+    sentences: bool = False
 
 
 def render_script(
@@ -68,7 +69,7 @@ def render_script(
         ValueError: as ``render_lines``.
     """
     parsed, lines = read_script(synthesizer, script)
-    return assemble(parsed, render_lines(synthesizer, lines, options, on_frame, on_phase), script.gap_s)
+    return assemble(parsed, render_lines(synthesizer, lines, options, on_frame, on_phase), script)
 
 
 def render_scene(
@@ -83,7 +84,7 @@ def render_scene(
         ScriptError: for a script that cannot be read.
     """
     parsed, lines = read_script(renderer.synthesizer, script)
-    return assemble(parsed, renderer.render(lines, on_frame, on_phase), script.gap_s)
+    return assemble(parsed, renderer.render(lines, on_frame, on_phase), script)
 
 
 def read_script(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script, list[Line]]:
@@ -152,28 +153,26 @@ def finish_line(spoken: Spoken, line: ScriptLine) -> Spoken:
     return amplify_line(retime(spoken, retiming_of(line)), line)
 
 
-def caption_of(start: int, spoken: Spoken) -> Caption:
-    """Return a line's caption for the time of its speech: lines begin and end with silence."""
-    first, last = speech_span(spoken.waveform, spoken.sample_rate)
-    report = spoken.report
-    words = without_pauses(report.text)
-    return Caption.from_samples(start + first, start + last, spoken.sample_rate, words, report.name)
-
-
 def spacing_of(script: Script, gap_s: float) -> Spacing:
     """Return the silences of a script's track: its pauses, and ``gap_s`` seconds between any two lines."""
     lead, *between, tail = script.pauses
     return Spacing([gap_s + pause for pause in between], lead_s=lead, tail_s=tail)
 
 
-def assemble(script: Script, spoken: Sequence[Spoken], gap_s: float) -> Dialogue:
+def assemble(script: Script, spoken: Sequence[Spoken], request: ScriptRequest) -> Dialogue:
     """Join the lines of a script, with captions at the times of their speech; none where a line could not be made."""
     rate = spoken[0].sample_rate
     spoken = [finish_line(one, line) for one, line in zip(spoken, script.lines, strict=True)]
-    joined, spans = join([one.waveform for one in spoken], rate, spacing_of(script, gap_s))
+    joined, spans = join([one.waveform for one in spoken], rate, spacing_of(script, request.gap_s))
     captions = [
-        caption_of(start, one)
+        caption
         for (start, _), one in zip(spans, spoken, strict=True)
         if one.report.ended != ERROR
+        for caption in captions_of(start, one, request.sentences)
     ]
     return Dialogue(spoken, joined, rate, to_srt(captions))
+
+
+def captions_of(start: int, spoken: Spoken, sentences: bool) -> list[Caption]:
+    """Return the captions of a line whose first sample is ``start``: one, or one for each sentence."""
+    return sentence_captions(start, spoken) if sentences else [caption_of(start, spoken)]

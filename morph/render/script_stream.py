@@ -85,7 +85,7 @@ def stream_script(
     """
     parsed, lines = _read(synthesizer, script)
     stream = _stream(synthesizer, lines, options or GenerateOptions(), on_frame, complete)
-    return ScriptStream(stream, parsed, script.gap_s)
+    return ScriptStream(stream, parsed, script)
 
 
 def stream_scene(
@@ -105,7 +105,7 @@ def stream_scene(
         ScriptError, ValueError: as ``stream_script``.
     """
     parsed, lines = _read(renderer.synthesizer, script)
-    return ScriptStream(_Once(renderer, lines, Watch(on_frame, on_phase), complete), parsed, script.gap_s)
+    return ScriptStream(_Once(renderer, lines, Watch(on_frame, on_phase), complete), parsed, script)
 
 
 def _read(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script, list[Line]]:
@@ -299,12 +299,12 @@ class _Once:
 class ScriptStream:
     """An iterator over the sound of a scene. Close it, or leave its ``with``, to end the decoding within a frame."""
 
-    def __init__(self, stream: _Chunks | _Groups | _Once, script: Script, gap_s: float):
+    def __init__(self, stream: _Chunks | _Groups | _Once, script: Script, request: ScriptRequest):
         self.sample_rate, self.lines = stream.sample_rate, len(script.lines)
-        self._stream, self._script, self._gap_s = stream, script, gap_s
+        self._stream, self._script, self._request = stream, script, request
         self._closed = False
         # Not a method: its generator would refer to this object, which then is not freed when it is dropped.
-        self._sound = _scene(stream, script.lines, _silences(script, gap_s, stream.sample_rate))
+        self._sound = _scene(stream, script.lines, _silences(script, request.gap_s, stream.sample_rate))
 
     def __iter__(self) -> Iterator[SceneChunk]:
         return self
@@ -336,7 +336,7 @@ class ScriptStream:
             RuntimeError: if the stream has not ended, or was closed before its end.
             Exception: the error that ended the decoding.
         """
-        return assemble(self._script, self._stream.spoken, self._gap_s)
+        return assemble(self._script, self._stream.spoken, self._request)
 
 
 def _silences(script: Script, gap_s: float, sample_rate: int) -> list[int]:

@@ -296,7 +296,7 @@ class Track:
 
     def add(self, spoken: Spoken) -> None:
         """Add a line, and its caption."""
-        from ...morph.render.dialogue import caption_of
+        from ...morph.render.sentences import caption_of
 
         self.captions.append(caption_of(self.samples, spoken))
         self._add(spoken.waveform)
