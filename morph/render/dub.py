@@ -161,10 +161,14 @@ def read_request(
     changed = any(not retiming_of(one.line).changes_nothing for one in dubbed)
     if changed or request.limits.max_speed > 1:
         check_installed()
-    narrator = next((name for name in request.cast if name.casefold() == NARRATOR), None)
-    cast = {**request.cast, **({} if narrator is None else {"": request.cast[narrator]})}
     script = Script(tuple(one.line for one in dubbed))
-    return dubbed, silent, lines_of(script, ScriptRequest("", cast, request.language, request.seed))
+    lines = lines_of(script, ScriptRequest("", request.cast, request.language, request.seed))
+    return dubbed, silent, [_without_narrator(line) for line in lines]
+
+
+def _without_narrator(line: Line) -> Line:
+    """Return a line without the name NARRATOR, which no subtitle shows."""
+    return replace(line, name="") if line.name.casefold() == NARRATOR else line
 
 
 def render_dub(

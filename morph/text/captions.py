@@ -43,7 +43,7 @@ class TimedText:
 
 @dataclass(frozen=True)
 class DubLine:
-    """A caption and what is spoken for it; the line's name is "" for the narrator."""
+    """A caption and what is spoken for it."""
 
     caption: TimedText
     line: ScriptLine
@@ -131,14 +131,7 @@ def read_dub(
         raise ScriptError(_name_captions(str(error), numbered)) from None
     if any(script.pauses):
         raise ScriptError("a [pause] is before or after a caption's text: change the caption's time instead")
-    narrator = known.get(NARRATOR)
-    return [
-        DubLine(
-            numbered[line.number],
-            ScriptLine(**{**vars(line), "name": "" if line.name == narrator else line.name}),
-        )
-        for line in script.lines
-    ], silent
+    return [DubLine(numbered[line.number], line) for line in script.lines], silent
 
 
 def _name_captions(message: str, numbered: dict[int, TimedText]) -> str:

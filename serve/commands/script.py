@@ -6,6 +6,7 @@ An interrupted run goes on where it stopped, and an edited script speaks only wh
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -51,6 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='\'NAME: text\' lines, or .jsonl with objects such as {"text": "Hello.", "voice": "heart"}',
     )
     parser.add_argument(
+        "--gap", type=arguments.number(0, 60), default=0.3, help="seconds between lines, default: 0.3"
+    )
+    add_shared(parser)
+
+
+def add_shared(parser: argparse.ArgumentParser) -> None:
+    """Add the options that ``dub`` has too."""
+    parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="default: the file's name without its ending"
     )
     parser.add_argument(
@@ -66,9 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=TRACKS,
         default="wav",
         help="of the track; new lines are wav for wav, otherwise flac",
-    )
-    parser.add_argument(
-        "--gap", type=arguments.number(0, 60), default=0.3, help="seconds between lines, default: 0.3"
     )
     parser.add_argument(
         "--batch-size",
@@ -102,6 +108,11 @@ class Job:
     plans: list[Plan]
     saved: SavedLines
     options: argparse.Namespace
+
+    def read(self, plan: Plan) -> Spoken:
+        """Return a line that is spoken, under its name in the script."""
+        line = self.saved.read(plan.key, self.synthesizer.model.sample_rate)
+        return replace(line, report=replace(line.report, name=plan.name))
 
     def write_manifest(self, complete: bool) -> None:
         """Write what is spoken so far."""
@@ -253,29 +264,34 @@ def write_track(job: Job) -> list[Path]:
 
 def write_samples(job: Job, path: Path) -> list[Caption]:
     """Write lines and silences into a sound file, one line in memory at a time; return the captions."""
-    import soundfile
-
     from ...morph.render.dialogue import spacing_of
     from ...postprocess.join import silences
 
     rate = job.synthesizer.model.sample_rate
     lead, gaps, tail = silences(spacing_of(job.script, job.options.gap), len(job.lines) - 1, rate)
+    with open_track(path, rate) as track:
+        for one, silence in zip(job.plans, [lead, *gaps], strict=True):
+            track.add_silence(silence)
+            track.add(job.read(one))
+        track.add_silence(tail)
+    return track.captions
+
+
+@contextlib.contextmanager
+def open_track(path: Path, rate: int) -> Iterator[Track]:
+    """Yield a track that becomes the file when the ``with`` ends; ValueError if it cannot be written."""
+    import soundfile
+
     kind, subtype = arguments.FORMATS[path.suffix]
     unfinished = arguments.unfinished(path)
     try:
         with soundfile.SoundFile(unfinished, "w", rate, 1, subtype, format=kind) as file:
-            track = Track(file.write, rate, kind != "OGG" and subtype == "PCM_16")
-            for one, silence in zip(job.plans, [lead, *gaps], strict=True):
-                track.add_silence(silence)
-                line = job.saved.read(one.key, rate)
-                track.add(replace(line, report=replace(line.report, name=one.name)))
-            track.add_silence(tail)
+            yield Track(file.write, rate, kind != "OGG" and subtype == "PCM_16")
         unfinished.replace(path)
     except (OSError, soundfile.SoundFileError) as error:
         raise ValueError(f"{path} cannot be written ({error}): choose another folder with --out") from error
     finally:
         unfinished.unlink(missing_ok=True)
-    return track.captions
 
 
 @dataclass
@@ -299,15 +315,16 @@ class Track:
         from ...morph.render.sentences import caption_of
 
         self.captions.append(caption_of(self.samples, spoken))
-        self._add(spoken.waveform)
+        self.add_samples(spoken.waveform)
 
     def add_silence(self, samples: int) -> None:
         """Add zeros."""
         import numpy as np
 
-        self._add(np.zeros(samples, dtype=np.float32))
+        self.add_samples(np.zeros(samples, dtype=np.float32))
 
-    def _add(self, waveform: np.ndarray) -> None:
+    def add_samples(self, waveform: np.ndarray) -> None:
+        """Add samples, float ``[T]``."""
         portion = PORTION_S * self.rate  # libsndfile fails with long arrays in some formats
         for begin in range(0, len(waveform), portion):
             part = waveform[begin : begin + portion]

@@ -29,7 +29,7 @@ def captions(*texts: str) -> list[TimedText]:
 
 def spoken(text: str, *cast: str) -> list[tuple[str, str]]:
     lines, _ = read_dub(captions(text), cast or ("Anna", "Ben", "NARRATOR"))
-    return [(one.line.name, one.line.text) for one in lines]
+    return [(one.line.name.replace("NARRATOR", ""), one.line.text) for one in lines]
 
 
 @pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r"])
