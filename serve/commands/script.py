@@ -54,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gap", type=arguments.number(0, 60), default=0.3, help="seconds between lines, default: 0.3"
     )
+    parser.add_argument(
+        "--sentence-subtitles", action="store_true", help="a subtitle for each sentence instead of each line"
+    )
     add_shared(parser)
 
 
@@ -269,7 +272,7 @@ def write_samples(job: Job, path: Path) -> list[Caption]:
 
     rate = job.synthesizer.model.sample_rate
     lead, gaps, tail = silences(spacing_of(job.script, job.options.gap), len(job.lines) - 1, rate)
-    with open_track(path, rate) as track:
+    with open_track(path, rate, job.options.sentence_subtitles) as track:
         for one, silence in zip(job.plans, [lead, *gaps], strict=True):
             track.add_silence(silence)
             track.add(job.read(one))
@@ -278,7 +281,7 @@ def write_samples(job: Job, path: Path) -> list[Caption]:
 
 
 @contextlib.contextmanager
-def open_track(path: Path, rate: int) -> Iterator[Track]:
+def open_track(path: Path, rate: int, sentences: bool = False) -> Iterator[Track]:
     """Yield a track that becomes the file when the ``with`` ends; ValueError if it cannot be written."""
     import soundfile
 
@@ -286,7 +289,7 @@ def open_track(path: Path, rate: int) -> Iterator[Track]:
     unfinished = arguments.unfinished(path)
     try:
         with soundfile.SoundFile(unfinished, "w", rate, 1, subtype, format=kind) as file:
-            yield Track(file.write, rate, kind != "OGG" and subtype == "PCM_16")
+            yield Track(file.write, rate, kind != "OGG" and subtype == "PCM_16", sentences)
         unfinished.replace(path)
     except (OSError, soundfile.SoundFileError) as error:
         raise ValueError(f"{path} cannot be written ({error}): choose another folder with --out") from error
@@ -302,19 +305,21 @@ class Track:
         write: adds samples to it.
         rate: of it, in Hz.
         whole: its samples are whole numbers of 16 bits.
+        sentences: whether each sentence has a caption, rather than each line.
     """
 
     write: Callable[[np.ndarray], None]
     rate: int
     whole: bool
+    sentences: bool = False
     samples: int = 0
     captions: list[Caption] = field(default_factory=list)
 
     def add(self, spoken: Spoken) -> None:
-        """Add a line, and its caption."""
-        from ...morph.render.sentences import caption_of
+        """Add a line, and its captions."""
+        from ...morph.render.dialogue import captions_of
 
-        self.captions.append(caption_of(self.samples, spoken))
+        self.captions += captions_of(self.samples, spoken, self.sentences)
         self.add_samples(spoken.waveform)
 
     def add_silence(self, samples: int) -> None:
