@@ -6,7 +6,7 @@ sound; where there is none near the place that the number of characters suggests
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -26,9 +26,9 @@ REACH = 0.5  # of the shorter of two sentences: how far from the expected place 
 
 @dataclass(frozen=True)
 class _Part:
-    """Some sentences, and their samples in the line."""
+    """A part of a line that ends where a piece ends or a pause between sentences is: its letters and its samples."""
 
-    sentences: tuple[str, ...]
+    letters: int
     start: int
     end: int
 
@@ -51,24 +51,38 @@ def sentence_captions(start: int, spoken: Spoken) -> list[Caption]:
     if not spoken.spans:
         return [caption_of(start, spoken)]
     parts = [part for span in spoken.spans for part in _parts(spoken, span)]
-    texts = _texts(spoken, parts)
     captions = []
-    for part, text in zip(parts, texts, strict=True):
-        first, last = speech_span(spoken.waveform[part.start : part.end], spoken.sample_rate)
-        begin, end = start + part.start + first, start + part.start + last
-        captions.append(Caption.from_samples(begin, end, spoken.sample_rate, text, spoken.report.name))
+    for text, begin, end in _join(parts, *_sentences(spoken)):
+        first, last = speech_span(spoken.waveform[begin:end], spoken.sample_rate)
+        times = (start + begin + first, start + begin + last)
+        captions.append(Caption.from_samples(*times, spoken.sample_rate, text, spoken.report.name))
     return captions
 
 
-def _texts(spoken: Spoken, parts: Sequence[_Part]) -> list[str]:
-    """Return the words of each part: as they were written, where a line was cut into the sentences of its text.
+def _letters(text: str) -> int:
+    """Count the letters and digits of a text: pieces may have other punctuation and spaces than it."""
+    return sum(char.isalnum() for char in text)
 
-    Pieces have figures written out, and a full stop where a sentence was cut.
-    """
-    said = [sentence for part in parts for sentence in part.sentences]
+
+def _sentences(spoken: Spoken) -> tuple[list[str], list[str]]:
+    """Return the sentences as they were spoken, and as they are shown: as written, where both are equally many."""
     written = split_sentences(without_pauses(spoken.report.text))
-    words = iter(written if len(written) == len(said) else said)
-    return [" ".join(next(words) for _ in part.sentences) for part in parts]
+    said = split_sentences(spoken.report.spoken) if spoken.report.spoken else written
+    return said, written if len(written) == len(said) else said
+
+
+def _join(
+    parts: Sequence[_Part], said: Sequence[str], shown: Sequence[str]
+) -> Iterator[tuple[str, int, int]]:
+    """Yield texts of whole sentences with their samples: parts are joined until they end where a sentence ends."""
+    ends = {letters: count for count, letters in enumerate(accumulate(map(_letters, said)), start=1)}
+    done, begin = 0, parts[0].start
+    totals = list(accumulate(part.letters for part in parts))
+    for number, (part, total) in enumerate(zip(parts, totals, strict=True), start=1):
+        count = len(said) if number == len(parts) else ends.get(total, done)
+        if count > done:
+            yield " ".join(shown[done:count]), begin, part.end
+            done, begin = count, parts[min(number, len(parts) - 1)].start
 
 
 def _parts(spoken: Spoken, piece: PieceSpan) -> list[_Part]:
@@ -85,10 +99,10 @@ def _parts(spoken: Spoken, piece: PieceSpan) -> list[_Part]:
             (stop - start, start + stop) for start, stop in pauses if abs((start + stop) / 2 - place) <= reach
         ]
         if near and max(near)[1] // 2 > last:
-            parts.append(_Part(tuple(waiting), begin + last, begin + max(near)[1] // 2))
+            parts.append(_Part(_letters("".join(waiting)), begin + last, begin + max(near)[1] // 2))
             waiting, last = [], max(near)[1] // 2
         waiting.append(sentence)
-    return [*parts, _Part(tuple(waiting), begin + last, end)]
+    return [*parts, _Part(_letters("".join(waiting)), begin + last, end)]
 
 
 def find_pauses(waveform: np.ndarray, sample_rate: int) -> list[Span]:

@@ -75,6 +75,17 @@ def test_words_are_as_they_were_written_where_the_sentences_agree() -> None:
     assert [one[2] for one in cues(other)] == ["It is five thirty now.", "Go now, please."]
 
 
+def test_a_sentence_that_is_spoken_in_two_pieces_has_one_caption() -> None:
+    wave = sound(1, 0.3, 1, 0.3, 1)
+    pieces = (
+        ("First, a long one.", 0, 31200),
+        ("and on it goes.", 31200, 62400),
+        ("Then more.", 62400, len(wave)),
+    )
+    line = spoken(wave, "First, a long one, [pause 0.1] and on it goes. Then more.", *pieces)
+    assert cues(line) == [(0, 2340, "First, a long one, and on it goes."), (2600, 3600, "Then more.")]
+
+
 def test_a_line_whose_pieces_are_not_known_has_one_caption() -> None:
     line = replace(spoken(sound(1, 0.3, 1), "One. Two."), spans=())
     assert cues(line) == [(0, 2300, "One. Two.")]
