@@ -5,6 +5,7 @@ from __future__ import annotations
 from comfy_api.latest import ComfyExtension, io
 
 from .audio import JoinAudio, SmoothNormalize
+from .dub import DubCaptions
 from .generate import GenerateSpeech
 from .library import LoadVoice, SaveVoice
 from .load import LoadModel
@@ -12,6 +13,7 @@ from .sampling import SamplingSettings
 from .save import SaveSpeech, SpeechFromFile
 from .script import Cast, RenderScript
 from .script_file import ScriptFromFile
+from .speed_pitch import SpeedPitch
 from .subtitles import SaveSubtitles
 from .sweep import Sweep
 from .voices import BlendVoices, CloneVoice, DesignVoice, PresetVoice
@@ -37,6 +39,8 @@ NODES: tuple[type[io.ComfyNode], ...] = (
     SpeechFromFile,
     ScriptFromFile,
     WordCheckSettings,
+    SpeedPitch,
+    DubCaptions,
 )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..morph.render.dialogue import Dialogue, ScriptRequest
     from ..morph.render.word_check import WordCheck
     from ..morph.synthesizer import Synthesizer
+    from ..morph.text.script import ScriptLine
     from ..morph.voice.voice import Voice
 
 DEFAULTS = GenerateOptions()
@@ -103,8 +104,8 @@ class RenderScript(io.ComfyNode):
             category=CATEGORY,
             description=(
                 "Speaks a script of 'NAME: text' lines, several lines in parallel. 'NAME (softly): text' gives an "
-                "instruction. Tags: [pause 0.5], [seed 7], [take 2], [gain -3], [lang German], [instruct whispering]. "
-                "# starts a comment."
+                "instruction. Tags: [pause 0.5], [seed 7], [take 2], [gain -3], [speed 1.1], [pitch -2], "
+                "[lang German], [instruct whispering]. # starts a comment."
             ),
             inputs=[
                 inputs.model(),
@@ -152,6 +153,15 @@ class RenderScript(io.ComfyNode):
                 inputs.trim_silence(),
                 inputs.advanced(inputs.reuse_lines()),
                 inputs.word_check(),
+                io.Boolean.Input(
+                    "sentence_subtitles",
+                    default=False,
+                    optional=True,
+                    tooltip=(
+                        "One subtitle for each sentence, at the time at which it is heard, instead of one for each "
+                        "line. Default: off."
+                    ),
+                ),
             ],
             outputs=[
                 io.Audio.Output(
@@ -206,6 +216,7 @@ class RenderScript(io.ComfyNode):
         trim_silence: bool = DEFAULTS.trim_ends,
         reuse_lines: bool = True,
         word_check: WordCheck | None = None,
+        sentence_subtitles: bool = False,
     ) -> io.NodeOutput:
         from ..morph.render.dialogue import ScriptRequest
         from ..morph.render.line_renderer import LineRenderer
@@ -220,7 +231,7 @@ class RenderScript(io.ComfyNode):
             normalize=normalize_text,
             trim_ends=trim_silence,
         )
-        request = ScriptRequest(script, cast, language, seed, gap)
+        request = ScriptRequest(script, cast, language, seed, gap, sentence_subtitles)
         node, cache = cls.hidden.unique_id, line_cache(reuse_lines)
         with (
             model.use() as ready,
@@ -255,9 +266,14 @@ def facts_of_script(
         for line, spoken in zip(lines, dialogue.lines, strict=True)
     ]
     return [
-        replace(known, settings={**known.settings, "gain_db": line.gain_db})
+        replace(known, settings={**known.settings, **finish_of(line)})
         for known, line in zip(facts, script.lines, strict=True)
     ]
+
+
+def finish_of(line: ScriptLine) -> dict[str, float | None]:
+    """Return what a script asks for that is done to a line after it was spoken."""
+    return {"gain_db": line.gain_db, "speed": line.speed, "pitch": line.pitch}
 
 
 @contextmanager

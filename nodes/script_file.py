@@ -19,16 +19,16 @@ class ScriptFromFile(io.ComfyNode):
             display_name="Script From File",
             category=CATEGORY,
             description=(
-                "Reads a text file in ComfyUI's input folder: a script for Render Script, or a text for Generate "
-                "Speech. UTF-8 or UTF-16. A file that was changed is read again at the next run."
+                "Reads a text file in ComfyUI's input folder: a script for Render Script, a text for Generate Speech, "
+                "or captions for Dub Captions. UTF-8 or UTF-16. A file that was changed is read again at the next run."
             ),
             inputs=[
                 io.Combo.Input(
                     "file",
                     options=input_files(KINDS),
                     tooltip=(
-                        "A txt or md file in ComfyUI's input folder; the button below uploads one. Press R to "
-                        "refresh the list. Default: the first file."
+                        "A txt, md, srt or vtt file in ComfyUI's input folder; the button below uploads one. Press R "
+                        "to refresh the list. Default: the first file."
                     ),
                 ),
             ],

@@ -6,7 +6,7 @@ import codecs
 from pathlib import Path
 
 MOST_BYTES = 2_000_000
-KINDS = (".txt", ".md")
+KINDS = (".txt", ".md", ".srt", ".vtt")
 # With a byte order mark; the longer ones first, because that of UTF-32 begins like that of UTF-16.
 MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",

@@ -24,6 +24,7 @@ COMMANDS = {
     "design": "save a voice made from a description (VoiceDesign checkpoints)",
     "voices": "list, show, save, delete and preview saved voices",
     "script": "speak a script or a list of lines: a file per line, a track, subtitles; resumes",
+    "dub": "speak an SRT or WebVTT file: each caption at its time; lists those that do not fit",
     "sweep": "speak one line at several SEQ_GROUPS, with their speed",
     "serve": "start the speech server",
     "check": "test your checkpoint on your device, and write a report for an issue",

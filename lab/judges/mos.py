@@ -57,8 +57,12 @@ class OpinionJudge:
         self._dnsmos: Any = dnsmos
 
     @torch.inference_mode()
+    def distillmos(self, audio: np.ndarray) -> float:
+        """Score 16 kHz audio by DistillMOS alone, which takes a fraction of the time."""
+        return float(self._distillmos(torch.from_numpy(audio)[None]))
+
     def judge(self, audio: np.ndarray) -> Opinion:
         """Score 16 kHz audio. For DNSMOS its peak is set to 0.9, so that loudness does not count."""
-        distilled = float(self._distillmos(torch.from_numpy(audio)[None]))
+        distilled = self.distillmos(audio)
         scores = self._dnsmos.run(audio / max(1e-6, float(np.abs(audio).max())) * 0.9, JUDGE_RATE)
         return Opinion(distilled, *(float(scores[key]) for key in ("ovrl_mos", "sig_mos", "bak_mos")))

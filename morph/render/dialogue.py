@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...postprocess.ends import speech_span
 from ...postprocess.join import Spacing, join
 from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
-from ..text.pauses import without_pauses
 from ..text.script import Script, ScriptLine, parse_script
 from ..text.subtitles import Caption, to_srt
 from ..voice.voice import Voice
 from .line_renderer import LineRenderer
 from .lines import Line, Spoken, render_lines
 from .progress import OnFrame
+from .retime import check_retiming, retime, retiming_of
 from .seeds import hash_seed, take_seed
+from .sentences import caption_of, sentence_captions
 from .takes import ERROR
 
 
@@ -44,6 +44,7 @@ class ScriptRequest:
         seed: a line without a seed gets its own from this, its name and its text, so that editing one line leaves
             the takes of the others unchanged.
         gap_s: seconds of silence between lines; pauses of the script are added to it.
+        sentences: whether subtitles have a caption for each sentence, rather than for each line.
     """
 
     text: str
@@ -51,6 +52,7 @@ class ScriptRequest:
     language: str = "auto"
     seed: int = 0
     gap_s: float = 0.3
+    sentences: bool = False
 
 
 def render_script(
@@ -67,7 +69,7 @@ def render_script(
         ValueError: as ``render_lines``.
     """
     parsed, lines = read_script(synthesizer, script)
-    return assemble(parsed, render_lines(synthesizer, lines, options, on_frame, on_phase), script.gap_s)
+    return assemble(parsed, render_lines(synthesizer, lines, options, on_frame, on_phase), script)
 
 
 def render_scene(
@@ -82,7 +84,7 @@ def render_scene(
         ScriptError: for a script that cannot be read.
     """
     parsed, lines = read_script(renderer.synthesizer, script)
-    return assemble(parsed, renderer.render(lines, on_frame, on_phase), script.gap_s)
+    return assemble(parsed, renderer.render(lines, on_frame, on_phase), script)
 
 
 def read_script(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script, list[Line]]:
@@ -90,8 +92,10 @@ def read_script(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script
 
     Raises:
         ScriptError: for a script that cannot be read.
+        ValueError: for a line with speed or pitch where their library is not installed.
     """
     parsed = parse_script(script.text, list(script.cast), synthesizer.model.languages)
+    check_retiming(parsed.lines)
     return parsed, lines_of(parsed, script)
 
 
@@ -144,12 +148,9 @@ def amplify_line(spoken: Spoken, line: ScriptLine) -> Spoken:
     return replace(spoken, waveform=waveform, report=report)
 
 
-def caption_of(start: int, spoken: Spoken) -> Caption:
-    """Return a line's caption for the time of its speech: lines begin and end with silence."""
-    first, last = speech_span(spoken.waveform, spoken.sample_rate)
-    report = spoken.report
-    words = without_pauses(report.text)
-    return Caption.from_samples(start + first, start + last, spoken.sample_rate, words, report.name)
+def finish_line(spoken: Spoken, line: ScriptLine) -> Spoken:
+    """Return a line at the speed, the pitch and the level that the script asks for."""
+    return amplify_line(retime(spoken, retiming_of(line)), line)
 
 
 def spacing_of(script: Script, gap_s: float) -> Spacing:
@@ -158,14 +159,20 @@ def spacing_of(script: Script, gap_s: float) -> Spacing:
     return Spacing([gap_s + pause for pause in between], lead_s=lead, tail_s=tail)
 
 
-def assemble(script: Script, spoken: Sequence[Spoken], gap_s: float) -> Dialogue:
+def assemble(script: Script, spoken: Sequence[Spoken], request: ScriptRequest) -> Dialogue:
     """Join the lines of a script, with captions at the times of their speech; none where a line could not be made."""
     rate = spoken[0].sample_rate
-    spoken = [amplify_line(one, line) for one, line in zip(spoken, script.lines, strict=True)]
-    joined, spans = join([one.waveform for one in spoken], rate, spacing_of(script, gap_s))
+    spoken = [finish_line(one, line) for one, line in zip(spoken, script.lines, strict=True)]
+    joined, spans = join([one.waveform for one in spoken], rate, spacing_of(script, request.gap_s))
     captions = [
-        caption_of(start, one)
+        caption
         for (start, _), one in zip(spans, spoken, strict=True)
         if one.report.ended != ERROR
+        for caption in captions_of(start, one, request.sentences)
     ]
     return Dialogue(spoken, joined, rate, to_srt(captions))
+
+
+def captions_of(start: int, spoken: Spoken, sentences: bool) -> list[Caption]:
+    """Return the captions of a line whose first sample is ``start``: one, or one for each sentence."""
+    return sentence_captions(start, spoken) if sentences else [caption_of(start, spoken)]

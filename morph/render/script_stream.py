@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...postprocess.join import silences
+from ...postprocess.stretch import stretch
 from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
 from ..text.script import Script, ScriptLine
@@ -16,6 +17,7 @@ from .dialogue import Dialogue, ScriptRequest, amplify, assemble, read_script, s
 from .line_renderer import LineRenderer, Watch
 from .lines import Line, Spoken, check_line, render_lines
 from .progress import OnFrame
+from .retime import retiming_of
 from .stream import SpeechStream, stream_lines
 
 PAUSE_PORTION_S = 1.0  # of a pause in one chunk: the reader of a live stream wants small ones
@@ -83,7 +85,7 @@ def stream_script(
     """
     parsed, lines = _read(synthesizer, script)
     stream = _stream(synthesizer, lines, options or GenerateOptions(), on_frame, complete)
-    return ScriptStream(stream, parsed, script.gap_s)
+    return ScriptStream(stream, parsed, script)
 
 
 def stream_scene(
@@ -103,7 +105,7 @@ def stream_scene(
         ScriptError, ValueError: as ``stream_script``.
     """
     parsed, lines = _read(renderer.synthesizer, script)
-    return ScriptStream(_Once(renderer, lines, Watch(on_frame, on_phase), complete), parsed, script.gap_s)
+    return ScriptStream(_Once(renderer, lines, Watch(on_frame, on_phase), complete), parsed, script)
 
 
 def _read(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script, list[Line]]:
@@ -297,12 +299,12 @@ class _Once:
 class ScriptStream:
     """An iterator over the sound of a scene. Close it, or leave its ``with``, to end the decoding within a frame."""
 
-    def __init__(self, stream: _Chunks | _Groups | _Once, script: Script, gap_s: float):
+    def __init__(self, stream: _Chunks | _Groups | _Once, script: Script, request: ScriptRequest):
         self.sample_rate, self.lines = stream.sample_rate, len(script.lines)
-        self._stream, self._script, self._gap_s = stream, script, gap_s
+        self._stream, self._script, self._request = stream, script, request
         self._closed = False
         # Not a method: its generator would refer to this object, which then is not freed when it is dropped.
-        self._sound = _scene(stream, script.lines, _silences(script, gap_s, stream.sample_rate))
+        self._sound = _scene(stream, script.lines, _silences(script, request.gap_s, stream.sample_rate))
 
     def __iter__(self) -> Iterator[SceneChunk]:
         return self
@@ -334,7 +336,7 @@ class ScriptStream:
             RuntimeError: if the stream has not ended, or was closed before its end.
             Exception: the error that ended the decoding.
         """
-        return assemble(self._script, self._stream.spoken, self._gap_s)
+        return assemble(self._script, self._stream.spoken, self._request)
 
 
 def _silences(script: Script, gap_s: float, sample_rate: int) -> list[int]:
@@ -354,11 +356,11 @@ def _scene(
             at += len(zeros)
         mark: LineMark | None = LineMark(index, line.name, line.text, at)
         ends_scene = index == len(lines) - 1 and not gaps[-1]
-        for samples, ends_line in stream.line(index):
+        for samples, ends_line in _finished(stream, index, line):
             last = ends_line and ends_scene
             if len(samples) or mark is not None or last:
                 # Zeros are added, as in the track: no -0.0.
-                yield SceneChunk(amplify(samples, line.gain_db) + np.float32(0), True, at, mark, last)
+                yield SceneChunk(samples + np.float32(0), True, at, mark, last)
             at, mark = at + len(samples), None
     left = gaps[-1]
     for zeros in _zeros(left, portion):
@@ -366,6 +368,22 @@ def _scene(
         yield SceneChunk(zeros, False, at, None, not left)
         at += len(zeros)
     stream.finish()
+
+
+def _finished(
+    stream: _Chunks | _Groups | _Once, index: int, line: ScriptLine
+) -> Iterator[tuple[np.ndarray, bool]]:
+    """Yield a line's samples as the script asks for them, and whether they are its last.
+
+    A line with speed or pitch is heard when it is complete: both need what comes after a sample.
+    """
+    by = retiming_of(line)
+    chunks = stream.line(index)
+    if not by.changes_nothing:
+        whole = np.concatenate([samples for samples, _ in chunks])
+        chunks = iter([(stretch(whole, stream.sample_rate, by) if len(whole) else whole, True)])
+    for samples, ends_line in chunks:
+        yield amplify(samples, line.gain_db), ends_line
 
 
 def _zeros(count: int, portion: int) -> Iterator[np.ndarray]:

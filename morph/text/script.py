@@ -14,7 +14,8 @@ parentheses behind the name are an instruction for that line. A line without a n
 if the cast has one.
 
 Tags: ``[pause SECONDS]`` (0 to 60), ``[seed NUMBER]``, ``[take NUMBER]`` (from 1: another take of the same line),
-``[gain DB]`` (-40 to 20), ``[lang LANGUAGE]``, ``[instruct HOW TO SPEAK]``.
+``[gain DB]`` (-40 to 20), ``[speed FACTOR]`` (0.5 to 2: how fast, at the same pitch), ``[pitch SEMITONES]`` (-12 to
+12, at the same speed), ``[lang LANGUAGE]``, ``[instruct HOW TO SPEAK]``.
 Before the name or before the text, they apply to that line only; a pause is silence before the line.
 Alone on a line, a pause is silence at that point, and the others apply to all lines below, until
 set again. Without a value (``[instruct]``) they reset to the caller's default. A pause may also be at the end of
@@ -28,14 +29,20 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 from .encoding import check_encodable
 from .pauses import DECIMAL, check_spoken, read_seconds, without_pauses
 
-TAGS = "[pause SECONDS], [seed NUMBER], [take NUMBER], [gain DB], [lang LANGUAGE] or [instruct HOW TO SPEAK]"
+TAGS = (
+    "[pause SECONDS], [seed NUMBER], [take NUMBER], [gain DB], [speed FACTOR], [pitch SEMITONES], [lang LANGUAGE] or "
+    "[instruct HOW TO SPEAK]"
+)
 SETTINGS = {  # tag word -> field of ScriptLine
     "seed": "seed",
     "take": "take",
     "gain": "gain_db",
+    "speed": "speed",
+    "pitch": "pitch",
     "lang": "language",
     "instruct": "instruct",
 }
@@ -50,7 +57,7 @@ COLON = re.compile("[:\uff1a]")  # also the full-width one
 # These run in linear time on any text: no two of their parts can match the same characters.
 TAG = re.compile(r"\[([^\[\]]*)\]")
 TAG_WORD = re.compile(r"\w+")
-KNOWN_TAG = re.compile(r"\[\s*(?:pause|seed|take|gain|lang|instruct)\b[^\]]*\]?", re.IGNORECASE)
+KNOWN_TAG = re.compile(r"\[\s*(?:pause|seed|take|gain|speed|pitch|lang|instruct)\b[^\]]*\]?", re.IGNORECASE)
 MANNER = re.compile(r"([^()]+)\(([^()]+)\)")  # a name, and an instruction
 
 
@@ -63,8 +70,8 @@ class ScriptLine:
     """One line to speak.
 
     ``number`` is its line number in the script, from 1; ``name`` is spelled as in the cast. ``text`` may have pauses
-    inside (see ``pauses.py``). ``seed``, ``language`` and
-    ``instruct`` are None if the script leaves them to the caller; ``take`` and ``gain_db`` None are 1 and 0.
+    inside (see ``pauses.py``). ``seed``, ``language`` and ``instruct`` are None if the script leaves them to the
+    caller; ``take``, ``gain_db``, ``speed`` and ``pitch`` None are 1, 0, 1 and 0.
     """
 
     number: int
@@ -75,6 +82,8 @@ class ScriptLine:
     instruct: str | None = None
     take: int | None = None
     gain_db: float | None = None
+    speed: float | None = None
+    pitch: float | None = None
 
 
 @dataclass(frozen=True)
@@ -310,16 +319,36 @@ def _read_take(value: str) -> int:
     return int(value)
 
 
-def _read_gain(value: str) -> float:
-    number = value.removeprefix("-").removeprefix("+") if value[:2] not in ("+-", "-+") else ""
-    if not DECIMAL.fullmatch(number) or not LOWEST_GAIN_DB <= float(value) <= HIGHEST_GAIN_DB:
-        raise ScriptError(
-            f"[gain {_cut(value)}] is not a gain: give {LOWEST_GAIN_DB:g} to {HIGHEST_GAIN_DB:g} dB, e.g. [gain -3]"
-        )
-    return float(value)
+@dataclass(frozen=True)
+class _Number:
+    """A tag with a number: what it is called in errors, its range and unit, and an example."""
+
+    word: str
+    what: str
+    low: float
+    high: float
+    unit: str
+    example: str
+
+    def read(self, value: str) -> float:
+        """Return the tag's value; ScriptError for anything that is not a number in its range."""
+        number = value.removeprefix("-").removeprefix("+") if value[:2] not in ("+-", "-+") else ""
+        if not DECIMAL.fullmatch(number) or not self.low <= float(value) <= self.high:
+            unit = f" {self.unit}" if self.unit else ""
+            raise ScriptError(
+                f"[{self.word} {_cut(value)}] is not a {self.what}: give {self.low:g} to {self.high:g}{unit}, "
+                f"e.g. [{self.word} {self.example}]"
+            )
+        return float(value)
 
 
-READERS: dict[str, Callable[[str], float]] = {"seed": _read_seed, "take": _read_take, "gain": _read_gain}
+READERS: dict[str, Callable[[str], float]] = {
+    "seed": _read_seed,
+    "take": _read_take,
+    "gain": _Number("gain", "gain", LOWEST_GAIN_DB, HIGHEST_GAIN_DB, "dB", "-3").read,
+    "speed": _Number("speed", "speed", LOWEST_SPEED, HIGHEST_SPEED, "", "1.1").read,
+    "pitch": _Number("pitch", "pitch", -MOST_SEMITONES, MOST_SEMITONES, "semitones", "-2").read,
+}
 
 
 def _look_up(name: str, known: dict[str, str], where: str) -> str:

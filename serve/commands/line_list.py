@@ -4,8 +4,8 @@
     {"name": "Bob", "voice": "michael", "text": "It is 5:30.", "seed": 7, "pause": 0.5}
 
 ``text`` is needed, and may have ``[pause 0.4]`` inside. ``voice`` is one of the cast (see ``cast.py``) and ``name`` is
-who speaks in the subtitles; either may be left out. ``language``, ``seed``, ``take``, ``gain`` (dB) and ``instruct``
-are as in scripts; ``pause`` is seconds of silence before the line.
+who speaks in the subtitles; either may be left out. ``language``, ``seed``, ``take``, ``gain`` (dB),
+``speed``, ``pitch`` (semitones) and ``instruct`` are as in scripts; ``pause`` is seconds of silence before the line.
 """
 
 from __future__ import annotations
@@ -26,11 +26,17 @@ from ...morph.text.script import (
     ScriptError,
     ScriptLine,
 )
+from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 
 # Keys, and how ScriptLine calls them.
 TEXTS = {"text": "text", "voice": "voice", "name": "name", "language": "language", "instruct": "instruct"}
 WHOLE = {"seed": (0, MAX_SEED), "take": (1, MOST_TAKES)}
-NUMBERS = {"gain": (LOWEST_GAIN_DB, HIGHEST_GAIN_DB), "pause": (0.0, MAX_PAUSE_S)}
+NUMBERS = {
+    "gain": (LOWEST_GAIN_DB, HIGHEST_GAIN_DB),
+    "speed": (LOWEST_SPEED, HIGHEST_SPEED),
+    "pitch": (-MOST_SEMITONES, MOST_SEMITONES),
+    "pause": (0.0, MAX_PAUSE_S),
+}
 KEYS = (*TEXTS, *WHOLE, *NUMBERS)
 MOST_REPORTED = 10
 
@@ -89,6 +95,8 @@ def _read(number: int, row: str, voices: dict[str, str]) -> list[ScriptLine | Pa
         fields.get("instruct"),
         fields.get("take"),
         fields.get("gain"),
+        fields.get("speed"),
+        fields.get("pitch"),
     )
     pause = fields.get("pause")
     return [spoken] if pause is None else [Pause(float(pause)), spoken]

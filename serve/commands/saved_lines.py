@@ -115,7 +115,12 @@ class SavedLines:
         """Write a line's file; call ``write_manifest`` before it counts."""
         path = self.folder / plan.file_name(self.ending)
         write_whole(path, encode(spoken.waveform, spoken.sample_rate, self.ending))
-        self.entries[plan.key] = {"file": path.name, "report": asdict(spoken.report), "engine": spoken.engine}
+        self.entries[plan.key] = {
+            "file": path.name,
+            "report": asdict(spoken.report),
+            "engine": spoken.engine,
+            "spans": [asdict(span) for span in spoken.spans],
+        }
 
     def read(self, key: str, rate: int) -> Spoken:
         """Return a line that is spoken; a file that was edited by hand counts as it is.
@@ -123,7 +128,7 @@ class SavedLines:
         Raises:
             ValueError: for a file that cannot be read, or has another rate.
         """
-        from ...morph.render.lines import Spoken
+        from ...morph.render.lines import PieceSpan, Spoken
         from .sound import read_recording
 
         path = self._find(key)
@@ -133,8 +138,10 @@ class SavedLines:
         if own_rate != rate:
             raise ValueError(f"{path} has {own_rate} Hz and the track {rate}: delete it, or convert it")
         waveform: np.ndarray = channels.mean(axis=0)
-        report = replace(self.report(key), seconds=len(waveform) / rate)
-        return Spoken(waveform, rate, report, engine=self.entries[key]["engine"])
+        entry, report = self.entries[key], self.report(key)
+        whole = len(waveform) == round(report.seconds * rate)  # else it was edited: its pieces are elsewhere
+        spans = tuple(PieceSpan(**span) for span in entry.get("spans", ())) if whole else ()
+        return Spoken(waveform, rate, replace(report, seconds=len(waveform) / rate), spans, entry["engine"])
 
     def report(self, key: str) -> LineReport:
         """Return how a line went."""

@@ -6,6 +6,7 @@ An interrupted run goes on where it stopped, and an edited script speaks only wh
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from ...morph.render.lines import Line, Spoken
     from ...morph.render.progress import OnFrame
     from ...morph.synthesizer import Synthesizer
-    from ...morph.text.script import Script
+    from ...morph.text.script import Script, ScriptLine
     from ...morph.text.subtitles import Caption
 
 JSON_LINES = (".jsonl", ".ndjson")
@@ -51,6 +52,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='\'NAME: text\' lines, or .jsonl with objects such as {"text": "Hello.", "voice": "heart"}',
     )
     parser.add_argument(
+        "--gap", type=arguments.number(0, 60), default=0.3, help="seconds between lines, default: 0.3"
+    )
+    parser.add_argument(
+        "--sentence-subtitles", action="store_true", help="a subtitle for each sentence instead of each line"
+    )
+    add_shared(parser)
+
+
+def add_shared(parser: argparse.ArgumentParser) -> None:
+    """Add the options that ``dub`` has too."""
+    parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="default: the file's name without its ending"
     )
     parser.add_argument(
@@ -66,9 +78,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=TRACKS,
         default="wav",
         help="of the track; new lines are wav for wav, otherwise flac",
-    )
-    parser.add_argument(
-        "--gap", type=arguments.number(0, 60), default=0.3, help="seconds between lines, default: 0.3"
     )
     parser.add_argument(
         "--batch-size",
@@ -102,6 +111,11 @@ class Job:
     plans: list[Plan]
     saved: SavedLines
     options: argparse.Namespace
+
+    def read(self, plan: Plan) -> Spoken:
+        """Return a line that is spoken, under its name in the script."""
+        line = self.saved.read(plan.key, self.synthesizer.model.sample_rate)
+        return replace(line, report=replace(line.report, name=plan.name))
 
     def write_manifest(self, complete: bool) -> None:
         """Write what is spoken so far."""
@@ -150,6 +164,7 @@ def read_lines(
     """Return the script and its lines; ValueError for anything that cannot be spoken."""
     from ...morph.render.dialogue import ScriptRequest, lines_of, read_script
     from ...morph.render.lines import check_line
+    from ...morph.render.retime import check_retiming
     from .line_list import parse_lines
 
     if not cast:
@@ -161,6 +176,7 @@ def read_lines(
         script, lines = listed.script, lines_of(listed.script, replace(request, cast=named))
     else:
         script, lines = read_script(synthesizer, request)
+    check_retiming(script.lines)
     lines = [replace(line, instruct=line.instruct or options.instruct) for line in lines]
     for line in lines:
         check_line(synthesizer.model, line)
@@ -170,22 +186,28 @@ def read_lines(
 def make_plans(script: Script, lines: Sequence[Line], about: dict[str, Any]) -> list[Plan]:
     """Return each line's place and key; ``about`` is what decides the sound of all of them."""
     return [
-        Plan(number, line.name, make_key(about | facts_of_line(line, spoken.gain_db)))
+        Plan(number, line.name, make_key(about | facts_of_line(line) | facts_of_finish(spoken)))
         for number, (line, spoken) in enumerate(zip(lines, script.lines, strict=True), start=1)
     ]
 
 
-def facts_of_line(line: Line, gain_db: float | None) -> dict[str, Any]:
+def facts_of_line(line: Line) -> dict[str, Any]:
     """Return what decides the sound of a line beside the model and the settings."""
     from ...morph.voice.file import voice_digest
 
     facts = {key: getattr(line, key) for key in ("text", "language", "seed", "instruct")}
-    return facts | {"voice": voice_digest(line.voice), "gain_db": gain_db}
+    return facts | {"voice": voice_digest(line.voice)}
+
+
+def facts_of_finish(line: ScriptLine) -> dict[str, Any]:
+    """Return what is done to a line after it was spoken; what no line had before is only there if it is asked for."""
+    later = {"speed": line.speed, "pitch": line.pitch}
+    return {"gain_db": line.gain_db} | {key: value for key, value in later.items() if value is not None}
 
 
 def speak_missing(job: Job, console: Console) -> list[Spoken]:
     """Speak the lines that are not there, and save them a few batches at a time; return them without their sound."""
-    from ...morph.render.dialogue import amplify_line
+    from ...morph.render.dialogue import finish_line
     from ...morph.render.lines import render_lines
 
     first = {one.key: index for index, one in reversed(list(enumerate(job.plans)))}
@@ -201,7 +223,7 @@ def speak_missing(job: Job, console: Console) -> list[Spoken]:
                 on_frame = None if show is None else in_lines(show, len(spoken), len(group), len(missing))
                 made = render_lines(job.synthesizer, lines, job.settings, on_frame)
                 for index, one in zip(group, made, strict=True):
-                    one = amplify_line(one, job.script.lines[index])
+                    one = finish_line(one, job.script.lines[index])
                     job.saved.add(job.plans[index], one)
                     spoken.append(without_sound(one))
                 job.write_manifest(complete=False)
@@ -245,29 +267,34 @@ def write_track(job: Job) -> list[Path]:
 
 def write_samples(job: Job, path: Path) -> list[Caption]:
     """Write lines and silences into a sound file, one line in memory at a time; return the captions."""
-    import soundfile
-
     from ...morph.render.dialogue import spacing_of
     from ...postprocess.join import silences
 
     rate = job.synthesizer.model.sample_rate
     lead, gaps, tail = silences(spacing_of(job.script, job.options.gap), len(job.lines) - 1, rate)
+    with open_track(path, rate, job.options.sentence_subtitles) as track:
+        for one, silence in zip(job.plans, [lead, *gaps], strict=True):
+            track.add_silence(silence)
+            track.add(job.read(one))
+        track.add_silence(tail)
+    return track.captions
+
+
+@contextlib.contextmanager
+def open_track(path: Path, rate: int, sentences: bool = False) -> Iterator[Track]:
+    """Yield a track that becomes the file when the ``with`` ends; ValueError if it cannot be written."""
+    import soundfile
+
     kind, subtype = arguments.FORMATS[path.suffix]
     unfinished = arguments.unfinished(path)
     try:
         with soundfile.SoundFile(unfinished, "w", rate, 1, subtype, format=kind) as file:
-            track = Track(file.write, rate, kind != "OGG" and subtype == "PCM_16")
-            for one, silence in zip(job.plans, [lead, *gaps], strict=True):
-                track.add_silence(silence)
-                line = job.saved.read(one.key, rate)
-                track.add(replace(line, report=replace(line.report, name=one.name)))
-            track.add_silence(tail)
+            yield Track(file.write, rate, kind != "OGG" and subtype == "PCM_16", sentences)
         unfinished.replace(path)
     except (OSError, soundfile.SoundFileError) as error:
         raise ValueError(f"{path} cannot be written ({error}): choose another folder with --out") from error
     finally:
         unfinished.unlink(missing_ok=True)
-    return track.captions
 
 
 @dataclass
@@ -278,28 +305,31 @@ class Track:
         write: adds samples to it.
         rate: of it, in Hz.
         whole: its samples are whole numbers of 16 bits.
+        sentences: whether each sentence has a caption, rather than each line.
     """
 
     write: Callable[[np.ndarray], None]
     rate: int
     whole: bool
+    sentences: bool = False
     samples: int = 0
     captions: list[Caption] = field(default_factory=list)
 
     def add(self, spoken: Spoken) -> None:
-        """Add a line, and its caption."""
-        from ...morph.render.dialogue import caption_of
+        """Add a line, and its captions."""
+        from ...morph.render.dialogue import captions_of
 
-        self.captions.append(caption_of(self.samples, spoken))
-        self._add(spoken.waveform)
+        self.captions += captions_of(self.samples, spoken, self.sentences)
+        self.add_samples(spoken.waveform)
 
     def add_silence(self, samples: int) -> None:
         """Add zeros."""
         import numpy as np
 
-        self._add(np.zeros(samples, dtype=np.float32))
+        self.add_samples(np.zeros(samples, dtype=np.float32))
 
-    def _add(self, waveform: np.ndarray) -> None:
+    def add_samples(self, waveform: np.ndarray) -> None:
+        """Add samples, float ``[T]``."""
         portion = PORTION_S * self.rate  # libsndfile fails with long arrays in some formats
         for begin in range(0, len(waveform), portion):
             part = waveform[begin : begin + portion]

@@ -41,7 +41,7 @@ def test_a_script_is_read_and_read_again_when_it_has_changed(server: ComfyServer
         ("../secret.txt", "is not in ComfyUI's input folder"),
         ("/etc/passwd", "is not in ComfyUI's input folder"),
         ("latin.txt", "latin.txt is not text in UTF-8 or UTF-16: save it as UTF-8"),
-        ("sound.wav", "file 'sound.wav' does not end in .txt or .md"),
+        ("sound.wav", "file 'sound.wav' does not end in .txt or .md or .srt or .vtt"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_name(

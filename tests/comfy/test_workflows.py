@@ -226,6 +226,24 @@ def test_a_script_file_becomes_files_and_a_track(
     assert [len(line) for line in lines] == lengths
 
 
+def test_captions_are_dubbed_at_their_times_and_the_one_that_is_too_long_is_listed(
+    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]
+) -> None:
+    graph = convert(read_workflow("Dub captions"))
+    result = run(server, graph)
+    dub = only(graph, "MorphTTSDub")
+    *clips, track = samples(result, after(graph, dub, 1, "MorphTTSSaveSpeech"))
+    times = caption_times(graph[dub]["inputs"]["captions"])
+    spoken = [times[place] for place in (0, 1, 3, 4)]  # the third has nothing to speak
+    for clip, (start, _) in zip(clips, spoken, strict=True):
+        begin = start * RATE // 1000
+        assert is_heard(clip[: len(clip) // 240 * 240])[: round(0.06 * RATE)].any()
+        assert np.array_equal(track[begin : begin + len(clip)], clip)
+    misfits = shown(result, after(graph, dub, 3, "PreviewAny"))
+    assert re.fullmatch(r"Caption 5 \(00:00:10,500, .*\) is [\d.]+ s too long at speed 1.25: .*", misfits)
+    assert f"The track is {len(track) / RATE:.3f} s long." in shown(result, dub)
+
+
 def is_heard(line: np.ndarray) -> np.ndarray:
     """Return for each sample whether its 10 ms are at most 30 dB below the loudest 10 ms of the line."""
     levels = np.square(line).reshape(-1, RATE // 100).mean(axis=1)

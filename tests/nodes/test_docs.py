@@ -69,7 +69,7 @@ def message_patterns() -> set[str]:
 
 
 def test_the_quoted_errors_are_errors_that_the_pack_raises() -> None:
-    patterns = [re.compile(r"(line \d+: )?" + pattern, re.S) for pattern in message_patterns()]
+    patterns = [re.compile(r"((line|caption) \d+: )?" + pattern, re.S) for pattern in message_patterns()]
     quoted = {
         quote for node in ENGLISH for quote in re.findall(r"^- \*([^*]+)\*", read_page(node, "en"), re.M)
     }

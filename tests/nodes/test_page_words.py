@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from qwen3_tts_morph.morph.render.dub import DOES_NOT_FIT
 from qwen3_tts_morph.morph.render.lines import HEARD_OTHERWISE, WHAT_HAPPENED
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "web" / "js"
@@ -15,6 +16,6 @@ TRANSLATED = re.compile(r'^  "([^"]+)":\s+"[^"]+",$', re.M)
 def test_every_sentence_of_the_page_has_its_chinese_and_no_other_does() -> None:
     sources = {path.name: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*.js")}
     said = {one for text in sources.values() for found in SAID.findall(text) for one in found if one}
-    assert said and said | {*WHAT_HAPPENED.values(), HEARD_OTHERWISE} == set(
+    assert said and said | {*WHAT_HAPPENED.values(), HEARD_OTHERWISE, DOES_NOT_FIT} == set(
         TRANSLATED.findall(sources["words.js"])
     )

@@ -20,6 +20,8 @@ const ALIASES = {
   MorphTTSSaveSubtitles: ["captions"],
   MorphTTSSaveSpeech: ["save audio", "export", "wav", "mp3", "opus"],
   MorphTTSSpeechFromFile: ["metadata", "read file"],
+  MorphTTSSpeedPitch: ["time stretch", "tempo", "pitch shift", "faster", "slower"],
+  MorphTTSDub: ["srt", "subtitles", "captions", "dubbing", "voice over", "webvtt"],
   MorphTTSScriptFromFile: ["load text", "text file", "read file"],
   MorphTTSWordCheck: ["whisper", "word error rate", "speech recognition"],
 }

@@ -36,6 +36,7 @@ const CHINESE = {
   "is silent": "没有声音",
   "could not be made": "未能生成",
   "its words are heard otherwise": "听到的词语有出入",
+  "does not fit its caption": "超出字幕的时间",
 }
 
 /** Return the sentence in the page's language, with ``{0}``, ``{1}``, ... replaced by the values. */

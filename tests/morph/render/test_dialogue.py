@@ -168,6 +168,37 @@ def test_gain_changes_a_lines_level_in_its_clip_and_in_the_track(model, cast):
     )
 
 
+def test_speed_and_pitch_change_a_line_in_its_clip_the_track_and_the_subtitles(model, cast):
+    def render(text: str):
+        return render_script(
+            Synthesizer(model), ScriptRequest(text, cast, gap_s=0), replace(OPTIONS, retries=0)
+        )
+
+    plain = render("ANNA: One.\nBOB: Two.\nANNA: Three.")
+    changed = render("ANNA: [speed 2] One.\nBOB: [pitch 3] [gain -6] Two.\nANNA: [speed 1] [pitch 0] Three.")
+    before, after = ([one.waveform for one in result.lines] for result in (plain, changed))
+    assert len(after[0]) == len(before[0]) / 2 and len(after[1]) == len(before[1])
+    assert not np.allclose(after[1], before[1] * 10 ** (-6 / 20), atol=1e-3)
+    assert np.array_equal(after[2], before[2])
+    assert np.array_equal(changed.joined, np.concatenate(after))
+    assert changed.lines[0].report.seconds == len(after[0]) / RATE
+    assert [(one.start, one.end) for one in changed.lines[0].spans] == [(0, len(after[0]))]
+    assert srt_times(changed.srt)[1][0] >= len(after[0]) / 24 - 1
+
+
+def test_speed_without_its_library_is_refused_before_a_frame_is_made(model, cast, monkeypatch):
+    def missing() -> None:
+        raise ValueError("speed and pitch need the package python-stretch")
+
+    def never(*_: object) -> None:
+        raise AssertionError("rendered")
+
+    monkeypatch.setattr("qwen3_tts_morph.morph.render.retime.check_installed", missing)
+    monkeypatch.setattr(dialogue, "render_lines", never)
+    with pytest.raises(ValueError, match="need the package python-stretch"):
+        render_script(Synthesizer(model), ScriptRequest("ANNA: [speed 1.1] Hello.", cast))
+
+
 def test_progress_reaches_the_caller(model, cast):
     class Cancelled(Exception):
         pass

@@ -80,6 +80,17 @@ def test_pauses_inside_lines_are_in_the_track(model, cast, complete) -> None:
     )
 
 
+def test_a_line_with_speed_or_pitch_is_heard_when_it_is_complete(model, cast) -> None:
+    text = "ANNA: [speed 1.25] Hello there.\nBOB: [pitch -3] [gain -6] It is late.\nANNA: Yes."
+    with stream_script(Synthesizer(model), ScriptRequest(text, cast), SHORT) as stream:
+        chunks, scene = list(stream), stream.dialogue
+    assert joined(chunks).tobytes() == scene.joined.tobytes()
+    in_lines = [chunk for chunk in chunks if chunk.in_line]
+    assert [chunk.mark is not None for chunk in in_lines[:2]] == [True, True]
+    assert np.array_equal(in_lines[0].samples, scene.lines[0].waveform)
+    assert scene.lines[0].report.seconds == len(in_lines[0].samples) / 24000
+
+
 @pytest.mark.parametrize("batch_size", [1, 2])
 def test_complete_lines_in_groups_are_the_same_track(model, cast, batch_size) -> None:
     text = SCRIPT + "\n".join(f"BOB: Number {number}." for number in range(4))

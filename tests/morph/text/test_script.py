@@ -251,9 +251,20 @@ def test_take_and_gain_are_read_and_reset() -> None:
     assert [(one.take, one.gain_db) for one in lines] == [(2, -3), (None, -3), (None, 1.5), (None, None)]
 
 
+def test_speed_and_pitch_are_read_and_reset() -> None:
+    text = "[speed 1.1]\nANNA: [pitch -2] One.\nANNA: Two.\n[speed]\n[PITCH +1.5] ANNA: Three.\nANNA: Four."
+    lines = parse_script(text, ["Anna"]).lines
+    assert [(one.speed, one.pitch) for one in lines] == [(1.1, -2), (1.1, None), (None, 1.5), (None, None)]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        ("[speed 0.4] ANNA: Hi.", "[speed 0.4] is not a speed: give 0.5 to 2, e.g. [speed 1.1]"),
+        ("[speed 2.01] ANNA: Hi.", "[speed 2.01] is not a speed"),
+        ("[speed fast] ANNA: Hi.", "[speed fast] is not a speed"),
+        ("[pitch 13] ANNA: Hi.", "[pitch 13] is not a pitch: give -12 to 12 semitones, e.g. [pitch -2]"),
+        ("ANNA: Hi. [speed 1.1] There.", "is inside the text"),
         ("[take 0] ANNA: Hi.", "[take 0] is not a take"),
         ("[take -1] ANNA: Hi.", "[take -1] is not a take"),
         ("[gain 21] ANNA: Hi.", "[gain 21] is not a gain"),

@@ -153,6 +153,34 @@ def test_what_changes_the_sound_is_spoken_again(
     assert run("script", "one.txt", *tiny, *changed).code == 0 and len(spoken) == 2
 
 
+def test_speed_is_part_of_what_a_line_is(
+    run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str]
+) -> None:
+    lengths = []
+    for number, line in enumerate(
+        ["RYAN: Yes.", "RYAN: [speed 2] Yes.", "RYAN: [speed 2] [pitch 1] Yes."], 1
+    ):
+        (tmp_path / "one.txt").write_text(line, encoding="utf-8")
+        assert run("script", "one.txt", *tiny).code == 0 and len(spoken) == number
+        lengths.append(soundfile.info(tmp_path / "one" / "one.wav").frames)
+    assert lengths[1] == lengths[2] == lengths[0] / 2
+
+
+def test_each_sentence_has_a_subtitle_on_request_also_from_saved_lines(
+    run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str]
+) -> None:
+    text = "RYAN: This is the first. [pause 0.5] This is the second."
+    (tmp_path / "one.txt").write_text(text, encoding="utf-8")
+    counts = []
+    for more in ([], ["--sentence-subtitles"], ["--sentence-subtitles"]):
+        assert run("script", "one.txt", *tiny, *more).code == 0
+        counts.append((tmp_path / "one" / "one.srt").read_text(encoding="utf-8").count("-->"))
+        [line] = (tmp_path / "one").glob("0001_*.wav")
+        if len(counts) == 2:
+            soundfile.write(line, np.full(2400, 0.25), 24000)  # edited: where its pieces are is not known
+    assert counts == [1, 2, 1] and len(spoken) == 1
+
+
 def test_a_line_edited_by_hand_stays_and_is_in_the_track(
     run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str]
 ) -> None:

@@ -1,0 +1,258 @@
+"""Dubbing: captions with times to one track, in which each is spoken when its caption says.
+
+Speech that is longer than its caption may take is spoken faster, up to a limit; it may run into the silence behind its
+caption, up to another. What does not fit then is heard in full all the same, at the highest speed allowed, and listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...postprocess.checks import check_range
+from ...postprocess.stretch import HIGHEST_SPEED, check_installed, stretched_length
+from ..options import GenerateOptions
+from ..synthesizer import Synthesizer
+from ..text.captions import DubLine, TimedText, read_captions, read_dub
+from ..text.script import NARRATOR, Script
+from ..text.subtitles import to_srt
+from ..voice.voice import Voice
+from .dialogue import ScriptRequest, amplify_line, lines_of
+from .line_renderer import LineRenderer
+from .lines import Line, Spoken
+from .progress import OnFrame
+from .retime import retime, retiming_of
+from .sentences import caption_of
+from .takes import ERROR
+
+SHOWN_TEXT = 40
+DOES_NOT_FIT = "does not fit its caption"  # as a recording of it is marked
+
+
+@dataclass(frozen=True)
+class FitLimits:
+    """How far speech is fitted to its caption.
+
+    max_speed: 1..2: the highest speed, at the same pitch; 1 leaves the speed alone. A speed that the text itself asks
+        for (``[speed 1.1]``) is the speed that the fit begins with.
+    overrun_s: 0..60: seconds that speech may go on after its caption's end, before the next caption starts.
+    """
+
+    max_speed: float = 1.25
+    overrun_s: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_range("max_speed", self.max_speed, 1.0, HIGHEST_SPEED)
+        check_range("overrun", self.overrun_s, 0.0, 60.0, "seconds")
+
+
+@dataclass(frozen=True)
+class DubRequest:
+    """Captions to speak.
+
+    Args:
+        captions: the text of an SRT or WebVTT file; see ``captions.py``.
+        cast: which character speaks with which voice; NARRATOR speaks captions that name none.
+        language, seed: as of ``ScriptRequest``.
+        limits: how speech is fitted.
+    """
+
+    captions: str
+    cast: Mapping[str, Voice]
+    language: str = "auto"
+    seed: int = 0
+    limits: FitLimits = FitLimits()
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where speech may be, in samples: from its caption's start to the end that the limits allow."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A caption as it is in the track.
+
+    Args:
+        caption: it.
+        spoken: its speech, at its final speed, pitch and level.
+        room: where it may be; it starts at ``room.start``.
+        speed: how fast it is spoken; 1 is as the model spoke it.
+        wanted: the speed at which it would fit.
+    """
+
+    caption: TimedText
+    spoken: Spoken
+    room: Room
+    speed: float
+    wanted: float
+
+    @property
+    def end(self) -> int:
+        """The sample behind its last one."""
+        return self.room.start + len(self.spoken.waveform)
+
+    @property
+    def late_s(self) -> float:
+        """Seconds that it goes on behind where it should have ended; 0 if it fits."""
+        return max(0, self.end - self.room.end) / self.spoken.sample_rate
+
+
+@dataclass(frozen=True)
+class Dub:
+    """A dubbed track.
+
+    Args:
+        placed: its captions, in the order of their starts.
+        silent: captions that have nothing to speak.
+        track: float32 ``[T]``, to the last caption's end or the end of its speech, whichever is later.
+        sample_rate: in Hz.
+        srt: the captions at the times at which they are heard.
+        clipped: whether speech of several captions together was too loud, and was clipped.
+    """
+
+    placed: tuple[Placed, ...]
+    silent: tuple[TimedText, ...]
+    track: np.ndarray
+    sample_rate: int
+    srt: str
+    clipped: bool = False
+
+    @property
+    def misfits(self) -> str:
+        """The captions that do not fit or could not be spoken, one per line; "" if all are as they should be."""
+        return "\n".join(said for one in self.placed if (said := describe_misfit(one)))
+
+    @property
+    def summary(self) -> str:
+        """How it went, in a few sentences, the captions that do not fit first."""
+        wrong = self.misfits.splitlines()
+        count, faster = len(self.placed), [one.speed for one in self.placed if one.speed > 1]
+        fit = f"{len(wrong)} of {count} captions do not fit:" if wrong else f"All {count} captions fit."
+        said = [fit, *wrong]
+        if faster:
+            said.append(f"{len(faster)} spoken faster than 1, at most {max(faster):.2f}.")
+        if self.silent:
+            numbers = ", ".join(str(one.number) for one in self.silent)
+            said.append(f"Captions with nothing to speak: {numbers}.")
+        if self.clipped:
+            said.append(
+                "Captions that are heard together are too loud and are clipped: lower one with [gain -6]."
+            )
+        said.append(f"The track is {len(self.track) / self.sample_rate:.3f} s long.")
+        return "\n".join(said)
+
+
+def read_request(
+    synthesizer: Synthesizer, request: DubRequest
+) -> tuple[list[DubLine], list[TimedText], list[Line]]:
+    """Return what is spoken for which caption, the captions with nothing to speak, and the lines to be spoken.
+
+    Raises:
+        ValueError: for captions that cannot be read or spoken, or where python-stretch is needed and not installed.
+    """
+    captions = read_captions(request.captions)
+    dubbed, silent = read_dub(captions, list(request.cast), synthesizer.model.languages)
+    changed = any(not retiming_of(one.line).changes_nothing for one in dubbed)
+    if changed or request.limits.max_speed > 1:
+        check_installed()
+    script = Script(tuple(one.line for one in dubbed))
+    lines = lines_of(script, ScriptRequest("", request.cast, request.language, request.seed))
+    return dubbed, silent, [_without_narrator(line) for line in lines]
+
+
+def _without_narrator(line: Line) -> Line:
+    """Return a line without the name NARRATOR, which no subtitle shows."""
+    return replace(line, name="") if line.name.casefold() == NARRATOR else line
+
+
+def render_dub(
+    renderer: LineRenderer,
+    request: DubRequest,
+    on_frame: OnFrame | None = None,
+    on_phase: Callable[[str], None] | None = None,
+) -> Dub:
+    """Speak captions; see ``LineRenderer.render``. The silence at the lines' ends is always cut, but for 40 ms.
+
+    Raises:
+        ValueError: as ``read_request``, before the first frame.
+    """
+    dubbed, silent, lines = read_request(renderer.synthesizer, request)
+    options: GenerateOptions = replace(renderer.options, trim_ends=True)
+    spoken = replace(renderer, options=options).render(lines, on_frame, on_phase)
+    return assemble_dub(dubbed, silent, spoken, request.limits)
+
+
+def assemble_dub(
+    dubbed: Sequence[DubLine], silent: Sequence[TimedText], spoken: Sequence[Spoken], limits: FitLimits
+) -> Dub:
+    """Fit lines to their captions, and mix them into a track. Captions that overlap are heard together."""
+    rate = spoken[0].sample_rate
+    rooms = find_rooms([one.caption for one in dubbed], rate, limits)
+    placed = tuple(
+        place(one, line, room, limits) for one, line, room in zip(dubbed, spoken, rooms, strict=True)
+    )
+    last = max(one.caption.end_ms for one in dubbed)
+    length = max(round(last * rate / 1000), *(one.end for one in placed))
+    mixed = np.zeros(length, dtype=np.float32)
+    for one in placed:
+        mixed[one.room.start : one.end] += one.spoken.waveform
+    track = np.clip(mixed, np.float32(-1), np.float32(1))
+    heard = [one for one in placed if one.spoken.report.ended != ERROR]
+    cues = sorted(
+        (caption_of(one.room.start, one.spoken) for one in heard), key=lambda cue: (cue.start_ms, cue.end_ms)
+    )
+    return Dub(placed, tuple(silent), track, rate, to_srt(cues), not np.array_equal(track, mixed))
+
+
+def find_rooms(captions: Sequence[TimedText], sample_rate: int, limits: FitLimits) -> list[Room]:
+    """Return where the speech of each caption may be.
+
+    It may end ``overrun_s`` after its caption, but not after the start of the next caption that starts when this one
+    has ended. One that starts before that overlaps this one, and is heard together with it.
+    """
+    starts = np.array([one.start_ms for one in captions])  # ascending
+    rooms = []
+    for one in captions:
+        end = one.end_ms + 1000 * limits.overrun_s
+        later = int(np.searchsorted(starts, one.end_ms))
+        if later < len(starts):
+            end = min(end, max(one.end_ms, float(starts[later])))
+        rooms.append(Room(round(one.start_ms * sample_rate / 1000), round(end * sample_rate / 1000)))
+    return rooms
+
+
+def place(dubbed: DubLine, spoken: Spoken, room: Room, limits: FitLimits) -> Placed:
+    """Return a caption's speech, faster where it must be to end in its room."""
+    asked = retiming_of(dubbed.line)
+    if spoken.report.ended == ERROR:
+        return Placed(dubbed.caption, spoken, room, 1.0, 1.0)
+    samples = len(spoken.waveform)
+    needed = asked.speed
+    if stretched_length(samples, asked.speed) > room.end - room.start:
+        needed = samples / (room.end - room.start)
+    speed = max(asked.speed, min(needed, limits.max_speed))
+    fitted = amplify_line(retime(spoken, replace(asked, speed=speed)), dubbed.line)
+    return Placed(dubbed.caption, fitted, room, speed, needed)
+
+
+def describe_misfit(placed: Placed) -> str:
+    """Return why a caption is not as it should be, "" if it is."""
+    caption = placed.caption
+    text = " ".join(caption.text.split())
+    shown = text if len(text) <= SHOWN_TEXT else text[: SHOWN_TEXT - 1] + "…"
+    name = f"Caption {caption.number} ({caption.time}, {shown!r})"
+    report = placed.spoken.report
+    if report.ended == ERROR:
+        return f"{name} could not be made: {report.error}"
+    if not placed.late_s:
+        return ""
+    return (
+        f"{name} is {placed.late_s:.2f} s too long at speed {placed.speed:.2f}: shorten its text, or give it more "
+        f"time; it would fit at {placed.wanted:.2f}."
+    )

@@ -1,0 +1,169 @@
+"""Captions to dub: SRT or WebVTT in, lines of a script with their times out.
+
+A caption is one line of a script (see ``script.py``): ``NAME: text`` with a name of the cast, or text of the character
+NARRATOR. Tags such as ``[speed 1.1]`` may stand before its text. Other words in brackets, and a caption that is one
+remark in parentheses, describe sounds: they are not spoken. Dashes at the beginning of a caption's lines are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .encoding import check_encodable
+from .script import KNOWN_TAG, MAX_REPORTED, NARRATOR, ScriptError, ScriptLine, parse_script
+
+MOST_CAPTIONS = 20_000
+LAST_S = 12 * 3600.0  # no caption ends later: the track is held in memory
+VTT_VOICE = re.compile(r"<v(?:\.[^\s>]*)?\s+([^>]+)>")
+BRACKETS = re.compile(r"\[[^\[\]]*\]")
+REMARK = re.compile(r"[(\uff08][^()\uff08\uff09]*[)\uff09]")
+DASH = re.compile(r"^[-\u2010-\u2014]\s*", re.MULTILINE)
+NOTES = str.maketrans("", "", "\u266a\u266b\u266c")  # around what is sung
+HEAD = re.compile("([^:\uff1a]*)[:\uff1a](.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class TimedText:
+    """One caption of a file: its number there from 1, its times in whole milliseconds, and its text."""
+
+    number: int
+    start_ms: int
+    end_ms: int
+    text: str
+
+    @property
+    def time(self) -> str:
+        """When it starts, as SRT writes it."""
+        seconds, ms = divmod(self.start_ms, 1000)
+        return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02},{ms:03}"
+
+
+@dataclass(frozen=True)
+class DubLine:
+    """A caption and what is spoken for it."""
+
+    caption: TimedText
+    line: ScriptLine
+
+
+def read_captions(text: str) -> list[TimedText]:
+    """Read SRT or WebVTT, without formatting; captions are in the order of their starts.
+
+    Raises:
+        ValueError: there is no caption, the times of one are wrong, or pysubs2 is not installed.
+    """
+    if not text.strip():
+        raise ValueError("captions is empty: paste the text of an SRT file, or connect Script From File")
+    check_encodable(text, "captions")
+    plain = "\n".join(text.removeprefix("\ufeff").replace("\r\n", "\n").split("\r"))
+    kind = "vtt" if plain.lstrip().startswith("WEBVTT") else "srt"
+    events = _parse(VTT_VOICE.sub(r"\1: ", plain) if kind == "vtt" else plain, kind)
+    captions = [
+        TimedText(number, event.start, event.end, event.plaintext.strip())
+        for number, event in enumerate(events, start=1)
+    ]
+    _check(captions)
+    return sorted(captions, key=lambda one: one.start_ms)
+
+
+def _parse(text: str, kind: str) -> Any:
+    try:
+        import pysubs2
+    except ImportError as error:
+        raise ValueError(
+            f"reading captions needs the package pysubs2 ({error}): run python -m pip install pysubs2 with ComfyUI's "
+            "Python and restart"
+        ) from error
+    try:
+        return pysubs2.SSAFile.from_string(text, format_=kind)
+    except (pysubs2.Pysubs2Error, ValueError) as error:
+        raise ValueError(f"captions cannot be read ({error}): save the file as SRT") from error
+
+
+def _check(captions: Sequence[TimedText]) -> None:
+    """Raise ValueError for no captions, or faulty ones; the first ten are named."""
+    if not captions:
+        raise ValueError(
+            "captions has no caption: write a number, '00:00:01,000 --> 00:00:02,500' and a text, then a blank line"
+        )
+    if len(captions) > MOST_CAPTIONS:
+        raise ValueError(f"captions has {len(captions)}, more than {MOST_CAPTIONS}: split the file")
+    errors = [f"caption {one.number}: {fault}" for one in captions for fault in _faults(one)]
+    if errors:
+        more = [f"and {len(errors) - MAX_REPORTED} more"] if len(errors) > MAX_REPORTED else []
+        raise ValueError("\n".join(["captions cannot be read:", *errors[:MAX_REPORTED], *more]))
+
+
+def _faults(caption: TimedText) -> Iterable[str]:
+    if caption.end_ms <= caption.start_ms:
+        yield f"it ends at its start ({caption.time}) or before: correct its times"
+    if caption.end_ms > LAST_S * 1000:
+        yield f"it ends after {LAST_S / 3600:g} hours: correct its times, or split the file"
+    if "-->" in caption.text:
+        yield "its text has -->: leave a blank line between captions, and write times as 00:00:01,000"
+
+
+def read_dub(
+    captions: Sequence[TimedText], cast: Collection[str], languages: Collection[str] | None = None
+) -> tuple[list[DubLine], list[TimedText]]:
+    """Return the lines to speak, and the captions that have nothing to speak.
+
+    Args:
+        captions: of ``read_captions``.
+        cast: the names of the characters; NARRATOR speaks captions without one of these names.
+        languages: as for ``parse_script``.
+
+    Raises:
+        ScriptError: naming the faulty captions.
+    """
+    known = {name.casefold(): name for name in cast}
+    texts = [_as_line(one.text, known) for one in captions]
+    numbered = dict(enumerate(captions, start=1))
+    silent = [caption for caption, text in zip(captions, texts, strict=True) if not text]
+    try:
+        if len(silent) == len(captions):
+            raise ScriptError("captions have nothing to speak: write words into them")
+        script = parse_script("\n".join(texts), cast, languages)
+    except ScriptError as error:
+        raise ScriptError(_name_captions(str(error), numbered)) from None
+    if any(script.pauses):
+        raise ScriptError("a [pause] is before or after a caption's text: change the caption's time instead")
+    return [DubLine(numbered[line.number], line) for line in script.lines], silent
+
+
+def _name_captions(message: str, numbered: dict[int, TimedText]) -> str:
+    """Return an error of ``parse_script`` in which lines are captions, by their numbers in the file."""
+    named = re.sub(
+        r"^line (\d+)", lambda match: f"caption {numbered[int(match[1])].number}", message, flags=re.M
+    )
+    return named.replace("script cannot be read:", "captions cannot be read:", 1)
+
+
+def _as_line(text: str, cast: dict[str, str]) -> str:
+    """Return a caption as a line of a script, "" if nothing of it is spoken."""
+    said = BRACKETS.sub(
+        lambda match: match[0] if KNOWN_TAG.fullmatch(match[0]) else " ", text.translate(NOTES)
+    )
+    said = " ".join(DASH.sub("", said).split()).strip(
+        "# "
+    )  # a line of a script that begins with # is a comment
+    if REMARK.fullmatch(said) or not any(char.isalnum() for char in BRACKETS.sub("", said)):
+        return ""
+    narrator = cast.get(NARRATOR)
+    if narrator is None or _is_named(said, cast):
+        return said
+    return f"{narrator}: {said}"
+
+
+def _is_named(said: str, cast: dict[str, str]) -> bool:
+    """Return whether the words before a colon are a name: one of the cast, or in capitals, which a typo may be."""
+    head = HEAD.fullmatch(BRACKETS.sub("", said))
+    if head is None:
+        return False
+    name = head[1].strip()
+    bare = REMARK.sub("", name).strip()
+    capitals = bare.isupper() and len(bare.split()) <= 3 and len(cast) > 1
+    return name.casefold() in cast or bare.casefold() in cast or capitals

@@ -1,0 +1,254 @@
+"""The Dub Captions node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from comfy_api.latest import io
+
+from ..morph.options import GenerateOptions, Sampling
+from ..morph.text.captions import read_captions
+from ..morph.text.script import NARRATOR
+from . import inputs
+from .audio_io import to_audio
+from .clips import Clip, show, to_clip
+from .facts import Facts, facts_of_line
+from .kept_lines import line_cache
+from .memory import ManagedModel
+from .progress import show_progress
+from .script import plain_errors
+from .sockets import CATEGORY, CastSocket, VoiceSocket
+
+if TYPE_CHECKING:
+    from ..morph.render.dub import Dub, DubRequest, Placed
+    from ..morph.render.word_check import WordCheck
+    from ..morph.synthesizer import Synthesizer
+    from ..morph.voice.voice import Voice
+
+DEFAULTS = GenerateOptions()
+EXAMPLE = """\
+1
+00:00:00,500 --> 00:00:02,500
+Good morning! Did you sleep at all?
+
+2
+00:00:03,000 --> 00:00:04,200
+Not a minute.
+
+3
+00:00:05,000 --> 00:00:07,500
+Then let us walk. The rain has stopped.
+"""
+
+
+class DubCaptions(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="MorphTTSDub",
+            display_name="Dub Captions (Qwen3-TTS)",
+            category=CATEGORY,
+            description=(
+                "Speaks captions (SRT or WebVTT) so that each starts when it says. Speech that is too long for its "
+                "caption is spoken faster, up to your limit; captions that still do not fit are listed."
+            ),
+            inputs=[
+                inputs.model(),
+                io.String.Input(
+                    "captions",
+                    multiline=True,
+                    default=EXAMPLE,
+                    dynamic_prompts=False,
+                    tooltip=(
+                        "The text of an SRT or WebVTT file: paste it, or connect Script From File. 'NAME: text' is "
+                        "spoken by that character of the cast. Default: an example."
+                    ),
+                ),
+                inputs.seq_groups(),
+                inputs.seed(
+                    "Random seed: each caption gets its own, derived from this one, its name and its text."
+                ),
+                io.Int.Input(
+                    "batch_size",
+                    default=DEFAULTS.batch_size,
+                    min=1,
+                    max=256,
+                    tooltip=(
+                        "How many captions are decoded in parallel. More is faster but uses more memory. Unit: "
+                        f"lines. Default: {DEFAULTS.batch_size}."
+                    ),
+                ),
+                inputs.language(),
+                io.Float.Input(
+                    "max_speed",
+                    default=1.25,
+                    min=1.0,
+                    max=2.0,
+                    step=0.01,
+                    tooltip=(
+                        "The highest speed of speech that is too long for its caption, at the same pitch. 1 changes no "
+                        "speed. Unit: times. Default: 1.25."
+                    ),
+                ),
+                io.Float.Input(
+                    "overrun",
+                    default=0.5,
+                    min=0.0,
+                    max=60.0,
+                    step=0.05,
+                    tooltip=(
+                        "How long speech may go on after its caption has ended, before the next one starts. Unit: "
+                        "seconds. Default: 0.5."
+                    ),
+                ),
+                VoiceSocket.Input(
+                    "voice",
+                    optional=True,
+                    tooltip=(
+                        "Who speaks captions without a name of the cast: everything, if no cast is connected. "
+                        "Default: the cast's NARRATOR."
+                    ),
+                ),
+                CastSocket.Input(
+                    "cast",
+                    optional=True,
+                    tooltip="The characters' voices, from Cast nodes. Default: none, one voice speaks.",
+                ),
+                inputs.sampling(),
+                inputs.advanced(inputs.decoding()),
+                inputs.advanced(inputs.retries()),
+                inputs.advanced(inputs.normalize_text()),
+                inputs.advanced(inputs.reuse_lines()),
+                inputs.word_check(),
+            ],
+            outputs=[
+                io.Audio.Output(
+                    "lines",
+                    display_name="lines",
+                    is_output_list=True,
+                    tooltip="Each caption as a separate recording, at its final speed: mono, 24 kHz.",
+                ),
+                io.Audio.Output(
+                    "audio",
+                    display_name="audio",
+                    tooltip="The track: every caption at its time, mono, 24 kHz.",
+                ),
+                io.String.Output(
+                    "srt", display_name="srt", tooltip="Subtitles at the times at which they are heard."
+                ),
+                io.String.Output(
+                    "misfits",
+                    display_name="misfits",
+                    tooltip="The captions that do not fit, one per line; empty if all do.",
+                ),
+                io.String.Output(
+                    "report",
+                    display_name="report",
+                    tooltip="What does not fit, the speeds and the track's length, then how each line ended.",
+                ),
+            ],
+            hidden=[io.Hidden.unique_id],
+        )
+
+    @classmethod
+    def validate_inputs(
+        cls,
+        captions: str | None,
+        language: str | None,
+        decoding: str | None = None,
+        normalize_text: str | None = None,
+    ) -> bool | str:
+        def check(text: str | None) -> None:
+            inputs.check_settings(language, decoding, normalize_text)
+            if text is not None:
+                read_captions(text)
+
+        return inputs.refuse(check, captions)
+
+    @classmethod
+    def execute(
+        cls,
+        model: ManagedModel,
+        captions: str,
+        seq_groups: int,
+        seed: int,
+        batch_size: int,
+        language: str,
+        max_speed: float,
+        overrun: float,
+        voice: Voice | None = None,
+        cast: dict[str, Voice] | None = None,
+        sampling: Sampling | None = None,
+        decoding: str = DEFAULTS.decoding,
+        retries: int = DEFAULTS.retries,
+        normalize_text: str = DEFAULTS.normalize,
+        reuse_lines: bool = True,
+        word_check: WordCheck | None = None,
+    ) -> io.NodeOutput:
+        from ..morph.render.dub import DubRequest, FitLimits, render_dub
+        from ..morph.render.line_renderer import LineRenderer
+        from ..morph.render.report import describe, outcome
+
+        limits, speakers = FitLimits(max_speed, overrun), with_narrator(cast, voice)
+        options = GenerateOptions(
+            seq_groups,
+            sampling,
+            batch_size,
+            decoding=decoding,
+            retries=retries,
+            normalize=normalize_text,
+            trim_ends=True,
+        )
+        request = DubRequest(captions, speakers, language, seed, limits)
+        with model.use() as ready, show_progress(cls.hidden.unique_id) as progress:
+            started = time.perf_counter()
+            with plain_errors():
+                renderer = LineRenderer(ready, options, line_cache(reuse_lines), word_check)
+                dub = render_dub(renderer, request, progress, progress.say)
+            elapsed = time.perf_counter() - started
+            spoken = [one.spoken for one in dub.placed]
+            report = f"{dub.summary}\n\n{describe(ready.model, spoken, options, elapsed)}"
+            facts = facts_of_dub(ready, request, dub, options)
+        lines = [
+            to_audio(one.waveform, one.sample_rate, [known]) for one, known in zip(spoken, facts, strict=True)
+        ]
+        said = f"{dub.summary}\n{outcome(spoken, elapsed)}"
+        shown = show(said, [to_fitted_clip(one) for one in dub.placed])
+        track = to_audio(dub.track, dub.sample_rate, facts)
+        return io.NodeOutput(lines, track, dub.srt, dub.misfits, report, ui=shown)
+
+
+def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict[str, Voice]:
+    """Return the cast with the voice of captions that name none; ValueError for neither or two of these."""
+    speakers = dict(cast or {})
+    if voice is None:
+        if not speakers:
+            raise ValueError("nobody can speak: connect a voice, or a cast")
+        return speakers
+    if NARRATOR in {name.casefold() for name in speakers}:
+        raise ValueError("voice is connected and the cast has a NARRATOR: disconnect one of them")
+    return {**speakers, NARRATOR.upper(): voice}
+
+
+def to_fitted_clip(placed: Placed) -> Clip:
+    """Return a caption's speech as a clip that says whether it fits."""
+    from ..morph.render.dub import DOES_NOT_FIT
+
+    clip = to_clip(placed.spoken)
+    return replace(clip, problem=DOES_NOT_FIT) if placed.late_s and not clip.problem else clip
+
+
+def facts_of_dub(ready: Synthesizer, request: DubRequest, dub: Dub, options: GenerateOptions) -> list[Facts]:
+    """Return the facts of each caption that was spoken."""
+    from ..morph.render.dub import read_request
+
+    dubbed, _, lines = read_request(ready, request)
+    facts = []
+    for line, source, placed in zip(lines, dubbed, dub.placed, strict=True):
+        known = facts_of_line(line, placed.spoken, options, ready.model.name)
+        later = {"gain_db": source.line.gain_db, "speed": placed.speed, "pitch": source.line.pitch}
+        facts.append(replace(known, settings={**known.settings, **later}))
+    return facts

@@ -1,0 +1,98 @@
+"""Speed without a change of pitch, and pitch without a change of speed, by Signalsmith Stretch (python-stretch)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .checks import Waveform, check_range, check_sample_rate, check_waveform, peak_of
+
+LOWEST_SPEED, HIGHEST_SPEED = 0.5, 2.0
+MOST_SEMITONES = 12.0
+# Smaller than the library's preset of 120 ms, which is for music: measured on speech, lab/benchmarks/stretch.py.
+BLOCK_S = 0.06
+HOPS_IN_BLOCK = 4
+SEED = 0  # of the library's random phases: the same input gives the same samples
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """How ``stretch`` changes a waveform.
+
+    speed: 0.5..2; 1.1 is spoken a tenth faster.
+    semitones: of pitch, -12..12; an octave has 12. What makes a voice small or large (its formants) moves along.
+    """
+
+    speed: float = 1.0
+    semitones: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_range("speed", self.speed, LOWEST_SPEED, HIGHEST_SPEED)
+        check_range("pitch", self.semitones, -MOST_SEMITONES, MOST_SEMITONES, "semitones")
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether ``stretch`` returns the samples that it is given."""
+        return self.speed == 1.0 and self.semitones == 0.0
+
+
+def check_installed() -> None:
+    """Raise ValueError if python-stretch is not installed."""
+    _library()
+
+
+def stretched_length(samples: int, speed: float) -> int:
+    """Return how many samples ``stretch`` makes of ``samples``: samples / speed, halves up, at least one."""
+    return max(1, math.floor(samples / speed + 0.5))
+
+
+def stretch(waveform: Waveform, sample_rate: int, options: Stretch) -> Waveform:
+    """Change the speed and the pitch of ``waveform`` ([T] or [C, T]), each without the other.
+
+    The result has ``stretched_length(T, speed)`` samples, is of the same dtype, and the same for the same input. At
+    speed 1 and pitch 0 it is the input, bit for bit. A place in the input is at its time divided by the speed in the
+    result, to within a hop (15 ms). No sample becomes louder than full scale, or than the loudest one before.
+
+    Raises ValueError for anything that is not a finite waveform, and where the library is not installed.
+    """
+    check_waveform(waveform)
+    check_sample_rate(sample_rate)
+    if options.changes_nothing:
+        return waveform.copy()
+    channels = np.ascontiguousarray(np.atleast_2d(waveform), dtype=np.float32)
+    made = _processor(len(channels), sample_rate, options).process(channels)
+    ceiling = max(1.0, peak_of(waveform))
+    fitted = _fit(made, stretched_length(waveform.shape[-1], options.speed))
+    clipped = np.clip(fitted, -ceiling, ceiling).astype(waveform.dtype)
+    return clipped[0] if waveform.ndim == 1 else clipped
+
+
+def _processor(channels: int, sample_rate: int, options: Stretch) -> Any:
+    processor = _library().Stretch(SEED)
+    hop = max(1, round(BLOCK_S * sample_rate / HOPS_IN_BLOCK))
+    processor.configure(channels, HOPS_IN_BLOCK * hop, hop)
+    processor.setTimeFactor(options.speed)
+    if options.semitones:
+        processor.setTransposeSemitones(options.semitones)
+    return processor
+
+
+def _fit(made: np.ndarray, length: int) -> np.ndarray:
+    """Return exactly ``length`` samples: the library may round a length otherwise by one."""
+    missing = max(0, length - made.shape[-1])
+    return np.pad(made, ((0, 0), (0, missing)))[:, :length]
+
+
+def _library() -> Any:
+    """Return the library's module; ValueError if it is not installed."""
+    try:
+        from python_stretch import Signalsmith
+    except ImportError as error:
+        raise ValueError(
+            f"speed and pitch need the package python-stretch ({error}): run python -m pip install python-stretch with "
+            "ComfyUI's Python and restart"
+        ) from error
+    return Signalsmith

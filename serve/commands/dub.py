@@ -1,0 +1,145 @@
+"""``dub``: captions with times to a track, in which each is spoken when its caption says.
+
+Lines are saved as they were spoken: with other times or limits nothing is spoken again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import arguments, script
+from .cast import Cast, make_cast
+from .clone import read_words
+from .console import Console
+from .engine import facts_of_model, find_checkpoint, folders_of, load_at, make_settings, read_reference
+from .saved_lines import SavedLines
+from .sound import write_whole
+
+if TYPE_CHECKING:
+    from ...morph.render.dub import Dub
+    from ...morph.render.lines import Line
+    from ...morph.synthesizer import Synthesizer
+    from ...morph.text.captions import DubLine, TimedText
+
+FILES = (".srt", ".vtt")
+HIGHEST_SPEED = 2.0  # that of the engine, here because it is checked before there is one
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``dub``."""
+    parser.add_argument("file", type=caption_file, help="an SRT or WebVTT file; 'NAME: text' says who speaks")
+    parser.add_argument(
+        "--max-speed",
+        type=arguments.number(1, HIGHEST_SPEED),
+        default=1.25,
+        help="the highest speed of speech that is too long for its caption, default: 1.25",
+    )
+    parser.add_argument(
+        "--overrun",
+        type=arguments.number(0, 60),
+        default=0.5,
+        help="seconds that speech may go on behind its caption, before the next one, default: 0.5",
+    )
+    script.add_shared(parser)
+
+
+def caption_file(word: str) -> Path:
+    """Read the path of a file of captions, for argparse."""
+    path = arguments.existing_file(word)
+    if path.suffix.lower() not in FILES:
+        raise argparse.ArgumentTypeError(f"{word} does not end in {' or '.join(FILES)}: give captions")
+    return path
+
+
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with an error for options that do not fit together."""
+    script.check(parser, options)
+    options.trim_ends = True  # a caption starts when its speech does
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Speak what is not spoken yet, fit it, and write the track; the paths go to stdout."""
+    from ...morph.render.dub import FitLimits, assemble_dub
+    from ...morph.text.captions import read_captions
+
+    text, recording = read_words(options.file), read_reference(options)
+    read_captions(text)  # faults are found before a model is loaded
+    saved = SavedLines.open(options.out, ".wav" if options.format == "wav" else ".flac")
+    path = find_checkpoint(options, console)
+    synthesizer = load_at(path, options)
+    cast = make_cast(synthesizer.model, folders_of(options), options, recording)
+    dubbed, silent, lines = read_lines(synthesizer, text, cast, options)
+    job = make_job(synthesizer, dubbed, lines, saved, options, path)
+    started = time.perf_counter()
+    new = script.speak_missing(job, console)
+    elapsed = time.perf_counter() - started
+    limits = FitLimits(options.max_speed, options.overrun)
+    dub = assemble_dub(dubbed, silent, [job.read(plan) for plan in job.plans], limits)
+    paths = write_dub(dub, options)
+    job.write_manifest(complete=True)
+    script.tell(job, new, elapsed, console)
+    console.note(dub.summary)
+    for written in paths:
+        console.result(written.absolute())
+    return 0
+
+
+def read_lines(
+    synthesizer: Synthesizer, text: str, cast: Cast, options: argparse.Namespace
+) -> tuple[list[DubLine], list[TimedText], list[Line]]:
+    """Return what ``read_request`` does; ValueError for anything that cannot be spoken."""
+    from ...morph.render.dub import DubRequest, FitLimits, read_request
+    from ...morph.render.lines import check_line
+
+    if not cast:
+        raise ValueError("nobody can speak: say who with --cast NAME=VOICE, --voice or --reference")
+    limits = FitLimits(options.max_speed, options.overrun)
+    request = DubRequest(text, cast, options.language, options.seed, limits)
+    dubbed, silent, lines = read_request(synthesizer, request)
+    lines = [replace(line, instruct=line.instruct or options.instruct) for line in lines]
+    for line in lines:
+        check_line(synthesizer.model, line)
+    return dubbed, silent, lines
+
+
+def make_job(
+    synthesizer: Synthesizer,
+    dubbed: Sequence[DubLine],
+    lines: list[Line],
+    saved: SavedLines,
+    options: argparse.Namespace,
+    path: Path,
+) -> script.Job:
+    """Return the job of speaking the lines without speed, pitch and level: these are set when they are fitted.
+
+    The parameters are those of ``script.Job``, and the checkpoint's folder.
+    """
+    from ...morph.text.script import Script
+
+    plain = Script(tuple(replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed))
+    settings = make_settings(synthesizer.model, options, batch_size=options.batch_size)
+    plans = script.make_plans(plain, lines, facts_of_model(synthesizer, path, settings))
+    if options.again:
+        saved = replace(saved, entries={})
+    saved.place(plans)
+    job = script.Job(synthesizer, settings, plain, lines, plans, saved, options)
+    job.write_manifest(complete=False)  # a folder that cannot be written is found now
+    return job
+
+
+def write_dub(dub: Dub, options: argparse.Namespace) -> list[Path]:
+    """Write the track, and subtitles at the times at which they are heard; return their paths."""
+    from ...morph.text.subtitles import srt_to_vtt
+
+    kinds = (options.format, "srt", "vtt")
+    track, srt, vtt = (options.out / f"{options.file.stem}.{kind}" for kind in kinds)
+    with script.open_track(track, dub.sample_rate) as file:
+        file.add_samples(dub.track)
+    write_whole(srt, dub.srt.encode())
+    write_whole(vtt, srt_to_vtt(dub.srt).encode())
+    return [track, srt, vtt]

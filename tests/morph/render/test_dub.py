@@ -1,0 +1,192 @@
+"""Dubbing: where speech is placed, how it is fitted, what is listed, and the way through a model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.render import dub
+from qwen3_tts_morph.morph.render.dub import (
+    Dub,
+    DubRequest,
+    FitLimits,
+    Room,
+    assemble_dub,
+    find_rooms,
+    render_dub,
+)
+from qwen3_tts_morph.morph.render.line_renderer import LineRenderer
+from qwen3_tts_morph.morph.render.lines import LineReport, Spoken
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.text.captions import DubLine, TimedText
+from qwen3_tts_morph.morph.text.script import ScriptError, ScriptLine
+from qwen3_tts_morph.morph.voice.create import preset_voice
+
+RATE = 24000
+OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=7), batch_size=2, retries=0)
+
+
+def caption(number: int, start_s: float, end_s: float, text: str = "Hello.") -> TimedText:
+    return TimedText(number, round(1000 * start_s), round(1000 * end_s), text)
+
+
+def speech(seconds: float, level: float = 0.3, ended: str = "eos") -> Spoken:
+    time = np.arange(round(seconds * RATE)) / RATE
+    wave = (level * np.sin(2 * np.pi * 200 * time)).astype(np.float32)
+    why = "no memory" if ended == "error" else ""
+    return Spoken(wave, RATE, LineReport("", "Hello.", 10, seconds, ended, 1, error=why))
+
+
+def assembled(
+    captions: list[TimedText], seconds: list[float], limits: FitLimits | None = None, **tags: float
+) -> Dub:
+    lines = [DubLine(one, ScriptLine(one.number, "", one.text, **tags)) for one in captions]
+    return assemble_dub(lines, [], [speech(one) for one in seconds], limits or FitLimits())
+
+
+def rooms(captions: list[TimedText], overrun_s: float) -> list[tuple[float, float]]:
+    found = find_rooms(captions, 1000, FitLimits(overrun_s=overrun_s))
+    return [(room.start / 1000, room.end / 1000) for room in found]
+
+
+def test_speech_may_run_into_the_gap_but_not_into_the_next_caption() -> None:
+    captions = [caption(1, 1, 2), caption(2, 2.3, 3), caption(3, 5, 6), caption(4, 6, 7)]
+    assert rooms(captions, 0.5) == [(1, 2.3), (2.3, 3.5), (5, 6), (6, 7.5)]
+    assert rooms(captions, 0) == [(1, 2), (2.3, 3), (5, 6), (6, 7)]
+
+
+def test_captions_that_overlap_do_not_shorten_each_other() -> None:
+    captions = [caption(1, 1, 3), caption(2, 1, 2), caption(3, 2.5, 4), caption(4, 3.2, 5)]
+    assert rooms(captions, 0.5) == [(1, 3.2), (1, 2.5), (2.5, 4.5), (3.2, 5.5)]
+
+
+def test_what_fits_is_left_alone_and_starts_when_its_caption_says() -> None:
+    made = assembled([caption(1, 1, 2), caption(2, 3, 4)], [0.8, 1.4])
+    assert [one.speed for one in made.placed] == [1, 1] and made.misfits == ""
+    assert np.array_equal(made.track[RATE : RATE + 19200], speech(0.8).waveform)
+    assert not made.track[:RATE].any() and not made.track[RATE + 19200 : 3 * RATE].any()
+    assert len(made.track) == round(4.4 * RATE), "the last one runs over its caption's end"
+    assert made.summary == "All 2 captions fit.\nThe track is 4.400 s long."
+
+
+def test_what_is_too_long_is_spoken_faster_and_ends_where_the_next_one_starts() -> None:
+    made = assembled([caption(1, 0, 1), caption(2, 1.2, 3)], [1.5, 1])
+    first = made.placed[0]
+    assert first.speed == pytest.approx(1.25) and first.end == round(1.2 * RATE) and first.late_s == 0
+    assert made.misfits == "" and "1 spoken faster than 1, at most 1.25." in made.summary
+    assert len(made.track) == 3 * RATE, "to the end of the last caption"
+
+
+def test_what_does_not_fit_is_heard_in_full_and_listed() -> None:
+    made = assembled([caption(7, 0, 1, "Much too\nlong."), caption(8, 1, 2)], [2, 1], FitLimits(1.25, 0))
+    first = made.placed[0]
+    assert (first.speed, first.wanted, first.end) == (1.25, 2, round(1.6 * RATE))
+    assert made.misfits == (
+        "Caption 7 (00:00:00,000, 'Much too long.') is 0.60 s too long at speed 1.25: shorten its text, or give it "
+        "more time; it would fit at 2.00."
+    )
+    assert made.summary.startswith("1 of 2 captions do not fit:\nCaption 7")
+
+
+def test_a_limit_of_1_leaves_the_speed_alone() -> None:
+    made = assembled([caption(1, 0, 1)], [1.8], FitLimits(1, 0.5))
+    assert made.placed[0].speed == 1 and made.placed[0].late_s == pytest.approx(0.3)
+
+
+def test_the_fit_begins_with_the_speed_that_the_text_asks_for() -> None:
+    slow, fast = (assembled([caption(1, 0, 1)], [1.0], FitLimits(1.25, 0), speed=at) for at in (0.5, 1.5))
+    assert slow.placed[0].speed == 1.0 and slow.placed[0].late_s == 0
+    assert fast.placed[0].speed == 1.5 and fast.placed[0].end == RATE / 1.5
+
+
+def test_overlapping_captions_are_added_and_their_subtitles_stay_in_order() -> None:
+    made = assembled([caption(1, 0, 2), caption(2, 0, 1), caption(3, 0.5, 2)], [1.5, 1, 1])
+    alone = [one.spoken.waveform for one in made.placed]
+    assert np.allclose(made.track[: RATE // 2], alone[0][: RATE // 2] + alone[1][: RATE // 2])
+    assert made.srt.count("-->") == 3 and not made.clipped
+
+
+def test_speech_that_is_too_loud_together_is_clipped_and_said() -> None:
+    lines = [DubLine(caption(n, 0, 2), ScriptLine(n, "", "Hello.")) for n in (1, 2)]
+    made = assemble_dub(lines, [], [speech(1, 0.8), speech(1, 0.8)], FitLimits())
+    assert made.clipped and np.abs(made.track).max() == 1 and "are clipped" in made.summary
+
+
+def test_a_caption_that_could_not_be_made_is_listed_and_has_no_subtitle() -> None:
+    lines = [DubLine(caption(n, n, n + 1), ScriptLine(n, "", "Hello.")) for n in (1, 2)]
+    made = assemble_dub(lines, [], [speech(0.5, 0, "error"), speech(0.5)], FitLimits())
+    assert made.misfits == "Caption 1 (00:00:01,000, 'Hello.') could not be made: no memory"
+    assert made.srt.count("-->") == 1
+
+
+@pytest.mark.parametrize(
+    ("speed", "overrun", "sentence"),
+    [
+        (0.9, 0, "max_speed is 0.9: choose 1 to 2"),
+        (2.1, 0, "max_speed is 2.1"),
+        (1, -1, "overrun is -1: choose 0 to 60 seconds"),
+    ],
+)
+def test_limits_out_of_range_are_refused(speed: float, overrun: float, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        FitLimits(speed, overrun)
+
+
+SRT = """\
+1
+00:00:01,000 --> 00:00:02,000
+ANNA: Hello there.
+
+2
+00:00:02,500 --> 00:00:03,000
+[a door]
+
+3
+00:00:03,000 --> 00:00:05,000
+It is late.
+"""
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "custom_voice")
+
+
+@pytest.fixture
+def cast(model):
+    return {"Anna": preset_voice(model, "vivian"), "Narrator": preset_voice(model, "ryan")}
+
+
+def test_an_srt_becomes_a_track_at_its_times(model, cast) -> None:
+    renderer = LineRenderer(Synthesizer(model), OPTIONS)
+    made = render_dub(renderer, DubRequest(SRT, cast, seed=3))
+    assert [one.spoken.report.name for one in made.placed] == ["Anna", ""]
+    assert [one.room for one in made.placed] == [
+        Room(RATE, round(2.5 * RATE)),
+        Room(3 * RATE, round(5.5 * RATE)),
+    ]
+    assert [one.number for one in made.silent] == [2]
+    assert "Captions with nothing to speak: 2." in made.summary
+    for one in made.placed:
+        assert np.array_equal(made.track[one.room.start : one.end], one.spoken.waveform)
+    assert "Anna: Hello there.\n" in made.srt and "\nIt is late.\n" in made.srt
+    again = render_dub(renderer, DubRequest(SRT, cast, seed=3))
+    assert np.array_equal(made.track, again.track)
+
+
+def test_what_cannot_be_spoken_is_refused_before_a_frame_is_made(model, cast, monkeypatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("rendered")
+
+    def missing() -> None:
+        raise ValueError("speed and pitch need the package python-stretch")
+
+    monkeypatch.setattr(LineRenderer, "render", never)
+    renderer = LineRenderer(Synthesizer(model), OPTIONS)
+    with pytest.raises(ScriptError, match="caption 1: 'ANNE' is not in the cast"):
+        render_dub(renderer, DubRequest(SRT.replace("ANNA", "ANNE"), cast))
+    monkeypatch.setattr(dub, "check_installed", missing)
+    with pytest.raises(ValueError, match="need the package python-stretch"):
+        render_dub(renderer, DubRequest(SRT, cast))
+    with pytest.raises(AssertionError, match="rendered"):
+        render_dub(renderer, DubRequest(SRT, cast, limits=FitLimits(max_speed=1)))
