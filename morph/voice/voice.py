@@ -20,6 +20,7 @@ NEEDED = {
 }
 TENSORS = ("speaker_embedding", "ref_codes")
 TEXTS = ("model_size", "name", "transcript", "speaker", "instruct")
+NEEDED_TYPE = {"x_vector": "base", "icl": "base", "design": "voice_design"}  # tts_model_type; others fit any
 OPTIONAL = ("model_size", "name", "instruct")  # allowed for every kind
 
 
@@ -126,7 +127,7 @@ def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None
             f"voice {voice.name!r} was made for a {made_for} model and {model.name} is {loaded}: "
             "make the voice again with this model, or load the other model"
         )
-    needed = {"x_vector": "base", "icl": "base", "design": "voice_design"}.get(voice.kind)
+    needed = NEEDED_TYPE.get(voice.kind)
     if needed and model.type != needed:
         kind = KIND_NAMES[needed]
         # VoiceDesign exists in one size only, and a description works with any size.

@@ -87,7 +87,7 @@ def read_words(path: Path) -> str:
 
 def choose_path(options: argparse.Namespace, folders: Folders, name: str) -> Path:
     """Return where a voice is saved; ValueError, before heavy work, if another is there."""
-    path: Path = options.out or folders.voice_path(name)
+    path: Path = options.out or folders.library.path(name)
     if path.exists() and not options.overwrite:
         raise ValueError(f"{path} exists already: choose another name, or add --overwrite")
     return path
