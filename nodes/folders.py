@@ -5,11 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import folder_paths
 
-from ..morph.checkpoint.find import MODEL_FOLDERS
+from ..morph.checkpoint.find import (
+    DEMO_VOICE,
+    DEMO_VOICE_PATH,
+    MODEL_FOLDERS,
+    PUBLISHED,
+    list_checkpoints,
+    missing_files,
+    resolve_checkpoint,
+)
+from ..morph.checkpoint.json_file import read_object
 from ..morph.text.names import file_names
 
 if TYPE_CHECKING:
@@ -27,6 +36,16 @@ def checkpoint_roots() -> list[Path]:
         if name in folder_paths.folder_names_and_paths:
             roots += [Path(path) for path in folder_paths.get_folder_paths(name)]
     return list(dict.fromkeys(roots))
+
+
+def local_checkpoints() -> dict[str, dict[str, Any]]:
+    """Return the configs of the complete checkpoints on this machine, by the labels of Load Qwen3-TTS Model."""
+    roots = checkpoint_roots()
+    found = {label: path for label, path in list_checkpoints(roots).items() if not missing_files(path)}
+    demo = {} if missing_files(DEMO_VOICE_PATH) else {DEMO_VOICE: DEMO_VOICE_PATH}
+    cached = {label: resolve_checkpoint(label, roots) for label in PUBLISHED}
+    paths = demo | found | {label: path for label, path in cached.items() if path is not None}
+    return {label: read_object(path / "config.json") for label, path in paths.items()}
 
 
 def download_root() -> Path:

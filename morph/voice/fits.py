@@ -40,7 +40,8 @@ class Needs:
     def are_met_by(self, config: Mapping[str, Any]) -> bool:
         """Whether a checkpoint with this ``config.json`` can speak with the voice."""
         talker = config.get("talker_config")
-        known = {name.lower() for name in (talker or {}).get("spk_id") or {}}
+        speakers = talker.get("spk_id") if isinstance(talker, dict) else None
+        known = {name.lower() for name in speakers or ()}
         return (
             config.get("tts_model_size") == self.size
             and self.type in ("", config.get("tts_model_type"))
