@@ -20,6 +20,7 @@ VARIABLE = "COMFYUI_DIR"
 EXTRA = "extra_model_paths.yaml"  # in ComfyUI's folder
 OWN = ".qwen3-tts-morph"  # in the user's home
 VOICE_FOLDER = "qwen3-tts-voices"  # as nodes/folders.py
+RECOGNISER_FOLDER = "faster-whisper"  # as nodes/word_check.py
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ class Folders:
     def downloads(self) -> Path:
         """The folder that published checkpoints are downloaded to."""
         return self.models / MODEL_FOLDERS[0]
+
+    @property
+    def recognisers(self) -> Path:
+        """The folder of speech recognisers."""
+        return self.models / RECOGNISER_FOLDER
 
     @property
     def library(self) -> VoiceLibrary:
