@@ -12,7 +12,7 @@ from . import inputs
 from .audio_io import to_one_waveform
 from .memory import ManagedModel
 from .progress import show_progress
-from .sockets import CATEGORY, VoiceSocket
+from .sockets import CATEGORY, ModelSocket, VoiceSocket
 from .word_check import load_recogniser
 
 if TYPE_CHECKING:
@@ -264,20 +264,29 @@ class BlendVoices(io.ComfyNode):
             display_name="Blend Voices (Qwen3-TTS)",
             category=CATEGORY,
             description=(
-                "Mixes the timbres of two to four cloned voices of the same model size. The result is an x-vector "
-                "voice: the weighted mean of their speaker embeddings."
+                "Mixes the timbres of two to four cloned or preset voices of the same model size. The result is the "
+                "weighted mean of their speaker embeddings. Presets need their checkpoint at model."
             ),
             inputs=[
-                VoiceSocket.Input("voice_a", tooltip="A cloned voice. Required."),
-                VoiceSocket.Input("voice_b", tooltip="A cloned voice of the same model size. Required."),
+                VoiceSocket.Input("voice_a", tooltip="A cloned or preset voice. Required."),
+                VoiceSocket.Input("voice_b", tooltip="A second one of the same model size. Required."),
                 weight_input("a"),
                 weight_input("b"),
-                VoiceSocket.Input("voice_c", optional=True, tooltip="A third cloned voice. Default: none."),
-                VoiceSocket.Input("voice_d", optional=True, tooltip="A fourth cloned voice. Default: none."),
+                VoiceSocket.Input("voice_c", optional=True, tooltip="A third voice. Default: none."),
+                VoiceSocket.Input("voice_d", optional=True, tooltip="A fourth voice. Default: none."),
                 weight_input("c", optional=True),
                 weight_input("d", optional=True),
+                ModelSocket.Input(
+                    "model",
+                    optional=True,
+                    tooltip="The checkpoint that has the preset voices; clones need none. Default: not connected.",
+                ),
             ],
-            outputs=[voice_output("The blended voice (x-vector).")],
+            outputs=[
+                voice_output(
+                    "The blended voice: x-vector, or, of presets alone, one that checkpoints with these speakers speak."
+                )
+            ],
         )
 
     @classmethod
@@ -291,9 +300,14 @@ class BlendVoices(io.ComfyNode):
         voice_d: Voice | None = None,
         weight_c: float = 1.0,
         weight_d: float = 1.0,
+        model: ManagedModel | None = None,
     ) -> io.NodeOutput:
         from ..morph.voice.blend import blend_voices
 
         pairs = [(voice_a, weight_a), (voice_b, weight_b), (voice_c, weight_c), (voice_d, weight_d)]
         given = [(voice, weight) for voice, weight in pairs if voice is not None]
-        return io.NodeOutput(blend_voices([voice for voice, _ in given], [weight for _, weight in given]))
+        voices, weights = [voice for voice, _ in given], [weight for _, weight in given]
+        if model is None:
+            return io.NodeOutput(blend_voices(voices, weights))
+        with model.use() as ready:
+            return io.NodeOutput(blend_voices(voices, weights, ready.model))

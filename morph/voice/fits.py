@@ -51,5 +51,4 @@ class Needs:
 
 def needs_of(voice: Voice) -> Needs:
     """Return what a voice needs."""
-    speakers = (voice.speaker,) if voice.speaker else ()
-    return Needs(voice.model_size, NEEDED_TYPE.get(voice.kind, ""), speakers)
+    return Needs(voice.model_size, NEEDED_TYPE.get(voice.kind, ""), voice.speakers)
