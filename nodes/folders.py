@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import folder_paths
 
-from ..morph.checkpoint.find import MODEL_FOLDERS
-from ..morph.text.encoding import is_encodable
+from ..morph.checkpoint.find import (
+    DEMO_VOICE,
+    DEMO_VOICE_PATH,
+    MODEL_FOLDERS,
+    PUBLISHED,
+    list_checkpoints,
+    missing_files,
+    resolve_checkpoint,
+)
+from ..morph.checkpoint.json_file import read_object
+from ..morph.text.names import file_names
+
+if TYPE_CHECKING:
+    from ..morph.voice.library import VoiceLibrary
 
 log = logging.getLogger(__name__)
 
 VOICE_FOLDER = "qwen3-tts-voices"
-VOICE_SUFFIX = ".safetensors"
 
 
 def checkpoint_roots() -> list[Path]:
@@ -27,37 +38,28 @@ def checkpoint_roots() -> list[Path]:
     return list(dict.fromkeys(roots))
 
 
+def local_checkpoints() -> dict[str, dict[str, Any]]:
+    """Return the configs of the complete checkpoints on this machine, by the labels of Load Qwen3-TTS Model."""
+    roots = checkpoint_roots()
+    found = {label: path for label, path in list_checkpoints(roots).items() if not missing_files(path)}
+    demo = {} if missing_files(DEMO_VOICE_PATH) else {DEMO_VOICE: DEMO_VOICE_PATH}
+    cached = {label: resolve_checkpoint(label, roots) for label in PUBLISHED}
+    paths = demo | found | {label: path for label, path in cached.items() if path is not None}
+    return {label: read_object(path / "config.json") for label, path in paths.items()}
+
+
 def download_root() -> Path:
     """Return the folder that published checkpoints are downloaded to."""
     return Path(folder_paths.models_dir, MODEL_FOLDERS[0])
 
 
-def voice_library() -> Path:
-    """Return the folder that voices are saved to. It may not exist yet."""
-    return Path(folder_paths.models_dir, VOICE_FOLDER)
+def voice_library() -> VoiceLibrary:
+    """Return the voice library: ComfyUI's folder, and those that extra_model_paths.yaml adds to it."""
+    from ..morph.voice.library import VoiceLibrary
 
-
-def voice_files() -> dict[str, Path]:
-    """Return all safetensors files of the library, and of folders that extra_model_paths.yaml adds to it, by name."""
-    folder_paths.add_model_folder_path(VOICE_FOLDER, str(voice_library()))
-    found: dict[str, Path] = {}
-    for folder in dict.fromkeys([voice_library(), *map(Path, folder_paths.get_folder_paths(VOICE_FOLDER))]):
-        for name in _file_names(folder):
-            if name.endswith(VOICE_SUFFIX):
-                found.setdefault(name.removesuffix(VOICE_SUFFIX), folder / name)
-    return dict(sorted(found.items()))
-
-
-def _file_names(folder: Path) -> list[str]:
-    """Return a folder's file names, sorted, without names that are not Unicode; log a warning if it cannot be read."""
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError:  # the library is created when the first voice is saved
-        return []
-    except OSError as error:
-        log.warning("cannot list the files in %s: %s", folder, error)
-        return []
-    return sorted(name for name in names if is_encodable(name))
+    own = Path(folder_paths.models_dir, VOICE_FOLDER)
+    folder_paths.add_model_folder_path(VOICE_FOLDER, str(own))
+    return VoiceLibrary(own, tuple(map(Path, folder_paths.get_folder_paths(VOICE_FOLDER))))
 
 
 def list_voices() -> list[str]:
@@ -65,10 +67,8 @@ def list_voices() -> list[str]:
 
     ComfyUI builds all schemas of a pack in one ``try``: an error here would remove every node of the pack.
     """
-    from ..morph.voice.file import is_voice_file
-
     try:
-        return [name for name, path in voice_files().items() if is_voice_file(path)]
+        return list(voice_library().voices())
     except Exception as error:
         log.warning("cannot list the voice library: %s", error, exc_info=True)
         return []
@@ -82,7 +82,7 @@ def output_folder() -> Path:
 def input_files(suffixes: Collection[str]) -> list[str]:
     """Return the names of the files directly in ComfyUI's input folder that end in one of these, sorted."""
     folder = Path(folder_paths.get_input_directory())
-    return [name for name in _file_names(folder) if name.lower().endswith(tuple(suffixes))]
+    return [name for name in file_names(folder) if name.lower().endswith(tuple(suffixes))]
 
 
 def chosen_file(name: str, suffixes: Collection[str]) -> Path:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from comfy_api.latest import io, ui
 
 from . import inputs
-from .folders import VOICE_FOLDER, VOICE_SUFFIX, list_voices, voice_files, voice_library
-from .names import check_name, confine
+from .folders import VOICE_FOLDER, list_voices, voice_library
 from .sockets import CATEGORY, VoiceSocket
 
 if TYPE_CHECKING:
@@ -53,19 +52,19 @@ class SaveVoice(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, name: str | None) -> bool | str:
-        return inputs.refuse(voice_name, name)
+        return inputs.refuse(voice_path, name)
 
     @classmethod
     def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> tuple[int, int] | None:
         """Change when the file is deleted or replaced, so that ComfyUI runs the node and saves the voice again."""
-        return None if name is None else file_state(voice_path(voice_name(name)))
+        return None if name is None else file_state(voice_path(name))
 
     @classmethod
     def execute(cls, voice: Voice, name: str, overwrite: bool) -> io.NodeOutput:
         from ..morph.voice.file import holds_voice, save_voice
 
-        name = voice_name(name)
         path = voice_path(name)
+        name = path.stem
         named = replace(voice, name=name)
         if holds_voice(path, named):  # leave the file alone, so that its fingerprint does not change
             return io.NodeOutput(
@@ -110,7 +109,7 @@ class LoadVoice(io.ComfyNode):
     @classmethod
     def fingerprint_inputs(cls, name: str | None) -> tuple[int, int] | None:
         """Change when the file is replaced, so that ComfyUI loads it again."""
-        path = None if name is None else voice_files().get(name)
+        path = None if name is None else voice_library().files().get(name)
         return None if path is None else file_state(path)
 
     @classmethod
@@ -118,15 +117,9 @@ class LoadVoice(io.ComfyNode):
         return io.NodeOutput(read_voice(name))
 
 
-def voice_name(name: str) -> str:
-    """Return a typed voice name without the file suffix; ValueError if it is not a valid file name."""
-    typed = name.strip()
-    return check_name(typed[: -len(VOICE_SUFFIX)] if typed.lower().endswith(VOICE_SUFFIX) else typed)
-
-
 def voice_path(name: str) -> Path:
-    """Return the path under which a voice with this name is saved."""
-    return confine(voice_library(), name + VOICE_SUFFIX)
+    """Return the path under which a voice with this name is saved; ValueError if it is not a valid file name."""
+    return voice_library().path(name)
 
 
 def file_state(path: Path) -> tuple[int, int] | None:
@@ -139,15 +132,5 @@ def file_state(path: Path) -> tuple[int, int] | None:
 
 
 def read_voice(name: str) -> Voice:
-    """Load a voice from the library; ValueError if it does not exist or is damaged."""
-    from ..morph.voice.file import load_voice
-
-    path = voice_files().get(name) if isinstance(name, str) else None
-    if path is None:
-        raise ValueError(missing(name))
-    return load_voice(path)
-
-
-def missing(name: str | None) -> str:
-    """Return the error message for a voice that is not in the library."""
-    return f"voice {name!r} is not in the library: save it with Save Voice, press R to refresh the list, and choose it"
+    """Load a voice from the library; ValueError, naming the voices there are, if it does not exist or is damaged."""
+    return voice_library().load(name)

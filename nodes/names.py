@@ -6,14 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..morph.text.names import check_name as check_name
-
-
-def confine(folder: Path, file_name: str) -> Path:
-    """Return the path of a file directly in ``folder``; ValueError if it resolves elsewhere, also through a link."""
-    path = folder / file_name
-    if path.resolve().parent != folder.resolve():
-        raise ValueError(f"{file_name!r} is outside the folder {folder.name}: choose another name")
-    return path
+from ..morph.text.names import confine as confine
 
 
 def write_whole(file: BinaryIO, path: Path, data: bytes) -> None:

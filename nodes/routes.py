@@ -1,4 +1,6 @@
-"""The pack's HTTP routes: the page reads live speech from them, and sees and removes the lines that are kept."""
+"""The pack's HTTP routes: the page reads live speech from them, sees and removes the lines that are kept, and manages
+the voice library (``voice_routes``).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,8 @@ from aiohttp import web
 
 from ..serve.request_checks import listed_hosts, why_refused
 from .live import APP_KEY, SAMPLE_BYTES, Speech, SpeechStore
+from .voice_routes import ROOT as VOICES_ROOT
+from .voice_routes import VoiceRoutes
 
 if TYPE_CHECKING:
     from ..morph.render.line_cache import CacheSize, LineCache
@@ -28,6 +32,7 @@ def add_routes(server: Any) -> None:
     """Add the routes to ComfyUI's ``PromptServer``, unless they are there."""
     from comfy.cli_args import args
 
+    from .folders import local_checkpoints, voice_library
     from .kept_lines import kept_lines
 
     if any(getattr(route, "path", "").startswith(ROOT) for route in server.routes):
@@ -43,6 +48,16 @@ def add_routes(server: Any) -> None:
     lines = KeptLineRoutes(kept_lines)
     server.routes.get(LINES_ROOT)(routes.guard(lines.show))
     server.routes.post(f"{LINES_ROOT}/clear")(routes.guard(lines.clear))
+    voices = VoiceRoutes(voice_library, local_checkpoints)
+    server.routes.get(VOICES_ROOT)(routes.guard(voices.show))
+    server.routes.get(f"{VOICES_ROOT}/file")(routes.guard(voices.export))
+    for path, change in {
+        "rename": voices.rename,
+        "describe": voices.describe,
+        "delete": voices.delete,
+        "import": voices.take_in,
+    }.items():
+        server.routes.post(f"{VOICES_ROOT}/{path}")(routes.guard(change))
 
 
 class KeptLineRoutes:

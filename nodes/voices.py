@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io, ui
 
+from ..morph.hearing.whisper import SIZES, check_installed
 from ..postprocess.checks import check_choice
 from . import inputs
 from .audio_io import to_one_waveform
 from .memory import ManagedModel
-from .sockets import CATEGORY, VoiceSocket
+from .progress import show_progress
+from .sockets import CATEGORY, ModelSocket, VoiceSocket
+from .word_check import load_recogniser
 
 if TYPE_CHECKING:
     from ..morph.voice.voice import Voice
 
 # Mode names shown in ComfyUI -> the engine's names.
 MODES = {"x-vector": "x_vector", "ICL": "icl"}
+NO_RECOGNISER = "off"
 # If a checkpoint does not know a speaker, the engine's error lists the ones it has.
 DEMO_SPEAKERS = ("heart", "emma", "michael", "george")
 PUBLISHED_SPEAKERS = (
@@ -81,17 +85,33 @@ class CloneVoice(io.ComfyNode):
                         "the speech. Default: off."
                     ),
                 ),
+                io.Combo.Input(
+                    "transcribe",
+                    options=[NO_RECOGNISER, *SIZES],
+                    default=NO_RECOGNISER,
+                    optional=True,
+                    tooltip=(
+                        "ICL only, where the transcript is empty: a speech recogniser of this size (Whisper, on the "
+                        "CPU) writes it, and the node shows it. Downloaded once to models/faster-whisper. Needs the "
+                        f"package faster-whisper. Default: {NO_RECOGNISER}."
+                    ),
+                ),
             ],
             outputs=[voice_output("The cloned voice. It works with checkpoints of the same size.")],
+            hidden=[io.Hidden.unique_id],
         )
 
     @classmethod
-    def validate_inputs(cls, mode: str | None, transcript: str | None = "") -> bool | str:
+    def validate_inputs(
+        cls, mode: str | None, transcript: str | None = "", transcribe: str | None = NO_RECOGNISER
+    ) -> bool | str:
         from ..morph.voice.create import check_transcript
 
         if mode != "ICL":
             return inputs.refuse(check_mode, mode)
-        return inputs.refuse(check_transcript, transcript)
+        if transcript is None or transcript.strip() or transcribe == NO_RECOGNISER:
+            return inputs.refuse(check_transcript, transcript)
+        return inputs.refuse(lambda _: check_installed(), transcribe)
 
     @classmethod
     def execute(
@@ -101,15 +121,24 @@ class CloneVoice(io.ComfyNode):
         mode: str,
         transcript: str = "",
         pad_reference: bool = False,
+        transcribe: str = NO_RECOGNISER,
     ) -> io.NodeOutput:
         from ..morph.voice.create import CloneOptions, clone_voice
+        from ..morph.voice.transcript import hear_transcript
 
         waveform = to_one_waveform(audio, "audio")
         check_mode(mode)
+        heard: list[str] = []
+        if mode == "ICL" and transcribe != NO_RECOGNISER and not transcript.strip():
+            with show_progress(cls.hidden.unique_id) as progress:
+                recogniser = load_recogniser(transcribe, progress)
+                progress.say("hearing the recording")
+                transcript = hear_transcript(recogniser, waveform, audio["sample_rate"])
+            heard = [f"{recogniser.name} heard: {transcript}"]
         options = CloneOptions(MODES[mode], transcript, pad_reference)
         with model.use() as ready:
             voice = clone_voice(ready.model, waveform, audio["sample_rate"], options)
-        shown = "\n".join([f"{mode} voice cloned", *voice.notes])
+        shown = "\n".join([f"{mode} voice cloned", *heard, *voice.notes])
         return io.NodeOutput(voice, ui=ui.PreviewText(shown))
 
 
@@ -235,20 +264,29 @@ class BlendVoices(io.ComfyNode):
             display_name="Blend Voices (Qwen3-TTS)",
             category=CATEGORY,
             description=(
-                "Mixes the timbres of two to four cloned voices of the same model size. The result is an x-vector "
-                "voice: the weighted mean of their speaker embeddings."
+                "Mixes the timbres of two to four cloned or preset voices of the same model size. The result is the "
+                "weighted mean of their speaker embeddings. Presets need their checkpoint at model."
             ),
             inputs=[
-                VoiceSocket.Input("voice_a", tooltip="A cloned voice. Required."),
-                VoiceSocket.Input("voice_b", tooltip="A cloned voice of the same model size. Required."),
+                VoiceSocket.Input("voice_a", tooltip="A cloned or preset voice. Required."),
+                VoiceSocket.Input("voice_b", tooltip="A second one of the same model size. Required."),
                 weight_input("a"),
                 weight_input("b"),
-                VoiceSocket.Input("voice_c", optional=True, tooltip="A third cloned voice. Default: none."),
-                VoiceSocket.Input("voice_d", optional=True, tooltip="A fourth cloned voice. Default: none."),
+                VoiceSocket.Input("voice_c", optional=True, tooltip="A third voice. Default: none."),
+                VoiceSocket.Input("voice_d", optional=True, tooltip="A fourth voice. Default: none."),
                 weight_input("c", optional=True),
                 weight_input("d", optional=True),
+                ModelSocket.Input(
+                    "model",
+                    optional=True,
+                    tooltip="The checkpoint that has the preset voices; clones need none. Default: not connected.",
+                ),
             ],
-            outputs=[voice_output("The blended voice (x-vector).")],
+            outputs=[
+                voice_output(
+                    "The blended voice: x-vector, or, of presets alone, one that checkpoints with these speakers speak."
+                )
+            ],
         )
 
     @classmethod
@@ -262,9 +300,14 @@ class BlendVoices(io.ComfyNode):
         voice_d: Voice | None = None,
         weight_c: float = 1.0,
         weight_d: float = 1.0,
+        model: ManagedModel | None = None,
     ) -> io.NodeOutput:
         from ..morph.voice.blend import blend_voices
 
         pairs = [(voice_a, weight_a), (voice_b, weight_b), (voice_c, weight_c), (voice_d, weight_d)]
         given = [(voice, weight) for voice, weight in pairs if voice is not None]
-        return io.NodeOutput(blend_voices([voice for voice, _ in given], [weight for _, weight in given]))
+        voices, weights = [voice for voice, _ in given], [weight for _, weight in given]
+        if model is None:
+            return io.NodeOutput(blend_voices(voices, weights))
+        with model.use() as ready:
+            return io.NodeOutput(blend_voices(voices, weights, ready.model))

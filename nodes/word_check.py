@@ -7,13 +7,19 @@ from pathlib import Path
 import folder_paths
 from comfy_api.latest import io
 
-from ..morph.hearing.whisper import SIZES, check_installed, load_whisper
+from ..morph.hearing.whisper import SIZES, Whisper, check_installed, load_whisper
 from . import inputs
-from .progress import show_progress
+from .progress import Progress, show_progress
 from .sockets import CATEGORY, WordCheckSocket
 
 FOLDER = "faster-whisper"  # below models/
 DEFAULT_SIZE = "base"
+
+
+def load_recogniser(size: str, progress: Progress) -> Whisper:
+    """Return a recogniser of ComfyUI's model folder; errors as ``load_whisper``."""
+    progress.say(f"loading faster-whisper {size}")
+    return load_whisper(size, Path(folder_paths.models_dir, FOLDER))
 
 
 class WordCheckSettings(io.ComfyNode):
@@ -76,6 +82,5 @@ class WordCheckSettings(io.ComfyNode):
         from ..morph.render.word_check import WordCheck
 
         with show_progress(cls.hidden.unique_id) as progress:
-            progress.say(f"loading faster-whisper {recogniser}")
-            whisper = load_whisper(recogniser, Path(folder_paths.models_dir, FOLDER))
+            whisper = load_recogniser(recogniser, progress)
         return io.NodeOutput(WordCheck(whisper, most_errors / 100, retakes))

@@ -22,7 +22,7 @@ COMMANDS = {
     "speak": "speak a text into a file, or to stdout while it is made",
     "clone": "save a voice cloned from a recording",
     "design": "save a voice made from a description (VoiceDesign checkpoints)",
-    "voices": "list, show, save, delete and preview saved voices",
+    "voices": "list, show, save, preview, rename, describe, export, import and delete saved voices",
     "script": "speak a script or a list of lines: a file per line, a track, subtitles; resumes",
     "dub": "speak an SRT or WebVTT file: each caption at its time; lists those that do not fit",
     "sweep": "speak one line at several SEQ_GROUPS, with their speed",

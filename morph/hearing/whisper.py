@@ -35,8 +35,8 @@ def check_installed() -> None:
         import faster_whisper  # noqa: F401
     except ImportError as error:
         raise ValueError(
-            f"the word check needs the package faster-whisper ({error}): run python -m pip install faster-whisper with "
-            "ComfyUI's Python and restart, or disconnect the word check"
+            f"the recogniser needs the package faster-whisper ({error}): run python -m pip install faster-whisper with "
+            "ComfyUI's Python and restart, or go without a recogniser"
         ) from error
 
 

@@ -63,10 +63,12 @@ def upstream_codes(model: Model, line: Line, sampling: Sampling) -> torch.Tensor
     """Return upstream's own codes ``[T, 16]`` for a line: its public ``generate_*``, with its own prompt.
 
     Raises:
-        ValueError: for a line whose text comes in parts.
+        ValueError: for a line whose text comes in parts, or whose voice is a blend of presets.
     """
     if not isinstance(line.text, str):
         raise ValueError("a line's text comes in parts: give a string")
+    if line.voice.kind == "blend":
+        raise ValueError("upstream cannot speak with a blend of presets: give another voice")
     caught: list[torch.Tensor] = []
 
     def keep(items: Sequence[dict[str, Any]]) -> tuple[list[np.ndarray], int]:

@@ -1,8 +1,15 @@
-"""Check names that users type for files: none may contain a folder, or fail on another operating system."""
+"""Names of files: those that users type may contain no folder, nor fail on another operating system."""
 
 from __future__ import annotations
 
+import logging
+import os
 import unicodedata
+from pathlib import Path
+
+from .encoding import is_encodable
+
+log = logging.getLogger(__name__)
 
 MAX_CHARACTERS = 80
 MAX_BYTES = 200  # file systems allow 255, including the suffix
@@ -40,3 +47,23 @@ def _allowed(char: str, before: str) -> bool:
     if unicodedata.category(char).startswith("M"):
         return bool(before) and before[-1] not in PUNCTUATION
     return char.isalnum() or char in PUNCTUATION
+
+
+def file_names(folder: Path) -> list[str]:
+    """Return a folder's file names, sorted, without names that are not Unicode; log a warning if it cannot be read."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:  # it is created when the first file is saved
+        return []
+    except OSError as error:
+        log.warning("cannot list the files in %s: %s", folder, error)
+        return []
+    return sorted(name for name in names if is_encodable(name))
+
+
+def confine(folder: Path, file_name: str) -> Path:
+    """Return the path of a file directly in ``folder``; ValueError if it resolves elsewhere, also through a link."""
+    path = folder / file_name
+    if path.resolve().parent != folder.resolve():
+        raise ValueError(f"{file_name!r} is outside the folder {folder.name}: choose another name")
+    return path

@@ -49,7 +49,8 @@ def check_transcript(transcript: str | None) -> None:
     """Raise ValueError for a transcript that ICL cannot use."""
     if not (transcript or "").strip():
         raise ValueError(
-            "transcript is empty: ICL needs the words of the reference; type them, or use x-vector mode"
+            "transcript is empty: ICL needs the words of the reference; type them, let a recogniser write them "
+            "(transcribe), or use x-vector mode"
         )
     check_text("transcript", transcript)
 

@@ -13,19 +13,48 @@ import torch
 from safetensors import SafetensorError
 
 from ..checkpoint.tensor_file import read_metadata, read_tensors, write_tensors
+from ..text.encoding import check_encodable
 from .voice import TENSORS, Voice
 from .voice import TEXTS as VOICE_TEXTS
 
 FORMAT = "qwen3-tts-voice"
 VERSION = "1"
 TEXTS = ("kind", *VOICE_TEXTS)
+MOST_BYTES = 8 << 20  # of a file: 30 s of reference codes take 0.05 MB
+LONGEST_DESCRIPTION = 300  # characters
 
 
-def save_voice(voice: Voice, path: Path) -> None:
-    """Write a voice to ``path``; loading it returns a bit-equal voice. A failed write leaves no file."""
+def save_voice(voice: Voice, path: Path, description: str = "") -> None:
+    """Write a voice to ``path``; loading it returns a bit-equal voice. A failed write leaves no file.
+
+    Args:
+        voice: it.
+        path: of the file; one that is there is replaced.
+        description: what people read of the voice in lists (``check_description``); it changes nothing of the voice.
+    """
     words, tensors = _contents(voice)
     metadata = {"format": FORMAT, "version": VERSION, "voice": words, "sha256": digest(words, tensors)}
+    if description:
+        metadata["description"] = description
     write_tensors(path, tensors, metadata)
+
+
+def check_description(text: str) -> str:
+    """Return a description of a voice as one line; ValueError if it is too long or has control characters."""
+    line = " ".join(check_encodable(text, "description").split())
+    if len(line) > LONGEST_DESCRIPTION:
+        raise ValueError(f"description has {len(line)} characters: write at most {LONGEST_DESCRIPTION}")
+    if not line.isprintable():
+        raise ValueError("description contains characters that cannot be shown: remove them")
+    return line
+
+
+def read_description(path: Path) -> str:
+    """Return what a voice file says for people, or ""; ValueError if it cannot be read."""
+    try:
+        return check_description(read_metadata(path).get("description", ""))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
 
 
 def holds_voice(path: Path, voice: Voice) -> bool:
@@ -79,6 +108,11 @@ def load_voice(path: Path) -> Voice:
         if not path.is_file():
             raise ValueError(
                 f"voice file {path.name} is missing from {path.parent.name}: save the voice again"
+            )
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise ValueError(
+                f"{path.name} has {size / 1e6:.0f} MB, and a voice has less than {MOST_BYTES / 1e6:.0f}: it is not a "
+                "voice file of this pack"
             )
         metadata = read_metadata(path)  # before the tensors: another kind of file may have gigabytes
         foreign = metadata.get("format") != FORMAT

@@ -10,16 +10,19 @@ from ..model.model import KIND_NAMES, SIZE_NAMES, Model
 from ..options import PREDICTED_GROUPS
 from ..text.encoding import check_encodable
 
-KINDS = ("x_vector", "icl", "preset", "design")
+KINDS = ("x_vector", "icl", "preset", "design", "blend")
 CODE_GROUPS = PREDICTED_GROUPS + 1
 NEEDED = {
     "x_vector": ("speaker_embedding",),
     "icl": ("speaker_embedding", "ref_codes", "transcript"),
     "preset": ("speaker",),
     "design": ("instruct",),
+    "blend": ("speaker_embedding", "speaker"),
 }
+AND = " + "  # between the presets of a blend
 TENSORS = ("speaker_embedding", "ref_codes")
 TEXTS = ("model_size", "name", "transcript", "speaker", "instruct")
+NEEDED_TYPE = {"x_vector": "base", "icl": "base", "design": "voice_design"}  # tts_model_type; others fit any
 OPTIONAL = ("model_size", "name", "instruct")  # allowed for every kind
 
 
@@ -29,13 +32,13 @@ class Voice:
 
     Args:
         kind: "x_vector" (speaker embedding only), "icl" (also reference codes and transcript), "preset" (a speaker of
-            the checkpoint) or "design" (a description).
+            the checkpoint), "design" (a description) or "blend" (the mean of presets).
         model_size: upstream's tts_model_size of the checkpoint that it was made with.
         name: shown to people.
         speaker_embedding: ``[H_talker]``, in the checkpoint's dtype.
         ref_codes: ``[T, 16]`` int64.
         transcript: what the reference says.
-        speaker: a preset's name, as the checkpoint's config spells it.
+        speaker: a preset's name, as the checkpoint's config spells it; of a blend all of them, with " + " between.
         instruct: how to speak, or the description of a designed voice.
         notes: remarks for people about the recording that it was cloned from; not saved in a voice file.
 
@@ -52,6 +55,13 @@ class Voice:
     speaker: str | None = None
     instruct: str | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """The presets that a checkpoint must have."""
+        if self.speaker is None:
+            return ()
+        return tuple(self.speaker.split(AND)) if self.kind == "blend" else (self.speaker,)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -126,7 +136,7 @@ def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None
             f"voice {voice.name!r} was made for a {made_for} model and {model.name} is {loaded}: "
             "make the voice again with this model, or load the other model"
         )
-    needed = {"x_vector": "base", "icl": "base", "design": "voice_design"}.get(voice.kind)
+    needed = NEEDED_TYPE.get(voice.kind)
     if needed and model.type != needed:
         kind = KIND_NAMES[needed]
         # VoiceDesign exists in one size only, and a description works with any size.
@@ -135,11 +145,11 @@ def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None
             f"voice {voice.name!r} ({voice.kind}) needs a {kind} checkpoint and {model.name} is "
             f"{KIND_NAMES.get(model.type, model.type)}: load a {wanted}"
         )
-    if voice.speaker is not None:
-        spelled = check_speaker(model, voice.speaker)
-        if spelled != voice.speaker:
+    for speaker in voice.speakers:
+        spelled = check_speaker(model, speaker)
+        if spelled != speaker:
             raise ValueError(
-                f"voice {voice.name!r} names speaker {voice.speaker!r}, who is {spelled!r} in {model.name}: "
+                f"voice {voice.name!r} names speaker {speaker!r}, who is {spelled!r} in {model.name}: "
                 "make the voice again with Preset Voice"
             )
     check_tensors(model, voice)

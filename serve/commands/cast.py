@@ -84,7 +84,7 @@ def make_cast(
     found: dict[str, MakeVoice] = {name: _choose(model, folders, voice) for name, voice in given.items()}
     if model.speakers or options.voice or recording or options.describe:
         found.setdefault(_spelled(NARRATOR, found), lambda: make_voice(model, options, recording))
-    for name in folders.voice_files():
+    for name in folders.library.voices():
         if not any(char in name for char in RESERVED):
             found.setdefault(_spelled(name, found), _choose(model, folders, name))
     for speaker in model.speakers:

@@ -12,10 +12,13 @@ from .engine import folders_of, load_synthesizer
 from .sound import read_recording
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ...morph.voice.voice import Voice
     from .folders import Folders
 
 VOICE_FILE = ".safetensors"
+RECOGNISERS = ("tiny", "base", "small", "medium", "large-v3-turbo")  # as morph/hearing/whisper.py
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     words.add_argument(
         "--transcript-file", type=arguments.existing_file, help="a text file with it, in UTF-8"
+    )
+    words.add_argument(
+        "--transcribe",
+        nargs="?",
+        const="base",
+        choices=RECOGNISERS,
+        metavar="SIZE",
+        help=f"let a speech recogniser write it: {', '.join(RECOGNISERS)} (base); needs faster-whisper",
     )
     parser.add_argument(
         "--pad",
@@ -56,7 +67,7 @@ def voice_file(word: str) -> Path:
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with an error for options that do not fit together."""
-    if options.pad and not (options.transcript or options.transcript_file):
+    if options.pad and not (options.transcript or options.transcript_file or options.transcribe):
         parser.error("--pad is for clones with a transcript: give the words of the recording")
 
 
@@ -68,13 +79,27 @@ def run(options: argparse.Namespace, console: Console) -> int:
     from ...morph.voice.create import CloneOptions, clone_voice
 
     name = options.name or options.recording.stem
-    path = choose_path(options, folders_of(options), name)
-    clone = CloneOptions("icl" if transcript else "x_vector", transcript, options.pad, name)
+    folders = folders_of(options)
+    path = choose_path(options, folders, name)
     recording = read_recording(options.recording)
+    if options.transcribe:
+        transcript = write_words(options.transcribe, folders, recording, console)
+    clone = CloneOptions("icl" if transcript else "x_vector", transcript, options.pad, name)
     voice = clone_voice(load_synthesizer(options, console).model, *recording, clone)
     for note in voice.notes:
         console.note(note)
     return save(voice, path, console)
+
+
+def write_words(size: str, folders: Folders, recording: tuple[np.ndarray, int], console: Console) -> str:
+    """Return the words of a recording as a recogniser hears them; ValueError if there is none or it hears nothing."""
+    from ...morph.hearing.whisper import load_whisper
+    from ...morph.voice.transcript import hear_transcript
+
+    recogniser = load_whisper(size, folders.recognisers)
+    words = hear_transcript(recogniser, *recording)
+    console.note(f"{recogniser.name} heard: {words}")
+    return words
 
 
 def read_words(path: Path) -> str:
@@ -87,7 +112,7 @@ def read_words(path: Path) -> str:
 
 def choose_path(options: argparse.Namespace, folders: Folders, name: str) -> Path:
     """Return where a voice is saved; ValueError, before heavy work, if another is there."""
-    path: Path = options.out or folders.voice_path(name)
+    path: Path = options.out or folders.library.path(name)
     if path.exists() and not options.overwrite:
         raise ValueError(f"{path} exists already: choose another name, or add --overwrite")
     return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, TextIO
@@ -33,6 +34,14 @@ class Console:
     def note(self, text: object) -> None:
         """Print a line for people."""
         say(text, self.err)
+
+    def agrees(self, question: str) -> bool:
+        """Ask a question on the terminal; without one, True: a script means what it says."""
+        if not (self.err.isatty() and sys.stdin is not None and sys.stdin.isatty()):
+            return True
+        self.err.write(f"{question} [y/N] ")
+        self.err.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def forget_stdout(self) -> None:
         """Point stdout nowhere, after its reader has left: Python flushes it once more at exit."""

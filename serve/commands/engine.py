@@ -115,7 +115,7 @@ def saved_voice(word: str, folders: Folders) -> Voice:
     """Return a voice by the path of its file or by its name in the library; ValueError if there is none."""
     from ...morph.voice.file import load_voice
 
-    return load_voice(Path(word) if os.path.isfile(word) else folders.voice_file(word))
+    return load_voice(Path(word) if os.path.isfile(word) else folders.library.find(word))
 
 
 def make_settings(model: Model, options: argparse.Namespace, **others: Any) -> GenerateOptions:

@@ -8,16 +8,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...morph.checkpoint.find import MODEL_FOLDERS
-from ...morph.text.names import check_name
+
+if TYPE_CHECKING:
+    from ...morph.voice.library import VoiceLibrary
 
 PACK = Path(__file__).resolve().parents[2]
 VARIABLE = "COMFYUI_DIR"
 EXTRA = "extra_model_paths.yaml"  # in ComfyUI's folder
 OWN = ".qwen3-tts-morph"  # in the user's home
 VOICE_FOLDER = "qwen3-tts-voices"  # as nodes/folders.py
-VOICE_SUFFIX = ".safetensors"
+RECOGNISER_FOLDER = "faster-whisper"  # as nodes/word_check.py
 
 
 @dataclass(frozen=True)
@@ -67,35 +70,16 @@ class Folders:
         return self.models / MODEL_FOLDERS[0]
 
     @property
-    def voices(self) -> Path:
-        """The voice library."""
-        return self.models / VOICE_FOLDER
+    def recognisers(self) -> Path:
+        """The folder of speech recognisers."""
+        return self.models / RECOGNISER_FOLDER
 
-    def voice_files(self) -> dict[str, Path]:
-        """Return the files of the voice library that are voices, by name; of equal names the library's own."""
-        from ...morph.voice.file import is_voice_file
+    @property
+    def library(self) -> VoiceLibrary:
+        """The voice library, with the folders that ComfyUI's configuration adds to it."""
+        from ...morph.voice.library import VoiceLibrary
 
-        folders = [*self.extra.get(VOICE_FOLDER, ()), self.voices]
-        paths = [
-            path for folder in folders for path in folder.glob(f"*{VOICE_SUFFIX}") if is_voice_file(path)
-        ]
-        found = {path.name.removesuffix(VOICE_SUFFIX): path for path in paths}
-        return dict(sorted(found.items()))
-
-    def voice_path(self, name: str) -> Path:
-        """Return the path under which a voice is saved; ValueError for a name that is no file name."""
-        return self.voices / (check_name(name.removesuffix(VOICE_SUFFIX)) + VOICE_SUFFIX)
-
-    def voice_file(self, name: str) -> Path:
-        """Return the file of a saved voice; ValueError, naming the others, if there is none."""
-        files = self.voice_files()
-        if name not in files:
-            raise ValueError(
-                f"voice {name!r} is not in {self.voices}: choose one of {', '.join(files)}"
-                if files
-                else f"voice {name!r} is not in {self.voices}, which has none: save one with clone, or give a file"
-            )
-        return files[name]
+        return VoiceLibrary(self.models / VOICE_FOLDER, tuple(self.extra.get(VOICE_FOLDER, ())))
 
 
 def read_extra(file: Path) -> dict[str, list[Path]]:

@@ -30,8 +30,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace, console: Console) -> int:
     """Serve until interrupted. Voices are those of ``--voices``, or of the library."""
     folders = folders_of(options)
-    if options.voices is None and folders.voices.is_dir():
-        options.voices = folders.voices
+    if options.voices is None and folders.library.folder.is_dir():
+        options.voices = folders.library.folder
     if options.checkpoint is not None:
         options.checkpoint = options.checkpoint.as_posix()  # as labels are written, on Windows too
         options.checkpoint = find_checkpoint(options, console)

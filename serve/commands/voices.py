@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import arguments, speak
-from .clone import choose_path, save
+from .clone import choose_path, save, voice_file
 from .console import Console
 from .engine import folders_of, load_synthesizer, make_voice, read_reference, saved_voice
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .folders import Folders
 
 PREVIEW = "Hello, this is how I sound. I hope that you like it."
@@ -26,9 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_list(actions.add_parser("list", help="the saved voices"))
     _add_show(actions.add_parser("show", help="what a saved voice is"))
     _add_save(actions.add_parser("save", help="save a voice: a file's, a preset, a clone or a description"))
-    delete = actions.add_parser("delete", help="delete saved voices")
-    delete.add_argument("names", nargs="+", metavar="NAME")
-    arguments.add_folders(delete)
+    _add_delete(actions.add_parser("delete", help="delete saved voices; asks on a terminal"))
+    _add_rename(actions.add_parser("rename", help="give a saved voice another name"))
+    _add_describe(actions.add_parser("describe", help="keep a short text with a saved voice, for lists"))
+    _add_export(actions.add_parser("export", help="copy a saved voice to a file"))
+    _add_import(actions.add_parser("import", help="check a voice file and copy it into the library"))
     _add_preview(actions.add_parser("preview", help="speak a sentence with a saved voice"))
     for action in actions.choices.values():
         action.add_argument("--here", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -51,6 +54,38 @@ def _add_save(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(out=None)
     arguments.add_voice(parser)
     arguments.add_model(parser)
+
+
+def _add_delete(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="+", metavar="NAME")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    arguments.add_folders(parser)
+
+
+def _add_rename(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("new", metavar="NEW")
+    arguments.add_folders(parser)
+
+
+def _add_describe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("text", metavar="TEXT", help="one line; an empty one removes it")
+    arguments.add_folders(parser)
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("--out", type=voice_file, metavar="FILE", help="default: NAME.safetensors")
+    parser.add_argument("--overwrite", action="store_true", help="replace another file")
+    arguments.add_folders(parser)
+
+
+def _add_import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=arguments.existing_file, metavar="FILE")
+    parser.add_argument("--name", help="in the voice library; default: the file's")
+    parser.add_argument("--overwrite", action="store_true", help="replace another voice of this name")
+    arguments.add_folders(parser)
 
 
 def _add_preview(parser: argparse.ArgumentParser) -> None:
@@ -86,28 +121,42 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Run the action."""
-    actions = {"list": list_voices, "show": show, "save": save_one, "delete": delete, "preview": speak.run}
+    actions = {
+        "list": list_voices,
+        "show": show,
+        "save": save_one,
+        "delete": delete,
+        "rename": rename,
+        "describe": describe,
+        "export": export,
+        "import": take_in,
+        "preview": speak.run,
+    }
     return actions[options.action](options, console)
 
 
 def list_voices(options: argparse.Namespace, console: Console) -> int:
     """Print a row for each saved voice."""
     folders = folders_of(options)
-    found = {name: about(name, folders) for name in folders.voice_files()}
+    found = {name: about(name, folders) for name in folders.library.voices()}
     if options.json:
         console.result(json.dumps(list(found.values()), indent=2, ensure_ascii=False))
         return 0
     if not found:
-        console.note(f"{folders.voices} has no voices: save one with clone")
+        console.note(f"{folders.library.folder} has no voices: save one with clone")
     width = max(map(len, found), default=0)
+    fits = max((len(one["fits"]) for one in found.values() if "fits" in one), default=0)
     for name, one in found.items():
-        rest = (
-            f"{one['kind']:8}  {one['model']:5}  {_short(one['transcript'] or one['instruct'] or one['speaker'])}"
-            if "kind" in one
-            else one["error"]
-        )
+        rest = f"{one['kind']:8}  {one['fits']:{fits}}  {_words(one)}" if "kind" in one else one["error"]
         console.result(f"{name:{width}}  {rest}".rstrip())
     return 0
+
+
+def _words(voice: dict[str, Any]) -> str:
+    """Return the words of a voice that say most of it, cut to fit a row."""
+    given = (voice[key] for key in ("description", "transcript", "instruct"))
+    words = " ".join(next(filter(None, given), "").split())
+    return words if len(words) <= LONGEST_SHOWN else words[: LONGEST_SHOWN - 3] + "..."
 
 
 def show(options: argparse.Namespace, console: Console) -> int:
@@ -120,36 +169,20 @@ def show(options: argparse.Namespace, console: Console) -> int:
         console.result(json.dumps(voice, indent=2, ensure_ascii=False))
     else:
         for key, value in voice.items():
-            if value is not None:
+            if value not in (None, ""):
                 console.result(f"{key.replace('_', ' ')}: {value}")
     return 0
 
 
 def about(name: str, folders: Folders) -> dict[str, Any]:
     """Return what a voice file has, for people and programs; under "error" why it cannot be read."""
-    from ...morph.model.model import SIZE_NAMES
-    from ...morph.options import FRAME_RATE
+    from ...morph.voice.library import describe_file
 
     try:
-        voice = saved_voice(name, folders)
+        path = Path(name).absolute() if os.path.isfile(name) else folders.library.find(name)
+        return {**describe_file(name, path), "file": str(path)}
     except ValueError as error:
         return {"name": name, "error": str(error)}
-    return {
-        "name": name,
-        "kind": voice.kind,
-        "model": SIZE_NAMES.get(voice.model_size, voice.model_size),
-        "speaker": voice.speaker,
-        "instruct": voice.instruct,
-        "transcript": voice.transcript,
-        "reference_seconds": None if voice.ref_codes is None else round(len(voice.ref_codes) / FRAME_RATE, 2),
-        "file": str(_file(name, folders)),
-    }
-
-
-def _file(name: str, folders: Folders) -> Path:
-    from pathlib import Path
-
-    return Path(name).absolute() if Path(name).is_file() else folders.voice_file(name)
 
 
 def save_one(options: argparse.Namespace, console: Console) -> int:
@@ -164,17 +197,54 @@ def save_one(options: argparse.Namespace, console: Console) -> int:
 
 
 def delete(options: argparse.Namespace, console: Console) -> int:
-    """Delete voices of the library; none of them if one is unknown."""
-    folders = folders_of(options)
-    for path in [folders.voice_file(name) for name in options.names]:
-        try:
-            path.unlink()
-        except OSError as error:
-            raise ValueError(f"{path} cannot be deleted ({error.strerror}): check its folder") from error
+    """Delete voices of the library; none of them if one is unknown, or if a terminal's user does not agree."""
+    library = folders_of(options).library
+    paths = {name: library.find(name) for name in options.names}
+    if not options.yes and not console.agrees(f"delete {', '.join(paths)}?"):
+        console.note("deleted nothing")
+        return 0
+    for name, path in paths.items():
+        library.delete(name)
         console.note(f"deleted {path}")
     return 0
 
 
-def _short(text: str | None) -> str:
-    words = " ".join((text or "").split())
-    return words if len(words) <= LONGEST_SHOWN else words[: LONGEST_SHOWN - 3] + "..."
+def rename(options: argparse.Namespace, console: Console) -> int:
+    """Give a voice another name."""
+    new = folders_of(options).library.rename(options.name, options.new)
+    console.note(
+        f"{options.name!r} is now {new!r}: workflows and scripts that name {options.name!r} need the new name"
+    )
+    return 0
+
+
+def describe(options: argparse.Namespace, console: Console) -> int:
+    """Keep a short text with a voice."""
+    line = folders_of(options).library.describe(options.name, options.text)
+    console.note(f"{options.name!r}: {line}" if line else f"{options.name!r} has no description now")
+    return 0
+
+
+def export(options: argparse.Namespace, console: Console) -> int:
+    """Copy a voice's file, after it was read as one; the path of the copy goes to stdout."""
+    library = folders_of(options).library
+    path = library.find(options.name)
+    library.load(options.name)
+    out = options.out or Path(path.name)
+    if out.exists() and not options.overwrite:
+        raise ValueError(f"{out} exists already: choose another with --out, or add --overwrite")
+    try:
+        shutil.copyfile(path, out)
+    except OSError as error:
+        raise ValueError(f"{out} cannot be written ({error}): choose another with --out") from error
+    console.result(out.absolute())
+    return 0
+
+
+def take_in(options: argparse.Namespace, console: Console) -> int:
+    """Import a voice file."""
+    library = folders_of(options).library
+    name = library.take_in(options.file, options.name or options.file.stem, options.overwrite)
+    console.note(f"imported voice {name!r}: speak with --voice {name!r}")
+    console.result(library.path(name).absolute())
+    return 0

@@ -26,6 +26,7 @@ CARDS = {
         "Clone a voice", "A recording of 1 to 30 seconds speaks", "#c2571a", (1, 2)
     ),
     "Design a voice": Card("Design a voice", "Describe it in words", "#b83280", (2, 3)),
+    "Design once, then clone": Card("Design, then clone", "A designed voice that stays", "#9d174d", (2, 3)),
     "Dialogue to files, track and subtitles": Card(
         "Dialogue", "A script, voices, subtitles", "#0e7490", (2, 3)
     ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from qwen3_tts_morph.morph.voice.file import load_voice
 from safetensors.numpy import load_file
 
 from tests.comfy import graphs
@@ -197,3 +198,26 @@ def test_a_blend_is_the_weighted_mean_of_its_voices(server: ComfyServer, base_di
     first, second, mixed = (load_file(folder / f"{name}.safetensors")["speaker_embedding"] for name in voices)
     assert not np.allclose(first, second)
     assert np.allclose(mixed, 0.25 * first + 0.75 * second, rtol=1e-5, atol=1e-6)
+
+
+def test_presets_of_the_demo_voice_are_blended_with_each_other_and_with_a_clone(
+    server: ComfyServer, base_dir: Path
+) -> None:
+    def blend(**voices: Any) -> Graph:
+        weights = {"weight_a": 1.0, "weight_b": 1.0}
+        return {"blend": node("MorphTTSBlendVoices", **voices, **weights, model=["model", 0])}
+
+    graph = graphs.speech(voice=["blend", 0]) | {
+        "heart": node("MorphTTSPresetVoice", model=["model", 0], speaker="heart"),
+        "george": node("MorphTTSPresetVoice", model=["model", 0], speaker="george"),
+        "kept": node("MorphTTSSaveVoice", voice=["blend", 0], name="blended", overwrite=True),
+    }
+    graph["model"]["inputs"]["checkpoint"] = graphs.DEMO_VOICE
+    for kind, other in (("blend", "george"), ("x_vector", "voice")):
+        result = server.run(graph | blend(voice_a=["heart", 0], voice_b=[other, 0]))
+        assert result.ok, result.error
+        assert len(samples(result)[0]) == 2 * SAMPLES_PER_FRAME
+        assert load_voice(base_dir / "models" / "qwen3-tts-voices" / "blended.safetensors").kind == kind
+    refused = server.run(graph | {"blend": node("MorphTTSBlendVoices", voice_a=["heart", 0], voice_b=["george", 0],
+                                                weight_a=1.0, weight_b=1.0)})  # fmt: skip
+    assert "connect model to Blend Voices" in refused.error["exception_message"]

@@ -73,6 +73,18 @@ def test_noise_is_made_again_and_still_listed_on_the_node(server: ComfyServer) -
     assert all(problems), problems
 
 
+def test_the_recogniser_writes_the_transcript_of_a_clone(server: ComfyServer) -> None:
+    graph = graphs.speech() | graphs.cloned_voice(mode="ICL", transcript="", transcribe="base")
+    result = server.run(graph)
+    assert result.ok, result.error
+    said = shown(result, "voice")
+    assert said.startswith("ICL voice cloned\nfaster-whisper") and " base heard: And Mr" in said
+    assert "John Dashwood had then leisure to consider" in said
+    typed = server.run(graphs.speech() | graphs.cloned_voice(mode="ICL", transcribe="base"))
+    assert typed.ok, typed.error
+    assert "heard" not in shown(typed, "voice"), "a transcript that is there is not heard again"
+
+
 def test_a_check_that_only_reports_makes_no_other_take(server: ComfyServer) -> None:
     graph = graphs.speech(word_check=["check", 0]) | check(retakes=0)
     result = server.run(graph)

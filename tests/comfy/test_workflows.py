@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from qwen3_tts_morph.morph.voice.file import load_voice
 
 from tests.comfy import graphs
 from tests.comfy.cards import take_picture
@@ -159,6 +160,20 @@ def test_speech_is_as_long_as_its_report_says(
         frames = frames_of(shown(result, after(graph, speaker, 1, "PreviewAny")))
         assert len(frames) == 1
         check_speech(graph, result, frames, after(graph, speaker, 0, "SaveAudio"))
+
+
+def test_a_designed_voice_is_cloned_kept_and_speaks(
+    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], base_dir: Path
+) -> None:
+    graph = convert(read_workflow("Design once, then clone"))
+    clone = only(graph, "MorphTTSCloneVoice")
+    words = graph[only(graph, "PrimitiveStringMultiline")]["inputs"]["value"]
+    result = run(server, graph)
+    assert shown(result, clone).startswith("ICL voice cloned")
+    kept = load_voice(base_dir / "models" / "qwen3-tts-voices" / "old sailor.safetensors")
+    assert (kept.kind, kept.model_size, kept.transcript) == ("icl", "1b7", words)
+    savers = of_kind(graph, "SaveAudio")
+    assert len(savers) == 2 and all(len(samples(result, saver)[0]) for saver in savers)
 
 
 def test_the_muted_group_loads_the_saved_voices(

@@ -37,6 +37,28 @@ const CHINESE = {
   "could not be made": "未能生成",
   "its words are heard otherwise": "听到的词语有出入",
   "does not fit its caption": "超出字幕的时间",
+  "Voices": "音色",
+  "The voice library": "音色库",
+  "Import voice files": "导入音色文件",
+  "Read the library again": "重新读取音色库",
+  "What they say": "试听时说的话",
+  "No voices yet: Save Voice adds one.": "还没有音色：用“保存音色”节点添加。",
+  "No checkpoint on this machine fits: it needs {0}": "本机没有合适的检查点：需要 {0}",
+  "The voice cannot be heard": "无法试听该音色",
+  "Rename": "重命名",
+  "Rename {0}": "重命名 {0}",
+  "New name:": "新名称：",
+  "{0} is now {1}": "{0} 已改名为 {1}",
+  "Load Voice nodes of this workflow that have the new name: {0}. Choose it in other workflows.":
+    "本工作流中已改用新名称的“加载音色”节点：{0} 个。其他工作流请自行选择新名称。",
+  "Describe": "说明",
+  "Describe {0}": "说明 {0}",
+  "A short text for this list:": "显示在列表中的简短文字：",
+  "Export": "导出",
+  "Delete": "删除",
+  "Delete {0}?": "删除 {0}？",
+  "Its file is deleted. This cannot be undone.": "将删除其文件，且无法撤销。",
+  "A voice named {0} exists already": "已有名为 {0} 的音色",
 }
 
 /** Return the sentence in the page's language, with ``{0}``, ``{1}``, ... replaced by the values. */

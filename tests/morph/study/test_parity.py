@@ -12,6 +12,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
 from qwen3_tts_morph.morph.render.lines import Line
 from qwen3_tts_morph.morph.study import parity
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.blend import blend_voices
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.commands import check
@@ -44,6 +45,13 @@ def test_our_codes_equal_upstreams_and_the_model_is_left_as_it_was(load, recordi
     found = parity.compare_with_upstream(Synthesizer(model), make_line(model, kind, recording), FRAMES)
     assert found.same and found.frames >= 2
     assert (model.upstream.speech_tokenizer, model.upstream.tts_model_type) == before
+
+
+def test_a_blend_cannot_be_compared_with_upstream(load):
+    model = load("tiny", "custom_voice")
+    blend = blend_voices([preset_voice(model, "ryan")] * 2, [1, 1], model)
+    with pytest.raises(ValueError, match="upstream cannot speak with a blend of presets"):
+        parity.compare_with_upstream(Synthesizer(model), Line("Hello there.", blend), FRAMES)
 
 
 def test_engines_are_compared_on_their_codes(load, recording):

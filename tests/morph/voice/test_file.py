@@ -23,6 +23,7 @@ VOICES = {
     "icl": Voice("icl", "0b6", "Jürgen 李", EMBEDDING.bfloat16(), CODES, '„Ja“, "no"\n好'),
     "icl, codes not contiguous": Voice("icl", "0b6", "Anna", EMBEDDING, CODES.T.contiguous().T, "words"),
     "preset": Voice("preset", "1b7", "ryan", speaker="ryan", instruct="whispering"),
+    "blend": Voice("blend", "0b6", "50% a + 50% b", EMBEDDING, speaker="a + b"),
     "design": Voice("design", "1b7", "designed voice", instruct="an old man"),
 }
 

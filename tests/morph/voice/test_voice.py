@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -173,15 +175,69 @@ def test_voices_that_cannot_be_blended_are_refused():
     preset = Voice("preset", "0b6", "ryan", speaker="ryan")
     with pytest.raises(ValueError, match=r"0.6B, 1.7B.*cannot be blended"):
         blend_voices([small, large], [1, 1])
-    with pytest.raises(ValueError, match=r"'ryan' \(preset\) has no speaker embedding"):
-        blend_voices([small, preset], [1, 1])
+    for given in ([small, preset], [preset, preset]):
+        with pytest.raises(ValueError, match=r"'ryan' \(preset\) needs its checkpoint: connect model"):
+            blend_voices(given, [1, 1])
+    designed = Voice("design", "0b6", "designed voice", instruct="an old man")
+    with pytest.raises(
+        ValueError, match=r"\(design\) has no speaker embedding: save speech of it and clone that"
+    ):
+        blend_voices([small, designed], [1, 1])
     wide = Voice("x_vector", "0b6", "C", speaker_embedding=torch.ones(4))
-    with pytest.raises(ValueError, match="have 3 and 4 numbers cannot be blended: clone them with one model"):
+    with pytest.raises(ValueError, match="have 3 and 4 numbers cannot be blended: make them with one model"):
         blend_voices([small, wide], [1, 1])
     with pytest.raises(ValueError, match="two or more"):
         blend_voices([small], [1])
     with pytest.raises(ValueError, match="2 voices and 1 weights"):
         blend_voices([small, small], [1])
+
+
+def test_presets_blend_into_a_voice_that_is_spoken_as_presets_are(load):
+    model = load("tiny", "custom_voice")
+    one, other = (preset_voice(model, name) for name in model.speakers[:2])
+    blend = blend_voices([one, other], [3, 1], model)
+    table, ids = model.talker.get_input_embeddings().weight, model.config.talker_config.spk_id
+    mean = 0.75 * table[ids[one.speaker]].float() + 0.25 * table[ids[other.speaker]].float()
+    assert torch.allclose(blend.speaker_embedding.float(), mean)
+    assert (blend.kind, blend.speakers) == ("blend", (one.speaker, other.speaker))
+    check_voice(model, blend)
+    alone = blend_voices([one, one], [1, 1], model)
+    assert torch.equal(
+        build_prompt(model, "Hello.", alone).embeds, build_prompt(model, "Hello.", one).embeds
+    ), "of one preset alone the prompt is the preset's"
+    again = blend_voices([blend, one], [1, 1], model)
+    assert again.kind == "blend" and set(again.speakers) == set(blend.speakers)
+
+
+def test_a_blend_of_presets_needs_a_checkpoint_that_has_them(load):
+    model = load("tiny", "custom_voice")
+    blend = blend_voices([preset_voice(model, name) for name in model.speakers[:2]], [1, 1], model)
+    with pytest.raises(ValueError, match="has no preset speakers"):
+        check_voice(load("tiny", "base"), blend)
+    with pytest.raises(ValueError, match="speaker 'nobody' is unknown"):
+        check_voice(model, replace(blend, speaker="ryan + nobody"))
+
+
+def test_presets_and_clones_are_blended_where_one_base_checkpoint_has_both(load, monkeypatch):
+    model, custom = load("tiny", "base"), load("tiny", "custom_voice")
+    clone = Voice("x_vector", model.size, "A", speaker_embedding=torch.ones(model.width, dtype=model.dtype))
+    with pytest.raises(ValueError, match=r"\(CustomVoice\) cannot be blended with cloned voices"):
+        blend_voices([clone, preset_voice(custom, "ryan")], [1, 1], custom)
+    monkeypatch.setattr(model.config.talker_config, "spk_id", {"anna": 500})
+    anna = preset_voice(model, "anna")
+    blend = blend_voices([clone, anna], [1, 1], model)
+    row = model.talker.get_input_embeddings().weight[500]
+    assert blend.kind == "x_vector" and blend.speaker is None
+    assert torch.allclose(blend.speaker_embedding, (row + clone.speaker_embedding) / 2)
+    check_voice(model, blend)
+
+
+def test_presets_with_different_instructions_are_not_blended(load):
+    model = load("tiny-1.7B", "custom_voice")
+    plain, soft = preset_voice(model, "ryan"), preset_voice(model, "ryan", "softly")
+    with pytest.raises(ValueError, match="have different instructions"):
+        blend_voices([plain, soft], [1, 1], model)
+    assert blend_voices([soft, soft], [1, 1], model).instruct == "softly"
 
 
 @pytest.mark.parametrize(

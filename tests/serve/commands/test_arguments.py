@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from qwen3_tts_morph.morph import options
+from qwen3_tts_morph.morph.hearing.whisper import SIZES
 from qwen3_tts_morph.morph.render.lines import LAYOUTS
 from qwen3_tts_morph.morph.text import script
 from qwen3_tts_morph.serve.cli import parse
-from qwen3_tts_morph.serve.commands import arguments
+from qwen3_tts_morph.serve.commands import arguments, clone
 
 
 def test_only_the_text_is_required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +65,7 @@ def test_an_empty_text_is_refused(
 def test_the_limits_equal_the_engines() -> None:
     assert arguments.MOST_GROUPS == options.PREDICTED_GROUPS and arguments.MAX_SEED == script.MAX_SEED
     assert arguments.MOST_RETRIES == options.MOST_RETRIES and arguments.LAYOUTS == LAYOUTS
+    assert clone.RECOGNISERS == SIZES
     for name in ("PRECISIONS", "ATTENTIONS", "ENGINES", "WEIGHTS", "TAILS", "DECODINGS"):
         assert getattr(arguments, name) == getattr(options, name)
     options.GenerateOptions(batch_size=arguments.MOST_BATCH)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from qwen3_tts_morph.morph.hearing import whisper
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import load_voice
 
@@ -34,6 +36,24 @@ def test_a_transcript_makes_an_icl_voice(
     assert done.code == 0 and done.lines == [str(out)], done.err
     voice = load_voice(out)
     assert (voice.kind, voice.transcript) == ("icl", "a t\u00f6ne")
+
+
+def test_a_recogniser_writes_the_transcript(
+    run: Callable, base: list[str], recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def load(size: str, root: Path) -> SimpleNamespace:
+        asked.append((size, root.name))
+        return SimpleNamespace(name="whisper", hear=lambda *_: "a tone")
+
+    monkeypatch.setattr(whisper, "load_whisper", load)
+    out = tmp_path / "voice.safetensors"
+    done = run("clone", recording, "--transcribe", "--pad", "--out", out, *base)
+    assert done.code == 0 and "whisper heard: a tone" in done.err
+    assert load_voice(out).transcript == "a tone" and asked == [("base", "faster-whisper")]
+    both = run("clone", recording, "--transcribe", "--transcript", "a tone", *base)
+    assert both.code == 2 and "not allowed with" in both.err
 
 
 def test_another_voice_is_not_replaced_unasked(

@@ -37,6 +37,15 @@ def test_progress_is_shown_only_on_a_terminal() -> None:
     assert file.getvalue() == ""
 
 
+@pytest.mark.parametrize(("answer", "agrees"), [("y\n", True), ("Yes\n", True), ("n\n", False), ("", False)])
+def test_a_question_is_asked_on_a_terminal_only(monkeypatch, answer: str, agrees: bool) -> None:
+    terminal, file = Terminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    assert Console("x", io.StringIO(), terminal).agrees("sure?") == agrees
+    assert terminal.getvalue() == "sure? [y/N] "
+    assert Console("x", io.StringIO(), file).agrees("sure?") and file.getvalue() == ""
+
+
 def test_sound_does_not_go_to_a_terminal() -> None:
     with (
         pytest.raises(ValueError, match="stdout is a terminal: pipe the sound"),

@@ -55,10 +55,10 @@ def test_the_folders_of_extra_model_paths_are_searched(comfyui: Path, tmp_path: 
     assert {base / "speech", base / "absolute", comfyui / "models" / "TTS"} <= set(folders.checkpoints)
     save_voice(VOICE, base / "more" / "voices" / "Anna.safetensors")
     save_voice(VOICE, base / "voices" / "Bob.safetensors")
-    save_voice(VOICE, folders.voices / "Bob.safetensors")
-    assert folders.voice_files() == {
+    save_voice(VOICE, folders.library.folder / "Bob.safetensors")
+    assert folders.library.voices() == {
         "Anna": base / "more" / "voices" / "Anna.safetensors",
-        "Bob": folders.voices / "Bob.safetensors",
+        "Bob": folders.library.folder / "Bob.safetensors",
     }
 
 
@@ -72,7 +72,7 @@ def test_a_damaged_extra_model_paths_is_one_sentence(comfyui: Path, text: str) -
 @pytest.mark.parametrize("name", ["../x", "", "a/b", "CON"])
 def test_a_voice_is_saved_only_inside_the_library(comfyui: Path, name: str) -> None:
     with pytest.raises(ValueError, match="name"):
-        Folders.choose(comfyui, {}).voice_path(name)
+        Folders.choose(comfyui, {}).library.path(name)
 
 
 def test_the_version_is_the_projects() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.voice.file import load_voice, save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve.commands.console import Console
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_an_empty_library_says_so_and_prints_nothing(run: Callable) -> None:
 
 def test_a_voice_is_shown(run: Callable, comfyui: Path) -> None:
     done = run("voices", "show", "Anna", "--comfyui", comfyui)
-    assert done.lines[:3] == ["name: Anna", "kind: x_vector", "model: 0.6B"]
+    assert done.lines[:4] == ["name: Anna", "kind: x_vector", "model: 0.6B", "fits: 0.6B Base"]
     unknown = run("voices", "show", "Carl", "--comfyui", comfyui)
     assert unknown.code == 2 and "voice 'Carl' is not in" in unknown.err
     assert "choose one of Anna, Bob" in unknown.err
@@ -70,6 +71,45 @@ def test_voices_are_deleted_all_or_none(run: Callable, comfyui: Path) -> None:
     assert run("voices", "delete", "Anna", "Bob", "--comfyui", comfyui).code == 0
     assert [path.name for path in library.iterdir()] == ["other.safetensors"]
     assert run("voices", "delete", "../x", "--comfyui", comfyui).code == 2
+
+
+def test_a_terminals_user_is_asked_before_voices_are_deleted(
+    run: Callable, comfyui: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(Console, "agrees", lambda _, question: bool(asked.append(question)))
+    done = run("voices", "delete", "Anna", "--comfyui", comfyui)
+    assert done.code == 0 and asked == ["delete Anna?"] and "deleted nothing" in done.err
+    assert load_voice(comfyui / "models" / "qwen3-tts-voices" / "Anna.safetensors").name == "Anna"
+    assert run("voices", "delete", "Anna", "--yes", "--comfyui", comfyui).code == 0 and len(asked) == 1
+
+
+def test_a_voice_is_renamed_and_described(run: Callable, comfyui: Path) -> None:
+    done = run("voices", "rename", "Anna", "Clara", "--comfyui", comfyui)
+    assert done.code == 0 and "'Anna' is now 'Clara'" in done.err
+    assert run("voices", "rename", "Bob", "Clara", "--comfyui", comfyui).code == 2
+    assert run("voices", "describe", "Clara", "low and calm", "--comfyui", comfyui).code == 0
+    lines = run("voices", "list", "--comfyui", comfyui).lines
+    assert lines[1].split() == ["Clara", "x_vector", "0.6B", "Base", "low", "and", "calm"]
+    assert "description: low and calm" in run("voices", "show", "Clara", "--comfyui", comfyui).lines
+    assert "write at most 300" in run("voices", "describe", "Clara", "x" * 301, "--comfyui", comfyui).err
+
+
+def test_a_voice_is_exported_and_imported(
+    run: Callable, comfyui: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("voices", "export", "Anna", "--comfyui", comfyui)
+    assert done.code == 0 and done.lines == [str(tmp_path / "Anna.safetensors")]
+    assert "exists already" in run("voices", "export", "Anna", "--comfyui", comfyui).err
+    assert run("voices", "export", "other", "--comfyui", comfyui).code == 2
+    library = ["--comfyui", comfyui]
+    done = run("voices", "import", "Anna.safetensors", "--name", "Carl", *library)
+    assert done.code == 0 and [Path(line).name for line in done.lines] == ["Carl.safetensors"]
+    assert load_voice(Path(done.lines[0])).name == "Carl"
+    assert "already exists" in run("voices", "import", "Anna.safetensors", "--name", "Bob", *library).err
+    odd = run("voices", "import", comfyui / "models" / "qwen3-tts-voices" / "other.safetensors", *library)
+    assert odd.code == 2 and "other.safetensors is damaged" in odd.err
 
 
 def test_a_voice_is_previewed(run: Callable, comfyui: Path, checkpoints: Callable[..., Path]) -> None:

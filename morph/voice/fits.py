@@ -1,0 +1,54 @@
+"""Which checkpoints a voice fits, from the voice alone and from a checkpoint's config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..model.model import KIND_NAMES, SIZE_NAMES
+from .voice import NEEDED_TYPE, Voice
+
+DEMO_SIZE = "0b02"  # of the checkpoint in the pack
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a voice needs of a checkpoint.
+
+    Args:
+        size: upstream's tts_model_size.
+        type: upstream's tts_model_type; "" for any.
+        speakers: presets that the checkpoint must have.
+    """
+
+    size: str
+    type: str = ""
+    speakers: tuple[str, ...] = ()
+
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint's size and kind in words: "0.6B Base", "1.7B", "demo voice"."""
+        if self.size == DEMO_SIZE:
+            return "demo voice"
+        return " ".join([SIZE_NAMES.get(self.size, self.size), *filter(None, [KIND_NAMES.get(self.type)])])
+
+    def __str__(self) -> str:
+        names = " and ".join(self.speakers)
+        return f"{self.checkpoint} with {names}" if names else self.checkpoint
+
+    def are_met_by(self, config: Mapping[str, Any]) -> bool:
+        """Whether a checkpoint with this ``config.json`` can speak with the voice."""
+        talker = config.get("talker_config")
+        speakers = talker.get("spk_id") if isinstance(talker, dict) else None
+        known = {name.lower() for name in speakers or ()}
+        return (
+            config.get("tts_model_size") == self.size
+            and self.type in ("", config.get("tts_model_type"))
+            and {name.lower() for name in self.speakers} <= known
+        )
+
+
+def needs_of(voice: Voice) -> Needs:
+    """Return what a voice needs."""
+    return Needs(voice.model_size, NEEDED_TYPE.get(voice.kind, ""), voice.speakers)

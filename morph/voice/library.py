@@ -1,0 +1,162 @@
+"""The voice library: voices in the files of a folder. A name is looked up in its listing; it never becomes a path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..model.model import SIZE_NAMES
+from ..options import FRAME_RATE
+from ..text.names import check_name, confine, file_names
+from .file import check_description, holds_voice, is_voice_file, load_voice, read_description, save_voice
+from .fits import needs_of
+from .voice import Voice
+
+SUFFIX = ".safetensors"
+MOST_NAMED = 30  # voices in an error
+
+
+@dataclass(frozen=True)
+class VoiceLibrary:
+    """Voices by name.
+
+    Args:
+        folder: that voices are saved to; it may not exist yet.
+        others: more folders with voices. Of equal names, the first folder's counts.
+    """
+
+    folder: Path
+    others: Sequence[Path] = ()
+
+    def files(self) -> dict[str, Path]:
+        """Return all safetensors files by name, sorted, also those that are no voices."""
+        found: dict[str, Path] = {}
+        for folder in dict.fromkeys([self.folder, *self.others]):
+            for name in file_names(folder):
+                if name.endswith(SUFFIX):
+                    found.setdefault(name.removesuffix(SUFFIX), folder / name)
+        return dict(sorted(found.items()))
+
+    def voices(self) -> dict[str, Path]:
+        """Return the files that are voices by name, sorted."""
+        return {name: path for name, path in self.files().items() if is_voice_file(path)}
+
+    def find(self, name: str) -> Path:
+        """Return a voice's file; ValueError, naming the voices there are, if it is not in the library."""
+        path = self.files().get(name) if isinstance(name, str) else None
+        if path is None:
+            raise ValueError(f"voice {str(name)[:80]!r} is not in the library: {self._others()}")
+        return path
+
+    def _others(self) -> str:
+        names = list(self.voices())
+        if not names:
+            return "it has none, save one first"
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        return f"choose one of {', '.join(names[:MOST_NAMED])}{more}"
+
+    def path(self, name: str) -> Path:
+        """Return the path under which a voice is saved; ValueError for a name that is no file name."""
+        return confine(self.folder, typed_name(name) + SUFFIX)
+
+    def load(self, name: str) -> Voice:
+        """Return a voice; ValueError if it is not in the library or damaged."""
+        return load_voice(self.find(name))
+
+    def about(self, name: str) -> dict[str, Any]:
+        """Return what people and programs are told of a voice; under "error" why it cannot be read."""
+        try:
+            return describe_file(name, self.find(name))
+        except ValueError as error:
+            return {"name": name, "error": str(error)}
+
+    def rename(self, name: str, new: str) -> str:
+        """Give a voice another name, in its file too; return it.
+
+        Raises:
+            ValueError: for an unknown or damaged voice, for a name that is taken or is no file name, and where the
+                file cannot be changed.
+        """
+        path, new = self.find(name), typed_name(new)
+        voice, description = load_voice(path), read_description(path)
+        target = confine(path.parent, new + SUFFIX)
+        # Where names have no case, "anna" is there already when it becomes "Anna".
+        if any(one.exists() and not one.samefile(path) for one in (target, self.files().get(new, target))):
+            raise ValueError(f"a voice named {new!r} already exists: choose another name")
+        with _explained(path):
+            path.rename(target)
+            save_voice(replace(voice, name=new), target, description)
+        return new
+
+    def delete(self, name: str) -> None:
+        """Delete a voice's file; ValueError for an unknown one, and where it cannot be deleted."""
+        path = self.find(name)
+        with _explained(path):
+            path.unlink()
+
+    def describe(self, name: str, text: str) -> str:
+        """Keep a description in a voice's file, "" for none; return it as one line.
+
+        Raises:
+            ValueError: for an unknown or damaged voice, for a text that is too long, and where the file cannot be
+                written.
+        """
+        path, line = self.find(name), check_description(text)
+        voice = load_voice(path)
+        with _explained(path):
+            save_voice(voice, path, line)
+        return line
+
+    def take_in(self, source: Path, name: str, overwrite: bool = False) -> str:
+        """Import a voice file under a name; return the name.
+
+        The file is read as a voice and written anew, so that nothing else in it reaches the library.
+
+        Raises:
+            ValueError: for a file that is no voice of this pack or damaged, a name that is no file name or is taken by
+                another voice (without ``overwrite``), and where the library cannot be written.
+        """
+        path, voice, description = self.path(name), load_voice(source), read_description(source)
+        named = replace(voice, name=typed_name(name))
+        if path.exists() and not overwrite:
+            if holds_voice(path, named):
+                return named.name
+            raise ValueError(f"a voice named {named.name!r} already exists: choose another name")
+        with _explained(path):
+            save_voice(named, path, description)
+        return named.name
+
+
+def typed_name(name: str) -> str:
+    """Return a typed name of a voice, without the file suffix; ValueError if it is not a valid file name."""
+    typed = name.strip()
+    return check_name(typed[: -len(SUFFIX)] if typed.lower().endswith(SUFFIX) else typed)
+
+
+def describe_file(name: str, path: Path) -> dict[str, Any]:
+    """Return what people and programs are told of a voice file; ValueError if it is damaged."""
+    voice = load_voice(path)
+    needs = needs_of(voice)
+    return {
+        "name": name,
+        "kind": voice.kind,
+        "model": SIZE_NAMES.get(voice.model_size, voice.model_size),
+        "fits": str(needs),
+        "description": read_description(path),
+        "speaker": voice.speaker,
+        "instruct": voice.instruct,
+        "transcript": voice.transcript,
+        "reference_seconds": None if voice.ref_codes is None else round(len(voice.ref_codes) / FRAME_RATE, 2),
+    }
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Raise ValueError for an error of the system, without the folder's path."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(f"{path.name} cannot be changed ({error.strerror}): check its folder") from error

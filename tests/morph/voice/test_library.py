@@ -1,0 +1,196 @@
+"""The voice library: rename, delete, describe and import, by names from its listing, and checks of what comes in."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.voice.file import (
+    LONGEST_DESCRIPTION,
+    MOST_BYTES,
+    holds_voice,
+    load_voice,
+    read_description,
+    save_voice,
+)
+from qwen3_tts_morph.morph.voice.fits import needs_of
+from qwen3_tts_morph.morph.voice.library import VoiceLibrary
+from qwen3_tts_morph.morph.voice.voice import Voice
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+ANNA = Voice("x_vector", "0b6", "Anna", torch.arange(8) / 8)
+BOB = Voice("icl", "1b7", "Bob", torch.ones(8), torch.zeros(25, 16, dtype=torch.int64), "Good morning.")
+RYAN = Voice("preset", "1b7", "ryan", speaker="ryan", instruct="whispering")
+OLD = Voice("design", "1b7", "designed voice", instruct="an old man")
+OUTSIDE = ["../secret", "..", "", "/etc/passwd", "C:\\x", "a/b", "anna", None, 3, "x" * 300]
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> VoiceLibrary:
+    """Return a library with Anna and Bob, and Ryan in a second folder; another program's file lies beside it."""
+    found = VoiceLibrary(tmp_path / "voices", [tmp_path / "more"])
+    save_voice(ANNA, found.folder / "Anna.safetensors", "a calm voice")
+    save_voice(BOB, found.folder / "Bob.safetensors")
+    save_voice(RYAN, tmp_path / "more" / "Ryan.safetensors")
+    save_voice(ANNA, tmp_path / "secret.safetensors")
+    save_file({"a": torch.ones(2)}, found.folder / "other.safetensors")
+    return found
+
+
+def test_voices_are_listed_with_what_they_fit_and_their_description(library: VoiceLibrary) -> None:
+    assert list(library.voices()) == ["Anna", "Bob", "Ryan"]
+    anna, bob, ryan = map(library.about, library.voices())
+    assert (anna["kind"], anna["fits"], anna["description"]) == ("x_vector", "0.6B Base", "a calm voice")
+    assert (bob["fits"], bob["transcript"], bob["reference_seconds"]) == ("1.7B Base", "Good morning.", 2.0)
+    assert (ryan["fits"], ryan["speaker"], ryan["description"]) == ("1.7B with ryan", "ryan", "")
+    assert "folder" not in json.dumps([anna, bob, ryan])
+    assert "not a voice file" in library.about("other")["error"]
+
+
+@pytest.mark.parametrize(
+    ("voice", "config", "fits"),
+    [
+        (ANNA, {"tts_model_size": "0b6", "tts_model_type": "base"}, True),
+        (ANNA, {"tts_model_size": "1b7", "tts_model_type": "base"}, False),
+        (ANNA, {"tts_model_size": "0b6", "tts_model_type": "custom_voice"}, False),
+        (OLD, {"tts_model_size": "1b7", "tts_model_type": "voice_design"}, True),
+        (RYAN, {"tts_model_size": "1b7", "talker_config": {"spk_id": {"Ryan": 1}}}, True),
+        (RYAN, {"tts_model_size": "1b7", "talker_config": {"spk_id": {"eric": 1}}}, False),
+        (RYAN, {"tts_model_size": "1b7", "talker_config": {"spk_id": None}}, False),
+    ],
+)
+def test_a_voice_knows_the_checkpoints_that_it_fits(voice: Voice, config: dict, fits: bool) -> None:
+    assert needs_of(voice).are_met_by(config) == fits
+
+
+def test_what_a_voice_fits_is_said_in_words() -> None:
+    demo = Voice("preset", "0b02", "heart", speaker="heart")
+    assert [str(needs_of(one)) for one in (OLD, demo)] == ["1.7B VoiceDesign", "demo voice with heart"]
+
+
+def test_a_renamed_voice_keeps_everything_but_its_name(library: VoiceLibrary) -> None:
+    assert library.rename("Anna", " Anna B.safetensors ") == "Anna B"
+    assert list(library.voices()) == ["Anna B", "Bob", "Ryan"]
+    voice = library.load("Anna B")
+    assert voice.name == "Anna B" and torch.equal(voice.speaker_embedding, ANNA.speaker_embedding)
+    assert library.about("Anna B")["description"] == "a calm voice"
+    with pytest.raises(
+        ValueError, match="voice 'Anna' is not in the library: choose one of Anna B, Bob, Ryan"
+    ):
+        library.load("Anna")
+    library.rename("Ryan", "Rye")
+    assert library.find("Rye").parent.name == "more", "a voice stays in its folder"
+
+
+def test_a_voice_can_change_between_upper_and_lower_case(library: VoiceLibrary) -> None:
+    library.rename("Anna", "ANNA")
+    assert "ANNA.safetensors" in os.listdir(library.folder)
+    assert library.load("ANNA").name == "ANNA"
+
+
+@pytest.mark.parametrize("new", ["Bob", "Ryan"])
+def test_a_name_that_is_taken_is_refused(library: VoiceLibrary, new: str) -> None:
+    with pytest.raises(ValueError, match=f"a voice named '{new}' already exists"):
+        library.rename("Anna", new)
+    assert library.load("Anna").kind == "x_vector" and library.load("Bob").kind == "icl"
+
+
+@pytest.mark.parametrize("new", ["../x", "a/b", "", "CON", ".hidden", "x\0"])
+def test_a_new_name_cannot_leave_the_folder(library: VoiceLibrary, new: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        library.rename("Anna", new)
+    assert list(library.voices()) == ["Anna", "Bob", "Ryan"]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_only_names_of_the_listing_reach_a_file(library: VoiceLibrary, name: str, tmp_path: Path) -> None:
+    for act in (
+        library.load,
+        library.delete,
+        lambda one: library.rename(one, "new"),
+        lambda one: library.describe(one, "x"),
+    ):
+        with pytest.raises(ValueError, match="is not in the library: choose one of Anna, Bob, Ryan"):
+            act(name)
+    assert (tmp_path / "secret.safetensors").exists() and len(library.files()) == 4
+
+
+def test_a_voice_is_deleted(library: VoiceLibrary) -> None:
+    library.delete("Anna")
+    assert list(library.voices()) == ["Bob", "Ryan"]
+    empty = VoiceLibrary(library.folder / "none")
+    with pytest.raises(ValueError, match="'Anna' is not in the library: it has none, save one first"):
+        empty.delete("Anna")
+
+
+def test_a_description_is_one_line_in_the_file_and_changes_nothing_of_the_voice(
+    library: VoiceLibrary,
+) -> None:
+    assert library.describe("Bob", " an old\n man, 老人 ") == "an old man, 老人"
+    path = library.find("Bob")
+    assert read_description(path) == "an old man, 老人" and holds_voice(path, BOB)
+    library.describe("Bob", "")
+    assert read_description(path) == ""
+
+
+@pytest.mark.parametrize("text", ["x" * (LONGEST_DESCRIPTION + 1), "\x1b[31mred", "\ud800"])
+def test_a_description_that_cannot_be_shown_is_refused(library: VoiceLibrary, text: str) -> None:
+    with pytest.raises(ValueError, match="description"):
+        library.describe("Anna", text)
+    assert library.about("Anna")["description"] == "a calm voice"
+
+
+def test_an_exported_file_can_be_imported_under_another_name(library: VoiceLibrary, tmp_path: Path) -> None:
+    source = (tmp_path / "download.bin").resolve()
+    source.write_bytes(library.find("Anna").read_bytes())
+    assert library.take_in(source, "Anna 2") == "Anna 2"
+    assert (
+        library.load("Anna 2").name == "Anna 2" and library.about("Anna 2")["description"] == "a calm voice"
+    )
+    assert library.take_in(source, "Anna") == "Anna", "the same voice is no error"
+    with pytest.raises(ValueError, match="a voice named 'Bob' already exists"):
+        library.take_in(source, "Bob")
+    library.take_in(source, "Bob", overwrite=True)
+    assert holds_voice(library.find("Bob"), ANNA)
+
+
+def test_only_what_belongs_to_a_voice_reaches_the_library(library: VoiceLibrary, tmp_path: Path) -> None:
+    with safe_open(library.find("Anna"), framework="pt") as file:
+        metadata = {**file.metadata(), "script": "<b>"}
+        save_file({"speaker_embedding": file.get_tensor("speaker_embedding")}, tmp_path / "x", metadata)
+    library.take_in(tmp_path / "x", "New")
+    with safe_open(library.find("New"), framework="pt") as file:
+        assert set(file.metadata()) == {"format", "version", "voice", "sha256", "description"}
+
+
+def odd_files(voice: bytes) -> dict[str, bytes]:
+    header = (1 << 40).to_bytes(8, "little")
+    return {
+        "nothing": b"",
+        "text": b"a voice",
+        "another format": b"\x80\x04].",
+        "huge header": header + b"{}",
+        "cut": voice[:-1],
+        "changed": voice[:-1] + bytes([voice[-1] ^ 1]),
+        "too large": voice + bytes(MOST_BYTES),
+    }
+
+
+@pytest.mark.parametrize("odd", odd_files(b"xx"))
+def test_a_file_that_is_no_voice_is_refused(library: VoiceLibrary, tmp_path: Path, odd: str) -> None:
+    source = tmp_path / "upload"
+    source.write_bytes(odd_files(library.find("Anna").read_bytes())[odd])
+    with pytest.raises(ValueError, match="voice file") as refused:
+        library.take_in(source, "New")
+    assert str(tmp_path) not in str(refused.value) and "New" not in library.files()
+
+
+def test_a_forged_description_is_refused(library: VoiceLibrary, tmp_path: Path) -> None:
+    save_voice(ANNA, tmp_path / "forged", "\x1b[2Jgone")
+    with pytest.raises(ValueError, match="forged is damaged"):
+        library.take_in(tmp_path / "forged", "New")
+    assert load_voice(tmp_path / "forged").name == "Anna"
