@@ -35,7 +35,7 @@ def url(client: Client) -> Iterator[str]:
 @pytest.fixture
 def small(make_speaker) -> Iterator[tuple[Speaker, str]]:
     """A server with one row, where one more may wait."""
-    options = ServerOptions(rows=1, waiting=1, limits=Limits(idle_seconds=2))
+    options = ServerOptions(rows=1, waiting=1, limits=Limits(idle_seconds=2, pause_seconds=1))
     speaker = make_speaker(options)
     with listening(create_app(speaker, options)) as address:
         yield speaker, address
@@ -248,9 +248,18 @@ def test_what_a_websocket_refuses(url: str, client: Client, config, messages, wo
 
 
 def test_a_websocket_without_messages_is_closed(small) -> None:
-    with talking(small[1]) as channel:
+    with connect(small[1].replace("http", "ws") + PATH + "/stream", open_timeout=PATIENCE) as channel:
         said, _ = hear(channel)
-    assert "no message came" in said[-1]["message"]
+    assert "no message came for 2 s" in said[-1]["message"]
+
+
+def test_a_websocket_whose_text_pauses_for_too_long_is_closed(small) -> None:
+    speaker, url = small
+    with talking(url, sampling={"max_seconds": 0.5}) as channel:
+        say(channel, "input.text", text="The first sentence. And then")
+        said, sound = hear(channel)
+    assert sound and "no message came for 1 s" in said[-1]["message"], "what was said before is spoken"
+    wait_until(lambda: row_is_free(speaker))
 
 
 @pytest.mark.parametrize("by", ["cancel", "leave"])
