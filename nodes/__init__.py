@@ -8,6 +8,7 @@ from .audio import JoinAudio, SmoothNormalize
 from .generate import GenerateSpeech
 from .library import LoadVoice, SaveVoice
 from .load import LoadModel
+from .remote import RemoteModel
 from .sampling import SamplingSettings
 from .save import SaveSpeech, SpeechFromFile
 from .script import Cast, RenderScript
@@ -19,6 +20,7 @@ from .word_check import WordCheckSettings
 
 NODES: tuple[type[io.ComfyNode], ...] = (
     LoadModel,
+    RemoteModel,
     CloneVoice,
     PresetVoice,
     DesignVoice,

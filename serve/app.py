@@ -164,6 +164,7 @@ class Handlers:
                 "model": model.name,
                 "kind": model.type,
                 "size": model.size,
+                "fingerprint": self._speaker.fingerprint,
                 "width": model.width,
                 "speakers": model.speakers,
                 "languages": model.languages,

@@ -12,9 +12,10 @@ from dataclasses import replace
 import anyio.to_thread
 
 from ..morph.model.model import Model
-from ..morph.options import GenerateOptions
+from ..morph.options import PREDICTED_GROUPS, GenerateOptions
 from ..morph.render.channel import Chunk
 from ..morph.render.desk import Busy, ServiceClosed, ServiceStatus
+from ..morph.render.line_key import common_key
 from ..morph.render.lines import Line, LineReport
 from ..morph.render.report import describe_groups
 from ..morph.render.service import ROWS, SpeechService
@@ -114,6 +115,13 @@ class Speaker:
     def model(self) -> Model:
         """The checkpoint."""
         return self._synthesizer.model
+
+    @property
+    def fingerprint(self) -> str:
+        """What changes with code, machine and checkpoint, for clients that keep lines; "" if it is not known."""
+        if not self.model.fingerprint:
+            return ""
+        return common_key(self._synthesizer, GenerateOptions(PREDICTED_GROUPS))
 
     @property
     def status(self) -> ServiceStatus:
