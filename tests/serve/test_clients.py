@@ -173,6 +173,24 @@ def test_a_reader_that_stops_reading_holds_up_nobody(url: str, client: Client) -
     assert len(received) > 20 * 24000 * 2 and received.endswith(b"0\r\n\r\n")
 
 
+def test_readers_that_stop_reading_leave_their_rows_to_others(small) -> None:
+    """One row: a line of several pieces, whose client does not read, takes it from nobody."""
+    speaker, url = small
+    pieces = " ".join(["word " * 70 + "ends here."] * 10)
+    asking = {**asked(pieces, response_format="pcm"), "sampling": {"max_seconds": 10}}
+    body, address = json.dumps(asking).encode(), urlsplit(url)
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)  # so that little waits in the network
+        slow.connect((address.hostname, address.port))
+        head = f"POST {PATH} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
+        slow.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        wait_until(lambda: speaker.status.parked == 1)
+        assert row_is_free(speaker)
+        assert httpx.post(url + PATH, json=asked(seq_groups=2), timeout=PATIENCE).status_code == 200
+        assert speaker.status.parked == 1
+    wait_until(lambda: speaker.status.parked == 0)
+
+
 # Text that comes in parts
 
 
