@@ -9,6 +9,7 @@ from .dub import DubCaptions
 from .generate import GenerateSpeech
 from .library import LoadVoice, SaveVoice
 from .load import LoadModel
+from .remote import RemoteModel
 from .sampling import SamplingSettings
 from .save import SaveSpeech, SpeechFromFile
 from .script import Cast, RenderScript
@@ -21,6 +22,7 @@ from .word_check import WordCheckSettings
 
 NODES: tuple[type[io.ComfyNode], ...] = (
     LoadModel,
+    RemoteModel,
     CloneVoice,
     PresetVoice,
     DesignVoice,

@@ -14,10 +14,12 @@ from .audio_io import to_audio
 from .clips import show, to_clip
 from .facts import Facts, facts_of_line
 from .kept_lines import line_cache
-from .live import announce, speak_line
+from .live import announce
 from .memory import ManagedModel
 from .progress import show_progress
+from .remote import ServedModel
 from .sockets import CATEGORY
+from .voicing import SpeakOptions
 
 if TYPE_CHECKING:
     from ..morph.render.lines import Spoken
@@ -128,11 +130,10 @@ class GenerateSpeech(io.ComfyNode):
     @classmethod
     def speak(cls, take: dict[str, Any]) -> tuple[Spoken, Facts, str, str]:
         """Return one spoken text, its facts, its report, and the report's first lines; ``take``: the node's inputs."""
-        from ..morph.render.line_renderer import LineRenderer
         from ..morph.render.lines import Line
-        from ..morph.render.report import describe, outcome
+        from ..morph.render.report import outcome
 
-        model: ManagedModel = take.pop("model")
+        model: ManagedModel | ServedModel = take.pop("model")
         cache, check = line_cache(take.pop("reuse_lines", True)), take.pop("word_check", None)
         line = Line(**{name: take.pop(name) for name in ("text", "voice", "language", "seed")})
         options = GenerateOptions(
@@ -142,13 +143,13 @@ class GenerateSpeech(io.ComfyNode):
         )
         node = cls.hidden.unique_id
         with (
-            model.use() as ready,
+            model.open(SpeakOptions(options, cache, check)) as voicing,
             show_progress(node) as progress,
-            announce(node, ready.model.sample_rate) as speaker,
+            announce(node, voicing.sample_rate) as speaker,
         ):
             started = time.perf_counter()
-            spoken = speak_line(LineRenderer(ready, options, cache, check), line, progress, speaker)
+            spoken = voicing.speak_line(line, progress, speaker)
             elapsed = time.perf_counter() - started
-            report = describe(ready.model, [spoken], options, elapsed)
-            facts = facts_of_line(line, spoken, options, ready.model.name)
+            report = voicing.describe([spoken], elapsed)
+            facts = facts_of_line(line, spoken, options, voicing.name)
         return spoken, facts, report, outcome([spoken], elapsed)

@@ -14,9 +14,11 @@ import torch
 from comfy.model_patcher import ModelPatcher
 
 from ..morph.options import LoadOptions
+from .voicing import LocalVoicing, SpeakOptions, Voicing
 
 if TYPE_CHECKING:
     from ..morph.synthesizer import Synthesizer
+    from ..morph.voice.voice import Voice
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +79,28 @@ class ManagedModel:
         with explain_out_of_memory():
             management.load_models_gpu([self._patcher], force_full_load=True)
             yield self._synthesizer
+
+    @contextmanager
+    def open(self, options: SpeakOptions) -> Iterator[Voicing]:
+        """Yield what speaks with the model on its device; errors as ``use``."""
+        from ..morph.render.line_renderer import LineRenderer
+
+        with self.use() as ready:
+            yield LocalVoicing(LineRenderer(ready, options.generate, options.cache, options.check))
+
+    def preset_voice(self, speaker: str, instruct: str) -> Voice:
+        """Return a speaker of the checkpoint, with an instruction."""
+        from ..morph.voice.create import preset_voice
+
+        with self.use() as ready:
+            return preset_voice(ready.model, speaker, instruct)
+
+    def design_voice(self, description: str) -> Voice:
+        """Return a voice made from a description."""
+        from ..morph.voice.create import design_voice
+
+        with self.use() as ready:
+            return design_voice(ready.model, description)
 
 
 def load_managed(path: Path, options: LoadOptions) -> ManagedModel:

@@ -17,15 +17,16 @@ from .audio_io import to_audio
 from .clips import show, to_clip
 from .facts import Facts, facts_of_line
 from .kept_lines import line_cache
-from .live import announce, speak_script
+from .live import announce
 from .memory import ManagedModel
 from .progress import show_progress
+from .remote import ServedModel
 from .sockets import CATEGORY, CastSocket
+from .voicing import SpeakOptions, Voicing
 
 if TYPE_CHECKING:
     from ..morph.render.dialogue import Dialogue, ScriptRequest
     from ..morph.render.word_check import WordCheck
-    from ..morph.synthesizer import Synthesizer
     from ..morph.text.script import ScriptLine
     from ..morph.voice.voice import Voice
 
@@ -201,7 +202,7 @@ class RenderScript(io.ComfyNode):
     @classmethod
     def execute(
         cls,
-        model: ManagedModel,
+        model: ManagedModel | ServedModel,
         cast: dict[str, Voice],
         script: str,
         seq_groups: int,
@@ -219,8 +220,7 @@ class RenderScript(io.ComfyNode):
         sentence_subtitles: bool = False,
     ) -> io.NodeOutput:
         from ..morph.render.dialogue import ScriptRequest
-        from ..morph.render.line_renderer import LineRenderer
-        from ..morph.render.report import describe, outcome
+        from ..morph.render.report import outcome
 
         options = GenerateOptions(
             seq_groups,
@@ -234,17 +234,16 @@ class RenderScript(io.ComfyNode):
         request = ScriptRequest(script, cast, language, seed, gap, sentence_subtitles)
         node, cache = cls.hidden.unique_id, line_cache(reuse_lines)
         with (
-            model.use() as ready,
+            model.open(SpeakOptions(options, cache, word_check)) as voicing,
             show_progress(node) as progress,
-            announce(node, ready.model.sample_rate) as speaker,
+            announce(node, voicing.sample_rate) as speaker,
         ):
             started = time.perf_counter()
             with plain_errors():
-                renderer = LineRenderer(ready, options, cache, word_check)
-                dialogue = speak_script(renderer, request, progress, speaker)
+                dialogue = voicing.speak_script(request, progress, speaker)
             elapsed = time.perf_counter() - started
-            report = describe(ready.model, dialogue.lines, options, elapsed)
-            facts = facts_of_script(ready, request, dialogue, options)
+            report = voicing.describe(dialogue.lines, elapsed)
+            facts = facts_of_script(voicing, request, dialogue, options)
         lines = [
             to_audio(line.waveform, line.sample_rate, [known])
             for line, known in zip(dialogue.lines, facts, strict=True)
@@ -255,14 +254,12 @@ class RenderScript(io.ComfyNode):
 
 
 def facts_of_script(
-    ready: Synthesizer, request: ScriptRequest, dialogue: Dialogue, options: GenerateOptions
+    voicing: Voicing, request: ScriptRequest, dialogue: Dialogue, options: GenerateOptions
 ) -> list[Facts]:
     """Return the facts of each line of a script that was spoken."""
-    from ..morph.render.dialogue import read_script
-
-    script, lines = read_script(ready, request)
+    script, lines = voicing.read_script(request)
     facts = [
-        facts_of_line(line, spoken, options, ready.model.name)
+        facts_of_line(line, spoken, options, voicing.name)
         for line, spoken in zip(lines, dialogue.lines, strict=True)
     ]
     return [

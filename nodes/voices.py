@@ -197,10 +197,7 @@ class PresetVoice(io.ComfyNode):
     def execute(
         cls, model: ManagedModel, speaker: str, instruct: str = "", custom_speaker: str = ""
     ) -> io.NodeOutput:
-        from ..morph.voice.create import preset_voice
-
-        with model.use() as ready:
-            return io.NodeOutput(preset_voice(ready.model, custom_speaker.strip() or speaker, instruct))
+        return io.NodeOutput(model.preset_voice(custom_speaker.strip() or speaker, instruct))
 
 
 class DesignVoice(io.ComfyNode):
@@ -238,10 +235,7 @@ class DesignVoice(io.ComfyNode):
 
     @classmethod
     def execute(cls, model: ManagedModel, description: str) -> io.NodeOutput:
-        from ..morph.voice.create import design_voice
-
-        with model.use() as ready:
-            return io.NodeOutput(design_voice(ready.model, description))
+        return io.NodeOutput(model.design_voice(description))
 
 
 def weight_input(letter: str, optional: bool = False) -> io.Input:

@@ -87,7 +87,8 @@ class SpeechAnswer:
             await self._start(send)
             await self._send_audio(send, self._encoder.finish())
             if self._asked.sse:
-                await self._send_event(send, "speech.audio.done", {"usage": usage_of(reading)})
+                told = {"usage": usage_of(reading), "report": report_of(reading)}
+                await self._send_event(send, "speech.audio.done", told)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _start(self, send: Send) -> None:
@@ -169,4 +170,18 @@ def usage_of(reading: Reading) -> dict[str, Any]:
         "output_tokens": frames,
         "total_tokens": text + frames,
         "input_token_details": details,
+    }
+
+
+def report_of(reading: Reading) -> dict[str, Any]:
+    """Return how a line went, and how it was made."""
+    report = reading.report
+    return {
+        "frames": report.frames,
+        "seconds": report.seconds,
+        "ended": report.ended,
+        "pieces": report.pieces,
+        "spoken": report.spoken,
+        "notes": list(report.notes),
+        "made_by": list(reading.made_by),
     }

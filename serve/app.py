@@ -43,6 +43,7 @@ PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 OWNER = "qwen3-tts-morph"
+VOICE_TYPE = "application/octet-stream"  # pages of other sites cannot send it without asking
 
 
 def create_app(speaker: Speaker, options: ServerOptions) -> Starlette:
@@ -86,7 +87,6 @@ class Handlers:
         answers: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/v1/models": self.models,
             "/v1/audio/models": self.models,
-            "/v1/audio/voices": self.voices,
             "/v1/status": self.status,
             "/health": self.health,
             "/ready": self.ready,
@@ -95,6 +95,9 @@ class Handlers:
         }
         return [
             Route("/v1/audio/speech", self.speech, methods=["POST"]),
+            Route("/v1/audio/voices", self.voices, methods=["GET"]),
+            Route("/v1/audio/voices", self.add_voice, methods=["POST"]),
+            Route("/v1/audio/voices/{name}", self.remove_voice, methods=["DELETE"]),
             WebSocketRoute("/v1/audio/speech/stream", self.socket),
             *(Route(path, handler, methods=["GET"]) for path, handler in answers.items()),
         ]
@@ -119,20 +122,51 @@ class Handlers:
         """The names that a request's ``voice`` may have, presets first."""
         entries = await anyio.to_thread.run_sync(self._speaker.voices.entries)
         data = [{"id": entry.name, "name": entry.name, "kind": entry.kind} for entry in entries]
-        return JSONResponse({"voices": [entry.name for entry in entries], "data": data})
+        return JSONResponse(
+            {"object": "list", "voices": data, "data": data}
+        )  # Open WebUI reads the one, others the other
+
+    async def add_voice(self, request: Request) -> Response:
+        """Take a voice file (``Save Voice`` writes it) until the server ends: ``?name=Anna&consent=true``."""
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != VOICE_TYPE:
+            raise ApiError(415, f"the content type is not {VOICE_TYPE}: send a voice file's bytes")
+        if request.query_params.get("consent") != "true":
+            raise ApiError(
+                400,
+                "consent is missing: send consent=true if the person whose voice it is has agreed",
+                "consent",
+            )
+        content = await read_body(
+            request, self._options.limits.voice_bytes, self._options.limits.idle_seconds
+        )
+        name = request.query_params.get("name", "")
+        name = await anyio.to_thread.run_sync(self._speaker.voices.add, name, content)
+        return JSONResponse({"id": name, "name": name, "kind": "uploaded"})
+
+    async def remove_voice(self, request: Request) -> Response:
+        """Forget an uploaded voice."""
+        name = request.path_params["name"]
+        self._speaker.voices.remove(name)
+        return JSONResponse({"id": name, "deleted": True})
 
     async def models(self, _: Request) -> Response:
         """The model that is loaded, and OpenAI's names for it."""
         names = [self._speaker.model.name, *OPENAI_MODELS]
         data = [{"id": name, "object": "model", "created": self._began, "owned_by": OWNER} for name in names]
-        return JSONResponse({"object": "list", "data": data})
+        return JSONResponse({"object": "list", "data": data, "models": data})  # the second is for Open WebUI
 
     async def status(self, _: Request) -> Response:
         """What the server does now, for its page."""
         status, model = self._speaker.status, self._speaker.model
         return JSONResponse(
             {
+                "server": OWNER,
                 "model": model.name,
+                "kind": model.type,
+                "size": model.size,
+                "fingerprint": self._speaker.fingerprint,
+                "width": model.width,
+                "speakers": model.speakers,
                 "languages": model.languages,
                 "follows_instructions": model.follows_instructions,
                 "sample_rate": model.sample_rate,
@@ -180,22 +214,26 @@ async def read_json(request: Request, limits: Limits) -> object:
     if kind != "application/json":
         raise ApiError(415, "the content type is not application/json: send JSON")
     try:
-        with anyio.fail_after(limits.idle_seconds):
-            return json.loads(await _read_body(request, limits.body_bytes))
-    except TimeoutError:
-        raise ApiError(
-            408, f"the body was not complete after {limits.idle_seconds:g} s: send it at once"
-        ) from None
-    except ClientDisconnect:
-        raise ApiError(400, "the body ended early") from None
+        return json.loads(await read_body(request, limits.body_bytes, limits.idle_seconds))
     except (ValueError, RecursionError):
         raise ApiError(400, "the body is not JSON: send an object with input and voice") from None
 
 
-async def _read_body(request: Request, most: int) -> bytes:
+async def read_body(request: Request, most: int, seconds: float) -> bytes:
+    """Return a request's body of at most ``most`` bytes, which has come after ``seconds``.
+
+    Raises:
+        ApiError: 413, 408, or 400 for one that ends early.
+    """
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most:
-            raise ApiError(413, f"the body has more than {most} bytes: send the text in parts")
+    try:
+        with anyio.fail_after(seconds):
+            async for part in request.stream():
+                body += part
+                if len(body) > most:
+                    raise ApiError(413, f"the body has more than {most} bytes: send a shorter one")
+    except TimeoutError:
+        raise ApiError(408, f"the body was not complete after {seconds:g} s: send it at once") from None
+    except ClientDisconnect:
+        raise ApiError(400, "the body ended early") from None
     return bytes(body)

@@ -61,7 +61,7 @@ class Guard:
 
     @property
     def _preflight(self) -> dict[str, str]:
-        allowed = {"Methods": "GET, POST", "Headers": "authorization, content-type"}
+        allowed = {"Methods": "GET, POST, DELETE", "Headers": "authorization, content-type"}
         return {f"Access-Control-Allow-{name}": value for name, value in allowed.items()} | {
             "Access-Control-Max-Age": PREFLIGHT_S
         }

@@ -26,8 +26,10 @@ class Limits:
         characters: of its text.
         body_bytes: of its JSON.
         seconds: until its answer has been sent completely; a WebSocket's included.
-        idle_seconds: that a WebSocket waits for its next message, until its text is complete.
+        idle_seconds: until a request's body has come, and a WebSocket's first message.
         audio_seconds: of the sound of one piece of text (see ``Sampling.max_seconds``); 0: no limit of its own.
+        voice_bytes: of an uploaded voice.
+        pause_seconds: that a WebSocket's client may send no text, until its text is complete.
     """
 
     characters: int = 20_000
@@ -35,9 +37,11 @@ class Limits:
     seconds: float = 600.0
     idle_seconds: float = 30.0
     audio_seconds: float = 0.0
+    voice_bytes: int = 1 << 20
+    pause_seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        for name in ("characters", "body_bytes", "seconds", "idle_seconds"):
+        for name in ("characters", "body_bytes", "seconds", "idle_seconds", "voice_bytes", "pause_seconds"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)!r}: choose above 0")
         if not 0 <= self.audio_seconds <= 3600:

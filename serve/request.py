@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..morph.model.model import Model
-from ..morph.options import GenerateOptions, Sampling, TokenSampling, check_seq_groups
+from ..morph.options import (
+    DECODINGS,
+    NORMALIZE,
+    TAILS,
+    GenerateOptions,
+    Sampling,
+    TokenSampling,
+    check_seq_groups,
+)
 from ..morph.text.encoding import check_encodable, join_halves
 from ..morph.text.pauses import check_spoken, read_pauses
 from .encoders import FORMATS
@@ -25,6 +33,7 @@ OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 FIELDS = (
     *("model", "input", "voice", "instructions", "response_format", "stream_format", "speed"),
     *("stream", "language", "seed", "seq_groups", "sampling"),
+    *("decoding", "tail", "normalize_text", "trim_silence", "split_chars"),
 )
 TOKEN_FIELDS = ("do_sample", "temperature", "top_k", "top_p")
 SUBTALKER = "subtalker_"
@@ -237,7 +246,29 @@ def _options(fields: Mapping[str, Any], rules: Rules) -> GenerateOptions:
     sampling = _sampling(fields.get("sampling"), rules.model.sampling)
     if longest := rules.limits.audio_seconds:
         sampling = replace(sampling, max_seconds=min(sampling.max_seconds or longest, longest))
-    return GenerateOptions(groups, sampling, retries=0)
+    trim = fields.get("trim_silence")
+    if trim is not None and not isinstance(trim, bool):
+        raise _bad("trim_silence", f"trim_silence is {trim!r:.40}: choose true or false")
+    return GenerateOptions(
+        groups,
+        sampling,
+        split_chars=_split_chars(fields.get("split_chars")),
+        decoding=_choice(fields, "decoding", DECODINGS, GenerateOptions.decoding),
+        tail=_choice(fields, "tail", TAILS, GenerateOptions.tail),
+        retries=0,
+        normalize=_choice(fields, "normalize_text", NORMALIZE, GenerateOptions.normalize),
+        trim_ends=bool(trim),
+    )
+
+
+def _split_chars(sent: object) -> int:
+    """Return the longest piece of a text in characters; not above the default: a piece is kept in memory."""
+    if sent is None:
+        return GenerateOptions.split_chars
+    low, high = 40, GenerateOptions.split_chars
+    if isinstance(sent, bool) or not isinstance(sent, int) or not low <= sent <= high:
+        raise _bad("split_chars", f"split_chars is {sent!r:.40}: send a whole number from {low} to {high}")
+    return sent
 
 
 def _sampling(sent: object, own: Sampling) -> Sampling:

@@ -55,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--most-seconds", type=float, default=Limits.seconds, help="until an answer is complete"
     )
+    parser.add_argument(
+        "--most-pause",
+        type=float,
+        default=Limits.pause_seconds,
+        help="seconds that a WebSocket's client may send no text",
+    )
     parser.add_argument("--allow-origin", help='another site whose pages may ask, or "*"')
 
 
@@ -78,7 +84,11 @@ def read_options(arguments: argparse.Namespace) -> ServerOptions:
         seq_groups=arguments.seq_groups,
         rows=arguments.rows,
         waiting=arguments.waiting,
-        limits=Limits(characters=arguments.most_characters, seconds=arguments.most_seconds),
+        limits=Limits(
+            characters=arguments.most_characters,
+            seconds=arguments.most_seconds,
+            pause_seconds=arguments.most_pause,
+        ),
     )
 
 

@@ -12,10 +12,12 @@ from dataclasses import replace
 import anyio.to_thread
 
 from ..morph.model.model import Model
-from ..morph.options import GenerateOptions
+from ..morph.options import PREDICTED_GROUPS, GenerateOptions
 from ..morph.render.channel import Chunk
 from ..morph.render.desk import Busy, ServiceClosed, ServiceStatus
+from ..morph.render.line_key import common_key
 from ..morph.render.lines import Line, LineReport
+from ..morph.render.report import describe_groups
 from ..morph.render.service import ROWS, SpeechService
 from ..morph.render.utterance import Utterance
 from ..morph.synthesizer import Synthesizer
@@ -39,6 +41,7 @@ class Reading:
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._utterance: Utterance | None = None
+        self.made_by: tuple[str, ...] = ()
 
     def tell(self) -> None:
         """Say, from the service's thread, that there is something new."""
@@ -47,9 +50,9 @@ class Reading:
         except RuntimeError:  # the loop has ended, and with it whoever read
             log.debug("a reader's event loop has ended")
 
-    def read(self, utterance: Utterance) -> Reading:
-        """Set what is read."""
-        self._utterance = utterance
+    def read(self, utterance: Utterance, made_by: tuple[str, ...] = ()) -> Reading:
+        """Set what is read, and how it is made, as lines for a report."""
+        self._utterance, self.made_by = utterance, made_by
         return self
 
     @property
@@ -114,6 +117,13 @@ class Speaker:
         return self._synthesizer.model
 
     @property
+    def fingerprint(self) -> str:
+        """What changes with code, machine and checkpoint, for clients that keep lines; "" if it is not known."""
+        if not self.model.fingerprint:
+            return ""
+        return common_key(self._synthesizer, GenerateOptions(PREDICTED_GROUPS))
+
+    @property
     def status(self) -> ServiceStatus:
         """What the service does now."""
         return self._service.status
@@ -156,7 +166,14 @@ class Speaker:
             ) from error
         except (ValueError, ServiceClosed) as error:
             raise as_api_error(error) from error
-        return reading.read(utterance)
+        return reading.read(utterance, self._describe(settings.generate))
+
+    def _describe(self, options: GenerateOptions) -> tuple[str, ...]:
+        """Return how lines with these options are made: SEQ_GROUPS, engine, checkpoint."""
+        model, engine = self.model, self._synthesizer.engine
+        tail = model.tails(options.tail).get(options.seq_groups)
+        groups = describe_groups(options, tail, model.weights)
+        return groups, engine.describe(model, engine.choose(model, options)), model.summary()
 
     def _retry_after(self) -> int:
         """Return a guess of the seconds until one of those that wait has a row."""

@@ -53,6 +53,7 @@ class SpeechSocket:
     def __init__(self, socket: WebSocket, speaker: Speaker, access: Access, metrics: Metrics):
         self._socket, self._speaker, self._access, self._metrics = socket, speaker, access, metrics
         self._text = ArrivingText(speaker.rules.limits.characters)
+        self._began = False  # whether the first message has come
         self._failure: ApiError | None = None
 
     async def run(self) -> None:
@@ -103,7 +104,8 @@ class SpeechSocket:
         Raises:
             ApiError: 400 for what is not a JSON object, 408 if none comes.
         """
-        idle = self._speaker.rules.limits.idle_seconds
+        limits = self._speaker.rules.limits
+        idle = limits.pause_seconds if self._began else limits.idle_seconds
         try:
             with anyio.fail_after(idle):
                 message = await self._socket.receive()
@@ -111,6 +113,7 @@ class SpeechSocket:
             raise ApiError(
                 408, f"no message came for {idle:g} s: send input.done when the text is over"
             ) from None
+        self._began = True
         if message["type"] == "websocket.disconnect":
             raise _Left
         try:

@@ -1,14 +1,16 @@
-"""The voices that a request may name: the checkpoint's speakers, and the saved voices of one folder."""
+"""The voices that a request may name: the checkpoint's speakers, saved voices of one folder, and uploaded ones."""
 
 from __future__ import annotations
 
 import logging
+import tempfile
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..morph.model.model import Model
 from ..morph.text.encoding import is_encodable
+from ..morph.text.names import check_name
 from ..morph.voice.create import design_voice, preset_voice
 from ..morph.voice.file import load_voice
 from ..morph.voice.voice import Voice, check_voice
@@ -23,11 +25,12 @@ OPENAI_VOICES = (
     *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
 )
 LISTED = 30  # names in an error
+MOST_UPLOADED = 64  # the one that was not used for the longest time goes
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A voice of the list: its name, and whether it is a "preset" or "saved"."""
+    """A voice of the list: its name, and whether it is a "preset", "saved" or "uploaded"."""
 
     name: str
     kind: str
@@ -48,6 +51,7 @@ class VoiceBook:
         # after an ICL voice's reference belongs to this object.
         self._saved: dict[str, tuple[tuple[int, int], Voice | str]] = {}
         self._presets = {name: preset_voice(model, name) for name in model.speakers}
+        self._uploaded: dict[str, Voice] = {}  # in memory only, the least recently used first
 
     @property
     def designs(self) -> bool:
@@ -58,7 +62,43 @@ class VoiceBook:
         """Return all voices that this checkpoint can speak with, presets first."""
         usable = [name for name, voice in self._read_folder().items() if isinstance(voice, Voice)]
         saved = [Entry(name, "saved") for name in sorted(usable) if name not in self._presets]
-        return [Entry(name, "preset") for name in self._presets] + saved
+        with self._lock:
+            uploaded = [Entry(name, "uploaded") for name in self._uploaded if name not in usable]
+        return [Entry(name, "preset") for name in self._presets] + saved + uploaded
+
+    def add(self, name: str, content: bytes) -> str:
+        """Take a voice that a client has sent, until it is removed or the server ends; return its name.
+
+        Args:
+            name: what requests call it; another uploaded voice of this name is replaced.
+            content: of a voice file.
+
+        Raises:
+            ApiError: 400 for a name or a file that cannot be used, 409 for a preset's or a saved voice's name.
+        """
+        try:
+            name = check_name(name)
+            voice = replace(read_voice_bytes(content), name=name)
+            check_voice(self._model, voice)
+        except ValueError as error:
+            raise ApiError(400, str(error), "name" if str(error).startswith("name ") else None) from error
+        taken = [entry.name.lower() for entry in self.entries() if entry.kind != "uploaded"]
+        if name.lower() in (*taken, *OPENAI_VOICES):
+            raise ApiError(409, f"voice {name!r} is one of this server's own: choose another name", "name")
+        with self._lock:
+            self._uploaded.pop(name, None)
+            self._uploaded[name] = voice
+            for oldest in list(self._uploaded)[:-MOST_UPLOADED]:
+                del self._uploaded[oldest]
+        return name
+
+    def remove(self, name: str) -> None:
+        """Forget an uploaded voice; ApiError 404 if it is none."""
+        with self._lock:
+            if self._uploaded.pop(name, None) is None:
+                raise ApiError(
+                    404, f"voice {name[:64]!r} was not uploaded: only uploaded voices are deleted", "name"
+                )
 
     def find(self, name: str | None, description: str | None = None) -> Voice:
         """Return a voice; None is the first one.
@@ -101,9 +141,19 @@ class VoiceBook:
         if name in self._presets:
             return self._presets[name]
         voice = self._read_folder().get(name)
+        if not isinstance(voice, Voice):
+            voice = self._take_uploaded(name)
         if not isinstance(voice, Voice):  # deleted since it was listed
             raise self._unknown(name, [entry.name for entry in self.entries()])
         return voice
+
+    def _take_uploaded(self, name: str) -> Voice | None:
+        """Return an uploaded voice, which counts as used now; None for another name."""
+        with self._lock:
+            voice = self._uploaded.pop(name, None)
+            if voice is not None:
+                self._uploaded[name] = voice
+            return voice
 
     def _read_folder(self) -> dict[str, Voice | str]:
         """Return the voices of the folder by name, or why they cannot be used; only what has changed is read."""
@@ -131,3 +181,11 @@ class VoiceBook:
             log.warning("voice file %s is not offered: %s", path.name, error)
             return str(error)
         return voice
+
+
+def read_voice_bytes(content: bytes) -> Voice:
+    """Return the voice in the content of a voice file; ValueError if it is none, or damaged."""
+    with tempfile.TemporaryDirectory(prefix="morph-voice-") as folder:
+        path = Path(folder, f"upload{SUFFIX}")
+        path.write_bytes(content)
+        return load_voice(path)

@@ -1,4 +1,4 @@
-"""Where the lines of a ``SpeechService`` wait, and what is known of the running batch."""
+"""Where the lines of a ``SpeechService`` wait, for a row or for their readers, and what the running batch does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 
-from .utterance import Group, Utterance
+from .utterance import Group, Parked, Utterance
 
 
 class Busy(Exception):
@@ -25,6 +25,7 @@ class ServiceStatus:
         rows: how many lines it speaks at a time.
         speaking: how many it speaks now.
         waiting: how many wait.
+        parked: how many are made, but for samples that their slow readers do not want yet.
         frames: of all lines, since it was created.
         frame_s: seconds that a frame of the running batch takes, 0 if it is not known.
     """
@@ -34,6 +35,7 @@ class ServiceStatus:
     waiting: int
     frames: int
     frame_s: float
+    parked: int = 0
 
 
 class Desk:
@@ -41,7 +43,7 @@ class Desk:
 
     Args:
         rows: of the running batch.
-        waiting: how many lines may wait.
+        waiting: how many lines may wait; and as many more for slow readers.
     """
 
     def __init__(self, rows: int, waiting: int):
@@ -49,6 +51,7 @@ class Desk:
         self._rows, self._most = rows, waiting
         self._lock = threading.Lock()
         self._waiting: deque[Utterance] = deque()
+        self._parked: list[Utterance] = []
         self._closed = False
         self._speaking, self._frames, self._frame_s = 0, 0, 0.0
 
@@ -71,23 +74,46 @@ class Desk:
     def first(self) -> Utterance | None:
         """Return the line that is next, without taking it."""
         with self._lock:
-            self._forget_leavers()
-            return self._waiting[0] if self._waiting else None
+            return self._next()
+
+    @property
+    def has_place(self) -> bool:
+        """Whether a line may be parked: what is kept for slow readers is bounded. One that is to go on needs none."""
+        with self._lock:
+            return sum(one.is_full for one in self._parked) < self._most
+
+    def park(self, utterance: Utterance, line: Parked) -> None:
+        """Keep a line until its reader wants more; then it is next, before those that have not begun."""
+        with self._lock:
+            utterance.parked = line
+            self._parked.append(utterance)
+        if self._closed:
+            self.close()
+
+    def _next(self) -> Utterance | None:
+        self._forget_leavers()
+        hungry = next((one for one in self._parked if not one.is_full), None)
+        return hungry or (self._waiting[0] if self._waiting else None)
 
     def take(self, group: Group) -> Utterance | None:
         """Remove the line that is next and return it, if it is of this group: nobody is overtaken."""
         with self._lock:
-            self._forget_leavers()
-            if self._closed or not self._waiting or self._waiting[0].group != group:
+            utterance = self._next()
+            if self._closed or utterance is None or utterance.group != group:
                 return None
-            return self._waiting.popleft()
+            self._remove(utterance)
+            return utterance
+
+    def _remove(self, utterance: Utterance) -> None:
+        place = self._waiting if utterance in self._waiting else self._parked
+        place.remove(utterance)
 
     def drop(self, utterance: Utterance, error: BaseException) -> None:
-        """End a line that still waits with an error."""
+        """End a line that is still here with an error."""
         with self._lock:
-            if utterance not in self._waiting:
+            if utterance not in self._waiting and utterance not in self._parked:
                 return
-            self._waiting.remove(utterance)
+            self._remove(utterance)
         utterance.finish(None, error)
 
     def continues(self, group: Group) -> bool:
@@ -99,7 +125,8 @@ class Desk:
         """Take no more lines; those that wait are ended."""
         with self._lock:
             self._closed = True
-            waiting, self._waiting = list(self._waiting), deque()
+            waiting, self._waiting = [*self._parked, *self._waiting], deque()
+            self._parked = []
         for utterance in waiting:
             utterance.finish(None, ServiceClosed("the service was closed before this line was spoken"))
         self.bell.set()
@@ -113,6 +140,10 @@ class Desk:
         """Drop the lines whose readers have left before they had a row."""
         if any(one.is_closed for one in self._waiting):
             self._waiting = deque(one for one in self._waiting if not one.is_closed)
+        for utterance in [one for one in self._parked if one.is_closed]:
+            self._parked.remove(utterance)
+            if utterance.parked is not None:
+                utterance.parked.abandon()
 
     # What the batch reports
 
@@ -128,4 +159,6 @@ class Desk:
     @property
     def status(self) -> ServiceStatus:
         """See ``ServiceStatus``."""
-        return ServiceStatus(self._rows, self._speaking, len(self._waiting), self._frames, self._frame_s)
+        return ServiceStatus(
+            self._rows, self._speaking, len(self._waiting), self._frames, self._frame_s, len(self._parked)
+        )

@@ -15,7 +15,6 @@ from ..synthesizer import Synthesizer
 from .desk import Desk, ServiceClosed
 from .open_line import OpenLine
 from .pacing import Speed
-from .stream_decoding import QUEUED_FRAMES
 from .stream_queue import StreamQueue
 from .utterance import Group, Utterance
 
@@ -55,8 +54,8 @@ class OpenDecoding:
             choice = engine.choose(model, self._options)
             self._codec = engine.open_codec(model, choice, self._rows)
             engine.decode(model, self._queue, self._options, self._on_frame, choice)
-            self._send(ahead=True)  # readers are not waited for: others need the model
-            self._leave()
+            self._send()
+            self._park(always=True)  # readers are not waited for: others need the model
         except BaseException as error:
             self._desk.drop(self._first, error)  # if it never got as far as a row, it would be tried for ever
             for line in self._lines.values():
@@ -77,6 +76,7 @@ class OpenDecoding:
         for line in self._lines.values():
             line.follow()
         self._leave()
+        self._park()
         self._admit()
         for line in self._lines.values():
             if (request := line.next_request()) is not None:
@@ -95,6 +95,26 @@ class OpenDecoding:
                 del self._lines[number]
         self._desk.note_speaking(len(self._lines))
 
+    def _park(self, always: bool = False) -> None:
+        """Take the lines of which only samples are missing out of the batch, if their readers have enough for now.
+
+        Such a line has no row in the engine; between two pieces it has no state in the codec either, so the rest of its
+        piece is sent at once. What is kept for a slow reader is that, and the codes of its other pieces. ``always``:
+        even if the desk has no place for more.
+        """
+        for number, line in list(self._lines.items()):
+            if line.wants_rows or line.ended or not line.utterance.is_full:
+                continue
+            if not (always or self._desk.has_place):
+                break
+            if line.begun:
+                self._send(of=line)
+            if not line.ended:
+                self._end_codec(line)
+                del self._lines[number]
+                self._desk.park(line.utterance, line)
+        self._leave()
+
     def _admit(self) -> None:
         """Take waiting lines; while others play only one per frame, because a prompt takes time."""
         busy = bool(self._lines)
@@ -106,6 +126,10 @@ class OpenDecoding:
 
     def _open(self, utterance: Utterance) -> None:
         self._count += 1
+        if isinstance(utterance.parked, OpenLine):
+            self._lines[self._count] = utterance.parked.resume(self._count)
+            utterance.parked = None
+            return
         try:
             line = OpenLine(self._count, utterance, self._synthesizer, self._speed)
         except Exception as error:  # whatever it is, it is this line's, and its reader gets it
@@ -118,6 +142,7 @@ class OpenDecoding:
         lines = len(self._lines)
         self._send(hurry=True)
         self._leave()
+        self._park()
         self._frame_began = None
         if len(self._lines) < lines:  # a row is free: look who waits
             return
@@ -134,18 +159,18 @@ class OpenDecoding:
         self._send()
         self._frame_began = time.perf_counter()
 
-    def _send(self, ahead: bool = False, hurry: bool = False) -> None:
+    def _send(self, hurry: bool = False, of: OpenLine | None = None) -> None:
         """Decode and queue the chunks that are due.
 
         Args:
-            ahead: all of them, whether or not readers have taken theirs.
             hurry: smaller ones too: no other frames come soon.
+            of: only those of this line, to the end of its piece, whether or not its reader wants them.
         """
-        sent = True
-        while sent:
+        sent, pieces = True, None if of is None else of.pieces_sent
+        while sent and (of is None or of.pieces_sent == pieces):
             now = time.perf_counter()
-            ready = [one for one in self._lines.values() if ahead or one.utterance.queued < QUEUED_FRAMES]
-            due = {one.number: one.due(now, hurry or ahead) for one in ready}
+            ready = [one for one in self._lines.values() if not one.utterance.is_full] if of is None else [of]
+            due = {one.number: one.due(now, hurry or of is not None) for one in ready}
             parts = {number: codes for number, codes in due.items() if codes is not None}
             if parts:
                 self._decode(parts)

@@ -82,6 +82,11 @@ class OpenLine:
         return self._stopped == "cancelled" or self._chunks.ended
 
     @property
+    def pieces_sent(self) -> int:
+        """How many pieces have been sent completely."""
+        return len(self._ends)
+
+    @property
     def wants_rows(self) -> bool:
         """Whether a piece has a row or will need one."""
         return self.speaking or (not self.ended and (self._text is not None or self._waiting > 0))
@@ -202,6 +207,16 @@ class OpenLine:
         """Tell the reader that the line is over."""
         self.utterance.text_tokens = sum(prompt.text_tokens for prompt in self._rendering.prompts)
         self.utterance.finish(self._report(), self._error)
+
+    def resume(self, number: int) -> OpenLine:
+        """Go on under another number, in another batch or later in the same one."""
+        self.number = number
+        return self
+
+    def abandon(self) -> None:
+        """See ``Parked``."""
+        self._cancel()
+        self.finish()
 
     def fail(self, error: BaseException) -> None:
         """End the line with an error of the engine."""

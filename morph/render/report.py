@@ -39,13 +39,19 @@ def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, e
         options: what they were spoken with.
         elapsed_s: wall-clock seconds for all of them, prompt and codec included.
     """
-    rows = [f"{number}. {_row(one.report)}" for number, one in enumerate(spoken, start=1)]
     tail = model.tails(options.tail).get(options.seq_groups)
-    settings = [
-        describe_groups(options, tail, model.weights),
-        *dict.fromkeys(one.engine for one in spoken if one.engine),
-        model.summary(),
-    ]
+    groups = describe_groups(options, tail, model.weights)
+    return compose(spoken, elapsed_s, [groups, *engines_of(spoken), model.summary()])
+
+
+def engines_of(spoken: Sequence[Spoken]) -> list[str]:
+    """Return each engine that made a line once, in words."""
+    return list(dict.fromkeys(one.engine for one in spoken if one.engine))
+
+
+def compose(spoken: Sequence[Spoken], elapsed_s: float, settings: Sequence[str]) -> str:
+    """Return a report (see ``describe``) whose last paragraph is ``settings``, one to a line."""
+    rows = [f"{number}. {_row(one.report)}" for number, one in enumerate(spoken, start=1)]
     blocks = [outcome(spoken, elapsed_s), "\n".join(rows), "\n".join(f"- {setting}" for setting in settings)]
     return "\n\n".join(blocks)
 

@@ -5,14 +5,22 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from ..options import GenerateOptions, Sampling
 from .channel import Chunk
 from .lines import Line, LineReport
+from .stream_decoding import QUEUED_FRAMES
 
 Group: TypeAlias = tuple[object, ...]
 """What all lines of one running batch have in common."""
+
+
+class Parked(Protocol):
+    """A line whose codes are made, and whose reader has enough for now: it needs neither row nor codec."""
+
+    def abandon(self) -> None:
+        """The reader has left."""
 
 
 def group_of(options: GenerateOptions, sampling: Sampling) -> Group:
@@ -50,6 +58,7 @@ class Utterance:
         self._report: LineReport | None = None
         self._error: BaseException | None = None
         self.text_tokens = 0  # of what was spoken, known at the end
+        self.parked: Parked | None = None  # its line, while it is at the desk between two pieces
 
     # The reader's side
 
@@ -124,6 +133,11 @@ class Utterance:
     def queued(self) -> int:
         """The frames that wait for the reader."""
         return self._queued
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the reader has enough for now."""
+        return self._queued >= QUEUED_FRAMES and not self._closed
 
     def put(self, chunk: Chunk) -> None:
         """Queue a chunk; never waits."""

@@ -40,7 +40,7 @@ async function connect() {
   const status = await showStatus()
   const { voices } = await (await ask("/v1/audio/voices")).json()
   at("model").textContent = status.model
-  fill(at("voice"), voices)
+  fill(at("voice"), voices.map((voice) => voice.name))
   fill(at("language"), status.languages)
   at("instructions-label").hidden = !status.follows_instructions
   at("groups").value = status.seq_groups

@@ -30,7 +30,7 @@ NODES = {
     "MorphTTSSaveVoice", "MorphTTSLoadVoice", "MorphTTSSampling", "MorphTTSGenerateSpeech", "MorphTTSRenderScript",
     "MorphTTSCast", "MorphTTSSmoothNormalize", "MorphTTSJoinAudio", "MorphTTSSweep", "MorphTTSSaveSubtitles",
     "MorphTTSSaveSpeech", "MorphTTSSpeechFromFile", "MorphTTSScriptFromFile",
-    "MorphTTSWordCheck", "MorphTTSSpeedPitch", "MorphTTSDub",
+    "MorphTTSWordCheck", "MorphTTSSpeedPitch", "MorphTTSDub", "MorphTTSRemoteModel",
 }  # fmt: skip
 BASE = "Qwen3-TTS-12Hz-0.6B-Base"
 

@@ -57,7 +57,7 @@ def test_both_pages_quote_the_same_errors(node: str) -> None:
 def message_patterns() -> set[str]:
     """Return a regular expression for each message of the pack, with wildcards for its values."""
     patterns = set()
-    for folder in ("nodes", "morph", "postprocess"):
+    for folder in ("nodes", "morph", "postprocess", "serve"):
         for path in (ROOT / folder).rglob("*.py"):
             for found in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 parts = found.values if isinstance(found, ast.JoinedStr) else [found]

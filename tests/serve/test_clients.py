@@ -35,7 +35,7 @@ def url(client: Client) -> Iterator[str]:
 @pytest.fixture
 def small(make_speaker) -> Iterator[tuple[Speaker, str]]:
     """A server with one row, where one more may wait."""
-    options = ServerOptions(rows=1, waiting=1, limits=Limits(idle_seconds=2))
+    options = ServerOptions(rows=1, waiting=1, limits=Limits(idle_seconds=2, pause_seconds=1))
     speaker = make_speaker(options)
     with listening(create_app(speaker, options)) as address:
         yield speaker, address
@@ -173,6 +173,24 @@ def test_a_reader_that_stops_reading_holds_up_nobody(url: str, client: Client) -
     assert len(received) > 20 * 24000 * 2 and received.endswith(b"0\r\n\r\n")
 
 
+def test_readers_that_stop_reading_leave_their_rows_to_others(small) -> None:
+    """One row: a line of several pieces, whose client does not read, takes it from nobody."""
+    speaker, url = small
+    pieces = " ".join(["word " * 70 + "ends here."] * 10)
+    asking = {**asked(pieces, response_format="pcm"), "sampling": {"max_seconds": 10}}
+    body, address = json.dumps(asking).encode(), urlsplit(url)
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)  # so that little waits in the network
+        slow.connect((address.hostname, address.port))
+        head = f"POST {PATH} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
+        slow.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        wait_until(lambda: speaker.status.parked == 1)
+        assert row_is_free(speaker)
+        assert httpx.post(url + PATH, json=asked(seq_groups=2), timeout=PATIENCE).status_code == 200
+        assert speaker.status.parked == 1
+    wait_until(lambda: speaker.status.parked == 0)
+
+
 # Text that comes in parts
 
 
@@ -248,9 +266,18 @@ def test_what_a_websocket_refuses(url: str, client: Client, config, messages, wo
 
 
 def test_a_websocket_without_messages_is_closed(small) -> None:
-    with talking(small[1]) as channel:
+    with connect(small[1].replace("http", "ws") + PATH + "/stream", open_timeout=PATIENCE) as channel:
         said, _ = hear(channel)
-    assert "no message came" in said[-1]["message"]
+    assert "no message came for 2 s" in said[-1]["message"]
+
+
+def test_a_websocket_whose_text_pauses_for_too_long_is_closed(small) -> None:
+    speaker, url = small
+    with talking(url, sampling={"max_seconds": 0.5}) as channel:
+        say(channel, "input.text", text="The first sentence. And then")
+        said, sound = hear(channel)
+    assert sound and "no message came for 1 s" in said[-1]["message"], "what was said before is spoken"
+    wait_until(lambda: row_is_free(speaker))
 
 
 @pytest.mark.parametrize("by", ["cancel", "leave"])

@@ -26,11 +26,11 @@ def test_models_are_listed_as_openai_lists_them(client: Client) -> None:
 
 def test_presets_are_listed_and_openai_s_names_stand_for_them(client: Client) -> None:
     listed = client.get("/v1/audio/voices").json()
-    assert listed["voices"] == client.speaker.model.speakers
+    assert [one["name"] for one in listed["voices"]] == client.speaker.model.speakers
     assert {one["kind"] for one in listed["data"]} == {"preset"}
     book = client.speaker.voices
     assert {book.find(name).name for name in OPENAI_VOICES} == set(client.speaker.model.speakers)
-    assert book.find(None).name == listed["voices"][0] and book.find(" RYAN ").name == "ryan"
+    assert book.find(None).name == listed["voices"][0]["id"] and book.find(" RYAN ").name == "ryan"
 
 
 def test_saved_voices_are_offered_while_they_are_there(serve, load, recording, tmp_path) -> None:
@@ -41,7 +41,7 @@ def test_saved_voices_are_offered_while_they_are_there(serve, load, recording, t
     (tmp_path / "broken.safetensors").write_bytes(b"no voice")
     (tmp_path / "notes.txt").write_text("x")
     client = serve(ServerOptions(voices=tmp_path), "base")
-    assert client.get("/v1/audio/voices").json()["voices"] == ["Ann"]
+    assert [one["id"] for one in client.get("/v1/audio/voices").json()["voices"]] == ["Ann"]
     assert client.post({**asked(), "voice": "Ann"}).status_code == 200
     assert client.speaker.voices.find("Ann") is client.speaker.voices.find("Ann"), (
         "the codec knows it by its object"

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import av
@@ -90,6 +91,9 @@ def test_events_carry_the_same_bytes_and_counts(client: Client) -> None:
     usage = events[-1][1]["usage"]
     assert usage["output_tokens"] == len(sound) // 3840 and usage["input_tokens"] > 0
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+    report = events[-1][1]["report"]
+    assert report["frames"] == usage["output_tokens"] and report["seconds"] * 48000 == len(sound)
+    assert "SEQ_GROUPS 5" in report["made_by"][0] and "engine" in report["made_by"][1]
 
 
 def test_a_seed_names_the_speech(client: Client) -> None:
@@ -106,6 +110,33 @@ def test_our_own_fields_reach_the_engine(client: Client) -> None:
     assert [one.status_code for one in answers] == [200] * 3
     assert len({one.content for one in answers}) == 3
     assert [one.headers["x-speech-seq-groups"] for one in answers] == ["5", "15", "5"]
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ({"decoding": "lossless"}, "lossless"),
+        (
+            {"tail": "stock", "normalize_text": "off", "trim_silence": False, "split_chars": 40},
+            "SEQ_GROUPS 5",
+        ),
+    ],
+)
+def test_how_it_was_made_is_told(client: Client, field, words: str) -> None:
+    answer = client.post(asked(response_format="pcm", stream_format="sse", **field))
+    assert words in events_of(answer.content)[-1][1]["report"]["made_by"][0]
+
+
+def test_requests_with_other_seq_groups_at_the_same_time_are_all_spoken_as_asked(client: Client) -> None:
+    """They take turns (see ``morph/render/service.py``); each sounds as it does alone."""
+    bodies = [asked(response_format="pcm", seq_groups=groups) for groups in (1, 5, 15, 5, 1, 15)]
+    alone = {groups: client.post(asked(response_format="pcm", seq_groups=groups)) for groups in (1, 5, 15)}
+    with ThreadPoolExecutor(len(bodies)) as pool:
+        together = list(pool.map(client.post, bodies))
+    assert not same_sound(alone[1].content, alone[15].content)
+    for body, answer in zip(bodies, together, strict=True):
+        assert answer.headers["x-speech-seq-groups"] == str(body["seq_groups"])
+        assert same_sound(answer.content, alone[body["seq_groups"]].content)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +168,11 @@ def test_our_own_fields_reach_the_engine(client: Client) -> None:
         ({"seed": -1}, 400, "seed", "whole number"),
         ({"seed": True}, 400, "seed", "whole number"),
         ({"seq_groups": 16}, 400, "seq_groups", "1 to 15"),
+        ({"decoding": "beam"}, 400, "decoding", "crossbar, lossless"),
+        ({"tail": "none"}, 400, "tail", "auto, stock"),
+        ({"normalize_text": True}, 400, "normalize_text", "auto, off"),
+        ({"trim_silence": 1}, 400, "trim_silence", "true or false"),
+        ({"split_chars": 0}, 400, "split_chars", "40 to 400"),
         ({"sampling": []}, 400, None, "not a JSON object"),
         ({"sampling": {"temperature": 0}}, 400, "sampling", "above 0"),
         ({"sampling": {"heat": 1}}, 400, "heat", "does not know"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
@@ -289,6 +290,79 @@ def test_a_slow_reader_does_not_hold_up_the_batch(synthesizer, voice, endless) -
         other = service.speak(Line("Hello.", voice), GenerateOptions(1, SHORT.sampling, retries=0))
         heard(other)
         assert len(heard(slow)[1]) > 0
+
+
+PIECES = 4  # of 60 frames each
+
+
+@pytest.fixture
+def parked(endless) -> Line:
+    """A line of several pieces, each longer than what a reader may have waiting."""
+    return replace(endless, text=" ".join(["word " * 7 + "ends here."] * PIECES))
+
+
+PARKING = GenerateOptions(5, Sampling(max_new_tokens=61), guard=False, retries=0, split_chars=60)
+
+
+@pytest.mark.parametrize("groups", [5, 1])
+def test_slow_readers_take_no_row_from_others(synthesizer, voice, parked, groups) -> None:
+    """Many of them, one row: the others are spoken as if they were not there, and each gets its whole line later."""
+    with SpeechService(synthesizer, 1) as service:
+        slow = [service.speak(replace(parked, seed=seed), PARKING) for seed in range(3)]
+        other = service.speak(Line("Hello.", voice), GenerateOptions(groups, SHORT.sampling, retries=0))
+        assert len(heard(other)[1]) > 0
+        assert service.status.parked == 3 and service.status.speaking == 0
+        for seed, one in enumerate(slow):
+            assert one.queued < 50 + 60, "what waits is bounded by a piece, not by the line"
+            codes, samples = heard(one)
+            assert len(codes) == PIECES * 60 and one.report.pieces == PIECES
+            same, whole = heard(service.speak(replace(parked, seed=seed), PARKING))
+            assert torch.equal(codes, same), "a reader that takes all at once gets the same"
+            assert len(samples) == len(whole) and signal_to_noise(whole, samples) > FLOAT32_DB
+        assert service.status.parked == 0
+
+
+def test_slow_readers_that_leave_are_forgotten(synthesizer, voice, parked) -> None:
+    with SpeechService(synthesizer, 1, waiting=2) as service:
+        slow = [service.speak(replace(parked, seed=seed), PARKING) for seed in range(2)]
+        assert wait_for(lambda: service.status.parked == 2)
+        for one in slow:
+            one.close()
+        heard(service.speak(Line("Hello.", voice), SHORT))
+        assert service.status.parked == 0
+
+
+def test_there_are_at_most_as_many_parked_lines_as_may_wait(synthesizer, voice, parked) -> None:
+    """Another slow reader keeps its row, until one of them has read on."""
+    with SpeechService(synthesizer, 1, waiting=1) as service:
+        slow = [service.speak(parked, PARKING)]
+        assert wait_for(lambda: service.status.parked == 1)
+        slow.append(service.speak(parked, PARKING))
+        waits = (
+            service.speak(Line("Hello.", voice), SHORT)
+            if wait_for(lambda: not service.status.waiting)
+            else None
+        )
+        assert waits is not None and service.status.parked == 1
+        heard(slow[0])
+        heard(waits)
+        heard(slow[1])
+
+
+def test_closing_ends_parked_lines(synthesizer, parked) -> None:
+    with SpeechService(synthesizer, 1) as service:
+        slow = service.speak(parked, PARKING)
+        assert wait_for(lambda: service.status.parked == 1)
+    with pytest.raises(ServiceClosed):
+        while slow.take() is not None:
+            pass
+
+
+def wait_for(done) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return done()
 
 
 def test_the_reader_is_told_of_news(synthesizer, voice) -> None:

@@ -1,0 +1,232 @@
+"""HTTP with one server: what it says of itself, uploads, and one attempt at a line. Redirects are not followed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import io
+import json
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import numpy as np
+import soundfile
+
+from ...morph.options import FRAME_RATE
+from ...morph.voice.file import save_voice
+from ...morph.voice.voice import Voice
+from ...postprocess.ends import trim_ends
+from .facts import ServerFacts, read_facts
+from .failure import ENDS_ALL, LATER, Failure, Remedy, of_status
+from .payload import Job, uploaded_name
+from .servers import Server
+
+CONNECT_S = 10.0
+SILENT_S = 600.0  # without a byte: a line may wait for a row at the server
+ASKED_S = 15.0  # for a question without speech
+MOST_ERROR = 1 << 16  # bytes of an answer that is no sound
+MOST_BYTES = 1 << 30  # of a line's sound: hours
+MOST_EVENT = 1 << 26  # bytes: a minute of silence as base64 has 4 MB
+TOKENS_HEADER = "x-vllm-omni-output-tokens"  # frames
+FRAMES_OFF = 3  # between the tokens and the length of the sound
+
+OnSound = Callable[[np.ndarray], None]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A line as a server made it.
+
+    Args:
+        waveform: float32 ``[T]``.
+        sample_rate: in Hz.
+        report: our server's words on it; {} from others.
+    """
+
+    waveform: np.ndarray
+    sample_rate: int
+    report: Mapping[str, Any]
+
+
+class Connection:
+    """Requests to one server. Use it inside ``connect``.
+
+    Args:
+        server: which.
+        session: of aiohttp.
+    """
+
+    def __init__(self, server: Server, session: aiohttp.ClientSession):
+        self._server, self._session = server, session
+
+    async def ask(self) -> ServerFacts:
+        """Return what the server says of itself.
+
+        Raises:
+            Failure: if it cannot be reached, or answers otherwise than a speech server.
+        """
+        limit = aiohttp.ClientTimeout(total=ASKED_S, connect=CONNECT_S)
+        status = await self._get("/v1/status", limit)
+        voices, models = await self._get("/v1/audio/voices", limit), await self._get("/v1/models", limit)
+        if voices is None and models is None:
+            raise Failure(self._server, "is no speech server: correct its address", ENDS_ALL)
+        try:
+            return read_facts(self._server, status, voices, models)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Failure(
+                self._server,
+                f"describes itself in another way ({error!r:.80}): update the pack there and here",
+            ) from error
+
+    async def _get(self, path: str, limit: aiohttp.ClientTimeout) -> dict[str, Any] | None:
+        """Return the JSON at a path; None if there is none."""
+        async with self._request("GET", path, timeout=limit) as answer:
+            body = await _read_json(answer)
+            if answer.status in (404, 405, 501):
+                return None
+            if answer.status != 200:
+                raise of_status(self._server, answer.status, body, answer.headers)
+            return body if isinstance(body, dict) else None
+
+    async def upload(self, voice: Voice) -> None:
+        """Send a voice; the caller has the consent of the person whose voice it is."""
+        query = {"name": uploaded_name(voice), "consent": "true"}
+        kind = {"Content-Type": "application/octet-stream"}
+        async with self._request(
+            "POST", "/v1/audio/voices", params=query, data=_file_of(voice), headers=kind
+        ) as answer:
+            if answer.status != 200:
+                raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
+
+    async def speak(self, job: Job, on_sound: OnSound) -> Answer:
+        """Make one attempt at a line.
+
+        Args:
+            job: the line.
+            on_sound: called with each part of the sound, float32 ``[n]``, while it comes.
+
+        Raises:
+            Failure: for whatever went wrong; a sound that is not complete is one.
+        """
+        async with self._request("POST", "/v1/audio/speech", json=job.body) as answer:
+            if answer.status != 200:
+                raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
+            if job.streams:
+                return await self._read_events(answer, on_sound)
+            made = self._read_wav(await _read_most(answer, MOST_BYTES), answer.headers.get(TOKENS_HEADER))
+            if job.trim_ends:
+                made = replace(made, waveform=trim_ends(made.waveform, made.sample_rate)[0])
+            on_sound(made.waveform)
+            return made
+
+    async def _read_events(self, answer: aiohttp.ClientResponse, on_sound: OnSound) -> Answer:
+        parts: list[np.ndarray] = []
+        rate = int(answer.headers.get("x-speech-sample-rate", "24000"))
+        try:
+            async for event in _events(answer):
+                if event.get("type") == "speech.audio.delta":
+                    pcm = np.frombuffer(base64.b64decode(event["audio"], validate=True), "<i2")
+                    parts.append(pcm.astype(np.float32) / np.float32(32768))
+                    on_sound(parts[-1])
+                elif event.get("type") == "speech.audio.done":
+                    return Answer(_join(parts), rate, event["report"])
+                else:
+                    raise of_status(self._server, 500, event, {})
+        except (binascii.Error, KeyError, TypeError, ValueError) as error:
+            raise Failure(self._server, f"sent events that cannot be read ({error!r:.80})", LATER) from error
+        raise Failure(self._server, "broke off the line before its end", LATER)
+
+    def _read_wav(self, content: bytes, tokens: str | None) -> Answer:
+        try:
+            samples, rate = soundfile.read(io.BytesIO(content), dtype="float32", always_2d=True)
+        except (RuntimeError, ValueError) as error:
+            raise Failure(self._server, "sent a sound that cannot be read", LATER) from error
+        seconds = len(samples) / rate
+        if tokens and tokens.isdigit() and abs(int(tokens) / FRAME_RATE - seconds) > FRAMES_OFF / FRAME_RATE:
+            raise Failure(
+                self._server,
+                f"sent {seconds:.1f} s of a sound of {int(tokens) / FRAME_RATE:.1f} s",
+                LATER,
+            )
+        return Answer(samples.mean(axis=1), rate, {})
+
+    @asynccontextmanager
+    async def _request(self, method: str, path: str, **more: Any) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Yield the answer to a request, as one sentence where the network fails."""
+        try:
+            async with self._session.request(
+                method, self._server.url + path, allow_redirects=False, **more
+            ) as answer:
+                yield answer
+        except aiohttp.ClientConnectorError as error:
+            reason = error.strerror or type(error).__name__
+            fix = "start it, or correct its address"
+            raise Failure(
+                self._server, f"cannot be reached ({reason}): {fix}", Remedy(again=True, ends_all=True)
+            ) from error
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
+            raise Failure(
+                self._server, f"broke the connection ({type(error).__name__}): try again", LATER
+            ) from error
+
+
+@asynccontextmanager
+async def connect(server: Server, in_flight: int = 4) -> AsyncIterator[Connection]:
+    """Yield the connection to a server; ``in_flight`` requests at a time."""
+    headers = {"User-Agent": "qwen3-tts-morph"}
+    if server.key:
+        headers["Authorization"] = f"Bearer {server.key}"
+    limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENT_S)
+    async with aiohttp.ClientSession(
+        headers=headers, timeout=limits, connector=aiohttp.TCPConnector(limit=in_flight)
+    ) as session:
+        yield Connection(server, session)
+
+
+async def _read_json(answer: aiohttp.ClientResponse) -> Any:
+    """Return the JSON of an answer; None if it is another thing."""
+    try:
+        return json.loads(await _read_most(answer, MOST_ERROR))
+    except (ValueError, RecursionError):
+        return None
+
+
+async def _read_most(answer: aiohttp.ClientResponse, most: int) -> bytes:
+    content = bytearray()
+    async for part in answer.content.iter_any():
+        content += part
+        if len(content) > most:
+            raise ValueError(f"more than {most} bytes")
+    return bytes(content)
+
+
+async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
+    """Yield the data of server-sent events, however they are cut into packets."""
+    waiting = bytearray()
+    async for part in answer.content.iter_any():
+        waiting += part
+        *events, waiting = waiting.split(b"\n\n")
+        if len(waiting) > MOST_EVENT:
+            raise ValueError("an event does not end")
+        for event in events:
+            lines = [line[5:] for line in event.splitlines() if line.startswith(b"data:")]
+            if lines:
+                yield json.loads(b"".join(lines))
+
+
+def _join(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0, dtype=np.float32), *parts])
+
+
+def _file_of(voice: Voice) -> bytes:
+    """Return the content of a voice's file."""
+    with tempfile.TemporaryDirectory(prefix="morph-voice-") as folder:
+        path = Path(folder, "voice.safetensors")
+        save_voice(voice, path)
+        return path.read_bytes()

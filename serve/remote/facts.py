@@ -1,0 +1,92 @@
+"""What a server says of itself: which engine it is, and what it can do."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .servers import Server
+
+OURS, VLLM_OMNI, OTHER = "qwen3-tts-morph", "vLLM-Omni", "another server"
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """A server, as it was when it was asked.
+
+    Args:
+        server: which.
+        engine: OURS, VLLM_OMNI or OTHER.
+        model: the name of its checkpoint.
+        voices: the names that requests may have.
+        languages: of its checkpoint; () if it does not say.
+        kind, size, width: of its checkpoint, as in ``Model``; "" and 0 if it does not say.
+        sample_rate: in Hz.
+        fingerprint: changes with everything at the server that changes its sound, as far as it says.
+    """
+
+    server: Server
+    engine: str
+    model: str
+    voices: tuple[str, ...]
+    languages: tuple[str, ...] = ()
+    kind: str = ""
+    size: str = ""
+    width: int = 0
+    sample_rate: int = 24000
+    fingerprint: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is this pack's server."""
+        return self.engine == OURS
+
+    def __str__(self) -> str:
+        """What messages and reports say."""
+        return f"{self.server}, {self.engine}"
+
+    def speaker(self, name: str) -> str:
+        """Return a voice's name as the server spells it; ValueError, naming those there are, if it has none such."""
+        known = {voice.lower(): voice for voice in self.voices}
+        if name.strip().lower() not in known:
+            there = f"choose one of {', '.join(self.voices)}" if self.voices else "it lists none"
+            raise ValueError(f"server {self} has no voice {name[:64]!r}: {there}")
+        return known[name.strip().lower()]
+
+
+def read_facts(
+    server: Server,
+    status: Mapping[str, Any] | None,
+    voices: Mapping[str, Any] | None,
+    models: Mapping[str, Any] | None,
+) -> ServerFacts:
+    """Return what the answers to ``/v1/status`` (only ours has it), ``/v1/audio/voices`` and ``/v1/models`` say.
+
+    Raises:
+        ValueError: for answers of another shape.
+    """
+    names = tuple(_name(one) for one in (voices or {}).get("voices", ()))
+    ids = [str(one["id"]) for one in (models or {}).get("data", ())]
+    if status is not None and status.get("server") == OURS:
+        return ServerFacts(
+            server,
+            OURS,
+            str(status["model"]),
+            names,
+            tuple(status["languages"]),
+            str(status["kind"]),
+            str(status["size"]),
+            int(status["width"]),
+            int(status["sample_rate"]),
+            str(status["fingerprint"]),
+        )
+    engine = VLLM_OMNI if "uploaded_voices" in (voices or {}) else OTHER
+    model = ids[0] if ids else ""
+    fingerprint = hashlib.sha256(f"{server.url} {engine} {model}".encode()).hexdigest()
+    return ServerFacts(server, engine, model, names, fingerprint=fingerprint)
+
+
+def _name(voice: Any) -> str:
+    return str(voice["id"]) if isinstance(voice, dict) else str(voice)

@@ -1,0 +1,91 @@
+"""What goes wrong with a server, and whether another attempt may help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .servers import Server, key_variable
+
+TRY_AGAIN = (408, 429, 502, 503, 504)
+BUSY = 429
+NO_KEY, FORBIDDEN, NOT_FOUND, FAILED = 401, 403, 404, 500
+NO_END = "codec EOS"  # vLLM-Omni's words for a line that did not end; another seed helps
+LONGEST = 300  # characters of a server's words
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What may help after a failed attempt.
+
+    Args:
+        again: the same request, later.
+        after_s: how many seconds the server asks to wait, or None.
+        new_seed: another seed.
+        upload: sending the voice again, which the server does not know (any more).
+        ends_all: nothing: no other line can work either, once attempts are over.
+    """
+
+    again: bool = False
+    after_s: float | None = None
+    new_seed: bool = False
+    upload: bool = False
+    ends_all: bool = False
+
+
+NONE, LATER, ENDS_ALL = Remedy(), Remedy(again=True), Remedy(ends_all=True)
+
+
+class Failure(Exception):
+    """An attempt failed. The message is one sentence for people that names the server.
+
+    Args:
+        server: which.
+        what: what happened, and the fix.
+        remedy: what may help.
+    """
+
+    def __init__(self, server: Server, what: str, remedy: Remedy = NONE):
+        super().__init__(f"server {server} {what}")
+        self.remedy = remedy
+
+
+def of_status(server: Server, status: int, body: Any, headers: Mapping[str, str]) -> Failure:
+    """Return the failure that an answer other than 200 stands for.
+
+    Args:
+        server: which.
+        status: the HTTP status.
+        body: the JSON of the answer, or None.
+        headers: of the answer.
+    """
+    words, code = read_error(body)
+    said = f": {words}" if words else ""
+    if status == NO_KEY:
+        fix = f"set {key_variable(server.name)} in the environment and restart"
+        return Failure(server, f"does not accept the key, or wants one: {fix}", ENDS_ALL)
+    if status == FORBIDDEN:
+        return Failure(server, f"refused this computer (403){said}", ENDS_ALL)
+    if status in TRY_AGAIN:
+        why = "is busy" if status == BUSY else f"could not answer ({status})"
+        after = headers.get("Retry-After", "")
+        return Failure(
+            server, why + said, Remedy(again=True, after_s=float(after) if after.isdigit() else None)
+        )
+    if status == NOT_FOUND and not words:
+        return Failure(server, "has no /v1/audio/speech (404): correct its address", ENDS_ALL)
+    if status == NOT_FOUND:
+        return Failure(server, f"refused the line{said}", Remedy(upload=code == "voice_not_found"))
+    if status == FAILED and NO_END in words:
+        return Failure(server, f"did not end the line{said}: try another seed", Remedy(new_seed=True))
+    did = "failed at" if status >= FAILED else "refused"
+    return Failure(server, f"{did} the line ({status}){said}")
+
+
+def read_error(body: Any) -> tuple[str, str]:
+    """Return the words and the code of an error: OpenAI's, a string (vLLM's 401), or FastAPI's ``detail``."""
+    error = body.get("error", body.get("detail")) if isinstance(body, dict) else None
+    code = error.get("code") if isinstance(error, dict) else ""
+    words = error.get("message") if isinstance(error, dict) else error
+    return " ".join(str(words or "").split())[:LONGEST], str(code or "")

@@ -1,0 +1,216 @@
+"""A line as the JSON of a request. What the server cannot do is refused here, before anything is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...morph.model.model import SIZE_NAMES
+from ...morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
+from ...morph.render.lines import Line
+from ...morph.text.encoding import check_encodable
+from ...morph.text.pauses import check_spoken, read_pauses
+from ...morph.voice.file import voice_digest
+from ...morph.voice.voice import Voice
+from .facts import VLLM_OMNI, ServerFacts
+
+MOST_SEED = 2**64 - 1
+MOST_SEED_OF_VLLM = 2**63 - 1
+LONGEST_SPLIT = GenerateOptions.split_chars
+
+
+@dataclass(frozen=True)
+class Job:
+    """A line on its way.
+
+    Args:
+        line: what is spoken.
+        body: the JSON of its request.
+        upload: the voice that has to be uploaded before, or None.
+        trim_ends: whether the silence at both ends is cut here, because the server does not.
+    """
+
+    line: Line
+    body: dict[str, Any]
+    upload: Voice | None = None
+    trim_ends: bool = False
+
+    @property
+    def streams(self) -> bool:
+        """Whether the answer comes as events; else as one WAV."""
+        return self.body["stream_format"] == "sse"
+
+    def with_seed(self, seed: int) -> Job:
+        """Return the same line with another seed, where the server takes one."""
+        if "seed" not in self.body:
+            return self
+        most = MOST_SEED if self.streams else MOST_SEED_OF_VLLM
+        return replace(self, body={**self.body, "seed": seed & most})
+
+
+def make_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> Job:
+    """Return the job of a line with a complete text.
+
+    Args:
+        facts: of the server.
+        line: what is spoken.
+        options: how.
+        consent: whether those whose voices are sent have agreed.
+
+    Raises:
+        ValueError: for what cannot be spoken, or not by this server; it names the server.
+    """
+    if not isinstance(line.text, str):
+        raise ValueError(f"a line's text is {type(line.text).__name__}, not a string: join it")
+    check_spoken(line.text)
+    check_encodable(line.instruct or "", "instruct")
+    return _ours(facts, line, options, consent) if facts.is_ours else _foreign(facts, line, options, consent)
+
+
+def _ours(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> Job:
+    language = line.language.strip().lower()
+    if language not in facts.languages:
+        raise ValueError(
+            f"language is {line.language!r} and server {facts} speaks {', '.join(facts.languages)}: choose one"
+        )
+    if not options.guard:
+        raise ValueError(f"guard is off and server {facts} always guards its lines: turn it on")
+    if not 0 < options.split_chars <= LONGEST_SPLIT:
+        raise ValueError(
+            f"split_chars is {options.split_chars} and server {facts} takes 40 to {LONGEST_SPLIT}: change it"
+        )
+    body: dict[str, Any] = {
+        "input": line.text,
+        "response_format": "pcm",
+        "stream_format": "sse",
+        "language": language,
+        "seed": line.seed & MOST_SEED,
+        "seq_groups": options.seq_groups,
+        "decoding": options.decoding,
+        "tail": options.tail,
+        "normalize_text": options.normalize,
+        "trim_silence": options.trim_ends,
+        "split_chars": options.split_chars,
+    }
+    if options.sampling is not None:
+        body["sampling"] = sampling_fields(options.sampling)
+    voice, upload = line.voice, None
+    if voice.kind == "preset":
+        body["voice"] = facts.speaker(voice.speaker or "")
+    elif voice.kind == "design":
+        if facts.kind != "voice_design":
+            raise ValueError(
+                f"server {facts} has no VoiceDesign checkpoint: it cannot speak with {voice.name!r}"
+            )
+    else:
+        _check_cloned(facts, voice, consent)
+        body["voice"], upload = uploaded_name(voice), voice
+    if instruct := line.instruct or voice.instruct:
+        body["instructions"] = instruct
+    return Job(line, body, upload)
+
+
+def uploaded_name(voice: Voice) -> str:
+    """Return the name of a voice at the server: always the same for the same voice, and not its own."""
+    return f"comfyui-{voice_digest(voice)[:24]}"
+
+
+def _check_cloned(facts: ServerFacts, voice: Voice, consent: bool) -> None:
+    if not consent:
+        raise ValueError(
+            f"voice {voice.name!r} would be sent to server {facts}: turn on voice_consent in Remote Model if the "
+            "person whose voice it is has agreed"
+        )
+    if facts.kind and facts.kind != "base":
+        raise ValueError(
+            f"server {facts} has a {facts.kind} checkpoint, which speaks with no cloned voice such as {voice.name!r}: "
+            "start one with a Base checkpoint, or use Preset Voice"
+        )
+    made_for = SIZE_NAMES.get(voice.model_size, voice.model_size)
+    if facts.size and voice.model_size != facts.size:
+        raise ValueError(
+            f"voice {voice.name!r} was made for a {made_for} model and server {facts} has a "
+            f"{SIZE_NAMES.get(facts.size, facts.size)} one: clone it with a model of that size"
+        )
+    embedding = voice.speaker_embedding
+    if facts.width and embedding is not None and len(embedding) != facts.width:
+        raise ValueError(
+            f"voice {voice.name!r} has {len(embedding)} numbers and server {facts} takes {facts.width}: clone it with "
+            "that checkpoint"
+        )
+
+
+def sampling_fields(sampling: Sampling) -> dict[str, Any]:
+    """Return our server's field ``sampling``."""
+    fields = {**_token_fields(sampling.talker), **_token_fields(sampling.subtalker, "subtalker_")}
+    fields["repetition_penalty"] = sampling.repetition_penalty
+    if sampling.max_seconds is not None:
+        fields["max_seconds"] = sampling.max_seconds
+    return fields
+
+
+def _token_fields(tokens: TokenSampling, prefix: str = "") -> dict[str, Any]:
+    return {prefix + name: getattr(tokens, name) for name in ("do_sample", "temperature", "top_k", "top_p")}
+
+
+# Other servers
+
+
+def _foreign(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> Job:
+    """Return the job for a server that is not ours: complete WAV files, as a broken stream would be cut off unseen."""
+    _refuse_ours(facts, line, options)
+    body: dict[str, Any] = {
+        "input": line.text,
+        "response_format": "wav",
+        "stream": False,
+        "stream_format": "audio",
+    }
+    if facts.model:
+        body["model"] = facts.model
+    instruct = line.instruct or line.voice.instruct
+    if facts.engine == VLLM_OMNI:
+        body |= _vllm_fields(facts, line, options, consent)
+    elif line.voice.kind != "preset":
+        raise ValueError(
+            f"server {facts} takes the names of its own voices only, and {line.voice.name!r} is a "
+            f"{line.voice.kind.replace('_', '-')} voice: use Preset Voice"
+        )
+    if line.voice.kind == "preset":
+        body["voice"] = facts.speaker(line.voice.speaker or "")
+    if instruct:
+        body["instructions"] = instruct
+    return Job(line, body, trim_ends=options.trim_ends)
+
+
+def _refuse_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> None:
+    if options.decoding != "crossbar":
+        raise ValueError(f"server {facts} has no {options.decoding} decoding: choose crossbar")
+    if options.seq_groups != PREDICTED_GROUPS:
+        raise ValueError(
+            f"SEQ_GROUPS is {options.seq_groups} and server {facts} only has the exact algorithm: set "
+            f"{PREDICTED_GROUPS}"
+        )
+    if any(read_pauses(str(line.text)).pauses_s):
+        raise ValueError(f"server {facts} knows no [pause]: remove it from the text")
+    if options.sampling is not None and facts.engine != VLLM_OMNI:
+        raise ValueError(f"server {facts} takes no sampling settings: disconnect them")
+
+
+def _vllm_fields(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> dict[str, Any]:
+    voice, fields = line.voice, {"seed": line.seed & MOST_SEED_OF_VLLM, "language": line.language.title()}
+    if voice.kind == "icl":
+        raise ValueError(
+            f"server {facts} takes recordings, and voice {voice.name!r} (ICL) holds codes: clone it as x-vector"
+        )
+    if voice.kind == "x_vector" and voice.speaker_embedding is not None:
+        _check_cloned(facts, voice, consent)
+        fields["task_type"] = "Base"
+        fields["speaker_embedding"] = voice.speaker_embedding.float().tolist()
+    fields |= {"task_type": "VoiceDesign"} if voice.kind == "design" else {}
+    if options.sampling is not None:
+        fields["extra_params"] = {
+            **_token_fields(options.sampling.talker),
+            "repetition_penalty": options.sampling.repetition_penalty,
+        }
+        fields["max_new_tokens"] = options.sampling.max_frames + 1
+    return fields

@@ -1,0 +1,86 @@
+"""The speech servers that the owner of this computer has listed. No graph and no request names an address."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+SERVERS_VARIABLE = "MORPH_TTS_SERVERS"  # name=address, separated by commas
+KEY_PREFIX = "MORPH_TTS_KEY_"  # and the server's name in capitals, other characters as _
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,39}")
+EXAMPLE = f"{SERVERS_VARIABLE}=studio=http://192.168.1.20:8765"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A speech server.
+
+    Args:
+        name: what people call it.
+        url: its address, without a slash at the end and without ``/v1``.
+        key: sent as ``Authorization: Bearer KEY``; "" for none. It is in no report, log or message.
+
+    Raises:
+        ValueError: for a name or an address that cannot be used.
+    """
+
+    name: str
+    url: str
+    key: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise ValueError(
+                f"a server's name is {self.name[:40]!r}: use 1 to 40 letters, digits, spaces and . _ -"
+            )
+        parts = urlsplit(self.url)
+        odd = parts.username or parts.password or parts.query or parts.fragment
+        if parts.scheme not in ("http", "https") or not parts.hostname or odd:
+            raise ValueError(
+                f"the address of server {self.name} is not http://HOST:PORT or https://HOST: correct it in "
+                f"{SERVERS_VARIABLE}"
+            )
+        if not self.key.isascii() or not self.key.isprintable():
+            raise ValueError(f"the key in {key_variable(self.name)} has characters that a header cannot have")
+
+    def __str__(self) -> str:
+        """What messages and reports say."""
+        return f"{self.name} ({self.url})"
+
+
+def key_variable(name: str) -> str:
+    """Return the environment variable that holds a server's key."""
+    return KEY_PREFIX + re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+def listed_servers() -> dict[str, Server]:
+    """Return the servers of the environment by name, in their order.
+
+    Raises:
+        ValueError: for an entry that cannot be used.
+    """
+    found: dict[str, Server] = {}
+    for entry in os.environ.get(SERVERS_VARIABLE, "").split(","):
+        if not entry.strip():
+            continue
+        name, equals, url = (part.strip() for part in entry.partition("="))
+        if not equals:
+            raise ValueError(
+                f"{SERVERS_VARIABLE} has {entry.strip()[:40]!r}: write name=address, as in {EXAMPLE}"
+            )
+        url = url.rstrip("/").removesuffix("/v1").rstrip("/")
+        found[name] = Server(name, url, os.environ.get(key_variable(name), "").strip())
+    return found
+
+
+def find_server(name: str) -> Server:
+    """Return a listed server; ValueError, with the names there are, for another one."""
+    servers = listed_servers()
+    if name in servers:
+        return servers[name]
+    there = (
+        f"choose one of {', '.join(servers)}" if servers else f"list it, as in {EXAMPLE}, and restart ComfyUI"
+    )
+    raise ValueError(f"server {str(name)[:40]!r} is not listed in {SERVERS_VARIABLE}: {there}")

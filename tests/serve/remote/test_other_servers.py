@@ -1,0 +1,238 @@
+"""vLLM-Omni's recorded answers and schema, and servers that break off: what is sent, and what is made of it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.render.lines import Line
+from qwen3_tts_morph.morph.render.takes import ERROR
+from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve.remote import attempts
+from qwen3_tts_morph.serve.remote.failure import of_status
+from qwen3_tts_morph.serve.remote.payload import make_job
+from qwen3_tts_morph.serve.remote.renderer import Listener, RemoteRenderer, ask_server
+from qwen3_tts_morph.serve.remote.servers import Server
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from tests.serve.conftest import listening
+
+RECORDED = json.loads(
+    (Path(__file__).parents[2] / "data" / "vllm_omni_0.30.json").read_text(encoding="utf-8")
+)
+ANSWERS = {one["name"]: one for one in RECORDED["exchanges"]}
+EXACT = GenerateOptions(15, retries=0)
+VIVIAN = Voice("preset", "", name="vivian", speaker="vivian")
+LINE = Line("Hello there, general.", VIVIAN, seed=7, name="Ann")
+ANN = Voice("x_vector", "1b7", name="Ann", speaker_embedding=torch.ones(2048, dtype=torch.bfloat16))
+
+
+def wav(seconds: float = 0.8, level: float = 0.3) -> bytes:
+    tone = level * np.sin(np.arange(round(seconds * 24000)) / 20)
+    file = io.BytesIO()
+    soundfile.write(file, tone, 24000, format="WAV", subtype="PCM_16")
+    return file.getvalue()
+
+
+def sound(content: bytes, tokens: int | None = 10) -> Response:
+    headers = {} if tokens is None else {"x-vllm-omni-output-tokens": str(tokens)}
+    return Response(content, media_type="audio/wav", headers=headers)
+
+
+def recorded(name: str) -> Response:
+    one = ANSWERS[name]
+    return JSONResponse(one["body"], one["status"])
+
+
+@contextmanager
+def serving(
+    speak: Callable[[dict[str, Any]], Response], voices: str | None = "voices"
+) -> Iterator[tuple[Server, list[dict[str, Any]]]]:
+    """A server with vLLM-Omni's answers to questions; yield it and the bodies that it got."""
+    bodies: list[dict[str, Any]] = []
+
+    async def speech(request: Request) -> Response:
+        bodies.append(await request.json())
+        return speak(bodies[-1])
+
+    async def list_voices(_: Request) -> Response:
+        return recorded(voices) if voices else JSONResponse({"voices": ["alloy"]})
+
+    async def list_models(_: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [{"id": "qwen3-tts"}]})
+
+    routes = [
+        Route("/v1/audio/speech", speech, methods=["POST"]),
+        Route("/v1/audio/voices", list_voices),
+        Route("/v1/models", list_models),
+    ]
+    with listening(Starlette(routes=routes)) as url:
+        yield Server("farm", url), bodies
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(attempts, "LONGEST_WAIT_S", 0.0)
+
+
+def test_a_line_of_vllm_omni() -> None:
+    with serving(lambda _: sound(wav())) as (server, bodies):
+        facts = ask_server(server)
+        assert (facts.engine, facts.model) == ("vLLM-Omni", "qwen3-tts") and "vivian" in facts.voices
+        heard: list[int] = []
+        sampling = Sampling(max_seconds=4.0)
+        [one] = RemoteRenderer(facts, replace(EXACT, sampling=sampling)).render(
+            [replace(LINE, instruct="calm, low", language="english")],
+            Listener(on_sound=lambda _, samples: heard.append(len(samples))),
+        )
+    assert len(one.waveform) == sum(heard) == 19200 and one.report.frames == 10 and one.report.ended == "eos"
+    [body] = bodies
+    assert set(body) <= set(RECORDED["request_fields"]), "it drops what it does not know"
+    known = ANSWERS["custom voice wav"]["request"]["json"]
+    assert {name: body[name] for name in ("model", "input", "language", "instructions", "seed")} == {
+        name: known[name] for name in ("model", "input", "language", "instructions", "seed")
+    }
+    assert body["voice"] == "vivian" and (body["stream"], body["response_format"]) == (False, "wav")
+    assert body["max_new_tokens"] == 51 and body["extra_params"]["top_k"] == 50
+
+
+def test_a_cloned_voice_is_sent_to_vllm_omni_as_its_embedding() -> None:
+    with serving(lambda _: sound(wav())) as (server, bodies):
+        facts = ask_server(server)
+        with pytest.raises(ValueError, match=r"server farm .*voice_consent"):
+            RemoteRenderer(facts, EXACT).render([replace(LINE, voice=ANN)])
+        assert bodies == []
+        RemoteRenderer(facts, EXACT, consent=True).render([replace(LINE, voice=ANN)])
+    assert bodies[0]["speaker_embedding"] == [1.0] * 2048 and bodies[0]["task_type"] == "Base"
+    assert "voice" not in bodies[0] and set(bodies[0]) <= set(RECORDED["request_fields"])
+
+
+def truncated() -> Response:
+    async def half() -> Any:
+        yield wav()[:9000]
+        await asyncio.sleep(0.01)
+        raise ConnectionResetError("the engine died")
+
+    return StreamingResponse(half(), media_type="audio/wav", headers={"content-length": str(len(wav()))})
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        lambda: JSONResponse({"detail": "overloaded"}, 503),
+        lambda: JSONResponse({"error": {"message": "too many"}}, 429, {"Retry-After": "1"}),
+        truncated,
+        lambda: sound(wav(0.2)),  # of ten frames
+        lambda: sound(b"RIFF"),
+    ],
+)
+def test_what_may_work_later_is_asked_for_again(first: Callable[[], Response]) -> None:
+    answers = iter([first, lambda: sound(wav())])
+    with serving(lambda _: next(answers)()) as (server, bodies):
+        [one] = RemoteRenderer(ask_server(server), EXACT).render([LINE])
+    assert one.report.ended == "eos" and len(one.waveform) == 19200
+    assert len(bodies) == 2 and bodies[0] == bodies[1]
+
+
+def test_a_line_that_does_not_end_gets_another_seed() -> None:
+    message = {"error": {"message": "Speech generation failed: did not emit codec EOS", "code": 500}}
+    answers = iter([lambda: JSONResponse(message, 500), lambda: sound(wav())])
+    with serving(lambda _: next(answers)()) as (server, bodies):
+        [one] = RemoteRenderer(ask_server(server), replace(EXACT, retries=1)).render([LINE])
+    assert [body["seed"] for body in bodies] == [7, 8] and one.report.takes == 2
+
+
+def test_silence_gets_another_seed_and_the_better_take_stays() -> None:
+    answers = iter([lambda: sound(wav(level=0.0)), lambda: sound(wav())])
+    with serving(lambda _: next(answers)()) as (server, _):
+        [one] = RemoteRenderer(ask_server(server), replace(EXACT, retries=3)).render([LINE])
+    assert (one.report.ended, one.report.takes) == ("eos", 2)
+
+
+@pytest.mark.parametrize(
+    "name", ["unknown voice", "task mismatch", "missing input", "engine failure non-stream"]
+)
+def test_recorded_errors_are_one_sentence_and_not_asked_again(name: str) -> None:
+    answers = iter([lambda: recorded(name), lambda: sound(wav())])
+    with serving(lambda body: next(answers)()) as (server, bodies):
+        options = replace(EXACT, batch_size=1)
+        bad, good = RemoteRenderer(ask_server(server), options).render([LINE, replace(LINE, seed=8)])
+    words = " ".join(ANSWERS[name]["body"]["error"]["message"].split())
+    assert bad.report.ended == ERROR and len(bodies) == 2 and good.report.ended == "eos"
+    assert bad.report.error.startswith(f"server farm ({server.url}) ") and words[:200] in bad.report.error
+
+
+@pytest.mark.parametrize("body", [{"error": "Unauthorized"}, {"detail": "Not authenticated"}, None])
+def test_a_refused_key_names_the_variable(body: Any) -> None:
+    failure = of_status(Server("my farm", "http://10.0.0.5"), 401, body, {})
+    assert "MORPH_TTS_KEY_MY_FARM" in str(failure) and failure.remedy.ends_all
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "words"),
+    [
+        (LINE, GenerateOptions(5), "SEQ_GROUPS is 5 and server farm"),
+        (LINE, GenerateOptions(15, decoding="lossless"), "server farm .* has no lossless decoding"),
+        (replace(LINE, text="Well. [pause 1] Go."), EXACT, r"server farm .* knows no \[pause\]"),
+        (
+            replace(LINE, voice=Voice("icl", "1b7", speaker_embedding=torch.ones(4), transcript="What.",
+                                      ref_codes=torch.zeros(2, 16, dtype=torch.int64))),
+            EXACT,
+            "server farm .* takes recordings",
+        ),
+        (replace(LINE, voice=replace(VIVIAN, speaker="nobody")), EXACT, "server farm .* has no voice 'nobody'"),
+    ],
+)  # fmt: skip
+def test_what_vllm_omni_cannot_do_is_refused(line: Line, options: GenerateOptions, words: str) -> None:
+    with serving(lambda _: sound(wav())) as (server, bodies):
+        facts = ask_server(server)
+        with pytest.raises(ValueError, match=words):
+            make_job(facts, line, options, True)
+        assert bodies == []
+
+
+def test_a_plain_server_takes_the_names_of_its_voices() -> None:
+    alloy = replace(VIVIAN, name="alloy", speaker="alloy")
+    with serving(lambda _: sound(wav(), None), voices=None) as (server, bodies):
+        facts = ask_server(server)
+        RemoteRenderer(facts, replace(EXACT, trim_ends=True)).render([replace(LINE, voice=alloy)])
+        for voice, options in ((ANN, EXACT), (alloy, replace(EXACT, sampling=Sampling()))):
+            with pytest.raises(ValueError, match=r"server farm .*, another server takes"):
+                make_job(facts, replace(LINE, voice=voice), options, True)
+    assert set(bodies[0]) == {"input", "voice", "model", "response_format", "stream", "stream_format"}
+
+
+def test_a_page_that_is_no_speech_server() -> None:
+    with (
+        listening(Starlette()) as url,
+        pytest.raises(ConnectionError, match=r"server web .* is no speech server"),
+    ):
+        ask_server(Server("web", url))
+
+
+def test_redirects_are_not_followed() -> None:
+    """A server may not send this computer elsewhere."""
+    with serving(lambda _: Response(status_code=307, headers={"Location": "http://127.0.0.1:9/"})) as (
+        server,
+        _,
+    ):
+        facts = ask_server(server)
+        with pytest.raises(ConnectionError, match=r"refused the line \(307\)"):
+            RemoteRenderer(facts, EXACT).render([LINE])

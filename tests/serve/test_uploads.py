@@ -1,0 +1,91 @@
+"""Voices that clients send: taken with consent, listed, spoken with, forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
+from qwen3_tts_morph.morph.voice.file import save_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve import voices as voices_module
+from qwen3_tts_morph.serve.options import Limits, ServerOptions
+
+from tests.serve.conftest import Client, asked
+
+BYTES = {"Content-Type": "application/octet-stream"}
+
+
+@pytest.fixture
+def voice(load, recording) -> Voice:
+    return clone_voice(load("tiny", "base"), recording, 24000, CloneOptions("icl", "What it says."))
+
+
+def content_of(voice: Voice, folder: Path) -> bytes:
+    save_voice(voice, folder / "voice.safetensors")
+    return (folder / "voice.safetensors").read_bytes()
+
+
+def upload(client: Client, content: bytes, name: str = "Ann", **changes: str) -> httpx.Response:
+    params = {"name": name, "consent": "true", **changes}
+    return client.run(
+        lambda http: http.post("/v1/audio/voices", content=content, params=params, headers=BYTES)
+    )
+
+
+def names(client: Client) -> list[str]:
+    return [one["id"] for one in client.get("/v1/audio/voices").json()["voices"]]
+
+
+def test_an_uploaded_voice_speaks_until_it_is_deleted(serve, voice, tmp_path) -> None:
+    client = serve(kind="base")
+    assert upload(client, content_of(voice, tmp_path)).json() == {
+        "id": "Ann",
+        "name": "Ann",
+        "kind": "uploaded",
+    }
+    assert names(client) == ["Ann"]
+    assert client.post(asked(voice="Ann")).status_code == 200
+    gone = client.run(lambda http: http.delete("/v1/audio/voices/Ann"))
+    assert gone.json() == {"id": "Ann", "deleted": True} and names(client) == []
+    assert client.post(asked(voice="Ann")).status_code == 404
+    assert client.run(lambda http: http.delete("/v1/audio/voices/Ann")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words"),
+    [
+        ({"consent": "no"}, 400, "has agreed"),
+        ({"consent": ""}, 400, "has agreed"),
+        ({"name": ""}, 400, "name is empty"),
+        ({"name": "../Ann"}, 400, "use only letters"),
+        ({"name": "Alloy"}, 409, "choose another name"),
+    ],
+)
+def test_uploads_that_are_refused(serve, voice, tmp_path, changes, status, words) -> None:
+    client = serve(kind="base")
+    refused = upload(client, content_of(voice, tmp_path), **changes)
+    assert refused.status_code == status and words in refused.json()["error"]["message"]
+    assert names(client) == []
+
+
+def test_what_is_no_voice_of_this_model_is_refused(serve, voice, tmp_path) -> None:
+    client = serve(ServerOptions(limits=Limits(voice_bytes=4096)), kind="base")
+    assert "damaged" in upload(client, b"no voice").json()["error"]["message"]
+    other = upload(client, content_of(replace(voice, model_size="1b7"), tmp_path))
+    assert other.status_code == 400 and "1.7B" in other.json()["error"]["message"]
+    assert upload(client, bytes(5000)).status_code == 413
+    form = client.run(lambda http: http.post("/v1/audio/voices?name=Ann&consent=true", json={}))
+    assert form.status_code == 415
+    assert names(client) == []
+
+
+def test_the_voice_that_was_not_used_for_the_longest_time_goes(serve, voice, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(voices_module, "MOST_UPLOADED", 2)
+    client, content = serve(kind="base"), content_of(voice, tmp_path)
+    assert [upload(client, content, name).status_code for name in ("Ann", "Bob")] == [200, 200]
+    assert client.post(asked(voice="Ann")).status_code == 200
+    assert upload(client, content, "Cay").status_code == 200
+    assert sorted(names(client)) == ["Ann", "Cay"]
