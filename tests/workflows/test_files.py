@@ -43,7 +43,8 @@ def names(paths: list[Path]) -> list[str]:
 
 def test_every_node_of_the_pack_has_an_example() -> None:
     used = {node["type"] for path in WORKFLOWS for node in read(path)["nodes"]}
-    assert own_nodes() <= used
+    # A remote model needs a server that the computer's owner has listed: it has a page in docs/ instead.
+    assert own_nodes() - used == {"MorphTTSRemoteModel"}
     assert used <= own_nodes() | CORE
     assert len(WORKFLOWS) >= 6
 
