@@ -21,6 +21,7 @@ from .model.threads import is_small_on_cpu
 from .options import GenerateOptions, check_engine
 from .runtime.capture import NO_CUDA, CaptureStream
 from .runtime.fallback import Fallback
+from .runtime.kept_threads import KeptThreads
 from .voice.prompt import PromptBuilder, SharedParts
 from .waveform.choose import Waveforms
 from .waveform.stream import LineCodec, StreamCodecs
@@ -63,6 +64,7 @@ class Engine:
         self._streams = StreamCodecs(self._waveforms, captures)
         self._prompts = SharedParts()
         self._lock = threading.RLock()
+        self.threads = KeptThreads("speech stream")
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

@@ -8,13 +8,14 @@ after the last chunk, as often as ``GenerateOptions.retries`` allows, and ``Spee
 from __future__ import annotations
 
 import contextvars
-import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ..graph.engine import on_device
 from ..options import GenerateOptions
+from ..runtime.kept_threads import Job
 from ..synthesizer import Synthesizer
 from .channel import Channel, Chunk, StreamClosed
 from .late_text import LateLine, SentenceLine, TokenLine
@@ -185,20 +186,20 @@ class _Worker:
             for index, line in enumerate(job.lines)
             if not isinstance(line.text, str)
         }
-        # A program may end while a stream plays: weakref.finalize then ends the thread first.
-        run = contextvars.copy_context().run  # ``on_frame`` may depend on the caller's context
-        self._thread = threading.Thread(target=run, args=(self._run,), name="speech stream", daemon=True)
+        self._thread: Job | None = None
 
     def start(self) -> None:
         for reader in self._readers.values():
             reader.start()
-        self._thread.start()
+        run = contextvars.copy_context().run  # ``on_frame`` may depend on the caller's context
+        # A program may end while a stream plays: weakref.finalize then ends the job first.
+        self._thread = self._job.synthesizer.engine.threads.start(partial(run, self._run))
 
     def stop(self) -> None:
         """Close the channel and wait until the model is free; a worker that still waits for the model ends later."""
         self._channel.close()
         self._close_readers()
-        if self._has_session and self._thread is not threading.current_thread():
+        if self._has_session and self._thread is not None and not self._thread.is_current:
             self._thread.join()
 
     def _close_readers(self) -> None:

@@ -27,6 +27,7 @@ from qwen3_tts_morph.morph.render.channel import Chunk
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.render.stream import SpeechStream, stream_line, stream_lines
 from qwen3_tts_morph.morph.render.stream_decoding import QUEUED_FRAMES
+from qwen3_tts_morph.morph.runtime.kept_threads import KEPT
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 
@@ -276,14 +277,10 @@ def test_a_loop_ends_the_stream_where_it_ends_the_line(synthesizer, long_line, m
 # Readers
 
 
-def threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate()}
-
-
 def wait_until_free(synthesizer: Synthesizer) -> None:
-    """Wait until no worker is left and another thread can have the model at once."""
+    """Wait until no worker is busy and another thread can have the model at once."""
     deadline = time.monotonic() + 20
-    while "speech stream" in threads():
+    while synthesizer.engine.threads.working:
         assert time.monotonic() < deadline, "a worker is still there"
         time.sleep(0.01)
     taken = threading.Event()
@@ -378,6 +375,9 @@ def test_fifty_leavers_leave_nothing_behind(model, long_line) -> None:
             for _ in range(noise.integers(0, 6)):
                 next(stream)
     wait_until_free(synthesizer)
+    assert threading.active_count() <= before + KEPT
+    del synthesizer, stream
+    gc.collect()
     time.sleep(0.05)
     assert threading.active_count() <= before
 

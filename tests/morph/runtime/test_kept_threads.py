@@ -1,0 +1,89 @@
+"""Jobs in threads that are used again."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import pytest
+from qwen3_tts_morph.morph.runtime.kept_threads import KEPT, Job, KeptThreads
+
+NAME = "a kept thread"
+
+
+def threads() -> int:
+    return sum(thread.name == NAME for thread in threading.enumerate())
+
+
+def wait_until(true) -> None:
+    """Wait for what other threads do at their ends."""
+    while not true():
+        threading.Event().wait(0.001)
+
+
+def test_a_job_gets_the_thread_of_the_one_before():
+    pool, seen = KeptThreads(NAME), []
+    for _ in range(3):
+        pool.start(lambda: seen.append(threading.get_ident())).join()
+    assert len(seen) == 3 and len(set(seen)) == 1 and seen[0] != threading.get_ident()
+
+
+def test_a_job_never_waits_for_another():
+    pool, gate = KeptThreads(NAME), threading.Event()
+    held = [pool.start(gate.wait) for _ in range(KEPT + 2)]
+    pool.start(lambda: None).join()
+    gate.set()
+    for job in held:
+        job.join()
+    wait_until(lambda: threads() == KEPT == pool.idle and not pool.working)
+
+
+def test_threads_end_with_what_started_them():
+    pool, gate = KeptThreads(NAME), threading.Event()
+    pool.start(lambda: None).join()
+    pool.start(gate.wait)
+    del pool
+    gc.collect()
+    gate.set()
+    wait_until(lambda: threads() == 0)
+
+
+def test_a_thread_keeps_nothing_of_its_last_job():
+    class Large:
+        pass
+
+    pool, large = KeptThreads(NAME), Large()
+    gone = weakref.ref(large)
+    pool.start(lambda large=large: None).join()
+    del large
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_job_that_fails_ends():
+    pool = KeptThreads(NAME)
+
+    def fail() -> None:
+        raise RuntimeError("broken")
+
+    pool.start(fail).join()
+    pool.start(lambda: None).join()
+
+
+def test_a_job_knows_that_it_runs():
+    pool, jobs, seen = KeptThreads(NAME), [], []
+    ready = threading.Event()
+
+    def look() -> None:
+        ready.wait()
+        job: Job = jobs[0]
+        seen.append(job.is_current)
+        with pytest.raises(RuntimeError, match="its own end"):
+            job.join()
+
+    jobs.append(pool.start(look))
+    ready.set()
+    jobs[0].join()
+    assert seen == [True] and not jobs[0].is_current
