@@ -41,7 +41,8 @@ class LineRequest:
         on_codes: called with the codes of each finished frame, int64 ``[16]`` on the CPU, in order. Frames past the
             line's end are never passed. What it raises ends the decoding of all lines and passes through.
         on_launch: called once, when the device has the line's first frame to make and the host would wait for it: what
-            must be ready by then and takes time. Only the graph engine calls it.
+            must be ready by then and takes time. It gets the codes that the frame will have, int64 ``[16]`` on the
+            device; None if the host reads an earlier frame first. Only the graph engine calls it.
         on_end: called once, after the last frame, with how the line ended: "eos", "cap", "loop" or "cancelled". Errors
             as above.
         cancelled: asked before each frame; once it returns True, the line ends there as "cancelled", and its row is
@@ -54,7 +55,7 @@ class LineRequest:
     seed: int = 0
     on_codes: Callable[[torch.Tensor], None] | None = None
     on_end: Callable[[str], None] | None = None
-    on_launch: Callable[[], None] | None = None
+    on_launch: Callable[[torch.Tensor | None], None] | None = None
     cancelled: Callable[[], bool] | None = None
     text: LateText | None = None
 

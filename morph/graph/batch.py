@@ -140,13 +140,17 @@ class LineBatch:
                 if self._lines[line].sent == 1 and self._lines[line].request.on_codes is not None:
                     self._unheard.add(line)
 
-    def launched(self) -> None:
-        """The device has the frame that was sent: let the lines whose first it is get ready for it."""
-        for line in self._in_flight[-1]:
+    def launched(self, report: torch.Tensor) -> None:
+        """The device has the frame that was sent: let the lines whose first it is get ready for it.
+
+        ``report`` is the device's own, ``[B, 17]``.
+        """
+        alone = len(self._in_flight) == 1
+        for row, line in enumerate(self._in_flight[-1]):
             if line is not None and self._lines[line].sent == 1:
                 request = self._lines[line].request
                 if request.on_launch is not None:
-                    request.on_launch()
+                    request.on_launch(report[row, :GROUPS] if alone else None)
 
     def receive(self, report: torch.Tensor) -> int:
         """Take the oldest report in flight, ``[B, 17]``, and keep it; return how many lines made this frame.

@@ -362,7 +362,7 @@ class GraphDecoder:
                 if not self._views.confirm():
                     readback = self._launch_again(model, options, batch, stopped)
                     splits = False
-                batch.launched()
+                batch.launched(self.report)
             elif not readback.waiting and batch.must_wait:
                 batch.source.wait()
             if readback.waiting > (lag if makes_frame else 0):

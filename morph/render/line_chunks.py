@@ -95,6 +95,11 @@ class LineChunks:
         """Whether the current piece has ended and all of it is decoded."""
         return self.piece is not None and self.piece.ended is not None and not self.piece.waiting
 
+    @property
+    def next_size(self) -> int:
+        """The frames of the next chunk, if there is time for it."""
+        return self._sizes.full
+
     def due(self, now: float, hurry: bool) -> int:
         """Return how many of the current piece's waiting frames to decode now; ``hurry``: no others come soon."""
         if (piece := self.piece) is None:

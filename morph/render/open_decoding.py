@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 
 import torch
 
@@ -80,7 +79,7 @@ class OpenDecoding:
         self._admit()
         for line in self._lines.values():
             if (request := line.next_request()) is not None:
-                request = replace(request, on_launch=partial(self._begin, line))
+                request = replace(request, on_launch=self._beginner(line))
                 self._queue.add((line.number,), line.number, request)
         self._queue.drop_cancelled()
         goes_on = self._desk.continues(self._group) and not (self._is_idle and not self._lines)
@@ -190,6 +189,9 @@ class OpenDecoding:
             check_samples(waves[number], self._synthesizer.model.codec.dtype)
             if self._lines[number].add(codes, waves[number], now):
                 self._end_codec(self._lines[number])
+
+    def _beginner(self, line: OpenLine) -> Callable[[object], None]:
+        return lambda _: self._begin(line)
 
     def _begin(self, line: OpenLine) -> None:
         """Begin a line's piece in the codec when the piece has a row: a state takes a few MB."""

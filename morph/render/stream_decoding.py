@@ -67,6 +67,7 @@ class StreamDecoding:
         self._speed = Speed(1 / FRAME_RATE)
         self._frame_began: float | None = None
         self._begun: set[int] = set()  # lines whose current piece has begun in the codec
+        self._ahead_s = 0.0  # spent on the next chunk before its codes came
         self._pieces: list[PieceFrames] = []  # as the rendering's
         self._lines = [self._chunks_of(index) for index in range(len(rendering.lines))]
         self._texts = {text.index: text for text in texts}
@@ -171,7 +172,7 @@ class StreamDecoding:
             request,
             on_codes=self._pieces[index].codes.append,
             on_end=self._ender(index),
-            on_launch=lambda: self._begin(line),
+            on_launch=lambda codes: self._begin_ahead(line, codes),
             cancelled=self._canceller(line),
             text=text if isinstance(text, TokenLine) else None,
         )
@@ -244,6 +245,19 @@ class StreamDecoding:
             self._codec.begin(index, self._rendering.lines[index].voice.ref_codes)
             self._begun.add(index)
 
+    def _begin_ahead(self, index: int, codes: torch.Tensor | None) -> None:
+        """Begin a line's piece in the codec, and its first chunk behind its first codes, if that is one frame."""
+        if index in self._begun:
+            return
+        self._begin(index)
+        if codes is None or self._lines[index].next_size != 1:
+            return
+        began = time.perf_counter()
+        self._codec.begin_ahead(index, codes)
+        self._ahead_s = time.perf_counter() - began
+        if self._frame_began is not None:
+            self._frame_began += self._ahead_s
+
     def _send(self, ahead: bool = False, hurry: bool = False) -> None:
         """Decode and queue the chunks that are due.
 
@@ -278,7 +292,8 @@ class StreamDecoding:
         began = time.perf_counter()
         waves = self._codec.decode(parts)
         now = time.perf_counter()
-        self._speed.add_codec(max(map(len, parts.values())), now - began)
+        self._speed.add_codec(max(map(len, parts.values())), now - began + self._ahead_s)
+        self._ahead_s = 0.0
         if self._frame_began is not None:
             self._frame_began += now - entered  # a piece may end, and send its chunk, within a frame
         begun = False

@@ -192,6 +192,7 @@ class RowStream:
         self._samples = torch.zeros(lines, STEP_FRAMES * weights.samples_per_frame, device=device)
         self._frames = [0] * lines
         self._recent = [_no_codes(weights)] * lines
+        self._ahead: dict[int, _Ahead] = {}
 
     @property
     def lines(self) -> int:
@@ -201,6 +202,7 @@ class RowStream:
     @torch.inference_mode()
     def start(self, line: int, warm: Warm | None = None) -> None:
         """Begin a line at this index: from its start, after an ICL voice's reference, or where it was paused."""
+        self._ahead.pop(line, None)
         if warm is None:
             self._states.clear(line)
             self._frames[line], self._recent[line] = 0, _no_codes(self._weights)
@@ -217,12 +219,49 @@ class RowStream:
 
     @torch.inference_mode()
     def pause(self, line: int) -> Warm:
-        """Return a copy of a line's state, from which ``start`` continues it at any index."""
+        """Return a copy of a line's state, from which ``start`` continues it at any index.
+
+        Raises:
+            ValueError: for a line of which a frame was begun ahead and not taken.
+        """
+        if line in self._ahead:
+            raise ValueError(f"the line at {line} has a frame that was begun ahead: take it first")
         return Warm(self._states.take(line), self._frames[line], self._recent[line])
 
     @torch.inference_mode()
+    def begin_ahead(self, line: int, codes: torch.Tensor) -> bool:
+        """Begin to decode a line's next frame behind what makes its ``codes`` ``[groups]`` on the device.
+
+        ``take_ahead`` is next, for this line. Returns False, and does nothing, where a chunk begins with that frame:
+        the frames before it are decoded again there.
+        """
+        if line in self._ahead or (self._frames[line] and self._frames[line] % CHUNK_FRAMES == 0):
+            return False
+        self._inputs.zero_()
+        # What numbers that are not finite lead to may be no codes: the host will notice, but must not fault before.
+        torch.clamp(codes, 0, self._largest_code, out=self._inputs[line, 0, :-1])
+        self._inputs[line, 0, -1] = 1
+        self._step()
+        self._frames[line] += 1
+        self._ahead[line] = _Ahead.copy(self._samples[line, : self._weights.samples_per_frame], codes)
+        return True
+
+    @torch.inference_mode()
+    def take_ahead(self, line: int) -> torch.Tensor | None:
+        """Wait for the frame that was begun ahead, float32 ``[1920]`` on the CPU; None if there is none."""
+        if (ahead := self._ahead.pop(line, None)) is None:
+            return None
+        samples, codes = ahead.wait()
+        self._recent[line] = torch.cat((self._recent[line], codes[None]))[-CONTEXT_FRAMES:]
+        return samples
+
+    @property
+    def _largest_code(self) -> int:
+        return len(self._weights.codebooks) // len(self._weights.offsets) - 1
+
+    @torch.inference_mode()
     def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
-        """Decode the next frames of some lines.
+        """Decode the next frames of some lines, of which none was begun ahead.
 
         Args:
             codes: by line, ``[n, groups]``, any n. No special codes: EOS is not in the codebook.
@@ -237,7 +276,8 @@ class RowStream:
             for line, part in now.items():
                 if part.restarts:
                     self._states.clear(line)
-            self._step({line: part.codes for line, part in now.items()})
+            self._put({line: part.codes for line, part in now.items()})
+            self._step()
             for line, wave in self._copy({line: part for line, part in now.items() if part.wanted}).items():
                 made[line].append(wave)
         return {line: self._join(parts) for line, parts in made.items()}
@@ -273,14 +313,17 @@ class RowStream:
             yield _Part(part)
             codes = codes[len(part) :]
 
-    def _step(self, parts: Mapping[int, torch.Tensor]) -> None:
-        """Run one step of the row, which overwrites its samples."""
+    def _put(self, parts: Mapping[int, torch.Tensor]) -> None:
+        """Copy the codes of the next step to the device."""
         device = self._inputs.device
         inputs = torch.zeros(self._inputs.shape, dtype=torch.int64, pin_memory=device.type == "cuda")
         for line, part in parts.items():
             inputs[line, : len(part), :-1] = part
             inputs[line, 0, -1] = len(part)
         self._inputs.copy_(inputs, non_blocking=True)
+
+    def _step(self) -> None:
+        """Run one step of the row, which overwrites its samples."""
         try:
             self._run()
         except torch.cuda.OutOfMemoryError:
@@ -313,6 +356,33 @@ class Warm:
     state: LineStates
     frames: int
     recent: torch.Tensor
+
+
+@dataclass(frozen=True)
+class _Ahead:
+    """A frame begun ahead: its ``samples`` and ``codes`` on the CPU, once the device has passed ``ready``."""
+
+    samples: torch.Tensor
+    codes: torch.Tensor
+    ready: torch.cuda.Event | None
+
+    @classmethod
+    def copy(cls, samples: torch.Tensor, codes: torch.Tensor) -> _Ahead:
+        """Copy both to the CPU, behind what the device has to do by now."""
+        on_cuda = samples.is_cuda
+        here = [torch.empty_like(part, device="cpu", pin_memory=on_cuda) for part in (samples, codes)]
+        for mine, part in zip(here, (samples, codes), strict=True):
+            mine.copy_(part, non_blocking=True)
+        ready = torch.cuda.Event() if on_cuda else None
+        if ready is not None:
+            ready.record()
+        return cls(*here, ready)
+
+    def wait(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return samples and codes, complete."""
+        if self.ready is not None:
+            self.ready.synchronize()
+        return self.samples, self.codes
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,12 @@ class LineCodec(Protocol):
     def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
         """Decode the next frames of lines that have begun: ``[n, groups]`` each to float32 ``[n * 1920]``."""
 
+    def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
+        """A line's next frame will have these codes, ``[groups]`` on the device: ``decode`` gets them next.
+
+        Where the device can begin with its samples before the host knows the codes, it does.
+        """
+
     def end(self, line: int) -> None:
         """Release a line's state."""
 
@@ -91,6 +97,9 @@ class SingleLines:
         """See ``LineCodec``."""
         return {line: self._codec.decode(self._states[line], part) for line, part in codes.items()}
 
+    def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
+        """See ``LineCodec``: here the host goes first."""
+
     def end(self, line: int) -> None:
         """See ``LineCodec``."""
         self._states.pop(line, None)
@@ -103,6 +112,7 @@ class SharedRow:
         self._row, self._references = row, references
         self._holders: list[int | None] = [None] * row.lines
         self._paused: dict[int, Warm | None] = {}
+        self._early: dict[int, np.ndarray] = {}  # samples that were begun ahead, of paused lines
 
     def begin(self, line: int, reference: torch.Tensor | None) -> None:
         """See ``LineCodec``."""
@@ -111,8 +121,27 @@ class SharedRow:
         if None in self._holders:  # before its first codes are there
             self._index(line, [])
 
+    def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
+        """See ``LineCodec``."""
+        if line in self._holders:
+            self._row.begin_ahead(self._holders.index(line), codes)
+
     def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
         """See ``LineCodec``."""
+        early = {line: wave for line in codes if (wave := self._take_ahead(line)) is not None}
+        rest = {line: part[1:] if line in early else part for line, part in codes.items()}
+        late = self._decode({line: part for line, part in rest.items() if len(part) or line not in early})
+        made = early | late
+        return made | {line: np.concatenate((early[line], late[line])) for line in early.keys() & late.keys()}
+
+    def _take_ahead(self, line: int) -> np.ndarray | None:
+        """Return the samples of the frame that was begun ahead, if there is one."""
+        if line in self._early:
+            return self._early.pop(line)
+        wave = self._row.take_ahead(self._holders.index(line)) if line in self._holders else None
+        return None if wave is None else wave.numpy()
+
+    def _decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
         lines, made = list(codes), {}
         for begin in range(0, len(lines), self._row.lines):
             now = lines[begin : begin + self._row.lines]
@@ -125,6 +154,7 @@ class SharedRow:
     def end(self, line: int) -> None:
         """See ``LineCodec``."""
         self._paused.pop(line, None)
+        self._early.pop(line, None)
         if line in self._holders:
             self._holders[self._holders.index(line)] = None
 
@@ -144,6 +174,8 @@ class SharedRow:
         index, holder = next(
             (index, one) for index, one in enumerate(self._holders) if one is not None and one not in needed
         )
+        if (wave := self._take_ahead(holder)) is not None:
+            self._early[holder] = wave
         self._paused[holder] = self._row.pause(index)
         return index
 

@@ -85,11 +85,13 @@ def test_a_line_that_is_heard_gets_its_first_codes_before_the_talkers_step(
         request = replace(
             request,
             on_codes=heard.append,
-            on_launch=lambda heard=heard, launched=launched: launched.append(len(heard)),
+            on_launch=lambda codes, heard=heard, launched=launched: launched.append(
+                (len(heard), codes.tolist())
+            ),
         )
         assert_equal(decoder.decode(model, [request], GenerateOptions(seq_groups, Sampling())), [wanted])
         assert torch.equal(torch.stack(heard), wanted.codes)
-        assert launched == [0], "once, before the first codes"
+        assert launched == [(0, heard[0].tolist())], "once, before the first codes, which it gets"
     # The first line's frames run directly and are captured; then come the parts, each directly and captured.
     assert steps == ["decode", "decode", "predict", "advance", "predict", "advance"]
 

@@ -30,6 +30,7 @@ from qwen3_tts_morph.morph.render.stream_decoding import QUEUED_FRAMES
 from qwen3_tts_morph.morph.runtime.kept_threads import KEPT
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.waveform.incremental import RowStream
 
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, signal_to_noise
 from tests.morph.model.test_tail import ABOUT, random_parts
@@ -575,3 +576,20 @@ def test_a_line_that_went_wrong_is_not_told_as_whole(model, voice, monkeypatch) 
             if chunk.line == 1:
                 break
     assert stream.finished == {}
+
+
+@pytest.mark.parametrize(("sizes", "begun"), [((1, 4), 1), ((2, 4), 0)])
+def test_the_first_chunk_is_begun_behind_its_codes(model, long_line, monkeypatch, sizes, begun) -> None:
+    """If it is one frame: then it does not wait for the host."""
+    calls, begin_ahead = [], RowStream.begin_ahead
+
+    def note(row: RowStream, line: int, codes: torch.Tensor) -> bool:
+        calls.append(begin_ahead(row, line, codes))
+        return calls[-1]
+
+    monkeypatch.setattr(RowStream, "begin_ahead", note)
+    synthesizer = Synthesizer(model, Engine("graph"))
+    options = GenerateOptions(1, Sampling(max_new_tokens=20), guard=False, retries=0, chunk_frames=sizes)
+    stream = stream_line(synthesizer, long_line, options)
+    check_equal(list(stream), stream, render_lines(synthesizer, [long_line], options))
+    assert calls == [True] * begun

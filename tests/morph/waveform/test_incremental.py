@@ -146,3 +146,18 @@ def test_a_captured_row_equals_a_direct_one_with_nan_in_what_is_not_used(load, p
         assert torch.equal(waves[0], waves[1]) and torch.equal(waves[1], waves[2])
     finally:
         model.module.to("cpu")
+
+
+def test_no_frame_is_begun_ahead_where_a_chunk_begins(model):
+    codes, row = random_codes(model, 301), rows(model)
+    row.decode({0: codes[:299]})
+    assert row.begin_ahead(0, codes[299])
+    with pytest.raises(ValueError, match="take it first"):
+        row.pause(0)
+    assert not row.begin_ahead(0, codes[300]), "one at a time"
+    row.take_ahead(0)
+    assert not row.begin_ahead(0, codes[300]) and row.take_ahead(0) is None
+    assert (
+        signal_to_noise(whole_line(model, codes)[-FRAME:], row.decode({0: codes[300:]})[0].numpy())
+        > FLOAT32_DB
+    )

@@ -117,3 +117,56 @@ def test_a_kernel_that_fails_is_replaced_within_the_step(model):
     ours = np.concatenate([codec.decode({0: codes[begin : begin + 10]})[0] for begin in (0, 10, 20)])
     assert signal_to_noise(decode_waveform(model, codes), ours) > FLOAT32_DB
     assert "out of shared memory" in batch.fallback.why and Broken.calls == 2
+
+
+@pytest.mark.parametrize("choice", [UPSTREAM, BATCH], ids=["upstream", "batch"])
+@pytest.mark.parametrize("length", [0, 30])
+def test_a_frame_that_was_begun_ahead_has_the_samples_of_any_other(model, choice, length):
+    reference = random_codes(model, length, 7) if length else None
+    codes, engine, made = random_codes(model, 30), Engine("eager"), []
+    for ahead in (False, True):
+        codec = engine.open_codec(model, choice, 1)
+        codec.begin(0, reference)
+        if ahead:
+            codec.begin_ahead(0, codes[0])
+        made.append(np.concatenate([codec.decode({0: part})[0] for part in codes.split([1, 3, 26])]))
+        codec.end(0)
+    assert made[0].tobytes() == made[1].tobytes()
+
+
+def test_frames_that_come_with_one_that_was_begun_ahead_follow_it(model):
+    codes, codec = random_codes(model, 5), Engine("eager").open_codec(model, BATCH, 1)
+    codec.begin(0, None)
+    codec.begin_ahead(0, codes[0])
+    assert signal_to_noise(decode_waveform(model, codes), codec.decode({0: codes})[0]) > FLOAT32_DB
+
+
+def test_a_line_that_is_paused_keeps_the_frame_that_was_begun_ahead(model):
+    first, second = random_codes(model, 8, 1), random_codes(model, 8, 2)
+    codec = Engine("eager").open_codec(model, BATCH, 1)
+    codec.begin(0, None)
+    codec.begin_ahead(0, first[0])
+    codec.begin(1, None)
+    assert signal_to_noise(decode_waveform(model, second), codec.decode({1: second})[1]) > FLOAT32_DB
+    ours = np.concatenate([codec.decode({0: part})[0] for part in first.split([1, 7])])
+    assert signal_to_noise(decode_waveform(model, first), ours) > FLOAT32_DB
+
+
+def test_a_frame_that_was_begun_ahead_leaves_nothing_for_the_next_line(model):
+    first, second = random_codes(model, 8, 1), random_codes(model, 8, 2)
+    codec = Engine("eager").open_codec(model, BATCH, 1)
+    codec.begin(0, None)
+    codec.begin_ahead(0, first[0])
+    codec.end(0)
+    codec.begin(1, None)
+    assert signal_to_noise(decode_waveform(model, second), codec.decode({1: second})[1]) > FLOAT32_DB
+
+
+def test_what_is_no_code_is_decoded_as_some_code(model):
+    """Of numbers that are not finite; the host raises for them when it has the frame."""
+    codec = Engine("eager").open_codec(model, BATCH, 1)
+    codec.begin(0, None)
+    codec.begin_ahead(0, torch.full((16,), 10**9))
+    codec.begin(0, None)
+    codes = random_codes(model, 8)
+    assert signal_to_noise(decode_waveform(model, codes), codec.decode({0: codes})[0]) > FLOAT32_DB
