@@ -34,7 +34,7 @@ from qwen3_tts_morph.morph.kernels.layer import run_layers
 from qwen3_tts_morph.morph.kernels.linear.tiles import MAX_FOLDED_ROWS
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import CacheSpan, Inputs, Residual
-from qwen3_tts_morph.morph.model.layers import LayerStack
+from qwen3_tts_morph.morph.model.layers import LayerPass, LayerStack
 from qwen3_tts_morph.morph.model.layers import run_layers as torch_layers
 from qwen3_tts_morph.morph.model.static_cache import SpanView, StaticCache, StepView
 from triton.runtime.errors import TritonError
@@ -87,7 +87,7 @@ def torch_states(decoder: LayerStack, span: CacheSpan, states: torch.Tensor) -> 
         angles = span.angles.span(span.start, end)
     else:
         view, angles = StepView(cache, span.positions), span.angles.at(span.positions)
-    return torch_layers(decoder, states, angles, decoder.head_norms(), view)[:, -1]
+    return torch_layers(decoder, states, LayerPass(angles, decoder.head_norms(), view))[:, -1]
 
 
 def check_pass(

@@ -6,10 +6,13 @@ There is no host sync and no data-dependent shape, and every result is written i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import torch
 from torch.nn import functional
 
-from ..model.layers import TORCH_OPS, LayerOps, run_layers
+from ..model.layers import TORCH_OPS, LayerOps, LayerPass, run_layers
 from ..model.linear import linear
 from ..model.static_cache import FillView, SpanView, StepView
 from .buffers import Buffers, LastPositions, LineState, PrefillBatch, Settings
@@ -17,34 +20,53 @@ from .noise import GROUPS, gumbel_noise
 from .sampling import sample_static
 from .weights import Weights
 
+Start: TypeAlias = Callable[[Weights, Buffers, torch.Tensor], None]
+
 
 def prefill(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, ops: LayerOps = TORCH_OPS) -> None:
     """Run the prompts of arriving lines and sample group 0 of their first frames; other lines are not touched."""
-    lines, length = arrivals.embeds.shape[:2]
     rows, lengths, minimums, keys = arrivals.numbers.split((1, 1, 1, 2), dim=1)
-    rows, lengths = rows[:, 0], lengths[:, 0]
-    head_norms, angles = weights.talker.head_norms(), buffers.angles.span(0, length)
-    states = run_layers(
-        weights.talker, arrivals.embeds, angles, head_norms, FillView(buffers.cache, rows), ops
-    )
-    last = (lengths - 1)[:, None, None].expand(-1, 1, states.shape[2])
-    fresh = LineState.allocate(buffers.config, lines, states)
-    fresh.positions.copy_(lengths)
+    rows = rows[:, 0]
+    hidden = _run_prompts(weights, buffers, arrivals, ops)
+    fresh = LineState.allocate(buffers.config, len(rows), hidden)
+    fresh.positions.copy_(lengths[:, 0])
     fresh.minimums.copy_(minimums[:, 0])
     fresh.keys.copy_(keys)
     noise = gumbel_noise(keys, fresh.steps[:, None], len(weights.first_head))[:, 0]
-    settings = buffers.settings.take(rows)
-    _start_frame(weights, buffers, fresh, settings, states.gather(1, last)[:, 0], noise)
+    _start_frame(weights, buffers, fresh, buffers.settings.take(rows), hidden, noise)
     buffers.state.copy_rows(rows, fresh)
+
+
+def prefill_all(
+    weights: Weights,
+    buffers: Buffers,
+    arrivals: PrefillBatch,
+    ops: LayerOps = TORCH_OPS,
+    start: Start | None = None,
+) -> None:
+    """As ``prefill``, of lines that take all rows in their order; ``start`` stands for ``start_lines``."""
+    hidden = _run_prompts(weights, buffers, arrivals, ops)
+    buffers.state.reset(arrivals.numbers[:, 1:])
+    buffers.state.positions.sub_(1)  # the last one is counted when its state is there
+    (start or start_lines)(weights, buffers, hidden)
+
+
+def _run_prompts(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, ops: LayerOps) -> torch.Tensor:
+    """Write the prompts' keys and values to the cache; return the talker's states at their ends ``[N, H]``."""
+    rows, last = arrivals.numbers[:, 0].contiguous(), arrivals.numbers[:, 1] - 1
+    angles = buffers.angles.span(0, arrivals.embeds.shape[1])
+    layer_pass = LayerPass(angles, weights.talker.head_norms(), FillView(buffers.cache, rows))
+    states = run_layers(weights.talker, arrivals.embeds, layer_pass, ops)
+    return states.gather(1, last[:, None, None].expand(-1, 1, states.shape[2]))[:, 0]
 
 
 def prefill_prefix(
     weights: Weights, buffers: Buffers, embeds: torch.Tensor, ops: LayerOps = TORCH_OPS
 ) -> None:
     """Write keys and values of what a line's prompt begins with, ``embeds`` ``[1, P, H]``, to the cache's first row."""
-    length, head_norms = embeds.shape[1], weights.talker.head_norms()
     view = FillView(buffers.cache, torch.zeros(1, dtype=torch.int64, device=embeds.device))
-    run_layers(weights.talker, embeds, buffers.angles.span(0, length), head_norms, view, ops)
+    angles = buffers.angles.span(0, embeds.shape[1])
+    run_layers(weights.talker, embeds, LayerPass(angles, weights.talker.head_norms(), view), ops)
 
 
 def begin_lines(weights: Weights, buffers: Buffers, last: LastPositions, window: int) -> None:
@@ -52,6 +74,12 @@ def begin_lines(weights: Weights, buffers: Buffers, last: LastPositions, window:
     state = buffers.state
     state.reset(last.numbers)
     hidden = _talk(weights, buffers, last.embeds[:, None], window)
+    start_lines(weights, buffers, hidden)
+
+
+def start_lines(weights: Weights, buffers: Buffers, hidden: torch.Tensor) -> None:
+    """Count the position whose state is ``hidden`` ``[B, H]``, and sample group 0 of every line's next frame."""
+    state = buffers.state
     state.positions.add_(1)
     state.steps.add_(1)
     noise = gumbel_noise(state.keys, state.steps[:, None] * GROUPS, len(weights.first_head))[:, 0]
@@ -80,10 +108,7 @@ def advance(weights: Weights, buffers: Buffers, window: int) -> None:
     """Make the second part of ``decode_frame``, after ``predict_codes``: group 0 of the frame after it."""
     state = buffers.state
     hidden = _step_talker(weights, buffers, state.report[:, :GROUPS], window)
-    state.positions.add_(1)
-    state.steps.add_(1)
-    noise = gumbel_noise(state.keys, state.steps[:, None] * GROUPS, len(weights.first_head))[:, 0]
-    _start_frame(weights, buffers, state, buffers.settings, hidden, noise)
+    start_lines(weights, buffers, hidden)
 
 
 def predict(weights: Weights, buffers: Buffers, seq_groups: int, noise: torch.Tensor) -> torch.Tensor:
@@ -102,7 +127,8 @@ def predict(weights: Weights, buffers: Buffers, seq_groups: int, noise: torch.Te
         start, end = group + 1 if group else 0, group + 2
         view = SpanView(buffers.frame_cache, start, end)
         angles = buffers.frame_angles.span(start, end)
-        last = run_layers(decoder, _project(weights, inputs), angles, head_norms, view)[:, -1]
+        layer_pass = LayerPass(angles, head_norms, view)
+        last = run_layers(decoder, _project(weights, inputs), layer_pass)[:, -1]
         logits = linear(last, weights.heads[group])
         codes.append(_sample_subtalker(buffers, logits, noise[:, group]))
     sequential = torch.stack(codes, dim=1)
@@ -137,8 +163,8 @@ def _talk(weights: Weights, buffers: Buffers, inputs: torch.Tensor, window: int)
     """Run the talker over one new position of every line ``[B, 1, H]``; return its state ``[B, H]``."""
     positions = buffers.state.positions.clamp(max=window - 1)
     view = StepView(buffers.cache.window(window), positions)
-    angles, head_norms = buffers.angles.at(positions), weights.talker.head_norms()
-    return run_layers(weights.talker, inputs, angles, head_norms, view)[:, 0]
+    layer_pass = LayerPass(buffers.angles.at(positions), weights.talker.head_norms(), view)
+    return run_layers(weights.talker, inputs, layer_pass)[:, 0]
 
 
 def _start_frame(

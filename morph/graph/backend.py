@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 import torch
 
 from ..frame.buffers import Buffers, LastPositions, PrefillBatch
-from ..frame.step import prefill, prefill_prefix
+from ..frame.step import prefill, prefill_all, prefill_prefix
 from ..frame.weights import Weights
 from ..kernels import Passes, available, choose_frame, compile_frame, torch_passes
 from ..runtime.capture import graphs_keep_memory
@@ -71,6 +71,8 @@ class FrameBackend:
         """
         if captured and graphs_keep_memory(slots.state.hidden.device):
             prefill(weights, slots, arrivals)
+        elif len(slots.state.tokens) == 1:
+            self._repeat(lambda passes: prefill_all(weights, slots, arrivals, passes.ops, passes.start))
         else:
             self._repeat(lambda passes: prefill(weights, slots, arrivals, passes.ops))
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 DecodeFrame: TypeAlias = "Callable[[Weights, Buffers, int, int], None]"
 Predict: TypeAlias = "Callable[[Weights, Buffers, int], None]"
 Advance: TypeAlias = "Callable[[Weights, Buffers, int], None]"
+StartLines: TypeAlias = "Callable[[Weights, Buffers, torch.Tensor], None]"
 BeginLines: TypeAlias = "Callable[[Weights, Buffers, LastPositions, int], None]"
 
 OLDEST_CAPABILITY = (8, 0)
@@ -102,6 +103,7 @@ class Passes:
     predict: Predict
     advance: Advance
     begin: BeginLines
+    start: StartLines
     ops: LayerOps
 
 
@@ -109,7 +111,9 @@ def torch_passes() -> Passes:
     """Return those in torch operations."""
     from ..frame import step
 
-    return Passes(step.decode_frame, step.predict_codes, step.advance, step.begin_lines, TORCH_OPS)
+    return Passes(
+        step.decode_frame, step.predict_codes, step.advance, step.begin_lines, step.start_lines, TORCH_OPS
+    )
 
 
 def choose_frame(weights: Weights) -> tuple[Passes, str | None]:
@@ -118,8 +122,8 @@ def choose_frame(weights: Weights) -> tuple[Passes, str | None]:
     if reason is not None:
         return torch_passes(), reason
     try:
-        from .frame import advance, begin_lines, decode_frame, predict_codes
+        from .frame import advance, begin_lines, decode_frame, predict_codes, start_lines
         from .prefill import PromptOps
     except Exception as error:  # a Triton that lacks what the kernels use, or is broken
         return torch_passes(), f"the Triton kernels cannot be imported: {error}"
-    return Passes(decode_frame, predict_codes, advance, begin_lines, PromptOps()), None
+    return Passes(decode_frame, predict_codes, advance, begin_lines, start_lines, PromptOps()), None

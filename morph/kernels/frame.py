@@ -148,6 +148,17 @@ def begin_lines(
     talk(weights, buffers, window, plan, residual)
 
 
+def start_lines(weights: Weights, buffers: Buffers, hidden: torch.Tensor, plan: Plan | None = None) -> None:
+    """As ``frame.step.start_lines``; ``plan`` is the device's own by default."""
+    plan = _plan_for(weights, buffers, plan)
+    buffers.state.hidden.copy_(hidden)
+    shape = (len(hidden), len(weights.first_head))
+    logits = plan.empty("logits", shape, weights.talker.norm, torch.float32)
+    # Not a copy, as in ``begin_lines``: the sampling kernel may only overlap with a kernel.
+    torch.mul(functional.linear(hidden, weights.first_head), 1, out=logits)
+    _sample_first(buffers, plan, logits)
+
+
 def step_talker(weights: Weights, buffers: Buffers, window: int, plan: Plan) -> None:
     """Run the talker over the frame's codes, and sample group 0 of the next frame."""
     state, stack = buffers.state, weights.talker

@@ -1,4 +1,4 @@
-"""Between the linear layers of a prefill: RMSNorm and RoPE of queries and keys, and SwiGLU, one memory pass each.
+"""Between the linear layers of a prefill: norm and RoPE of queries and keys, and their way to the cache, in one kernel.
 
 A prefill's linear layers are cuBLAS's. Torch's operations between them write queries and keys to memory five times in
 float32: of the 28 ms that 64 prompts of 88 positions took (0.6B, H200), the linear layers were 7.
@@ -11,31 +11,38 @@ import torch
 import triton
 import triton.language as tl
 
-from ..model.layers import Angles, LayerOps
+from ..model.layers import LayerOps, LayerPass, LayerStack, attend
+from ..model.static_cache import FillView
+from .rows import add_norm, gate
 
 HEADS = 8  # per program
-COLUMNS = 1024  # per program
 
 
 @triton.jit(do_not_specialize=("length",))
-def turn_heads(
-    heads, stride, gains, cos, sin, out, length, eps, COUNT: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr
+def turn_and_keep(
+    qkv, gains, cos, sin, queries, keys, values, rows, stride, head_stride, length, eps,
+    HEADS: tl.constexpr, COUNT: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """RMSNorm and RoPE of some heads of one position, float32 inside; program ``(row, block of heads)``.
+    """RMSNorm and RoPE of some heads of one position, float32 inside; keys and values go to the cache.
+
+    Program ``(row, block of heads)``; row i is position ``i % length`` of line ``i // length``.
 
     Args:
-        heads: ``[R, COUNT, D]``, rows ``stride`` apart; row i is at position ``i % length``.
+        qkv: ``[R, COUNT + KV, D]``: HEADS queries, KV = COUNT - HEADS keys, and as many values.
         gains: float32 ``[COUNT, D]``.
         cos, sin: float32 ``[length, D]``; the first half of the sines is negated.
-        out: ``[R, COUNT, D]``.
+        queries: ``[R, COUNT, D]``; the keys are there too.
+        keys, values: of the cache, ``[B, KV, T, D]``; ``stride`` is that of B, ``head_stride`` of KV.
+        rows: int64, the index in B of each line.
     """
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[:, None]
     column = tl.arange(0, D // 2)[None, :]
     mask = (head < COUNT) & (column < D // 2)
+    source = qkv + row * (2 * COUNT - HEADS) * D
     offsets = head * D + column
-    low = tl.load(heads + row * stride + offsets, mask=mask, other=0.0).to(tl.float32)
-    high = tl.load(heads + row * stride + offsets + D // 2, mask=mask, other=0.0).to(tl.float32)
+    low = tl.load(source + offsets, mask=mask, other=0.0).to(tl.float32)
+    high = tl.load(source + offsets + D // 2, mask=mask, other=0.0).to(tl.float32)
     squares = tl.sum(low * low + high * high, axis=1)
     scale = tl.rsqrt(squares / D + eps)[:, None]
     low *= scale * tl.load(gains + offsets, mask=mask, other=0.0)
@@ -43,45 +50,60 @@ def turn_heads(
     angle = (row % length) * D + column
     turned_low = low * tl.load(cos + angle) + high * tl.load(sin + angle)
     turned_high = high * tl.load(cos + angle + D // 2) + low * tl.load(sin + angle + D // 2)
-    out += row * COUNT * D + offsets
-    tl.store(out, turned_low.to(out.dtype.element_ty), mask=mask)
-    tl.store(out + D // 2, turned_high.to(out.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def swiglu(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """``silu(gate) * up``: ``[R, 2 WIDTH]`` to ``[R, WIDTH]``, float32 inside; program ``(row, block of WIDTH)``."""
-    row = tl.program_id(0).to(tl.int64)
-    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    mask = columns < WIDTH
-    gate = tl.load(gate_up + row * 2 * WIDTH + columns, mask=mask, other=0.0).to(tl.float32)
-    up = tl.load(gate_up + row * 2 * WIDTH + WIDTH + columns, mask=mask, other=0.0).to(tl.float32)
-    value = gate / (1.0 + tl.exp(-gate)) * up
-    tl.store(out + row * WIDTH + columns, value.to(out.dtype.element_ty), mask=mask)
+    dtype = queries.dtype.element_ty
+    out = queries + row * COUNT * D + offsets
+    tl.store(out, turned_low.to(dtype), mask=mask)
+    tl.store(out + D // 2, turned_high.to(dtype), mask=mask)
+    is_key = mask & (head >= HEADS)
+    place = tl.load(rows + row // length) * stride + (head - HEADS) * head_stride + row % length * D + column
+    tl.store(keys + place, turned_low.to(dtype), mask=is_key)
+    tl.store(keys + place + D // 2, turned_high.to(dtype), mask=is_key)
+    value = source + (head + COUNT - HEADS) * D + column
+    tl.store(values + place, tl.load(value, mask=is_key), mask=is_key)
+    tl.store(values + place + D // 2, tl.load(value + D // 2, mask=is_key), mask=is_key)
 
 
 class PromptOps(LayerOps):
-    """``LayerOps`` of a pass whose lines are all at the same positions (``Angles.span``), as prompts are."""
+    """``LayerOps`` of passes whose lines are all at the same positions (``Angles.span``), as prompts are."""
 
-    def turn(self, heads: torch.Tensor, head_norms: torch.Tensor, angles: Angles, eps: float) -> torch.Tensor:
-        """As ``LayerOps.turn``."""
-        lines, length, count, head_dim = heads.shape
-        rows = heads.reshape(lines * length, -1)
-        out = torch.empty_like(heads, memory_format=torch.contiguous_format)
-        block = min(HEADS, triton.next_power_of_2(count))
-        turn_heads[(len(rows), triton.cdiv(count, block))](
-            rows, rows.stride(0), head_norms, angles.cos, angles.sin, out, length, eps,
-            COUNT=count, D=head_dim, BLOCK=block,
-        )  # fmt: skip
-        return out
+    def attend(
+        self, decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass
+    ) -> torch.Tensor:
+        """As ``LayerOps.attend``, for a ``FillView``.
+
+        Raises:
+            TypeError: for another view of the cache.
+        """
+        view = layer_pass.view
+        if not isinstance(view, FillView):
+            raise TypeError(f"prompts fill the cache, and this view of it is a {type(view).__name__}")
+        turned = _turn(decoder, index, qkv.contiguous(), layer_pass, view).transpose(1, 2)
+        queries, keys = turned[:, : decoder.heads], turned[:, decoder.heads :]
+        values = qkv[:, :, decoder.heads + decoder.kv_heads :].transpose(1, 2)
+        return attend(queries, keys, values, None).transpose(1, 2).flatten(2)
 
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
         """As ``LayerOps.gate``."""
-        gate_up = gate_up.contiguous()
-        width = gate_up.shape[-1] // 2
-        out = gate_up.new_empty(*gate_up.shape[:-1], width)
-        block = min(COLUMNS, triton.next_power_of_2(width))
-        swiglu[(gate_up.shape[:-1].numel(), triton.cdiv(width, block))](
-            gate_up, out, WIDTH=width, BLOCK=block
-        )
-        return out
+        return gate(gate_up)
+
+    def add_norm(
+        self, states: torch.Tensor, added: torch.Tensor, gain: torch.Tensor, eps: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """As ``LayerOps.add_norm``."""
+        return add_norm(states, added, gain, eps)
+
+
+def _turn(
+    decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass, view: FillView
+) -> torch.Tensor:
+    """Fill layer ``index`` of the cache; return queries and keys, turned: ``[B, T, heads + kv_heads, D]``."""
+    lines, length, _, head_dim = qkv.shape
+    count = decoder.heads + decoder.kv_heads
+    out = qkv.new_empty(lines, length, count, head_dim)
+    keys, values = view.cache.keys[index], view.cache.values[index]
+    block = min(HEADS, triton.next_power_of_2(count))
+    turn_and_keep[(lines * length, triton.cdiv(count, block))](
+        qkv, layer_pass.head_norms[index], layer_pass.angles.cos, layer_pass.angles.sin, out, keys, values, view.rows,
+        keys.stride(0), keys.stride(1), length, decoder.eps, HEADS=decoder.heads, COUNT=count, D=head_dim, BLOCK=block,
+    )  # fmt: skip
+    return out

@@ -22,6 +22,8 @@ from .static_cache import FillView, SpanView, StepView
 # Without cuDNN: it makes a plan per shape, and captures would keep the plans of every length.
 SDPA_BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
+TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
+
 View: TypeAlias = "FillView | SpanView | StepView"
 
 
@@ -148,6 +150,8 @@ def attend(
     """
     batch, heads, length, head_dim = queries.shape
     group = heads // keys.shape[1]
+    if length > 1 and group > 1 and _shares_keys(queries):
+        return functional.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
     if length > 1:
         keys, values = keys.repeat_interleave(group, dim=1), values.repeat_interleave(group, dim=1)
         return functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
@@ -156,57 +160,67 @@ def attend(
     return out.reshape(batch, heads, 1, head_dim)
 
 
+def _shares_keys(queries: torch.Tensor) -> bool:
+    """Return whether SDPA reads keys that query heads share without copies of them: in FlashAttention only."""
+    return queries.is_cuda and queries.element_size() == 2 and TORCH >= (2, 5)
+
+
+@dataclass(frozen=True)
+class LayerPass:
+    """What all layers of a pass have in common.
+
+    ``angles`` are those of its positions, ``head_norms`` is ``LayerStack.head_norms()``, computed once per frame, and
+    ``view`` writes keys and values to the cache and returns what to attend to.
+    """
+
+    angles: Angles
+    head_norms: torch.Tensor
+    view: View
+
+
 class LayerOps:
     """The operations between a layer's GEMMs, in torch; ``kernels/prefill.py`` has them in Triton for prompts."""
 
-    def turn(self, heads: torch.Tensor, head_norms: torch.Tensor, angles: Angles, eps: float) -> torch.Tensor:
-        """Norm and RoPE of queries and keys ``[B, T, heads + kv_heads, D]``, computed in float32.
+    def attend(
+        self, decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass
+    ) -> torch.Tensor:
+        """Attention of layer ``index``: ``qkv`` ``[B, T, heads + 2 kv_heads, D]`` to ``[B, T, heads * D]``.
 
-        ``head_norms`` is ``[heads + kv_heads, D]``.
+        Queries and keys get norm and RoPE, computed in float32; keys and values go to the cache.
         """
-        wide = norm(heads.float(), None, eps) * head_norms
-        return rotate(wide, angles).to(heads.dtype)
+        normed = decoder.heads + decoder.kv_heads
+        wide = norm(qkv[:, :, :normed].float(), None, decoder.eps) * layer_pass.head_norms[index]
+        turned = rotate(wide, layer_pass.angles).to(qkv.dtype).transpose(1, 2)
+        queries, keys = turned[:, : decoder.heads], turned[:, decoder.heads :]
+        keys, values = layer_pass.view.update(index, keys, qkv[:, :, normed:].transpose(1, 2))
+        return attend(queries, keys, values, layer_pass.view.mask).transpose(1, 2).flatten(2)
 
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
         """SwiGLU: ``[B, T, 2 I]`` to ``[B, T, I]``."""
         gate, up = gate_up.chunk(2, dim=-1)
         return functional.silu(gate) * up
 
+    def add_norm(
+        self, states: torch.Tensor, added: torch.Tensor, gain: torch.Tensor, eps: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the sum of ``[B, T, H]``, and its RMSNorm with weight ``gain`` ``[H]``."""
+        states = states + added
+        return states, norm(states, gain, eps)
+
 
 TORCH_OPS = LayerOps()
 
 
 def run_layers(
-    decoder: LayerStack,
-    states: torch.Tensor,
-    angles: Angles,
-    head_norms: torch.Tensor,
-    view: View,
-    ops: LayerOps = TORCH_OPS,
+    decoder: LayerStack, states: torch.Tensor, layer_pass: LayerPass, ops: LayerOps = TORCH_OPS
 ) -> torch.Tensor:
-    """Run all layers and the last norm over ``states`` ``[B, T, H]``.
-
-    ``head_norms`` is ``decoder.head_norms()``, computed once per frame; ``view`` writes keys and values to the cache
-    and returns what to attend to. Six parameters: each varies separately (model, pass, frame, cache, engine), and an
-    object for some of them would be created in every pass.
-    """
-    normed = decoder.heads + decoder.kv_heads
-    for index, layer in enumerate(decoder.layers):
-        inputs = norm(states, layer.input_norm, decoder.eps)
-        qkv = linear(inputs, layer.qkv).unflatten(-1, (-1, decoder.head_dim))
-        turned = ops.turn(qkv[:, :, :normed], head_norms[index], angles, decoder.eps)
-        attended = _self_attention(decoder, index, turned, qkv[:, :, normed:], view)
-        states = states + linear(attended, layer.out)
-        inputs = norm(states, layer.post_norm, decoder.eps)
-        states = states + linear(ops.gate(linear(inputs, layer.gate_up)), layer.down)
-    return norm(states, decoder.norm, decoder.eps)
-
-
-def _self_attention(
-    decoder: LayerStack, index: int, turned: torch.Tensor, values: torch.Tensor, view: View
-) -> torch.Tensor:
-    """Return ``[B, T, heads * D]``; ``turned`` holds queries and keys, ``[B, T, heads + kv_heads, D]``."""
-    turned = turned.transpose(1, 2)
-    queries, keys = turned[:, : decoder.heads], turned[:, decoder.heads :]
-    keys, values = view.update(index, keys, values.transpose(1, 2))
-    return attend(queries, keys, values, view.mask).transpose(1, 2).flatten(2)
+    """Run all layers and the last norm over ``states`` ``[B, T, H]``."""
+    norms = [layer.input_norm for layer in decoder.layers[1:]] + [decoder.norm]
+    normed = norm(states, decoder.layers[0].input_norm, decoder.eps)
+    for index, (layer, after) in enumerate(zip(decoder.layers, norms, strict=True)):
+        qkv = linear(normed, layer.qkv).unflatten(-1, (-1, decoder.head_dim))
+        attended = linear(ops.attend(decoder, index, qkv, layer_pass), layer.out)
+        states, normed = ops.add_norm(states, attended, layer.post_norm, decoder.eps)
+        gated = ops.gate(linear(normed, layer.gate_up))
+        states, normed = ops.add_norm(states, linear(gated, layer.down), after, decoder.eps)
+    return normed

@@ -10,9 +10,12 @@ import torch
 pytest.importorskip("triton", reason="the kernels need triton")
 
 from qwen3_tts_morph.morph.frame.buffers import PrefillBatch
-from qwen3_tts_morph.morph.frame.step import prefill
+from qwen3_tts_morph.morph.frame.step import prefill, prefill_all, start_lines
+from qwen3_tts_morph.morph.kernels.frame import start_lines as fused_start
 from qwen3_tts_morph.morph.kernels.prefill import PromptOps
-from qwen3_tts_morph.morph.model.layers import TORCH_OPS, Angles
+from qwen3_tts_morph.morph.kernels.rows import add_norm
+from qwen3_tts_morph.morph.model.layers import TORCH_OPS, Angles, LayerPass, LayerStack, norm
+from qwen3_tts_morph.morph.model.static_cache import FillView, SpanView, StaticCache
 from qwen3_tts_morph.morph.options import Sampling
 
 from lab.benchmarks.random_weights import SHAPES, random_slots, random_weights
@@ -35,16 +38,54 @@ def angles_of(head_dim: int, device) -> Angles:
     return Angles.table(config, 16, device)
 
 
+def stack_of(heads: int, kv_heads: int, head_dim: int, norm: torch.Tensor) -> LayerStack:
+    return LayerStack((), torch.empty(0), norm, heads, kv_heads, head_dim, 1e-6)
+
+
 @pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("lines, length, normed, others, head_dim", [(1, 5, 3, 1, 16), (3, 4, 24, 8, 128)])
-def test_heads_get_norm_and_rope(device, dtype, lines, length, normed, others, head_dim):
-    qkv = noise(device, lines, length, normed + others, head_dim, dtype=dtype)
-    gains = noise(device, normed, head_dim).abs()
-    heads, angles = qkv[:, :, :normed], angles_of(head_dim, device).span(3, 3 + length)  # not from position 0
-    before = qkv.clone()
-    turned = PromptOps().turn(heads, gains, angles, 1e-6)
-    assert close(turned, TORCH_OPS.turn(heads, gains, angles, 1e-6))
-    assert qkv.equal(before)
+@pytest.mark.parametrize("lines, length, heads, kv_heads, head_dim", [(1, 5, 2, 1, 16), (3, 4, 16, 8, 128)])
+def test_attention_and_cache_equal_those_of_torch(device, dtype, lines, length, heads, kv_heads, head_dim):
+    decoder = stack_of(heads, kv_heads, head_dim, noise(device, 8, dtype=dtype))
+    qkv = noise(device, lines, length, heads + 2 * kv_heads, head_dim, dtype=dtype)
+    gains = noise(device, 2, heads + kv_heads, head_dim).abs()
+    rows, before = torch.tensor([4, 0, 2][:lines], device=device), qkv.clone()
+    made = []
+    for ops in (TORCH_OPS, PromptOps()):
+        cache = StaticCache.allocate((2, 5, kv_heads, 9, head_dim), qkv)
+        cache.keys.fill_(7), cache.values.fill_(7)
+        angles = angles_of(head_dim, device).span(3, 3 + length)  # not from position 0
+        made.append((ops.attend(decoder, 1, qkv, LayerPass(angles, gains, FillView(cache, rows))), cache))
+    (wanted, wanted_cache), (value, cache) = made
+    assert close(value, wanted) and close(cache.keys, wanted_cache.keys)
+    assert cache.values.equal(wanted_cache.values) and qkv.equal(before)
+
+
+def test_prompts_fill_the_cache_and_nothing_else(device):
+    decoder, cache = (
+        stack_of(1, 1, 16, noise(device, 8)),
+        StaticCache.allocate((1, 1, 1, 4, 16), noise(device, 8)),
+    )
+    layer_pass = LayerPass(angles_of(16, device).span(0, 2), noise(device, 1, 2, 16), SpanView(cache, 0, 2))
+    with pytest.raises(TypeError, match="SpanView"):
+        PromptOps().attend(decoder, 0, noise(device, 1, 2, 3, 16), layer_pass)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("shape", [(1, 3, 20), (2, 2, 1024)])
+def test_sums_and_their_norms_equal_those_of_torch(device, dtype, shape):
+    states, added = noise(device, 2, *shape, dtype=dtype)
+    gain, scale = noise(device, 2, shape[-1], dtype=dtype)
+    before = states.clone()
+    for one, other in zip(
+        PromptOps().add_norm(states, added, gain, 1e-6),
+        TORCH_OPS.add_norm(states, added, gain, 1e-6),
+        strict=True,
+    ):
+        assert close(one, other)
+    sums, normed = add_norm(states, added, gain, 1e-6, scale)
+    scaled = torch.addcmul(states, added, scale)
+    assert close(sums, scaled) and close(normed, norm(scaled, gain, 1e-6))
+    assert states.equal(before)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
@@ -70,3 +111,29 @@ def test_a_prefill_equals_that_of_torch(device):
     for value, wanted in zip(left[1], left[0], strict=True):
         same = value.equal(wanted) if value.dtype == torch.int64 else torch.allclose(value, wanted, atol=2e-5)
         assert same
+
+
+@torch.inference_mode()
+def test_a_single_lines_prefill_is_that_of_a_batch(device):
+    """Its first codes are sampled by the frame's kernel, and its state is the buffers' own."""
+    torch.manual_seed(0)
+    weights = random_weights(SHAPES["tiny"], device, torch.float32)
+    left = []
+    for run in (
+        prefill,
+        prefill_all,
+        lambda *args: prefill_all(*args, PromptOps(), fused_start),
+    ):
+        torch.manual_seed(1)
+        slots = random_slots(SHAPES["tiny"], weights, 1, 64, [40], Sampling())
+        arrivals = PrefillBatch.allocate(1, 8, slots.state.hidden)
+        arrivals.embeds.copy_(noise(device, *arrivals.embeds.shape))
+        arrivals.numbers.copy_(torch.tensor([[0, 5, 9, 7, 8]]))
+        run(weights, slots, arrivals)
+        left.append(vars(slots.state) | {"keys of the cache": slots.cache.keys})
+    assert start_lines is not fused_start
+    for state in left[1:]:
+        for name, wanted in left[0].items():
+            value = state[name]
+            exact = not value.dtype.is_floating_point
+            assert value.equal(wanted) if exact else torch.allclose(value, wanted, atol=2e-5), name

@@ -9,6 +9,7 @@ from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.model.layers import (
     Angles,
+    LayerPass,
     LayerStack,
     attend,
     check_config,
@@ -48,11 +49,11 @@ def our_states(module, states: torch.Tensor, prompt: int) -> torch.Tensor:
     cache, table = cache_of(decoder, batch, length + 3), Angles.table(module.config, length, states.device)
     head_norms = decoder.head_norms()
     view = SpanView(cache, 0, prompt)
-    parts = [run_layers(decoder, states[:, :prompt], table.span(0, prompt), head_norms, view)]
+    parts = [run_layers(decoder, states[:, :prompt], LayerPass(table.span(0, prompt), head_norms, view))]
     for place in range(prompt, length):
         positions = torch.full((batch,), place)
         angles, view = table.at(positions), StepView(cache, positions)
-        parts.append(run_layers(decoder, states[:, place : place + 1], angles, head_norms, view))
+        parts.append(run_layers(decoder, states[:, place : place + 1], LayerPass(angles, head_norms, view)))
     return torch.cat(parts, dim=1)
 
 
@@ -92,16 +93,15 @@ def test_lines_of_different_lengths_step_as_if_alone(load):
     padded = torch.nn.utils.rnn.pad_sequence(
         [line[:length] for line, length in zip(lines, LENGTHS, strict=True)], True, padding_value=5.0
     )
-    states = run_layers(decoder, padded, table.span(0, 7), head_norms, SpanView(cache, 0, 7))
+    states = run_layers(decoder, padded, LayerPass(table.span(0, 7), head_norms, SpanView(cache, 0, 7)))
     wanted = [upstream_states(module, line[None])[0] for line in lines]
     for row, length in enumerate(LENGTHS):
         assert torch.allclose(states[row, :length], wanted[row][:length], atol=1e-5)
-    for step in range(4):
-        positions = torch.tensor(LENGTHS) + step
+    for offset in range(4):
+        positions = torch.tensor(LENGTHS) + offset
         inputs = torch.stack([line[place] for line, place in zip(lines, positions, strict=True)])
-        states = run_layers(
-            decoder, inputs[:, None], table.at(positions), head_norms, StepView(cache, positions)
-        )
+        step = LayerPass(table.at(positions), head_norms, StepView(cache, positions))
+        states = run_layers(decoder, inputs[:, None], step)
         for row, place in enumerate(positions):
             assert torch.allclose(states[row, 0], wanted[row][place], atol=1e-5)
 

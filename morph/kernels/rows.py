@@ -1,0 +1,83 @@
+"""Between GEMMs of several rows, one memory pass each: residual and RMSNorm, and SwiGLU."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from .precompile import Launch, run
+
+COLUMNS = 1024  # per program
+
+
+@triton.jit
+def add_and_norm(states, added, scale, gain, sums, normed, eps, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """``sums = states + scale * added`` and its RMSNorm, float32 inside; program ``row`` of ``[R, WIDTH]``.
+
+    Args:
+        states, added: ``[R, WIDTH]``.
+        scale: ``[WIDTH]``, or None for 1.
+        gain: ``[WIDTH]``.
+        sums, normed: ``[R, WIDTH]``; what is normed is the rounded sum.
+    """
+    row = tl.program_id(0).to(tl.int64) * WIDTH
+    columns = tl.arange(0, BLOCK)
+    mask = columns < WIDTH
+    more = tl.load(added + row + columns, mask=mask, other=0.0).to(tl.float32)
+    if scale is not None:
+        more *= tl.load(scale + columns, mask=mask, other=0.0).to(tl.float32)
+    total = tl.load(states + row + columns, mask=mask, other=0.0).to(tl.float32) + more
+    total = total.to(sums.dtype.element_ty)
+    tl.store(sums + row + columns, total, mask=mask)
+    total = total.to(tl.float32)
+    scaled = total * tl.rsqrt(tl.sum(total * total, axis=0) / WIDTH + eps)
+    scaled *= tl.load(gain + columns, mask=mask, other=0.0).to(tl.float32)
+    tl.store(normed + row + columns, scaled.to(normed.dtype.element_ty), mask=mask)
+
+
+def add_norm(
+    states: torch.Tensor,
+    added: torch.Tensor,
+    gain: torch.Tensor,
+    eps: float,
+    scale: torch.Tensor | None = None,
+    launch: Launch = run,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ``states + scale * added`` ``[..., H]`` and its RMSNorm with weight ``gain`` ``[H]``; scale None is 1.
+
+    Six parameters, as many as the kernel has operands.
+    """
+    states, added = states.contiguous(), added.contiguous()
+    sums, normed = torch.empty_like(states), torch.empty_like(states)
+    width = states.shape[-1]
+    launch(
+        add_and_norm, (states.shape[:-1].numel(),), states, added, scale, gain, sums, normed, eps,
+        WIDTH=width, BLOCK=triton.next_power_of_2(width),
+    )  # fmt: skip
+    return sums, normed
+
+
+@triton.jit
+def swiglu(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """``silu(gate) * up``: ``[R, 2 WIDTH]`` to ``[R, WIDTH]``, float32 inside; program ``(row, block of WIDTH)``."""
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = columns < WIDTH
+    gate = tl.load(gate_up + row * 2 * WIDTH + columns, mask=mask, other=0.0).to(tl.float32)
+    up = tl.load(gate_up + row * 2 * WIDTH + WIDTH + columns, mask=mask, other=0.0).to(tl.float32)
+    value = gate / (1.0 + tl.exp(-gate)) * up
+    tl.store(out + row * WIDTH + columns, value.to(out.dtype.element_ty), mask=mask)
+
+
+def gate(gate_up: torch.Tensor, launch: Launch = run) -> torch.Tensor:
+    """SwiGLU: ``[..., 2 I]`` to ``[..., I]``."""
+    gate_up = gate_up.contiguous()
+    width = gate_up.shape[-1] // 2
+    out = gate_up.new_empty(*gate_up.shape[:-1], width)
+    block = min(COLUMNS, triton.next_power_of_2(width))
+    launch(
+        swiglu, (gate_up.shape[:-1].numel(), triton.cdiv(width, block)), gate_up, out, WIDTH=width, BLOCK=block
+    )  # fmt: skip
+    return out
