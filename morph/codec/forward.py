@@ -19,7 +19,17 @@ from torch.nn import functional
 from ..model.layers import Angles, norm, rotate
 from .weights import Attention, Block, CodecWeights, Snake, Transformer, Upsample
 
+Norm: TypeAlias = tuple[torch.Tensor, float]  # weight and epsilon
 Attend: TypeAlias = Callable[[int, Attention, torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Rings:
+    """One layer's ``keys`` and ``values`` ``[B, kv_heads, T, D]``, and the ``slots`` ``[B, N]`` in T of new ones."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+    slots: torch.Tensor
 
 
 class TorchOps:
@@ -27,6 +37,31 @@ class TorchOps:
 
     def compile_ahead(self, row: Callable[[TorchOps], None]) -> None:
         """Prepare for a row of a new length; ``row`` decodes one with the operations that it is passed."""
+
+    def add_norm(
+        self, states: torch.Tensor, added: torch.Tensor, scale: torch.Tensor, norm_after: Norm
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return ``states + scale * added`` of ``[..., H]``, and its RMSNorm."""
+        states = torch.addcmul(states, added, scale)
+        return states, norm(states, *norm_after)
+
+    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+        """SwiGLU: ``[..., 2 I]`` to ``[..., I]``."""
+        gate, up = gate_up.chunk(2, dim=-1)
+        return functional.silu(gate) * up
+
+    def turn_into(self, qkv: torch.Tensor, angles: Angles, rings: Rings) -> torch.Tensor:
+        """RoPE, computed in float32, of the queries and keys in ``qkv`` ``[B, N, heads + 2 kv_heads, D]``.
+
+        Keys and values go to the rings; returns the queries ``[B, N, heads, D]``. ``angles`` are ``[B, N, 1, D]``.
+        """
+        kv_heads = rings.keys.shape[1]
+        heads = qkv.shape[2] - 2 * kv_heads
+        turned = rotate(qkv[:, :, : heads + kv_heads].float(), angles).to(qkv.dtype)
+        at = (torch.arange(len(qkv), device=qkv.device)[:, None], rings.slots)
+        rings.keys.transpose(1, 2)[at] = turned[:, :, heads:]
+        rings.values.transpose(1, 2)[at] = qkv[:, :, heads + kv_heads :]
+        return turned[:, :, :heads]
 
     def activate(
         self, x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None
@@ -116,7 +151,7 @@ def synthesise(
     positions = Positions.of(plan[:, -1])
     latent = zero_gaps(dequantise(weights, plan[:, :-1]), positions.keep)
     x = causal_conv(latent, weights.pre_conv[0], 1, weights.pre_conv[1])
-    x = run_transformer(weights.transformer, x, positions)
+    x = run_transformer(weights.transformer, x, positions, ops)
     convolve(weights, x, positions.keep, ops, slabs, out)
 
 
@@ -158,7 +193,9 @@ def dequantise(weights: CodecWeights, codes: torch.Tensor) -> torch.Tensor:
     return functional.linear(both.to(vectors.dtype), weights.quantised)
 
 
-def run_transformer(transformer: Transformer, x: torch.Tensor, positions: Positions) -> torch.Tensor:
+def run_transformer(
+    transformer: Transformer, x: torch.Tensor, positions: Positions, ops: TorchOps
+) -> torch.Tensor:
     """Run the transformer; its sliding window is computed in blocks of one window that also see the previous block."""
     block = transformer.window if len(x) % transformer.window == 0 else len(x)
     if len(x) > transformer.window and block == len(x):
@@ -169,22 +206,21 @@ def run_transformer(transformer: Transformer, x: torch.Tensor, positions: Positi
     angles = Angles(transformer.angles.cos[in_chunk, None], transformer.angles.sin[in_chunk, None])
     bias = positions.bias(block, transformer.window, x.dtype)
     return run_layers(
-        transformer, x, lambda _, layer, inputs: attend_blocks(transformer, layer, inputs, angles, bias)
+        transformer, x, lambda _, layer, inputs: attend_blocks(transformer, layer, inputs, angles, bias), ops
     )
 
 
-def run_layers(transformer: Transformer, x: torch.Tensor, attend: Attend) -> torch.Tensor:
+def run_layers(transformer: Transformer, x: torch.Tensor, attend: Attend, ops: TorchOps) -> torch.Tensor:
     """Run the transformer over ``[..., latent]``; ``attend`` takes a layer's index, the layer and its normed inputs."""
-    states = functional.linear(x, *transformer.project)
-    for index, layer in enumerate(transformer.layers):
-        inputs = norm(states, layer.input_norm, transformer.eps)
-        added = functional.linear(attend(index, layer, inputs), layer.out)
-        states = torch.addcmul(states, added, layer.out_scale)
-        inputs = norm(states, layer.post_norm, transformer.eps)
-        gate, up = functional.linear(inputs, layer.gate_up).chunk(2, dim=-1)
-        added = functional.linear(functional.silu(gate) * up, layer.down)
-        states = torch.addcmul(states, added, layer.down_scale)
-    return functional.linear(norm(states, transformer.norm, transformer.eps), *transformer.restore)
+    states, eps, layers = functional.linear(x, *transformer.project), transformer.eps, transformer.layers
+    norms = [layer.input_norm for layer in layers[1:]] + [transformer.norm]
+    normed = norm(states, layers[0].input_norm, eps)
+    for index, (layer, after) in enumerate(zip(layers, norms, strict=True)):
+        added = functional.linear(attend(index, layer, normed), layer.out)
+        states, normed = ops.add_norm(states, added, layer.out_scale, (layer.post_norm, eps))
+        added = functional.linear(ops.gate(functional.linear(normed, layer.gate_up)), layer.down)
+        states, normed = ops.add_norm(states, added, layer.down_scale, (after, eps))
+    return functional.linear(normed, *transformer.restore)
 
 
 def attend_blocks(

@@ -18,10 +18,10 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
-from ..codec.forward import Slabs, TorchOps, convolve, dequantise, run_layers, zero_gaps
+from ..codec.forward import Rings, Slabs, TorchOps, convolve, dequantise, run_layers, zero_gaps
 from ..codec.packing import CHUNK_FRAMES, CONTEXT_FRAMES
 from ..codec.weights import Attention, CodecWeights, Transformer
-from ..model.layers import SDPA_BACKENDS, Angles, rotate
+from ..model.layers import SDPA_BACKENDS, Angles
 from ..runtime.capture import CapturedGraphs
 
 STEP_FRAMES = CONTEXT = 12  # per line: 24 frames of the row
@@ -107,7 +107,7 @@ def decode_step(
     taps = torch.cat([latent[:, tap : tap + new] for tap in range(TAPS)], dim=2)
     kernel, bias = weights.pre_conv
     x = functional.linear(taps, kernel.flatten(1), bias)
-    x = torch.cat((states.outputs, _transform(weights.transformer, x, states)), dim=1)
+    x = torch.cat((states.outputs, _transform(weights.transformer, x, states, ops)), dim=1)
     frames = torch.arange(x.shape[1], device=x.device) - CONTEXT
     keep = (frames >= -states.positions[:, None]) & (frames < counts[:, None])
     row = zero_gaps(x.flatten(0, 1), keep.flatten())
@@ -120,7 +120,7 @@ def decode_step(
     return wave.view(lines, -1)[:, CONTEXT * weights.samples_per_frame :]
 
 
-def _transform(transformer: Transformer, x: torch.Tensor, states: LineStates) -> torch.Tensor:
+def _transform(transformer: Transformer, x: torch.Tensor, states: LineStates, ops: TorchOps) -> torch.Tensor:
     """The transformer over the new frames ``[B, N, latent]``; their keys and values go into the ring.
 
     A position's slot in the ring does not depend on the steps, so neither does the order of attention's sums. Frames
@@ -136,22 +136,22 @@ def _transform(transformer: Transformer, x: torch.Tensor, states: LineStates) ->
     distance = queries[:, :, None] - positions[:, None]
     seen = (distance >= 0) & (distance < transformer.window) & (positions >= 0)[:, None]
     bias = torch.zeros(seen.shape, dtype=x.dtype, device=x.device).masked_fill_(~seen, -math.inf)[:, None]
-    at = (torch.arange(len(x), device=x.device)[:, None], queries % slots)
+    at = queries % slots
 
     def attend(index: int, layer: Attention, inputs: torch.Tensor) -> torch.Tensor:
         heads, kv_heads = transformer.heads, transformer.kv_heads
         qkv = functional.linear(inputs, layer.qkv).unflatten(-1, (heads + 2 * kv_heads, -1))
-        turned = rotate(qkv[:, :, : heads + kv_heads].float(), angles).to(inputs.dtype)
-        rings = states.keys[:, index], states.values[:, index]
-        for ring, fresh in zip(rings, (turned[:, :, heads:], qkv[:, :, heads + kv_heads :]), strict=True):
-            ring.transpose(1, 2)[at] = fresh
-        keys, values = (ring.repeat_interleave(heads // kv_heads, dim=1) for ring in rings)
-        query = turned[:, :, :heads].transpose(1, 2)
+        rings = Rings(states.keys[:, index], states.values[:, index], at)
+        query = ops.turn_into(qkv, angles, rings).transpose(1, 2)
+        keys, values = (
+            ring.repeat_interleave(heads // kv_heads, dim=1) if heads > kv_heads else ring
+            for ring in (rings.keys, rings.values)
+        )
         out = functional.scaled_dot_product_attention(query, keys, values, attn_mask=bias)
         return out.transpose(1, 2).flatten(2)
 
     with sdpa_kernel(SDPA_BACKENDS):
-        return run_layers(transformer, x, attend)
+        return run_layers(transformer, x, attend, ops)
 
 
 def _last(x: torch.Tensor, counts: torch.Tensor, length: int) -> torch.Tensor:

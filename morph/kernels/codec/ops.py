@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import torch
 
-from ...codec.forward import TorchOps, causal_conv
+from ...codec.forward import Norm, Rings, TorchOps, causal_conv
 from ...codec.weights import Block, Snake, Unit
+from ...model.layers import Angles
 from ..precompile import Launch, compile_in_parallel, compile_only, run
+from ..rows import add_norm, gate
 from .conv import ConvTile, last_conv, residual_unit, split_channels
+from .ring import turn_into
 from .snake import activate
 
 # By channels; chosen by arithmetic only so far (see lab/benchmarks/codec_tiles.py). Wider units run on cuDNN: the tile
@@ -21,7 +24,7 @@ TILES = {
 
 
 class TritonOps(TorchOps):
-    """SnakeBeta fused, and in 16 bits residual units fused as well.
+    """SnakeBeta and what is between the transformer's GEMMs fused, and in 16 bits residual units as well.
 
     Args:
         units: run the units of the channels in ``tiles`` as one kernel each.
@@ -38,6 +41,20 @@ class TritonOps(TorchOps):
         """As ``TorchOps.compile_ahead``."""
         ops = TritonOps(self.units, self.tiles, compile_only)
         compile_in_parallel(lambda: row(ops))
+
+    def add_norm(
+        self, states: torch.Tensor, added: torch.Tensor, scale: torch.Tensor, norm_after: Norm
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """As ``TorchOps.add_norm``."""
+        return add_norm(states, added, *norm_after, scale, self.launch)
+
+    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+        """As ``TorchOps.gate``."""
+        return gate(gate_up, self.launch)
+
+    def turn_into(self, qkv: torch.Tensor, angles: Angles, rings: Rings) -> torch.Tensor:
+        """As ``TorchOps.turn_into``."""
+        return turn_into(qkv, angles, rings, self.launch)
 
     def activate(
         self, x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.codec.forward import TorchOps
+from qwen3_tts_morph.morph.codec.forward import Rings, TorchOps
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.codec.weights import Block, Snake, Unit
 from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, split_channels
 from qwen3_tts_morph.morph.kernels.codec.ops import TritonOps
 from qwen3_tts_morph.morph.kernels.codec.snake import activate
+from qwen3_tts_morph.morph.model.layers import Angles
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 
@@ -131,3 +132,42 @@ def test_a_complete_line_equals_upstreams(checkpoint):
         theirs = decode_waveform(model, codes)
         ours = BatchCodec(model, ops=TritonOps()).decode_waveforms([codes])[0]
     assert relative(torch.from_numpy(ours), torch.from_numpy(theirs)) < 1e-4
+
+
+TOLERANCES = {torch.float32: 2e-6, torch.bfloat16: 2e-2}  # one or two ulps of 1
+
+
+def noise(generator: torch.Generator, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=generator).to(DEVICE, dtype)
+
+
+def close(value: torch.Tensor, wanted: torch.Tensor) -> bool:
+    tolerance = TOLERANCES[wanted.dtype]
+    return value.dtype == wanted.dtype and torch.allclose(value, wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_between_the_transformers_products(dtype, generator):
+    states, added, gate_up = (noise(generator, dtype, 2, 5, width) for width in (20, 20, 48))
+    scale, gain = noise(generator, dtype, 2, 20)
+    values = [
+        [*ops.add_norm(states, added, scale, (gain, 1e-5)), ops.gate(gate_up)]
+        for ops in (TorchOps(), TritonOps())
+    ]
+    assert all(map(close, values[1], values[0]))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("heads, kv_heads, head_dim", [(2, 1, 16), (16, 16, 64)])
+def test_keys_and_values_go_to_their_slots(dtype, heads, kv_heads, head_dim, generator):
+    """Of two lines, each at another place of its ring, one of them around its end; views of all layers' rings."""
+    lines, new, slots = 2, 3, 7
+    qkv = noise(generator, dtype, lines, new, heads + 2 * kv_heads, head_dim)
+    cos, sin = noise(generator, torch.float32, 2, lines, new, 1, head_dim)
+    at = torch.tensor([[0, 1, 2], [5, 6, 0]], device=DEVICE)
+    made = []
+    for ops in (TorchOps(), TritonOps()):
+        keys, values = torch.full((2, lines, 4, kv_heads, slots, head_dim), 7.0, device=DEVICE, dtype=dtype)
+        queries = ops.turn_into(qkv, Angles(cos, sin), Rings(keys[:, 2], values[:, 2], at))
+        made.append((queries, keys, values))
+    assert all(map(close, made[1], made[0])) and made[1][2].equal(made[0][2])
