@@ -84,6 +84,11 @@ class MarkedCodec:
         """See ``LineCodec``."""
         self.codec.begin(line, reference)
 
+    def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
+        """See ``LineCodec``."""
+        self.marks.add("codec_began_ms")
+        self.codec.begin_ahead(line, codes)
+
     def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
         """See ``LineCodec``."""
         self.marks.add("codec_began_ms")
