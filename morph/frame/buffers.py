@@ -125,7 +125,10 @@ class PrefillBatch:
     def put(self, rows: Sequence[int], prompts: Sequence[Prompt], seeds: Sequence[int]) -> None:
         """Fill in N lines, without a host sync."""
         self.embeds.zero_()
-        put_sequences(self.embeds, range(len(prompts)), [prompt.embeds for prompt in prompts])
+        if len(prompts) == 1:  # in fewer operations
+            self.embeds[0, : len(prompts[0].embeds)].copy_(prompts[0].embeds)
+        else:
+            put_sequences(self.embeds, range(len(prompts)), [prompt.embeds for prompt in prompts])
         own = [
             [row, len(prompt.embeds), prompt.min_frames] for row, prompt in zip(rows, prompts, strict=True)
         ]

@@ -240,7 +240,7 @@ class RowStream:
         self._inputs.zero_()
         # What numbers that are not finite lead to may be no codes: the host will notice, but must not fault before.
         torch.clamp(codes, 0, self._largest_code, out=self._inputs[line, 0, :-1])
-        self._inputs[line, 0, -1] = 1
+        self._inputs[line, 0, -1].fill_(1)  # an assignment would wait for the device
         self._step()
         self._frames[line] += 1
         self._ahead[line] = _Ahead.copy(self._samples[line, : self._weights.samples_per_frame], codes)
