@@ -6,10 +6,12 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 import anyio.to_thread
+import torch
 
 from ..morph.model.model import Model
 from ..morph.options import PREDICTED_GROUPS, GenerateOptions
@@ -127,6 +129,12 @@ class Speaker:
     def status(self) -> ServiceStatus:
         """What the service does now."""
         return self._service.status
+
+    @property
+    def gpu_bytes(self) -> Callable[[], int] | None:
+        """What returns the memory that torch has taken of the model's GPU; None for a model on a CPU."""
+        device = self.model.device
+        return partial(torch.cuda.memory_reserved, device) if device.type == "cuda" else None
 
     @property
     def is_ready(self) -> bool:

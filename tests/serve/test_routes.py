@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.serve.app import FILES
+from qwen3_tts_morph.serve.metrics import Metrics
 from qwen3_tts_morph.serve.options import ServerOptions
 from qwen3_tts_morph.serve.voices import OPENAI_VOICES, VoiceBook
 
@@ -116,6 +118,14 @@ def test_metrics_count_what_happened(client: Client) -> None:
         assert value_of(after, name) - value_of(before, name) == pytest.approx(count), name
     assert value_of(after, "morph_tts_frames_total") >= value_of(before, "morph_tts_frames_total") + 6
     assert (value_of(after, "morph_tts_rows"), value_of(after, "morph_tts_waiting")) == (8, 0)
+
+
+def test_metrics_tell_the_memory_of_a_gpu_and_of_the_process_where_they_are_known(client: Client) -> None:
+    text = client.get("/metrics").text
+    assert "morph_tts_gpu_memory_bytes" not in text
+    assert (value_of(text, "process_resident_memory_bytes") > 0) == Path("/proc/self/stat").exists()
+    with_gpu = Metrics(lambda: client.speaker.status, lambda: 1 << 30).text().decode()
+    assert value_of(with_gpu, "morph_tts_gpu_memory_bytes") == 1 << 30
 
 
 def test_the_page_and_its_files(client: Client) -> None:
