@@ -53,8 +53,15 @@ def test_saved_voices_are_offered_while_they_are_there(serve, load, recording, t
     assert str(tmp_path) not in broken.text
     for name in ("../Ann", "Ann.safetensors", str(tmp_path / "Ann"), "notes"):
         assert client.post({**asked(), "voice": name}).status_code == 404
+    book = client.speaker.voices
+    assert book.known("Ann") is book.find("Ann") and book.known("broken") is book.known(None) is None
+    save_voice(replace(voice, name="Ann", transcript="Something else."), tmp_path / "Ann.safetensors")
+    assert book.known("Ann") is None, "it was written since"
+    assert book.find("Ann").transcript == "Something else."
+    assert book.known("Ann") is book.find("Ann") and book.known("ann") is book.known("../Ann") is None
     save_voice(replace(voice, name="Ben"), tmp_path / "Ben.safetensors")
     (tmp_path / "Ann.safetensors").unlink()
+    assert book.known("Ann") is None, "it was deleted"
     assert client.get("/v1/audio/voices").json()["data"] == [{"id": "Ben", "name": "Ben", "kind": "saved"}]
     assert client.post({**asked(), "voice": "Ann"}).status_code == 404
 
@@ -69,6 +76,7 @@ def test_a_checkpoint_that_designs_voices_takes_descriptions(load) -> None:
     model = load("tiny", "voice_design")
     book = VoiceBook(model)
     assert book.find(None, "a calm voice").instruct == "a calm voice"
+    assert book.known("alloy") is None
     with pytest.raises(Exception, match="describe the voice in instructions"):
         book.find("alloy")
 
