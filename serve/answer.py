@@ -87,7 +87,8 @@ class SpeechAnswer:
             await self._start(send)
             await self._send_audio(send, self._encoder.finish())
             if self._asked.sse:
-                told = {"usage": usage_of(reading), "report": report_of(reading)}
+                report = report_of(reading, self._speaker.describe(settings.generate))
+                told = {"usage": usage_of(reading), "report": report}
                 await self._send_event(send, "speech.audio.done", told)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -173,8 +174,8 @@ def usage_of(reading: Reading) -> dict[str, Any]:
     }
 
 
-def report_of(reading: Reading) -> dict[str, Any]:
-    """Return how a line went, and how it was made."""
+def report_of(reading: Reading, made_by: tuple[str, ...]) -> dict[str, Any]:
+    """Return how a line went, and how it was made (``Speaker.describe``)."""
     report = reading.report
     return {
         "frames": report.frames,
@@ -183,5 +184,5 @@ def report_of(reading: Reading) -> dict[str, Any]:
         "pieces": report.pieces,
         "spoken": report.spoken,
         "notes": list(report.notes),
-        "made_by": list(reading.made_by),
+        "made_by": list(made_by),
     }

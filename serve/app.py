@@ -78,7 +78,7 @@ class Handlers:
 
     def __init__(self, speaker: Speaker, options: ServerOptions):
         self._speaker, self._options = speaker, options
-        self._metrics = Metrics(lambda: speaker.status)
+        self._metrics = Metrics(lambda: speaker.status, speaker.gpu_bytes)
         self._began = int(time.time())
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -20,11 +20,18 @@ class Metrics:
 
     Args:
         status: what the service does now.
+        gpu_bytes: the memory that torch has taken of the GPU; None where there is none.
     """
 
-    def __init__(self, status: Callable[[], ServiceStatus]):
+    def __init__(self, status: Callable[[], ServiceStatus], gpu_bytes: Callable[[], int] | None = None):
         self._registry = CollectorRegistry()
         registry = self._registry
+        ProcessCollector(
+            registry=registry
+        )  # memory, time and open files of this process, where /proc tells them
+        if gpu_bytes is not None:
+            memory = Gauge(f"{PREFIX}_gpu_memory_bytes", "Memory taken of the GPU.", registry=registry)
+            memory.set_function(gpu_bytes)
         registry.register(_ServiceCollector(status))
         self._requests = Counter(
             f"{PREFIX}_requests",

@@ -30,6 +30,9 @@ PACKAGES = {
     "prometheus_client": "prometheus-client>=0.20",
 }
 GOODBYE_S = 5  # that answers have to end after Ctrl+C
+# How long the model's thread may keep the event loop waiting while it runs Python; Python's own 5 ms is as long as the
+# model takes for a first frame.
+SWITCH_S = 0.0005
 MORE_CONNECTIONS = 200  # beside those that speak or wait: pages, checks, metrics
 
 
@@ -111,6 +114,7 @@ def run_server(options: ServerOptions) -> None:
     check_packages()
     import uvicorn
 
+    sys.setswitchinterval(SWITCH_S)
     with bind(options.access.host, options.port) as bound:  # before the model is loaded
         config = uvicorn.Config(
             make_app(options),

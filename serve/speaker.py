@@ -6,10 +6,12 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 import anyio.to_thread
+import torch
 
 from ..morph.model.model import Model
 from ..morph.options import PREDICTED_GROUPS, GenerateOptions
@@ -32,6 +34,7 @@ ROWS_ON_CPU = 2
 USUAL_SECONDS = 4.0  # that a line holds a row
 WARM_TEXT = "The speech server is ready."
 WARM_SECONDS = 2.0
+LINGER_S = 600.0  # nobody else wants the model, and to start another batch costs the next request a few ms
 
 
 class Reading:
@@ -41,7 +44,6 @@ class Reading:
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._utterance: Utterance | None = None
-        self.made_by: tuple[str, ...] = ()
 
     def tell(self) -> None:
         """Say, from the service's thread, that there is something new."""
@@ -50,9 +52,9 @@ class Reading:
         except RuntimeError:  # the loop has ended, and with it whoever read
             log.debug("a reader's event loop has ended")
 
-    def read(self, utterance: Utterance, made_by: tuple[str, ...] = ()) -> Reading:
-        """Set what is read, and how it is made, as lines for a report."""
-        self._utterance, self.made_by = utterance, made_by
+    def read(self, utterance: Utterance) -> Reading:
+        """Set what is read."""
+        self._utterance = utterance
         return self
 
     @property
@@ -108,8 +110,9 @@ class Speaker:
         self.voices = VoiceBook(synthesizer.model, options.voices)
         self.rules = Rules(synthesizer.model, options.seq_groups, options.limits)
         rows = options.rows or (ROWS if synthesizer.model.device.type == "cuda" else ROWS_ON_CPU)
-        self._service = SpeechService(synthesizer, rows, options.waiting)
+        self._service = SpeechService(synthesizer, rows, options.waiting, LINGER_S)
         self._ready = threading.Event()
+        self._summary = synthesizer.model.summary()  # looks at every tensor: milliseconds
 
     @property
     def model(self) -> Model:
@@ -127,6 +130,12 @@ class Speaker:
     def status(self) -> ServiceStatus:
         """What the service does now."""
         return self._service.status
+
+    @property
+    def gpu_bytes(self) -> Callable[[], int] | None:
+        """What returns the memory that torch has taken of the model's GPU; None for a model on a CPU."""
+        device = self.model.device
+        return partial(torch.cuda.memory_reserved, device) if device.type == "cuda" else None
 
     @property
     def is_ready(self) -> bool:
@@ -153,7 +162,9 @@ class Speaker:
         if not self.is_ready:
             raise ApiError(503, "the model is still being prepared: try again", headers={"Retry-After": "2"})
         find = self.voices.find
-        voice = await anyio.to_thread.run_sync(find, settings.voice, settings.instructions)
+        voice = self.voices.known(settings.voice)
+        if voice is None:
+            voice = await anyio.to_thread.run_sync(find, settings.voice, settings.instructions)
         instruct = None if voice.kind == "design" else settings.instructions
         line = Line(text, voice, settings.language, settings.seed, instruct, layout=layout)
         reading = Reading()
@@ -166,14 +177,14 @@ class Speaker:
             ) from error
         except (ValueError, ServiceClosed) as error:
             raise as_api_error(error) from error
-        return reading.read(utterance, self._describe(settings.generate))
+        return reading.read(utterance)
 
-    def _describe(self, options: GenerateOptions) -> tuple[str, ...]:
-        """Return how lines with these options are made: SEQ_GROUPS, engine, checkpoint."""
+    def describe(self, options: GenerateOptions) -> tuple[str, ...]:
+        """Return how lines with these options are made, as lines for a report: SEQ_GROUPS, engine, checkpoint."""
         model, engine = self.model, self._synthesizer.engine
         tail = model.tails(options.tail).get(options.seq_groups)
         groups = describe_groups(options, tail, model.weights)
-        return groups, engine.describe(model, engine.choose(model, options)), model.summary()
+        return groups, engine.describe(model, engine.choose(model, options)), self._summary
 
     def _retry_after(self) -> int:
         """Return a guess of the seconds until one of those that wait has a row."""

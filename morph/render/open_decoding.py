@@ -29,10 +29,13 @@ class OpenDecoding:
         desk: where lines come from.
         first: the first line to speak; its options are those of the batch.
         rows: how many lines at a time.
+        linger_s: how long it waits for another line when it has none.
     """
 
-    def __init__(self, synthesizer: Synthesizer, desk: Desk, first: Utterance, rows: int):
-        self._synthesizer, self._desk, self._rows = synthesizer, desk, rows
+    def __init__(
+        self, synthesizer: Synthesizer, desk: Desk, first: Utterance, rows: int, linger_s: float = LINGER_S
+    ):
+        self._synthesizer, self._desk, self._rows, self._linger_s = synthesizer, desk, rows, linger_s
         self._first, self._options = first, replace(first.options, batch_size=rows)
         self._group: Group = first.group
         self._speed = Speed(1 / FRAME_RATE)
@@ -145,7 +148,7 @@ class OpenDecoding:
         self._frame_began = None
         if len(self._lines) < lines:  # a row is free: look who waits
             return
-        self._is_idle = not self._desk.bell.wait(None if self._lines else LINGER_S)
+        self._is_idle = not self._desk.bell.wait(None if self._lines else self._linger_s)
         self._desk.bell.clear()
 
     # From codes to chunks

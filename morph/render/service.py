@@ -20,7 +20,7 @@ from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
 from .desk import Desk, ServiceStatus
 from .lines import Line, check_line
-from .open_decoding import OpenDecoding
+from .open_decoding import LINGER_S, OpenDecoding
 from .utterance import Utterance, group_of
 
 log = logging.getLogger(__name__)
@@ -32,18 +32,23 @@ WAITING = 64
 class SpeechService:
     """Speaks lines of many callers. Any thread may call it.
 
-    The model is free for others when no line has come for half a second.
-
     Args:
         synthesizer: the checkpoint and its engine.
         rows: how many lines are spoken at a time.
         waiting: how many more may wait.
+        linger_s: the model is free for others when no line has come for so many seconds.
     """
 
-    def __init__(self, synthesizer: Synthesizer, rows: int = ROWS, waiting: int = WAITING):
+    def __init__(
+        self,
+        synthesizer: Synthesizer,
+        rows: int = ROWS,
+        waiting: int = WAITING,
+        linger_s: float = LINGER_S,
+    ):
         if rows < 1 or waiting < 1:
             raise ValueError(f"rows is {rows} and waiting is {waiting}: choose 1 or more of each")
-        self._synthesizer, self._rows = synthesizer, rows
+        self._synthesizer, self._rows, self._linger_s = synthesizer, rows, linger_s
         self._desk = Desk(rows, waiting)
         self._thread = threading.Thread(target=self._run, name="speech service", daemon=True)
         self._thread.start()
@@ -106,4 +111,4 @@ class SpeechService:
     def _speak(self, first: Utterance) -> None:
         synthesizer = self._synthesizer
         with synthesizer.session(), on_device(synthesizer.model.device):
-            OpenDecoding(synthesizer, self._desk, first, self._rows).run()
+            OpenDecoding(synthesizer, self._desk, first, self._rows, self._linger_s).run()

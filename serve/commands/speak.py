@@ -9,11 +9,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from . import arguments
 from .console import Console
 from .engine import load_synthesizer, make_settings, make_voice, read_reference
+from .player import find_device, playing
 from .sound import STREAMED, encode, stream_header, to_s16, write_sound
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a wav, flac, ogg, mp3 or opus file, default: speech.wav; or - for stdout",
     )
     parser.add_argument(
+        "--play", action="store_true", help="speak aloud, while it is made; a file is written only with --out"
+    )
+    parser.add_argument(
         "--format",
         choices=KINDS,
         help="with --out -: wav (default) and pcm (signed 16 bits, 24 kHz, mono) come while they are made",
@@ -66,7 +70,9 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     arguments.check_voice(parser, options)
     if options.format == "pcm" and options.out != STDOUT:
         parser.error("pcm has no file format: write it to stdout with --out -")
-    if options.out is None:
+    if options.play:
+        check_play(parser, options)
+    elif options.out is None:
         try:
             options.out = arguments.sound_file(f"speech.{options.format or 'wav'}")
         except argparse.ArgumentTypeError as error:
@@ -75,13 +81,22 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error(f"--format {options.format} and --out {options.out} differ: leave one out")
 
 
+def check_play(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with an error for options that do not fit to ``--play``."""
+    if options.out == STDOUT:
+        parser.error("--play and --out - are two ways to hear it: leave one out")
+    if options.format is not None and options.out is None:
+        parser.error("--format is that of a file: name one with --out")
+
+
 NO_TEXT = "there is no text: type it as an argument, or pipe it in with --stdin"
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Speak; the path of the file goes to stdout, or the sound itself."""
+    """Speak; the path of the file goes to stdout, or the sound itself, or the sound to the loudspeaker."""
     if options.out == STDOUT:
         console.check_sound()
+    device = find_device() if options.play else None
     recording = read_reference(options)
     synthesizer = load_synthesizer(options, console)
     from ...morph.render.lines import Line
@@ -94,11 +109,15 @@ def run(options: argparse.Namespace, console: Console) -> int:
     started = time.perf_counter()
     if options.out == STDOUT:
         spoken = speak_to_stdout(synthesizer, line, settings, options.format or "wav", console)
+    elif device is not None:
+        spoken = speak_aloud(synthesizer, line, settings, device, console)
+        if options.out is not None:
+            write_sound(options.out.absolute(), spoken.waveform, spoken.sample_rate)
     else:
         spoken = speak_to_file(synthesizer, line, settings, options.out, console)
     elapsed = time.perf_counter() - started
     console.note(describe(synthesizer.model, [spoken], settings, elapsed))
-    if options.out != STDOUT:
+    if isinstance(options.out, Path):
         console.result(options.out.absolute())
     return 0
 
@@ -118,6 +137,25 @@ def speak_to_file(
                 spoken = finish(stream)
     write_sound(path.absolute(), spoken.waveform, spoken.sample_rate)
     return spoken
+
+
+def speak_aloud(
+    synthesizer: Synthesizer, line: Line, settings: GenerateOptions, device: Any, console: Console
+) -> Spoken:
+    """Speak a line to the sound device while it is made; the engine's thread runs ahead of what is heard."""
+    from dataclasses import replace
+
+    from ...morph.render.stream import stream_line
+
+    once = replace(settings, retries=0)  # what was heard cannot be taken back
+    with (
+        console.progress() as show,
+        stream_line(synthesizer, line, once, show) as stream,
+        playing(device, stream.sample_rate) as sink,
+    ):
+        for chunk in stream:
+            sink.write(to_s16(chunk.samples).tobytes())
+        return finish(stream)
 
 
 def speak_to_stdout(

@@ -90,9 +90,10 @@ def make_speaker(load, long_words) -> Iterator[Callable[..., Speaker]]:
 
 
 def ready_speaker(model: Model, options: ServerOptions) -> Speaker:
-    speaker = Speaker(Synthesizer(model), options)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(speaker_module, "LINGER_S", 0.2)  # these models serve other tests too
         patch.setattr(speaker_module, "WARM_SECONDS", 0.1)
+        speaker = Speaker(Synthesizer(model), options)
         speaker.warm()
     return speaker
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.serve.app import FILES
+from qwen3_tts_morph.serve.metrics import Metrics
 from qwen3_tts_morph.serve.options import ServerOptions
 from qwen3_tts_morph.serve.voices import OPENAI_VOICES, VoiceBook
 
@@ -51,8 +53,15 @@ def test_saved_voices_are_offered_while_they_are_there(serve, load, recording, t
     assert str(tmp_path) not in broken.text
     for name in ("../Ann", "Ann.safetensors", str(tmp_path / "Ann"), "notes"):
         assert client.post({**asked(), "voice": name}).status_code == 404
+    book = client.speaker.voices
+    assert book.known("Ann") is book.find("Ann") and book.known("broken") is book.known(None) is None
+    save_voice(replace(voice, name="Ann", transcript="Something else."), tmp_path / "Ann.safetensors")
+    assert book.known("Ann") is None, "it was written since"
+    assert book.find("Ann").transcript == "Something else."
+    assert book.known("Ann") is book.find("Ann") and book.known("ann") is book.known("../Ann") is None
     save_voice(replace(voice, name="Ben"), tmp_path / "Ben.safetensors")
     (tmp_path / "Ann.safetensors").unlink()
+    assert book.known("Ann") is None, "it was deleted"
     assert client.get("/v1/audio/voices").json()["data"] == [{"id": "Ben", "name": "Ben", "kind": "saved"}]
     assert client.post({**asked(), "voice": "Ann"}).status_code == 404
 
@@ -67,6 +76,7 @@ def test_a_checkpoint_that_designs_voices_takes_descriptions(load) -> None:
     model = load("tiny", "voice_design")
     book = VoiceBook(model)
     assert book.find(None, "a calm voice").instruct == "a calm voice"
+    assert book.known("alloy") is None
     with pytest.raises(Exception, match="describe the voice in instructions"):
         book.find("alloy")
 
@@ -116,6 +126,14 @@ def test_metrics_count_what_happened(client: Client) -> None:
         assert value_of(after, name) - value_of(before, name) == pytest.approx(count), name
     assert value_of(after, "morph_tts_frames_total") >= value_of(before, "morph_tts_frames_total") + 6
     assert (value_of(after, "morph_tts_rows"), value_of(after, "morph_tts_waiting")) == (8, 0)
+
+
+def test_metrics_tell_the_memory_of_a_gpu_and_of_the_process_where_they_are_known(client: Client) -> None:
+    text = client.get("/metrics").text
+    assert "morph_tts_gpu_memory_bytes" not in text
+    assert (value_of(text, "process_resident_memory_bytes") > 0) == Path("/proc/self/stat").exists()
+    with_gpu = Metrics(lambda: client.speaker.status, lambda: 1 << 30).text().decode()
+    assert value_of(with_gpu, "morph_tts_gpu_memory_bytes") == 1 << 30
 
 
 def test_the_page_and_its_files(client: Client) -> None:

@@ -1,0 +1,171 @@
+"""The client of the table "server": a process of its own, which asks at given times whether or not answers have come.
+
+    python -m lab.benchmarks.server_client plan.json answer.json
+
+It reads raw PCM over HTTP as it comes, notes when, and plays it in its head: a player starts with a line's first byte.
+Connections are kept open, as clients of a server do. Beside the lines it asks ``/health`` a few times a second, which
+no model answers: what the way to the server and back takes by itself. How late the client's own clock ticks is
+measured too: no time in the answer is known better than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import sys
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+BYTES_PER_S = 2 * 24000
+TOLERANCE_S = 0.001  # of a gap, for the resolution of timers
+TICK_S = 0.005
+HEALTH_EVERY_S = 0.2
+PATIENCE_S = 60.0  # for the last answers
+
+
+@dataclass
+class Answer:
+    """What came for one line; times in seconds.
+
+    Args:
+        late_s: by how much the client sent it after its time.
+        first_s: from before the sending to the first byte of sound; None: none came.
+        last_s: from before the sending to the end.
+        underruns: parts that came after a player had played everything before them.
+        gap_s: the silence that this made.
+        size: bytes of sound.
+        error: why it is not complete, "" if it is.
+    """
+
+    late_s: float
+    first_s: float | None = None
+    last_s: float = 0.0
+    underruns: int = 0
+    gap_s: float = 0.0
+    size: int = 0
+    error: str = ""
+
+
+@dataclass
+class Answers:
+    """What a client writes: the lines, and how exact its clock was. Seconds."""
+
+    lines: list[Answer] = field(default_factory=list)
+    health_s: list[float] = field(default_factory=list)
+    ticks_late_s: list[float] = field(default_factory=list)
+    wall_s: float = 0.0
+
+
+class Client:
+    """Asks one server.
+
+    Args:
+        address: http://HOST:PORT.
+        session: of aiohttp.
+    """
+
+    def __init__(self, address: str, session: aiohttp.ClientSession):
+        self._address, self._session = address, session
+        self.answers = Answers()
+
+    async def run(self, requests: Sequence[Mapping[str, Any]]) -> None:
+        """Send every request ``{"at": seconds, "body": {...}}`` at its time, and wait for all answers."""
+        beside = [asyncio.create_task(self._tick()), asyncio.create_task(self._ask_health())]
+        began, asked = time.perf_counter(), []
+        for request in requests:
+            due = began + request["at"]
+            if (wait := due - time.perf_counter()) > 0:
+                await asyncio.sleep(wait)
+            asked.append(asyncio.create_task(self._speak(request["body"], due)))
+        _, waiting = await asyncio.wait(asked, timeout=PATIENCE_S) if asked else (None, ())
+        for task in waiting:
+            task.cancel()
+        self.answers.lines = list(await asyncio.gather(*asked))
+        self.answers.wall_s = time.perf_counter() - began
+        for task in beside:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _speak(self, body: Mapping[str, Any], due: float) -> Answer:
+        """Ask for one line and hear its answer."""
+        sent = time.perf_counter()
+        answer = Answer(sent - due)
+        try:
+            async with self._session.post(f"{self._address}/v1/audio/speech", json=body) as response:
+                if response.status == 200:
+                    await _hear(response, answer, sent)
+                else:
+                    answer.error = f"{response.status} {(await response.text())[:200]}"
+        except (aiohttp.ClientError, asyncio.CancelledError) as error:
+            answer.error = type(error).__name__
+        answer.last_s = time.perf_counter() - sent
+        return answer
+
+    async def _tick(self) -> None:
+        """Note how late this process's own clock ticks."""
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(TICK_S)
+            self.answers.ticks_late_s.append(time.perf_counter() - began - TICK_S)
+
+    async def _ask_health(self) -> None:
+        while True:
+            began = time.perf_counter()
+            async with self._session.get(f"{self._address}/health") as response:
+                await response.read()
+            self.answers.health_s.append(time.perf_counter() - began)
+            await asyncio.sleep(HEALTH_EVERY_S)
+
+
+async def _hear(response: aiohttp.ClientResponse, answer: Answer, sent: float) -> None:
+    """Read the sound as it comes; a player starts with the first byte."""
+    played_until = 0.0
+    async for data in response.content.iter_any():
+        now = time.perf_counter()
+        if answer.first_s is None:
+            answer.first_s, played_until = now - sent, now
+        elif now - played_until > TOLERANCE_S:
+            answer.underruns += 1
+            answer.gap_s += now - played_until
+        played_until = max(now, played_until) + len(data) / BYTES_PER_S
+        answer.size += len(data)
+
+
+async def ask(plan: Mapping[str, Any]) -> Answers:
+    """Carry out a plan ``{"address", "requests"}``."""
+    limits = aiohttp.ClientTimeout(total=None)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(timeout=limits, connector=connector) as session:
+        client = Client(plan["address"], session)
+        await client.run(plan["requests"])
+    return client.answers
+
+
+def run_loop(made: Coroutine[Any, Any, Answers]) -> Answers:
+    """Run in uvloop's event loop where there is one, without the collector's pauses for what is there already."""
+    gc.collect()
+    gc.freeze()
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(made)
+    return uvloop.run(made)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the plan's file, carry it out, write the answer's."""
+    plan, out = (Path(name) for name in (sys.argv[1:] if arguments is None else arguments))
+    answers = run_loop(ask(json.loads(plan.read_text(encoding="utf-8"))))
+    out.write_text(json.dumps(asdict(answers)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

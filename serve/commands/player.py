@@ -1,0 +1,69 @@
+"""Speech aloud while it is made: samples to the computer's sound device, by sounddevice (PortAudio)."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+PACKAGE = "sounddevice"
+
+
+class Sink(Protocol):
+    """An open sound device."""
+
+    def write(self, data: bytes) -> object:
+        """Take signed 16 bits, mono; wait until the device has room for them."""
+
+
+def find_device() -> Any:
+    """Return sounddevice's module, with a device that can play.
+
+    Raises:
+        ValueError: if the package, PortAudio or a device is missing.
+    """
+    try:
+        device = importlib.import_module(PACKAGE)
+    except ModuleNotFoundError:
+        raise ValueError(
+            f"--play needs {PACKAGE}: run {sys.executable} -m pip install {PACKAGE}, or write a file with --out"
+        ) from None
+    except OSError as error:  # what it says where PortAudio is not installed
+        raise ValueError(f"--play needs PortAudio ({error}): install it, as libportaudio2") from error
+    with refused(device):
+        device.query_devices(kind="output")
+    return device
+
+
+@contextlib.contextmanager
+def playing(device: Any, rate: int) -> Iterator[Sink]:
+    """Yield the sound device for mono samples at a rate; at the end everything has been heard.
+
+    Raises:
+        ValueError: if it cannot play.
+    """
+    with refused(device):
+        stream = device.RawOutputStream(samplerate=rate, channels=1, dtype="int16", latency="low")
+        stream.start()
+    try:
+        with refused(device):
+            yield stream
+            stream.stop()  # which waits for the end of the sound
+    except BaseException:
+        stream.abort()
+        raise
+    finally:
+        stream.close()
+
+
+@contextlib.contextmanager
+def refused(device: Any) -> Iterator[None]:
+    """Turn the device's errors into ValueError; sounddevice has ValueErrors of its own for names and numbers."""
+    try:
+        yield
+    except device.PortAudioError as error:
+        raise ValueError(
+            f"no sound device can play ({error}): connect one, or write a file with --out"
+        ) from error

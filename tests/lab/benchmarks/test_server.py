@@ -1,0 +1,127 @@
+"""The table of the server: a dry run with both processes, and what the client hears."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from aiohttp import web
+from safetensors.torch import load_file
+
+from lab.benchmarks import server
+from lab.benchmarks.server import Case, cases_of, figures_of, make_requests, mark_short
+from lab.benchmarks.server_client import BYTES_PER_S, Answers, ask
+from lab.benchmarks.server_process import HEAD, prepare_checkpoint
+from lab.random_checkpoint import write_checkpoint
+from tests.lab.benchmarks.test_tables import rows_of
+
+SECOND = bytes(BYTES_PER_S)
+TINY_EOS = 64 + 102
+CASE = Case(rate=20, seconds=30, seq_groups=5, rows=2, exact=True)
+
+
+def test_the_table(tmp_path: Path) -> None:
+    options = "--rates", "3", "--seconds", "1", "--seq-groups", "5", "--rows", "2"
+    [row] = rows_of(server, tmp_path / "out", *options, "--checkpoints", str(tmp_path))
+    assert (row["table"], row["rate"], row["rows"], row["seconds"]) == ("server", 3, 2, 1)
+    assert row["lines"] >= 1 and row["lost"] == row["refused"] == 0
+    assert row["health_p50_ms"] > 0 and 0 < row["p50_ms"] <= row["p95_ms"] <= row["most_ms"]
+    assert row["rss_mib_begin"] > 50 and row["gpu_mib_begin"] is None
+
+
+def test_a_random_checkpoint_cannot_sample_its_end(tmp_path: Path) -> None:
+    checkpoint, voices = prepare_checkpoint(tmp_path, "tiny", preset=False)
+    head = load_file(checkpoint / "model.safetensors")[HEAD]
+    other = load_file(
+        write_checkpoint(tmp_path / "other", "tiny", dtype=torch.bfloat16) / "model.safetensors"
+    )
+    assert not head[TINY_EOS].any() and other[HEAD][TINY_EOS].any()
+    other[HEAD][TINY_EOS] = 0
+    assert torch.equal(head, other[HEAD])
+    assert voices is not None and [path.name for path in voices.iterdir()] == ["ann.safetensors"]
+    assert prepare_checkpoint(tmp_path, "tiny", preset=True)[1] is None
+
+
+def test_requests_come_at_random_moments_with_lines_of_4_to_8_s() -> None:
+    requests = make_requests(CASE, "ann")
+    times = [request["at"] for request in requests]
+    assert times == sorted(times) and times[-1] < 30
+    assert len(times) == pytest.approx(600, rel=0.15)
+    lengths = [request["body"]["sampling"]["max_seconds"] for request in requests]
+    assert min(lengths) >= 4 and max(lengths) <= 8 and len(set(lengths)) > 20
+    assert requests == make_requests(CASE, "ann") != make_requests(CASE, "ann", seed=2)
+
+
+def test_each_rate_has_its_rows_and_all_share_one_number() -> None:
+    options = argparse.Namespace(rates=[1.0, 20.0], rows=[8, 32], seq_groups=[15, 5], seconds=9, shape="0.6B")
+    by_rows = cases_of(options)
+    assert {rows: [(one.rate, one.seq_groups) for one in cases] for rows, cases in by_rows.items()} == {
+        8: [(1, 15), (1, 5)], 32: [(20, 15), (20, 5)],
+    }  # fmt: skip
+    options.rows = [8]
+    assert [len(cases) for cases in cases_of(options).values()] == [4]
+
+
+def test_an_answer_with_fewer_bytes_than_its_frames_is_lost() -> None:
+    requests = [{"body": {"sampling": {"max_seconds": 1.0}}}] * 3
+    lines = [{"error": "", "size": size, "first_s": 0.1, "underruns": 0, "gap_s": 0, "late_s": 0} for size in
+             (BYTES_PER_S, BYTES_PER_S - 2, 0)]  # fmt: skip
+    lines[2]["error"] = "429 busy"
+    mark_short(lines, requests)
+    figures = figures_of({"lines": lines, "health_s": [], "ticks_late_s": [0.001]})
+    assert (figures["lost"], figures["refused"], figures["p50_ms"]) == (2, 1, pytest.approx(100))
+    assert figures["health_p50_ms"] is None and figures["client_late_p95_ms"] == pytest.approx(1)
+
+
+@pytest.fixture
+def heard() -> Iterator[Answers]:
+    """What the client hears of a server that answers well, late, in part, and not at all."""
+    yield asyncio.run(_ask_fake())
+
+
+async def _ask_fake() -> Answers:
+    app = web.Application()
+    app.add_routes([web.post("/v1/audio/speech", _speak), web.get("/health", _health)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    [port] = [address[1] for address in runner.addresses]
+    ways = ("well", "late", "broken", "busy")
+    requests = [{"at": 0.01 * number, "body": {"way": way}} for number, way in enumerate(ways)]
+    answers = await ask({"address": f"http://127.0.0.1:{port}", "requests": requests})
+    await runner.cleanup()
+    return answers
+
+
+async def _health(_: web.Request) -> web.Response:
+    return web.Response()
+
+
+async def _speak(request: web.Request) -> web.StreamResponse:
+    way = (await request.json())["way"]
+    if way == "busy":
+        return web.Response(status=429, text="busy")
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(SECOND[: BYTES_PER_S // 10])
+    if way == "broken":
+        assert request.transport is not None
+        request.transport.abort()
+    if way == "late":
+        await asyncio.sleep(0.3)
+    await response.write(SECOND)
+    return response
+
+
+def test_the_client_hears_gaps_ends_and_refusals(heard: Answers) -> None:
+    well, late, broken, busy = heard.lines
+    assert (well.error, well.size, well.underruns) == ("", BYTES_PER_S * 11 // 10, 0)
+    assert well.first_s is not None and 0 < well.first_s <= well.last_s and well.late_s >= 0
+    assert (late.error, late.underruns) == ("", 1) and late.gap_s > 0.1
+    assert broken.error and busy.error == "429 busy" and busy.first_s is None
+    assert heard.health_s and heard.ticks_late_s and heard.wall_s > 0.3
