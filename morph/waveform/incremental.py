@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -77,6 +77,15 @@ class LineStates:
     def take(self, line: int) -> LineStates:
         """Return a copy of one line's state, ``B`` = 1."""
         return LineStates(*(getattr(self, one.name)[line : line + 1].clone() for one in fields(self)))
+
+    def gather(self, lines: torch.Tensor) -> LineStates:
+        """Return a copy of some lines' states (int64 ``[N]``)."""
+        return LineStates(*(getattr(self, one.name).index_select(0, lines) for one in fields(self)))
+
+    def scatter(self, lines: torch.Tensor, states: LineStates) -> None:
+        """Put back what ``gather`` returned (``lines`` without repeats)."""
+        for one in fields(self):
+            getattr(self, one.name).index_copy_(0, lines, getattr(states, one.name))
 
     def put(self, line: int, state: LineStates) -> None:
         """Continue a line from a state that ``take`` returned."""
@@ -187,7 +196,7 @@ class RowStream:
         self._graphs, self._replace_ops = graphs, replace_ops
         self._states = LineStates.allocate(weights, lines)
         device, groups = weights.codebooks.device, len(weights.offsets)
-        # Codes, and in the last column of the first frame the counts: one copy to the device for both.
+        # Codes, and in the last column a line's count (first frame) and its index (second): one copy for all.
         self._inputs = torch.zeros(lines, STEP_FRAMES, groups + 1, dtype=torch.int64, device=device)
         self._samples = torch.zeros(lines, STEP_FRAMES * weights.samples_per_frame, device=device)
         self._frames = [0] * lines
@@ -237,13 +246,15 @@ class RowStream:
         """
         if line in self._ahead or (self._frames[line] and self._frames[line] % CHUNK_FRAMES == 0):
             return False
-        self._inputs.zero_()
+        inputs = self._inputs[: self._size(1)]
+        inputs.zero_()
         # What numbers that are not finite lead to may be no codes: the host will notice, but must not fault before.
-        torch.clamp(codes, 0, self._largest_code, out=self._inputs[line, 0, :-1])
-        self._inputs[line, 0, -1].fill_(1)  # an assignment would wait for the device
-        self._step()
+        torch.clamp(codes, 0, self._largest_code, out=inputs[0, 0, :-1])
+        inputs[0, 0, -1].fill_(1)  # an assignment would wait for the device
+        inputs[0, 1, -1].fill_(line)
+        self._step([line])
         self._frames[line] += 1
-        self._ahead[line] = _Ahead.copy(self._samples[line, : self._weights.samples_per_frame], codes)
+        self._ahead[line] = _Ahead.copy(self._samples[0, : self._weights.samples_per_frame], codes)
         return True
 
     @torch.inference_mode()
@@ -276,9 +287,10 @@ class RowStream:
             for line, part in now.items():
                 if part.restarts:
                     self._states.clear(line)
-            self._put({line: part.codes for line, part in now.items()})
-            self._step()
-            for line, wave in self._copy({line: part for line, part in now.items() if part.wanted}).items():
+            rows = self._put({line: part.codes for line, part in now.items()})
+            self._step(rows)
+            wanted = {line: part for line, part in now.items() if part.wanted}
+            for line, wave in self._copy(wanted, rows).items():
                 made[line].append(wave)
         return {line: self._join(parts) for line, parts in made.items()}
 
@@ -287,17 +299,20 @@ class RowStream:
             return parts[0]
         return torch.cat([self._samples.new_zeros(0), *parts])
 
-    def _copy(self, parts: Mapping[int, _Part]) -> dict[int, torch.Tensor]:
+    def _copy(self, parts: Mapping[int, _Part], rows: Sequence[int]) -> dict[int, torch.Tensor]:
         """Return the samples of the last step, in one copy for all lines: the next step overwrites them."""
         if not parts:
             return {}
-        lengths = {line: len(part.codes) * self._weights.samples_per_frame for line, part in parts.items()}
-        part = self._samples[:, : max(lengths.values())]
-        if len(parts) == 1:
-            copied = part[next(iter(parts))][None].clone()
+        lengths = [len(part.codes) * self._weights.samples_per_frame for part in parts.values()]
+        at = [rows.index(line) for line in parts]
+        part = self._samples[:, : max(lengths)]
+        if at == list(range(len(at))):
+            copied = part[: len(at)].clone()
         else:
-            copied = part.index_select(0, torch.tensor(list(parts), device=part.device))
-        return {line: copied[row, :length] for row, (line, length) in enumerate(lengths.items())}
+            copied = part.index_select(0, torch.tensor(at, device=part.device))
+        return {
+            line: copied[row, :length] for row, (line, length) in enumerate(zip(parts, lengths, strict=True))
+        }
 
     def _cut(self, line: int, codes: torch.Tensor) -> Iterator[_Part]:
         """Cut a line's frames into steps; where a chunk begins, the frames of its left context go first."""
@@ -313,19 +328,33 @@ class RowStream:
             yield _Part(part)
             codes = codes[len(part) :]
 
-    def _put(self, parts: Mapping[int, torch.Tensor]) -> None:
-        """Copy the codes of the next step to the device."""
-        device = self._inputs.device
-        inputs = torch.zeros(self._inputs.shape, dtype=torch.int64, pin_memory=device.type == "cuda")
-        for line, part in parts.items():
-            inputs[line, : len(part), :-1] = part
-            inputs[line, 0, -1] = len(part)
-        self._inputs.copy_(inputs, non_blocking=True)
+    def _put(self, parts: Mapping[int, torch.Tensor]) -> list[int]:
+        """Copy the codes of the next step to the device; return the lines that take part in it, in their order there.
 
-    def _step(self) -> None:
-        """Run one step of the row, which overwrites its samples."""
+        Beside those of ``parts`` these are lines that make no frame: so few sizes of the row are captured.
+        """
+        size = self._size(len(parts))
+        others = [line for line in range(self.lines) if line not in parts]
+        rows = [*parts, *others][:size] if size < self.lines else list(range(size))
+        inputs = torch.zeros(
+            (size, *self._inputs.shape[1:]), dtype=torch.int64, pin_memory=self._inputs.is_cuda
+        )
+        inputs[:, 1, -1] = torch.tensor(rows)
+        for line, part in parts.items():
+            row = rows.index(line)
+            inputs[row, : len(part), :-1] = part
+            inputs[row, 0, -1] = len(part)
+        self._inputs[:size].copy_(inputs, non_blocking=True)
+        return rows
+
+    def _size(self, lines: int) -> int:
+        """Return how many lines a step has in which so many make frames."""
+        return min(1 << (lines - 1).bit_length(), self.lines)
+
+    def _step(self, rows: Sequence[int]) -> None:
+        """Run one step of these lines, as ``_put`` has written it; it overwrites their samples."""
         try:
-            self._run()
+            self._run(len(rows))
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:  # Triton's own types, which vary by version
@@ -336,17 +365,24 @@ class RowStream:
             self._replace_ops = None
             if self._graphs is not None:
                 self._graphs.forget()
-            self._run()
+            self._run(len(rows))
 
-    def _run(self) -> None:
+    def _run(self, size: int) -> None:
+        """Run a step of ``size`` lines, by the inputs."""
+        inputs, samples = self._inputs[:size], self._samples[:size]
+        lines = inputs[:, 1, -1]
+
         def step() -> None:
-            codes, counts = self._inputs[:, :, :-1], self._inputs[:, 0, -1]
-            self._samples.copy_(decode_step(self._weights, self._states, codes, counts, self._ops))
+            codes, counts = inputs[:, :, :-1], inputs[:, 0, -1]
+            states = self._states if size == self.lines else self._states.gather(lines)
+            samples.copy_(decode_step(self._weights, states, codes, counts, self._ops))
+            if size < self.lines:
+                self._states.scatter(lines, states)
 
         if self._graphs is None:
             step()
         else:
-            self._graphs.run("step", step)
+            self._graphs.run(("step", size), step)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from qwen3_tts_morph.morph.codec.forward import TorchOps
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform as whole_line
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, graphs_keep_memory
+from qwen3_tts_morph.morph.waveform import incremental
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 from qwen3_tts_morph.morph.waveform.incremental import STEP_FRAMES, RowStream
 
@@ -161,3 +162,34 @@ def test_no_frame_is_begun_ahead_where_a_chunk_begins(model):
         signal_to_noise(whole_line(model, codes)[-FRAME:], row.decode({0: codes[300:]})[0].numpy())
         > FLOAT32_DB
     )
+
+
+@pytest.mark.parametrize("lines", [1, 2, 5, 6])
+def test_a_step_of_some_lines_leaves_the_others_as_they_are(model, lines):
+    """Lines step alone, in pairs, in threes and together, each at its own place; steps cost as much as their lines."""
+    codes, row = [random_codes(model, 40, line) for line in range(lines)], rows(model, lines)
+    made: list[list[np.ndarray]] = [[] for _ in codes]
+    at, random = [0] * lines, np.random.default_rng(0)
+    while any(place < 40 for place in at):
+        left = [line for line in range(lines) if at[line] < 40]
+        now = random.permutation(left)[: random.integers(1, len(left) + 1)].tolist()
+        parts = {line: codes[line][at[line] : at[line] + int(random.integers(1, 9))] for line in now}
+        for line, wave in row.decode(parts).items():
+            made[line].append(wave.numpy())
+            at[line] += len(parts[line])
+    for line, waves in enumerate(made):
+        assert signal_to_noise(whole_line(model, codes[line]), np.concatenate(waves)) > FLOAT32_DB
+
+
+def test_a_step_has_the_size_of_its_lines(model, monkeypatch):
+    sizes, step = [], incremental.decode_step
+
+    def note(weights, states, codes, counts, ops):
+        sizes.append(len(codes))
+        return step(weights, states, codes, counts, ops)
+
+    monkeypatch.setattr(incremental, "decode_step", note)
+    row, codes = rows(model, 6), random_codes(model, 2)
+    for count in range(1, 7):
+        row.decode(dict.fromkeys(range(count), codes))
+    assert sizes == [1, 2, 4, 4, 6, 6]
