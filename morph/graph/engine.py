@@ -274,15 +274,15 @@ class GraphDecoder:
         if rows is not None and kept is not None:
             slots.state.copy_rows(rows, kept)
 
-    def _can_split(self, positions: int) -> bool:
-        """Return whether a frame can be made in two parts: its codes, then the talker's step.
+    def _can_split(self, batch: LineBatch) -> bool:
+        """Return whether the next frame can be made in two parts: its codes, then the talker's step.
 
         The codes of a single line can then be read before the talker's step; more lines are bound by throughput. Whole
         frames of the same kind must have been captured: they fall back to torch operations if a kernel fails.
         """
-        self._grow(positions)
-        key = ("frame", self.seq_groups, choose_window(positions))
-        return self.batch == 1 and self._started[2].has(key)
+        self._grow(batch.positions)
+        key = ("frame", self.seq_groups, choose_window(batch.positions))
+        return batch.lines_running == 1 and self._started[2].has(key)
 
     @torch.inference_mode()
     def _codes(self) -> None:
@@ -356,7 +356,7 @@ class GraphDecoder:
             stopped = batch.stopped()
             if makes_frame := len(stopped) < batch.lines_running:
                 batch.send(stopped)
-                splits = batch.first_is_awaited and not stopped and self._can_split(batch.positions)
+                splits = batch.first_is_awaited and not stopped and self._can_split(batch)
                 positions = batch.positions
                 self._launch(readback, positions, stopped, splits)
                 if not self._views.confirm():

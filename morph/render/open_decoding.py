@@ -39,6 +39,7 @@ class OpenDecoding:
         self._first, self._options = first, replace(first.options, batch_size=rows)
         self._group: Group = first.group
         self._speed = Speed(1 / FRAME_RATE)
+        self._ahead_s = 0.0  # spent on the next chunk before its codes came
         self._frame_began: float | None = None
         self._lines: dict[int, OpenLine] = {}
         self._count = 0
@@ -187,14 +188,26 @@ class OpenDecoding:
         began = time.perf_counter()
         waves = self._codec.decode(parts)
         now = time.perf_counter()
-        self._speed.add_codec(max(map(len, parts.values())), now - began)
+        self._speed.add_codec(max(map(len, parts.values())), now - began + self._ahead_s)
+        self._ahead_s = 0.0
         for number, codes in parts.items():
             check_samples(waves[number], self._synthesizer.model.codec.dtype)
             if self._lines[number].add(codes, waves[number], now):
                 self._end_codec(self._lines[number])
 
-    def _beginner(self, line: OpenLine) -> Callable[[object], None]:
-        return lambda _: self._begin(line)
+    def _beginner(self, line: OpenLine) -> Callable[[torch.Tensor | None], None]:
+        def begin(codes: torch.Tensor | None) -> None:
+            """Begin a line's piece in the codec, and its first chunk behind its first codes, if that is one frame."""
+            is_new = not line.begun
+            self._begin(line)
+            if is_new and codes is not None and line.next_size == 1:
+                began = time.perf_counter()
+                self._codec.begin_ahead(line.number, codes)
+                self._ahead_s = time.perf_counter() - began
+                if self._frame_began is not None:
+                    self._frame_began += self._ahead_s
+
+        return begin
 
     def _begin(self, line: OpenLine) -> None:
         """Begin a line's piece in the codec when the piece has a row: a state takes a few MB."""

@@ -164,6 +164,11 @@ class OpenLine:
 
     # Codes and chunks
 
+    @property
+    def next_size(self) -> int:
+        """See ``LineChunks.next_size``."""
+        return self._chunks.next_size
+
     def due(self, now: float, hurry: bool) -> torch.Tensor | None:
         """Return the codes ``[n, 16]`` that are to be decoded now, None for none; ``hurry``: no others come soon."""
         starved = self._text is not None and self._text.starved

@@ -65,13 +65,13 @@ def test_codes_equal_the_eager_engines(load, recording, monkeypatch, shape, seq_
     assert len(decoder._prefixes) == 1
 
 
-@pytest.mark.parametrize("seq_groups", [15, 5])
+@pytest.mark.parametrize("seq_groups, rows", [(15, 1), (5, 1), (5, 3)])
 def test_a_line_that_is_heard_gets_its_first_codes_before_the_talkers_step(
-    model, voices, monkeypatch, seq_groups
+    model, voices, monkeypatch, seq_groups, rows
 ):
     """Its first frame is made in two parts once whole frames have been captured; the codes are the same."""
     monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
-    builder, decoder = PromptBuilder(model), GraphDecoder(1)
+    builder, decoder = PromptBuilder(model), GraphDecoder(rows)
     steps: list[str] = []
     for name in ("predict", "advance", "decode"):
         make = getattr(FrameBackend, name)
