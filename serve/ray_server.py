@@ -60,11 +60,12 @@ def run_ray(arguments: argparse.Namespace) -> None:
         raise ValueError(f"replicas is {arguments.replicas}: choose 1 to {MOST_REPLICAS}")
     with bind(options.access.host, options.port) as bound:  # before anything is started; Ray listens itself
         port = bound.getsockname()[1]
-    with cluster() as gpus, stops() as stopped:
-        replicas = arguments.replicas or max(1, gpus)
-        deploy(vars(arguments), options, port, Placing(replicas, gpus))
-        log.info("listening on %s port %d, replicas: %d", options.access.host, port, replicas)
-        stopped.wait()
+    with cluster() as gpus:
+        placing = Placing(arguments.replicas or max(1, gpus), gpus)
+        with deployed(vars(arguments), options, port, placing), stops() as stopped:
+            where = f"{options.access.host} port {port}"
+            log.info("listening on %s, replicas: %d", where, placing.replicas)
+            stopped.wait()
 
 
 @contextmanager
@@ -81,16 +82,14 @@ def stops() -> Iterator[threading.Event]:
 
 @contextmanager
 def cluster() -> Iterator[int]:
-    """Join a Ray cluster or start one; yield its number of GPUs. At the end the replicas end."""
+    """Join a Ray cluster or start one; yield its number of GPUs. One that was started ends with the ``with``."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report them to its makers
     import ray
-    from ray import serve
 
     ray.init(include_dashboard=False, logging_level=logging.WARNING)
     try:
         yield int(ray.cluster_resources().get("GPU", 0))
     finally:
-        serve.delete(NAME)
         ray.shutdown()
 
 
@@ -113,12 +112,38 @@ class Placing:
         return {"num_cpus": 1, "num_gpus": 1 if self.gpus else 0}
 
 
-def deploy(arguments: dict[str, Any], options: ServerOptions, port: int, placing: Placing) -> None:
-    """Start the replicas, and what listens for them; returns when all have spoken a first line."""
+@contextmanager
+def deployed(
+    arguments: dict[str, Any], options: ServerOptions, port: int, placing: Placing
+) -> Iterator[None]:
+    """Start the replicas, and what listens for them; inside the ``with`` all have spoken a first line.
+
+    Raises:
+        ValueError: if a replica cannot start.
+    """
+    from ray import serve
+
+    root = Path(__file__).resolve().parents[1]
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in arguments.items()}
+    application = make_deployment(options, placing)(serve.ingress(builder(str(root), plain))()).bind()
+    host, seconds = options.access.host, options.limits.seconds
+    serve.start(http_options={"host": host, "port": port, "request_timeout_s": seconds})
+    try:
+        serve.run(application, name=NAME, route_prefix="/")
+        yield
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise ValueError(f"the replicas cannot start ({reason}): what they log is above") from error
+    finally:
+        serve.delete(NAME)
+
+
+def make_deployment(options: ServerOptions, placing: Placing) -> Any:
+    """Return what Ray makes replicas with."""
     from ray import serve
 
     waiting = options.waiting + (options.rows or ROWS)
-    deployment = serve.deployment(
+    return serve.deployment(
         name=NAME,
         num_replicas=placing.replicas,
         ray_actor_options=placing.resources,
@@ -127,12 +152,6 @@ def deploy(arguments: dict[str, Any], options: ServerOptions, port: int, placing
         health_check_period_s=LOOKS_EVERY_S,
         logging_config={"enable_access_log": False},
     )
-    root = Path(__file__).resolve().parents[1]
-    plain = {name: str(value) if isinstance(value, Path) else value for name, value in arguments.items()}
-    listening = {"host": options.access.host, "port": port, "request_timeout_s": options.limits.seconds}
-    serve.start(http_options=listening)
-    application = deployment(serve.ingress(builder(str(root), plain))()).bind()
-    serve.run(application, name=NAME, route_prefix="/")
 
 
 def builder(root: str, arguments: dict[str, Any]) -> Callable[[], Starlette]:
