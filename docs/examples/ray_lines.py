@@ -92,7 +92,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("lines", type=Path, help="a JSONL file")
     parser.add_argument("folder", type=Path, help="where the WAV files go")
     parser.add_argument("--checkpoint", help="a Qwen3-TTS folder; none: the demo voice")
-    parser.add_argument("--workers", type=int, default=1, help="how many models")
+    parser.add_argument(
+        "--workers", type=int, default=1, help="how many models: at most a GPU or a core each"
+    )
     parser.add_argument("--gpus", type=int, default=0, help="of each worker: 1 on a GPU, 0 on a CPU")
     options = parser.parse_args(words)
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -111,18 +113,16 @@ def speak(lines: Sequence[dict[str, Any]], options: argparse.Namespace) -> None:
     import ray
 
     ray.init(include_dashboard=False)
-    # A short list is one block, which one worker would get whole: it is cut into a block for each, and more.
+    # A short list is one block, which one worker would get whole: it is cut into a block for each, and more. That is
+    # done before workers start: they would hold the processors that it needs.
     blocks = max(options.workers, -(-len(lines) // BATCH))
-    made = (
-        ray.data.from_items(list(lines))
-        .repartition(blocks)
-        .map_batches(
-            Speak,
-            fn_constructor_args=(str(ROOT), str(options.folder.resolve()), options.checkpoint),
-            batch_size=BATCH,
-            concurrency=options.workers,
-            num_gpus=options.gpus,
-        )
+    given = ray.data.from_items(list(lines)).repartition(blocks).materialize()
+    made = given.map_batches(
+        Speak,
+        fn_constructor_args=(str(ROOT), str(options.folder.resolve()), options.checkpoint),
+        batch_size=BATCH,
+        concurrency=options.workers,
+        num_gpus=options.gpus,
     )
     for row in made.iter_rows():
         if row["ended"] != "eos":

@@ -105,6 +105,37 @@ def write_file(folder: Path, index: int, spoken: Spoken) -> None:
     unfinished.replace(path)
 
 
+def test_the_example_for_a_cluster_makes_what_is_missing(tmp_path: Path) -> None:
+    """``docs/examples/ray_lines.py``: a file per line; those that are there are left alone."""
+    lines, folder = tmp_path / "lines.jsonl", tmp_path / "speech"
+    rows = [{"name": f"line-{number}", "text": f"Go on, {number}.", "seed": number} for number in range(5)]
+    lines.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    folder.mkdir()
+    (folder / "line-3.wav").write_bytes(b"mine")
+    (folder / "line-4.wav.99.part").write_bytes(b"half of it")
+    first, again = run_example(lines, folder), run_example(lines, folder)
+    assert "1 of 5 lines have a file" in first and "4 made, 0 not made" in first
+    assert "5 of 5 lines have a file" in again and "0 made, 0 not made" in again
+    assert (folder / "line-3.wav").read_bytes() == b"mine"
+    for number in (0, 1, 2, 4):
+        samples, rate = soundfile.read(folder / f"line-{number}.wav")
+        assert rate == 24000 and np.abs(samples).max() > 0.05
+    assert [path.name for path in folder.glob("*.part")] == ["line-4.wav.99.part"]
+
+
+def run_example(*words: Path) -> str:
+    """Run the example with two workers; return what it prints."""
+    done = subprocess.run(
+        [RAY_PYTHON, pack.ROOT / "docs" / "examples" / "ray_lines.py", *words, "--workers", "2"],
+        env={**os.environ, "RAY_ADDRESS": "local", "PYTHONPATH": "", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
 def test_a_replica_that_is_killed_loses_no_line_and_doubles_none(
     served: tuple[psutil.Process, str], tmp_path: Path
 ) -> None:
@@ -143,34 +174,3 @@ def test_a_replica_that_is_killed_loses_no_line_and_doubles_none(
     while len(replicas(server) - first) < 1:
         assert time.monotonic() < deadline, "the replica was not replaced"
         time.sleep(0.5)
-
-
-def test_the_example_for_a_cluster_makes_what_is_missing(tmp_path: Path) -> None:
-    """``docs/examples/ray_lines.py``: a file per line; those that are there are left alone."""
-    lines, folder = tmp_path / "lines.jsonl", tmp_path / "speech"
-    rows = [{"name": f"line-{number}", "text": f"Go on, {number}.", "seed": number} for number in range(5)]
-    lines.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    folder.mkdir()
-    (folder / "line-3.wav").write_bytes(b"mine")
-    (folder / "line-4.wav.99.part").write_bytes(b"half of it")
-    first, again = run_example(lines, folder), run_example(lines, folder)
-    assert "1 of 5 lines have a file" in first and "4 made, 0 not made" in first
-    assert "5 of 5 lines have a file" in again and "0 made, 0 not made" in again
-    assert (folder / "line-3.wav").read_bytes() == b"mine"
-    for number in (0, 1, 2, 4):
-        samples, rate = soundfile.read(folder / f"line-{number}.wav")
-        assert rate == 24000 and np.abs(samples).max() > 0.05
-    assert [path.name for path in folder.glob("*.part")] == ["line-4.wav.99.part"]
-
-
-def run_example(*words: Path) -> str:
-    """Run the example with two workers; return what it prints."""
-    done = subprocess.run(
-        [RAY_PYTHON, pack.ROOT / "docs" / "examples" / "ray_lines.py", *words, "--workers", "2"],
-        env={**os.environ, "RAY_ADDRESS": "local", "PYTHONPATH": "", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
