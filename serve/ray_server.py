@@ -32,6 +32,7 @@ NAME = "speech"
 LOOKS_EVERY_S = 2  # at a replica's health
 MOST_REPLICAS = 1024
 ROWS = 8  # where the options name none
+DEVICES = ("auto", "cpu", "cuda")
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -58,9 +59,14 @@ def run_ray(arguments: argparse.Namespace) -> None:
     options = read_options(arguments)
     if arguments.replicas is not None and not 1 <= arguments.replicas <= MOST_REPLICAS:
         raise ValueError(f"replicas is {arguments.replicas}: choose 1 to {MOST_REPLICAS}")
+    if options.device not in DEVICES:
+        raise ValueError(
+            f"device is {options.device!r}: with --ray choose {', '.join(DEVICES)}; Ray numbers GPUs"
+        )
     with bind(options.access.host, options.port) as bound:  # before anything is started; Ray listens itself
         port = bound.getsockname()[1]
-    with cluster() as gpus:
+    with cluster() as found:
+        gpus = 0 if options.device == "cpu" else found
         placing = Placing(arguments.replicas or max(1, gpus), gpus)
         with deployed(vars(arguments), options, port, placing), stops() as stopped:
             where = f"{options.access.host} port {port}"

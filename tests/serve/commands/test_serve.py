@@ -85,16 +85,23 @@ def test_the_extra_is_the_one_of_the_package() -> None:
     assert f'ray = ["{ray_server.RAY}"]' in text
 
 
-@pytest.mark.parametrize("replicas", ["0", "5000"])
-def test_a_number_of_replicas_that_cannot_be_is_refused(
-    run: Callable, monkeypatch: pytest.MonkeyPatch, replicas: str
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--replicas", "0"), "replicas is 0: choose 1 to 1024"),
+        (("--replicas", "5000"), "replicas is 5000: choose 1 to 1024"),
+        (("--device", "cuda:1"), "device is 'cuda:1': with --ray choose auto, cpu, cuda"),
+    ],
+)
+def test_options_that_ray_cannot_have_are_refused(
+    run: Callable, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str], said: str
 ) -> None:
     from qwen3_tts_morph.serve import ray_server
 
     monkeypatch.setattr(ray_server, "check_ray", lambda: None)
     monkeypatch.setattr(ray_server, "cluster", lambda: pytest.fail("something was started"))
-    done = run("serve", "--ray", "--replicas", replicas)
-    assert done.code == 2 and f"replicas is {replicas}: choose 1 to 1024" in done.err
+    done = run("serve", "--ray", *words)
+    assert done.code == 2 and said in done.err
 
 
 def test_each_replica_needs_a_gpu_where_there_are_some() -> None:
