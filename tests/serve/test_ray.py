@@ -136,6 +136,28 @@ def run_example(*words: Path) -> str:
     return done.stdout
 
 
+def test_sound_comes_while_it_is_made(served: tuple[psutil.Process, str]) -> None:
+    _, address = served
+    body = {
+        "input": "The rain has stopped, and nobody is there. " * 8,
+        "voice": "heart",
+        "response_format": "pcm",
+    }
+    request = urllib.request.Request(
+        f"{address}/v1/audio/speech", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        first = answer.read(4096)
+        assert any(rows_in_use(address) for _ in range(200)), "the line had ended before its sound came"
+        assert len(first) == 4096 and len(answer.read()) > 10 * 48000
+
+
+def rows_in_use(address: str) -> int:
+    """Ask whichever replica answers."""
+    with urllib.request.urlopen(f"{address}/v1/status", timeout=PATIENCE) as answer:
+        return int(json.load(answer)["rows_in_use"])
+
+
 def test_a_replica_that_is_killed_loses_no_line_and_doubles_none(
     served: tuple[psutil.Process, str], tmp_path: Path
 ) -> None:
