@@ -13,6 +13,7 @@ Engine "shared" is what Render Script uses for several models in one process. ``
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import random
 import signal
@@ -22,7 +23,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -145,7 +145,7 @@ def wait_until_ready(process: subprocess.Popen[bytes], address: str) -> None:
         try:
             with urllib.request.urlopen(f"{address}/ready", timeout=60):
                 return
-        except (urllib.error.URLError, ConnectionError):
+        except OSError:  # refused, 503, or no answer yet
             time.sleep(1)
     raise TimeoutError(f"the server was not ready after {PATIENCE_S} s")
 
@@ -181,6 +181,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = table.parse_args(arguments)
     if len(options.devices) < 2:
         table.error("name two devices or more: --devices cuda:0 cuda:1")
+    logging.getLogger("qwen3_tts_morph").setLevel(
+        logging.ERROR
+    )  # every line runs into its limit, as it is to
     with tempfile.TemporaryDirectory() as folder:
         options.checkpoints = options.checkpoints or Path(folder)  # one random checkpoint for all devices
         models = [

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -58,7 +57,7 @@ def wait_until_ready(process: subprocess.Popen[bytes], address: str) -> None:
             with urllib.request.urlopen(f"{address}/ready", timeout=PATIENCE) as answer:
                 assert answer.status == 200
                 return
-        except (urllib.error.URLError, ConnectionError):
+        except OSError:  # refused, 503, or no answer yet
             time.sleep(0.5)
     raise TimeoutError("the server was not ready in time")
 
