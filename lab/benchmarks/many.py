@@ -181,9 +181,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = table.parse_args(arguments)
     if len(options.devices) < 2:
         table.error("name two devices or more: --devices cuda:0 cuda:1")
-    logging.getLogger("qwen3_tts_morph").setLevel(
-        logging.ERROR
-    )  # every line runs into its limit, as it is to
     with tempfile.TemporaryDirectory() as folder:
         options.checkpoints = options.checkpoints or Path(folder)  # one random checkpoint for all devices
         models = [
@@ -199,4 +196,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    # Every line runs into its limit, as it is to: nobody needs to be told.
+    logging.getLogger("qwen3_tts_morph").setLevel(logging.ERROR)
     main()
