@@ -6,10 +6,11 @@
     python run_tests.py --only unit          # lint, unit, tf5 or comfy; may be repeated
     python run_tests.py -- -k sampling -x    # everything after -- goes to pytest
 
-The environments are created once, in .envs/: a real ComfyUI with transformers 4, and one with transformers 5. To test
-your own ComfyUI instead, set COMFYUI_DIR (the folder of its main.py) and COMFYUI_PYTHON (the Python that runs it).
-Page tests use the Chromium named by CHROMIUM, or one on the PATH; --install-browser installs Debian's. Cases that
-could not run are listed as skipped. --gpu records the last commit that passed in tests/gpu.json.
+The environments are created once, in .envs/: a real ComfyUI with transformers 4, and one with transformers 5; with
+--all also one with Ray. To test your own ComfyUI instead, set COMFYUI_DIR (the folder of its main.py) and
+COMFYUI_PYTHON (the Python that runs it). Page tests use the Chromium named by CHROMIUM, or one on the PATH;
+--install-browser installs Debian's. Cases that could not run are listed as skipped. --gpu records the last commit that
+passed in tests/gpu.json.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ from tests.environments import (
     ENVS,
     FRONTEND,
     PYTHONS,
+    RAY_PYTHON,
     ROOT,
     TRANSFORMERS_5,
     bring_chromium,
     choose_python,
     make_comfy,
+    make_ray,
     make_transformers_5,
 )
 
@@ -243,6 +246,7 @@ def test_unit(request: Request) -> Outcome:
     ]
     options += coverage if request.everything and not request.extra else []
     env = {"COVERAGE_FILE": str(ENVS / "coverage")}
+    env |= {"RAY_PYTHON": str(RAY_PYTHON)} if request.everything and RAY_PYTHON.exists() else {}
     return run_pytest("unit tests", COMFY_PYTHON, options, request.extra, env)
 
 
@@ -282,7 +286,11 @@ def run_in_comfy(request: Request) -> list[Outcome]:
     groups = request.groups
     with ThreadPoolExecutor(1) as beside:
         checks = beside.submit(check_code) if "lint" in groups else None
-        tests = [test_unit(request), test_kernels(request)] if "unit" in groups else []
+        tests: list[Outcome] = []
+        if "unit" in groups and request.everything:
+            tests.append(make_environment("Ray environment", make_ray))
+        if "unit" in groups:
+            tests += [test_unit(request), test_kernels(request)]
         tests += [test_comfy(request)] if "comfy" in groups else []
         return [*(checks.result() if checks else []), *tests]
 

@@ -11,6 +11,7 @@ import torch
 
 from .checkpoint.load import load_model
 from .engine import Engine
+from .graph.engine import on_device
 from .model.model import Model
 from .model.threads import limit_threads
 from .options import LoadOptions
@@ -42,9 +43,15 @@ class Synthesizer:
     def session(self) -> Iterator[None]:
         """Hold the model and the engine exclusively inside the ``with``; other threads wait.
 
-        Inside it torch computes on one thread for small models on a CPU (see ``limit_threads``).
+        Inside it torch computes on one thread for small models on a CPU (see ``limit_threads``), and the model's GPU
+        is the current one: that is where Triton launches its kernels.
         """
-        with self.model.exclusive(), self.engine.exclusive(), limit_threads(self.model):
+        with (
+            self.model.exclusive(),
+            self.engine.exclusive(),
+            limit_threads(self.model),
+            on_device(self.model.device),
+        ):
             yield
 
     def free(self) -> None:

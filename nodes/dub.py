@@ -17,7 +17,7 @@ from .audio_io import to_audio
 from .clips import Clip, show, to_clip
 from .facts import Facts, facts_of_line
 from .kept_lines import line_cache
-from .memory import ManagedModel
+from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
 from .script import plain_errors
 from .sockets import CATEGORY, CastSocket, VoiceSocket
@@ -171,7 +171,7 @@ class DubCaptions(io.ComfyNode):
     @classmethod
     def execute(
         cls,
-        model: ManagedModel,
+        model: ManagedModel | ManagedModels,
         captions: str,
         seq_groups: int,
         seed: int,

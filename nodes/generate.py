@@ -15,7 +15,7 @@ from .clips import show, to_clip
 from .facts import Facts, facts_of_line
 from .kept_lines import line_cache
 from .live import announce
-from .memory import ManagedModel
+from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
 from .remote import ServedModel
 from .sockets import CATEGORY
@@ -133,7 +133,7 @@ class GenerateSpeech(io.ComfyNode):
         from ..morph.render.lines import Line
         from ..morph.render.report import outcome
 
-        model: ManagedModel | ServedModel = take.pop("model")
+        model: ManagedModel | ManagedModels | ServedModel = take.pop("model")
         cache, check = line_cache(take.pop("reuse_lines", True)), take.pop("word_check", None)
         line = Line(**{name: take.pop(name) for name in ("text", "voice", "language", "seed")})
         options = GenerateOptions(

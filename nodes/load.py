@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-import comfy.model_management as management
 from comfy_api.latest import io
 
 from ..morph.checkpoint.download import fetch_checkpoint
 from ..morph.checkpoint.find import DEMO_VOICE, PUBLISHED, fingerprint, list_checkpoints, resolve_checkpoint
 from ..morph.options import ATTENTIONS, ENGINES, PRECISIONS, WEIGHTS, LoadOptions
 from . import inputs
+from .devices import ALL_GPUS, CPU, DEFAULT, device_options, find_devices, resolve_devices
 from .folders import checkpoint_roots, download_root
-from .memory import load_managed
+from .memory import ManagedModel, ManagedModels, load_managed
 from .progress import show_progress
 from .sockets import CATEGORY, ModelSocket
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
 
 log = logging.getLogger(__name__)
@@ -88,6 +92,25 @@ class LoadModel(io.ComfyNode):
                         "from full even at SEQ_GROUPS 15. Default: full."
                     ),
                 ),
+                io.Combo.Input(
+                    "device",
+                    options=device_options(),
+                    default=DEFAULT,
+                    optional=True,
+                    tooltip=(
+                        "Where the model runs. default: the device that ComfyUI uses. gpu:N: the GPU with this number, "
+                        f"counted from 0. {ALL_GPUS}: one copy on each, and Render Script splits its lines over them. "
+                        f"A device that is not on this machine becomes the default one. Default: {DEFAULT}."
+                    ),
+                ),
+                ModelSocket.Input(
+                    "more_models",
+                    optional=True,
+                    tooltip=(
+                        "The same checkpoint on other devices, from another Load Qwen3-TTS Model: Render Script splits "
+                        "its lines over this device and those. Default: not connected, this device alone."
+                    ),
+                ),
             ],
             outputs=[
                 ModelSocket.Output(
@@ -109,19 +132,22 @@ class LoadModel(io.ComfyNode):
         attention: str | None = None,
         engine: str | None = None,
         weights: str | None = None,
+        device: str | None = None,
     ) -> bool | str:
         """Reject settings that cannot work, before anything runs or is downloaded. Wired inputs are None here."""
         chosen = {"precision": precision, "attention": attention, "engine": engine, "weights": weights}
         try:
             options = LoadOptions(**{name: value for name, value in chosen.items() if value is not None})
+            devices = find_devices(DEFAULT if device is None else device) or find_devices(DEFAULT)
             if precision is not None and attention is not None:
-                check_device(options, management.get_torch_device())
+                for one in devices:
+                    check_device(options, one)
         except ValueError as error:
             return str(error)
         return inputs.refuse(lambda name: resolve_checkpoint(name, checkpoint_roots()), checkpoint)
 
     @classmethod
-    def fingerprint_inputs(cls, checkpoint: str, **_: str) -> list[tuple[str, int, int]]:
+    def fingerprint_inputs(cls, checkpoint: str, **_: object) -> list[tuple[str, int, int]]:
         """Change when the files in the checkpoint's folder change, so that ComfyUI loads it again."""
         path = resolve_checkpoint(checkpoint, checkpoint_roots())
         return [] if path is None else fingerprint(path)
@@ -134,15 +160,53 @@ class LoadModel(io.ComfyNode):
         attention: str,
         engine: str,
         weights: str = LoadOptions.weights,
+        device: str = DEFAULT,
+        more_models: ManagedModel | ManagedModels | None = None,
     ) -> io.NodeOutput:
         options = LoadOptions(precision, attention, engine, weights)
+        more = models_of(more_models)
         path = resolve_checkpoint(checkpoint, checkpoint_roots())
         with show_progress(cls.hidden.unique_id) as progress:
             if path is None:
                 progress.say(f"downloading {checkpoint}")
                 path = fetch_checkpoint(checkpoint, download_root(), progress)
             progress.say(f"loading {checkpoint}")
-            return io.NodeOutput(load_managed(path, options))
+            check_same(path, options, more)
+            # Where a device is not on this machine, a chain of nodes must not load the same twice.
+            loaded = [] if device == CPU else [one.origin.device for one in more]
+            devices = [one for one in resolve_devices(device) if one not in loaded]
+            models = [load_managed(path, options, one) for one in devices] + more
+        return io.NodeOutput(models[0] if len(models) == 1 else ManagedModels(models))
+
+
+def models_of(value: object) -> list[ManagedModel]:
+    """Return the models of a model socket, none if it is not connected; ValueError for a server."""
+    if value is None:
+        return []
+    if isinstance(value, ManagedModel):
+        return [value]
+    if isinstance(value, ManagedModels):
+        return list(value.models)
+    raise ValueError("more_models is a server: connect another Load Qwen3-TTS Model")
+
+
+def check_same(path: Path, options: LoadOptions, more: Sequence[ManagedModel]) -> None:
+    """Raise ValueError if a model of ``more_models`` was loaded from elsewhere, or with other settings."""
+    for one in more:
+        if one.origin.path != path:
+            raise ValueError(
+                f"more_models has the checkpoint {one.origin.path.name}, and this node {path.name}: choose the same one"
+            )
+        if one.origin.options != options:
+            raise ValueError(
+                f"more_models was loaded with {describe_options(one.origin.options)}, and this node has "
+                f"{describe_options(options)}: choose the same settings"
+            )
+
+
+def describe_options(options: LoadOptions) -> str:
+    """Return settings in words: "precision auto, attention auto, ..."."""
+    return ", ".join(f"{name} {value}" for name, value in asdict(options).items())
 
 
 def check_device(options: LoadOptions, device: torch.device) -> None:

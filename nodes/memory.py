@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,16 +57,25 @@ class WholePatcher(ModelPatcher):
             super().unpatch_model(device_to, unpatch_weights)
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a model was loaded from, how, and for which device."""
+
+    path: Path
+    options: LoadOptions
+    device: torch.device
+
+
 class ManagedModel:
     """The value of the model socket. Outside of ``use``, ComfyUI may evict the model at any time."""
 
-    def __init__(self, synthesizer: Synthesizer):
-        model = synthesizer.model
-        self._synthesizer = synthesizer
-        self._patcher = WholePatcher(
-            model.module, management.get_torch_device(), management.unet_offload_device()
-        )
-        self._patcher.on_leave = synthesizer.free
+    def __init__(self, synthesizer: Synthesizer, origin: Origin):
+        model, device = synthesizer.model, origin.device
+        self.synthesizer, self.origin = synthesizer, origin
+        offload = management.unet_offload_device()
+        # With --highvram models stay where they are: that is this model's device, not ComfyUI's.
+        self.patcher = WholePatcher(model.module, device, offload if offload.type == "cpu" else device)
+        self.patcher.on_leave = synthesizer.free
         # The talker owns the weights: once it is garbage-collected, their memory is free.
         weakref.finalize(model.talker, log.info, "released %s", model.name).atexit = False
 
@@ -77,8 +87,8 @@ class ManagedModel:
             torch.cuda.OutOfMemoryError: with advice on how to fix it; the model stays usable for the next run.
         """
         with explain_out_of_memory():
-            management.load_models_gpu([self._patcher], force_full_load=True)
-            yield self._synthesizer
+            management.load_models_gpu([self.patcher], force_full_load=True)
+            yield self.synthesizer
 
     @contextmanager
     def open(self, options: SpeakOptions) -> Iterator[Voicing]:
@@ -103,11 +113,49 @@ class ManagedModel:
             return design_voice(ready.model, description)
 
 
-def load_managed(path: Path, options: LoadOptions) -> ManagedModel:
-    """Load a checkpoint for ComfyUI's device; the weights stay on the CPU until first use."""
+class ManagedModels:
+    """The value of the model socket for one checkpoint on several devices; see ``ManagedModel``.
+
+    Scripts are spoken by all of them; what needs one model uses the first.
+    """
+
+    def __init__(self, models: Sequence[ManagedModel]):
+        self.models = tuple(dict.fromkeys(models))
+
+    def use(self) -> AbstractContextManager[Synthesizer]:
+        """See ``ManagedModel``."""
+        return self.models[0].use()
+
+    @contextmanager
+    def open(self, options: SpeakOptions) -> Iterator[Voicing]:
+        """Yield what speaks with the models on their devices; errors as ``use``, and as ``SharedRenderer``."""
+        from ..morph.render.line_renderer import LineRenderer
+        from ..morph.render.shared_renderer import SharedRenderer
+        from .shared_voicing import SharedVoicing
+
+        with explain_out_of_memory():
+            management.load_models_gpu([one.patcher for one in self.models], force_full_load=True)
+            renderers = [
+                LineRenderer(one.synthesizer, options.generate, options.cache, options.check)
+                for one in self.models
+            ]
+            yield SharedVoicing(SharedRenderer(tuple(renderers)))
+
+    def preset_voice(self, speaker: str, instruct: str) -> Voice:
+        """See ``ManagedModel``."""
+        return self.models[0].preset_voice(speaker, instruct)
+
+    def design_voice(self, description: str) -> Voice:
+        """See ``ManagedModel``."""
+        return self.models[0].design_voice(description)
+
+
+def load_managed(path: Path, options: LoadOptions, device: torch.device | None = None) -> ManagedModel:
+    """Load a checkpoint for a device, None for ComfyUI's own; the weights stay on the CPU until first use."""
     from ..morph.synthesizer import Synthesizer
 
-    return ManagedModel(Synthesizer.load(path, options, management.get_torch_device(), move=False))
+    origin = Origin(path, options, device or management.get_torch_device())
+    return ManagedModel(Synthesizer.load(path, options, origin.device, move=False), origin)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from .clips import show, to_clip
 from .facts import Facts, facts_of_line
 from .kept_lines import line_cache
 from .live import announce
-from .memory import ManagedModel
+from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
 from .remote import ServedModel
 from .sockets import CATEGORY, CastSocket
@@ -202,7 +202,7 @@ class RenderScript(io.ComfyNode):
     @classmethod
     def execute(
         cls,
-        model: ManagedModel | ServedModel,
+        model: ManagedModel | ManagedModels | ServedModel,
         cast: dict[str, Voice],
         script: str,
         seq_groups: int,

@@ -6,7 +6,7 @@ from comfy_api.latest import io
 
 CATEGORY = "audio/Qwen3-TTS Morph"
 
-ModelSocket = io.Custom("MORPH_TTS_MODEL")  # memory.ManagedModel
+ModelSocket = io.Custom("MORPH_TTS_MODEL")  # memory.ManagedModel, or ManagedModels
 VoiceSocket = io.Custom("MORPH_TTS_VOICE")  # morph.voice.Voice
 SamplingSocket = io.Custom("MORPH_TTS_SAMPLING")  # morph.options.Sampling
 WordCheckSocket = io.Custom("MORPH_TTS_WORD_CHECK")  # morph.render.word_check.WordCheck

@@ -13,7 +13,7 @@ from .audio_io import to_audio
 from .clips import show, to_clip
 from .facts import facts_of_line
 from .live import announce
-from .memory import ManagedModel
+from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
 from .sockets import CATEGORY
 
@@ -85,7 +85,7 @@ class Sweep(io.ComfyNode):
     @classmethod
     def execute(
         cls,
-        model: ManagedModel,
+        model: ManagedModel | ManagedModels,
         voice: Voice,
         text: str,
         language: str,

@@ -10,7 +10,7 @@ from ..morph.hearing.whisper import SIZES, check_installed
 from ..postprocess.checks import check_choice
 from . import inputs
 from .audio_io import to_one_waveform
-from .memory import ManagedModel
+from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
 from .sockets import CATEGORY, ModelSocket, VoiceSocket
 from .word_check import load_recogniser
@@ -116,7 +116,7 @@ class CloneVoice(io.ComfyNode):
     @classmethod
     def execute(
         cls,
-        model: ManagedModel,
+        model: ManagedModel | ManagedModels,
         audio: dict[str, Any],
         mode: str,
         transcript: str = "",
@@ -195,7 +195,7 @@ class PresetVoice(io.ComfyNode):
 
     @classmethod
     def execute(
-        cls, model: ManagedModel, speaker: str, instruct: str = "", custom_speaker: str = ""
+        cls, model: ManagedModel | ManagedModels, speaker: str, instruct: str = "", custom_speaker: str = ""
     ) -> io.NodeOutput:
         return io.NodeOutput(model.preset_voice(custom_speaker.strip() or speaker, instruct))
 
@@ -234,7 +234,7 @@ class DesignVoice(io.ComfyNode):
         return True
 
     @classmethod
-    def execute(cls, model: ManagedModel, description: str) -> io.NodeOutput:
+    def execute(cls, model: ManagedModel | ManagedModels, description: str) -> io.NodeOutput:
         return io.NodeOutput(model.design_voice(description))
 
 
@@ -294,7 +294,7 @@ class BlendVoices(io.ComfyNode):
         voice_d: Voice | None = None,
         weight_c: float = 1.0,
         weight_d: float = 1.0,
-        model: ManagedModel | None = None,
+        model: ManagedModel | ManagedModels | None = None,
     ) -> io.NodeOutput:
         from ..morph.voice.blend import blend_voices
 

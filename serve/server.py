@@ -18,6 +18,8 @@ from .request_checks import listed_hosts
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from .speaker import Speaker
+
 log = logging.getLogger(__name__)
 
 # The extra "serve" of pyproject.toml: modules, and what pip calls them.
@@ -63,6 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=Limits.pause_seconds,
         help="seconds that a WebSocket's client may send no text",
+    )
+    parser.add_argument(
+        "--ray", action="store_true", help="under Ray Serve: a replica per GPU, on all hosts of its cluster"
+    )
+    parser.add_argument(
+        "--replicas", type=int, help="with --ray: how many; default one per GPU, or one on a CPU"
     )
     parser.add_argument("--allow-origin", help='another site whose pages may ask, or "*"')
 
@@ -145,17 +153,23 @@ def bind(host: str, port: int) -> socket.socket:
 
 def make_app(options: ServerOptions) -> Starlette:
     """Load the model and return the application; a thread speaks a first line, after which ``/ready`` says so."""
+    from .app import create_app
+
+    speaker = load_speaker(options)
+    threading.Thread(target=_warm, args=(speaker,), name="speech warm-up", daemon=True).start()
+    return create_app(speaker, options)
+
+
+def load_speaker(options: ServerOptions) -> Speaker:
+    """Load the model and return what speaks with it."""
     from ..morph.checkpoint.find import demo_voice
     from ..morph.options import LoadOptions
     from ..morph.synthesizer import Synthesizer
-    from .app import create_app
     from .speaker import Speaker
 
     load = LoadOptions(options.precision, engine=options.engine, weights=options.weights)
     synthesizer = Synthesizer.load(options.checkpoint or demo_voice(), load, choose_device(options.device))
-    speaker = Speaker(synthesizer, options)
-    threading.Thread(target=_warm, args=(speaker,), name="speech warm-up", daemon=True).start()
-    return create_app(speaker, options)
+    return Speaker(synthesizer, options)
 
 
 def _warm(speaker: Any) -> None:

@@ -16,6 +16,8 @@ ENVS = ROOT / ".envs"
 COMFY = ENVS / "comfy"
 COMFY_PYTHON = install.environment_python(COMFY / "venv")
 TRANSFORMERS_5 = ENVS / "transformers5"
+RAY = ENVS / "ray"  # beside ComfyUI's
+RAY_PYTHON = install.environment_python(RAY)
 FRONTEND = COMFY / "frontend-1.58.1"  # unpacked by tests/comfy/install.py
 
 PYTEST = ("pytest==9.2.0", "pytest-xdist==3.8.0")
@@ -32,6 +34,7 @@ SERVER = (
     ),
     *("av==18.1.0", "httpx==0.28.1", "openai==3.54.0"),
 )
+RAY_PACKAGES = ("ray[data,serve]==2.60.0",)
 # The judges of speech for the ComfyUI tests; those of the second file are installed without their dependencies.
 JUDGES = ROOT / "tests" / "requirements.txt"
 JUDGES_ALONE = ROOT / "tests" / "requirements-no-deps.txt"
@@ -108,6 +111,26 @@ def make_transformers_5() -> None:
     if not (TRANSFORMERS_5 / "installed.txt").exists():
         install.pip_install(python, "torch==2.13.0")
     add_packages(python, "transformers==5.17.0", *PYTEST)
+
+
+def make_ray() -> None:
+    """Create the environment of the server under Ray: Ray, and, through a path file, what ComfyUI's environment has.
+
+    Ray brings other versions of packages that ComfyUI uses.
+    """
+    python = install.create_environment(RAY)
+    (site_packages(python) / "comfy.pth").write_text(f"{site_packages(COMFY_PYTHON)}\n", encoding="utf-8")
+    stamp, wanted = RAY / "installed.txt", "\n".join(RAY_PACKAGES)
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
+        install.pip_install(python, *RAY_PACKAGES)
+        stamp.write_text(wanted, encoding="utf-8")
+
+
+def site_packages(python: Path) -> Path:
+    """Return the folder of an environment's packages."""
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
+    return Path(done.stdout.strip())
 
 
 def bring_chromium() -> None:

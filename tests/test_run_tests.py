@@ -32,6 +32,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     found = Steps()
     monkeypatch.setattr(run_tests, "run_pytest", found)
     monkeypatch.setattr(run_tests, "make_comfy", lambda: None)
+    monkeypatch.setattr(run_tests, "make_ray", lambda: None)
     monkeypatch.setattr(run_tests, "make_transformers_5", lambda: None)
     monkeypatch.setattr(run_tests, "bring_chromium", lambda: pytest.fail("the option was not given"))
     return found
@@ -73,6 +74,15 @@ def test_a_check_prints_in_one_piece_and_an_exit_code_is_a_failure(capfd: pytest
     step = run_tests.run_beside("a check", [sys.executable, "-c", code])
     assert (step.ok, step.failed) == (False, 1)
     assert capfd.readouterr().out.startswith("\n=== a check\nout\nerr\n--- a check: FAILED, ")
+
+
+def test_all_makes_an_environment_with_ray(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(run_tests, "make_ray", lambda: made.append("ray"))
+    run_tests.run_groups(run_tests.Request(("unit",)))
+    assert made == []
+    run_tests.run_groups(run_tests.Request(("unit",), everything=True))
+    assert made == ["ray"]
 
 
 def test_all_measures_coverage_and_the_default_run_does_not(steps: Steps) -> None:

@@ -53,7 +53,7 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
         {
             "code": CODE,
             "versions": [platform.machine(), torch.__version__, transformers.__version__, np.__version__],
-            "device": [model.device.type, _device_name(model.device)],
+            "device": device_kind(model.device),
             "checkpoint": model.fingerprint,
             "model": [str(model.dtype), model.attention, model.weights, model.size],
             "engine": [choice.engine, choice.codec],
@@ -85,8 +85,9 @@ def line_key(common: str, line: Line, pieces: Sequence[Piece]) -> str:
     )
 
 
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+def device_kind(device: torch.device) -> list[str]:
+    """Return what of a device decides how it rounds: its type, and a GPU's name."""
+    return [device.type, torch.cuda.get_device_name(device) if device.type == "cuda" else ""]
 
 
 def _digest(parts: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ A word check may hear them all and ask for other takes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -101,6 +101,21 @@ class Recall:
 
 
 @dataclass(frozen=True)
+class Made:
+    """A line that was made, or what stands for it where that failed.
+
+    Args:
+        index: of the line.
+        spoken: it.
+        error: why it could not be made, or None.
+    """
+
+    index: int
+    spoken: Spoken
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
 class LineRenderer:
     """Renders lines with one checkpoint and one set of options.
 
@@ -180,16 +195,27 @@ class LineRenderer:
         watch = Watch(on_frame, on_phase)
         return self.check_words(lines, self.fill(lines, self.recall(lines, watch), watch), watch)
 
-    def check_words(self, lines: Sequence[Line], spoken: Sequence[Spoken], watch: Watch) -> list[Spoken]:
-        """Return the lines as ``check`` leaves them: heard, and some of them as other takes."""
+    def check_words(
+        self,
+        lines: Sequence[Line],
+        spoken: Sequence[Spoken],
+        watch: Watch,
+        speak: Callable[[Sequence[Line]], list[Spoken]] | None = None,
+    ) -> list[Spoken]:
+        """Return the lines as ``check`` leaves them: heard, and some of them as other takes.
+
+        ``speak`` makes those; None makes them here.
+        """
         if self.check is None:
             return list(spoken)
         check = self.check
         if self.cache is not None:
             check = replace(check, recogniser=RememberedEar(check.recogniser, self.cache))
-        return check.apply(
-            lines, spoken, lambda again: self._fill(again, self.recall(again, watch), watch)[0], watch.phase
-        )
+
+        def speak_here(again: Sequence[Line]) -> list[Spoken]:
+            return self._fill(again, self.recall(again, watch), watch)[0]
+
+        return check.apply(lines, spoken, speak or speak_here, watch.phase)
 
     def fill(self, lines: Sequence[Line], recall: Recall, watch: Watch) -> list[Spoken]:
         """Return lines in the order given, those that ``recall`` lacks rendered; see ``render``."""
@@ -204,42 +230,59 @@ class LineRenderer:
         """Return all lines, and the errors of those that could not be made."""
         spoken = dict(recall.found)
         failures: list[Exception] = []
+        for made in self.make(lines, recall, watch):
+            spoken[made.index] = made.spoken
+            if made.error is not None:
+                failures.append(made.error)
+        return [spoken[index] for index in range(len(lines))], failures
+
+    def make(self, lines: Sequence[Line], recall: Recall, watch: Watch) -> Iterator[Made]:
+        """Make the lines that ``recall`` lacks, and keep them; yield each group of them when it is made.
+
+        Read it to its end: the model is held until then. Errors are those of ``render``.
+        """
         if not recall.missing:
-            return [spoken[index] for index in range(len(lines))], failures
+            return
         with self.synthesizer.session():
             missing = [lines[index] for index in recall.missing]
             whole = Rendering.prepare(self.synthesizer, missing, self.options, Progress(watch.frame))
             size = len(missing) if self.cache is None else GROUPS_OF * self.options.batch_size
             for start in range(0, len(missing), size):
                 group = range(start, min(start + size, len(missing)))
-                for place, one in zip(group, _speak(whole.only(group), watch, failures), strict=True):
+                for place, one in zip(group, _speak(whole.only(group), watch), strict=True):
                     index = recall.missing[place]
-                    spoken[index] = recall.keep(index, one)
-        return [spoken[index] for index in range(len(lines))], failures
+                    yield replace(one, index=index, spoken=recall.keep(index, one.spoken))
 
 
-def _speak(rendering: Rendering, watch: Watch, failures: list[Exception]) -> list[Spoken]:
-    """Return the lines of a rendering; if that fails, each of them alone. Errors are added to ``failures``."""
+def _speak(rendering: Rendering, watch: Watch) -> list[Made]:
+    """Return the lines of a rendering, by their index there; if that fails, each of them alone."""
     count = len(rendering.lines)
     try:
         takes = rendering.speak(watch.phase)
-        return [rendering.assemble(index, takes) for index in range(count)]
+        return [Made(index, rendering.assemble(index, takes)) for index in range(count)]
     except Exception as error:
         if watch.ends_all(error):
             raise
         if count == 1:
-            failures.append(error)
-            return [failed_line(rendering, error)]
+            model = rendering.synthesizer.model
+            return [Made(0, failed_line(rendering.lines[0], model.sample_rate, error), error)]
         log.warning("%d lines failed together (%s); each is made by itself", count, error)
-    return [_speak(rendering.only([index]), watch, failures)[0] for index in range(count)]
+    return [
+        replace(made, index=index)
+        for index in range(count)
+        for made in _speak(rendering.only([index]), watch)
+    ]
 
 
-def failed_line(rendering: Rendering, error: Exception) -> Spoken:
-    """Return what stands for the only line of a rendering where it could not be made: silence, and why."""
-    [line] = rendering.lines
-    why = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+def failed_line(line: Line, sample_rate: int, error: Exception) -> Spoken:
+    """Return what stands for a line that could not be made: silence, and why."""
+    why = say_why(error)
     log.warning("line %.40r could not be made: %s", line.text, why, exc_info=error)
-    rate = rendering.synthesizer.model.sample_rate
-    silence = np.zeros(round(FAILED_S * rate), dtype=np.float32)
+    silence = np.zeros(round(FAILED_S * sample_rate), dtype=np.float32)
     report = LineReport(line.name, str(line.text), 0, FAILED_S, ERROR, 0, error=why)
-    return Spoken(silence, rate, report)
+    return Spoken(silence, sample_rate, report)
+
+
+def say_why(error: BaseException) -> str:
+    """Return an error in words, with its type where only that says what it is."""
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"

@@ -87,6 +87,7 @@ class LineReport:
         from_before: whether it was made by an earlier rendering (see ``line_cache.py``).
         error: why it could not be made, where ``ended`` says so.
         heard: what a speech recogniser heard in it, where one was asked (see ``word_check.py``).
+        device: which device made it, where that could be one of several (see ``shared_renderer.py``).
     """
 
     name: str
@@ -101,6 +102,7 @@ class LineReport:
     from_before: bool = False
     error: str = ""
     heard: HeardWords | None = None
+    device: str = ""
 
 
 @dataclass(frozen=True)

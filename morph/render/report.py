@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ..hearing.words import HeardWords
@@ -34,14 +35,25 @@ def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, e
     Blank lines separate its paragraphs, so that it reads well as plain text and as Markdown.
 
     Args:
-        model: the checkpoint.
+        model: the checkpoint; one of them, where it was loaded on several devices.
         spoken: the lines of one rendering.
         options: what they were spoken with.
         elapsed_s: wall-clock seconds for all of them, prompt and codec included.
     """
     tail = model.tails(options.tail).get(options.seq_groups)
     groups = describe_groups(options, tail, model.weights)
-    return compose(spoken, elapsed_s, [groups, *engines_of(spoken), model.summary()])
+    return compose(spoken, elapsed_s, [groups, *engines_of(spoken), model.summary(), *devices_of(spoken)])
+
+
+def devices_of(spoken: Sequence[Spoken]) -> list[str]:
+    """Return how many lines each of several devices made, as one setting; nothing where there was one."""
+    counts = Counter(one.report.device for one in spoken if one.report.device)
+    said = ", ".join(f"{_count(counts[name])} on {name}" for name in sorted(counts))
+    return [f"devices: {said}"] if said else []
+
+
+def _count(lines: int) -> str:
+    return f"{lines} line{'' if lines == 1 else 's'}"
 
 
 def engines_of(spoken: Sequence[Spoken]) -> list[str]:
@@ -167,7 +179,8 @@ def _row(report: LineReport) -> str:
     length = f"{report.seconds:.2f} s{pieces}, {report.frames} frames"
     before = ", from before" if report.from_before else ""
     heard = f", heard as {_in_words(report.heard)}" if report.heard is not None else ""
-    return f"{name}{_short(report.text)}: {_ending(report)}{takes}{before}, {length}{spoken}{heard}"
+    device = f", on {report.device}" if report.device else ""
+    return f"{name}{_short(report.text)}: {_ending(report)}{takes}{before}, {length}{spoken}{heard}{device}"
 
 
 def _short(text: str, longest: int = LONGEST_SHOWN) -> str:

@@ -17,6 +17,11 @@ def server() -> Any:
     return importlib.import_module("..server", __package__)
 
 
+def ray_server() -> Any:
+    """Return the module that serves under Ray."""
+    return importlib.import_module("..ray_server", __package__)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the server's options, and where ComfyUI is."""
     server().add_arguments(parser)
@@ -37,7 +42,10 @@ def run(options: argparse.Namespace, console: Console) -> int:
         options.checkpoint = find_checkpoint(options, console)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=console.err)
     try:
-        server().run_server(server().read_options(options))
+        if options.ray:
+            ray_server().run_ray(options)
+        else:
+            server().run_server(server().read_options(options))
     except OSError as error:
         raise ValueError(
             f"cannot listen on {options.host} port {options.port} ({error.strerror}): choose another"

@@ -77,6 +77,8 @@ def of_status(server: Server, status: int, body: Any, headers: Mapping[str, str]
         return Failure(server, "has no /v1/audio/speech (404): correct its address", ENDS_ALL)
     if status == NOT_FOUND:
         return Failure(server, f"refused the line{said}", Remedy(upload=code == "voice_not_found"))
+    if status == FAILED and body is None:  # not a speech server's words, but its proxy's: a replica has died
+        return Failure(server, "could not answer (500)", LATER)
     if status == FAILED and NO_END in words:
         return Failure(server, f"did not end the line{said}: try another seed", Remedy(new_seed=True))
     did = "failed at" if status >= FAILED else "refused"

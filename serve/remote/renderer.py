@@ -16,7 +16,8 @@ from ...morph.render.heard_words import RememberedEar
 from ...morph.render.line_cache import DamagedLine, Kept, LineCache
 from ...morph.render.line_renderer import FAILED_S
 from ...morph.render.lines import Line, LineReport, Spoken
-from ...morph.render.progress import OnFrame, Progress
+from ...morph.render.listener import Listener
+from ...morph.render.progress import Progress
 from ...morph.render.takes import ERROR
 from ...morph.render.word_check import WordCheck
 from ...morph.text.normalize import SpokenText
@@ -65,23 +66,6 @@ def plain_failures() -> Iterator[None]:
         yield
     except Failure as error:
         raise ConnectionError(str(error)) from error
-
-
-@dataclass(frozen=True)
-class Listener:
-    """Who wants to know what happens; what one of these raises ends the rendering.
-
-    Args:
-        on_frame: see ``OnFrame``.
-        on_phase: called with a few words.
-        on_sound: called with the index of a line and samples of its first take, float32 ``[n]``.
-        on_line: called with the index of a line that is made, and the line.
-    """
-
-    on_frame: OnFrame = lambda _done, _expected: None
-    on_phase: Callable[[str], None] = lambda _: None
-    on_sound: Callable[[int, np.ndarray], None] = lambda _index, _samples: None
-    on_line: Callable[[int, Spoken], None] = lambda _index, _spoken: None
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from lab.random_checkpoint import write_checkpoint
 
 options = LoadOptions(engine="graph", weights=sys.argv[2])
 managed = load_managed(write_checkpoint(Path(sys.argv[1]), "tiny", "custom_voice"), options)
-state = managed._synthesizer.model.module.state_dict().values()
-assert managed._patcher.model_size() == sum(tensor.nbytes for tensor in state)
+state = managed.synthesizer.model.module.state_dict().values()
+assert managed.patcher.model_size() == sum(tensor.nbytes for tensor in state)
 assert any(tensor.dtype == torch.int8 for tensor in state) == (sys.argv[2] == "int8")
 
 def speak():

@@ -122,8 +122,11 @@ def test_a_workflow_of_the_previous_version_opens_with_the_defaults_of_new_widge
     workflow = read_workflow("Clone a voice and speak")
     [speech] = [node for node in workflow["nodes"] if node["type"] == "MorphTTSGenerateSpeech"]
     speech["widgets_values"] = speech["widgets_values"][:-3]
+    [model] = [node for node in workflow["nodes"] if node["type"] == "MorphTTSLoadModel"]
+    model["widgets_values"], model["inputs"] = model["widgets_values"][:5], []
     report = opened.page.load(workflow)
     assert report["missing"] == []
+    assert report["api"][str(model["id"])]["inputs"]["device"] == "default"
     inputs = report["api"][str(speech["id"])]["inputs"]
     assert (inputs["decoding"], inputs["retries"], inputs["normalize_text"]) == ("crossbar", 1, "auto")
     assert inputs["trim_silence"] is False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import shutil
 import sys
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+import pack
 
 SERVER = "qwen3_tts_morph.serve.server"
 
@@ -26,6 +29,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         parser.add_argument("--port", type=int, default=8000)
         parser.add_argument("--voices", type=Path)
         parser.add_argument("--checkpoint", type=Path)
+        parser.add_argument("--ray", action="store_true")
 
     module.add_arguments = add_arguments
     module.read_options = lambda options: options
@@ -58,6 +62,55 @@ def test_a_port_in_use_is_one_sentence(run: Callable, served: list[Any]) -> None
     done = run("serve", "--port", "9000")
     assert done.code == 2
     assert "cannot listen on 127.0.0.1 port 9000 (Address already in use): choose another" in done.err
+
+
+def test_ray_that_is_not_installed_is_one_sentence(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    from qwen3_tts_morph.serve import ray_server, server
+
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        ray_server.importlib.util, "find_spec", lambda name: found(name) if name != "ray" else None
+    )
+    monkeypatch.setattr(ray_server, "cluster", lambda: pytest.fail("something was started"))
+    monkeypatch.setattr(server, "check_packages", lambda: None)
+    done = run("serve", "--ray")
+    assert done.code == 2 and "--ray needs Ray Serve: run " in done.err
+    assert f'-m pip install "{ray_server.RAY}"' in done.err
+
+
+def test_the_extra_is_the_one_of_the_package() -> None:
+    from qwen3_tts_morph.serve import ray_server
+
+    text = (pack.ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'ray = ["{ray_server.RAY}"]' in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--replicas", "0"), "replicas is 0: choose 1 to 1024"),
+        (("--replicas", "5000"), "replicas is 5000: choose 1 to 1024"),
+        (("--device", "cuda:1"), "device is 'cuda:1': with --ray choose auto, cpu, cuda"),
+    ],
+)
+def test_options_that_ray_cannot_have_are_refused(
+    run: Callable, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str], said: str
+) -> None:
+    from qwen3_tts_morph.serve import ray_server
+
+    monkeypatch.setattr(ray_server, "check_ray", lambda: None)
+    monkeypatch.setattr(ray_server, "cluster", lambda: pytest.fail("something was started"))
+    done = run("serve", "--ray", *words)
+    assert done.code == 2 and said in done.err
+
+
+def test_each_replica_needs_a_gpu_where_there_are_some() -> None:
+    from qwen3_tts_morph.serve.ray_server import Placing
+
+    assert Placing(2, 0).resources == {"num_cpus": 1, "num_gpus": 0}
+    assert Placing(2, 2).resources == {"num_cpus": 1, "num_gpus": 1}
+    with pytest.raises(ValueError, match="replicas is 3 and Ray has 2 GPUs"):
+        Placing(3, 2)
 
 
 def test_a_pack_without_the_server_says_so(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

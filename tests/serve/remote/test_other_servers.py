@@ -141,6 +141,7 @@ def truncated() -> Response:
         truncated,
         lambda: sound(wav(0.2)),  # of ten frames
         lambda: sound(b"RIFF"),
+        lambda: Response("Internal Server Error", 500),  # Ray's, where a replica has died
     ],
 )
 def test_what_may_work_later_is_asked_for_again(first: Callable[[], Response]) -> None:

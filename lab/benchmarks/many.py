@@ -1,0 +1,201 @@
+"""Table "many": how many times faster several devices speak a list of lines than the first of them.
+
+    python -m lab.benchmarks.many --shape 0.6B --devices cuda:0 cuda:1 --lines 512 --batch-size 64
+    python -m lab.benchmarks.many --shape demo --devices cpu cpu --lines 16 --batch-size 2 --server
+
+Engine "shared" is what Render Script uses for several models in one process. ``--server`` adds engine "ray":
+``serve --ray`` with one replica, then with one for each device, asked over loopback by the client of Remote Model with
+``--batch-size`` lines in flight for each replica. ``times_one`` is relative to the row of one device. Lines have 4 to
+20 words and at most ``--frames`` frames; the models of "shared" never end a line before. Each row is the median of
+``--repeats`` after a run that warms up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions
+from qwen3_tts_morph.morph.render.line_renderer import LineRenderer
+from qwen3_tts_morph.morph.render.lines import Line, Spoken
+from qwen3_tts_morph.morph.render.shared_renderer import SharedRenderer
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.serve.remote.renderer import RemoteRenderer, ask_server
+from qwen3_tts_morph.serve.remote.servers import Server
+
+import pack
+
+from .common import DEMO, TEXT, Setting, keep, load_muted, make_row, parser
+from .results import Row
+
+WORDS = (4, 20)
+PATIENCE_S = 900  # until a server is ready
+SEQ_GROUPS = 5
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The medians of one row: milliseconds, and the frames of each line."""
+
+    ms: float
+    frames: list[int]
+
+
+def make_lines(model: Model, count: int) -> list[Line]:
+    """Return lines of 4 to 20 words, the same in every run."""
+    rng, words = random.Random(0), TEXT.split()
+    voice = preset_voice(model, "ryan" if "ryan" in model.speakers else model.speakers[0])
+    return [
+        Line(" ".join(rng.choices(words, k=rng.randint(*WORDS))), voice, "english", seed)
+        for seed in range(count)
+    ]
+
+
+def measure(speak: Callable[[], Sequence[Spoken]], repeats: int) -> Measured:
+    """Return the median time of speaking all lines; RuntimeError if one could not be made."""
+    times, spoken = [], speak()
+    for _ in range(repeats):
+        began = time.perf_counter()
+        spoken = speak()
+        times.append(1000 * (time.perf_counter() - began))
+    if failed := [one.report.error for one in spoken if one.report.error]:
+        raise RuntimeError(f"{len(failed)} lines could not be made: {failed[0]}")
+    return Measured(statistics.median(times), [one.report.frames for one in spoken])
+
+
+def measure_shared(models: Sequence[Model], lines: Sequence[Line], options: argparse.Namespace) -> Measured:
+    """Measure these models in one process."""
+    renderers = tuple(
+        LineRenderer(Synthesizer(model), generate_options(models[0], options)) for model in models
+    )
+    shared = SharedRenderer(renderers)
+    try:
+        return measure(lambda: shared.render(lines), options.repeats)
+    finally:
+        for one in renderers:
+            one.synthesizer.free()
+
+
+def measure_ray(
+    lines: Sequence[Line], options: argparse.Namespace, checkpoint: Path, model: Model
+) -> list[Measured]:
+    """Measure one replica, then one for each device."""
+    made = []
+    for replicas in (1, len(options.devices)):
+        generate = generate_options(model, options)
+        generate = replace(generate, batch_size=options.batch_size * replicas)
+        with serving(checkpoint, replicas, options) as address:
+            renderer = RemoteRenderer(ask_server(Server("ray", address)), generate)
+            made.append(measure(lambda speak=renderer: speak.render(lines), options.repeats))
+    return made
+
+
+def generate_options(model: Model, options: argparse.Namespace) -> GenerateOptions:
+    """Return how lines are spoken: at most ``--frames`` long, once."""
+    sampling = replace(
+        model.sampling, max_new_tokens=options.frames + 1, max_seconds=options.frames / FRAME_RATE
+    )
+    return GenerateOptions(SEQ_GROUPS, sampling, options.batch_size, retries=0)
+
+
+@contextmanager
+def serving(checkpoint: Path, replicas: int, options: argparse.Namespace) -> Iterator[str]:
+    """Start ``serve --ray`` on this host; yield its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = ["--port", port, "--replicas", replicas, "--rows", options.batch_size, "--checkpoint", checkpoint]
+    device = "cpu" if options.devices[0] == "cpu" else "cuda"  # Ray shows each replica one GPU
+    command = [sys.executable, "-m", "serve", "serve", "--ray", *words, "--device", device]
+    env = {**os.environ, "RAY_ADDRESS": "local"}
+    process = subprocess.Popen(
+        [str(word) for word in command], cwd=pack.ROOT, env=env, stdout=subprocess.DEVNULL
+    )
+    try:
+        wait_until_ready(process, f"http://127.0.0.1:{port}")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE_S)
+
+
+def wait_until_ready(process: subprocess.Popen[bytes], address: str) -> None:
+    """Return when every replica has spoken a first line; RuntimeError if the server ends, TimeoutError if it waits."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with {process.returncode}: see what it says above")
+        try:
+            with urllib.request.urlopen(f"{address}/ready", timeout=60):
+                return
+        except OSError:  # refused, 503, or no answer yet
+            time.sleep(1)
+    raise TimeoutError(f"the server was not ready after {PATIENCE_S} s")
+
+
+def rows_of(
+    engine: str, measured: Sequence[Measured], options: argparse.Namespace, model: Model
+) -> list[Row]:
+    """Return a row for one device, and one for all of them."""
+    setting = Setting("many", engine, SEQ_GROUPS, options.batch_size)
+    return [
+        make_row(
+            setting, options, model, one.ms, one.frames,
+            devices=count, lines=options.lines, times_one=speed(one) / speed(measured[0]),
+        )
+        for one, count in zip(measured, (1, len(options.devices)), strict=True)
+    ]  # fmt: skip
+
+
+def speed(measured: Measured) -> float:
+    """Return frames per millisecond."""
+    return sum(measured.frames) / measured.ms
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line, measure, print and store the table."""
+    table = parser(__doc__, frames=250, repeats=3)
+    table.add_argument(
+        "--devices", nargs="+", default=[f"cuda:{n}" for n in range(torch.cuda.device_count())]
+    )
+    table.add_argument("--lines", type=int, default=512)
+    table.add_argument("--batch-size", type=int, default=64)
+    table.add_argument("--server", action="store_true", help="measure serve --ray too")
+    options = table.parse_args(arguments)
+    if len(options.devices) < 2:
+        table.error("name two devices or more: --devices cuda:0 cuda:1")
+    with tempfile.TemporaryDirectory() as folder:
+        options.checkpoints = options.checkpoints or Path(folder)  # one random checkpoint for all devices
+        models = [
+            load_muted(argparse.Namespace(**{**vars(options), "device": one})) for one in options.devices
+        ]
+        lines = make_lines(models[0], options.lines)
+        shared = [measure_shared(models[:count], lines, options) for count in (1, len(models))]
+        rows = rows_of("shared", shared, options, models[0])
+        if options.server:
+            path = pack.ROOT / "demo_voice" if options.shape == DEMO else options.checkpoints / options.shape
+            rows += rows_of("ray", measure_ray(lines, options, path, models[0]), options, models[0])
+    keep(rows, options, models[0])
+
+
+if __name__ == "__main__":
+    # Every line runs into its limit, as it is to: nobody needs to be told.
+    logging.getLogger("qwen3_tts_morph").setLevel(logging.ERROR)
+    main()

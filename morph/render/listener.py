@@ -1,0 +1,28 @@
+"""Who hears what happens in a rendering whose lines are not made in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .lines import Spoken
+from .progress import OnFrame
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Who wants to know what happens; what one of these raises ends the rendering.
+
+    Args:
+        on_frame: see ``OnFrame``.
+        on_phase: called with a few words.
+        on_sound: called with the index of a line and samples of its first take, float32 ``[n]``.
+        on_line: called with the index of a line that is made, and the line.
+    """
+
+    on_frame: OnFrame = lambda _done, _expected: None
+    on_phase: Callable[[str], None] = lambda _: None
+    on_sound: Callable[[int, np.ndarray], None] = lambda _index, _samples: None
+    on_line: Callable[[int, Spoken], None] = lambda _index, _spoken: None

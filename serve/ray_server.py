@@ -1,0 +1,197 @@
+"""The speech server under Ray Serve: the same application, a replica for each GPU.
+
+Ray places the replicas, on one host or many, passes requests to the one that has least to do, streams what it answers,
+and starts another where one has died. Nothing of the pack is pickled: a replica loads it from its folder, which every
+host of a cluster must have at the same path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .options import ServerOptions
+from .server import GOODBYE_S, MORE_CONNECTIONS, bind, check_packages, read_options
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+log = logging.getLogger(__name__)
+
+RAY = "ray[serve]>=2.50"  # the extra "ray" of pyproject.toml
+NAME = "speech"
+LOOKS_EVERY_S = 2  # at a replica's health
+MOST_REPLICAS = 1024
+ROWS = 8  # where the options name none
+DEVICES = ("auto", "cpu", "cuda")
+STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+def check_ray() -> None:
+    """Raise ValueError, with the command that installs it, if Ray Serve is missing."""
+    if importlib.util.find_spec("ray") is None:
+        raise ValueError(f'--ray needs Ray Serve: run {sys.executable} -m pip install "{RAY}"')
+
+
+def run_ray(arguments: argparse.Namespace) -> None:
+    """Start replicas, listen, and answer until Ctrl+C.
+
+    Joins the Ray cluster of this host or of ``RAY_ADDRESS``; where there is none, it starts one on this host.
+
+    Args:
+        arguments: of ``server.add_arguments``.
+
+    Raises:
+        ValueError: for missing packages, and for options that cannot be used.
+        OSError: if the address cannot be listened on.
+    """
+    check_packages()
+    check_ray()
+    options = read_options(arguments)
+    if arguments.replicas is not None and not 1 <= arguments.replicas <= MOST_REPLICAS:
+        raise ValueError(f"replicas is {arguments.replicas}: choose 1 to {MOST_REPLICAS}")
+    if options.device not in DEVICES:
+        raise ValueError(
+            f"device is {options.device!r}: with --ray choose {', '.join(DEVICES)}; Ray numbers GPUs"
+        )
+    with bind(options.access.host, options.port) as bound:  # before anything is started; Ray listens itself
+        port = bound.getsockname()[1]
+    with cluster() as found:
+        gpus = 0 if options.device == "cpu" else found
+        placing = Placing(arguments.replicas or max(1, gpus), gpus)
+        with deployed(vars(arguments), options, port, placing), stops() as stopped:
+            where = f"{options.access.host} port {port}"
+            log.info("listening on %s, replicas: %d", where, placing.replicas)
+            stopped.wait()
+
+
+@contextmanager
+def stops() -> Iterator[threading.Event]:
+    """Yield an event that is set by Ctrl+C, or as services are stopped."""
+    stopped = threading.Event()
+    before = {one: signal.signal(one, lambda *_: stopped.set()) for one in STOPS}
+    try:
+        yield stopped
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
+def cluster() -> Iterator[int]:
+    """Join a Ray cluster or start one; yield its number of GPUs. One that was started ends with the ``with``."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report them to its makers
+    import ray
+
+    ray.init(include_dashboard=False, logging_level=logging.WARNING)
+    try:
+        yield int(ray.cluster_resources().get("GPU", 0))
+    finally:
+        ray.shutdown()
+
+
+class Placing:
+    """Where replicas run.
+
+    Args:
+        replicas: how many.
+        gpus: of the cluster; with none a replica runs on a CPU.
+    """
+
+    def __init__(self, replicas: int, gpus: int):
+        self.replicas, self.gpus = replicas, gpus
+        if gpus and replicas > gpus:
+            raise ValueError(f"replicas is {replicas} and Ray has {gpus} GPUs: each replica needs one")
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """What Ray reserves for each."""
+        return {"num_cpus": 1, "num_gpus": 1 if self.gpus else 0}
+
+
+@contextmanager
+def deployed(
+    arguments: dict[str, Any], options: ServerOptions, port: int, placing: Placing
+) -> Iterator[None]:
+    """Start the replicas, and what listens for them; inside the ``with`` all have spoken a first line.
+
+    Raises:
+        ValueError: if a replica cannot start.
+    """
+    from ray import serve
+
+    root = Path(__file__).resolve().parents[1]
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in arguments.items()}
+    application = make_deployment(options, placing)(serve.ingress(builder(str(root), plain))()).bind()
+    host, seconds = options.access.host, options.limits.seconds
+    serve.start(http_options={"host": host, "port": port, "request_timeout_s": seconds})
+    try:
+        serve.run(application, name=NAME, route_prefix="/")
+        yield
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise ValueError(f"the replicas cannot start ({reason}): what they log is above") from error
+    finally:
+        serve.delete(NAME)
+
+
+def make_deployment(options: ServerOptions, placing: Placing) -> Any:
+    """Return what Ray makes replicas with."""
+    from ray import serve
+
+    waiting = options.waiting + (options.rows or ROWS)
+    return serve.deployment(
+        name=NAME,
+        num_replicas=placing.replicas,
+        ray_actor_options=placing.resources,
+        max_ongoing_requests=waiting + MORE_CONNECTIONS,
+        graceful_shutdown_timeout_s=GOODBYE_S,
+        health_check_period_s=LOOKS_EVERY_S,
+        logging_config={"enable_access_log": False},
+    )
+
+
+def builder(root: str, arguments: dict[str, Any]) -> Callable[[], Starlette]:
+    """Return what makes a replica's application in its process.
+
+    Ray pickles a function that is inside another by its code, so that the process needs no module of ours to read it:
+    it has no package of this name until ``build`` has loaded it.
+    """
+
+    def build() -> Any:
+        import importlib
+        import importlib.util
+
+        name = "qwen3_tts_morph"
+        if importlib.util.find_spec(name) is None:
+            spec = importlib.util.spec_from_file_location("pack", f"{root}/pack.py")
+            module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+            spec.loader.exec_module(module)  # type: ignore[union-attr]
+            module.load()
+        return importlib.import_module(f"{name}.serve.ray_server").make_replica(arguments)
+
+    return build
+
+
+def make_replica(arguments: dict[str, Any]) -> Starlette:
+    """Load the model, speak a first line, and return the application; for a process of Ray."""
+    from .app import create_app
+    from .server import load_speaker
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    for name in ("checkpoint", "voices"):
+        if arguments[name] is not None:
+            arguments[name] = Path(arguments[name])
+    options = read_options(argparse.Namespace(**arguments))
+    speaker = load_speaker(options)
+    speaker.warm()
+    return create_app(speaker, options)

@@ -1,0 +1,25 @@
+"""The table of several devices: a dry run in which two models on the CPU stand for two GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.benchmarks import many
+from tests.lab.benchmarks.test_tables import rows_of
+
+
+def test_the_table(tmp_path: Path) -> None:
+    rows = rows_of(many, tmp_path, "--devices", "cpu", "cpu", "--lines", "5", "--batch-size", "2")
+    assert [(row["engine"], row["devices"], row["lines"]) for row in rows] == [
+        ("shared", 1, 5),
+        ("shared", 2, 5),
+    ]
+    assert rows[0]["times_one"] == 1 and rows[1]["times_one"] > 0
+
+
+def test_one_device_has_nothing_to_be_compared_with(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        many.main(["--devices", "cpu"])
+    assert "name two devices or more" in capsys.readouterr().err
