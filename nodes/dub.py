@@ -115,7 +115,7 @@ class DubCaptions(io.ComfyNode):
                 CastSocket.Input(
                     "cast",
                     optional=True,
-                    tooltip="The characters' voices, from Cast nodes. Default: none, one voice speaks.",
+                    tooltip="The characters' voices, from Cast or Whole Cast. Default: none, one voice speaks.",
                 ),
                 inputs.sampling(),
                 inputs.advanced(inputs.decoding()),
