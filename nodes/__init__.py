@@ -5,6 +5,7 @@ from __future__ import annotations
 from comfy_api.latest import ComfyExtension, io
 
 from .audio import JoinAudio, SmoothNormalize
+from .cast import Cast, WholeCast
 from .dub import DubCaptions
 from .generate import GenerateSpeech
 from .library import LoadVoice, SaveVoice
@@ -12,7 +13,7 @@ from .load import LoadModel
 from .remote import RemoteModel
 from .sampling import SamplingSettings
 from .save import SaveSpeech, SpeechFromFile
-from .script import Cast, RenderScript
+from .script import RenderScript
 from .script_file import ScriptFromFile
 from .speed_pitch import SpeedPitch
 from .subtitles import SaveSubtitles
@@ -32,6 +33,7 @@ NODES: tuple[type[io.ComfyNode], ...] = (
     SamplingSettings,
     GenerateSpeech,
     Cast,
+    WholeCast,
     RenderScript,
     SmoothNormalize,
     JoinAudio,

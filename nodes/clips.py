@@ -30,14 +30,14 @@ class Clip:
         sample_rate: in Hz.
         name: the character or the setting, or "".
         text: its words.
-        problem: what went wrong, or "".
+        problems: what went wrong.
     """
 
     waveform: np.ndarray
     sample_rate: int
     name: str
     text: str
-    problem: str = ""
+    problems: tuple[str, ...] = ()
 
 
 def to_clip(spoken: Spoken, name: str = "") -> Clip:
@@ -46,11 +46,11 @@ def to_clip(spoken: Spoken, name: str = "") -> Clip:
     from ..morph.text.pauses import without_pauses
 
     report = spoken.report
-    problem = WHAT_HAPPENED.get(report.ended, "")
-    if not problem and report.heard is not None and not report.heard.passed:
-        problem = HEARD_OTHERWISE
+    problems = [WHAT_HAPPENED[report.ended]] if report.ended in WHAT_HAPPENED else []
+    if report.heard is not None and not report.heard.passed:
+        problems.append(HEARD_OTHERWISE)
     text = without_pauses(report.text)
-    return Clip(spoken.waveform, spoken.sample_rate, name or report.name, text, problem)
+    return Clip(spoken.waveform, spoken.sample_rate, name or report.name, text, tuple(problems))
 
 
 def show(text: str, clips: Sequence[Clip], compare: bool = False) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def write_clips(clips: Sequence[Clip], folder: Path) -> list[dict[str, Any]]:
 def list_clip(clip: Clip, file: dict[str, str]) -> dict[str, Any]:
     """Return what the page needs to list a clip; ``file``: where it is, as ComfyUI's ``/view`` takes it."""
     seconds = clip.waveform.shape[-1] / clip.sample_rate
-    return {**file, "name": clip.name, "text": clip.text, "seconds": seconds, "problem": clip.problem}
+    return {**file, "name": clip.name, "text": clip.text, "seconds": seconds, "problems": list(clip.problems)}
 
 
 def file_name(number: int, name: str, text: str, suffix: str = ".flac") -> str:

@@ -115,7 +115,7 @@ class DubCaptions(io.ComfyNode):
                 CastSocket.Input(
                     "cast",
                     optional=True,
-                    tooltip="The characters' voices, from Cast nodes. Default: none, one voice speaks.",
+                    tooltip="The characters' voices, from Cast or Whole Cast. Default: none, one voice speaks.",
                 ),
                 inputs.sampling(),
                 inputs.advanced(inputs.decoding()),
@@ -238,7 +238,7 @@ def to_fitted_clip(placed: Placed) -> Clip:
     from ..morph.render.dub import DOES_NOT_FIT
 
     clip = to_clip(placed.spoken)
-    return replace(clip, problem=DOES_NOT_FIT) if placed.late_s and not clip.problem else clip
+    return replace(clip, problems=(*clip.problems, DOES_NOT_FIT)) if placed.late_s else clip
 
 
 def facts_of_dub(ready: Synthesizer, request: DubRequest, dub: Dub, options: GenerateOptions) -> list[Facts]:

@@ -66,6 +66,7 @@ class Speech:
             "prompt_id": self.prompt,
             "sample_rate": self.sample_rate,
             "format": "s16le",
+            "ended": self._ended,
         }
 
     @property

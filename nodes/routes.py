@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from ..serve.request_checks import listed_hosts, why_refused
+from ..serve.request_checks import HOSTS_VARIABLE, listed_hosts, unlisted_host, why_refused
 from .live import APP_KEY, SAMPLE_BYTES, Speech, SpeechStore
 from .voice_routes import ROOT as VOICES_ROOT
 from .voice_routes import VoiceRoutes
@@ -108,7 +108,9 @@ class SpeechRoutes:
 
         async def checked(request: web.Request) -> web.StreamResponse:
             if why := why_refused(request.headers, self._hosts, self._cors):
-                return web.json_response({"error": why}, status=403)
+                host = unlisted_host(request.headers, self._hosts)
+                named = {"unlisted_host": host, "variable": HOSTS_VARIABLE} if host else {}
+                return web.json_response({"error": why, **named}, status=403)
             return await handler(request)
 
         return checked

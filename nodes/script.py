@@ -1,4 +1,4 @@
-"""The script nodes: Cast and Render Script."""
+"""The node Render Script."""
 
 from __future__ import annotations
 
@@ -31,69 +31,12 @@ if TYPE_CHECKING:
     from ..morph.voice.voice import Voice
 
 DEFAULTS = GenerateOptions()
-NOT_IN_NAMES = ":\uff1a[]#\n\r"  # these have a meaning in scripts
 EXAMPLE = """\
-# NAME: what the character says. The names come from the Cast nodes.
+# NAME: what the character says. The names come from Cast or Whole Cast.
 ANNA: Good morning! Did you sleep at all?
 BEN: Not a minute. [pause 0.5]
 [seed 7] ANNA: Then let us walk. The rain has stopped.
 """
-
-
-class Cast(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return io.Schema(
-            node_id="MorphTTSCast",
-            display_name="Cast (Qwen3-TTS)",
-            category=CATEGORY,
-            description="Assigns a voice to a character of a script. Use one node per character and chain them.",
-            inputs=[
-                io.String.Input(
-                    "name",
-                    default="ANNA",
-                    tooltip=(
-                        "The character's name as written in the script; case does not matter. Must not contain "
-                        ": [ ] #. Default: ANNA."
-                    ),
-                ),
-                inputs.voice("The character's voice. Required."),
-                CastSocket.Input(
-                    "cast",
-                    optional=True,
-                    tooltip="The cast so far, from another Cast node. Default: none.",
-                ),
-            ],
-            outputs=[
-                CastSocket.Output(
-                    "larger_cast", display_name="cast", tooltip="The cast so far, plus this character."
-                )
-            ],
-        )
-
-    @classmethod
-    def validate_inputs(cls, name: str | None) -> bool | str:
-        return inputs.refuse(check_character, name)
-
-    @classmethod
-    def execute(cls, name: str, voice: Voice, cast: dict[str, Voice] | None = None) -> io.NodeOutput:
-        name = check_character(name)
-        others = cast or {}
-        if name.casefold() in {other.casefold() for other in others}:
-            raise ValueError(f"name {name!r} is already in the cast: give each character a different name")
-        return io.NodeOutput({**others, name: voice})
-
-
-def check_character(name: str) -> str:
-    """Return a character's name, stripped; ValueError if no script line could refer to it."""
-    name = name.strip()
-    if not name:
-        raise ValueError("name is empty: type the character's name")
-    if any(char in name for char in NOT_IN_NAMES):
-        raise ValueError(
-            f"name {name!r} contains one of : [ ] # or a line break, which scripts reserve: remove it"
-        )
-    return name
 
 
 class RenderScript(io.ComfyNode):
@@ -110,7 +53,9 @@ class RenderScript(io.ComfyNode):
             ),
             inputs=[
                 inputs.model(),
-                CastSocket.Input("cast", tooltip="The characters' voices, from Cast nodes. Required."),
+                CastSocket.Input(
+                    "cast", tooltip="The characters' voices, from Cast or Whole Cast. Required."
+                ),
                 io.String.Input(
                     "script",
                     multiline=True,

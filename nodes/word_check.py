@@ -45,23 +45,23 @@ class WordCheckSettings(io.ComfyNode):
                 ),
                 io.Float.Input(
                     "most_errors",
-                    default=20.0,
+                    default=5.0,
                     min=0.0,
                     max=100.0,
                     step=1.0,
                     tooltip=(
                         "How many wrong words a line may have. Whisper itself mishears some, names above all. Unit: "
-                        "percent of the line's words, 0 to 100. Default: 20."
+                        "percent of the line's words, 0 to 100. Default: 5: none in a line of less than 20 words."
                     ),
                 ),
                 io.Int.Input(
                     "retakes",
-                    default=2,
+                    default=3,
                     min=0,
                     max=10,
                     tooltip=(
                         "How many other takes a line with more wrong words gets; the best one is kept. 0 only reports. "
-                        "Unit: takes, 0 to 10. Default: 2."
+                        "Unit: takes, 0 to 10. Default: 3."
                     ),
                 ),
             ],

@@ -31,7 +31,7 @@ def why_refused(
         cors: the other site that may ask, or "*": in ComfyUI the origin of ``--enable-cors-header``.
     """
     host, origin = headers.get("Host", ""), headers.get("Origin")
-    if not _is_own_name(host, hosts):
+    if unlisted_host(headers, hosts) is not None:
         return f"host {host!r} is unknown: use an address or localhost, or list the name in {HOSTS_VARIABLE}"
     if cors is not None and (cors == "*" or origin == cors):
         return None
@@ -40,6 +40,12 @@ def why_refused(
     if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
         return f"origin {origin!r} is another site"
     return None
+
+
+def unlisted_host(headers: Mapping[str, str], hosts: Collection[str] = ()) -> str | None:
+    """Return the name by which a request calls this server if the user has not listed it, or None."""
+    host = headers.get("Host", "")
+    return None if _is_own_name(host, hosts) else host.rpartition(":")[0] or host
 
 
 def _is_own_name(host: str, listed: Collection[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 # Languages without spaces between words are compared letter by letter.
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff]")
@@ -47,19 +48,40 @@ def edit_distance(wanted: Sequence[str], given: Sequence[str]) -> int:
     return row[-1]
 
 
+def word_errors(wanted: Sequence[str], given: Sequence[str]) -> int:
+    """Return the minimum number of words to insert, remove or replace between two texts.
+
+    Two words that are written as one, or one as two, are no error ("under water", "underwater"): both sound alike.
+    """
+    pairs, given_pairs = (["", *map("".join, pairwise(words))] for words in (wanted, given))
+    rows = [list(range(len(given) + 1))]
+    for index, item in enumerate(wanted):
+        above, row = rows[-1], [index + 1]
+        for column, other in enumerate(given):
+            best = min(above[column + 1] + 1, row[column] + 1, above[column] + (item != other))
+            if index and pairs[index] == other:
+                best = min(best, rows[-2][column])
+            if column and given_pairs[column] == item:
+                best = min(best, above[column - 1])
+            row.append(best)
+        rows.append(row)
+    return rows[-1][-1]
+
+
 def count_errors(asked: str, heard: str, language: str = "auto") -> tuple[int, int]:
     """Return how many words of a text were heard wrong, and how many it has.
 
     Args:
         asked: the text.
         heard: the transcript.
-        language: of both; English also compares "$5" and "five dollars", "it's" and "it is".
+        language: of both; English also compares "$5" and "five dollars", "it's" and "it is". In all languages two words
+            that are written as one are no error.
     """
     wanted, given = (
         [word for word in normalize(text, language, asked).split() if any(map(str.isalnum, word))]
         for text in (asked, heard)
     )
-    return edit_distance(wanted, given), len(wanted)
+    return word_errors(wanted, given), len(wanted)
 
 
 def normalize(text: str, language: str, asked: str) -> str:

@@ -45,8 +45,8 @@ class WordCheck:
     """
 
     recogniser: Recogniser
-    most_errors: float = 0.2
-    retakes: int = 2
+    most_errors: float = 0.05
+    retakes: int = 3
 
     def __post_init__(self) -> None:
         if not is_number(self.most_errors, 0, 1):

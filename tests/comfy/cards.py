@@ -12,16 +12,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Card:
-    """A workflow's picture: its title and text, its color, and the groups of the workflow that it shows."""
+    """A workflow's picture: its title and text, its color, and the groups of the workflow that it shows.
+
+    ``view`` (left, top, width, height in the graph) shows another part of it than the groups' top.
+    """
 
     title: str
     says: str
     color: str
-    groups: tuple[int, ...]
+    groups: tuple[int, ...] = ()
+    view: tuple[int, int, int, int] | None = None
 
 
 CARDS = {
     "1 Start here - preset speakers": Card("Start here", "Type a text, press Run", "#1f9d55", (2, 3)),
+    "A whole cast in one node": Card(
+        "A whole cast", "All voices in one node", "#4d7c0f", view=(400, 310, 1280, 470)
+    ),
     "Clone a voice and speak": Card(
         "Clone a voice", "A recording of 1 to 30 seconds speaks", "#c2571a", (1, 2)
     ),
@@ -30,16 +37,19 @@ CARDS = {
     "Dialogue to files, track and subtitles": Card(
         "Dialogue", "A script, voices, subtitles", "#0e7490", (2, 3)
     ),
-    "Dub captions": Card("Dub captions", "Speech at the times of an SRT", "#166534", (2, 3)),
+    "Dub captions": Card("Dub captions", "Speech at the times of an SRT", "#78350f", (2, 3)),
     "SEQ_GROUPS sweep": Card("Speed or quality?", "Hear what each setting costs", "#6d28d9", (2, 3)),
     "Save, load and blend voices": Card("Blend and save", "Mix voices, keep them", "#b7791f", (2, 3)),
-    "Script from a text file": Card("Script file", "A text file becomes speech", "#475569", (1, 2)),
+    "Script from a text file": Card(
+        "Script file", "A text file becomes speech", "#475569", view=(-20, 530, 1350, 496)
+    ),
     "Smooth and normalize": Card("Smooth and level", "Finish any audio", "#2b6cb0", (4, 5)),
 }
 BAND = 250  # height of the title band in pixels, of 720
-SHOW = """({title, says, color, groups, band}) => {
+SHOW = """({title, says, color, groups, view, band}) => {
   const {canvas, graph} = window.app
-  const boxes = graph.groups.filter((one) => groups.includes(one.id)).map((one) => [...one.pos, ...one.size])
+  const shown = graph.groups.filter((one) => groups.includes(one.id)).map((one) => [...one.pos, ...one.size])
+  const boxes = view ? [view] : shown
   const left = Math.min(...boxes.map((b) => b[0])), right = Math.max(...boxes.map((b) => b[0] + b[2]))
   const top = Math.min(...boxes.map((b) => b[1])), bottom = Math.max(...boxes.map((b) => b[1] + b[3]))
   const scale = Math.max(innerWidth / (right - left), (innerHeight - band) / (bottom - top))

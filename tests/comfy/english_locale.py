@@ -29,7 +29,8 @@ def node_texts(info: dict[str, Any]) -> dict[str, Any]:
         "display_name": info["display_name"],
         "description": info["description"],
         "inputs": {
-            key: {"name": options.get("display_name", key), "tooltip": options["tooltip"]}
+            # The page looks a name with a dot, as voices.voice_1, up under this key.
+            key.replace(".", "_"): {"name": options.get("display_name", key), "tooltip": options["tooltip"]}
             for key, (_, options) in inputs.items()
         },
         "outputs": {

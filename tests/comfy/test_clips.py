@@ -47,8 +47,8 @@ LENGTHS = "() => window.__shown.morph_clips.map((clip) => clip.seconds)"
 NOTE_SHOWN = """() => window.app.api.addEventListener('executed', ({detail}) => {
   if (detail.output?.morph_clips) window.__shown = detail.output
 })"""
-FAIL = """([kind, problem]) => {
-  const clips = window.__shown.morph_clips.map((clip, n) => ({...clip, problem: n === 1 ? problem : ''}))
+FAIL = """([kind, problems]) => {
+  const clips = window.__shown.morph_clips.map((clip, n) => ({...clip, problems: n === 1 ? problems : []}))
   window.app.graph.nodes.find((node) => node.type === kind).onExecuted({morph_clips: clips})
 }"""
 EDIT_AND_UNDO = """async (kind) => {
@@ -133,9 +133,9 @@ def test_a_scripts_lines_are_listed_played_and_named_and_survive_undo_and_reload
     ]
     assert names == [files[1], *files]
 
-    page.page.evaluate(FAIL, [SCRIPT_NODE, "is silent"])
+    page.page.evaluate(FAIL, [SCRIPT_NODE, ["is silent", "does not fit its caption"]])
     page.page.locator(".morph-clip em").first.wait_for(state="attached")  # Nodes 2.0 draws later
-    assert page.page.locator(".morph-clip em").all_text_contents() == ["is silent"]
+    assert page.page.locator(".morph-clip em").all_text_contents() == ["is silent, does not fit its caption"]
     reload(page)
     assert page.page.evaluate(ROWS) == rows
     link = page.page.locator(".morph-clip a").nth(2)
@@ -209,7 +209,53 @@ def test_files_say_which_line_failed(server: ComfyServer, model_folders: Path, b
     graphs.place_checkpoints(model_folders)
     graphs.place_recordings(base_dir / "input")
     shown = run_graph(server, graphs.speech(text="One two three.")).outputs["speech"]["morph_clips"]
-    assert [(one["filename"], one["problem"]) for one in shown] == [
-        ("001_One-two-three.flac", "ran into its limit")
+    assert [(one["filename"], one["problems"]) for one in shown] == [
+        ("001_One-two-three.flac", ["ran into its limit"])
     ]
     assert (base_dir / "temp" / shown[0]["subfolder"] / shown[0]["filename"]).is_file()
+
+
+FILL = """([kind, count]) => {
+  const [clip] = window.__shown.morph_clips
+  const clips = Array.from({length: count}, (_, n) => ({...clip, name: `NAME ${n + 1}`, text: `line ${n + 1}`}))
+  const node = window.app.graph.nodes.find((one) => one.type === kind)
+  node.onExecuted({morph_clips: clips})
+  return [...node.size]
+}"""
+VISIBLE = """() => {
+  const rows = document.querySelector('.morph-clips-rows'), box = rows.getBoundingClientRect()
+  return [...rows.children].map((row, index) => [index + 1, row.getBoundingClientRect()])
+    .filter(([, one]) => one.top > box.top - 1 && one.bottom < box.bottom + 1).map(([number]) => number)
+}"""
+
+
+def test_a_list_of_200_rows_scrolls_follows_what_plays_and_does_not_grow_the_node(page: ComfyPage) -> None:
+    page.load(read_dialogue())
+    set_widget(page, SCRIPT_NODE, "script", SCRIPT)
+    set_widget(page, SCRIPT_NODE, "seed", 200)  # a run that is not cached
+    run(page)
+    before = page.page.evaluate(FILL, [SCRIPT_NODE, 6])
+    after = page.page.evaluate(FILL, [SCRIPT_NODE, 200])
+    assert after[1] == before[1], "more than six rows scroll"
+    page.page.wait_for_function("() => document.querySelectorAll('.morph-clip').length === 200")
+    page.page.evaluate(LOOK_AT, SCRIPT_NODE)
+    page.page.locator(".morph-clips-head").wait_for()
+    assert page.page.evaluate(VISIBLE) == [1, 2, 3, 4, 5, 6]
+    page.page.locator(".morph-clip-words").first.click()  # Nodes 2.0 scrolls what has been clicked
+    scale = page.page.evaluate("() => window.app.canvas.ds.scale")
+    page.page.mouse.wheel(0, 26 * 100)
+    page.page.wait_for_function(f"() => ({VISIBLE})()[0] > 50")
+    assert page.page.evaluate("() => window.app.canvas.ds.scale") == scale, (
+        "the wheel scrolls, it does not zoom"
+    )
+    click(page, HEAD)  # all, from the first
+    page.page.wait_for_function(f"() => ({VISIBLE})().includes(1)")
+    for _ in range(10):
+        page.page.evaluate("() => window.__audio.finish()")
+    page.page.wait_for_function(f"() => ({VISIBLE})().includes(11)")
+    assert "NAME 11" in page.page.locator(".morph-clip-current").text_content()
+    click(page, PLAY, 199)
+    page.page.locator(".morph-clip-current", has_text="NAME 200").wait_for()
+    reload(page)
+    assert page.page.locator(".morph-clip").count() == 200
+    assert page.problems() == []

@@ -15,6 +15,8 @@ import soundfile
 from tests.comfy.examples import BOTH_PAGES, CLASSIC, NODES_2, PAGES, read_workflow, set_widget
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.comfy.page import ComfyBrowser, ComfyPage
     from tests.comfy.server import ComfyServer
 
@@ -51,14 +53,57 @@ STUB = """() => {
   }
 }"""
 HEARD = "() => window.__heard.map(({at, samples, ended}) => [at, samples, ended])"
+# A player that has ended gives way to its node's list.
 ALL_ARRIVED = """() => { const labels = [...document.querySelectorAll('.morph-live span')]
-  return labels.length && labels.every((label) => label.textContent && !label.textContent.includes('…')) }"""
+  return window.__labels.size && labels.every((label) => label.textContent && !label.textContent.includes('…')) }"""
+ALL_ENDED = "() => window.__labels.size && !document.querySelector('.morph-live')"
+# Note every text that the players show, and how many there are in the bar at most.
+OBSERVE = """() => {
+  window.__labels = new Set()
+  window.__bar = 0
+  new MutationObserver(() => {
+    for (const one of document.querySelectorAll('.morph-live span')) window.__labels.add(one.textContent)
+    window.__bar = Math.max(window.__bar, document.querySelectorAll('.morph-live-bar .morph-live').length)
+  }).observe(document.body, {childList: true, subtree: true, characterData: true})
+}"""
+LABELS = "() => [...window.__labels].join('\\n')"
 NAMES = """() => {
   window.__names = []
   window.app.api.addEventListener('morph.speech.line', ({detail}) => window.__names.push(detail.name))
 }"""
 SHOWN_TEXT = """(kind) => window.app.graph.nodes.find((node) => node.type === kind)
   .widgets.find((widget) => widget.name === 'shown_text').value"""
+# The names of the widgets of the nodes that speak.
+WIDGETS = """() => window.app.graph.nodes.filter((node) => node.type === 'MorphTTSGenerateSpeech')
+  .map((node) => node.widgets.map((widget) => widget.name).filter((name) => !name.startsWith('$$')))"""
+WITH_LIST = """() => window.app.graph.nodes.filter((node) => node.widgets?.some((one) => one.name === 'speech_clips'))
+  .map((node) => String(node.id)).sort((one, other) => one - other)"""
+# Mute the last node of a type; return the ids of it and of the first.
+MUTE_ONE = """(kind) => {
+  const nodes = window.app.graph.nodes.filter((node) => node.type === kind)
+  nodes.at(-1).mode = 2
+  return [String(nodes.at(-1).id), String(nodes[0].id)]
+}"""
+# Copy a node and paste it with its links, as Ctrl+C and Ctrl+Shift+V do, with another seed; return its id.
+PASTE = """(id) => {
+  const {canvas, graph} = window.app
+  canvas.selectNode(graph.getNodeById(Number(id)))
+  canvas.copyToClipboard()
+  canvas.pasteFromClipboard({connectInputs: true})
+  const pasted = graph.nodes.find((node) => node.type === 'MorphTTSGenerateSpeech' && canvas.selectedItems.has(node))
+  pasted.widgets.find((one) => one.name === 'seed').value += 100
+  const save = window.LiteGraph.createNode('SaveAudio')
+  graph.add(save)
+  pasted.connect(0, save, 0)
+  return String(pasted.id)
+}"""
+# Click the first player; return how many chunks had been heard by then.
+CLICK_AND_COUNT = """() => {
+  const count = window.__heard.length
+  document.querySelector('.morph-live button').click()
+  return count
+}"""
+SHOW_ALL = "() => window.app.extensionManager.command.execute('Comfy.Canvas.FitView')"
 SET = "async (on) => { await window.app.extensionManager.setting.set('MorphTTS.LiveSound', on) }"
 
 
@@ -68,6 +113,7 @@ def page(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Comf
     with browser.open(request.getfixturevalue(server), nodes_2=nodes_2) as opened:
         opened.server = request.getfixturevalue(server)
         opened.page.evaluate(STUB)
+        opened.page.evaluate(OBSERVE)
         yield opened
 
 
@@ -100,7 +146,7 @@ def test_a_line_is_heard_before_the_run_ends_as_it_is_saved(page: ComfyPage) -> 
     kind, data = page.run()
     assert kind == "execution_success", data
     wait_for_the_end(page)
-    page.page.locator(".morph-live span", has_text="kettle").first.wait_for(state="attached")
+    assert "kettle" in page.page.evaluate(LABELS)
     samples, _, runs = heard(page)
     assert runs[0] == 0, "nothing was heard before the run had ended"
     assert np.array_equal(samples, saved(page.server, 2)), "what was heard is not what was saved"
@@ -177,18 +223,109 @@ def test_a_page_that_may_not_sound_plays_from_the_beginning_after_a_click(page: 
     page.page.evaluate("() => { window.__state = 'suspended' }")
     page.load(read_workflow(SPEAKERS))
     set_widget(page, SPEECH, "seed", 14)
-    page.run()
+    set_widget(page, SPEECH, "text", f"{TEXT} " * 6)
+    page.page.evaluate("() => { window.app.queuePrompt(0) }")
     page.page.locator(".morph-live span", has_text="click to hear").first.wait_for(state="attached")
-    wait_for_the_end(page)
-    before = len(page.page.evaluate(HEARD))
+    page.page.wait_for_function("() => window.__heard.length > 2")
     page.page.evaluate("() => { window.__state = 'running' }")
-    page.fit()
-    page.page.locator(".morph-live button").first.dispatch_event("click")
+    before = page.page.evaluate(CLICK_AND_COUNT)
     chunks = page.page.evaluate(HEARD)
-    first, again = ([samples for _, samples, _ in part] for part in (chunks[:before], chunks[before:]))
-    began = first.index(again[0])
-    assert again == first[began : began + len(again)]
-    assert began == 0 or len(first) == began + len(again), "not from the beginning of its node's speech"
+    first, again = chunks[:before], chunks[before : 2 * before]
+    assert [samples for _, samples, _ in again] == [samples for _, samples, _ in first]
+    page.page.wait_for_function("() => window.__ended.length === 1")
+
+
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
+def test_after_the_run_the_list_is_there_and_the_player_is_not(page: ComfyPage) -> None:
+    page.page.evaluate("() => { window.__state = 'suspended' }")  # also where nobody has clicked
+    page.load(read_workflow(SPEAKERS))
+    set_widget(page, SPEECH, "seed", 19)
+    set_widget(page, SPEECH, "text", TEXT)
+    sizes = page.page.evaluate(WIDGETS)
+    kind, data = page.run()
+    assert kind == "execution_success", data
+    page.page.wait_for_function(ALL_ENDED)
+    assert "click to hear" in page.page.evaluate(LABELS)
+    assert page.page.locator(".morph-clip").count() == 2
+    now = page.page.evaluate(WIDGETS)
+    assert now == [[*names, "speech_clips", "shown_text"] for names in sizes], "the player's widget is gone"
+    assert page.problems() == []
+
+
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)
+def test_a_muted_node_has_no_player_and_a_pasted_one_has_its_own(page: ComfyPage) -> None:
+    page.load(read_workflow(SPEAKERS))
+    set_widget(page, SPEECH, "text", TEXT)
+    set_widget(page, SPEECH, "seed", 20)
+    muted, other = page.page.evaluate(MUTE_ONE, SPEECH)
+    page.page.evaluate(NODES)
+    kind, data = page.run()
+    assert kind == "execution_success", data
+    assert page.page.evaluate("() => window.__nodes") == [other]
+    page.page.wait_for_function(ALL_ENDED)
+    pasted = page.page.evaluate(PASTE, other)
+    lists = page.page.evaluate(WITH_LIST)
+    assert lists == [other], "a pasted node has not spoken yet"
+    kind, data = page.run()
+    assert kind == "execution_success", data
+    assert page.page.evaluate("() => window.__nodes") == [other, pasted]
+    page.page.wait_for_function(ALL_ENDED)
+    assert page.page.evaluate(WITH_LIST) == [other, pasted] and muted not in (other, pasted)
+    assert page.problems() == []
+
+
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)
+def test_a_page_that_is_loaded_again_during_the_run_goes_on_with_it(page: ComfyPage) -> None:
+    from tests.comfy.page import READY, WATCH
+
+    page.page.add_init_script(f"({STUB})()")
+    page.page.add_init_script("window.__ended = []")
+    page.load(read_workflow(SPEAKERS))
+    set_widget(page, SPEECH, "seed", 21)
+    set_widget(page, SPEECH, "text", f"{TEXT} " * 12)
+    page.page.evaluate("() => { window.app.queuePrompt(0) }")
+    page.page.wait_for_function("() => window.__heard.length > 3")
+    before = page.page.evaluate(HEARD)
+    page.page.reload()
+    page.page.wait_for_function(READY)
+    page.page.evaluate(WATCH)
+    page.page.wait_for_function("(count) => window.__heard.length > count", arg=len(before))
+    after = page.page.evaluate(HEARD)
+    joined = [np.concatenate([np.array(chunk) for _, chunk, _ in part]) for part in (before, after)]
+    length = min(map(len, joined))
+    assert np.array_equal(joined[0][:length], joined[1][:length]), "not from the beginning of its speech"
+    page.page.wait_for_function("() => document.querySelector('.morph-live')")
+    page.server.interrupt()
+    page.page.wait_for_function("() => window.__ended.length === 1")
+
+
+REFUSED = "this page was opened as studio.localhost, which is not a listed name"
+
+
+@pytest.mark.parametrize("page", BOTH_PAGES, indirect=True)
+def test_a_page_under_a_name_that_is_not_listed_says_once_what_to_do(
+    page: ComfyPage, screenshots: Path
+) -> None:
+    from tests.comfy.page import ComfyPage
+
+    server = page.server
+    page = ComfyPage(page.page.context.new_page(), server.url.replace("127.0.0.1", "studio.localhost"))
+    for seed in (22, 23):
+        page.load(read_workflow(SPEAKERS))
+        set_widget(page, SPEECH, "seed", seed)
+        set_widget(page, SPEECH, "text", "The rain has stopped.")
+        kind, data = page.run()
+        assert kind == "execution_success", data
+        if seed == 22:
+            said = page.page.locator(".morph-live-refused span").all_text_contents()
+            assert len(said) == 1 and REFUSED in said[0] and "MORPH_TTS_HOSTS=studio.localhost" in said[0]
+            page.page.evaluate(SHOW_ALL)
+            page.screenshot(screenshots / "a page that is not listed.png")
+            page.page.locator(".morph-live-refused button").dispatch_event("click")
+    assert page.page.locator(".morph-live").count() == 0, "it is said once"
+    assert page.page.locator(".morph-clip").count() == 2, "what was spoken can be played"
+    asked = [refused for refused in page.refused if "/morph/speech/listen" in refused]
+    assert len(asked) == 1 and asked[0].startswith("403 "), "it asks once"
 
 
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)
@@ -233,8 +370,8 @@ def test_a_node_in_a_closed_subgraph_is_shown_in_a_bar_and_other_pages_hear_noth
         wait_for_the_end(page)
         nodes = page.page.evaluate("() => window.__nodes")
         assert len(nodes) == 2 and [node.split(":")[0] for node in nodes].count(subgraph) == 1
-        assert page.page.locator(".morph-live-bar .morph-live").count() == 1
-        assert page.page.locator(".morph-live").count() == 2
+        assert page.page.evaluate("() => window.__bar") == 1
+        page.page.wait_for_function(ALL_ENDED)
         assert other.page.evaluate(HEARD) == []
 
 
@@ -248,11 +385,8 @@ def test_a_run_that_is_cached_plays_nothing_and_can_be_heard_again(page: ComfyPa
     first = page.page.evaluate(HEARD)
     page.run()
     assert len(page.page.evaluate(HEARD)) == len(first), "a cached run was played"
-    for button in page.page.locator(".morph-live button").all():
-        if button.text_content() == "■":
-            button.dispatch_event("click")
-    page.page.locator(".morph-live button").first.dispatch_event("click")
-    assert len(page.page.evaluate(HEARD)) > len(first)
+    page.page.wait_for_function(ALL_ENDED)
+    assert page.page.locator(".morph-clip").count() == 2
 
 
 # The routes

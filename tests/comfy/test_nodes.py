@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 NODES = {
     "MorphTTSLoadModel", "MorphTTSCloneVoice", "MorphTTSPresetVoice", "MorphTTSDesignVoice", "MorphTTSBlendVoices",
     "MorphTTSSaveVoice", "MorphTTSLoadVoice", "MorphTTSSampling", "MorphTTSGenerateSpeech", "MorphTTSRenderScript",
-    "MorphTTSCast", "MorphTTSSmoothNormalize", "MorphTTSJoinAudio", "MorphTTSSweep", "MorphTTSSaveSubtitles",
-    "MorphTTSSaveSpeech", "MorphTTSSpeechFromFile", "MorphTTSScriptFromFile",
+    "MorphTTSCast", "MorphTTSWholeCast", "MorphTTSSmoothNormalize", "MorphTTSJoinAudio", "MorphTTSSweep",
+    "MorphTTSSaveSubtitles", "MorphTTSSaveSpeech", "MorphTTSSpeechFromFile", "MorphTTSScriptFromFile",
     "MorphTTSWordCheck", "MorphTTSSpeedPitch", "MorphTTSDub", "MorphTTSRemoteModel",
 }  # fmt: skip
 BASE = "Qwen3-TTS-12Hz-0.6B-Base"

@@ -116,7 +116,13 @@ def test_it_sounds_as_the_local_model_does(comfy: ComfyServer, speech_url: str) 
     assert len(done) > 3 and done == sorted(done)
 
 
-def test_a_script_with_a_cast(comfy: ComfyServer) -> None:
+WHOLE_CAST = node(
+    "MorphTTSWholeCast", names="ANNA\nBEN", **{"voices.voice_1": ["voice", 0], "voices.voice_2": ["ben", 0]}
+)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_script_with_a_cast(comfy: ComfyServer, whole: bool) -> None:
     graph = speech(remote()) | {
         "ben": node("MorphTTSPresetVoice", model=["model", 0], speaker="george", instruct=""),
         "anna": node("MorphTTSCast", name="ANNA", voice=["voice", 0]),
@@ -132,6 +138,8 @@ def test_a_script_with_a_cast(comfy: ComfyServer) -> None:
     }  # fmt: skip
     for name in ("speech", "file"):
         del graph[name]
+    if whole:
+        graph["cast"] = WHOLE_CAST
     result = comfy.run(graph)
     assert result.ok, result.error
     lines, [track] = samples(result, "lines"), samples(result, "track")

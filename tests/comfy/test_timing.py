@@ -87,6 +87,8 @@ def test_captions_are_spoken_at_their_times_and_misfits_are_listed(server: Comfy
     assert on_node.startswith(f"1 of 2 captions do not fit:\n{misfits}\n")
     assert f"Captions with nothing to speak: 2.\nThe track is {len(track) / 24000:.3f} s long." in on_node
     assert on_node.splitlines()[0] in shown(result, "report")
+    problems = [clip["problems"] for clip in result.outputs["dub"]["morph_clips"]]
+    assert problems == [["ran into its limit"], ["ran into its limit", "does not fit its caption"]]
     srt = shown(result, "srt")
     assert "ANNA: Hello there.\n" in srt and "\nIt is late.\n" in srt
     assert re.findall(r"(\S+) -->", srt)[1].startswith("00:00:03,0")

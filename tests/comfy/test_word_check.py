@@ -69,7 +69,7 @@ def test_noise_is_made_again_and_still_listed_on_the_node(server: ComfyServer) -
     for said in (shown(result, "report"), result.outputs["script"]["text"][0]):
         assert f"Line 1 ('{TEXT}') IS HEARD OTHERWISE: " in said and said.count("in the best of 2 takes") == 2
         assert "0 of 2 lines heard as they should be." in said
-    problems = [clip["problem"] for clip in result.outputs["script"]["morph_clips"]]
+    problems = [clip["problems"] for clip in result.outputs["script"]["morph_clips"]]
     assert all(problems), problems
 
 

@@ -105,9 +105,11 @@ def test_it_opens_completely_and_with_its_values(opened: Opened, name: str, scre
     assert len(report["nodes"]) == len(workflow["nodes"]) and report["links"] == len(workflow["links"])
     page.wait_for_vue_nodes(len(workflow["nodes"]) if opened.label == "Nodes 2.0" else 0)
     object_info = opened.server.object_info()
+    muted = {node["id"] for node in workflow["nodes"] if node["mode"] != 0}
+    live = {link[0] for link in workflow["links"] if link[1] not in muted}
     for node in workflow["nodes"]:
         if node["type"].startswith("MorphTTS") and node["mode"] == 0:
-            linked = {socket["name"] for socket in node["inputs"] if socket["link"] is not None}
+            linked = {socket["name"] for socket in node["inputs"] if socket["link"] in live}
             saved = saved_values(node, object_info[node["type"]])
             values = {key: value for key, value in saved.items() if key not in linked}
             assert values.pop("after", "fixed") == "fixed"
@@ -288,6 +290,19 @@ def test_a_dialogue_becomes_files_a_track_and_matching_subtitles(
 ) -> None:
     graph = convert(read_workflow(DIALOGUE))
     check_dialogue(graph, run(server, graph), base_dir / "output")
+
+
+def test_a_whole_cast_speaks_its_lines_and_the_narrator_those_without_a_name(
+    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]
+) -> None:
+    graph = convert(read_workflow("A whole cast in one node"))
+    result = run(server, graph)
+    script = only(graph, "MorphTTSRenderScript")
+    assert (
+        len(samples(result, after(graph, script, 0, "MorphTTSSaveSpeech"))) == 6
+    )  # five lines and the track
+    names = [clip["name"] for clip in result.outputs[script]["morph_clips"]]
+    assert names == ["NARRATOR", "CLARA", "BEN", "EMMA", "NARRATOR"]
 
 
 def test_the_sweep_plots_and_speaks_every_setting(

@@ -37,11 +37,14 @@ def test_a_long_text_gives_a_short_name() -> None:
 
 def test_clips_are_written_as_they_are_heard(tmp_path: Path) -> None:
     wave = np.sin(np.arange(4800) / 20).astype(np.float32)
-    said = [clips.Clip(wave, 24000, "Anna", "Hello."), clips.Clip(wave / 2, 24000, "Ben", "Hi.", "is silent")]
+    said = [
+        clips.Clip(wave, 24000, "Anna", "Hello."),
+        clips.Clip(wave / 2, 24000, "Ben", "Hi.", ("is silent",)),
+    ]
     shown = clips.write_clips(said, tmp_path)
-    assert [(one["name"], one["text"], one["seconds"], one["problem"]) for one in shown] == [
-        ("Anna", "Hello.", 0.2, ""),
-        ("Ben", "Hi.", 0.2, "is silent"),
+    assert [(one["name"], one["text"], one["seconds"], one["problems"]) for one in shown] == [
+        ("Anna", "Hello.", 0.2, []),
+        ("Ben", "Hi.", 0.2, ["is silent"]),
     ]
     for one, clip in zip(shown, said, strict=True):
         path = tmp_path / one["subfolder"] / one["filename"]

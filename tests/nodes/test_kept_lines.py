@@ -75,7 +75,11 @@ def test_another_site_cannot_remove_lines(tmp_path) -> None:
     async def scenario(session, http) -> None:
         url = http.make_url("/lines/clear")
         async with session.post(url, json={}, headers={"Origin": "http://evil.example"}) as answer:
+            assert answer.status == 403 and "unlisted_host" not in await answer.json()
+        async with session.post(url, json={}, headers={"Host": "studio.example:8188"}) as answer:
+            said = await answer.json()
             assert answer.status == 403
+            assert (said["unlisted_host"], said["variable"]) == ("studio.example", "MORPH_TTS_HOSTS")
         async with session.post(url, data="{}", headers={"Content-Type": "text/plain"}) as answer:
             assert answer.status == 415
 

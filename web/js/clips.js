@@ -100,6 +100,8 @@ class ClipList {
     this.status = make("div", "morph-clips-status")
     if (this.compare) parts.push(this.status)
     this.rows = make("div", "morph-clips-rows")
+    this.rows.tabIndex = 0 // keys scroll it
+    this.rows.dataset.captureWheel = "true" // Nodes 2.0: the wheel scrolls what has been clicked
     this.players = this.order.map((index, place) => this.row(this.clips[index], index, place))
     this.element.replaceChildren(...parts, this.rows)
     this.status.textContent = this.status.title = this.blind ? this.question : this.verdict || say("Switch while it plays: the moment stays.")
@@ -144,7 +146,8 @@ class ClipList {
   }
 
   tell(row, clip) {
-    if (clip.problem) row.append(make("em", "", say(clip.problem), say(clip.problem)))
+    const problems = (clip.problems ?? []).map((one) => say(one)).join(", ")
+    if (problems) row.append(make("em", "", problems, problems))
     row.append(make("span", "morph-clip-words", clip.text, clip.text))
     if (this.isAlone) row.append(this.note, this.slider)
     row.append(make("span", "morph-clip-time", time(clip.seconds)))
@@ -296,6 +299,7 @@ function showClips(node, output) {
   list.fill(clips, compare)
   remember(node, { clips, compare })
   fit(node)
+  document.dispatchEvent(new CustomEvent("morph.clips.shown", { detail: node })) // live.js gives way
 }
 
 /** Show again what nodes showed before the graph was loaded: after a reload, an undo, or a change of the workflow. */

@@ -11,8 +11,9 @@ const megabytes = (bytes) => (bytes / 1e6).toFixed(1)
 async function ask(method, path = ROUTE) {
   const headers = { "Content-Type": "application/json" }
   const answer = await fetch(app.api.apiURL(path), { method, headers, body: method === "POST" ? "{}" : undefined })
-  if (!answer.ok) throw new Error(`${path}: ${answer.status}`)
-  return answer.json()
+  const said = await answer.json().catch(() => ({ error: `${path}: ${answer.status}` }))
+  if (!answer.ok) throw new Error(said.error)
+  return said
 }
 
 /** Return a row with what is kept now and a button that removes it; it asks the server each time it is shown. */

@@ -1,5 +1,6 @@
 // Speech is heard while its node makes it. The server announces a stream (event "morph.speech"), this page fetches its
-// samples and plays them; a small player on the node shows it. A page setting turns it off or sets the volume.
+// samples and plays them; a small player on the node shows it, until it has ended and the node lists its recordings
+// (clips.js). A page setting turns it off or sets the volume.
 import { app } from "../../../scripts/app.js"
 import { stopClips } from "./clips.js"
 import { StreamPlayer } from "./player.js"
@@ -11,11 +12,15 @@ const WIDGET = "live_speech" // name of the widget; no input has this name
 const ENDS = ["execution_error", "execution_interrupted"]
 const REFRESH = 100 // milliseconds between updates of the player's text
 const HEIGHT = 34, MARGIN = 4 // pixels; the classic canvas subtracts the margin on both sides
+const REFUSAL_HEIGHT = 84
+const SPEAKING = ["MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSSweep"] // heard while they run
 
 const runs = new Map() // stream id -> Run
 const shown = new Map() // execution id of a node -> the Run that its widget shows
 const api = app.api
 let context, gain, asked, last // last: the Run that began last
+let caughtUp = false // whether this page has asked for the streams that began before it
+let refusal // why the server does not answer this page, until a node has shown it
 
 const setting = (name) => app.extensionManager.setting.get(name)
 
@@ -44,7 +49,39 @@ async function ask() {
   const body = JSON.stringify({ client, wanted })
   const headers = { "Content-Type": "application/json" }
   const answer = await fetch(api.apiURL(`${ROUTE}/listen`), { method: "POST", headers, body })
+  if (answer.status === 403) return refuse(await answer.json()) // asking again would not help
   if (!answer.ok) asked = undefined
+  else if (!caughtUp) {
+    caughtUp = true
+    await catchUp(client, ({ ended }) => !ended) // the page was loaded again during a run
+  }
+}
+
+/** Keep what to tell the user: a page that was opened by a name hears nothing until its owner has listed the name. */
+function refuse({ error, unlisted_host: host, variable }) {
+  refusal = host
+    ? say("Not heard while it is made: this page was opened as {0}, which is not a listed name. Open it by address or localhost, or start ComfyUI with {1}={0}", host, variable)
+    : `${say("Not heard while it is made:")} ${error}`
+}
+
+/** Say once, on a node that speaks, why it is not heard. */
+function tellRefusal({ detail }) {
+  if (!refusal || setting(ON) === false) return
+  const id = typeof detail === "object" ? detail?.node : detail // frontend 1.32.9 gives the id alone
+  const { node } = findNode(id ?? "")
+  if (!node || !SPEAKING.includes(node.type)) return
+  const element = document.createElement("div")
+  element.className = "morph-live morph-live-refused"
+  const words = document.createElement("span")
+  words.textContent = words.title = refusal
+  const close = document.createElement("button")
+  close.textContent = "×"
+  close.title = say("Close")
+  close.setAttribute("aria-label", close.title)
+  close.onclick = () => removeWidget(node)
+  element.append(words, close)
+  refusal = undefined
+  putOn(node, element, REFUSAL_HEIGHT)
 }
 
 function time(seconds) {
@@ -102,6 +139,10 @@ class Run {
     this.abort = new AbortController()
     const answer = await fetch(api.apiURL(`${ROUTE}/${this.id}?from=${from}`), { signal: this.abort.signal })
     if (answer.status === 404) return true
+    if (answer.status === 403) {
+      refuse(await answer.json())
+      return true
+    }
     if (!answer.ok) throw new Error(`${answer.status}`)
     const reader = answer.body.getReader()
     for (;;) {
@@ -163,6 +204,23 @@ class Run {
     const state = this.cancelled ? say("cancelled") : this.blocked ? say("click to hear") : words
     this.label.textContent = `${time(player.position)} / ${time(total)}${player.ended ? "" : " …"}  ${state}`
     this.label.title = words
+    this.giveWay()
+  }
+
+  /** Leave the node when it lists its recordings, as soon as nothing is heard or to come. */
+  giveWay() {
+    const { player } = this
+    if (!this.isListed || !player.ended || (player.playing && !this.blocked)) return
+    clearInterval(this.timer)
+    this.timer = undefined
+    if (shown.get(this.nodeId) === this) {
+      shown.delete(this.nodeId)
+      const { node } = findNode(this.nodeId)
+      if (node) removeWidget(node)
+    }
+    this.element.remove()
+    player.stop() // a page that could not sound may do so later
+    player.chunks = []
   }
 }
 
@@ -175,20 +233,35 @@ function place(run) {
     bar().replaceChildren(run.element)
     return
   }
-  let widget = node.widgets?.find((one) => one.name === WIDGET)
-  if (!widget) {
-    const holder = document.createElement("div")
-    holder.className = "morph-live-holder"
-    const fixed = () => HEIGHT
-    widget = node.addDOMWidget(WIDGET, "MORPH_TTS_LIVE", holder, {
-      getMinHeight: fixed, getMaxHeight: fixed, getHeight: fixed, margin: MARGIN, serialize: false,
-    })
-    widget.serialize = false
-    widget.holder = holder
-    const [width, height] = node.computeSize()
-    node.setSize([Math.max(node.size[0], width), Math.max(node.size[1], height)])
-  }
-  widget.holder.replaceChildren(run.element)
+  putOn(node, run.element, HEIGHT)
+}
+
+/** Show an element on a node, in place of the one before. */
+function putOn(node, element, height) {
+  const before = node.widgets?.find((one) => one.name === WIDGET)
+  if (before && before.needs !== height) removeWidget(node)
+  const widget = before?.needs === height ? before : addWidget(node, height)
+  widget.holder.replaceChildren(element)
+  app.canvas.setDirty(true, true)
+}
+
+function addWidget(node, height) {
+  const holder = document.createElement("div")
+  holder.className = "morph-live-holder"
+  const fixed = () => height
+  const widget = node.addDOMWidget(WIDGET, "MORPH_TTS_LIVE", holder, {
+    getMinHeight: fixed, getMaxHeight: fixed, getHeight: fixed, margin: MARGIN, serialize: false,
+  })
+  Object.assign(widget, { serialize: false, holder, needs: height })
+  const [least, needed] = node.computeSize()
+  node.setSize([Math.max(node.size[0], least), Math.max(node.size[1], needed)])
+  return widget
+}
+
+function removeWidget(node) {
+  const widget = node.widgets?.find((one) => one.name === WIDGET)
+  if (!widget) return
+  node.removeWidget(widget)
   app.canvas.setDirty(true, true)
 }
 
@@ -215,8 +288,22 @@ function start(description) {
 async function resume() {
   asked = undefined
   await ask()
-  const answer = await fetch(api.apiURL(`${ROUTE}?client=${encodeURIComponent(api.clientId ?? "")}`))
-  if (answer.ok) for (const description of await answer.json()) start(description)
+  await catchUp(api.clientId ?? "")
+}
+
+/** Play the streams of this page whose announcements it has missed: those that ``wanted`` returns true for. */
+async function catchUp(client, wanted = () => true) {
+  const answer = await fetch(api.apiURL(`${ROUTE}?client=${encodeURIComponent(client)}`))
+  if (answer.ok) for (const description of await answer.json()) if (wanted(description)) start(description)
+}
+
+/** A node lists its recordings: its player goes when it has ended. */
+function noteList({ detail: node }) {
+  for (const run of runs.values())
+    if (findNode(run.nodeId).node === node) {
+      run.isListed = true
+      run.show()
+    }
 }
 
 function addStyle() {
@@ -229,6 +316,8 @@ function addStyle() {
     .morph-live button { all: unset; cursor: pointer; width: 16px; text-align: center; }
     .morph-live button:focus-visible { outline: 1px solid currentColor; }
     .morph-live span { overflow: hidden; white-space: nowrap; text-overflow: ellipsis; }
+    .morph-live-refused { height: ${REFUSAL_HEIGHT - 2 * MARGIN}px; align-items: start; padding: 6px 8px; }
+    .morph-live-refused span { white-space: normal; overflow-y: auto; max-height: 100%; }
     .morph-live-bar { position: fixed; left: 50%; bottom: 64px; transform: translateX(-50%); width: min(480px, 90vw);
       z-index: 1000; }
     .morph-live-bar:empty { display: none; }`
@@ -256,6 +345,8 @@ app.registerExtension({
     api.addEventListener("morph.speech.line", ({ detail }) => runs.get(detail.stream)?.lines.push(detail))
     api.addEventListener("status", ask)
     api.addEventListener("reconnected", resume)
+    api.addEventListener("executing", tellRefusal)
+    document.addEventListener("morph.clips.shown", noteList)
     document.addEventListener("morph.clips.play", () => { for (const run of runs.values()) run.player.stop() })
     for (const end of ENDS)
       api.addEventListener(end, ({ detail }) => {

@@ -14,6 +14,8 @@ const ENDS = ["execution_success", "execution_error", "execution_interrupted"]
 const ALIASES = {
   MorphTTSGenerateSpeech: ["text to speech", "tts", "speak", "say", "narrate", "read aloud", "voice clone"],
   MorphTTSRenderScript: ["dialogue", "audiobook", "narrate", "podcast", "srt", "multi speaker tts"],
+  MorphTTSCast: ["character", "voices"],
+  MorphTTSWholeCast: ["characters", "voices", "narrator", "multi speaker tts"],
   MorphTTSCloneVoice: ["voice clone", "voice cloning", "reference audio"],
   MorphTTSPresetVoice: ["speaker", "tts voice"],
   MorphTTSDesignVoice: ["voice from text", "describe a voice"],

@@ -11,6 +11,10 @@ const CHINESE = {
   "Play again": "重新播放",
   "cancelled": "已取消",
   "click to hear": "点击播放",
+  "Close": "关闭",
+  "Not heard while it is made:": "生成时无法收听：",
+  "Not heard while it is made: this page was opened as {0}, which is not a listed name. Open it by address or localhost, or start ComfyUI with {1}={0}":
+    "生成时无法收听：此页面以 {0} 打开，而该名称未列出。请用地址或 localhost 打开，或在启动 ComfyUI 时设置 {1}={0}",
   "Download": "下载",
   "Position": "播放位置",
   "{0} recordings, {1}": "{0} 段录音，{1}",

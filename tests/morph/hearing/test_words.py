@@ -21,6 +21,10 @@ from qwen3_tts_morph.morph.hearing.words import HeardWords, count_errors
         ("おはよう。", "おはよお", "japanese", (1, 4)),
         ("...", "anything", "auto", (1, 0)),
         ("Not [pause 0.5] a minute.", "not a minute", "english", (0, 3)),
+        ("The garden was under water.", "the garden was underwater", "english", (0, 5)),
+        ("Anyone in the bookshop?", "any one in the book shop", "english", (0, 4)),
+        ("Under water, cold.", "underwater code", "english", (1, 3)),
+        ("Cold and under water.", "called an underwater", "english", (2, 4)),
         ("Nicht [pause 0.5] jetzt.", "nicht jetzt", "german", (0, 2)),
     ],
 )

@@ -1,0 +1,73 @@
+"""A script's characters: their names, and which voice each has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+NOT_IN_NAMES = ":\uff1a[]#\n\r"  # these have a meaning in scripts
+
+
+def check_character(name: str) -> str:
+    """Return a character's name, stripped; ValueError if no script line could refer to it."""
+    name = name.strip()
+    if not name:
+        raise ValueError("name is empty: type the character's name")
+    if any(char in name for char in NOT_IN_NAMES):
+        raise ValueError(
+            f"name {name!r} contains one of : [ ] # or a line break, which scripts reserve: remove it"
+        )
+    return name
+
+
+def read_names(text: str) -> list[str]:
+    """Return the characters' names, one per line of a text; empty lines do not count.
+
+    Raises:
+        ValueError: there is no name, one cannot be used, or two differ in case at most.
+    """
+    names = [check_character(line) for line in text.splitlines() if line.strip()]
+    if not names:
+        raise ValueError("names is empty: type one character's name per line")
+    return list(join_casts({}, dict.fromkeys(names), names))
+
+
+def join_casts(cast: Mapping[str, Any], more: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return a cast with more characters.
+
+    Args:
+        cast: so far.
+        more: the others, by name.
+        names: the others' names as they were typed.
+
+    Raises:
+        ValueError: a name comes twice, in upper or lower case.
+    """
+    known = {name.casefold() for name in cast}
+    for name in names:
+        if name.casefold() in known:
+            raise ValueError(f"name {name!r} is already in the cast: give each character a different name")
+        known.add(name.casefold())
+    return {**cast, **more}
+
+
+def assign_voices(names: Sequence[str], voices: Mapping[int, Any]) -> dict[str, Any]:
+    """Return each character's voice.
+
+    Args:
+        names: in their order.
+        voices: by the number of their input, from 1; that of the character with the same place among the names.
+
+    Raises:
+        ValueError: a character has no voice, or a voice no character.
+    """
+    for number, name in enumerate(names, 1):
+        if number not in voices:
+            raise ValueError(
+                f"voice_{number} is not connected: connect {name}'s voice, or remove the name from names"
+            )
+    if unnamed := [number for number in sorted(voices) if number > len(names)]:
+        raise ValueError(
+            f"voice_{unnamed[0]} has no name: type the character's name as line {unnamed[0]} of names, or disconnect it"
+        )
+    return {name: voices[number] for number, name in enumerate(names, 1)}
