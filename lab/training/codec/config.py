@@ -140,7 +140,9 @@ class Adversarial:
     def __post_init__(self) -> None:
         longest = max((*self.stft_sizes, *self.magnitude_sizes), default=1)
         if self.segment < longest:
-            raise ValueError(f"segment={self.segment} is shorter than a window of {longest} samples: raise it")
+            raise ValueError(
+                f"segment={self.segment} is shorter than a window of {longest} samples: raise it"
+            )
         if self.bands[0] != 0 or self.bands[-1] != 1 or list(self.bands) != sorted(set(self.bands)):
             raise ValueError(f"bands={self.bands}: must rise from 0 to 1")
         if not self.phase_features and not self.magnitude_sizes:

@@ -84,9 +84,7 @@ def attend(layer: Any, hidden: torch.Tensor, mask: torch.Tensor, angles: torch.T
         for project in (layer.q_proj, layer.k_proj, layer.v_proj)
     ]
     query, key = (rotate(part, angles) for part in heads[:2])
-    found = functional.scaled_dot_product_attention(
-        query, key, heads[2], attn_mask=mask, scale=layer.scaling
-    )
+    found = functional.scaled_dot_product_attention(query, key, heads[2], attn_mask=mask, scale=layer.scaling)
     return layer.o_proj(found.transpose(1, 2).flatten(2))
 
 

@@ -81,7 +81,9 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.adversarial.listens:
-            raise ValueError(f"shares={self.adversarial.shares}: no voices are matched here, the last must be 0")
+            raise ValueError(
+                f"shares={self.adversarial.shares}: no voices are matched here, the last must be 0"
+            )
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object that ``config_from`` reads."""

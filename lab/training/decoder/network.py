@@ -111,7 +111,9 @@ class WindowDecoder(nn.Module):
 def _vectors(codec: Any) -> torch.Tensor:
     """Return the decoder's code vectors ``[16, codebook, dim]``."""
     quantizer = codec.decoder.quantizer
-    books = [layer._codebook for part in (quantizer.rvq_first, quantizer.rvq_rest) for layer in part.vq.layers]
+    books = [
+        layer._codebook for part in (quantizer.rvq_first, quantizer.rvq_rest) for layer in part.vq.layers
+    ]
     if len(books) != GROUPS:
         raise ValueError(f"the codec has {len(books)} groups: only {GROUPS} are supported")
     return torch.stack([book.embedding_sum / book.cluster_usage.clamp(min=1e-5)[:, None] for book in books])

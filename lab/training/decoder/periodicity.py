@@ -1,7 +1,8 @@
 """How periodic voiced speech is in a band: hoarseness, which log mel distances hardly hear.
 
 In frames where the recording is voiced, the decoded speech's normalised autocorrelation at the recording's pitch lag,
-band by band. Recordings of the teacher have 0.50 between 1 and 2 kHz; noise has 0.
+band by band; the highest of three lags one sample apart, because a sample is a tenth of a period at 2 kHz. Recordings of
+the teacher have 0.49 between 1 and 2 kHz and 0.38 between 2 and 4, the codec of training 3 has 0.22 and 0.13.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ PITCH = (60.0, 400.0)  # Hz
 PITCH_BAND = (50.0, 1000.0)
 VOICED = 0.85  # autocorrelation of a voiced frame below 1 kHz
 QUIET = 0.1  # of a crop's loudest frame's amplitude: frames below are left out
-FRAME, HOP = 960, 480  # samples: 40 and 20 ms
+FRAME, HOP = 720, 480  # samples: 30 and 20 ms
+NEAR = (-1, 0, 1)  # samples around the pitch lag
 
 
 @dataclass(frozen=True)
@@ -36,33 +38,31 @@ def in_band(wave: torch.Tensor, low: float, high: float) -> torch.Tensor:
     return torch.fft.irfft(spectrum * ((hertz >= low) & (hertz < high)), wave.shape[-1])
 
 
-def _autocorrelation(wave: torch.Tensor, lags: torch.Tensor) -> torch.Tensor:
-    """Return the normalised autocorrelation ``[B, frames, len(lags)]`` of ``[B, T]``, frame and shifted frame."""
-    longest = int(lags.max())
-    frames = wave.unfold(1, FRAME + longest, HOP)
-    first = frames[..., :FRAME]
-    found = []
-    for lag in lags.tolist():
-        second = frames[..., lag : lag + FRAME]
-        size = (first.square().sum(-1) * second.square().sum(-1) + 1e-12).sqrt()
-        found.append((first * second).sum(-1) / size)
-    return torch.stack(found, dim=-1)
+def _autocorrelation(wave: torch.Tensor, longest: int) -> torch.Tensor:
+    """Return the normalised autocorrelation ``[B, frames, longest + 1]`` of ``[B, T]``, a frame and the shifted one."""
+    size = FRAME + longest
+    whole = wave.unfold(1, size, HOP)
+    spectra = [torch.fft.rfft(part, size) for part in (whole[..., :FRAME], whole)]
+    products = torch.fft.irfft(spectra[0].conj() * spectra[1], size)[..., : longest + 1]
+    sums = torch.nn.functional.pad(whole.double().square().cumsum(-1), (1, 0))
+    energy = (sums[..., FRAME:] - sums[..., : longest + 1]).float()
+    return products / (energy * energy[..., :1]).clamp(min=1e-12).sqrt()
 
 
 @torch.no_grad()
 def pitch_of(wave: torch.Tensor) -> Pitch:
     """Return the pitch of recordings ``[B, T]``: the shortest lag whose autocorrelation is nearly the highest."""
     low = in_band(wave, *PITCH_BAND)
-    lags = torch.arange(round(SAMPLE_RATE / PITCH[1]), round(SAMPLE_RATE / PITCH[0]) + 1, device=wave.device)
-    found = _autocorrelation(low, lags)
+    longest, shortest = (round(SAMPLE_RATE / hertz) for hertz in PITCH)
+    found = _autocorrelation(low, longest)[..., shortest:]
     best = found.max(-1, keepdim=True).values
     inner = torch.zeros_like(found, dtype=torch.bool)
     inner[..., 1:-1] = (found[..., 1:-1] >= found[..., :-2]) & (found[..., 1:-1] >= found[..., 2:])
     chosen = (inner & (found >= 0.95 * best)).int().argmax(-1)
-    energy = low.unfold(1, FRAME + int(lags.max()), HOP)[..., :FRAME].square().mean(-1).sqrt()
+    energy = low.unfold(1, FRAME + longest, HOP)[..., :FRAME].square().mean(-1).sqrt()
     loud = energy > QUIET * energy.amax(1, keepdim=True)
     right = found.gather(-1, chosen[..., None])[..., 0]
-    return Pitch(lags[chosen], (right > VOICED) & loud)
+    return Pitch(chosen + shortest, (right > VOICED) & loud)
 
 
 @torch.no_grad()
@@ -72,12 +72,18 @@ def periodicity(
     """Return the mean over voiced frames, by band ("periodicity 1-2 kHz"), of ``[B, T]`` cut as the recordings were."""
     rows, frames = pitch.voiced.nonzero(as_tuple=True)
     lags = pitch.lags[rows, frames]
+    inside = torch.arange(FRAME, device=wave.device) + (frames * HOP)[:, None]
     found = {}
     for low, high in bands:
         part = in_band(wave, low, high)
-        inside = torch.arange(FRAME, device=wave.device) + (frames * HOP)[:, None]
-        first, second = (part[rows[:, None], inside + shift] for shift in (0, lags[:, None]))
-        size = (first.square().sum(-1) * second.square().sum(-1) + 1e-12).sqrt()
+        first = part[rows[:, None], inside]
+        each = [_alike(first, part[rows[:, None], inside + (lags + near)[:, None]]) for near in NEAR]
         name = f"periodicity {low / 1000:g}-{high / 1000:g} kHz"
-        found[name] = float(((first * second).sum(-1) / size).mean()) if len(rows) else 0.0
+        found[name] = float(torch.stack(each).amax(0).mean()) if len(rows) else 0.0
     return found
+
+
+def _alike(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """Return the normalised product of rows ``[N, FRAME]``."""
+    size = (first.square().sum(-1) * second.square().sum(-1)).clamp(min=1e-12).sqrt()
+    return (first * second).sum(-1) / size

@@ -62,7 +62,9 @@ class Slice:
 
     def __post_init__(self) -> None:
         if self.minutes < 0 or self.decay_minutes < 0:
-            raise ValueError(f"minutes={self.minutes}, decay_minutes={self.decay_minutes}: must not be negative")
+            raise ValueError(
+                f"minutes={self.minutes}, decay_minutes={self.decay_minutes}: must not be negative"
+            )
 
 
 def prepare(config: Config, options: Slice, speech: Stretches) -> Trainer:
@@ -143,7 +145,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--config", type=Path, default=DEFAULT)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--fast", action="store_true", help="fuse and capture (CUDA)")
-    parser.add_argument("--no-capture", action="store_true", help="with --fast: launch every kernel separately")
+    parser.add_argument(
+        "--no-capture", action="store_true", help="with --fast: launch every kernel separately"
+    )
     parser.add_argument("--rehearse", type=int, default=0, help="only run this many steps, on noise")
     given = parser.parse_args(arguments)
     if not given.rehearse and given.speech is None:

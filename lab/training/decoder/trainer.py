@@ -62,10 +62,10 @@ class Trainer:
         return self.step < self.taught_from + self.config.training.alone_steps
 
     def rate(self) -> float:
-        """Return the learning rates' factor: a warm-up, a constant, and a cosine to ``final_rate`` at the end."""
+        """Return the learning rates' factor: a warm-up once both learn, a constant, and a last cosine to ``final_rate``."""
         options = self.config.training
-        first = self.taught_from if self.alone else self.taught_from + options.alone_steps
-        rise = min(1.0, (self.step - first + 1) / options.warmup_steps)
+        first = self.taught_from + options.alone_steps
+        rise = 1.0 if self.alone else min(1.0, (self.step - first + 1) / options.warmup_steps)
         fall = 0.5 * (1 + math.cos(math.pi * min(1.0, self.decayed)))
         return rise * (options.final_rate + (1 - options.final_rate) * fall)
 
@@ -96,7 +96,9 @@ class Trainer:
             wave: their recordings, float32 ``[B, frames * 1920]``.
             pitch: of the recordings.
         """
-        with self.average.in_place(), self.updater.autocast():
+        # These shapes are met too rarely to try every kernel on them.
+        kernels = torch.backends.cudnn.flags(enabled=True, benchmark=False)
+        with kernels, self.average.in_place(), self.updater.autocast():
             made = self.network.whole(codes)
         found = {name: float(value) for name, value in self.updater.spectral(made, wave).items()}
         return {**found, **periodicity(made, pitch)}

@@ -11,19 +11,20 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from lab.training.branches import IN_ORDER
 from lab.training.codec.config import GROUPS, SAMPLE_RATE, SAMPLES_PER_FRAME
+from lab.training.codec.data import pack_lines
 from lab.training.codec.discriminators import Discriminators, MagnitudeDiscriminator
 from lab.training.codec.evaluate import encode as encode_wave
 from lab.training.codec.evaluate import load_tokenizer
 from lab.training.codec.export import export as export_new
 from lab.training.codec.trainer import Trainer as CodecTrainer
-from lab.training.branches import IN_ORDER
-from lab.training.codec.data import pack_lines
 from lab.training.corpus.shards import Utterance
 from lab.training.decoder import config as configs
 from lab.training.decoder import train as command
 from lab.training.decoder.batches import held_out, judged_from, judged_part, places_of, sample_batch
 from lab.training.decoder.checkpoint import read_weights, write_weights
+from lab.training.decoder.choose import choose
 from lab.training.decoder.export import MODEL, export
 from lab.training.decoder.network import WindowDecoder, learns, load_codec
 from lab.training.decoder.periodicity import periodicity, pitch_of
@@ -123,7 +124,7 @@ def test_a_steps_batch_is_reproducible_and_stays_within_its_stretch(speech):
     for start in places.any.tolist():
         stretch = int((speech.starts <= start).sum())
         assert start + options.frames <= int(speech.starts[stretch])
-    with pytest.raises(ValueError, match="fit|frames"):
+    with pytest.raises(ValueError, match="24 frames"):
         places_of(torch.tensor([0, 5]), 24)
 
 
@@ -157,8 +158,7 @@ def test_only_the_decoder_learns_and_first_only_its_discriminators(shipped, spee
         assert "mel" not in trainer.train_step()
     assert all(torch.equal(before[name], value) for name, value in trainer.network.codec.state_dict().items())
     assert any(
-        not torch.equal(opponents[name], value)
-        for name, value in trainer.discriminators.state_dict().items()
+        not torch.equal(opponents[name], value) for name, value in trainer.discriminators.state_dict().items()
     )
     for _ in range(2):
         found = trainer.train_step()
@@ -206,7 +206,7 @@ def test_harmonics_are_periodic_and_noise_is_not():
     assert (pitch.lags[pitch.voiced] - SAMPLE_RATE / 125).abs().max() <= 1
     assert min(periodicity(tone[None], pitch).values()) > 0.95
     hoarse = periodicity((low + 0.3 * noise)[None], pitch)
-    assert len(hoarse) == 2 and max(abs(value) for value in hoarse.values()) < 0.15
+    assert len(hoarse) == 2 and max(hoarse.values()) < 0.25
     assert not pitch_of(noise[None]).voiced.any()
     assert periodicity(noise[None], pitch_of(noise[None]))["periodicity 1-2 kHz"] == 0
 
@@ -234,7 +234,7 @@ def test_another_machine_goes_on_from_the_weights_and_teaches_discriminators_fir
         first.train_step()
     write_weights(tmp_path, first.weights())
     second.start_from(read_weights(tmp_path))
-    assert second.step == 4 and second.alone and second.rate() < 1
+    assert second.step == 4 and second.alone
     for name, value in second.network.learnt().items():
         torch.testing.assert_close(value.detach(), first.average.values[name], atol=1e-2, rtol=1e-2, msg=name)
     for name, value in first.discriminators.state_dict().items():
@@ -249,7 +249,7 @@ def test_the_rate_rises_stays_and_falls_at_the_end(shipped, speech):
     rates = []
     for trainer.step in (0, 3, 9, 10, 13, 5000):
         rates.append(trainer.rate())
-    assert rates == pytest.approx([0.25, 1, 1, 0.25, 1, 1])
+    assert rates == pytest.approx([1, 1, 1, 0.25, 1, 1])
     trainer.decayed = 1.0
     assert trainer.rate() == pytest.approx(trainer.config.training.final_rate)
 
@@ -282,10 +282,9 @@ def test_the_export_changes_the_decoder_alone_and_speaks_in_upstream(shipped, sp
         export(shipped, {}, tmp_path / "none")
 
 
-def test_the_command_trains_validates_saves_and_resumes(shipped, speech, tmp_path, monkeypatch):
+def test_the_command_trains_validates_saves_and_resumes(shipped, speech, tmp_path):
     for split in ("train", "dev"):
         save(tmp_path / f"{split}.safetensors", speech)
-    monkeypatch.setattr("lab.training.decoder.report.HELD_OUT_FRAMES", 24)
     slice_ = command.Slice(shipped, tmp_path, tmp_path / "out", minutes=0.0)
     slice_.out.mkdir()
     trainer = command.prepare(tiny(), slice_, speech)
@@ -295,7 +294,9 @@ def test_the_command_trains_validates_saves_and_resumes(shipped, speech, tmp_pat
     reporter.save()
     rows = [json.loads(row) for row in (slice_.out / "curve.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row.get("step") for row in rows] == [None, 2, 4, None, 6]
-    assert {"mel", "periodicity 1-2 kHz", "periodicity 2-4 kHz"} <= rows[3].keys() and rows[3]["held out"] == 4
+    assert {"mel", "periodicity 1-2 kHz", "periodicity 2-4 kHz"} <= rows[3].keys() and rows[3][
+        "held out"
+    ] == 4
     with pytest.raises(ValueError, match="--resume"):
         command.run(tiny(), slice_)
     command.run(tiny(), dataclasses.replace(slice_, resume=True))
@@ -306,7 +307,10 @@ def test_the_command_trains_validates_saves_and_resumes(shipped, speech, tmp_pat
 
 
 def test_both_configs_are_read_and_wrong_keys_are_named():
-    new, old = (configs.load_config(configs.DEFAULT.with_name(f"{name}.json")) for name in ("decoder", "decoder_phase"))
+    new, old = (
+        configs.load_config(configs.DEFAULT.with_name(f"{name}.json"))
+        for name in ("decoder", "decoder_phase")
+    )
     assert not new.adversarial.phase_features and old.adversarial.phase_features
     assert new.windows == old.windows and configs.config_from(new.as_json()) == new
     with pytest.raises(ValueError, match="unknown"):
@@ -314,6 +318,19 @@ def test_both_configs_are_read_and_wrong_keys_are_named():
     with pytest.raises(ValueError, match="within"):
         dataclasses.replace(new.windows, judged=30000)
     codes, wave = held_out(
-        Stretches(torch.zeros(30 * 1920, dtype=torch.int16), torch.zeros(30, GROUPS), torch.tensor([0, 30])), 24, 5
+        Stretches(torch.zeros(30 * 1920, dtype=torch.int16), torch.zeros(30, GROUPS), torch.tensor([0, 30])),
+        24,
+        5,
     )
     assert codes.shape == (1, 24, GROUPS) and wave.shape == (1, 24 * SAMPLES_PER_FRAME)
+
+
+def test_the_most_periodic_training_wins_unless_its_mel_is_too_far(tmp_path):
+    for name, mel, periodic in (("a", 0.40, 0.30), ("b", 0.42, 0.33), ("c", 0.44, 0.40)):
+        (tmp_path / name).mkdir()
+        rows = [{"step": 1, "mel": 9.0}, {"held out": 2, "mel": mel, "periodicity 1-2 kHz": periodic}]
+        text = "".join(f"{json.dumps(row)}\n" for row in rows)
+        (tmp_path / name / "curve.jsonl").write_text(text, encoding="utf-8")
+    assert choose([tmp_path / name for name in "abc"]) == tmp_path / "b"
+    with pytest.raises(ValueError, match="no validation"):
+        choose([tmp_path / "d"])
