@@ -57,7 +57,7 @@ def causal_mask(frames: int, window: int, device: torch.device) -> torch.Tensor:
 
 
 def rotate(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
-    """Rotate ``[B, heads, frames, dim]`` by angles ``[frames, dim / 2]``, halves of a vector paired as upstream does."""
+    """Rotate ``[B, heads, frames, dim]`` by angles ``[frames, dim / 2]``, a vector's halves against each other."""
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     low, high = x.chunk(2, dim=-1)
     return torch.cat((low * cos - high * sin, high * cos + low * sin), dim=-1)

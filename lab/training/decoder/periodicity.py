@@ -1,8 +1,8 @@
 """How periodic voiced speech is in a band: hoarseness, which log mel distances hardly hear.
 
 In frames where the recording is voiced, the decoded speech's normalised autocorrelation at the recording's pitch lag,
-band by band; the highest of three lags one sample apart, because a sample is a tenth of a period at 2 kHz. Recordings of
-the teacher have 0.49 between 1 and 2 kHz and 0.38 between 2 and 4, the codec of training 3 has 0.22 and 0.13.
+band by band; the highest of three lags one sample apart, because a sample is a tenth of a period at 2 kHz. The
+teacher's recordings have 0.49 between 1 and 2 kHz and 0.38 between 2 and 4, the codec of training 3 has 0.22 and 0.13.
 """
 
 from __future__ import annotations

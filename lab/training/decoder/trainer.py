@@ -62,7 +62,7 @@ class Trainer:
         return self.step < self.taught_from + self.config.training.alone_steps
 
     def rate(self) -> float:
-        """Return the learning rates' factor: a warm-up once both learn, a constant, and a last cosine to ``final_rate``."""
+        """Return the learning rates' factor: a warm-up once both learn, a constant, a last cosine to ``final_rate``."""
         options = self.config.training
         first = self.taught_from + options.alone_steps
         rise = 1.0 if self.alone else min(1.0, (self.step - first + 1) / options.warmup_steps)
