@@ -25,12 +25,14 @@ from lab.training.decoder import train as command
 from lab.training.decoder.batches import held_out, judged_from, judged_part, places_of, sample_batch
 from lab.training.decoder.checkpoint import read_weights, write_weights
 from lab.training.decoder.choose import choose
+from lab.training.decoder.compare import differences, periodic
 from lab.training.decoder.export import MODEL, export
 from lab.training.decoder.network import WindowDecoder, learns, load_codec
 from lab.training.decoder.periodicity import periodicity, pitch_of
 from lab.training.decoder.report import STATE, Reporter
 from lab.training.decoder.stretches import JoinOptions, Stretches, join, load, make_stretches, save
 from lab.training.decoder.trainer import Trainer
+from lab.training.storage import write_wav
 from tests.lab.training.tiny_codec import line
 from tests.lab.training.tiny_codec import tiny as tiny_codec
 
@@ -326,11 +328,36 @@ def test_both_configs_are_read_and_wrong_keys_are_named():
 
 
 def test_the_most_periodic_training_wins_unless_its_mel_is_too_far(tmp_path):
-    for name, mel, periodic in (("a", 0.40, 0.30), ("b", 0.42, 0.33), ("c", 0.44, 0.40)):
+    for name, mel, found in (("a", 0.40, 0.30), ("b", 0.42, 0.33), ("c", 0.44, 0.40)):
         (tmp_path / name).mkdir()
-        rows = [{"step": 1, "mel": 9.0}, {"held out": 2, "mel": mel, "periodicity 1-2 kHz": periodic}]
+        rows = [{"step": 1, "mel": 9.0}, {"held out": 2, "mel": mel, "periodicity 1-2 kHz": found}]
         text = "".join(f"{json.dumps(row)}\n" for row in rows)
         (tmp_path / name / "curve.jsonl").write_text(text, encoding="utf-8")
     assert choose([tmp_path / name for name in "abc"]) == tmp_path / "b"
     with pytest.raises(ValueError, match="no validation"):
         choose([tmp_path / "d"])
+
+
+def test_judged_lines_are_compared_in_pairs(tmp_path):
+    def judged(score: float, errors: int, path: str = "a/1.wav") -> dict[str, object]:
+        heard = {"word_errors": errors, "words": 4}
+        return {
+            "clip": {"path": path},
+            "heard": heard,
+            "opinion": {"distillmos": score},
+            "similarity_to_original": None,
+        }
+
+    found = differences([judged(3.0, 1), judged(3.5, 0)], [judged(3.25, 0), judged(3.75, 0)])
+    assert found.keys() == {"distillmos", "word errors"}
+    assert found["distillmos"].value == pytest.approx(0.25) and found["distillmos"].low == pytest.approx(0.25)
+    assert found["word errors"].value == pytest.approx(-0.125)
+    with pytest.raises(ValueError, match="not the same"):
+        differences([judged(3.0, 0)], [judged(3.0, 0, "b/1.wav")])
+    seconds = np.arange(40_000) / SAMPLE_RATE
+    tone = sum(np.sin(2 * np.pi * 125 * number * seconds) / number for number in range(1, 40))
+    noise = np.random.default_rng(0).standard_normal(len(tone))
+    for name, wave in (("original", tone), ("coded", noise)):
+        write_wav(tmp_path / name / "a/1.wav", 0.1 * wave, SAMPLE_RATE)
+    assert periodic(tmp_path / "original", tmp_path / "original", ["a/1.wav"])["periodicity 1-2 kHz"] > 0.9
+    assert periodic(tmp_path / "original", tmp_path / "coded", ["a/1.wav"])["periodicity 1-2 kHz"] < 0.3
