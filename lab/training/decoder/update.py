@@ -88,7 +88,7 @@ class Updater:
             made = self._decode(batch)
         with self.autocast():
             opinion = self.discriminators(batch.wave, made, self.branches)
-        opinion.telling.backward()
+        self._teach_discriminators(opinion.telling)
         self.opponent.step()
         return opinion._asdict()
 
@@ -108,7 +108,7 @@ class Updater:
         return {**losses, **opinion._asdict(), "gradient": norms[0]}
 
     def _teach_discriminators(self, telling: torch.Tensor) -> None:
-        """Set the discriminators' gradients for a loss whose graph the decoder's losses still need."""
+        """Set the discriminators' gradients for a loss whose graph the decoder's losses may still need."""
         parameters = list(self.discriminators.parameters())
         found = torch.autograd.grad(telling, parameters, retain_graph=True)
         for parameter, gradient in zip(parameters, found, strict=True):
