@@ -117,6 +117,10 @@ class Adversarial:
         segment: samples that they get of each, from a random position; a shorter crop is used completely.
         shares: of the gradient at the waveform: spectral losses, fooling the discriminators, feature matching, and
             voice matching (``listener.py``; 0 disables it).
+        stft_sizes: of the discriminators of complex spectra.
+        magnitude_sizes: of the discriminators of magnitudes, which do not hear phase.
+        bands: where magnitude discriminators cut the spectrum, from 0 to 1 (half the sampling rate).
+        phase_features: whether features of the discriminators that hear phase are matched too.
     """
 
     enabled: bool
@@ -129,12 +133,20 @@ class Adversarial:
     period_channels: tuple[int, ...]
     stft_sizes: tuple[int, ...]
     stft_channels: int
+    magnitude_sizes: tuple[int, ...] = ()
+    bands: tuple[float, ...] = (0.0, 1.0)
+    phase_features: bool = True
 
     def __post_init__(self) -> None:
-        if self.segment < max(self.stft_sizes, default=1):
+        longest = max((*self.stft_sizes, *self.magnitude_sizes), default=1)
+        if self.segment < longest:
             raise ValueError(
-                f"segment={self.segment} is shorter than a window of {max(self.stft_sizes)} samples: raise it"
+                f"segment={self.segment} is shorter than a window of {longest} samples: raise it"
             )
+        if self.bands[0] != 0 or self.bands[-1] != 1 or list(self.bands) != sorted(set(self.bands)):
+            raise ValueError(f"bands={self.bands}: must rise from 0 to 1")
+        if not self.phase_features and not self.magnitude_sizes:
+            raise ValueError("phase_features is false: name magnitude_sizes, whose features are then matched")
         if len(self.shares) != 4:
             raise ValueError(
                 f"shares={self.shares}: need four, for spectral losses, fooling, features and voice"
@@ -200,7 +212,7 @@ class Config:
         return asdict(self)
 
 
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+def as_tuples(values: dict[str, Any]) -> dict[str, Any]:
     """Convert JSON's lists to tuples, including one level of nesting."""
     made = {}
     for name, value in values.items():
@@ -216,9 +228,9 @@ def config_from(values: dict[str, Any]) -> Config:
         return Config(
             shape=Shape(**values["shape"]),
             quantiser=Quantiser(**values["quantiser"]),
-            losses=Losses(**_tuples(values["losses"])),
-            adversarial=Adversarial(**_tuples(values["adversarial"])),
-            training=Training(**_tuples(values["training"])),
+            losses=Losses(**as_tuples(values["losses"])),
+            adversarial=Adversarial(**as_tuples(values["adversarial"])),
+            training=Training(**as_tuples(values["training"])),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"codec config: {error}; compare it with lab/training/configs/codec.json") from error
@@ -226,13 +238,14 @@ def config_from(values: dict[str, Any]) -> Config:
 
 def load_config(path: Path = DEFAULT) -> Config:
     """Read a config file; a file with a ``base`` (another file in its folder) contains only the differences."""
-    return config_from(_read(path))
+    return config_from(read_values(path))
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_values(path: Path) -> dict[str, Any]:
+    """Return a config file's JSON object, with what its base adds."""
     values = json.loads(path.read_text(encoding="utf-8"))
     base = values.pop("base", None)
-    return values if base is None else _changed(_read(path.parent / base), values)
+    return values if base is None else _changed(read_values(path.parent / base), values)
 
 
 def _changed(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -56,6 +56,38 @@ def causal_mask(frames: int, window: int, device: torch.device) -> torch.Tensor:
     return ((distance >= 0) & (distance < window))[None, None]
 
 
+def rotate(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    """Rotate ``[B, heads, frames, dim]`` by angles ``[frames, dim / 2]``, a vector's halves against each other."""
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    low, high = x.chunk(2, dim=-1)
+    return torch.cat((low * cos - high * sin, high * cos + low * sin), dim=-1)
+
+
+def transform(module: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """Run upstream's ``pre_transformer`` on ``[B, frames, latent]``, whatever transformers wraps around its forward."""
+    hidden = module.input_proj(hidden)
+    frames = hidden.shape[1]
+    mask = causal_mask(frames, module.window_size, hidden.device)
+    places = torch.arange(frames, device=hidden.device, dtype=torch.float32)
+    angles = places[:, None] * module.rotary_emb.inv_freq.float()
+    for layer in module.layers:
+        attended = attend(layer.self_attn, layer.input_layernorm(hidden), mask, angles)
+        hidden = hidden + layer.self_attn_layer_scale(attended)
+        hidden = hidden + layer.mlp_layer_scale(layer.mlp(layer.post_attention_layernorm(hidden)))
+    return module.output_proj(module.norm(hidden))
+
+
+def attend(layer: Any, hidden: torch.Tensor, mask: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    """Run one layer's attention on ``[B, frames, hidden]``; as many key heads as query heads."""
+    heads = [
+        project(hidden).unflatten(-1, (-1, layer.head_dim)).transpose(1, 2)
+        for project in (layer.q_proj, layer.k_proj, layer.v_proj)
+    ]
+    query, key = (rotate(part, angles) for part in heads[:2])
+    found = functional.scaled_dot_product_attention(query, key, heads[2], attn_mask=mask, scale=layer.scaling)
+    return layer.o_proj(found.transpose(1, 2).flatten(2))
+
+
 class CropForward:
     """Encodes and decodes crops with the weights of an upstream codec (float32 or under autocast)."""
 
@@ -95,16 +127,21 @@ class CropForward:
 
     def decode(self, latent: torch.Tensor) -> torch.Tensor:
         """Decode dequantised frames ``[B, 2 * code_dim, frames]`` to ``[B, 1920 * frames]``, not clamped."""
+        return self.to_wave(self.to_features(latent))
+
+    def to_features(self, latent: torch.Tensor) -> torch.Tensor:
+        """Run the decoder's slow layers on ``[B, 2 * code_dim, frames]``: ``[B, latent_dim, 4 * frames]``."""
         decoder = self.model.decoder
-        hidden = decoder.pre_conv(latent).transpose(1, 2)
-        mask = causal_mask(hidden.shape[1], decoder.config.sliding_window, hidden.device)
-        masks = {"full_attention": mask, "sliding_attention": mask}
-        hidden = decoder.pre_transformer(inputs_embeds=hidden, attention_mask=masks).last_hidden_state
-        hidden = hidden.transpose(1, 2)
+        hidden = transform(decoder.pre_transformer, decoder.pre_conv(latent).transpose(1, 2)).transpose(1, 2)
         for blocks in decoder.upsample:
             for block in blocks:
                 hidden = block(hidden)
-        x = causal_conv(decoder.decoder[0].conv, hidden.unsqueeze(2).contiguous(memory_format=self.layout))
+        return hidden
+
+    def to_wave(self, features: torch.Tensor) -> torch.Tensor:
+        """Run the decoder's fast layers on ``[B, latent_dim, T / 480]``: ``[B, T]``, not clamped."""
+        decoder = self.model.decoder
+        x = causal_conv(decoder.decoder[0].conv, features.unsqueeze(2).contiguous(memory_format=self.layout))
         for block in decoder.decoder[1:-2]:
             x = self._decoder_block(block, x)
         x = self._activate(decoder.decoder[-2], x)
