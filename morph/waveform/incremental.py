@@ -405,14 +405,11 @@ class _Ahead:
     @classmethod
     def copy(cls, samples: torch.Tensor, codes: torch.Tensor) -> _Ahead:
         """Copy both to the CPU, behind what the device has to do by now."""
-        on_cuda = samples.is_cuda
-        here = [torch.empty_like(part, device="cpu", pin_memory=on_cuda) for part in (samples, codes)]
-        for mine, part in zip(here, (samples, codes), strict=True):
-            mine.copy_(part, non_blocking=True)
-        ready = torch.cuda.Event() if on_cuda else None
+        own_samples, own_codes = _to_come(samples), _to_come(codes)
+        ready = torch.cuda.Event() if samples.is_cuda else None
         if ready is not None:
             ready.record()
-        return cls(*here, ready)
+        return cls(own_samples, own_codes, ready)
 
     def wait(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return samples and codes, complete."""
@@ -428,6 +425,12 @@ class _Part:
     codes: torch.Tensor
     wanted: bool = True
     restarts: bool = False
+
+
+def _to_come(part: torch.Tensor) -> torch.Tensor:
+    """Return a copy on the CPU, complete once the device has done all work so far."""
+    copy = torch.empty_like(part, device="cpu", pin_memory=part.is_cuda)
+    return copy.copy_(part, non_blocking=True)
 
 
 def _no_codes(weights: CodecWeights) -> torch.Tensor:
