@@ -118,8 +118,8 @@ def uploaded_name(voice: Voice) -> str:
 def _check_cloned(facts: ServerFacts, voice: Voice, consent: bool) -> None:
     if not consent:
         raise ValueError(
-            f"voice {voice.name!r} would be sent to server {facts}: turn on voice_consent in Remote Model if the "
-            "person whose voice it is has agreed"
+            f"voice {voice.name!r} would be sent to server {facts}: turn on voice_consent in Remote Model "
+            "(--consent on the command line) if the person whose voice it is has agreed"
         )
     if facts.kind and facts.kind != "base":
         raise ValueError(
