@@ -23,6 +23,7 @@ FRONTEND = COMFY / "frontend-1.58.1"  # unpacked by tests/comfy/install.py
 PYTEST = ("pytest==9.2.0", "pytest-xdist==3.8.0")
 LINTERS = ("ruff==0.17.5", "mypy==2.4.1", "import-linter==2.16")
 TOOLS = (*PYTEST, *LINTERS, "pytest-cov==7.1.0", "playwright==1.65.2")
+MODELS = ("simpy==4.1.2",)  # lab/benchmarks/capacity.py
 # The speech server, and its clients.
 SERVER = (
     *(
@@ -95,7 +96,7 @@ def make_comfy() -> None:
     """Create ComfyUI with transformers 4, our requirements, the test tools and the judges of speech."""
     subprocess.run([sys.executable, ROOT / "tests" / "comfy" / "install.py", COMFY], check=True)
     triton = [] if brings_triton(COMFY_PYTHON) else [TRITON]
-    add_packages(COMFY_PYTHON, *TOOLS, *SERVER, *triton, files=[JUDGES], alone=[JUDGES_ALONE])
+    add_packages(COMFY_PYTHON, *TOOLS, *SERVER, *MODELS, *triton, files=[JUDGES], alone=[JUDGES_ALONE])
 
 
 def brings_triton(python: Path) -> bool:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ...morph.model.model import Model
     from ...morph.voice.voice import Voice
+    from ..remote.facts import ServerFacts
     from .folders import Folders
 
 NARRATOR = "NARRATOR"
@@ -90,6 +91,45 @@ def make_cast(
     for speaker in model.speakers:
         found.setdefault(_spelled(speaker, found), _choose(model, folders, speaker))
     return Cast(found)
+
+
+def server_cast(server: ServerFacts, folders: Folders, options: argparse.Namespace) -> Cast:
+    """Return everybody whom a script may name where a server speaks: as ``make_cast``, with the server's own voices.
+
+    Raises:
+        ValueError: for a name that ``--cast`` has twice.
+    """
+
+    def choose(voice: str) -> MakeVoice:
+        if voice.casefold() in [name.casefold() for name in server.voices]:
+            return lambda: preset_at(server, voice)
+        return lambda: saved_voice(voice, folders)
+
+    given = check_parts(options.cast)
+    found: dict[str, MakeVoice] = {name: choose(voice) for name, voice in given.items()}
+    if options.describe:
+        found.setdefault(_spelled(NARRATOR, found), lambda: design_at(server, options.describe))
+    elif name := options.voice or options.speaker or next(iter(server.voices), ""):
+        found.setdefault(_spelled(NARRATOR, found), choose(name))
+    for name in (*folders.library.voices(), *server.voices):
+        if not any(char in name for char in RESERVED):
+            found.setdefault(_spelled(name, found), choose(name))
+    return Cast(found)
+
+
+def preset_at(server: ServerFacts, name: str) -> Voice:
+    """Return one of the server's own voices; ValueError if it has none such."""
+    from ...morph.voice.voice import Voice
+
+    spelled = server.speaker(name)
+    return Voice("preset", server.size, name=spelled, speaker=spelled)
+
+
+def design_at(server: ServerFacts, description: str) -> Voice:
+    """Return a voice from a description, which the server reads with each line."""
+    from ...morph.voice.voice import Voice
+
+    return Voice("design", server.size, name="designed voice", instruct=description.strip())
 
 
 def check_parts(parts: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -16,7 +16,8 @@ from . import arguments, script
 from .cast import Cast, make_cast
 from .clone import read_words
 from .console import Console
-from .engine import facts_of_model, find_checkpoint, folders_of, load_at, make_settings, read_reference
+from .engine import find_checkpoint, folders_of, load_at, make_settings, read_reference
+from .makers import LocalMaker
 from .saved_lines import SavedLines
 from .sound import write_whole
 
@@ -117,17 +118,18 @@ def make_job(
 ) -> script.Job:
     """Return the job of speaking the lines without speed, pitch and level: these are set when they are fitted.
 
-    The parameters are those of ``script.Job``, and the checkpoint's folder.
+    The parameters are the checkpoint, what ``script.Job`` has, and the checkpoint's folder.
     """
     from ...morph.text.script import Script
 
     plain = Script(tuple(replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed))
     settings = make_settings(synthesizer.model, options, batch_size=options.batch_size)
-    plans = script.make_plans(plain, lines, facts_of_model(synthesizer, path, settings))
+    maker = LocalMaker(synthesizer, path, settings)
+    plans = script.make_plans(plain, lines, maker.facts())
     if options.again:
         saved = replace(saved, entries={})
     saved.place(plans)
-    job = script.Job(synthesizer, settings, plain, lines, plans, saved, options)
+    job = script.Job(maker, plain, lines, plans, saved, options)
     job.write_manifest(complete=False)  # a folder that cannot be written is found now
     return job
 

@@ -1,5 +1,8 @@
 """The lines of a script that are spoken already: a folder with a sound file for each, and a manifest.
 
+Beside the manifest, lines that are new since it was written have a row each in a second file, so that a run that is
+ended in any way loses none, and the manifest of a long script is not written for each line.
+
 A line is found again by its key, a hash of everything that decides its sound. Its file carries the line's number, its
 name and the key's first letters; it is written completely or not at all, so what is there is complete.
 """
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from ...morph.render.lines import LineReport, Spoken
 
 MANIFEST = "manifest.json"
+NEW_LINES = "manifest.new.jsonl"
 FORMAT = "qwen3-tts-morph script"
 VERSION = 1
 ENDINGS = (".wav", ".flac")
@@ -79,7 +83,7 @@ class SavedLines:
             manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
             if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
                 raise ValueError
-            return cls(folder, ending, dict(manifest["saved"]))
+            return cls(folder, ending, dict(manifest["saved"]) | read_new_lines(folder / NEW_LINES))
         except FileNotFoundError:
             return cls(folder, ending)
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -112,7 +116,7 @@ class SavedLines:
         return self._find(key) is not None
 
     def add(self, plan: Plan, spoken: Spoken) -> None:
-        """Write a line's file; call ``write_manifest`` before it counts."""
+        """Write a line's file, and note that it is there."""
         path = self.folder / plan.file_name(self.ending)
         write_whole(path, encode(spoken.waveform, spoken.sample_rate, self.ending))
         self.entries[plan.key] = {
@@ -121,6 +125,8 @@ class SavedLines:
             "engine": spoken.engine,
             "spans": [asdict(span) for span in spoken.spans],
         }
+        with (self.folder / NEW_LINES).open("a", encoding="utf-8") as file:
+            file.write(json.dumps([plan.key, self.entries[plan.key]]) + "\n")
 
     def read(self, key: str, rate: int) -> Spoken:
         """Return a line that is spoken; a file that was edited by hand counts as it is.
@@ -162,3 +168,12 @@ class SavedLines:
         }
         content = json.dumps(known, indent=1, ensure_ascii=False) + "\n"
         write_whole(self.folder / MANIFEST, content.encode())
+        (self.folder / NEW_LINES).unlink(missing_ok=True)
+
+
+def read_new_lines(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the entries that are new since the manifest; a last row that was not written completely is left out."""
+    if not path.is_file():
+        return {}
+    rows = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return dict(json.loads(row) for row in rows if row.endswith("\n"))

@@ -10,28 +10,29 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import arguments
-from .cast import Cast, make_cast, part
+from .cast import Cast, make_cast, part, server_cast
 from .clone import read_words
 from .console import Console
 from .engine import (
-    facts_of_model,
     find_checkpoint,
     folders_of,
     load_at,
+    make_sampling,
     make_settings,
     read_reference,
 )
+from .makers import PUBLISHED_LANGUAGES, LocalMaker, Maker, ServerMaker, ask
 from .saved_lines import Plan, SavedLines, make_key
 from .sound import to_s16, write_whole
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...morph.options import GenerateOptions
     from ...morph.render.lines import Line, Spoken
     from ...morph.render.progress import OnFrame
     from ...morph.synthesizer import Synthesizer
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 JSON_LINES = (".jsonl", ".ndjson")
 TRACKS = ("wav", "flac", "mp3", "opus", "ogg")
 PORTION_S = 1  # of sound written at once
-ON_GPU = 4  # batches that are saved together: rows of lines that ended are used again at once
+MOST_NAMED = 10  # lines in an error
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +54,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--gap", type=arguments.number(0, 60), default=0.3, help="seconds between lines, default: 0.3"
+    )
+    parser.add_argument(
+        "--server",
+        metavar="NAME",
+        help="let a speech server speak: its name in MORPH_TTS_SERVERS, or http://HOST:PORT; its key is in the "
+        "environment (MORPH_TTS_KEY_NAME, MORPH_TTS_KEY_SERVER for an address); --batch-size lines are in flight",
+    )
+    parser.add_argument(
+        "--consent",
+        action="store_true",
+        help="those whose cloned voices are sent to the server have agreed to that",
     )
     parser.add_argument(
         "--sentence-subtitles", action="store_true", help="a subtitle for each sentence instead of each line"
@@ -98,14 +110,16 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     arguments.check_voice(parser, options)
     if options.out is None:
         options.out = Path(options.file.stem)
+    here = ("checkpoint", "reference")
+    if given := [name for name in here if getattr(options, name) and getattr(options, "server", None)]:
+        parser.error(f"--{given[0]} needs a model on this computer: leave it out with --server")
 
 
 @dataclass(frozen=True)
 class Job:
     """A script that is ready to be spoken: parallel lists of lines and of their places on the disk."""
 
-    synthesizer: Synthesizer
-    settings: GenerateOptions
+    maker: Maker
     script: Script
     lines: list[Line]
     plans: list[Plan]
@@ -114,7 +128,7 @@ class Job:
 
     def read(self, plan: Plan) -> Spoken:
         """Return a line that is spoken, under its name in the script."""
-        line = self.saved.read(plan.key, self.synthesizer.model.sample_rate)
+        line = self.saved.read(plan.key, self.maker.rate)
         return replace(line, report=replace(line.report, name=plan.name))
 
     def write_manifest(self, complete: bool) -> None:
@@ -128,16 +142,15 @@ def run(options: argparse.Namespace, console: Console) -> int:
     text, recording = read_words(options.file), read_reference(options)
     check_file(options.file, text)
     saved = SavedLines.open(options.out, ".wav" if options.format == "wav" else ".flac")
-    path = find_checkpoint(options, console)
-    synthesizer = load_at(path, options)
-    cast = make_cast(synthesizer.model, folders_of(options), options, recording)
-    script, lines = read_lines(synthesizer, text, cast, options)
-    settings = make_settings(synthesizer.model, options, batch_size=options.batch_size)
-    plans = make_plans(script, lines, facts_of_model(synthesizer, path, settings))
+    if options.server:
+        maker, script, lines = open_server(text, options)
+    else:
+        maker, script, lines = open_checkpoint(text, recording, options, console)
+    plans = make_plans(script, lines, maker.facts())
     if options.again:
         saved = replace(saved, entries={})
     saved.place(plans)
-    job = Job(synthesizer, settings, script, lines, plans, saved, options)
+    job = Job(maker, script, lines, plans, saved, options)
     job.write_manifest(complete=False)  # a folder that cannot be written is found now
     started = time.perf_counter()
     new = speak_missing(job, console)
@@ -148,6 +161,33 @@ def run(options: argparse.Namespace, console: Console) -> int:
     for written in paths:
         console.result(written.absolute())
     return 0
+
+
+def open_checkpoint(
+    text: str, recording: tuple[np.ndarray, int] | None, options: argparse.Namespace, console: Console
+) -> tuple[Maker, Script, list[Line]]:
+    """Load the checkpoint; return it with the script and its lines."""
+    path = find_checkpoint(options, console)
+    synthesizer = load_at(path, options)
+    cast = make_cast(synthesizer.model, folders_of(options), options, recording)
+    script, lines = read_lines(synthesizer, text, cast, options)
+    settings = make_settings(synthesizer.model, options, batch_size=options.batch_size)
+    return LocalMaker(synthesizer, path, settings), script, lines
+
+
+def open_server(text: str, options: argparse.Namespace) -> tuple[Maker, Script, list[Line]]:
+    """Ask the server what it is; return it with the script and its lines, which it can speak."""
+    from ...morph.options import GenerateOptions, Sampling
+
+    server = ask(options.server)
+    keys = ("seq_groups", "tail", "decoding", "retries", "trim_ends", "batch_size")
+    chosen = {key: getattr(options, key) for key in keys}
+    settings = GenerateOptions(sampling=make_sampling(Sampling(), options), **chosen)
+    cast = server_cast(server, folders_of(options), options)
+    script, lines = read_named_lines(text, cast, server.languages or PUBLISHED_LANGUAGES, options)
+    maker = ServerMaker(server, settings, options.consent)
+    maker.check(lines)
+    return maker, script, lines
 
 
 def check_file(file: Path, text: str) -> None:
@@ -162,9 +202,21 @@ def read_lines(
     synthesizer: Synthesizer, text: str, cast: Cast, options: argparse.Namespace
 ) -> tuple[Script, list[Line]]:
     """Return the script and its lines; ValueError for anything that cannot be spoken."""
-    from ...morph.render.dialogue import ScriptRequest, lines_of, read_script
     from ...morph.render.lines import check_line
+
+    script, lines = read_named_lines(text, cast, synthesizer.model.languages, options)
+    for line in lines:
+        check_line(synthesizer.model, line)
+    return script, lines
+
+
+def read_named_lines(
+    text: str, cast: Cast, languages: Sequence[str], options: argparse.Namespace
+) -> tuple[Script, list[Line]]:
+    """Return the script and its lines; ValueError for what cannot be read, or a name that is nobody."""
+    from ...morph.render.dialogue import ScriptRequest, lines_of
     from ...morph.render.retime import check_retiming
+    from ...morph.text.script import parse_script
     from .line_list import parse_lines
 
     if not cast:
@@ -172,14 +224,12 @@ def read_lines(
     request = ScriptRequest(text, cast, options.language, options.seed, options.gap)
     if options.file.suffix.lower() in JSON_LINES:
         listed = parse_lines(text)
-        named = {name: cast.find(voice) for name, voice in listed.voices.items()}
-        script, lines = listed.script, lines_of(listed.script, replace(request, cast=named))
+        request = replace(request, cast={name: cast.find(voice) for name, voice in listed.voices.items()})
+        script = listed.script
     else:
-        script, lines = read_script(synthesizer, request)
+        script = parse_script(text, list(cast), languages)
     check_retiming(script.lines)
-    lines = [replace(line, instruct=line.instruct or options.instruct) for line in lines]
-    for line in lines:
-        check_line(synthesizer.model, line)
+    lines = [replace(line, instruct=line.instruct or options.instruct) for line in lines_of(script, request)]
     return script, lines
 
 
@@ -206,31 +256,62 @@ def facts_of_finish(line: ScriptLine) -> dict[str, Any]:
 
 
 def speak_missing(job: Job, console: Console) -> list[Spoken]:
-    """Speak the lines that are not there, and save them a few batches at a time; return them without their sound."""
-    from ...morph.render.dialogue import finish_line
-    from ...morph.render.lines import render_lines
+    """Speak the lines that are not there, and save each when it is made; return them without their sound.
 
+    Raises:
+        ValueError: if some could not be made.
+    """
     first = {one.key: index for index, one in reversed(list(enumerate(job.plans)))}
     missing = sorted(index for key, index in first.items() if not job.saved.has(key))
-    size = job.settings.batch_size * (ON_GPU if job.synthesizer.model.device.type == "cuda" else 1)
-    spoken: list[Spoken] = []
+    made = Made(job)
     if len(missing) < len(job.plans):
         console.note(f"{len(job.plans) - len(missing)} of {len(job.plans)} lines are spoken already")
     try:
         with console.progress("lines") as show:
-            for group in groups(missing, size):
+            for group in groups(missing, job.maker.together):
                 lines = [job.lines[index] for index in group]
-                on_frame = None if show is None else in_lines(show, len(spoken), len(group), len(missing))
-                made = render_lines(job.synthesizer, lines, job.settings, on_frame)
-                for index, one in zip(group, made, strict=True):
-                    one = finish_line(one, job.script.lines[index])
-                    job.saved.add(job.plans[index], one)
-                    spoken.append(without_sound(one))
+                done = len(made.spoken)
+                on_frame = None if show is None else in_lines(show, done, len(group), len(missing))
+                job.maker.speak(lines, on_frame, partial(made.add, group))
                 job.write_manifest(complete=False)
     except KeyboardInterrupt:
-        console.note(f"interrupted with {len(spoken)} of {len(missing)} lines: the same command goes on")
+        console.note(f"interrupted with {len(made.spoken)} of {len(missing)} lines: the same command goes on")
         raise
-    return spoken
+    made.check()
+    return [made.spoken[index] for index in sorted(made.spoken)]
+
+
+@dataclass
+class Made:
+    """The lines of a job that are made by this run, without their sound, by index; and why others are not."""
+
+    job: Job
+    spoken: dict[int, Spoken] = field(default_factory=dict)
+    lost: dict[int, str] = field(default_factory=dict)
+
+    def add(self, group: Sequence[int], place: int, spoken: Spoken) -> None:
+        """Save the line at this place of a group."""
+        from ...morph.render.dialogue import finish_line
+        from ...morph.render.takes import ERROR
+
+        index = group[place]
+        if spoken.report.ended == ERROR:
+            self.lost[index] = spoken.report.error
+            return
+        finished = finish_line(spoken, self.job.script.lines[index])
+        self.job.saved.add(self.job.plans[index], finished)
+        self.spoken[index] = without_sound(finished)
+
+    def check(self) -> None:
+        """Raise ValueError if lines could not be made."""
+        if not self.lost:
+            return
+        numbers = ", ".join(str(self.job.plans[index].number) for index in sorted(self.lost)[:MOST_NAMED])
+        more = f" and {len(self.lost) - MOST_NAMED} more" if len(self.lost) > MOST_NAMED else ""
+        why = self.lost[min(self.lost)]
+        raise ValueError(
+            f"lines {numbers}{more} could not be made ({why}): the same command tries them again; the others are saved"
+        )
 
 
 def in_lines(show: Callable[[int, int], None], before: int, group: int, count: int) -> OnFrame:
@@ -270,7 +351,7 @@ def write_samples(job: Job, path: Path) -> list[Caption]:
     from ...morph.render.dialogue import spacing_of
     from ...postprocess.join import silences
 
-    rate = job.synthesizer.model.sample_rate
+    rate = job.maker.rate
     lead, gaps, tail = silences(spacing_of(job.script, job.options.gap), len(job.lines) - 1, rate)
     with open_track(path, rate, job.options.sentence_subtitles) as track:
         for one, silence in zip(job.plans, [lead, *gaps], strict=True):
@@ -339,11 +420,10 @@ class Track:
 
 def tell(job: Job, new: Sequence[Spoken], elapsed: float, console: Console) -> None:
     """Say how the lines went."""
-    from ...morph.render.report import describe
     from ...morph.render.takes import WRONG
 
     if new:
-        console.note(describe(job.synthesizer.model, new, job.settings, elapsed))
+        console.note(job.maker.describe(new, elapsed))
     wrong = [one for one in job.plans if job.saved.report(one.key).ended in WRONG]
     if len(wrong) > sum(one.report.ended in WRONG for one in new):
         numbers = ", ".join(str(one.number) for one in wrong)

@@ -31,6 +31,7 @@ CONNECT_S = 10.0
 SILENT_S = 600.0  # without a byte: a line may wait for a row at the server
 ASKED_S = 15.0  # for a question without speech
 MOST_ERROR = 1 << 16  # bytes of an answer that is no sound
+MOST_SCHEMA = 1 << 22
 MOST_BYTES = 1 << 30  # of a line's sound: hours
 MOST_EVENT = 1 << 26  # bytes: a minute of silence as base64 has 4 MB
 TOKENS_HEADER = "x-vllm-omni-output-tokens"  # frames
@@ -76,8 +77,9 @@ class Connection:
         voices, models = await self._get("/v1/audio/voices", limit), await self._get("/v1/models", limit)
         if voices is None and models is None:
             raise Failure(self._server, "is no speech server: correct its address", ENDS_ALL)
+        schema = None if status else await self._get_schema(limit)
         try:
-            return read_facts(self._server, status, voices, models)
+            return read_facts(self._server, status, voices, models, schema)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Failure(
                 self._server,
@@ -93,6 +95,11 @@ class Connection:
             if answer.status != 200:
                 raise of_status(self._server, answer.status, body, answer.headers)
             return body if isinstance(body, dict) else None
+
+    async def _get_schema(self, limit: aiohttp.ClientTimeout) -> Any:
+        """Return what the server's OpenAPI document says, which many frameworks write; None where there is none."""
+        async with self._request("GET", "/openapi.json", timeout=limit) as answer:
+            return await _read_json(answer, MOST_SCHEMA) if answer.status == 200 else None
 
     async def upload(self, voice: Voice) -> None:
         """Send a voice; the caller has the consent of the person whose voice it is."""
@@ -189,10 +196,10 @@ async def connect(server: Server, in_flight: int = 4) -> AsyncIterator[Connectio
         yield Connection(server, session)
 
 
-async def _read_json(answer: aiohttp.ClientResponse) -> Any:
+async def _read_json(answer: aiohttp.ClientResponse, most: int = MOST_ERROR) -> Any:
     """Return the JSON of an answer; None if it is another thing."""
     try:
-        return json.loads(await _read_most(answer, MOST_ERROR))
+        return json.loads(await _read_most(answer, most))
     except (ValueError, RecursionError):
         return None
 

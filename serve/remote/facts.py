@@ -9,6 +9,7 @@ from typing import Any
 
 from .servers import Server
 
+SEED = "seed"
 OURS, VLLM_OMNI, OTHER = "qwen3-tts-morph", "vLLM-Omni", "another server"
 
 
@@ -25,6 +26,7 @@ class ServerFacts:
         kind, size, width: of its checkpoint, as in ``Model``; "" and 0 if it does not say.
         sample_rate: in Hz.
         fingerprint: changes with everything at the server that changes its sound, as far as it says.
+        takes_seed: whether requests may have a seed.
     """
 
     server: Server
@@ -37,6 +39,7 @@ class ServerFacts:
     width: int = 0
     sample_rate: int = 24000
     fingerprint: str = ""
+    takes_seed: bool = True
 
     @property
     def is_ours(self) -> bool:
@@ -61,8 +64,12 @@ def read_facts(
     status: Mapping[str, Any] | None,
     voices: Mapping[str, Any] | None,
     models: Mapping[str, Any] | None,
+    schema: Any = None,
 ) -> ServerFacts:
     """Return what the answers to ``/v1/status`` (only ours has it), ``/v1/audio/voices`` and ``/v1/models`` say.
+
+    ``schema`` is what ``/openapi.json`` says, None where there is none: of a server that is neither ours nor vLLM-Omni
+    it tells whether requests may have a seed.
 
     Raises:
         ValueError: for answers of another shape.
@@ -85,7 +92,27 @@ def read_facts(
     engine = VLLM_OMNI if "uploaded_voices" in (voices or {}) else OTHER
     model = ids[0] if ids else ""
     fingerprint = hashlib.sha256(f"{server.url} {engine} {model}".encode()).hexdigest()
-    return ServerFacts(server, engine, model, names, fingerprint=fingerprint)
+    takes_seed = engine == VLLM_OMNI or SEED in speech_fields(schema)
+    return ServerFacts(server, engine, model, names, fingerprint=fingerprint, takes_seed=takes_seed)
+
+
+def speech_fields(schema: Any) -> tuple[str, ...]:
+    """Return the fields of a speech request as an OpenAPI document lists them; () where it does not."""
+    request = _inside(
+        schema, "paths", "/v1/audio/speech", "post", "requestBody", "content", "application/json"
+    )
+    listed = _inside(request, "schema")
+    if isinstance(name := _inside(listed, "$ref"), str):
+        listed = _inside(schema, *name.removeprefix("#/").split("/"))
+    fields = _inside(listed, "properties")
+    return tuple(fields) if isinstance(fields, dict) else ()
+
+
+def _inside(value: Any, *keys: str) -> Any:
+    """Return what is inside nested objects; None where a key is missing."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _name(voice: Any) -> str:

@@ -16,6 +16,7 @@ from .facts import VLLM_OMNI, ServerFacts
 
 MOST_SEED = 2**64 - 1
 MOST_SEED_OF_VLLM = 2**63 - 1
+MOST_SEED_OF_OTHERS = 2**31 - 1  # numpy's and C's generators take no more
 LONGEST_SPLIT = GenerateOptions.split_chars
 
 
@@ -28,12 +29,14 @@ class Job:
         body: the JSON of its request.
         upload: the voice that has to be uploaded before, or None.
         trim_ends: whether the silence at both ends is cut here, because the server does not.
+        most_seed: the largest seed that the server takes, of the form 2**n - 1.
     """
 
     line: Line
     body: dict[str, Any]
     upload: Voice | None = None
     trim_ends: bool = False
+    most_seed: int = MOST_SEED
 
     @property
     def streams(self) -> bool:
@@ -44,8 +47,7 @@ class Job:
         """Return the same line with another seed, where the server takes one."""
         if "seed" not in self.body:
             return self
-        most = MOST_SEED if self.streams else MOST_SEED_OF_VLLM
-        return replace(self, body={**self.body, "seed": seed & most})
+        return replace(self, body={**self.body, "seed": seed & self.most_seed})
 
 
 def make_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> Job:
@@ -118,8 +120,8 @@ def uploaded_name(voice: Voice) -> str:
 def _check_cloned(facts: ServerFacts, voice: Voice, consent: bool) -> None:
     if not consent:
         raise ValueError(
-            f"voice {voice.name!r} would be sent to server {facts}: turn on voice_consent in Remote Model if the "
-            "person whose voice it is has agreed"
+            f"voice {voice.name!r} would be sent to server {facts}: turn on voice_consent in Remote Model "
+            "(--consent on the command line) if the person whose voice it is has agreed"
         )
     if facts.kind and facts.kind != "base":
         raise ValueError(
@@ -168,6 +170,9 @@ def _foreign(facts: ServerFacts, line: Line, options: GenerateOptions, consent: 
     if facts.model:
         body["model"] = facts.model
     instruct = line.instruct or line.voice.instruct
+    most_seed = MOST_SEED_OF_VLLM if facts.engine == VLLM_OMNI else MOST_SEED_OF_OTHERS
+    if facts.takes_seed:
+        body["seed"] = line.seed & most_seed
     if facts.engine == VLLM_OMNI:
         body |= _vllm_fields(facts, line, options, consent)
     elif line.voice.kind != "preset":
@@ -179,7 +184,7 @@ def _foreign(facts: ServerFacts, line: Line, options: GenerateOptions, consent: 
         body["voice"] = facts.speaker(line.voice.speaker or "")
     if instruct:
         body["instructions"] = instruct
-    return Job(line, body, trim_ends=options.trim_ends)
+    return Job(line, body, trim_ends=options.trim_ends, most_seed=most_seed)
 
 
 def _refuse_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> None:
@@ -197,7 +202,8 @@ def _refuse_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> No
 
 
 def _vllm_fields(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> dict[str, Any]:
-    voice, fields = line.voice, {"seed": line.seed & MOST_SEED_OF_VLLM, "language": line.language.title()}
+    voice = line.voice
+    fields: dict[str, Any] = {"language": line.language.title()}
     if voice.kind == "icl":
         raise ValueError(
             f"server {facts} takes recordings, and voice {voice.name!r} (ICL) holds codes: clone it as x-vector"

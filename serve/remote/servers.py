@@ -70,9 +70,13 @@ def listed_servers() -> dict[str, Server]:
             raise ValueError(
                 f"{SERVERS_VARIABLE} has {entry.strip()[:40]!r}: write name=address, as in {EXAMPLE}"
             )
-        url = url.rstrip("/").removesuffix("/v1").rstrip("/")
-        found[name] = Server(name, url, os.environ.get(key_variable(name), "").strip())
+        found[name] = Server(name, plain_address(url), os.environ.get(key_variable(name), "").strip())
     return found
+
+
+def plain_address(url: str) -> str:
+    """Return an address without a slash at its end and without ``/v1``, as ``Server`` has it."""
+    return url.strip().rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 def find_server(name: str) -> Server:

@@ -62,7 +62,9 @@ def recorded(name: str) -> Response:
 
 @contextmanager
 def serving(
-    speak: Callable[[dict[str, Any]], Response], voices: str | None = "voices"
+    speak: Callable[[dict[str, Any]], Response],
+    voices: str | None = "voices",
+    schema: Any = None,
 ) -> Iterator[tuple[Server, list[dict[str, Any]]]]:
     """A server with vLLM-Omni's answers to questions; yield it and the bodies that it got."""
     bodies: list[dict[str, Any]] = []
@@ -77,7 +79,11 @@ def serving(
     async def list_models(_: Request) -> Response:
         return JSONResponse({"object": "list", "data": [{"id": "qwen3-tts"}]})
 
+    async def tell_schema(_: Request) -> Response:
+        return JSONResponse(schema)
+
     routes = [
+        *([Route("/openapi.json", tell_schema)] if schema is not None else []),
         Route("/v1/audio/speech", speech, methods=["POST"]),
         Route("/v1/audio/voices", list_voices),
         Route("/v1/models", list_models),
@@ -122,6 +128,35 @@ def test_a_cloned_voice_is_sent_to_vllm_omni_as_its_embedding() -> None:
         RemoteRenderer(facts, EXACT, consent=True).render([replace(LINE, voice=ANN)])
     assert bodies[0]["speaker_embedding"] == [1.0] * 2048 and bodies[0]["task_type"] == "Base"
     assert "voice" not in bodies[0] and set(bodies[0]) <= set(RECORDED["request_fields"])
+
+
+def openapi(*fields: str) -> dict[str, Any]:
+    """A server's OpenAPI document, as FastAPI writes it."""
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/SpeechRequest"}}}
+    request = {"properties": {name: {"type": "string"} for name in fields}}
+    return {
+        "paths": {"/v1/audio/speech": {"post": {"requestBody": {"content": content}}}},
+        "components": {"schemas": {"SpeechRequest": request}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("schema", "seed"),
+    [
+        (openapi("input", "voice", "seed"), (2**40 + 7) & (2**31 - 1)),
+        (openapi("input", "voice"), None),
+        ({"paths": []}, None),
+        (["no", "object"], None),
+        (None, None),
+    ],
+)
+def test_another_server_gets_a_seed_where_it_says_that_it_takes_one(schema: Any, seed: int | None) -> None:
+    line = replace(LINE, voice=Voice("preset", "", name="alloy", speaker="alloy"), seed=2**40 + 7)
+    with serving(lambda _: sound(wav(), None), voices=None, schema=schema) as (server, bodies):
+        facts = ask_server(server)
+        RemoteRenderer(facts, EXACT).render([line])
+    assert facts.engine == "another server" and facts.takes_seed == (seed is not None)
+    assert bodies[0].get("seed") == seed
 
 
 def truncated() -> Response:

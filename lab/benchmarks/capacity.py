@@ -1,0 +1,433 @@
+"""How many GPUs so many listeners need: a discrete-event simulation (simpy), fed with measured rows.
+
+    python -m lab.benchmarks.capacity --price 3.5
+    python -m lab.benchmarks.capacity --model 1.7B --seq-groups 15 --targets 25 100
+
+A listener hears lines of 4 to 8 s one after another, without a rest: so many listeners ask for a sixth as many lines a
+second, at random moments. GPUs are servers as ``serve`` starts them; a balancer gives a line to the one with fewest.
+A GPU makes a frame of all its lines at a time. What that takes is interpolated between measured rows of the results
+file: the kernels' share by the rows of the server (table "batches"), and the rest (codec, host) by the lines that play
+(table "stream", of 0.6B at SEQ_GROUPS 15, which has most such rows: for other settings it is an estimate). A line that
+comes waits for a row, for the frame that runs, and for its prompt's prefill, which holds up the others. That part
+is the measured median of arriving lines, less one and a half frames; the 95th percentile of arriving lines and all rows
+of the table "server" are not used, but checked.
+
+GPUs beyond eight are groups of eight, each with its share of the lines; their number is rounded up. A number of GPUs
+holds a target if the 95th percentile of the first sound is within it, and no line is refused.
+The cost per hour of audio is the price of a GPU's hour times GPUs over listeners.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import simpy
+from qwen3_tts_morph.morph.options import FRAME_RATE
+
+from .results import FOLDER
+from .server import LONGEST_S, SHORTEST_S
+
+LINE_S = (SHORTEST_S + LONGEST_S) / 2
+RESULTS = FOLDER / "nvidia-h200.json"
+KEPT = FOLDER / "capacity.json"
+LISTENERS = (10, 100, 1_000, 10_000, 100_000)
+GROUP = 8  # GPUs that are simulated together
+WARM_S = 5.0  # not counted
+SEED = 1
+STEP = 1.03  # between rates that are tried
+LINES_TO_COUNT = 5.0  # a second, on average: at lower rates more seconds are simulated
+WAITING = 64  # lines that may wait at a server; beyond them it refuses
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Measured points, with straight lines between them, and beyond the last as between the last two.
+
+    Args:
+        points: value by number of lines.
+    """
+
+    points: Mapping[int, float]
+
+    def at(self, lines: float) -> float:
+        """Return the value at a number of lines."""
+        xs = sorted(self.points)
+        if len(xs) == 1 or lines <= xs[0]:
+            return self.points[xs[0]]
+        right = next((index for index, x in enumerate(xs) if x >= lines), len(xs) - 1)
+        low, high = xs[max(0, right - 1)], xs[max(1, right)]
+        slope = (self.points[high] - self.points[low]) / (high - low)
+        return self.points[low] + slope * (lines - low)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a GPU takes, in ms.
+
+    Args:
+        kernels: of a frame, by the rows of the server.
+        rest: of a frame beside its kernels, by the lines that play.
+        prefill: of a line that comes, by the lines that play.
+        http_ms: of a request beside the engine.
+    """
+
+    kernels: Curve
+    rest: Curve
+    prefill: Curve
+    http_ms: float = 0.0
+
+    def frame_ms(self, rows: int, lines: int) -> float:
+        """Return the time of a frame of so many lines in a server of so many rows."""
+        return self.kernels.at(rows) + self.rest.at(lines)
+
+
+def read_machine(rows: Sequence[Mapping[str, Any]], model: str, seq_groups: int, http_ms: float) -> Machine:
+    """Return what the rows of a results file say of a model at a SEQ_GROUPS.
+
+    Raises:
+        ValueError: if a table has no row of them.
+    """
+    streams = latest(rows, "stream", "0.6B", 15)
+    frames = Curve({lines: row["ms_per_frame"] for lines, row in streams.items()})
+    base = kernels_of(rows, "0.6B", 15)
+    first = {1: streams[1]["first_playable_ms"] - frames.at(1)}
+    for lines, row in streams.items():
+        if row.get("arrival_p50_ms"):
+            first[lines] = max(first[1], row["arrival_p50_ms"] - 1.5 * frames.at(lines))
+    rest = {lines: frames.at(lines) - base.at(lines) for lines in streams}
+    return Machine(kernels_of(rows, model, seq_groups), Curve(rest), Curve(first), http_ms)
+
+
+def latest(
+    rows: Sequence[Mapping[str, Any]], table: str, model: str, groups: int
+) -> dict[int, Mapping[str, Any]]:
+    """Return the last row of a table for each number of lines, of voices that are an embedding."""
+    found = {
+        int(row["lines"]): row
+        for row in rows
+        if (row["table"], row["model"], row["seq_groups"]) == (table, model, groups)
+        and row["voice"] == "x_vector"
+    }
+    if 1 not in found:
+        raise ValueError(f"the results have no row of table {table}, {model}, S={groups}: measure it")
+    return found
+
+
+def kernels_of(rows: Sequence[Mapping[str, Any]], model: str, groups: int) -> Curve:
+    """Return the ms of a frame without codec, by batch."""
+    points = {
+        int(row["batch"]): float(row["ms_per_frame"])
+        for row in rows
+        if (row["table"], row["model"], row["seq_groups"], row["engine"])
+        == ("batches", model, groups, "kernels")
+        and not row["precision"].startswith("int8")
+    }
+    if not points:
+        raise ValueError(f"the results have no row of table batches, {model}, S={groups}: measure it")
+    return Curve(points)
+
+
+@dataclass
+class Heard:
+    """What came of the lines; ms.
+
+    Args:
+        first_ms: to each line's first sound.
+        refused: lines that found WAITING others before them.
+        slowest_frame_ms: of any GPU, while it played lines.
+        frames: that were made.
+    """
+
+    first_ms: list[float] = field(default_factory=list)
+    refused: int = 0
+    slowest_frame_ms: float = 0.0
+    frames: int = 0
+
+
+class Gpu:
+    """One server: its lines, frame by frame. ``env`` counts ms."""
+
+    def __init__(self, env: simpy.Environment, machine: Machine, rows: int, heard: Heard):
+        self._env, self._machine, self._rows, self._heard = env, machine, rows, heard
+        self._waiting: deque[tuple[float, int]] = deque()
+        self._left: list[int] = []  # frames of the lines that play
+        self._bell = env.event()
+        env.process(self._run())
+
+    @property
+    def lines(self) -> int:
+        """How many play or wait."""
+        return len(self._left) + len(self._waiting)
+
+    def take(self, frames: int) -> None:
+        """Take a line of so many frames, or refuse it."""
+        if len(self._waiting) >= WAITING:
+            self._heard.refused += 1
+            return
+        self._waiting.append((self._env.now, frames))
+        if not self._bell.triggered:
+            self._bell.succeed()
+
+    def _run(self) -> Iterator[simpy.Event]:
+        while True:
+            if not self.lines:
+                self._bell = self._env.event()
+                yield self._bell
+            came = self._admit()
+            takes = self._machine.frame_ms(self._rows, len(self._left))
+            self._heard.slowest_frame_ms = max(self._heard.slowest_frame_ms, takes)
+            takes += sum(self._machine.prefill.at(len(self._left)) for _ in came)
+            yield self._env.timeout(takes)
+            if self._env.now > 1000 * WARM_S:
+                self._heard.first_ms += [self._env.now - at + self._machine.http_ms for at in came]
+            self._heard.frames += len(self._left)
+            self._left = [left - 1 for left in self._left if left > 1]
+
+    def _admit(self) -> list[float]:
+        """Give free rows to lines that wait, one per frame while others play; return when these came."""
+        came, busy = [], bool(self._left)
+        while self._waiting and len(self._left) < self._rows and not (busy and came):
+            at, frames = self._waiting.popleft()
+            self._left.append(frames)
+            came.append(at)
+        return came
+
+
+def simulate(machine: Machine, gpus: int, rows: int, rate: float, seconds: float) -> Heard:
+    """Return what is heard of lines that come ``rate`` times a second to a group of GPUs."""
+    env, heard, chance = simpy.Environment(), Heard(), random.Random(SEED)
+    servers = [Gpu(env, machine, rows, heard) for _ in range(gpus)]
+
+    def come() -> Iterator[simpy.Event]:
+        while True:
+            yield env.timeout(1000 * chance.expovariate(rate))
+            frames = round(chance.uniform(SHORTEST_S, LONGEST_S) * FRAME_RATE)
+            min(servers, key=lambda server: server.lines).take(frames)
+
+    env.process(come())
+    env.run(until=1000 * (seconds + WARM_S))
+    return heard
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How so many listeners are served.
+
+    Args:
+        listeners: at once.
+        target_ms: of the 95th percentile of the first sound.
+        gpus: the fewest that hold it, 0 if none do.
+        rows: of each server.
+        p95_ms: that they hold.
+        cost: of an hour of audio, where a GPU's hour costs ``price``.
+    """
+
+    listeners: int
+    target_ms: float
+    gpus: int
+    rows: int
+    p95_ms: float
+    cost: float
+
+
+class Planner:
+    """Finds the fewest GPUs. Rates are tried in steps of STEP, so that what was simulated serves several questions.
+
+    Args:
+        machine: each.
+        rows: that a server may have.
+        seconds: that are simulated.
+    """
+
+    def __init__(self, machine: Machine, rows: Sequence[int], seconds: float):
+        self._machine, self._rows, self._seconds = machine, rows, seconds
+        self._known: dict[tuple[int, int, int], float] = {}
+
+    def plan(self, listeners: int, target_ms: float, price: float) -> Plan:
+        """Return the fewest GPUs that hold a target, with the number of rows that is best for it."""
+        plans = [
+            plan
+            for rows in self._rows
+            if (plan := self._fewest(rows, listeners / LINE_S, target_ms)) is not None
+        ]
+        if not plans:
+            return Plan(listeners, target_ms, 0, 0, math.inf, math.inf)
+        gpus, p95_ms, rows = min(plans)
+        return Plan(listeners, target_ms, gpus, rows, round(p95_ms, 1), round(price * gpus / listeners, 6))
+
+    def _fewest(self, rows: int, rate: float, target_ms: float) -> tuple[int, float, int] | None:
+        """Return the fewest GPUs with so many rows, the p95 that they hold, and the rows; None where none do."""
+        if self._p95(1, rows, 0) > target_ms:
+            return None
+        for gpus in range(1, GROUP + 1):
+            step = self._most(gpus, rows, target_ms)
+            if STEP**step >= rate:
+                held = math.ceil(math.log(rate) / math.log(STEP))
+                return gpus, self._p95(gpus, rows, max(0, held)), rows
+        return math.ceil(GROUP * rate / STEP**step), self._p95(GROUP, rows, step), rows
+
+    def _most(self, gpus: int, rows: int, target_ms: float) -> int:
+        """Return the highest rate at which so many GPUs hold a target, as a power of STEP."""
+        low, high = 0, 32
+        while self._p95(gpus, rows, high) <= target_ms:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._p95(gpus, rows, middle) <= target_ms else (low, middle)
+        return low
+
+    def _p95(self, gpus: int, rows: int, step: int) -> float:
+        """Return the p95 of the first sound in ms at STEP**step lines a second; infinite if lines are refused."""
+        key = gpus, rows, step
+        if key not in self._known:
+            rate = STEP**step
+            heard = simulate(self._machine, gpus, rows, rate, self._seconds * max(1.0, LINES_TO_COUNT / rate))
+            self._known[key] = percentile(heard.first_ms, 95) if not heard.refused else math.inf
+        return self._known[key]
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Return a percentile; infinite of nothing."""
+    return float(np.percentile(values, percent)) if values else math.inf
+
+
+def check(
+    rows: Sequence[Mapping[str, Any]], machine: Machine, model: str, groups: int, seconds: float
+) -> list[dict[str, Any]]:
+    """Return measured figures that the simulation was not fed with, beside its own."""
+    checks = []
+    if (model, groups) == ("0.6B", 15):
+        for lines, row in latest(rows, "stream", model, groups).items():
+            if row.get("arrival_p95_ms"):
+                frame = machine.frame_ms(lines, lines)
+                made = machine.prefill.at(lines) + frame * (
+                    1 + np.random.default_rng(SEED).uniform(size=1000)
+                )
+                checks.append(
+                    {"what": f"a line that comes to {lines - 1}, p95", "measured_ms": row["arrival_p95_ms"],
+                     "simulated_ms": round(percentile(made.tolist(), 95), 1)}
+                )  # fmt: skip
+    for row in rows:
+        if (row["table"], row["model"], row["seq_groups"]) == ("server", model, groups):
+            heard = simulate(machine, 1, int(row["rows"]), float(row["rate"]), seconds)
+            for percent in (50, 95):
+                checks.append(
+                    {"what": f"server, {row['rows']} rows, {row['rate']:g} a second, p{percent}",
+                     "measured_ms": row[f"p{percent}_ms"],
+                     "simulated_ms": round(percentile(heard.first_ms, percent), 1)}
+                )  # fmt: skip
+    return checks
+
+
+def curve(machine: Machine, rows: int, rates: Sequence[float], seconds: float) -> list[dict[str, float]]:
+    """Return p50 and p95 of one GPU over the rate of lines, up to where lines are refused."""
+    points = []
+    for rate in rates:
+        heard = simulate(machine, 1, rows, rate, seconds)
+        if heard.refused or not heard.first_ms:
+            break
+        p50, p95 = (round(percentile(heard.first_ms, percent), 1) for percent in (50, 95))
+        points.append(
+            {"rate": rate, "p50_ms": p50, "p95_ms": p95, "frame_ms": round(heard.slowest_frame_ms, 1)}
+        )
+    return points
+
+
+def draw(document: Mapping[str, Any], path: Path) -> None:
+    """Draw the first sound over the rate of one GPU, and GPUs over listeners."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "capacity"
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.6))
+    for rows, points in document["curves"].items():
+        left.plot(
+            [one["rate"] for one in points], [one["p95_ms"] for one in points], ".-", label=f"{rows} rows"
+        )
+    left.set(xlabel="lines a second, one GPU", ylabel="first sound, p95, ms", yscale="log")
+    for target in sorted({plan["target_ms"] for plan in document["plans"]}):
+        plans = [plan for plan in document["plans"] if plan["target_ms"] == target and plan["gpus"]]
+        right.plot(
+            [one["listeners"] for one in plans], [one["gpus"] for one in plans], "o-", label=f"{target:g} ms"
+        )
+    right.set(xlabel="listeners at once", ylabel="GPUs", xscale="log", yscale="log")
+    for axes in (left, right):
+        axes.legend()
+        axes.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line, simulate, print and store the document and its plot."""
+    table = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    table.add_argument("--results", type=Path, default=RESULTS, help="measured rows")
+    table.add_argument("--model", default="0.6B")
+    table.add_argument("--seq-groups", type=int, default=15)
+    table.add_argument("--listeners", type=int, nargs="+", default=LISTENERS)
+    table.add_argument("--targets", type=float, nargs="+", default=(25.0, 50.0, 100.0, 250.0), help="p95, ms")
+    table.add_argument("--rows", type=int, nargs="+", default=(8, 16, 32, 64), help="that a server may have")
+    table.add_argument("--price", type=float, default=1.0, help="of a GPU's hour, in any currency")
+    table.add_argument(
+        "--http-ms", type=float, default=2.0, help="of a request beside the engine: an assumption"
+    )
+    table.add_argument("--seconds", type=float, default=60.0, help="that are simulated")
+    table.add_argument("--out", type=Path, default=KEPT)
+    options = table.parse_args(arguments)
+    document = make_document(options)
+    options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    draw(document, options.out.with_suffix(".svg"))
+    print(describe(document), f"\n\nwritten to {options.out}", sep="")
+
+
+def make_document(options: argparse.Namespace) -> dict[str, Any]:
+    """Return everything that the simulation says, as JSON's values."""
+    rows = json.loads(options.results.read_text(encoding="utf-8"))["rows"]
+    machine = read_machine(rows, options.model, options.seq_groups, options.http_ms)
+    planner = Planner(machine, options.rows, options.seconds)
+    plans = [
+        asdict(planner.plan(listeners, target, options.price))
+        for target in options.targets
+        for listeners in options.listeners
+    ]
+    rates = [round(1.25**step, 1) for step in range(26)]
+    return {
+        "model": options.model,
+        "seq_groups": options.seq_groups,
+        "price": options.price,
+        "http_ms": options.http_ms,
+        "checks": check(rows, machine, options.model, options.seq_groups, options.seconds),
+        "curves": {str(count): curve(machine, count, rates, options.seconds) for count in options.rows},
+        "plans": [plan for plan in plans if plan["gpus"]],
+    }
+
+
+def describe(document: Mapping[str, Any]) -> str:
+    """Return the document as text for people."""
+    lines = [f"{document['model']}, S={document['seq_groups']}, an hour of a GPU costs {document['price']:g}"]
+    for one in document["checks"]:
+        lines.append(
+            f"{one['what']}: measured {one['measured_ms']:.1f} ms, simulated {one['simulated_ms']:.1f}"
+        )
+    for plan in document["plans"]:
+        lines.append(
+            f"{plan['listeners']} listeners, p95 {plan['target_ms']:g} ms: {plan['gpus']} GPUs of {plan['rows']} rows "
+            f"(p95 {plan['p95_ms']:g} ms), {plan['cost']:g} per hour of audio"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
