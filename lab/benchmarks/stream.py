@@ -12,7 +12,8 @@ gaps are those of the worst run.
 One line, with each of ``--voices``: an ICL voice has 10 s of random codes as its reference, which the warm-up runs have
 decoded. Further columns say when a step was reached, all in ms from the call: ``prompt_ms``, the prompt is built and
 the engine begins; ``prefill_launched_ms`` (on the host) and ``prefill_done_ms`` (on the device); ``codes_ms``, the host
-has the first frame's codes; ``codec_began_ms`` and ``codec_done_ms``, of the first chunk, with its copy to the host.
+has the first frame's codes; ``codec_began_ms`` (on the host: it may be before the codes are there) and
+``codec_done_ms``, of the first chunk, with its copy to the host.
 
 ``--lines``: so many lines at once, with the first of the voices. With ``--seconds`` they speak as long as that, in one
 run after those that warm up. Of two or more lines, the last row of the batch is then left to lines that arrive

@@ -98,6 +98,7 @@ def _add_preview(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(
         stdin=False,
         layout=arguments.LAYOUTS[0],
+        play=False,
         speaker=None,
         reference=None,
         describe=None,

@@ -12,7 +12,7 @@ import soundfile
 from tests.comfy import graphs
 from tests.comfy.examples import CLASSIC, PAGES, read_workflow, set_widget
 from tests.comfy.graphs import Graph, node, samples, shown
-from tests.comfy.test_live import DIALOGUE, NAMES, SCRIPT, STUB, heard, wait_for_the_end
+from tests.comfy.test_live import DIALOGUE, NAMES, OBSERVE, SCRIPT, STUB, heard, wait_for_the_end
 
 if TYPE_CHECKING:
     from tests.comfy.page import ComfyBrowser
@@ -142,6 +142,7 @@ def test_a_script_on_two_devices_is_heard_in_its_order(
     script = ["CLARA: The rain has stopped, and the street is dry.", "BEN: Yes.", "CLARA: Then let us walk."]
     with browser.open(request.getfixturevalue(name), nodes_2=nodes_2) as page:
         page.page.evaluate(STUB)
+        page.page.evaluate(OBSERVE)
         page.load(with_another_device(read_workflow(DIALOGUE)))
         set_widget(page, SCRIPT, "script", "\n".join(script))
         set_widget(page, SCRIPT, "seed", 31)

@@ -97,7 +97,8 @@ def test_a_run_that_is_ended_in_any_way_goes_on_where_it_stopped(
         file.write(rows[0][:40])  # of a row that was not written completely
     asked.clear()
     done = script()
-    assert done.code == 0 and sorted(asked) == sorted(TEXTS[2:]), done.err
+    # One of them may have been on its way when the first run ended.
+    assert done.code == 0 and set(asked) == set(TEXTS[2:]), done.err
     assert "2 of 6 lines are spoken already" in done.err
 
 

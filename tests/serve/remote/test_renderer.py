@@ -169,9 +169,9 @@ def test_a_take_that_went_wrong_gets_another_seed(server: Server, client: Client
 
 
 def test_one_line_that_fails_ends_no_others(server: Server, client: Client, monkeypatch) -> None:
-    real = client.speaker.voices.find
+    real = client.speaker.voices.known
     monkeypatch.setattr(
-        client.speaker.voices, "find", lambda name, *more: 1 / 0 if name == "serena" else real(name, *more)
+        client.speaker.voices, "known", lambda name: 1 / 0 if name == "serena" else real(name)
     )
     other = replace(ryan(client), voice=preset_voice(client.speaker.model, "serena"))
     good, bad = RemoteRenderer(ask_server(server), SHORT).render([ryan(client), other])
