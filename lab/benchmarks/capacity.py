@@ -1,4 +1,4 @@
-"""How many GPUs so many listeners need: a discrete-event simulation (simpy), fed with measured rows.
+"""How many GPUs a number of listeners needs: a discrete-event simulation (simpy), fed with measured rows.
 
     python -m lab.benchmarks.capacity --price 3.5
     python -m lab.benchmarks.capacity --model 1.7B --seq-groups 15 --targets 25 100
@@ -86,7 +86,7 @@ class Machine:
     http_ms: float = 0.0
 
     def frame_ms(self, rows: int, lines: int) -> float:
-        """Return the time of a frame of so many lines in a server of so many rows."""
+        """Return the time of a frame, by the number of lines and of the server's rows."""
         return self.kernels.at(rows) + self.rest.at(lines)
 
 
@@ -169,7 +169,7 @@ class Gpu:
         return len(self._left) + len(self._waiting)
 
     def take(self, frames: int) -> None:
-        """Take a line of so many frames, or refuse it."""
+        """Take a line of this many frames, or refuse it."""
         if len(self._waiting) >= WAITING:
             self._heard.refused += 1
             return
@@ -220,7 +220,7 @@ def simulate(machine: Machine, gpus: int, rows: int, rate: float, seconds: float
 
 @dataclass(frozen=True)
 class Plan:
-    """How so many listeners are served.
+    """How a number of listeners is served.
 
     Args:
         listeners: at once.
@@ -265,7 +265,7 @@ class Planner:
         return Plan(listeners, target_ms, gpus, rows, round(p95_ms, 1), round(price * gpus / listeners, 6))
 
     def _fewest(self, rows: int, rate: float, target_ms: float) -> tuple[int, float, int] | None:
-        """Return the fewest GPUs with so many rows, the p95 that they hold, and the rows; None where none do."""
+        """Return the fewest GPUs with this many rows, the p95 that they hold, and the rows; None where none do."""
         if self._p95(1, rows, 0) > target_ms:
             return None
         for gpus in range(1, GROUP + 1):
@@ -276,7 +276,7 @@ class Planner:
         return math.ceil(GROUP * rate / STEP**step), self._p95(GROUP, rows, step), rows
 
     def _most(self, gpus: int, rows: int, target_ms: float) -> int:
-        """Return the highest rate at which so many GPUs hold a target, as a power of STEP."""
+        """Return the highest rate at which this many GPUs hold a target, as a power of STEP."""
         low, high = 0, 32
         while self._p95(gpus, rows, high) <= target_ms:
             low, high = high, 2 * high

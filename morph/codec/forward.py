@@ -16,7 +16,7 @@ from typing import TypeAlias
 import torch
 from torch.nn import functional
 
-from ..model.layers import Angles, norm, rotate
+from ..model.layers import Angles, norm, rotate, swiglu
 from .weights import Attention, Block, CodecWeights, Snake, Transformer, Upsample
 
 Norm: TypeAlias = tuple[torch.Tensor, float]  # weight and epsilon
@@ -47,8 +47,7 @@ class TorchOps:
 
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
         """SwiGLU: ``[..., 2 I]`` to ``[..., I]``."""
-        gate, up = gate_up.chunk(2, dim=-1)
-        return functional.silu(gate) * up
+        return swiglu(gate_up)
 
     def turn_into(self, qkv: torch.Tensor, angles: Angles, rings: Rings) -> torch.Tensor:
         """RoPE, computed in float32, of the queries and keys in ``qkv`` ``[B, N, heads + 2 kv_heads, D]``.

@@ -140,6 +140,12 @@ def rotate(states: torch.Tensor, angles: Angles) -> torch.Tensor:
     return torch.addcmul(states * angles.cos, states.roll(states.shape[-1] // 2, dims=-1), angles.sin)
 
 
+def swiglu(gate_up: torch.Tensor) -> torch.Tensor:
+    """SwiGLU: ``[..., 2 I]`` to ``[..., I]``."""
+    gate, up = gate_up.chunk(2, dim=-1)
+    return functional.silu(gate) * up
+
+
 def attend(
     queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
 ) -> torch.Tensor:
@@ -197,8 +203,7 @@ class LayerOps:
 
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
         """SwiGLU: ``[B, T, 2 I]`` to ``[B, T, I]``."""
-        gate, up = gate_up.chunk(2, dim=-1)
-        return functional.silu(gate) * up
+        return swiglu(gate_up)
 
     def add_norm(
         self, states: torch.Tensor, added: torch.Tensor, gain: torch.Tensor, eps: float

@@ -83,11 +83,7 @@ class Updater:
     def set_rates(self, codec: float, discriminators: float) -> None:
         """Set the learning rates of the next update."""
         for optimizer, rate in ((self.optimizer, codec), (self.opponent, discriminators)):
-            for group in optimizer.param_groups:
-                if isinstance(group["lr"], torch.Tensor):
-                    group["lr"].fill_(rate * group["share"])
-                else:
-                    group["lr"] = rate * group["share"]
+            set_rate(optimizer, rate)
 
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
@@ -172,3 +168,12 @@ def _set_gradients(loss: torch.Tensor, parameters: Sequence[torch.nn.Parameter])
     for parameter, gradient in zip(parameters, found, strict=True):
         # Same memory layout as the parameter, like backward(): the fused optimizer accepts no other.
         parameter.grad = torch.empty_like(parameter).copy_(gradient)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of each group's next update: its share of ``rate``."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate * group["share"])
+        else:
+            group["lr"] = rate * group["share"]

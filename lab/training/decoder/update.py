@@ -10,7 +10,7 @@ from ..branches import Branches
 from ..codec.balance import Balancer
 from ..codec.discriminators import Discriminators
 from ..codec.losses import SpectralLoss
-from ..codec.update import BETAS, OUTPUT_RATE, WAVEFORM
+from ..codec.update import BETAS, OUTPUT_RATE, WAVEFORM, set_rate
 from .batches import Batch, judged_part
 from .config import Config
 from .network import WindowDecoder
@@ -62,11 +62,7 @@ class Updater:
     def set_rates(self, decoder: float, discriminators: float) -> None:
         """Set the learning rates of the next update."""
         for optimizer, rate in ((self.optimizer, decoder), (self.opponent, discriminators)):
-            for group in optimizer.param_groups:
-                if isinstance(group["lr"], torch.Tensor):
-                    group["lr"].fill_(rate * group["share"])
-                else:
-                    group["lr"] = rate * group["share"]
+            set_rate(optimizer, rate)
 
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from qwen3_tts_morph.morph.render import lines as rendering
 from qwen3_tts_morph.serve import cli
 
 from lab.random_checkpoint import write_checkpoint
@@ -49,6 +50,20 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recordings") / "a tone.wav"
     soundfile.write(path, 0.3 * np.sin(2 * np.pi * (150 + 40 * time) * time), 24000)
     return path
+
+
+@pytest.fixture
+def spoken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the texts that are spoken from now on, in their order."""
+    texts: list[str] = []
+    render = rendering.render_lines
+
+    def watched(synthesizer: object, lines: list, *more: object) -> list:
+        texts.extend(line.text for line in lines)
+        return render(synthesizer, lines, *more)
+
+    monkeypatch.setattr(rendering, "render_lines", watched)
+    return texts
 
 
 @pytest.fixture(autouse=True)

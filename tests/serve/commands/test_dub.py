@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from qwen3_tts_morph.morph.render import lines as rendering
 
 SRT = """\
 1
@@ -20,20 +19,6 @@ SERENA: Good morning.
 00:00:02,500 --> 00:00:02,550
 It is five.
 """
-
-
-@pytest.fixture
-def spoken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the texts that are spoken from now on, in their order."""
-    texts: list[str] = []
-    render = rendering.render_lines
-
-    def watched(synthesizer: object, lines: list, *more: object) -> list:
-        texts.extend(line.text for line in lines)
-        return render(synthesizer, lines, *more)
-
-    monkeypatch.setattr(rendering, "render_lines", watched)
-    return texts
 
 
 @pytest.fixture

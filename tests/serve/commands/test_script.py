@@ -25,20 +25,6 @@ Nobody else was there.
 
 
 @pytest.fixture
-def spoken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the texts that are spoken from now on, in their order."""
-    texts: list[str] = []
-    render = rendering.render_lines
-
-    def watched(synthesizer: object, lines: list, *more: object) -> list:
-        texts.extend(line.text for line in lines)
-        return render(synthesizer, lines, *more)
-
-    monkeypatch.setattr(rendering, "render_lines", watched)
-    return texts
-
-
-@pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "scene.txt"
     path.write_text(SCRIPT, encoding="utf-8")
