@@ -43,6 +43,8 @@ PAGE_SETTINGS = {
     "Comfy.Minimap.Visible": False,
 }
 OFFLINE = {"PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
+# ComfyUI looks up the name by which a page was opened, at each request: without a name server that takes five seconds.
+OFFLINE["RES_OPTIONS"] = "timeout:1 attempts:1"
 # With a busy neighbour on the machine, tiny models are ten times slower on two threads than on one.
 ON_CPU = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
 

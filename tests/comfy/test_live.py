@@ -302,7 +302,7 @@ def test_a_page_that_is_loaded_again_during_the_run_goes_on_with_it(page: ComfyP
 REFUSED = "this page was opened as studio.localhost, which is not a listed name"
 
 
-@pytest.mark.parametrize("page", BOTH_PAGES, indirect=True)
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_page_under_a_name_that_is_not_listed_says_once_what_to_do(
     page: ComfyPage, screenshots: Path
 ) -> None:

@@ -103,7 +103,8 @@ def test_windows_decode_judged_samples_like_the_whole_line(shipped, speech):
     assert (batch.offsets == 0).any() and (batch.offsets == options.frames - options.decoded).any()
     recorded = one.audio.float() / 32768
     for row in range(options.count):
-        at = int((recorded.unfold(0, options.judged, 1) - batch.wave[row]).abs().sum(1).argmin())
+        first = batch.wave[row, :500]  # enough to find where it is from
+        at = int((recorded.unfold(0, len(first), 1) - first).abs().sum(1).argmin())
         wanted = whole[at : at + options.judged]
         assert float((judged[row] - wanted).norm() / wanted.norm()) < 1e-3, row
 
