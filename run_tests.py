@@ -25,9 +25,9 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ GPU_RECORD = ROOT / "tests" / "gpu.json"
 class Request:
     """The command line; ``extra`` goes to pytest."""
 
-    groups: Collection[str] = GROUPS
+    groups: Sequence[str] = GROUPS
     everything: bool = False
     install_browser: bool = False
     extra: Sequence[str] = ()
@@ -101,49 +101,34 @@ class Outcome:
     skipped: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(frozen=True)
-class Step:
-    """A command to run.
-
-    ``fine`` are the exit codes that are no failure. Output goes to the terminal at once, or, if other steps run
-    ``beside``, in one piece when the command has ended.
-    """
-
-    name: str
-    command: Sequence[str | Path]
-    env: Mapping[str, str] = field(default_factory=dict)
-    cwd: Path = ROOT
-    fine: Sequence[int] = (0,)
-    beside: bool = False
+def run_step(
+    name: str,
+    command: Sequence[str | Path],
+    env: dict[str, str] | None = None,
+    fine: tuple[int, ...] = (0,),
+) -> Outcome:
+    """Run a command with its output on the terminal; an exit code that is not ``fine`` is one failure."""
+    print(f"\n=== {name}", flush=True)
+    started = time.monotonic()
+    done = subprocess.run([str(part) for part in command], cwd=ROOT, env={**os.environ, **(env or {})})
+    return end_step(name, done.returncode in fine, started)
 
 
-@dataclass(frozen=True)
-class Suite:
-    """Tests to run with pytest; ``extra`` are the user's own options, which may leave none of them."""
-
-    name: str
-    python: Path
-    options: Sequence[str | Path]
-    extra: Sequence[str] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    beside: bool = False
-
-
-def run_step(step: Step) -> Outcome:
-    """Run a step's command."""
-    print(f"\n=== {step.name}{', beside other steps: printed at its end' if step.beside else ''}", flush=True)
+def run_beside(
+    name: str, command: Sequence[str | Path], cwd: Path = ROOT, env: dict[str, str] | None = None
+) -> Outcome:
+    """Run a command beside other steps: its output is printed in one piece when it has ended."""
     started = time.monotonic()
     done = subprocess.run(
-        [str(part) for part in step.command],
-        cwd=step.cwd,
-        env={**os.environ, **step.env},
-        stdout=subprocess.PIPE if step.beside else None,
-        stderr=subprocess.STDOUT if step.beside else None,
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
     )
-    said = f"\n=== {step.name}\n{done.stdout}" if step.beside else ""
-    return end_step(step.name, done.returncode in step.fine, started, said)
+    return end_step(name, done.returncode == 0, started, f"\n=== {name}\n{done.stdout}")
 
 
 def end_step(name: str, ok: bool, started: float, said: str = "") -> Outcome:
@@ -167,8 +152,8 @@ def check_code() -> list[Outcome]:
     """Lint, format, types, and which package may import which. Each takes one core, so tests run beside it."""
     ruff = [COMFY_PYTHON, "-m", "ruff"]
     return [
-        run_step(Step("ruff check", [*ruff, "check", "."], beside=True)),
-        run_step(Step("ruff format", [*ruff, "format", "--check", "."], beside=True)),
+        run_beside("ruff check", [*ruff, "check", "."]),
+        run_beside("ruff format", [*ruff, "format", "--check", "."]),
         *check_package(),
     ]
 
@@ -191,10 +176,9 @@ def check_package() -> list[Outcome]:
     mypy = [COMFY_PYTHON, "-m", "mypy", "--config-file", config, "--cache-dir", ENVS / "mypy"]
     mypy += ["-p", package.name]
     contracts = [COMFY_PYTHON, "-c", LINT_IMPORTS, "--config", config, "--no-cache"]
-    typed, imported = {"MYPYPATH": str(COMFY / "ComfyUI")}, {"PYTHONPATH": str(sources)}
     return [
-        run_step(Step("mypy", mypy, typed, sources, beside=True)),
-        run_step(Step("imports", contracts, imported, sources, beside=True)),
+        run_beside("mypy", mypy, cwd=sources, env={"MYPYPATH": str(COMFY / "ComfyUI")}),
+        run_beside("imports", contracts, cwd=sources, env={"PYTHONPATH": str(sources)}),
     ]
 
 
@@ -209,21 +193,28 @@ def count_gpu_workers(gpu_gb: float) -> int:
     return max(1, min(os.cpu_count() or 1, MOST_WORKERS, int(gpu_gb / GB_PER_WORKER)))
 
 
-def spread(workers: int) -> list[str]:
+def spread(workers: int, how: str = "loadfile") -> list[str]:
     """Return pytest's options for n processes; a file's tests run in one process, because they share fixtures."""
-    return ["-n", str(workers), "--dist", "loadfile"] if workers > 1 else []
+    return ["-n", str(workers), "--dist", how] if workers > 1 else []
 
 
-def run_pytest(suite: Suite) -> Outcome:
-    """Run pytest and read its counts from its report."""
-    report = ENVS / f"{suite.name.replace(' ', '_')}.xml"
+def run_pytest(
+    name: str,
+    python: Path,
+    options: Sequence[str | Path],
+    extra: Sequence[str],
+    env: dict[str, str] | None = None,
+) -> Outcome:
+    """Run pytest and read its counts from its report; ``extra``, the user's own, may leave no test to run."""
+    report = ENVS / f"{name.replace(' ', '_')}.xml"
     report.unlink(missing_ok=True)
     alone = {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
     alone["PYTHONDONTWRITEBYTECODE"] = ""  # else every worker and every server compiles each file again
-    command = [suite.python, "-m", "pytest", f"--junit-xml={report}", *suite.options, *suite.extra]
-    may_be_empty = bool(suite.extra) or KERNELS in suite.options  # without Triton
-    fine = (0, NOTHING_COLLECTED) if may_be_empty else (0,)
-    step = run_step(Step(suite.name, command, {**alone, **suite.env}, fine=fine, beside=suite.beside))
+    command = [python, "-m", "pytest", f"--junit-xml={report}", *options, *extra]
+    may_be_empty = bool(extra) or KERNELS in options  # without Triton
+    step = run_step(
+        name, command, env=alone | (env or {}), fine=(0, NOTHING_COLLECTED) if may_be_empty else (0,)
+    )
     if not report.exists():
         return step
     cases = list(ElementTree.parse(report).getroot().iter("testcase"))
@@ -231,7 +222,7 @@ def run_pytest(suite: Suite) -> Outcome:
     skipped = Counter(mark.get("message", "") for case in cases if (mark := case.find("skipped")) is not None)
     passed = len(cases) - failed - skipped.total()
     # pytest also fails for other reasons than tests: coverage, or nothing collected.
-    return Outcome(suite.name, step.ok, step.seconds, passed, failed or step.failed, skipped)
+    return Outcome(name, step.ok, step.seconds, passed, failed or step.failed, skipped)
 
 
 def tier(request: Request) -> list[str]:
@@ -256,14 +247,14 @@ def test_unit(request: Request) -> Outcome:
     options += coverage if request.everything and not request.extra else []
     env = {"COVERAGE_FILE": str(ENVS / "coverage")}
     env |= {"RAY_PYTHON": str(RAY_PYTHON)} if request.everything and RAY_PYTHON.exists() else {}
-    return run_pytest(Suite("unit tests", COMFY_PYTHON, options, request.extra, env))
+    return run_pytest("unit tests", COMFY_PYTHON, options, request.extra, env)
 
 
 def test_kernels(request: Request) -> Outcome:
     """Run the kernels in Triton's interpreter, without coverage, which would make it twice as slow."""
-    options = [KERNELS, *tier(request), *spread(count_workers())]
-    interpreted = {"TRITON_INTERPRET": "1"}
-    return run_pytest(Suite("kernel tests", COMFY_PYTHON, options, request.extra, interpreted))
+    # No fixture takes long here, and few files have most of the work.
+    options = [KERNELS, *tier(request), *spread(count_workers(), "worksteal")]
+    return run_pytest("kernel tests", COMFY_PYTHON, options, request.extra, {"TRITON_INTERPRET": "1"})
 
 
 def test_transformers_5(request: Request) -> Outcome:
@@ -273,10 +264,10 @@ def test_transformers_5(request: Request) -> Outcome:
         paths = [f"tests/{name}" for name in ("morph", "postprocess", "lab")]
     options = [*paths, *tier(request), *spread(count_workers())]
     python = install.environment_python(TRANSFORMERS_5)
-    return run_pytest(Suite("transformers 5 tests", python, options, request.extra))
+    return run_pytest("transformers 5 tests", python, options, request.extra)
 
 
-def test_comfy(request: Request, beside: bool = False) -> Outcome:
+def test_comfy(request: Request) -> Outcome:
     """Run the tests with a real ComfyUI and a real browser."""
     if request.install_browser:
         bring_chromium()
@@ -284,48 +275,37 @@ def test_comfy(request: Request, beside: bool = False) -> Outcome:
     if own := os.environ.get("COMFYUI_DIR"):
         comfy = {"COMFYUI_DIR": own, "COMFYUI_PYTHON": os.environ.get("COMFYUI_PYTHON", sys.executable)}
     env = {"COMFYUI_FRONTEND": str(FRONTEND), **comfy}
-    # Pages wait for servers, and listeners for sound: alone, a third process keeps two cores busy. Each starts two
-    # servers, so more cores get no more processes than cores.
+    # Pages wait for servers, and listeners for sound: a third process keeps two cores busy. Each starts two servers, so
+    # more cores get no more processes than cores.
     workers = count_workers()
-    options = ["tests/comfy", *tier(request), *spread(workers if beside or workers == 1 else max(workers, 3))]
-    return run_pytest(Suite("ComfyUI tests", COMFY_PYTHON, options, request.extra, env, beside))
+    options = ["tests/comfy", *tier(request), *spread(max(workers, 3) if workers > 1 else 1)]
+    return run_pytest("ComfyUI tests", COMFY_PYTHON, options, request.extra, env)
 
 
-def run_engine_tests(request: Request) -> list[Outcome]:
-    """Run the tests that keep every core busy, on transformers 4 and then on 5."""
-    outcomes: list[Outcome] = []
-    if "unit" in request.groups and request.everything:
-        outcomes.append(make_environment("Ray environment", make_ray))
-    if "unit" in request.groups:
-        outcomes += [test_unit(request), test_kernels(request)]
-    if "tf5" in request.groups:
-        outcomes.append(make_environment("transformers 5 environment", make_transformers_5))
-        outcomes += [test_transformers_5(request)] if outcomes[-1].ok else []
-    return outcomes
-
-
-def run_checks_and_pages(request: Request, beside: bool) -> list[Outcome]:
-    """Check the code, and run ComfyUI's tests, which mostly wait for servers, pages and sound."""
-    checks = check_code() if "lint" in request.groups else []
-    return [*checks, test_comfy(request, beside)] if "comfy" in request.groups else checks
+def run_in_comfy(request: Request) -> list[Outcome]:
+    """Run the steps of ComfyUI's environment, the checks of the code beside the tests."""
+    groups = request.groups
+    with ThreadPoolExecutor(1) as beside:
+        checks = beside.submit(check_code) if "lint" in groups else None
+        tests: list[Outcome] = []
+        if "unit" in groups and request.everything:
+            tests.append(make_environment("Ray environment", make_ray))
+        if "unit" in groups:
+            tests += [test_unit(request), test_kernels(request)]
+        tests += [test_comfy(request)] if "comfy" in groups else []
+        return [*(checks.result() if checks else []), *tests]
 
 
 def run_groups(request: Request) -> list[Outcome]:
-    """Run the steps of these groups; skip those whose environment could not be created.
-
-    On several cores ComfyUI's tests run beside the others, which use the time that they wait.
-    """
-    if not {"lint", "unit", "comfy"} & set(request.groups):
-        return run_engine_tests(request)
-    made = make_environment("ComfyUI environment", make_comfy)
-    if not made.ok:
-        return [made, *run_engine_tests(replace(request, groups=set(request.groups) & {"tf5"}))]
-    beside = count_workers() > 1 and bool({"unit", "tf5"} & set(request.groups))
-    with ThreadPoolExecutor(1) as pool:
-        pages = pool.submit(run_checks_and_pages, request, beside)
-        if not beside:
-            pages.result()
-        return [made, *run_engine_tests(request), *pages.result()]
+    """Run the steps of these groups; skip those whose environment could not be created."""
+    outcomes, groups = [], request.groups
+    if {"lint", "unit", "comfy"} & set(groups):
+        outcomes.append(make_environment("ComfyUI environment", make_comfy))
+        outcomes += run_in_comfy(request) if outcomes[-1].ok else []
+    if "tf5" in groups:
+        outcomes.append(make_environment("transformers 5 environment", make_transformers_5))
+        outcomes += [test_transformers_5(request)] if outcomes[-1].ok else []
+    return outcomes
 
 
 # On a GPU
@@ -379,12 +359,12 @@ def test_on_gpu(workers: int, extra: Sequence[str]) -> list[Outcome]:
     env, python = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}, Path(sys.executable)
     engine = [*gpu_files(), "-m", "gpu", "--all", *processes]
     outcomes = [
-        run_pytest(Suite("kernels on the GPU", python, [KERNELS, "--all", *processes], extra, env)),
-        run_pytest(Suite("engine on the GPU", python, engine, extra, env)),
+        run_pytest("kernels on the GPU", python, [KERNELS, "--all", *processes], extra, env),
+        run_pytest("engine on the GPU", python, engine, extra, env),
     ]
     if os.environ.get("COMFYUI_GPU") and os.environ.get("COMFYUI_DIR"):
         comfy = ["tests/comfy/test_gpu.py", "--all"]
-        outcomes.append(run_pytest(Suite("ComfyUI on the GPU", python, comfy, extra, env)))
+        outcomes.append(run_pytest("ComfyUI on the GPU", python, comfy, extra, env))
     return outcomes
 
 

@@ -14,21 +14,15 @@ import pytest
 
 import run_tests
 from tests import environments
+from tests.patience import PATIENCE
 
 
 class Steps(list):
     """Records calls of pytest instead of making them."""
 
-    def __init__(self):
-        self.beside: dict[str, bool] = {}
-
-    def __call__(self, suite):
-        self.append((suite.name, [str(option) for option in suite.options]))
-        self.beside[suite.name] = suite.beside
-        return run_tests.Outcome(suite.name, True, 1.0, passed=3, skipped=Counter(why=1))
-
-    def named(self, name: str) -> list[str]:
-        return dict(self)[name]
+    def __call__(self, name, python, options, extra, env=None):
+        self.append((name, [str(option) for option in options]))
+        return run_tests.Outcome(name, True, 1.0, passed=3, skipped=Counter(why=1))
 
     def options(self) -> list[str]:
         return [option for _, options in self for option in options]
@@ -51,24 +45,11 @@ PYTEST_GROUPS = ("unit", "tf5", "comfy")
 def test_the_default_run_has_every_group_and_no_slow_case(steps: Steps) -> None:
     outcomes = run_tests.run_groups(run_tests.Request(PYTEST_GROUPS))
     assert all(step.ok for step in outcomes)
-    names = ["unit tests", "kernel tests", "transformers 5 tests"]
-    assert [name for name, _ in steps if name != "ComfyUI tests"] == names
-    assert {step.name for step in outcomes} >= {"ComfyUI tests", *names}
+    assert [name for name, _ in steps] == [
+        *("unit tests", "kernel tests", "ComfyUI tests", "transformers 5 tests"),
+    ]
     assert "--all" not in steps.options()
-    chosen = steps.named("transformers 5 tests")
-    assert "tests/morph/test_parity.py" in chosen and "tests/morph" not in chosen
-
-
-@pytest.mark.parametrize(
-    ("cores", "groups", "beside"),
-    [(2, PYTEST_GROUPS, True), (1, PYTEST_GROUPS, False), (2, ["comfy"], False)],
-)
-def test_comfyuis_tests_run_beside_others_on_several_cores(
-    steps: Steps, monkeypatch: pytest.MonkeyPatch, cores: int, groups: list[str], beside: bool
-) -> None:
-    monkeypatch.setattr(run_tests, "count_workers", lambda: cores)
-    run_tests.run_groups(run_tests.Request(groups))
-    assert steps.beside["ComfyUI tests"] is beside
+    assert "tests/morph/test_parity.py" in steps[-1][1] and "tests/morph" not in steps[-1][1]
 
 
 def test_the_code_is_checked_beside_the_tests(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,21 +60,21 @@ def test_the_code_is_checked_beside_the_tests(steps: Steps, monkeypatch: pytest.
         return [run_tests.Outcome("lint", False, 1.0, failed=1)]
 
     def unit(_: run_tests.Request) -> run_tests.Outcome:
-        assert began.wait(30)
+        assert began.wait(PATIENCE)
         return run_tests.Outcome("unit tests", True, 1.0)
 
     monkeypatch.setattr(run_tests, "check_code", check)
     monkeypatch.setattr(run_tests, "test_unit", unit)
     outcomes = run_tests.run_groups(run_tests.Request(("lint", "unit")))
-    assert [step.name for step in outcomes] == ["ComfyUI environment", "unit tests", "kernel tests", "lint"]
+    assert [step.name for step in outcomes] == ["ComfyUI environment", "lint", "unit tests", "kernel tests"]
     assert not run_tests.summarize(outcomes)
 
 
 def test_a_check_prints_in_one_piece_and_an_exit_code_is_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
     code = "import sys; print('out'); sys.stdout.flush(); print('err', file=sys.stderr); raise SystemExit(3)"
-    step = run_tests.run_step(run_tests.Step("a check", [sys.executable, "-c", code], beside=True))
+    step = run_tests.run_beside("a check", [sys.executable, "-c", code])
     assert (step.ok, step.failed) == (False, 1)
-    assert "\n=== a check\nout\nerr\n--- a check: FAILED, " in capfd.readouterr().out
+    assert capfd.readouterr().out.startswith("\n=== a check\nout\nerr\n--- a check: FAILED, ")
 
 
 def test_all_makes_an_environment_with_ray(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +96,7 @@ def test_all_measures_coverage_and_the_default_run_does_not(steps: Steps) -> Non
 def test_all_runs_every_case_on_both_transformers(steps: Steps) -> None:
     run_tests.run_groups(run_tests.Request(PYTEST_GROUPS, everything=True))
     assert all("--all" in options for _, options in steps)
-    assert {"tests/morph", "tests/postprocess", "tests/lab"} <= set(steps.named("transformers 5 tests"))
+    assert {"tests/morph", "tests/postprocess", "tests/lab"} <= set(steps[-1][1])
 
 
 def test_a_browser_is_installed_only_with_its_option(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,15 +123,12 @@ def test_there_is_one_worker_per_core_this_process_may_use(monkeypatch: pytest.M
     assert run_tests.spread(1) == [] and run_tests.spread(2)[:2] == ["-n", "2"]
 
 
-@pytest.mark.parametrize(
-    ("cores", "beside", "wanted"),
-    [(1, False, []), (2, False, ["-n", "3"]), (2, True, ["-n", "2"]), (8, False, ["-n", "8"])],
-)
-def test_comfyuis_tests_alone_have_a_third_process_on_two_cores(
-    steps: Steps, monkeypatch: pytest.MonkeyPatch, cores: int, beside: bool, wanted: list[str]
+@pytest.mark.parametrize("cores, wanted", [(1, []), (2, ["-n", "3"]), (8, ["-n", "8"])])
+def test_comfyuis_tests_have_a_third_process_on_two_cores(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, cores: int, wanted: list[str]
 ) -> None:
     monkeypatch.setattr(run_tests, "count_workers", lambda: cores)
-    run_tests.test_comfy(run_tests.Request(("comfy",)), beside)
+    run_tests.test_comfy(run_tests.Request(("comfy",)))
     assert steps.options()[1:3] == wanted
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import ConsoleMessage, Page, Response, sync_playwright
 
-from tests.comfy.server import PATIENCE
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer

@@ -31,8 +31,9 @@ from typing import Any
 
 import aiohttp
 
+from tests.patience import PATIENCE
+
 HOST = "127.0.0.1"
-PATIENCE = 900.0  # seconds; upper limit for any operation on a busy core
 FINAL = {"execution_success", "execution_error", "execution_interrupted"}
 BASE_FOLDERS = ("custom_nodes", "models", "input", "output", "temp", "user/default")
 NOT_COPIED = (".git", ".envs", "artifacts", "__pycache__")

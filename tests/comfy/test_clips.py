@@ -114,6 +114,7 @@ def reload(page: ComfyPage) -> None:
     page.page.locator(".morph-clip").first.wait_for(state="attached")
 
 
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_scripts_lines_are_listed_played_and_named_and_survive_undo_and_reload(page: ComfyPage) -> None:
     page.load(read_dialogue())
     set_widget(page, SCRIPT_NODE, "script", SCRIPT)
@@ -229,6 +230,7 @@ VISIBLE = """() => {
 }"""
 
 
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_list_of_200_rows_scrolls_follows_what_plays_and_does_not_grow_the_node(page: ComfyPage) -> None:
     page.load(read_dialogue())
     set_widget(page, SCRIPT_NODE, "script", SCRIPT)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.comfy import graphs
-from tests.comfy.examples import BOTH_PAGES, PAGES
+from tests.comfy.examples import NODES_2, PAGES
 from tests.comfy.graphs import Graph, node, samples, shown, speech
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def test_no_lines_are_kept_where_the_user_allows_none(
     server.stop()
 
 
-@pytest.mark.parametrize("label", BOTH_PAGES)
+@pytest.mark.parametrize("label", NODES_2)
 def test_the_settings_show_how_many_lines_are_kept_and_remove_them(
     label: str, request: pytest.FixtureRequest, browser: ComfyBrowser
 ) -> None:

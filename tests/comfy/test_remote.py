@@ -17,11 +17,11 @@ import pytest
 from tests.comfy import graphs
 from tests.comfy.conftest import ROOT
 from tests.comfy.graphs import Graph, node, samples, shown
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer
 
-PATIENCE = 240
 KEY = "correct-horse"
 TEXT = "The birds were singing in the garden all morning."
 SCRIPT = "ANNA: Good morning!\nBEN: Hello. [pause 0.5]\n[gain -6] ANNA: It rains."

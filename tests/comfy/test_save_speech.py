@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from tests.comfy import graphs
-from tests.comfy.examples import BOTH_PAGES, PAGES
+from tests.comfy.examples import BOTH_PAGES, CLASSIC, NODES_2, PAGES
 from tests.comfy.graphs import Graph, node, shown, speech
 
 if TYPE_CHECKING:
@@ -209,6 +209,7 @@ CONNECT = """([from, to]) => {
 }"""
 
 
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_saved_files_play_in_the_page(page: ComfyPage, request: pytest.FixtureRequest) -> None:
     graphs.place_recordings(request.getfixturevalue("base_dir") / "input")
     graphs.place_recordings(page_base(page, request) / "input")
@@ -233,6 +234,7 @@ def page_base(page: ComfyPage, request: pytest.FixtureRequest) -> Path:
     return request.getfixturevalue(name).base_dir
 
 
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_a_file_is_uploaded_by_the_button(page: ComfyPage, tmp_path: Path) -> None:
     own = tmp_path / "mine.flac"
     shutil.copy(graphs.DATA / graphs.RECORDING, own)

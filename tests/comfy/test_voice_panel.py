@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.comfy.examples import BOTH_PAGES, PAGES
+from tests.comfy.examples import BOTH_PAGES, CLASSIC, NODES_2, PAGES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -99,6 +99,7 @@ def names(page: ComfyPage) -> list[str]:
     return sorted(path.stem for path in page.folder.glob("*.safetensors"))
 
 
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_voice_is_heard_through_the_queue_and_again_without_it(page: ComfyPage, screenshots: Path) -> None:
     first = row(page, "Heart")
     assert "demo voice with heart" in first.inner_text() and "a warm voice" in first.inner_text()
@@ -127,6 +128,7 @@ def test_a_voice_is_heard_through_the_queue_and_again_without_it(page: ComfyPage
     assert page.problems() == []
 
 
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_a_renamed_voice_is_renamed_in_the_open_workflow(page: ComfyPage) -> None:
     page.page.evaluate(ADD_LOADER, "Heart")
     press(page, "Heart", "Rename")
@@ -142,6 +144,7 @@ def test_a_renamed_voice_is_renamed_in_the_open_workflow(page: ComfyPage) -> Non
     assert names(page) == ["Anna", "Far"] and page.problems() == []
 
 
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_description_is_kept(page: ComfyPage) -> None:
     press(page, "Far", "Describe")
     answer(page, "from far <b>away</b>")
@@ -152,6 +155,7 @@ def test_a_description_is_kept(page: ComfyPage) -> None:
     assert page.problems() == []
 
 
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_deleting_asks(page: ComfyPage) -> None:
     press(page, "Far", "Delete")
     dialog = page.page.locator("[role=dialog]").filter(has_text="cannot be undone")
@@ -165,6 +169,7 @@ def test_deleting_asks(page: ComfyPage) -> None:
     assert names(page) == ["Heart"] and page.problems() == []
 
 
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_voice_is_exported_and_imported_under_another_name(page: ComfyPage, tmp_path: Path) -> None:
     with page.page.expect_download() as download:
         press(page, "Heart", "Export")

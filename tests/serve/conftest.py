@@ -24,10 +24,10 @@ from qwen3_tts_morph.serve.options import ServerOptions
 from qwen3_tts_morph.serve.speaker import Speaker
 
 from tests.morph.conftest import checkpoint, load, one_thread, recording
+from tests.patience import PATIENCE
 
 __all__ = ["checkpoint", "load", "one_thread", "recording"]
 
-PATIENCE = 60
 MOST_FRAMES = 2000
 
 

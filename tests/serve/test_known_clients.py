@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.serve.conftest import PATIENCE, Client, listening
+from tests.patience import PATIENCE
+from tests.serve.conftest import Client, listening
 
 JSON = {"Content-Type": "application/json"}
 SPEECH = "/v1/audio/speech"

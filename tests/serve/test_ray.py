@@ -30,9 +30,9 @@ from qwen3_tts_morph.serve.remote.renderer import RemoteRenderer, ask_server
 from qwen3_tts_morph.serve.remote.servers import Server
 
 import pack
+from tests.patience import PATIENCE
 
 RAY_PYTHON = os.environ.get("RAY_PYTHON") or (sys.executable if importlib.util.find_spec("ray") else "")
-PATIENCE = 600
 LINES, BEFORE = 200, 30
 OPTIONS = GenerateOptions(sampling=Sampling(max_seconds=0.8), batch_size=8, retries=0)
 

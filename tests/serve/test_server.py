@@ -17,8 +17,7 @@ from qwen3_tts_morph.serve import server
 from qwen3_tts_morph.serve.options import KEY_VARIABLE, Limits
 
 import pack
-
-PATIENCE = 300
+from tests.patience import PATIENCE
 
 
 def read(*words: str):

@@ -65,7 +65,7 @@ def test_codes_equal_the_eager_engines(load, recording, monkeypatch, shape, seq_
     assert len(decoder._prefixes) == 1
 
 
-@pytest.mark.parametrize("seq_groups, rows", [(15, 1), (5, 1), (5, 3)])
+@pytest.mark.parametrize("seq_groups, rows", [(15, 1), pytest.param(5, 1, marks=pytest.mark.slow), (5, 3)])
 def test_a_line_that_is_heard_gets_its_first_codes_before_the_talkers_step(
     model, voices, monkeypatch, seq_groups, rows
 ):

@@ -23,6 +23,7 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset
 
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 from tests.morph.render.test_stream import ENGINES, of_line, wait_until_free
+from tests.patience import PATIENCE
 
 THREE = "This is the first sentence of them. And this is the second sentence. The third comes last"
 TEXTS = [
@@ -32,7 +33,6 @@ TEXTS = [
 ]
 SHORT = Sampling(max_new_tokens=17)  # at most 16 frames
 OPTIONS = GenerateOptions(5, SHORT, split_chars=40, retries=0, normalize="off")
-WAIT_S = 30  # of a test that fails
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ class Starved:
 
     def __next__(self) -> str:
         self.asked.release()
-        assert self.go.acquire(timeout=WAIT_S)
+        assert self.go.acquire(timeout=PATIENCE)
         return next(self.parts)
 
 
@@ -192,10 +192,10 @@ def test_a_line_that_starves_makes_the_same_codes(synthesizer, voice) -> None:
         reader = threading.Thread(target=lambda: heard.extend(stream))
         reader.start()
         for _ in range(len(words) + 1):
-            assert parts.asked.acquire(timeout=WAIT_S)
+            assert parts.asked.acquire(timeout=PATIENCE)
             settle(heard)
             parts.go.release()
-        reader.join(WAIT_S)
+        reader.join(PATIENCE)
         assert torch.equal(of_line(heard)[0], whole[0])
         assert stream.spoken[0].report == whole[2]
 
@@ -357,21 +357,21 @@ def test_closing_the_stream_closes_the_iterator(synthesizer, voice, layout) -> N
     ended = threading.Event()
     with stream_line(synthesizer, Line(closing(ended, endless()), voice, layout=layout), OPTIONS) as stream:
         next(stream)
-    assert ended.wait(WAIT_S)
+    assert ended.wait(PATIENCE)
     wait_until_free(synthesizer)
 
 
 def test_the_iterator_is_closed_when_the_speech_is_over(synthesizer, voice) -> None:
     ended = threading.Event()
     report = spoken(synthesizer, as_tokens(closing(ended, endless()), voice))[2]
-    assert ended.wait(WAIT_S) and 0 < report.frames <= 30 and report.ended != "failed"
+    assert ended.wait(PATIENCE) and 0 < report.frames <= 30 and report.ended != "failed"
 
 
 def test_text_is_not_read_far_ahead() -> None:
     read: list[str] = []
     reader = TextReader((read.append("x") or "x" * 1000 for _ in range(100)), threading.Event())
     reader.start()
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + PATIENCE
     while len(read) * 1000 <= MOST_UNREAD and time.monotonic() < deadline:
         time.sleep(0.005)
     time.sleep(0.05)
@@ -444,7 +444,7 @@ def test_a_line_that_starves_can_be_cancelled(synthesizer, voice) -> None:
             stream.spoken[0].report.ended == "cancelled" and stream.spoken[0].report.text == "One two three "
         )
         parts.go.release()
-    assert ended.wait(WAIT_S)
+    assert ended.wait(PATIENCE)
 
 
 def test_a_line_that_has_ended_stays_as_it_is(synthesizer, voice) -> None:

@@ -24,10 +24,10 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
+from tests.patience import PATIENCE
 
 SHORT = GenerateOptions(5, Sampling(max_new_tokens=17), retries=0)  # at most 16 frames
 LONG = GenerateOptions(5, Sampling(max_new_tokens=2000), retries=0, guard=False)
-PATIENCE = 60
 
 
 @pytest.fixture
@@ -292,7 +292,7 @@ def test_a_slow_reader_does_not_hold_up_the_batch(synthesizer, voice, endless) -
         assert len(heard(slow)[1]) > 0
 
 
-PIECES = 3  # of 60 frames each
+PIECES = 4  # of 60 frames each
 
 
 @pytest.fixture
@@ -304,7 +304,7 @@ def parked(endless) -> Line:
 PARKING = GenerateOptions(5, Sampling(max_new_tokens=61), guard=False, retries=0, split_chars=60)
 
 
-@pytest.mark.parametrize("groups", [5, 1])
+@pytest.mark.parametrize("groups", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_slow_readers_take_no_row_from_others(synthesizer, voice, parked, groups) -> None:
     """Many of them, one row: the others are spoken as if they were not there, and each gets its whole line later."""
     with SpeechService(synthesizer, 1) as service:
@@ -313,7 +313,8 @@ def test_slow_readers_take_no_row_from_others(synthesizer, voice, parked, groups
         assert len(heard(other)[1]) > 0
         assert service.status.parked == 2 and service.status.speaking == 0
         for seed, one in enumerate(slow):
-            assert one.queued < 50 + 60, "what waits is bounded by a piece, not by the line"
+            # 50 frames make it full; there may be the rest of that piece, and the next one.
+            assert one.queued < 50 + 60 + 60, "what waits is bounded by pieces, not by the line"
             codes, samples = heard(one)
             assert len(codes) == PIECES * 60 and one.report.pieces == PIECES
             same, whole = heard(service.speak(replace(parked, seed=seed), PARKING))

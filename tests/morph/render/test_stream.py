@@ -34,6 +34,7 @@ from qwen3_tts_morph.morph.waveform.incremental import RowStream
 
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, signal_to_noise
 from tests.morph.model.test_tail import ABOUT, random_parts
+from tests.patience import PATIENCE
 
 SHORT = Sampling(max_new_tokens=17)  # at most 16 frames
 THREE = "This is the first sentence of them. And this is the second sentence. The third comes last."
@@ -280,7 +281,7 @@ def test_a_loop_ends_the_stream_where_it_ends_the_line(synthesizer, long_line, m
 
 def wait_until_free(synthesizer: Synthesizer) -> None:
     """Wait until no worker is busy and another thread can have the model at once."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while synthesizer.engine.threads.working:
         assert time.monotonic() < deadline, "a worker is still there"
         time.sleep(0.01)
@@ -291,7 +292,7 @@ def wait_until_free(synthesizer: Synthesizer) -> None:
             taken.set()
 
     threading.Thread(target=take).start()
-    assert taken.wait(5), "the session is held"
+    assert taken.wait(PATIENCE), "the session is held"
 
 
 LONG = Sampling(max_new_tokens=201)  # 200 frames
@@ -356,15 +357,13 @@ def test_a_stream_can_be_closed_while_another_thread_reads_it(synthesizer, long_
     while not read:
         time.sleep(0.001)
     stream.close()
-    reader.join(5)
+    reader.join(PATIENCE)
     assert not reader.is_alive() and not read[-1].last
 
 
 def test_a_stream_that_waits_for_the_model_can_be_closed(synthesizer, long_line) -> None:
-    with synthesizer.session():
-        began = time.monotonic()
+    with synthesizer.session():  # a close that waited for the model would wait for ever
         stream_line(synthesizer, long_line, ENDLESS).close()
-        assert time.monotonic() - began < 1
     wait_until_free(synthesizer)
 
 
@@ -379,8 +378,10 @@ def test_fifty_leavers_leave_nothing_behind(model, long_line) -> None:
     assert threading.active_count() <= before + KEPT
     del synthesizer, stream
     gc.collect()
-    time.sleep(0.05)
-    assert threading.active_count() <= before
+    deadline = time.monotonic() + PATIENCE
+    while threading.active_count() > before:
+        assert time.monotonic() < deadline, "a thread is still there"
+        time.sleep(0.01)
 
 
 def test_a_slow_reader_does_not_hold_up_another(synthesizer, long_line) -> None:
@@ -406,7 +407,7 @@ def test_codes_wait_while_a_reader_does_not_read(synthesizer, long_line) -> None
 
     with synthesizer.session():  # the worker waits until `stream` exists
         stream = stream_line(synthesizer, long_line, options, note)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while len(queued) < 160 and time.monotonic() < deadline:
         time.sleep(0.005)
     assert max(queued[:150]) == QUEUED_FRAMES
@@ -565,7 +566,8 @@ def test_a_stream_that_is_left_or_fails_tells_which_lines_were_whole(model, voic
         list(stream)
     assert list(stream.finished) == [0]
     assert stream.finished[0].report == whole.spoken[0].report
-    assert stream.finished[0].waveform.tobytes() == whole.spoken[0].waveform.tobytes()
+    # Chunks are as long as the machine is busy, and float32 rounds with their length.
+    assert signal_to_noise(whole.spoken[0].waveform, stream.finished[0].waveform) > FLOAT32_DB
 
 
 def test_a_line_that_went_wrong_is_not_told_as_whole(model, voice, monkeypatch) -> None:
