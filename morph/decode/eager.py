@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..model.model import Model
+from ..model.sdpa import without_cudnn
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from .decoded import SPECIAL_CODES, Decoded
 from .lossless import LosslessPredictor
@@ -124,12 +124,12 @@ def choose_predictor(model: Model, options: GenerateOptions) -> Predictor:
 def choose_kernels(seq_groups: int) -> AbstractContextManager[None]:
     """Choose the attention kernels. At 15 groups torch picks, as in upstream, so that results are bit-equal.
 
-    Below 15, which is approximate anyway, cuDNN is excluded. It makes a new plan for every cache length that the
-    process has not seen, which took 24 ms per frame on an H200 (torch 2.11) until a line of that length was spoken.
+    Below 15, which is approximate anyway, cuDNN is excluded: it makes a new plan for every cache length that the
+    process has not seen.
     """
     if seq_groups == PREDICTED_GROUPS:
         return nullcontext()
-    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
+    return without_cudnn()
 
 
 class _Batches:

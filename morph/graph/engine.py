@@ -16,15 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch.nn.attention import sdpa_kernel
 
 from ..decode.decoded import Decoded
 from ..decode.request import LineRequest
 from ..decode.source import Lines, LineSource
 from ..frame.buffers import Buffers, LastPositions, PrefillBatch
 from ..frame.weights import KeptWeights, Weights
-from ..model.layers import SDPA_BACKENDS
 from ..model.model import Model
+from ..model.sdpa import without_cudnn
 from ..model.static_cache import StaticCache
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from ..runtime.capture import CapturedGraphs, CaptureStream
@@ -213,13 +212,13 @@ class GraphDecoder:
         if kept is not None:
             slots.cache.copy_from(kept)
         else:
-            with sdpa_kernel(SDPA_BACKENDS):
+            with without_cudnn():
                 self.frames.prefill_prefix(weights, slots, prefix.embeds)
             self._prefixes.keep(prefix, slots.cache.window(len(prefix.embeds)).clone())
             self.frames.compile(weights, slots, self.seq_groups, window)
 
         def function() -> None:
-            with sdpa_kernel(SDPA_BACKENDS):
+            with without_cudnn():
                 self.frames.begin(weights, slots, last, window)
 
         graphs.run(("begin", window), function)
@@ -236,7 +235,7 @@ class GraphDecoder:
         arrivals.put(rows, [line.prompt for line in lines], [line.seed for line in lines])
 
         def function() -> None:
-            with sdpa_kernel(SDPA_BACKENDS):
+            with without_cudnn():
                 self.frames.prefill(weights, slots, arrivals, small)
 
         if small:
@@ -261,7 +260,7 @@ class GraphDecoder:
         window = choose_window(positions)
 
         def function() -> None:
-            with sdpa_kernel(SDPA_BACKENDS):
+            with without_cudnn():
                 self.frames.decode(weights, slots, self.seq_groups, window)
 
         before = graphs.fallback
@@ -290,7 +289,7 @@ class GraphDecoder:
         weights, slots, graphs = self._started
 
         def function() -> None:
-            with sdpa_kernel(SDPA_BACKENDS):
+            with without_cudnn():
                 self.frames.predict(weights, slots, self.seq_groups)
 
         graphs.run(("codes", self.seq_groups), function)
@@ -302,7 +301,7 @@ class GraphDecoder:
         window = choose_window(positions)
 
         def function() -> None:
-            with sdpa_kernel(SDPA_BACKENDS):
+            with without_cudnn():
                 self.frames.advance(weights, slots, window)
 
         graphs.run(("advance", window), function)

@@ -12,15 +12,11 @@ from typing import Any, TypeAlias
 
 import torch
 from torch.nn import functional
-from torch.nn.attention import SDPBackend
 
 from .joined_weights import join, view_weight
 from .linear import Weight, linear
 from .rope import RopeTable
 from .static_cache import FillView, SpanView, StepView
-
-# Without cuDNN: it makes a plan per shape, and captures would keep the plans of every length.
-SDPA_BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch.nn.attention import sdpa_kernel
 
 from ..codec.forward import Slabs, TorchOps, synthesise
 from ..codec.packing import PackedChunk, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
@@ -22,8 +21,8 @@ from ..codec.upstream import cut_reference
 from ..codec.weights import CodecWeights
 from ..model.addresses import TensorAddresses
 from ..model.finite import check_samples
-from ..model.layers import SDPA_BACKENDS
 from ..model.model import Model
+from ..model.sdpa import without_cudnn
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
 from ..runtime.errors import first_line
 from ..runtime.fallback import Fallback
@@ -199,7 +198,7 @@ class BatchCodec:
         is_first = size not in self._seen
 
         def decode_row() -> None:
-            with sdpa_kernel(SDPA_BACKENDS):
+            with without_cudnn():
                 if is_first:
                     ops.compile_ahead(lambda others: synthesise(weights, into, others, slabs, out))
                 synthesise(weights, into, ops, slabs, out)

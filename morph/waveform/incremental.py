@@ -16,12 +16,12 @@ from dataclasses import dataclass, fields
 
 import torch
 from torch.nn import functional
-from torch.nn.attention import sdpa_kernel
 
 from ..codec.forward import Rings, Slabs, TorchOps, convolve, dequantise, run_layers, zero_gaps
 from ..codec.packing import CHUNK_FRAMES, CONTEXT_FRAMES
 from ..codec.weights import Attention, CodecWeights, Transformer
-from ..model.layers import SDPA_BACKENDS, Angles
+from ..model.layers import Angles
+from ..model.sdpa import without_cudnn
 from ..runtime.capture import CapturedGraphs
 
 STEP_FRAMES = CONTEXT = 12  # per line: 24 frames of the row
@@ -159,7 +159,7 @@ def _transform(transformer: Transformer, x: torch.Tensor, states: LineStates, op
         out = functional.scaled_dot_product_attention(query, keys, values, attn_mask=bias)
         return out.transpose(1, 2).flatten(2)
 
-    with sdpa_kernel(SDPA_BACKENDS):
+    with without_cudnn():
         return run_layers(transformer, x, attend, ops)
 
 
