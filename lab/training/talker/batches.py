@@ -21,7 +21,7 @@ from .layout import NOTHING, Ids, Layout, Style, lay_out, pad_layouts
 from .tokenizer import TextTokens
 
 ROUND = 16  # lengths of held-out batches are multiples of this
-MOST_JOINED = 3
+SHORT_WORDS = 5  # of a short target
 PREFETCHED = 8  # batches per worker
 
 
@@ -44,6 +44,7 @@ class Corpus:
     def __init__(self, codes: Codes, tokens: TextTokens, ids: Ids, mix: Mix):
         self.codes, self.ids, self.mix = codes, ids, mix
         self.frames = codes.frames()
+        self.short = np.array([len(text.split()) <= SHORT_WORDS for text in codes.texts])
         plain = tokens.encode(codes.texts)
         respelled = (
             tokens.respell(codes.texts, mix.bpe_dropout, seed) for seed in range(1, mix.tokenizations)
@@ -53,20 +54,33 @@ class Corpus:
         self.later = tokens.encode([f" {text}" for text in codes.texts])
 
     def sample_line(self, rng: np.random.Generator, row: int, peers: np.ndarray) -> Line | None:
-        """Return a line that starts with utterance ``row``, or None if it is too long; ``peers`` are its voice's."""
+        """Return a line that starts with utterance ``row``, or None if it is too long; ``peers`` are its voice's.
+
+        After a reference it may be another, short utterance of the voice.
+        """
         mix = self.mix
-        rows = [row]
-        if rng.random() < mix.join:
-            rows += rng.choice(peers, size=rng.integers(1, MOST_JOINED)).tolist()
-        reference = [another(rng, peers, row)] if rng.random() < mix.icl else []
-        frames = sum(self.frames[rows])
-        if frames + sum(self.frames[reference]) > mix.longest_frames:
-            rows, reference, frames = [row], [], self.frames[row]
-        if frames > mix.longest_frames:
+        reference = self._reference(rng, row, peers) if rng.random() < mix.icl else []
+        rows = self._short(rng, row, peers) if reference and rng.random() < mix.short_targets else [row]
+        if rows == [row] and rng.random() < mix.join:
+            rows += rng.choice(peers, size=rng.integers(1, mix.most_joined)).tolist()
+        while len(rows) > 1 and sum(self.frames[rows + reference]) > mix.longest_frames:
+            rows.pop()
+        if sum(self.frames[rows + reference]) > mix.longest_frames:
+            rows, reference = [row], []
+        if self.frames[row] > mix.longest_frames:
             return None
         return Line(
             tuple(rows), tuple(reference), rng.random() < mix.whole_text, rng.random() < mix.language_tag
         )
+
+    def _reference(self, rng: np.random.Generator, row: int, peers: np.ndarray) -> list[int]:
+        """Return some of a voice's utterances, other than ``row`` if there are others."""
+        return [another(rng, peers, row) for _ in range(rng.integers(1, self.mix.reference_lines + 1))]
+
+    def _short(self, rng: np.random.Generator, row: int, peers: np.ndarray) -> list[int]:
+        """Return one of a voice's utterances of few words, or ``row`` if it has none."""
+        short = peers[self.short[peers]]
+        return [int(rng.choice(short))] if len(short) else [row]
 
     def text_of(self, rng: np.random.Generator, rows: Sequence[int], plain: bool) -> list[int]:
         """Return the tokens of sentences joined by spaces; half of the first sentences get a random tokenization."""
