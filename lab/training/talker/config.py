@@ -105,6 +105,7 @@ class Mix:
     whole_text: float  # share with the whole text in the prefill (presets' layout), not one token per frame
     icl: float
     reference_lines: int  # most lines of an ICL reference
+    rough: float  # share of references taken from flawed recordings, if the codes have some
     short_targets: float  # share of ICL lines that continue with a line of few words
     language_tag: float  # share with "english" instead of "auto"
     join: float  # share that joins sentences of a voice to one line

@@ -66,6 +66,7 @@ def write_config(path: Path) -> Path:
         "join": 0.0,
         "icl": 0.25,
         "reference_lines": 1,
+        "rough": 0.0,
         "short_targets": 0.0,
     }
     values["mix"] |= {
