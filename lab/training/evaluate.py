@@ -42,6 +42,8 @@ REFERENCES = {
     "test": "references",
     "test_originals": "references_originals",
     "test_presets": "references_presets",
+    "test_figures": "references",
+    "test_paragraphs": "references",
 }
 
 log = logging.getLogger("lab.training.evaluate")
@@ -57,6 +59,7 @@ class EvaluateOptions:
         split: one of REFERENCES, which names the voices.
         texts: the split whose sentences they speak: ``split`` itself (None), or its references.
         limit: only the first lines (0: all).
+        normalize: write figures and capitals out before the voice gets them.
         temperatures: of talker and predictor; None: the checkpoint's own.
     """
 
@@ -69,6 +72,7 @@ class EvaluateOptions:
     seed: int = 0
     limit: int = 0
     batch_size: int = 8
+    normalize: bool = False
 
     def __post_init__(self) -> None:
         if self.split not in REFERENCES:
@@ -137,8 +141,11 @@ def evaluate(
         for index, task in enumerate(tasks)
     ]
     sampling = sampling_of(model, options)
-    # Every line once, as written: retries or text normalisation would hide the checkpoint's own behaviour.
-    settings = GenerateOptions(options.seq_groups, sampling, options.batch_size, retries=0, normalize="off")
+    # Every line once, and as written if not asked otherwise: retries would hide the checkpoint's own behaviour.
+    normalize = "auto" if options.normalize else "off"
+    settings = GenerateOptions(
+        options.seq_groups, sampling, options.batch_size, retries=0, normalize=normalize
+    )
     started = time.monotonic()
     spoken = render_lines(Synthesizer(model), lines, settings, None)
     elapsed = time.monotonic() - started
@@ -154,6 +161,7 @@ def evaluate(
         "seconds": round(seconds, 2),
         "rtf": round(elapsed / seconds, 4),
         "batch_size": options.batch_size,
+        "normalize": options.normalize,
     }
     (options.out / "endings.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
     return about
@@ -186,6 +194,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=int, default=0, help="number of lines (0: all)")
     parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--normalize", action="store_true", help="write figures and capitals out first")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -199,6 +208,7 @@ def main() -> int:
         seed=given.seed,
         limit=given.limit,
         batch_size=given.batch_size,
+        normalize=given.normalize,
     )
     presets = None
     if given.split == "test_presets":

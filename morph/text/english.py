@@ -39,8 +39,31 @@ PHONE = re.compile(r"(?<![\w.,-])(?:\+?\d{1,3}[ -])?(?:\(\d{3}\) ?|\d{3}[-. ])?\
 FEET = re.compile(r"\b(\d{1,2})'(?: ?(\d{1,2})(?:\"|''|(?=\s|[.,]|$)))?(?![\w'])")
 ALWAYS_OPEN = re.compile(r"\b24/7\b")
 SCORE = re.compile(r"(?i)\b(won|lost|score was|score is|beat \w+|drew) (\d{1,3})[-\u2013](\d{1,3})\b")
-UNITS = {"m": "meters", "s": "seconds", "g": "grams", "l": "liters", "h": "hours", "min": "minutes"}
-UNIT = re.compile(r"(?<=\d)(?: ?(?=[mgl])| )(m|s|g|l|h|min)\b(?!')")  # not the s of "1990s"
+# What the library leaves out or spells: singular and plural.
+UNITS = {
+    "m": ("meter", "meters"),
+    "mm": ("millimeter", "millimeters"),
+    "m/s": ("meter per second", "meters per second"),
+    "km/h": ("kilometer per hour", "kilometers per hour"),
+    "s": ("second", "seconds"),
+    "ms": ("millisecond", "milliseconds"),
+    "min": ("minute", "minutes"),
+    "h": ("hour", "hours"),
+    "g": ("gram", "grams"),
+    "l": ("liter", "liters"),
+    "V": ("volt", "volts"),
+    "W": ("watt", "watts"),
+    "kWh": ("kilowatt hour", "kilowatt hours"),
+    "kHz": ("kilohertz", "kilohertz"),
+    "KB": ("kilobyte", "kilobytes"),
+    "MB": ("megabyte", "megabytes"),
+    "GB": ("gigabyte", "gigabytes"),
+}
+# Letters that also have other meanings directly behind a number (the s of "1990s", 5h) need a space.
+SPACED = ("s", "h", "min", "V", "W")
+UNIT = re.compile(
+    rf"(?<=\d)(?: ?(?!(?:{'|'.join(SPACED)})\b)| )({'|'.join(sorted(UNITS, key=len, reverse=True))})(?![\w'/])"
+)
 ROMAN = re.compile(r"\b(?=[IVX]{1,5}\b)X{0,1}(?:IX|IV|V?I{0,3})\b")
 NUMBERED = re.compile(
     r"(?i)\b(chapter|part|act|volume|book|section|scene|phase|world war|type|appendix) ([IVX]{1,5})\b"
@@ -79,7 +102,7 @@ def before(sentence: str) -> str:
     sentence = SCORE.sub(r"\1 \2 to \3", sentence)
     sentence = NUMBERED.sub(lambda match: f"{match[1]} {_roman(match[2])}", sentence)
     sentence = RULER.sub(lambda match: f"{match[1]} the {_ordinal(_roman(match[2]))}", sentence)
-    return UNIT.sub(lambda match: f" {UNITS[match[1]]}", sentence)
+    return UNIT.sub(_unit, sentence)
 
 
 def after(sentence: str) -> str:
@@ -126,6 +149,12 @@ def _month(start: str) -> str:
 def _feet(match: re.Match[str]) -> str:
     feet = f"{match[1]} {'foot' if match[2] else 'feet'}"
     return f"{feet} {match[2]}" if match[2] else feet
+
+
+def _unit(match: re.Match[str]) -> str:
+    number = match.string[max(0, match.start() - 2) : match.start()]
+    single = number.endswith("1") and number[0] not in "0123456789.,"
+    return f" {UNITS[match[1]][0 if single or number == '1' else 1]}"
 
 
 def _roman(numeral: str) -> int | str:

@@ -30,15 +30,23 @@ log = logging.getLogger("lab.training.corpus")
 
 def make_text(options: argparse.Namespace) -> None:
     """Choose and phonemise the sentences."""
+    from qwen3_tts_morph.morph.text.normalize import Normalizer
+
     from .phonemes import load_phonemizer
     from .plan import Line
     from .sources import WORDNET_FOLDER
+    from .teacher import MOST_PHONEMES
     from .text import TextOptions, collect
 
-    phonemize = load_phonemizer()
-    sentences = collect(options.root / "sources" / WORDNET_FOLDER, TextOptions(seed=options.seed))
-    lines = [Line(one.text, phonemize(one.text), one.split, one.kind) for one in sentences]
-    rows = [json.dumps(asdict(line), ensure_ascii=False) for line in lines if line.phonemes]
+    phonemize, normalizer = load_phonemizer(), Normalizer("en")
+    sentences = collect(
+        options.root / "sources" / WORDNET_FOLDER,
+        TextOptions(seed=options.seed),
+        lambda text: normalizer.write_out(text).text,
+    )
+    lines = [Line(one.text, phonemize(one.spoken), one.split, one.kind) for one in sentences]
+    lines = [line for line in lines if 0 < len(line.phonemes) <= MOST_PHONEMES]
+    rows = [json.dumps(asdict(line), ensure_ascii=False) for line in lines]
     (options.root / "lines.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
     log.info(
         "%s; about %.1f h spoken once", dict(Counter((one.split, one.kind) for one in lines)), _hours(lines)

@@ -10,8 +10,8 @@ from .voices import Voice
 
 # Share of the training hours per voice group: presets must sound like themselves, mixes make cloning general.
 SHARES = {"preset": 0.15, "original": 0.15, "mix": 0.7}
-# Short lines and numbers are few; each is repeated this often relative to a long sentence.
-REPEATS = {"wordnet": 1, "everyday": 6, "number": 2}
+# Short lines are few; each is repeated this often relative to a long sentence. Of the hours about 13 % are paragraphs.
+REPEATS = {"wordnet": 1, "everyday": 20, "number": 2, "figures": 1, "capitals": 1, "paragraph": 1}
 REFERENCES = 4  # lines of each held-out voice, to clone from and to compare with
 # Measured over all voices; only used to plan how many lines fill the requested hours.
 SECONDS_AT_EDGES = 0.65
@@ -23,6 +23,8 @@ SPLITS = {
     "test": ("test", ("held_out_mix",)),
     "test_originals": ("test", ("held_out_original",)),
     "test_presets": ("test", ("preset",)),
+    "test_figures": ("test_figures", ("held_out_mix",)),
+    "test_paragraphs": ("test_paragraphs", ("held_out_mix",)),
     "references": ("dev", ("held_out_mix",)),
     "references_originals": ("dev", ("held_out_original",)),
     "references_presets": ("dev", ("preset",)),

@@ -1,7 +1,8 @@
-"""The corpus's sentences: WordNet's examples, short everyday lines and numbers, in three splits.
+"""The corpus's sentences: WordNet's examples, short everyday lines, figures, capitals and paragraphs, in splits.
 
 WordNet comes from the Debian package ``wordnet-base`` (WordNet 3.0 licence). ``test`` sentences use only the most
-common words; no training sentence has the same words as a ``test`` or ``dev`` sentence.
+common words; no training sentence has the same words as a ``test`` or ``dev`` sentence. ``test_figures`` has templates
+of its own, and ``test_paragraphs`` is made of ``test`` and ``dev`` sentences.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .figures import figure_lines, held_out_figure_lines, read_aloud
+from .paragraphs import paragraphs
+
 EVERYDAY = Path(__file__).with_name("everyday.txt")
 WORDNET_FILES = ("data.adj", "data.adv", "data.noun", "data.verb")
-SPLITS = ("train", "dev", "test")
+SPLITS = ("train", "dev", "test", "test_figures", "test_paragraphs")
+PARAGRAPH_WORDS, HELD_OUT_PARAGRAPH_WORDS = (20, 80), (60, 80)
 
 _QUOTED = re.compile(r'"([^"]+)"')
 _PLAIN = re.compile(r"[A-Za-z' ,.!?-]+")
@@ -35,6 +40,10 @@ class TextOptions:
     least_held_out: int = 7
     test: int = 200
     dev: int = 100
+    figures: int = 5000
+    capitals: int = 1500
+    paragraphs: int = 1200
+    special: int = 60  # lines of each of the splits test_figures and test_paragraphs
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -46,11 +55,24 @@ class TextOptions:
 
 @dataclass(frozen=True)
 class Sentence:
-    """One line to speak. ``kind`` is "wordnet", "everyday" or "number"."""
+    """One line to speak.
+
+    Args:
+        text: as the voice to be trained gets it.
+        split: one of SPLITS.
+        kind: "wordnet", "everyday", "number", "figures", "capitals" or "paragraph".
+        read: what the teacher speaks, if that is not the text.
+    """
 
     text: str
     split: str
     kind: str
+    read: str = ""
+
+    @property
+    def spoken(self) -> str:
+        """Return what the teacher speaks."""
+        return self.read or self.text
 
 
 def words(text: str) -> list[str]:
@@ -130,10 +152,48 @@ def number_lines() -> list[str]:
     return [f"{number}." for number in range(101)] + [f"Number {number}." for number in range(101)]
 
 
-def collect(wordnet: Path, options: TextOptions) -> list[Sentence]:
-    """Return all sentences, the held-out ones first; reproducible from files and options."""
+def figure_sentences(options: TextOptions, write_out: Callable[[str], str]) -> list[Sentence]:
+    """Return lines with figures, half of the training lines as they are read, all held-out ones as they are written."""
+    rng = random.Random(f"{options.seed} written or read")
+    found = [
+        Sentence(rng.choice((one.written, one.read)), "train", "figures", one.read)
+        for one in read_aloud(figure_lines(options.figures, options.seed), write_out)
+    ]
+    held_out = read_aloud(held_out_figure_lines(options.special, options.seed), write_out)
+    return found + [Sentence(one.written, "test_figures", "figures", one.read) for one in held_out]
+
+
+def capital_sentences(sentences: Sequence[Sentence], options: TextOptions) -> list[Sentence]:
+    """Return some training sentences in capitals, spoken as before."""
+    plain = [one.text for one in sentences if one.split == "train"]
+    chosen = random.Random(f"{options.seed} capitals").sample(plain, min(options.capitals, len(plain)))
+    return [Sentence(text.upper(), "train", "capitals", text) for text in chosen]
+
+
+def paragraph_sentences(sentences: Sequence[Sentence], options: TextOptions) -> list[Sentence]:
+    """Return paragraphs of training sentences, and held-out ones of held-out sentences."""
+    learnt = [one.text for one in sentences if one.split == "train"]
+    kept = [one.text for one in sentences if one.split != "train"]
+    found = paragraphs(learnt, options.paragraphs, PARAGRAPH_WORDS, options.seed)
+    held_out = paragraphs(kept, options.special, HELD_OUT_PARAGRAPH_WORDS, options.seed)
+    return [Sentence(text, "train", "paragraph") for text in found] + [
+        Sentence(text, "test_paragraphs", "paragraph") for text in held_out
+    ]
+
+
+def collect(wordnet: Path, options: TextOptions, write_out: Callable[[str], str]) -> list[Sentence]:
+    """Return all sentences, the held-out ones first; reproducible from files and options.
+
+    ``write_out`` returns a text with its figures, signs and letters as words.
+    """
     sentences = split_examples(wordnet_examples(wordnet, options), options)
     held_out = {" ".join(words(one.text)) for one in sentences if one.split != "train"}
     extra = [(text, "everyday") for text in everyday_lines()] + [(text, "number") for text in number_lines()]
     fresh = [(text, kind) for text, kind in extra if " ".join(words(text)) not in held_out]
-    return sentences + [Sentence(text, "train", kind) for text, kind in fresh]
+    return [
+        *sentences,
+        *(Sentence(text, "train", kind) for text, kind in fresh),
+        *figure_sentences(options, write_out),
+        *capital_sentences(sentences, options),
+        *paragraph_sentences(sentences, options),
+    ]

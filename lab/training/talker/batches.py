@@ -15,13 +15,13 @@ import numpy as np
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from .batch import Batch, pack
-from .codes import UNKNOWN_PHONE, Codes
+from .codes import ROUGH, UNKNOWN_PHONE, Codes
 from .config import GROUPS, Mix
 from .layout import NOTHING, Ids, Layout, Style, lay_out, pad_layouts
 from .tokenizer import TextTokens
 
 ROUND = 16  # lengths of held-out batches are multiples of this
-MOST_JOINED = 3
+SHORT_WORDS = 5  # of a short target
 PREFETCHED = 8  # batches per worker
 
 
@@ -44,6 +44,8 @@ class Corpus:
     def __init__(self, codes: Codes, tokens: TextTokens, ids: Ids, mix: Mix):
         self.codes, self.ids, self.mix = codes, ids, mix
         self.frames = codes.frames()
+        self.rough = by_voice(codes, codes.rows(ROUGH))
+        self.short = np.array([len(text.split()) <= SHORT_WORDS for text in codes.texts])
         plain = tokens.encode(codes.texts)
         respelled = (
             tokens.respell(codes.texts, mix.bpe_dropout, seed) for seed in range(1, mix.tokenizations)
@@ -53,20 +55,40 @@ class Corpus:
         self.later = tokens.encode([f" {text}" for text in codes.texts])
 
     def sample_line(self, rng: np.random.Generator, row: int, peers: np.ndarray) -> Line | None:
-        """Return a line that starts with utterance ``row``, or None if it is too long; ``peers`` are its voice's."""
+        """Return a line that starts with utterance ``row``, or None if it is too long; ``peers`` are its voice's.
+
+        After a reference it may be another, short utterance of the voice.
+        """
         mix = self.mix
-        rows = [row]
-        if rng.random() < mix.join:
-            rows += rng.choice(peers, size=rng.integers(1, MOST_JOINED)).tolist()
-        reference = [another(rng, peers, row)] if rng.random() < mix.icl else []
-        frames = sum(self.frames[rows])
-        if frames + sum(self.frames[reference]) > mix.longest_frames:
-            rows, reference, frames = [row], [], self.frames[row]
-        if frames > mix.longest_frames:
+        reference = self._reference(rng, row, peers) if rng.random() < mix.icl else []
+        rows = self._short(rng, row, peers) if reference and rng.random() < mix.short_targets else [row]
+        if rows == [row] and rng.random() < mix.join:
+            rows += rng.choice(peers, size=rng.integers(1, mix.most_joined)).tolist()
+        while len(rows) > 1 and sum(self.frames[rows + reference]) > mix.longest_frames:
+            rows.pop()
+        if sum(self.frames[rows + reference]) > mix.longest_frames:
+            rows, reference = [row], []
+        if self.frames[row] > mix.longest_frames:
             return None
         return Line(
             tuple(rows), tuple(reference), rng.random() < mix.whole_text, rng.random() < mix.language_tag
         )
+
+    def _reference(self, rng: np.random.Generator, row: int, peers: np.ndarray) -> list[int]:
+        """Return some of a voice's utterances, other than ``row`` if there are others; some as flawed recordings."""
+        if rng.random() < self.mix.rough:
+            peers = self._other_texts(self.rough.get(int(self.codes.speakers[row]), peers), row)
+        return [another(rng, peers, row) for _ in range(rng.integers(1, self.mix.reference_lines + 1))]
+
+    def _other_texts(self, rows: np.ndarray, row: int) -> np.ndarray:
+        """Return the rows whose text is not that of ``row``; all of them if there are no others."""
+        others = [one for one in rows.tolist() if self.codes.texts[one] != self.codes.texts[row]]
+        return np.array(others) if others else rows
+
+    def _short(self, rng: np.random.Generator, row: int, peers: np.ndarray) -> list[int]:
+        """Return one of a voice's utterances of few words, or ``row`` if it has none."""
+        short = peers[self.short[peers]]
+        return [int(rng.choice(short))] if len(short) else [row]
 
     def text_of(self, rng: np.random.Generator, rows: Sequence[int], plain: bool) -> list[int]:
         """Return the tokens of sentences joined by spaces; half of the first sentences get a random tokenization."""
@@ -88,6 +110,12 @@ class Corpus:
             codes = add_noise(rng, codes, self.mix)
         frames = int(sum(self.frames[list(line.rows)]))
         return lay_out(self.ids, text, codes, frames, Style(line.whole, line.tag))
+
+
+def by_voice(codes: Codes, rows: np.ndarray) -> dict[int, np.ndarray]:
+    """Return the rows of each voice that has some, by its number."""
+    speakers = codes.speakers[rows]
+    return {int(one): rows[speakers == one] for one in np.unique(speakers)}
 
 
 def another(rng: np.random.Generator, peers: np.ndarray, row: int) -> int:
@@ -126,10 +154,8 @@ class Lines(IterableDataset):
             raise ValueError(
                 f"no utterances in split {split!r}: choose one of {sorted(set(corpus.codes.splits))}"
             )
-        speakers = corpus.codes.speakers[self.rows]
-        self.peers = {int(one): self.rows[speakers == one] for one in np.unique(speakers)}
-        takes = corpus.codes.first_takes(split)
-        self.references = {one: takes[corpus.codes.speakers[takes] == one] for one in self.peers}
+        self.peers = by_voice(corpus.codes, self.rows)
+        self.references = by_voice(corpus.codes, corpus.codes.first_takes(split))
 
     def __iter__(self) -> Iterator[Batch]:
         worker = get_worker_info()
@@ -198,13 +224,20 @@ class Lines(IterableDataset):
         wanted = self.corpus.mix.predictor_frames
         return rng.choice(found, size=wanted, replace=len(found) < wanted)
 
+    def _heard(self, rng: np.random.Generator, row: int) -> int:
+        """Return an utterance of the voice of ``row`` for the speaker encoder: in training also flawed recordings."""
+        corpus = self.corpus
+        voice = int(corpus.codes.speakers[row])
+        rough = self.once is None and rng.random() < corpus.mix.rough
+        return another(
+            rng, corpus.rough.get(voice, self.references[voice]) if rough else self.references[voice], row
+        )
+
     def _stretches(self, rng: np.random.Generator, lines: Sequence[Line]) -> np.ndarray:
         """Return a part of another sentence of each voice: first mel frame and number of frames, ``[B, 2]``."""
-        starts, speakers = self.corpus.codes.mel_starts, self.corpus.codes.speakers
+        starts = self.corpus.codes.mel_starts
         least, most = self.corpus.mix.reference_frames
-        rows = np.array(
-            [another(rng, self.references[int(speakers[line.rows[0]])], line.rows[0]) for line in lines]
-        )
+        rows = np.array([self._heard(rng, line.rows[0]) for line in lines])
         whole = (starts[rows + 1] - starts[rows]).clip(min=1)
         sizes = np.minimum(whole, rng.integers(least, most + 1, size=len(rows)))
         begins = starts[rows] + (rng.random(len(rows)) * (whole - sizes + 1)).astype(np.int64)

@@ -26,6 +26,7 @@ MEL_STEP = 0.06  # of the 8-bit mels; the maximum is 3.78
 SHARD_BYTES = 15 << 20
 UNKNOWN_PHONE = -1
 FIRST_LEAD = 2  # frames of silence before a line's first take
+ROUGH = "rough"  # split of flawed recordings of the training lines
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Utterance:
     Args:
         text: as the talker gets it.
         speaker: the voice's name.
-        split: "train" or the name of a held-out split.
+        split: "train", ``ROUGH``, or the name of a held-out split.
         codes: int16 ``[F, 16]``.
         mel: uint8 ``[M, 128]`` (``pack_mel``), or ``[0, 128]`` if it is never used as a reference.
         phones: int16 ``[F, 2]``: the teacher's phone at a quarter and at three quarters of each frame; -1 unknown.

@@ -104,8 +104,12 @@ class Mix:
     longest_frames: int
     whole_text: float  # share with the whole text in the prefill (presets' layout), not one token per frame
     icl: float
+    reference_lines: int  # most lines of an ICL reference
+    rough: float  # share of references taken from flawed recordings, if the codes have some
+    short_targets: float  # share of ICL lines that continue with a line of few words
     language_tag: float  # share with "english" instead of "auto"
-    join: float  # share that joins two or three sentences of a voice to one line
+    join: float  # share that joins sentences of a voice to one line
+    most_joined: int  # sentences of such a line, as far as they fit into longest_frames
     bpe_dropout: float
     tokenizations: int  # of each text: the plain one and random ones
     code_noise: float  # largest share of input codes of groups 1-15 replaced by other frames' codes
@@ -119,6 +123,10 @@ class Mix:
         if self.lengths[-1] > self.positions:
             raise ValueError(
                 f"length {self.lengths[-1]} does not fit into a batch of {self.positions} positions: lower it"
+            )
+        if self.most_joined < 2 or self.reference_lines < 1:
+            raise ValueError(
+                f"most_joined={self.most_joined} must be at least 2, reference_lines={self.reference_lines} at least 1"
             )
 
 

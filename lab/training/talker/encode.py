@@ -4,8 +4,9 @@
 
 Every line starts with some silence: a clone's text arrives one token per frame, so speech must not start before the
 first word has been read. Training lines are encoded ``--takes`` times with different silences and levels: frame
-boundaries shift, so the same words get different codes, which are harder to memorise. ``--processes 0`` encodes on all
-GPUs, each a share of the lines.
+boundaries shift, so the same words get different codes, which are harder to memorise. ``--rough`` encodes each of them
+once more as people record themselves (``rough.py``), as a split of its own: only references are taken from it.
+``--processes 0`` encodes on all GPUs, each a share of the lines.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from __future__ import annotations
 import argparse
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -25,14 +26,16 @@ from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, i
 from ..corpus import shards
 from ..parallel import ALONE, World, launch
 from .batches import cut_by_length
-from .codes import FIRST_LEAD, MEL_BINS, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel
+from .codes import FIRST_LEAD, MEL_BINS, ROUGH, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel
 from .config import GROUPS
+from .rough import RoughOptions, roughen
 from .speaker import MEL_HOP, SAMPLE_RATE, speaker_mels
 
 log = logging.getLogger(__name__)
 
 FRAME = 1920  # samples, 80 ms
 POOL = 1024  # lines sorted by length together
+ROUGH_SEED = 1000  # other than any take's number
 LABELS_AT = (
     0.25,
     0.75,
@@ -50,6 +53,7 @@ class EncodeOptions:
         lead_ms: minimum and maximum silence before later takes; a first take has ``FIRST_LEAD`` frames.
         gain_db: maximum change of level of later takes, up or down.
         batch_seconds: padded audio per batch.
+        rough: how to encode training lines once more as references; None: not at all.
     """
 
     corpus: Path
@@ -61,6 +65,7 @@ class EncodeOptions:
     gain_db: float = 3.0
     batch_seconds: float = 320.0
     device: str = "cuda"
+    rough: RoughOptions | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.lead_ms[0] <= self.lead_ms[1] <= 1000 or self.batch_seconds < 1 or self.takes < 1:
@@ -97,26 +102,47 @@ def phone_labels(line: shards.Utterance, symbols: Mapping[str, int], lead: int, 
 
 @dataclass(frozen=True)
 class Take:
-    """One encoding of a line: with ``lead`` samples of silence before it, scaled by ``gain``."""
+    """One encoding of a line: its ``audio`` float32 after ``lead`` samples of silence.
+
+    ``split`` is where it goes; in ``ROUGH`` its phones are unknown, because the audio no longer fits the durations.
+    """
 
     line: shards.Utterance
     lead: int
-    gain: float
+    audio: np.ndarray
+    split: str
 
     @property
     def samples(self) -> int:
-        return self.lead + len(self.line.audio)
+        return self.lead + len(self.audio)
+
+    def phones(self, symbols: Mapping[str, int], frames: int) -> torch.Tensor:
+        """Return the phone labels of its frames, int16 ``[frames, 2]``."""
+        if self.split == ROUGH:
+            return torch.full((frames, 2), UNKNOWN_PHONE, dtype=torch.int16)
+        return phone_labels(self.line, symbols, self.lead, frames)
+
+
+def clean_audio(line: shards.Utterance) -> np.ndarray:
+    """Return a line's audio, float32 ``[T]``."""
+    return line.audio.astype(np.float32) / 32768
 
 
 def sample_take(
     line: shards.Utterance, number: int, rng: np.random.Generator, options: EncodeOptions
 ) -> Take:
-    """Return a line's ``number``-th take; the first does not depend on the seed."""
+    """Return a line's ``number``-th take without its split's name; the first does not depend on the seed."""
     if not number:
-        return Take(line, FIRST_LEAD * FRAME, 1.0)
+        return Take(line, FIRST_LEAD * FRAME, clean_audio(line), "")
     lead_ms = rng.uniform(*options.lead_ms)
     gain_db = rng.uniform(-options.gain_db, options.gain_db)
-    return Take(line, round(lead_ms * SAMPLE_RATE / 1000), float(10 ** (gain_db / 20)))
+    lead = round(lead_ms * SAMPLE_RATE / 1000)
+    return Take(line, lead, np.float32(10 ** (gain_db / 20)) * clean_audio(line), "")
+
+
+def rough_take(line: shards.Utterance, rng: np.random.Generator, options: RoughOptions) -> Take:
+    """Return a line as people record themselves."""
+    return Take(line, 0, roughen(clean_audio(line), rng, SAMPLE_RATE, options), ROUGH)
 
 
 @torch.inference_mode()
@@ -126,20 +152,21 @@ def encode_batch(
     """Return each take's codes ``[F, 16]`` and the packed mel of its line ``[M, 128]`` (or no mel), on the CPU."""
     padded = -(-max(take.samples for take in takes) // FRAME) * FRAME
     waveforms = torch.zeros(len(takes), padded, device=device)
-    alone = torch.zeros(len(takes), max(len(take.line.audio) for take in takes), device=device)
+    alone = torch.zeros(len(takes), max(len(take.audio) for take in takes), device=device)
     mask = torch.zeros(len(takes), padded, dtype=torch.long, device=device)
     for row, take in enumerate(takes):
-        audio = torch.from_numpy(take.line.audio.astype(np.float32) / 32768).to(device)
+        audio = torch.from_numpy(take.audio).to(device)
         alone[row, : len(audio)] = audio
-        waveforms[row, take.lead : take.samples] = take.gain * audio
+        waveforms[row, take.lead : take.samples] = audio
         mask[row, : take.samples] = 1
     codes = [one.short().cpu() for one in codec.encode(waveforms, mask, return_dict=True).audio_codes]
     if not with_mels:
         return codes, [torch.zeros(0, MEL_BINS, dtype=torch.uint8) for _ in takes]
     mels = pack_mel(speaker_mels(alone)).cpu()
-    return codes, [
-        mel[: len(take.line.audio) // MEL_HOP].clone() for mel, take in zip(mels, takes, strict=True)
-    ]
+    return codes, [mel[: len(take.audio) // MEL_HOP].clone() for mel, take in zip(mels, takes, strict=True)]
+
+
+Maker: TypeAlias = "Callable[[shards.Utterance, np.random.Generator], Take]"
 
 
 class Encoder:
@@ -158,26 +185,36 @@ class Encoder:
 
     def encode_split(self, split: str, number: int) -> None:
         """Encode a split's ``number``-th takes."""
+
+        def take(line: shards.Utterance, rng: np.random.Generator) -> Take:
+            return replace(sample_take(line, number, rng, self.options), split=split)
+
+        self._encode(split, number, take, with_mels=number == 0)
+
+    def encode_rough(self, rough: RoughOptions) -> None:
+        """Encode the training lines as references, with mels."""
+        self._encode("train", ROUGH_SEED, lambda line, rng: rough_take(line, rng, rough), with_mels=True)
+
+    def _encode(self, split: str, seed: int, make: Maker, with_mels: bool) -> None:
         corpus, world = self.corpora[split], self.world
-        rng = np.random.default_rng([number, world.rank])
+        rng = np.random.default_rng([seed, world.rank])
         frames, began = 0, time.monotonic()
         indices = range(world.rank, len(corpus), world.size)
         for start in range(0, len(indices), POOL):
-            pool = [corpus[index] for index in indices[start : start + POOL]]
-            lengths = [len(line.audio) for line in pool]
+            takes = [make(corpus[index], rng) for index in indices[start : start + POOL]]
+            lengths = [take.samples for take in takes]
             for batch in cut_by_length(lengths, self.options.batch_seconds * SAMPLE_RATE):
-                takes = [sample_take(pool[index], number, rng, self.options) for index in batch]
-                frames += self._encode_batch(takes, split, with_mels=number == 0)
+                frames += self._encode_batch([takes[index] for index in batch], with_mels)
         seconds = time.monotonic() - began
-        log.info("%s, take %d: %.2f h in %.0f s", split, number, frames / 12.5 / 3600, seconds)
+        log.info("%s, take %d: %.2f h in %.0f s", split, seed, frames / 12.5 / 3600, seconds)
 
-    def _encode_batch(self, takes: Sequence[Take], split: str, with_mels: bool) -> int:
+    def _encode_batch(self, takes: Sequence[Take], with_mels: bool) -> int:
         frames = 0
         for take, codes, mel in zip(
             takes, *encode_batch(self.codec, takes, self.device, with_mels), strict=True
         ):
-            phones = phone_labels(take.line, self.symbols, take.lead, len(codes))
-            self.writer.add(Utterance(take.line.text, take.line.speaker, split, codes, mel, phones))
+            phones = take.phones(self.symbols, len(codes))
+            self.writer.add(Utterance(take.line.text, take.line.speaker, take.split, codes, mel, phones))
             frames += len(codes)
         return frames
 
@@ -192,6 +229,8 @@ def encode(options: EncodeOptions, world: World = ALONE) -> None:
     for number in range(options.takes):
         for split in options.splits if number == 0 else ("train",):
             encoder.encode_split(split, number)
+    if options.rough is not None:
+        encoder.encode_rough(options.rough)
     encoder.writer.flush()
 
 
@@ -212,6 +251,7 @@ def main() -> None:
     parser.add_argument(
         "--processes", type=int, default=1, help="number of processes, one per GPU (0: all GPUs)"
     )
+    parser.add_argument("--rough", action="store_true", help="also encode flawed recordings, as references")
     given = parser.parse_args()
     options = EncodeOptions(
         corpus=given.corpus,
@@ -220,6 +260,7 @@ def main() -> None:
         splits=tuple(given.splits.split(",")),
         takes=given.takes,
         device=given.device,
+        rough=RoughOptions() if given.rough else None,
     )
     launch(work, given.processes, given.device, options)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from qwen3_tts_morph.morph.text.normalize import Normalizer
 
 from lab.training.corpus.bundle import (
     Packed,
@@ -18,11 +20,22 @@ from lab.training.corpus.bundle import (
     unpack_bundle,
     write_bundle,
 )
+from lab.training.corpus.figures import (
+    HELD_OUT,
+    TEMPLATES,
+    VALUES,
+    Reading,
+    figure_lines,
+    held_out_figure_lines,
+    read_aloud,
+)
 from lab.training.corpus.finish import FinishOptions, finish, frame_power
+from lab.training.corpus.paragraphs import paragraphs
 from lab.training.corpus.plan import REFERENCES, SHARES, Line, plan
 from lab.training.corpus.shards import Corpus, Utterance, write_shard
 from lab.training.corpus.text import (
     TextOptions,
+    collect,
     everyday_lines,
     split_examples,
     wordnet_examples,
@@ -127,6 +140,77 @@ def test_everyday_lines_are_short_spelt_out_and_end_with_a_mark() -> None:
         text for text in found if len(text.split()) > 7 or text[-1] not in ".?!" or not text.isascii()
     ] == []
     assert [text for text in found if any(letter.isdigit() or letter == "#" for letter in text)] == []
+
+
+# Figures, capitals and paragraphs
+
+
+def read_letters(text: str) -> str:
+    """A normalizer that reads every figure as "seven", and no percent sign."""
+    return "".join("seven " if letter.isdigit() else letter for letter in text)
+
+
+def test_held_out_figures_have_templates_that_no_training_line_has() -> None:
+    assert set(HELD_OUT) == set(TEMPLATES) == set(VALUES)
+    assert not {one for kind in HELD_OUT.values() for one in kind} & {
+        one for kind in TEMPLATES.values() for one in kind
+    }
+    learnt, kept = figure_lines(600, 0), held_out_figure_lines(60, 0)
+    assert len(set(learnt)) == 600 and len(set(kept)) == 60 and not set(learnt) & set(kept)
+    assert all(
+        line[0] == line[0].upper() and line.endswith((".", "?")) and ".." not in line for line in learnt
+    )
+    assert learnt == figure_lines(600, 0) != figure_lines(600, 1)
+
+
+def test_every_kind_of_figure_is_there_and_read_by_the_packs_normalizer() -> None:
+    normalizer = Normalizer("en")
+    lines = figure_lines(len(TEMPLATES), 0)
+    readings = read_aloud(lines, lambda text: normalizer.write_out(text).text)
+    assert [one.written for one in readings] == lines, "all of them can be read"
+    assert all(one.read != one.written for one in readings)
+
+
+def test_a_line_that_cannot_be_read_is_left_out() -> None:
+    assert read_aloud(["I counted 7.", "Only 7% were left."], read_letters) == [
+        Reading("I counted 7.", "I counted seven .")
+    ]
+
+
+def test_paragraphs_have_the_words_asked_for_and_every_sentence_in_turn() -> None:
+    sentences = [f"Sentence {number} has {'very ' * (number % 5)}few words." for number in range(40)]
+    found = paragraphs(sentences, 30, (20, 60), 0)
+    sizes = [len(one.split()) for one in found]
+    assert min(sizes) >= 20 and max(sizes) <= 60 and max(sizes) - min(sizes) > 20
+    used = Counter(number for one in found for number in re.findall(r"Sentence (\d+) has", one))
+    assert len(used) == 40 and max(used.values()) - min(used.values()) <= 1
+    with pytest.raises(ValueError, match="at most 5 words, not 9"):
+        paragraphs(sentences, 1, (20, 24), 0)
+
+
+def test_the_corpus_has_all_kinds_and_its_held_out_lines_stay_out_of_training(tmp_path: Path) -> None:
+    texts = [" ".join(seven) for seven in itertools.islice(itertools.permutations(WORDS[:8], 7), 700)]
+    for name in ("data.adj", "data.adv", "data.verb", "data.noun"):
+        quoted = "; ".join(f'"{text}"' for text in texts) if name == "data.noun" else ""
+        (tmp_path / name).write_text(f"0001 n | a thing; {quoted}\n", encoding="latin-1")
+    options = TextOptions(test=20, dev=10, figures=40, capitals=15, paragraphs=10, special=6)
+    found = collect(tmp_path, options, read_letters)
+    counts = Counter((one.split, one.kind) for one in found)
+    assert counts["train", "capitals"] == 15 and counts["train", "paragraph"] == 10
+    assert counts["test_paragraphs", "paragraph"] == 6 and 0 < counts["test_figures", "figures"] <= 6
+    loud = [one for one in found if one.kind == "capitals"]
+    assert all(one.text == one.spoken.upper() != one.spoken for one in loud)
+    figures = [one for one in found if one.kind == "figures" and one.split == "train"]
+    as_written = sum(one.text != one.read for one in figures)
+    assert 0.25 < as_written / len(figures) < 0.75
+    held_out = {one.text for one in found if one.split in ("test", "dev")}
+    for one in found:
+        if one.kind == "paragraph":
+            assert all(part in held_out for part in sentences_of(one.text)) == (one.split != "train")
+
+
+def sentences_of(paragraph: str) -> list[str]:
+    return [f"{one}." for one in paragraph.rstrip(".").split(". ")]
 
 
 # Voices

@@ -32,7 +32,7 @@ from lab.training.export import ExportOptions, export
 from lab.training.parallel import World
 from lab.training.talker.batches import Corpus, Line, Lines
 from lab.training.talker.checkpoint import load_weights
-from lab.training.talker.codes import load_codes, pack_mel, unpack_mel
+from lab.training.talker.codes import ROUGH, CodeWriter, Utterance, load_codes, pack_mel, unpack_mel
 from lab.training.talker.config import load_config
 from lab.training.talker.layout import Ids
 from lab.training.talker.loop import Trainer
@@ -316,6 +316,80 @@ def test_batches_have_few_shapes_and_refer_to_the_voice(trained: Trained) -> Non
         assert batch.known().tolist() == counts
     assert {shape[:2] for shape in shapes} == {(4, 40), (2, 80)}
     assert len(shapes) == 2
+
+
+@pytest.fixture(scope="module")
+def voices(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """Twelve lines of one voice, three of them short, as flawed recordings too, and the only line of another voice."""
+    writer = CodeWriter(tmp_path_factory.mktemp("voices"), CODEBOOK)
+    for number in range(13):
+        text = "Yes, please." if number % 4 == 0 else f"{TEXTS[number % 4]} {TEXTS[1]}"
+        codes, phones = torch.zeros(20, 16, dtype=torch.int16), torch.zeros(20, 2, dtype=torch.int16)
+        mel = torch.zeros(30, 128, dtype=torch.uint8)
+        writer.add(Utterance(text, VOICES[number == 12], "train", codes, mel, phones))
+    for row in range(12):
+        text = "Yes, please." if row % 4 == 0 else f"{TEXTS[row % 4]} {TEXTS[1]}"
+        writer.add(Utterance(text, VOICES[0], ROUGH, codes, mel, phones))
+    writer.flush()
+    tokens = TextTokens(trained.checkpoint)
+    mix = load_config(trained.folder / "talker.json").mix
+    return Corpus(load_codes(writer.folder), tokens, Ids.of(trained.trainer.config.shape, tokens), mix)
+
+
+def sample_lines(corpus: Corpus, row: int, **mix: float) -> list[Line]:
+    corpus.mix = dataclasses.replace(corpus.mix, **mix)
+    train = corpus.codes.rows("train")
+    peers = train[corpus.codes.speakers[train] == corpus.codes.speakers[row]]
+    rng = np.random.default_rng(1)
+    return [line for _ in range(200) if (line := corpus.sample_line(rng, row, peers)) is not None]
+
+
+def test_an_icl_line_has_some_references_and_often_a_short_target(voices: Corpus) -> None:
+    lines = sample_lines(
+        voices, 5, icl=1.0, reference_lines=3, short_targets=0.4, join=0.0, longest_frames=200
+    )
+    assert {len(line.reference) for line in lines} == {1, 2, 3}
+    assert all(5 not in line.reference for line in lines)
+    short = [line for line in lines if line.rows != (5,)]
+    assert 0.3 < len(short) / len(lines) < 0.5
+    assert {row for line in short for row in line.rows} == {0, 4, 8}
+
+
+def test_references_are_flawed_recordings_of_other_texts_as_often_as_asked(voices: Corpus) -> None:
+    lines = sample_lines(voices, 5, icl=1.0, rough=0.5, reference_lines=1, short_targets=0.0, join=0.0)
+    rough = [line for line in lines if voices.codes.splits[line.reference[0]] == ROUGH]
+    assert 0.4 < len(rough) / len(lines) < 0.6
+    assert all(voices.codes.texts[line.reference[0]] != voices.codes.texts[5] for line in rough)
+    assert all(voices.codes.splits[row] == "train" for line in lines for row in line.rows)
+    assert {line.rows for line in sample_lines(voices, 12, icl=1.0, rough=1.0)} == {(12,)}, "it has none"
+
+
+def test_the_speaker_encoder_hears_flawed_recordings_in_training_only(voices: Corpus) -> None:
+    voices.mix = dataclasses.replace(voices.mix, rough=1.0)
+    first = voices.codes.mel_starts[voices.codes.rows(ROUGH)[0]]
+    for once, flawed in ((None, True), (0, False)):
+        lines = [Line((row,), (), False, False) for row in range(12)]
+        begins = Lines(voices, "train", 0, once=once)._stretches(np.random.default_rng(0), lines)[:, 0]
+        assert (begins >= first).all() == flawed and (begins < first).all() != flawed
+
+
+def test_a_voice_without_short_lines_keeps_its_own(voices: Corpus) -> None:
+    lines = sample_lines(voices, 12, icl=1.0, reference_lines=1, short_targets=1.0, join=0.0)
+    assert {line.rows for line in lines} == {(12,)}
+
+
+def test_joined_lines_are_as_long_as_they_may_be(voices: Corpus) -> None:
+    lines = sample_lines(voices, 5, icl=0.0, join=1.0, most_joined=10, longest_frames=130)
+    assert {len(line.rows) for line in lines} == {2, 3, 4, 5, 6}, "six of 20 frames fit"
+    assert all(line.rows[0] == 5 for line in lines)
+    assert sample_lines(voices, 5, icl=0.0, join=0.0, longest_frames=19) == []
+
+
+def test_a_reference_that_does_not_fit_is_left_out(voices: Corpus) -> None:
+    lines = sample_lines(
+        voices, 5, icl=1.0, rough=0.0, reference_lines=3, short_targets=0.0, join=0.0, longest_frames=50
+    )
+    assert {len(line.reference) for line in lines} == {0, 1}
 
 
 def test_mels_are_stored_within_a_rounding_step() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ import torch
 
 from lab.random_checkpoint import write_checkpoint
 from lab.training.corpus.shards import Utterance, write_shard
-from lab.training.talker.codes import Codes, load_codes, unpack_mel
+from lab.training.talker.codes import ROUGH, UNKNOWN_PHONE, Codes, load_codes, unpack_mel
 from lab.training.talker.encode import EncodeOptions, encode, load_codec, phone_labels
+from lab.training.talker.rough import RoughOptions, roughen
 from lab.training.talker.speaker import speaker_mels
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -81,6 +83,67 @@ def test_later_takes_have_different_codes_and_no_mels(codec_folder: Path, tmp_pa
     first, second, third = (codes.utterance_codes(row)[5:10].tolist() for row in takes)
     assert first != second != third
     assert codes.utterance_phones(takes[1]).max() == 2  # the labels shift with the sound
+
+
+def test_flawed_recordings_are_a_split_of_their_own_with_mels_and_without_phones(
+    codec_folder: Path, tmp_path: Path
+) -> None:
+    write_shard(tmp_path / "train-00-000.safetensors", LINES[:2], 24000)
+    write_shard(tmp_path / "dev-00-000.safetensors", LINES[2:], 24000)
+    encode(EncodeOptions(tmp_path, codec_folder, tmp_path / "codes", device="cpu", rough=RoughOptions()))
+    codes = load_codes(tmp_path / "codes")
+    rough = codes.rows(ROUGH)
+    assert sorted(codes.texts[row] for row in rough) == ["Line 0.", "Line 1."]
+    assert codes.first_takes(ROUGH).tolist() == rough.tolist() and len(codes.rows("train")) == 2
+    assert all((codes.utterance_phones(row) == UNKNOWN_PHONE).all() for row in rough)
+    assert all(len(codes.utterance_codes(row)) >= 5 for row in rough)
+
+
+def tone(seconds: float) -> np.ndarray:
+    times = np.arange(round(24000 * seconds)) / 24000
+    return (0.1 * (np.sin(2 * np.pi * 300 * times) + np.sin(2 * np.pi * 9000 * times))).astype(np.float32)
+
+
+def band(audio: np.ndarray, low: float, high: float) -> float:
+    """Energy between two frequencies."""
+    power = np.abs(np.fft.rfft(audio)) ** 2
+    at = np.fft.rfftfreq(len(audio), 1 / 24000)
+    return float(power[(at >= low) & (at < high)].sum())
+
+
+NO_FLAWS = RoughOptions(0.0, 0.0, 0.0, (10, 35), 0.0, (0.1, 0.4), 0.0, (3500, 8000), (1.0, 1.0))
+
+
+def test_each_flaw_of_a_recording_is_heard() -> None:
+    clean, rng = tone(1.0), np.random.default_rng(0)
+    as_it_was = roughen(clean, rng, 24000, NO_FLAWS)
+    assert np.allclose(as_it_was, clean[:-1], atol=1e-6)
+    louder = roughen(clean, rng, 24000, replace(NO_FLAWS, gain_db=8.0))
+    assert abs(20 * np.log10(louder.std() / clean.std())) <= 8.01 and louder.std() != clean.std()
+    narrow = roughen(clean, rng, 24000, replace(NO_FLAWS, narrow=1.0))
+    assert band(narrow, 8900, 9100) < 0.1 * band(clean, 8900, 9100)
+    assert band(narrow, 200, 400) == pytest.approx(band(clean, 200, 400), rel=0.1)
+    noisy = roughen(clean, rng, 24000, replace(NO_FLAWS, noisy=1.0, noise_db=(20.0, 20.0)))
+    noise = noisy - clean[:-1]
+    assert 20 * np.log10(clean.std() / noise.std()) == pytest.approx(20, abs=0.1)
+    longer = roughen(clean, rng, 24000, replace(NO_FLAWS, silence_s=0.6))
+    assert len(clean) < len(longer) <= len(clean) + 2 * 0.6 * 24000
+    click = np.zeros(24000, np.float32)
+    click[1000] = 0.5
+    room = roughen(click, rng, 24000, replace(NO_FLAWS, echoing=1.0))
+    assert np.abs(room[:1000]).max() < 1e-9 < band(room[1100:3000], 0, 12000), (
+        "nothing before the click, and then an echo"
+    )
+    slower = roughen(clean, rng, 24000, replace(NO_FLAWS, speed=(0.92, 0.92)))
+    assert len(slower) == pytest.approx(len(clean) / 0.92, abs=2)
+
+
+def test_loud_recordings_stay_within_one_and_silence_is_finite() -> None:
+    rng = np.random.default_rng(0)
+    for audio in (9 * tone(0.5), np.zeros(12000, np.float32)):
+        for _ in range(20):
+            found = roughen(audio, rng, 24000, RoughOptions())
+            assert found.dtype == np.float32 and np.isfinite(found).all() and np.abs(found).max() <= 1
 
 
 def test_mels_exclude_the_leading_silence(codes: Codes) -> None:

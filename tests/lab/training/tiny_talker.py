@@ -65,6 +65,9 @@ def write_config(path: Path) -> Path:
         "tokenizations": 1,
         "join": 0.0,
         "icl": 0.25,
+        "reference_lines": 1,
+        "rough": 0.0,
+        "short_targets": 0.0,
     }
     values["mix"] |= {
         "code_noise": 0.0,
