@@ -19,6 +19,11 @@ from ..voice.prompt import MIN_FRAMES, Prompt
 from .noise import line_keys
 from .sampling import SamplingTensors
 
+SHORT_PROMPTS = (
+    16,
+    32,
+    64,
+)  # positions that a single line's short prompt is padded to: its kernels know no others
 PREDICTOR_LENGTH = POSITIONS + 7  # 24: keeps the rows of its cache aligned
 
 

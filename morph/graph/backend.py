@@ -7,10 +7,10 @@ from collections.abc import Callable, Hashable
 
 import torch
 
-from ..frame.buffers import Buffers, LastPositions, PrefillBatch
+from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, PrefillBatch
 from ..frame.step import prefill, prefill_all, prefill_prefix
 from ..frame.weights import Weights
-from ..kernels import Passes, available, choose_frame, compile_frame, torch_passes
+from ..kernels import Passes, available, choose_frame, compile_frame, compile_prompt, torch_passes
 from ..runtime.capture import graphs_keep_memory
 from ..runtime.errors import first_line
 from ..runtime.fallback import Fallback
@@ -67,14 +67,35 @@ class FrameBackend:
         """Run the prompts of arriving lines: see ``frame.step.prefill``, which can be repeated.
 
         ``captured``: whether it becomes a graph. Where graphs own their temporaries, such a prefill runs in torch
-        operations: Triton refuses that memory (``workspace.py``).
+        operations, because Triton refuses that memory (``workspace.py``); a single line's short prompt has none.
         """
-        if captured and graphs_keep_memory(slots.state.hidden.device):
+        alone = len(slots.state.tokens) == 1
+        if alone and _runs_short(self._passes, arrivals):
+            self._compile_prompt(weights, slots, arrivals)
+        elif captured and graphs_keep_memory(slots.state.hidden.device):
             prefill(weights, slots, arrivals)
-        elif len(slots.state.tokens) == 1:
-            self._repeat(lambda passes: prefill_all(weights, slots, arrivals, passes.ops, passes.start))
+            return
+        if alone:
+            self._repeat(lambda passes: _prefill_line(passes, weights, slots, arrivals))
         else:
             self._repeat(lambda passes: prefill(weights, slots, arrivals, passes.ops))
+
+    def _compile_prompt(self, weights: Weights, slots: Buffers, arrivals: PrefillBatch) -> None:
+        """Compile the kernels of a short prompt in parallel, once for each length."""
+        if (
+            self._is_new(("prompt", arrivals.embeds.shape[1]))
+            and available(slots.state.hidden.device) is None
+        ):
+            compile_prompt(weights, slots, arrivals)
+
+    def _is_new(self, key: Hashable) -> bool:
+        """Return whether kernels of this kind are to be compiled, once; a log says so before the first ones."""
+        if self.fallback is not None or key in self._compiled:
+            return False
+        if not self._compiled:
+            log.info(COMPILING)
+        self._compiled.add(key)
+        return True
 
     def prefill_prefix(self, weights: Weights, slots: Buffers, embeds: torch.Tensor) -> None:
         """Run what a single line's prompt begins with, ``[P, H]``: see ``frame.step.prefill_prefix``."""
@@ -99,12 +120,7 @@ class FrameBackend:
     def compile(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
         """Compile the kernels of a frame in parallel, once; without it, each compiles when it is first launched."""
         key = (seq_groups, window, len(slots.state.tokens))
-        if self.fallback is not None or key in self._compiled:
-            return
-        if not self._compiled:
-            log.info(COMPILING)
-        self._compiled.add(key)
-        if available(slots.state.hidden.device) is None:
+        if self._is_new(key) and available(slots.state.hidden.device) is None:
             compile_frame(weights, slots, seq_groups, window)
 
     def decode(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
@@ -146,3 +162,16 @@ class FrameBackend:
             for name, part in before.items():
                 getattr(slots.state, name).copy_(part)
             self._passes.decode(weights, slots, seq_groups, window)
+
+
+def _runs_short(passes: Passes, arrivals: PrefillBatch) -> bool:
+    """Return whether ``passes.prompt`` runs a single line's prompt."""
+    return passes.prompt is not None and arrivals.embeds.shape[1] in SHORT_PROMPTS
+
+
+def _prefill_line(passes: Passes, weights: Weights, slots: Buffers, arrivals: PrefillBatch) -> None:
+    """Run the prompt of a single line."""
+    if passes.prompt is not None and _runs_short(passes, arrivals):
+        passes.prompt(weights, slots, arrivals)
+    else:
+        prefill_all(weights, slots, arrivals, passes.ops, passes.start)

@@ -11,7 +11,9 @@ pytest.importorskip("triton", reason="the kernels need triton")
 
 from qwen3_tts_morph.morph.frame.buffers import PrefillBatch
 from qwen3_tts_morph.morph.frame.step import prefill, prefill_all, start_lines
+from qwen3_tts_morph.morph.kernels.frame import run_prompt
 from qwen3_tts_morph.morph.kernels.frame import start_lines as fused_start
+from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.prefill import PromptOps
 from qwen3_tts_morph.morph.kernels.rows import add_norm
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, Angles, LayerPass, LayerStack, norm
@@ -113,24 +115,26 @@ def test_a_prefill_equals_that_of_torch(device):
         assert same
 
 
+@pytest.mark.parametrize("length, shape", [(8, "tiny"), (16, "tiny"), (16, "tiny-1.7B")])
 @torch.inference_mode()
-def test_a_single_lines_prefill_is_that_of_a_batch(device):
-    """Its first codes are sampled by the frame's kernel, and its state is the buffers' own."""
+def test_a_single_lines_prefill_is_that_of_a_batch(device, length, shape):
+    """Its first codes are sampled by the frame's kernel, its state is the buffers' own; short prompts have kernels."""
     torch.manual_seed(0)
-    weights = random_weights(SHAPES["tiny"], device, torch.float32)
+    weights = random_weights(SHAPES[shape], device, torch.float32)
     left = []
     for run in (
         prefill,
         prefill_all,
         lambda *args: prefill_all(*args, PromptOps(), fused_start),
+        *([lambda *args: run_prompt(*args, Plan())] if length == 16 else []),
     ):
         torch.manual_seed(1)
-        slots = random_slots(SHAPES["tiny"], weights, 1, 64, [40], Sampling())
-        arrivals = PrefillBatch.allocate(1, 8, slots.state.hidden)
+        slots = random_slots(SHAPES[shape], weights, 1, 64, [40], Sampling())
+        arrivals = PrefillBatch.allocate(1, length, slots.state.hidden)
         arrivals.embeds.copy_(noise(device, *arrivals.embeds.shape))
-        arrivals.numbers.copy_(torch.tensor([[0, 5, 9, 7, 8]]))
+        arrivals.numbers.copy_(torch.tensor([[0, length - 3, 9, 7, 8]]))
         run(weights, slots, arrivals)
-        left.append(vars(slots.state) | {"keys of the cache": slots.cache.keys})
+        left.append(vars(slots.state) | {"keys of the cache": slots.cache.keys, "values": slots.cache.values})
     assert start_lines is not fused_start
     for state in left[1:]:
         for name, wanted in left[0].items():
