@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Hashable
 
 import torch
@@ -38,14 +39,16 @@ class FrameBackend:
         self.kernels = kernels
         self.fallback = None if kernels else Fallback(KERNELS, "the Triton kernels are off")
         self._failed = False
+        self._chosen_for: Callable[[], Weights | None] = lambda: None
         self._passes = torch_passes()
         self._compiled: set[Hashable] = set()
         self._tried: set[Hashable] = set()
 
     def choose(self, weights: Weights) -> None:
         """Choose the functions for these weights, on their current device."""
-        if self._failed or not self.kernels:
+        if self._failed or not self.kernels or self._chosen_for() is weights:
             return
+        self._chosen_for = weakref.ref(weights)
         before = self.fallback
         self._passes, why = choose_frame(weights)
         self.fallback = None if why is None else Fallback(KERNELS, why)
