@@ -24,7 +24,8 @@ DOT_QUERIES = 16  # rows that tl.dot multiplies, at least
 SHORT_CONTEXT = 32  # positions that one block holds: a frame's 16 always fit
 SPLIT_WARPS = 4  # per program of attend_split and combine_splits
 PROMPT_BLOCK = 16  # positions per program of attend_prompt: prompts have a multiple of it
-PROMPT_KEYS = 8  # positions of attend_prompt per warp
+PROMPT_KEYS = 64  # positions that it loads at once, at most
+LONGEST_PROMPT = 256  # positions: longer ones have enough work for FlashAttention
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def attend_lines(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
     """Compute attention of several lines or positions without its output projection: ``[R, heads, head_dim]``."""
     span = inputs.span
     if span.is_prompt:
-        return _attend_prompt(plan, inputs)
+        return attend_prompt_alone(plan, inputs)
     splits = context_splits(plan, inputs.lines, inputs.stack.kv_heads, span.window)
     if plan.batch_attention and span.length == 1 and splits == 1:
         return _attend_batch(plan, inputs)
@@ -153,13 +154,19 @@ def _attend_batch(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
     return out
 
 
-def _attend_prompt(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
-    """Attention of one line's short prompt, from position 0 on: ``[R, heads, head_dim]``."""
+def attends_alone(lines: int, length: int) -> bool:
+    """Return whether ``attend_prompt_alone`` computes prompts of ``length`` positions: one line's, if it is short."""
+    return lines == 1 and length % PROMPT_BLOCK == 0 and length <= LONGEST_PROMPT
+
+
+def attend_prompt_alone(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
+    """Attention of one line's prompt, from position 0 on: ``[R, heads, head_dim]``."""
     stack, length = inputs.stack, inputs.span.length
     out = plan.empty("mean", (length, stack.heads, stack.head_dim), stack.norm)
+    keys = min(PROMPT_KEYS, triton.next_power_of_2(length))
     launch(
-        attend_prompt, (length // PROMPT_BLOCK, stack.kv_heads), plan, max(4, length // PROMPT_KEYS), out=out,
-        HEADS=stack.heads, KV_HEADS=stack.kv_heads, D=stack.head_dim, LENGTH=length, BLOCK=PROMPT_BLOCK,
+        attend_prompt, (length // PROMPT_BLOCK, stack.kv_heads), plan, 4 if keys < PROMPT_KEYS else 8, out=out,
+        HEADS=stack.heads, KV_HEADS=stack.kv_heads, D=stack.head_dim, LENGTH=length, BLOCK=PROMPT_BLOCK, KEYS=keys,
         **inputs.arguments(),
     )  # fmt: skip
     return out

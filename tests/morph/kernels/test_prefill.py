@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -34,10 +35,10 @@ def close(value: torch.Tensor, wanted: torch.Tensor) -> bool:
     return value.dtype == wanted.dtype and torch.allclose(value, wanted, rtol=tolerance, atol=tolerance)
 
 
-def angles_of(head_dim: int, device) -> Angles:
+def angles_of(head_dim: int, device, length: int = 16) -> Angles:
     """Upstream's table."""
     config = SimpleNamespace(head_dim=head_dim, rope_theta=10_000.0)
-    return Angles.table(config, 16, device)
+    return Angles.table(config, length, device)
 
 
 def stack_of(heads: int, kv_heads: int, head_dim: int, norm: torch.Tensor) -> LayerStack:
@@ -113,6 +114,28 @@ def test_a_prefill_equals_that_of_torch(device):
     for value, wanted in zip(left[1], left[0], strict=True):
         same = value.equal(wanted) if value.dtype == torch.int64 else torch.allclose(value, wanted, atol=2e-5)
         assert same
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_a_single_lines_attention_equals_that_of_torch(device, dtype):
+    """In one kernel, where its length is a multiple of that kernel's block."""
+    decoder = stack_of(4, 2, 16, noise(device, 8, dtype=dtype))
+    qkv = noise(device, 1, 32, 8, 16, dtype=dtype)
+    gains = noise(device, 1, 2, 16, dtype=dtype).abs()
+    decoder = replace(decoder, qk_norms=gains, layers=(None,))
+    made = []
+    for ops in (TORCH_OPS, PromptOps()):
+        cache, row = (
+            StaticCache.allocate((1, 1, 2, 40, 16), qkv),
+            torch.zeros(1, dtype=torch.int64, device=device),
+        )
+        layer_pass = LayerPass(
+            angles_of(16, device, 32).span(0, 32), decoder.head_norms(), FillView(cache, row)
+        )
+        made.append((ops.attend(decoder, 0, qkv, layer_pass), cache))
+    (wanted, wanted_cache), (value, cache) = made
+    assert close(value, wanted) and close(cache.keys, wanted_cache.keys)
+    assert cache.values.equal(wanted_cache.values)
 
 
 @pytest.mark.parametrize("length, shape", [(8, "tiny"), (16, "tiny"), (16, "tiny-1.7B")])
