@@ -3,13 +3,14 @@
     python -m lab.training.talker.train --codes work/codes --out work/talker --minutes 12
     python -m lab.training.talker.train --codes work/codes --out work/talker --minutes 12 --resume
     python -m lab.training.talker.train --codes work/codes --out work/talker --minutes 8 --processes 4
-    python -m lab.training.talker.train --codes work/codes --out work/talker2 --minutes 12 --start work/talker
+    python -m lab.training.talker.train --codes work/codes --out work/talker2 --minutes 12 --start demo_voice
 
 ``--minutes`` is the complete training; the learning rate decays over it. ``--slice`` ends this command earlier, with
 the state saved, and ``--resume`` continues. ``--out`` gets ``weights/`` (averaged, bf16, small files, for the export),
 ``state.safetensors`` (to resume), ``tokenizer/`` and ``log.jsonl``. ``--processes`` trains on several GPUs, each with
 its own batches of the config's size and its own ``--workers``. ``--start`` starts from the weights and the tokenizer of
-an earlier training on codes of the same codec; only those two folders are needed.
+an earlier training on codes of the same codec, of which only those two folders are needed, or of an exported checkpoint
+such as ``demo_voice``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import dataclasses
 import json
 import logging
 import math
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,6 @@ import torch
 
 from ..parallel import World, launch
 from .batches import Corpus, Lines, batches_of
-from .checkpoint import load_weights
 from .codes import Codes, load_codes
 from .config import DEFAULT, Config, load_config
 from .layout import Ids
@@ -37,7 +36,8 @@ from .network import Network
 from .objective import Learner
 from .published import adopt
 from .speaker import build_encoder
-from .tokenizer import TextTokens, train_tokenizer
+from .start import read_start, tokenizer_of
+from .tokenizer import TextTokens, copy_tokenizer, train_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def prepare(run: Run, config: Config, codes: Codes, world: World) -> tuple[Confi
     """Train the tokenizer if there is none yet, and complete the shape."""
     folder = run.out / "tokenizer"
     if world.first and run.start:
-        shutil.copytree(run.start / "tokenizer", folder, dirs_exist_ok=True)
+        copy_tokenizer(tokenizer_of(run.start), folder)
     if world.first and not (folder / "vocab.json").is_file():
         texts = sorted({codes.texts[row] for row in codes.rows("train")})
         train_tokenizer(texts, config.text_vocab, folder)
@@ -98,8 +98,8 @@ def build_learner(config: Config, codes: Codes) -> Learner:
 
 
 def take_weights(learner: Learner, start: Path) -> None:
-    """Load an earlier training's weights; raises ValueError if they have another shape."""
-    weights, _, shape = load_weights(start / "weights")
+    """Load the weights of an earlier training or checkpoint; raises ValueError if they have another shape."""
+    weights, shape = read_start(start)
     if shape != learner.network.shape:
         raise ValueError(f"{start} contains a talker of another shape or codebook: {shape}")
     adopt(learner.network, learner.encoder, weights)
@@ -161,7 +161,7 @@ def main() -> None:
     parser.add_argument("--slice", type=float, default=math.inf, help="minutes of this command")
     parser.add_argument("--config", type=Path, default=DEFAULT)
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--start", type=Path, help="folder of another training to start from")
+    parser.add_argument("--start", type=Path, help="another training or a checkpoint to start from")
     parser.add_argument("--no-compile", action="store_true", help="do not compile the layers")
     parser.add_argument(
         "--no-capture", action="store_true", help="launch every kernel of an update separately"

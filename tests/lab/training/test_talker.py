@@ -26,6 +26,7 @@ from qwen3_tts_morph.morph.options import (
 from qwen3_tts_morph.morph.voice.create import clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice
+from safetensors.torch import load_file
 
 from lab.random_checkpoint import write_checkpoint
 from lab.training.export import ExportOptions, export
@@ -39,8 +40,8 @@ from lab.training.talker.loop import Trainer
 from lab.training.talker.network import Network
 from lab.training.talker.published import adopt
 from lab.training.talker.speaker import build_encoder
-from lab.training.talker.tokenizer import TextTokens
-from lab.training.talker.train import train
+from lab.training.talker.tokenizer import TOKENIZER_FILES, TextTokens
+from lab.training.talker.train import build_trainer, prepare, train
 from tests.lab.training.tiny_talker import (
     CODEBOOK,
     TEXTS,
@@ -212,6 +213,35 @@ def test_a_new_training_starts_from_the_weights_of_another(tmp_path: Path) -> No
     assert moved < 0.02, "bf16 and one step away"
     with pytest.raises(ValueError, match="give one of them"):
         dataclasses.replace(again, resume=True)
+
+
+def begin_from(trained: Trained, checkpoint: Path, out: Path) -> Trainer:
+    """A training on the talker's codes that starts from a checkpoint, before its first step."""
+    run = dataclasses.replace(tiny_run(trained.folder, steps=0), start=checkpoint, out=out)
+    codes, world = load_codes(run.codes), World(torch.device("cpu"))
+    config, _ = prepare(run, load_config(run.config), codes, world)
+    return build_trainer(run, config, codes, world)
+
+
+def test_a_checkpoint_to_start_from_is_exported_again_as_it_was(trained: Trained, tmp_path: Path) -> None:
+    begin_from(trained, trained.checkpoint, tmp_path / "again").save()
+    options = ExportOptions({}, {}, dtype=torch.float32)  # without presets: their rows stay as they are
+    export(tmp_path / "again", trained.checkpoint / "speech_tokenizer", tmp_path / "voice", options)
+    found, wanted = (
+        load_file(folder / "model.safetensors") for folder in (tmp_path / "voice", trained.checkpoint)
+    )
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    for name in TOKENIZER_FILES:
+        assert (tmp_path / "voice" / name).read_bytes() == (trained.checkpoint / name).read_bytes()
+
+
+def test_a_checkpoint_without_speaker_encoder_is_refused(trained: Trained, tmp_path: Path) -> None:
+    codec = trained.checkpoint / "speech_tokenizer"
+    options = ExportOptions({}, {}, kind="custom_voice")
+    export(trained.folder / "talker", codec, tmp_path / "custom", options)
+    with pytest.raises(ValueError, match="Base"):
+        begin_from(trained, tmp_path / "custom", tmp_path / "out")
 
 
 def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
