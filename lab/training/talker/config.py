@@ -146,6 +146,7 @@ class Training:
     group_weights: tuple[float, ...]  # of the 16 groups' mean losses
     phone_weight: float
     speaker_weight: float
+    style_weight: float  # of the squared error of the voices' styles, if the codes have them
     encoder_share: (
         float  # share of a batch's references that train the speaker encoder; the rest is only encoded
     )

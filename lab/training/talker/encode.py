@@ -6,6 +6,7 @@ Every line starts with some silence: a clone's text arrives one token per frame,
 first word has been read. Training lines are encoded ``--takes`` times with different silences and levels: frame
 boundaries shift, so the same words get different codes, which are harder to memorise. ``--rough`` encodes each of them
 once more as people record themselves (``rough.py``), as a split of its own: only references are taken from it.
+``--bundle`` records the voices' styles, which the speaker encoder then learns to tell.
 ``--processes 0`` encodes on all GPUs, each a share of the lines.
 """
 
@@ -24,9 +25,11 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
 
 from ..corpus import shards
+from ..corpus.bundle import read_bundle
+from ..corpus.voices import timbres
 from ..parallel import ALONE, World, launch
 from .batches import cut_by_length
-from .codes import FIRST_LEAD, MEL_BINS, ROUGH, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel
+from .codes import FIRST_LEAD, MEL_BINS, ROUGH, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel, write_styles
 from .config import GROUPS
 from .rough import RoughOptions, roughen
 from .speaker import MEL_HOP, SAMPLE_RATE, speaker_mels
@@ -54,6 +57,7 @@ class EncodeOptions:
         gain_db: maximum change of level of later takes, up or down.
         batch_seconds: padded audio per batch.
         rough: how to encode training lines once more as references; None: not at all.
+        bundle: the unpacked bundle that was spoken, for the voices' styles; None: they stay unknown.
     """
 
     corpus: Path
@@ -66,6 +70,7 @@ class EncodeOptions:
     batch_seconds: float = 320.0
     device: str = "cuda"
     rough: RoughOptions | None = None
+    bundle: Path | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.lead_ms[0] <= self.lead_ms[1] <= 1000 or self.batch_seconds < 1 or self.takes < 1:
@@ -225,6 +230,9 @@ def encode(options: EncodeOptions, world: World = ALONE) -> None:
     world.meet()  # before any process writes
     if held:
         raise ValueError(f"{options.out} already contains codes: choose another folder, or remove them")
+    if options.bundle is not None and world.first:
+        spoken = read_bundle(options.bundle)
+        write_styles(options.out, timbres(spoken.cast, spoken.styles))
     encoder = Encoder(options, world)
     for number in range(options.takes):
         for split in options.splits if number == 0 else ("train",):
@@ -252,6 +260,7 @@ def main() -> None:
         "--processes", type=int, default=1, help="number of processes, one per GPU (0: all GPUs)"
     )
     parser.add_argument("--rough", action="store_true", help="also encode flawed recordings, as references")
+    parser.add_argument("--bundle", type=Path, help="the unpacked bundle, to record the voices' styles")
     given = parser.parse_args()
     options = EncodeOptions(
         corpus=given.corpus,
@@ -261,6 +270,7 @@ def main() -> None:
         takes=given.takes,
         device=given.device,
         rough=RoughOptions() if given.rough else None,
+        bundle=given.bundle,
     )
     launch(work, given.processes, given.device, options)
 

@@ -33,7 +33,7 @@ from .config import DEFAULT, Config, load_config
 from .layout import Ids
 from .loop import STATE, Plan, Trainer
 from .network import Network
-from .objective import Learner
+from .objective import Labels, Learner
 from .published import adopt
 from .speaker import build_encoder
 from .start import read_start, tokenizer_of
@@ -94,7 +94,7 @@ def build_learner(config: Config, codes: Codes) -> Learner:
     options = config.training
     network = Network(config.shape, (options.talker_dropout, options.predictor_dropout))
     encoder = build_encoder(config.shape)
-    return Learner(network, encoder, codes.phone_count, len(codes.names), options.encoder_share)
+    return Learner(network, encoder, Labels(codes.phone_count, codes.styles), options.encoder_share)
 
 
 def take_weights(learner: Learner, start: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -33,12 +34,21 @@ from lab.training.export import ExportOptions, export
 from lab.training.parallel import World
 from lab.training.talker.batches import Corpus, Line, Lines
 from lab.training.talker.checkpoint import load_weights
-from lab.training.talker.codes import ROUGH, CodeWriter, Utterance, load_codes, pack_mel, unpack_mel
+from lab.training.talker.codes import (
+    ROUGH,
+    STYLES,
+    CodeWriter,
+    Utterance,
+    load_codes,
+    pack_mel,
+    unpack_mel,
+    write_styles,
+)
 from lab.training.talker.config import load_config
 from lab.training.talker.layout import Ids
 from lab.training.talker.loop import Trainer
 from lab.training.talker.network import Network
-from lab.training.talker.published import adopt
+from lab.training.talker.published import adopt, publish
 from lab.training.talker.speaker import build_encoder
 from lab.training.talker.tokenizer import TOKENIZER_FILES, TextTokens
 from lab.training.talker.train import build_trainer, prepare, train
@@ -278,6 +288,25 @@ def test_export_refuses_a_codec_of_another_codebook(trained: Trained, tmp_path: 
     (codec / "config.json").write_text(json.dumps({"decoder_config": {"codebook_size": 2048}}))
     with pytest.raises(ValueError, match="2048"):
         export(trained.folder / "talker", codec, tmp_path / "out", ExportOptions({}, {}))
+
+
+def test_an_export_has_nothing_of_the_heads_that_only_training_needs(trained: Trained) -> None:
+    learner = trained.trainer.learner
+    assert learner.phone_head is not None and learner.style_head is not None
+    exported = publish(learner.network, learner.encoder).keys()
+    assert load_file(trained.checkpoint / "model.safetensors").keys() == exported
+    assert load_weights(trained.folder / "talker" / "weights")[0].keys() == exported | {"voices"}
+
+
+def test_codes_without_styles_train_without_them(trained: Trained, tmp_path: Path) -> None:
+    shutil.copytree(trained.folder / "codes", tmp_path / "codes")
+    (tmp_path / "codes" / STYLES).unlink()
+    write_config(tmp_path / "talker.json")
+    trainer = run_training(tmp_path, steps=1)
+    assert trainer.learner.style_head is None and trainer.codes.styles.shape == (len(VOICES), 0)
+    write_styles(tmp_path / "codes", {VOICES[0]: np.zeros(3)})
+    with pytest.raises(ValueError, match=VOICES[1]):
+        load_codes(tmp_path / "codes")
 
 
 def test_weights_are_exported_in_small_files(trained: Trained) -> None:
