@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import logging
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -232,6 +233,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 def main() -> int:
     given = parse_arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that a stage's command is killed with this one
     start_log(given.root / "log.txt")
     lease = Lease(
         root=given.root,

@@ -194,6 +194,7 @@ def test_three_calls_encode_train_and_export_what_can_also_be_exported_at_home(
     speak(root)
     monkeypatch.setattr(steps, "watch", here)
     monkeypatch.setattr(command, "start_log", lambda _: None)
+    monkeypatch.setattr(command, "signal", SimpleNamespace(SIGTERM=None, signal=lambda *_: None))
     call("--last", "encode")
     assert not back.exists()
     call("--minutes", "0.01", "--talker-minutes", "60")
