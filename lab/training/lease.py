@@ -88,13 +88,13 @@ class Stage:
     Args:
         name: one of ``NAMES``.
         step: its command.
-        needs: minutes that it takes; it only begins if a call has as many left, or nothing else to do.
+        needs: minutes that it takes; it begins only if a call has that many left, or did nothing before it.
         partial: patterns of what an interrupted one leaves behind, which is removed before it begins.
     """
 
     name: str
     step: Step
-    needs: float = 0.0
+    needs: float
     partial: tuple[Path, ...] = ()
 
 
@@ -158,9 +158,10 @@ def run_call(lease: Lease, minutes: float, last: str = NAMES[-1]) -> bool:
         CalledProcessError: a stage failed, or was killed when the minutes were over.
     """
     until, began = time.monotonic() + 60 * minutes, False
-    for name in NAMES[: NAMES.index(last) + 1]:
+    for index, name in enumerate(NAMES[: NAMES.index(last) + 1]):
         left = (until - time.monotonic()) / 60
-        stage = next(stage for stage in stages(lease, left) if stage.name == name)
+        # Made anew, in the order of NAMES: a training's command depends on the minutes left.
+        stage = stages(lease, left)[index]
         if stage.step.made.exists():
             continue
         if began and stage.needs > left:

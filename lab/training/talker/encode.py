@@ -30,7 +30,7 @@ from ..corpus import shards
 from ..corpus.bundle import read_bundle
 from ..corpus.voices import timbres
 from ..parallel import ALONE, World, launch
-from .batches import cut_by_length
+from .batches import as_it_is, cut_by_length
 from .codes import FIRST_LEAD, MEL_BINS, ROUGH, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel, write_styles
 from .config import GROUPS
 from .rough import RoughOptions, roughen
@@ -197,11 +197,11 @@ class Pieces(Dataset[list[Take]]):
 
 
 def in_pools(pieces: Pieces, workers: int) -> Iterator[list[Take]]:
-    """Yield all takes, at least ``POOL`` at a time as long as there are so many."""
+    """Yield all takes in pools of at least ``POOL``; the last pool may be smaller."""
     waiting: list[Take] = []
     how = "fork" if workers else None  # a shard's open file can only be inherited
     loader = DataLoader(
-        pieces, batch_size=None, num_workers=workers, collate_fn=_as_it_is, multiprocessing_context=how
+        pieces, batch_size=None, num_workers=workers, collate_fn=as_it_is, multiprocessing_context=how
     )
     for piece in loader:
         waiting += piece
@@ -210,10 +210,6 @@ def in_pools(pieces: Pieces, workers: int) -> Iterator[list[Take]]:
             waiting = []
     if waiting:
         yield waiting
-
-
-def _as_it_is(piece: list[Take]) -> list[Take]:
-    return piece
 
 
 class Encoder:
