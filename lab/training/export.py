@@ -27,11 +27,10 @@ from .talker.checkpoint import load_weights
 from .talker.config import DEFAULT, GROUPS, Layers, Shape, load_config
 from .talker.published import ENCODER
 from .talker.speaker import encoder_config
-from .talker.tokenizer import TextTokens
+from .talker.tokenizer import TextTokens, copy_tokenizer
 
 KINDS = ("base", "custom_voice")
 SIZE = "0b02"  # upstream's tts_model_size: voice files of the published sizes do not fit this model
-TOKENIZER_FILES = ("vocab.json", "merges.txt", "tokenizer_config.json")
 FIRST_TABLE = "talker.model.codec_embedding.weight"
 # How the pack should speak with a voice of this size, see morph/checkpoint/profile.py.
 PROFILE = {"longest_piece": 100, "normalize": "en", "hold_end": True}
@@ -83,9 +82,7 @@ def export(talker: Path, codec: Path, out: Path, options: ExportOptions) -> int:
         )
     if options.kind != "base":
         weights = {name: tensor for name, tensor in weights.items() if not name.startswith(ENCODER)}
-    out.mkdir(parents=True, exist_ok=True)
-    for name in TOKENIZER_FILES:
-        shutil.copyfile(talker / "tokenizer" / name, out / name)
+    copy_tokenizer(talker / "tokenizer", out)
     tokens = TextTokens(out)
     config = checkpoint_config(shape, tokens, list(options.presets), options.kind)
     _write(out / "config.json", {**config, "dtype": str(options.dtype).removeprefix("torch.")})

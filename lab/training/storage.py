@@ -79,6 +79,12 @@ def load_state(path: Path) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str
     return groups, about
 
 
+def read_about(path: Path) -> dict[str, str]:
+    """Return the strings of a state that ``save_state`` wrote, without reading its tensors."""
+    with safe_open(path, "pt") as file:
+        return dict(file.metadata())
+
+
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     """Return an optimizer's state as tensors by name, without its options, which come from the config."""
     state = optimizer.state_dict()["state"]

@@ -303,6 +303,7 @@ REFUSED = "this page was opened as studio.localhost, which is not a listed name"
 
 
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
+@pytest.mark.slow
 def test_a_page_under_a_name_that_is_not_listed_says_once_what_to_do(
     page: ComfyPage, screenshots: Path
 ) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from ..values import read_values
 
 GROUPS = 16
 SAMPLE_RATE = 24000
@@ -239,18 +240,3 @@ def config_from(values: dict[str, Any]) -> Config:
 def load_config(path: Path = DEFAULT) -> Config:
     """Read a config file; a file with a ``base`` (another file in its folder) contains only the differences."""
     return config_from(read_values(path))
-
-
-def read_values(path: Path) -> dict[str, Any]:
-    """Return a config file's JSON object, with what its base adds."""
-    values = json.loads(path.read_text(encoding="utf-8"))
-    base = values.pop("base", None)
-    return values if base is None else _changed(read_values(path.parent / base), values)
-
-
-def _changed(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    merged = {
-        name: _changed(values[name], change) if isinstance(change, dict) and name in values else change
-        for name, change in changes.items()
-    }
-    return {**values, **merged}

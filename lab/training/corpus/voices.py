@@ -24,6 +24,9 @@ LEFT_OUT = ("af_bella",)  # hard to tell from af_heart
 PRESETS = ("af_heart", "bf_emma", "am_michael", "bm_george")
 HELD_OUT_ORIGINALS = ("af_aoede", "am_liam", "bf_lily", "bm_lewis")  # none sounds like a training voice
 STRONG = 0.7  # weight of the first of a held-out mix's two originals
+TIMBRE = (
+    128  # numbers of a style: its first, which the teacher's decoder reads; the others set pitch and rhythm
+)
 GROUPS = ("preset", "original", "mix", "held_out_mix", "held_out_original")
 
 
@@ -67,6 +70,18 @@ def mixed_style(recipe: Mapping[str, float], tables: Mapping[str, np.ndarray], p
     if not 0 < phonemes <= longest:
         raise ValueError(f"no style for {phonemes} phonemes, the tables have 1 to {longest}: split the line")
     return _weighted(recipe, {name: tables[name][phonemes - 1].astype(np.float32) for name in recipe})
+
+
+def timbres(cast: Sequence[Voice], tables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return each voice's timbre, float32 ``[128]``: its style's first half, averaged over the lengths of a line.
+
+    The originals that are trained on have mean 0 and deviation 1 in every number.
+    """
+    means = {name: table[:, :TIMBRE].astype(np.float32).mean(axis=0) for name, table in tables.items()}
+    found = {voice.name: _weighted(voice.recipe, means) for voice in cast}
+    trained = np.stack([found[voice.name] for voice in cast if voice.group in ("preset", "original")])
+    middle, spread = trained.mean(axis=0), trained.std(axis=0) + 1e-6
+    return {name: (point - middle) / spread for name, point in found.items()}
 
 
 def make_cast(tables: Mapping[str, np.ndarray], options: CastOptions) -> list[Voice]:

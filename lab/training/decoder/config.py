@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..codec.config import SAMPLES_PER_FRAME, Adversarial, Losses, as_tuples, read_values
+from ..codec.config import SAMPLES_PER_FRAME, Adversarial, Losses, as_tuples
+from ..values import read_values
 
 DEFAULT = Path(__file__).resolve().parents[1] / "configs" / "decoder.json"
 

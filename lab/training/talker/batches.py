@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -23,6 +24,8 @@ from .tokenizer import TextTokens
 ROUND = 16  # lengths of held-out batches are multiples of this
 SHORT_WORDS = 5  # of a short target
 PREFETCHED = 8  # batches per worker
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -262,8 +265,9 @@ def cut_by_length(lengths: Sequence[int], budget: float, unit: int = 1) -> Itera
         yield batch
 
 
-def _as_it_is(batch: Batch) -> Batch:
-    return batch
+def as_it_is(made: Made) -> Made:
+    """Return what a dataset made: a DataLoader's own function would look for tensors in it."""
+    return made
 
 
 def _rounded(length: int, unit: int = ROUND) -> int:
@@ -276,7 +280,7 @@ def batches_of(lines: Lines, workers: int, pin: bool) -> Iterator[Batch]:
         lines,
         batch_size=None,
         num_workers=workers,
-        collate_fn=_as_it_is,
+        collate_fn=as_it_is,
         pin_memory=pin,
         prefetch_factor=PREFETCHED if workers else None,
     )

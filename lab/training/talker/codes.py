@@ -2,13 +2,13 @@
 
 A folder contains ``codes-000.safetensors`` (codes, lengths, phones; texts and speakers as JSON in its metadata) and
 ``mels-000.safetensors``, one pair per shard. Codes can be used alone: without mels only the speaker encoder cannot be
-trained.
+trained. ``styles.safetensors``, if there is one, has each voice's style, which the speaker encoder learns to tell.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ MEL_STEP = 0.06  # of the 8-bit mels; the maximum is 3.78
 SHARD_BYTES = 15 << 20
 UNKNOWN_PHONE = -1
 FIRST_LEAD = 2  # frames of silence before a line's first take
+STYLES = "styles.safetensors"
 ROUGH = "rough"  # split of flawed recordings of the training lines
 
 
@@ -55,7 +56,8 @@ class Codes:
     """All utterances of a folder, concatenated, on the CPU.
 
     ``codes`` ``[frames, 16]``, ``phones`` ``[frames, 2]`` and ``mels`` ``[mel frames, 128]``; utterance i has rows
-    ``starts[i]:starts[i + 1]`` and ``mel_starts[i]:mel_starts[i + 1]``. ``speakers[i]`` indexes ``names``.
+    ``starts[i]:starts[i + 1]`` and ``mel_starts[i]:mel_starts[i + 1]``. ``speakers[i]`` indexes ``names`` and
+    ``styles``, float32 ``[voices, numbers]`` with no numbers if the styles are unknown.
     """
 
     codes: torch.Tensor
@@ -67,6 +69,7 @@ class Codes:
     speakers: np.ndarray
     splits: list[str]
     names: list[str]
+    styles: torch.Tensor
     codebook: int
 
     def __len__(self) -> int:
@@ -189,8 +192,26 @@ def load_codes(folder: Path, seed: int = 0) -> Codes:
         speakers=np.array([index[speaker] for _, speaker, _ in texts]),
         splits=[split for _, _, split in texts],
         names=names,
+        styles=_load_styles(folder, names),
         codebook=codebooks.pop(),
     )
+
+
+def write_styles(folder: Path, styles: Mapping[str, np.ndarray]) -> None:
+    """Write the voices' styles, float32 and of one length, into a folder of codes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: torch.from_numpy(np.asarray(style, np.float32)) for name, style in styles.items()}
+    save_file(tensors, folder / STYLES)
+
+
+def _load_styles(folder: Path, names: Sequence[str]) -> torch.Tensor:
+    """Return these voices' styles; raises ValueError if only some are known."""
+    if not (folder / STYLES).is_file():
+        return torch.zeros(len(names), 0)
+    with safe_open(folder / STYLES, "pt") as file:
+        if unknown := sorted(set(names) - set(file.keys())):
+            raise ValueError(f"{folder / STYLES} lacks {unknown[0]}: encode with the bundle that was spoken")
+        return torch.stack([file.get_tensor(name) for name in names])
 
 
 def _load_mels(paths: Sequence[Path], counts: Sequence[int]) -> tuple[torch.Tensor, list[torch.Tensor]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from ..values import read_values
 
 GROUPS = 16
 PREDICTED = GROUPS - 1
@@ -146,6 +147,7 @@ class Training:
     group_weights: tuple[float, ...]  # of the 16 groups' mean losses
     phone_weight: float
     speaker_weight: float
+    style_weight: float  # of the squared error of the voices' styles, if the codes have them
     encoder_share: (
         float  # share of a batch's references that train the speaker encoder; the rest is only encoded
     )
@@ -191,8 +193,12 @@ def shape_from(values: dict[str, Any]) -> Shape:
 
 
 def load_config(path: Path = DEFAULT) -> Config:
-    """Read a config file; raises ValueError for a missing or unknown key."""
-    values = json.loads(path.read_text(encoding="utf-8"))
+    """Read a config file; a file with a ``base`` (another file in its folder) contains only the differences.
+
+    Raises:
+        ValueError: a key is missing or unknown.
+    """
+    values = read_values(path)
     try:
         return Config(
             shape=shape_from(values["shape"]),

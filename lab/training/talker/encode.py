@@ -6,7 +6,9 @@ Every line starts with some silence: a clone's text arrives one token per frame,
 first word has been read. Training lines are encoded ``--takes`` times with different silences and levels: frame
 boundaries shift, so the same words get different codes, which are harder to memorise. ``--rough`` encodes each of them
 once more as people record themselves (``rough.py``), as a split of its own: only references are taken from it.
-``--processes 0`` encodes on all GPUs, each a share of the lines.
+``--bundle`` records the voices' styles, which the speaker encoder then learns to tell.
+``--processes 0`` encodes on all GPUs, each a share of the lines. ``--workers`` are processes that make the recordings
+(Linux): a flawed one takes a core about 19 ms.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import argparse
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,11 +24,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
+from torch.utils.data import DataLoader, Dataset
 
 from ..corpus import shards
+from ..corpus.bundle import read_bundle
+from ..corpus.voices import timbres
 from ..parallel import ALONE, World, launch
-from .batches import cut_by_length
-from .codes import FIRST_LEAD, MEL_BINS, ROUGH, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel
+from .batches import as_it_is, cut_by_length
+from .codes import FIRST_LEAD, MEL_BINS, ROUGH, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel, write_styles
 from .config import GROUPS
 from .rough import RoughOptions, roughen
 from .speaker import MEL_HOP, SAMPLE_RATE, speaker_mels
@@ -35,6 +40,7 @@ log = logging.getLogger(__name__)
 
 FRAME = 1920  # samples, 80 ms
 POOL = 1024  # lines sorted by length together
+PIECE = 64  # lines that a worker process makes at once
 ROUGH_SEED = 1000  # other than any take's number
 LABELS_AT = (
     0.25,
@@ -54,6 +60,8 @@ class EncodeOptions:
         gain_db: maximum change of level of later takes, up or down.
         batch_seconds: padded audio per batch.
         rough: how to encode training lines once more as references; None: not at all.
+        workers: processes that make the takes' audio, per GPU; 0: this one.
+        bundle: the unpacked bundle that was spoken, for the voices' styles; None: they stay unknown.
     """
 
     corpus: Path
@@ -66,6 +74,8 @@ class EncodeOptions:
     batch_seconds: float = 320.0
     device: str = "cuda"
     rough: RoughOptions | None = None
+    bundle: Path | None = None
+    workers: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.lead_ms[0] <= self.lead_ms[1] <= 1000 or self.batch_seconds < 1 or self.takes < 1:
@@ -169,6 +179,39 @@ def encode_batch(
 Maker: TypeAlias = "Callable[[shards.Utterance, np.random.Generator], Take]"
 
 
+@dataclass(frozen=True)
+class Pieces(Dataset[list[Take]]):
+    """The takes of a corpus's lines ``indices``, ``PIECE`` at a time; ``seed`` and line decide what is drawn."""
+
+    corpus: shards.Corpus
+    indices: Sequence[int]
+    seed: int
+    make: Maker
+
+    def __len__(self) -> int:
+        return -(-len(self.indices) // PIECE)
+
+    def __getitem__(self, piece: int) -> list[Take]:
+        chosen = self.indices[piece * PIECE : (piece + 1) * PIECE]
+        return [self.make(self.corpus[index], np.random.default_rng([self.seed, index])) for index in chosen]
+
+
+def in_pools(pieces: Pieces, workers: int) -> Iterator[list[Take]]:
+    """Yield all takes in pools of at least ``POOL``; the last pool may be smaller."""
+    waiting: list[Take] = []
+    how = "fork" if workers else None  # a shard's open file can only be inherited
+    loader = DataLoader(
+        pieces, batch_size=None, num_workers=workers, collate_fn=as_it_is, multiprocessing_context=how
+    )
+    for piece in loader:
+        waiting += piece
+        if len(waiting) >= POOL:
+            yield waiting
+            waiting = []
+    if waiting:
+        yield waiting
+
+
 class Encoder:
     """Encodes every ``size``-th line of a split, in one of the processes of a ``World``."""
 
@@ -197,11 +240,9 @@ class Encoder:
 
     def _encode(self, split: str, seed: int, make: Maker, with_mels: bool) -> None:
         corpus, world = self.corpora[split], self.world
-        rng = np.random.default_rng([seed, world.rank])
         frames, began = 0, time.monotonic()
-        indices = range(world.rank, len(corpus), world.size)
-        for start in range(0, len(indices), POOL):
-            takes = [make(corpus[index], rng) for index in indices[start : start + POOL]]
+        pieces = Pieces(corpus, range(world.rank, len(corpus), world.size), seed, make)
+        for takes in in_pools(pieces, self.options.workers):
             lengths = [take.samples for take in takes]
             for batch in cut_by_length(lengths, self.options.batch_seconds * SAMPLE_RATE):
                 frames += self._encode_batch([takes[index] for index in batch], with_mels)
@@ -225,6 +266,9 @@ def encode(options: EncodeOptions, world: World = ALONE) -> None:
     world.meet()  # before any process writes
     if held:
         raise ValueError(f"{options.out} already contains codes: choose another folder, or remove them")
+    if options.bundle is not None and world.first:
+        spoken = read_bundle(options.bundle)
+        write_styles(options.out, timbres(spoken.cast, spoken.styles))
     encoder = Encoder(options, world)
     for number in range(options.takes):
         for split in options.splits if number == 0 else ("train",):
@@ -252,6 +296,8 @@ def main() -> None:
         "--processes", type=int, default=1, help="number of processes, one per GPU (0: all GPUs)"
     )
     parser.add_argument("--rough", action="store_true", help="also encode flawed recordings, as references")
+    parser.add_argument("--workers", type=int, default=0, help="processes that make recordings, per GPU")
+    parser.add_argument("--bundle", type=Path, help="the unpacked bundle, to record the voices' styles")
     given = parser.parse_args()
     options = EncodeOptions(
         corpus=given.corpus,
@@ -261,6 +307,8 @@ def main() -> None:
         takes=given.takes,
         device=given.device,
         rough=RoughOptions() if given.rough else None,
+        bundle=given.bundle,
+        workers=given.workers,
     )
     launch(work, given.processes, given.device, options)
 

@@ -202,7 +202,7 @@ class Trainer:
         loss, right = _rounded(losses), _rounded(accuracies or {})
         groups = loss["groups"]
         parts = [f"g0 {groups[0]:.3f} rest {sum(groups[1:]) / len(groups[1:]):.3f}"]
-        parts += [f"{key} {loss[key][0]:.3f}" for key in ("phones", "speakers") if key in loss]
+        parts += [f"{key} {loss[key][0]:.3f}" for key in ("phones", "speakers", "styles") if key in loss]
         parts.append(" ".join(f"{value:.2f}" for value in groups[1:]))
         if right:
             hits = right["groups"]

@@ -1,4 +1,4 @@
-"""The losses of a batch: group 0 including EOS, groups 1-15, the phones and the speaker."""
+"""The losses of a batch: group 0 including EOS, groups 1-15, the phones, the speaker and its style."""
 
 from __future__ import annotations
 
@@ -18,27 +18,42 @@ PREDICTOR_NOISE = 0.03  # share of the predictor's input codes that are replaced
 GAIN_SPREAD = 0.7  # maximum change of the reference's level, in nepers: about 6 dB up or down
 
 
+@dataclass(frozen=True)
+class Labels:
+    """What the heads learn to tell.
+
+    Args:
+        phones: number of phone labels; 0 for none.
+        styles: each voice's style, float32 ``[voices, numbers]``; no numbers if the styles are unknown.
+    """
+
+    phones: int
+    styles: torch.Tensor
+
+
 class Learner(nn.Module):
-    """The network, the speaker encoder, and two heads that only training needs.
+    """The network, the speaker encoder, and three heads that only training needs.
 
     Args:
         network: talker and predictor.
         encoder: log mel ``[B, M, 128]`` to speaker embeddings ``[B, H]``.
-        phones: number of phone labels; 0 for none.
-        speakers: number of voices.
+        labels: what the heads learn.
         encoder_share: share of a training batch's references, the first ones, that train the encoder.
     """
 
-    def __init__(
-        self, network: Network, encoder: nn.Module, phones: int, speakers: int, encoder_share: float = 1.0
-    ):
+    styles: torch.Tensor
+
+    def __init__(self, network: Network, encoder: nn.Module, labels: Labels, encoder_share: float = 1.0):
         super().__init__()
         self.encoder_share = encoder_share
         self.network, self.encoder = network, encoder
         wide = network.shape.talker.hidden
-        self.phones = phones
-        self.phone_head = nn.Linear(wide, 2 * phones) if phones else None
-        self.speaker_head = nn.Linear(wide, speakers)
+        self.phones = labels.phones
+        self.phone_head = nn.Linear(wide, 2 * labels.phones) if labels.phones else None
+        voices, numbers = labels.styles.shape
+        self.speaker_head = nn.Linear(wide, voices)
+        self.style_head = nn.Linear(wide, numbers) if numbers else None
+        self.register_buffer("styles", labels.styles, persistent=False)
 
     def embed_speakers(self, mels: torch.Tensor, noise: bool) -> torch.Tensor:
         """Embed packed mels uint8 ``[B, M, 128]``, in float32 because the encoder computes small variances."""
@@ -81,12 +96,18 @@ class Learner(nn.Module):
             phone_target=batch.phones.flatten(),
             speakers=self.speaker_head(speakers),
             speaker_target=batch.speaker,
+            styles=None if self.style_head is None else self.style_head(speakers),
+            style_target=self.styles.index_select(0, batch.speaker),
         )
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """Logits and targets: group 0 ``[N, V0]``, groups 1-15 ``[K, 15, V]``, phones ``[2N, P]``, speakers ``[B, S]``."""
+    """What was found, and what is right.
+
+    Logits of group 0 ``[N, V0]``, of groups 1-15 ``[K, 15, V]``, phones ``[2N, P]`` and speakers ``[B, S]``; the
+    references' styles ``[B, D]``.
+    """
 
     first: torch.Tensor
     first_target: torch.Tensor
@@ -96,9 +117,11 @@ class Outputs:
     phone_target: torch.Tensor
     speakers: torch.Tensor
     speaker_target: torch.Tensor
+    styles: torch.Tensor | None
+    style_target: torch.Tensor
 
     def losses(self, smoothing: float) -> dict[str, torch.Tensor]:
-        """Return mean losses over the known targets: "groups" ``[16]``, "phones" and "speakers" (0-dim)."""
+        """Return mean losses over the known targets: "groups" ``[16]``, "phones", "speakers" and "styles"."""
         first = _mean_known(self._first_loss(smoothing), self.first_target)
         # Keep the heads' order [15, K, V]: any other order copies the largest tensor of the step.
         logits, targets = self.rest.transpose(0, 1), self.rest_target.transpose(0, 1)
@@ -111,6 +134,8 @@ class Outputs:
             )
             losses["phones"] = _mean_known(phones, self.phone_target)
         losses["speakers"] = functional.cross_entropy(self.speakers.float(), self.speaker_target)
+        if self.styles is not None:
+            losses["styles"] = functional.mse_loss(self.styles.float(), self.style_target)
         return losses
 
     def _first_loss(self, smoothing: float) -> torch.Tensor:
@@ -159,6 +184,8 @@ def total_loss(losses: dict[str, torch.Tensor], options: Training, shares: torch
     # Groups 1-15 have the same number of frames in every batch.
     total = shares[0] * weights[0] + torch.stack(weights[1:]).sum()
     total = total + shares[2] * options.speaker_weight * losses["speakers"]
+    if "styles" in losses:
+        total = total + shares[2] * options.style_weight * losses["styles"]
     if "phones" in losses:
         total = total + shares[1] * options.phone_weight * losses["phones"]
     return total

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from ...qwen_tokenizer import ROLE_WORDS, SPECIAL_TOKENS, read_special_ids, write_tokenizer
 
+TOKENIZER_FILES = ("vocab.json", "merges.txt", "tokenizer_config.json")
 # Qwen2's own pre-tokenizer: transformers builds it from tokenizer_class, so we cannot choose another.
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
@@ -70,6 +72,13 @@ def _merge_word(
         merges.append((pieces[0], pieces[1]))
         pieces = [pieces[0] + pieces[1], *pieces[2:]]
         vocab.setdefault(pieces[0], len(vocab))
+
+
+def copy_tokenizer(folder: Path, out: Path) -> None:
+    """Copy a tokenizer's files; ``out`` is created if missing."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in TOKENIZER_FILES:
+        shutil.copyfile(folder / name, out / name)
 
 
 class TextTokens:

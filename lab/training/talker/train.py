@@ -3,13 +3,14 @@
     python -m lab.training.talker.train --codes work/codes --out work/talker --minutes 12
     python -m lab.training.talker.train --codes work/codes --out work/talker --minutes 12 --resume
     python -m lab.training.talker.train --codes work/codes --out work/talker --minutes 8 --processes 4
-    python -m lab.training.talker.train --codes work/codes --out work/talker2 --minutes 12 --start work/talker
+    python -m lab.training.talker.train --codes work/codes --out work/talker2 --minutes 12 --start demo_voice
 
 ``--minutes`` is the complete training; the learning rate decays over it. ``--slice`` ends this command earlier, with
 the state saved, and ``--resume`` continues. ``--out`` gets ``weights/`` (averaged, bf16, small files, for the export),
 ``state.safetensors`` (to resume), ``tokenizer/`` and ``log.jsonl``. ``--processes`` trains on several GPUs, each with
 its own batches of the config's size and its own ``--workers``. ``--start`` starts from the weights and the tokenizer of
-an earlier training on codes of the same codec; only those two folders are needed.
+an earlier training on codes of the same codec, of which only those two folders are needed, or of an exported checkpoint
+such as ``demo_voice``. With ``--start`` and ``--resume`` only the first call starts; later ones continue.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import dataclasses
 import json
 import logging
 import math
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,16 +28,16 @@ import torch
 
 from ..parallel import World, launch
 from .batches import Corpus, Lines, batches_of
-from .checkpoint import load_weights
 from .codes import Codes, load_codes
 from .config import DEFAULT, Config, load_config
 from .layout import Ids
 from .loop import STATE, Plan, Trainer
 from .network import Network
-from .objective import Learner
+from .objective import Labels, Learner
 from .published import adopt
 from .speaker import build_encoder
-from .tokenizer import TextTokens, train_tokenizer
+from .start import read_start, tokenizer_of
+from .tokenizer import TextTokens, copy_tokenizer, train_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -61,15 +61,18 @@ class Run:
     def __post_init__(self) -> None:
         if self.minutes <= 0 or self.slice_minutes <= 0 or self.workers < 0:
             raise ValueError("minutes and slice must be above 0, workers 0 or more")
-        if self.start and self.resume:
-            raise ValueError("--start begins a new training, --resume continues one: give one of them")
+
+    @property
+    def resumes(self) -> bool:
+        """Whether it continues the training in ``out``."""
+        return self.resume and (self.start is None or (self.out / STATE).is_file())
 
 
 def prepare(run: Run, config: Config, codes: Codes, world: World) -> tuple[Config, Corpus]:
     """Train the tokenizer if there is none yet, and complete the shape."""
     folder = run.out / "tokenizer"
-    if world.first and run.start:
-        shutil.copytree(run.start / "tokenizer", folder, dirs_exist_ok=True)
+    if world.first and run.start and not run.resumes:
+        copy_tokenizer(tokenizer_of(run.start), folder)
     if world.first and not (folder / "vocab.json").is_file():
         texts = sorted({codes.texts[row] for row in codes.rows("train")})
         train_tokenizer(texts, config.text_vocab, folder)
@@ -94,12 +97,12 @@ def build_learner(config: Config, codes: Codes) -> Learner:
     options = config.training
     network = Network(config.shape, (options.talker_dropout, options.predictor_dropout))
     encoder = build_encoder(config.shape)
-    return Learner(network, encoder, codes.phone_count, len(codes.names), options.encoder_share)
+    return Learner(network, encoder, Labels(codes.phone_count, codes.styles), options.encoder_share)
 
 
 def take_weights(learner: Learner, start: Path) -> None:
-    """Load an earlier training's weights; raises ValueError if they have another shape."""
-    weights, _, shape = load_weights(start / "weights")
+    """Load the weights of an earlier training or checkpoint; raises ValueError if they have another shape."""
+    weights, shape = read_start(start)
     if shape != learner.network.shape:
         raise ValueError(f"{start} contains a talker of another shape or codebook: {shape}")
     adopt(learner.network, learner.encoder, weights)
@@ -109,11 +112,11 @@ def take_weights(learner: Learner, start: Path) -> None:
 def build_trainer(run: Run, config: Config, codes: Codes, world: World) -> Trainer:
     """Return a trainer, new or from the saved state, with the same weights in all processes."""
     learner = build_learner(config, codes).to(world.device)
-    if run.start:
+    if run.start and not run.resumes:
         take_weights(learner, run.start)
     plan = Plan(run.out, run.minutes, run.captured and world.device.type == "cuda")
     trainer = Trainer(config, learner, codes, plan, world)
-    if run.resume:
+    if run.resumes:
         trainer.load(run.out / STATE)
     world.broadcast([*trainer.average.followed.values(), *trainer.average.values.values()])
     world.require_same(trainer.average.followed)
@@ -126,6 +129,7 @@ def build_trainer(run: Run, config: Config, codes: Codes, world: World) -> Train
 
 def train(world: World, run: Run) -> Trainer:
     """Train to the end of the slice; return the trainer, for tests."""
+    until = time.monotonic() + 60 * run.slice_minutes
     run.out.mkdir(parents=True, exist_ok=True)
     codes = load_codes(run.codes)
     if not len(codes.mels):
@@ -140,7 +144,7 @@ def train(world: World, run: Run) -> Trainer:
     trainer.run(
         batches_of(lines, run.workers, pin=world.device.type == "cuda"),
         list(held_out) if held_out else [],
-        until=time.monotonic() + 60 * run.slice_minutes,
+        until=until,
         most_steps=run.most_steps,
     )
     return trainer
@@ -158,10 +162,10 @@ def main() -> None:
     parser.add_argument("--codes", type=Path, required=True, help="folder of code shards")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, required=True, help="minutes of the complete training")
-    parser.add_argument("--slice", type=float, default=math.inf, help="minutes of this command")
+    parser.add_argument("--slice", type=float, default=math.inf, help="minutes of this command, with loading")
     parser.add_argument("--config", type=Path, default=DEFAULT)
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--start", type=Path, help="folder of another training to start from")
+    parser.add_argument("--start", type=Path, help="another training or a checkpoint to start from")
     parser.add_argument("--no-compile", action="store_true", help="do not compile the layers")
     parser.add_argument(
         "--no-capture", action="store_true", help="launch every kernel of an update separately"

@@ -24,6 +24,7 @@ TINY_EOS = 64 + 102
 CASE = Case(rate=20, seconds=30, seq_groups=5, rows=2, exact=True)
 
 
+@pytest.mark.slow
 def test_the_table(tmp_path: Path) -> None:
     options = "--rates", "3", "--seconds", "1", "--seq-groups", "5", "--rows", "2"
     [row] = rows_of(server, tmp_path / "out", *options, "--checkpoints", str(tmp_path))

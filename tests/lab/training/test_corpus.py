@@ -50,6 +50,7 @@ from lab.training.corpus.voices import (
     Voice,
     make_cast,
     mixed_style,
+    timbres,
 )
 
 RATE = 24000
@@ -257,6 +258,23 @@ def test_a_mixed_style_is_the_weighted_sum_for_that_length(styles: dict[str, np.
     for length in (0, 13):
         with pytest.raises(ValueError, match=f"{length} phonemes"):
             mixed_style({"af_sky": 1.0}, styles, length)
+
+
+def test_timbres_are_mixed_like_styles_and_standardized_over_the_trained_originals(
+    styles: dict[str, np.ndarray], cast: list[Voice]
+) -> None:
+    found = timbres(cast, styles)
+    assert found.keys() == {voice.name for voice in cast}
+    trained = np.stack([found[voice.name] for voice in cast if voice.group in ("preset", "original")])
+    np.testing.assert_allclose(trained.mean(axis=0), np.zeros(128), atol=1e-5)
+    np.testing.assert_allclose(trained.std(axis=0), np.ones(128), rtol=1e-4)
+    mix = next(voice for voice in cast if voice.group == "held_out_mix")
+    mixed = sum(weight * found[name] for name, weight in mix.recipe.items())
+    np.testing.assert_allclose(found[mix.name], mixed, atol=1e-5)
+    changed = {
+        name: np.concatenate([table[:, :128], 9 * table[:, 128:]], 1) for name, table in styles.items()
+    }
+    assert np.array_equal(timbres(cast, changed)[mix.name], found[mix.name]), "pitch and rhythm are left out"
 
 
 # Plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -26,21 +27,31 @@ from qwen3_tts_morph.morph.options import (
 from qwen3_tts_morph.morph.voice.create import clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice
+from safetensors.torch import load_file
 
 from lab.random_checkpoint import write_checkpoint
 from lab.training.export import ExportOptions, export
 from lab.training.parallel import World
 from lab.training.talker.batches import Corpus, Line, Lines
 from lab.training.talker.checkpoint import load_weights
-from lab.training.talker.codes import ROUGH, CodeWriter, Utterance, load_codes, pack_mel, unpack_mel
+from lab.training.talker.codes import (
+    ROUGH,
+    STYLES,
+    CodeWriter,
+    Utterance,
+    load_codes,
+    pack_mel,
+    unpack_mel,
+    write_styles,
+)
 from lab.training.talker.config import load_config
 from lab.training.talker.layout import Ids
 from lab.training.talker.loop import Trainer
 from lab.training.talker.network import Network
-from lab.training.talker.published import adopt
+from lab.training.talker.published import adopt, publish
 from lab.training.talker.speaker import build_encoder
-from lab.training.talker.tokenizer import TextTokens
-from lab.training.talker.train import train
+from lab.training.talker.tokenizer import TOKENIZER_FILES, TextTokens
+from lab.training.talker.train import build_trainer, prepare, train
 from tests.lab.training.tiny_talker import (
     CODEBOOK,
     TEXTS,
@@ -210,8 +221,37 @@ def test_a_new_training_starts_from_the_weights_of_another(tmp_path: Path) -> No
     name = "network.first_head.weight"
     moved = (found[name].cpu() - wanted[name].cpu()).norm() / wanted[name].norm()
     assert moved < 0.02, "bf16 and one step away"
-    with pytest.raises(ValueError, match="give one of them"):
-        dataclasses.replace(again, resume=True)
+    third = train(World(torch.device("cpu")), dataclasses.replace(again, resume=True, most_steps=3))
+    assert third.step == 3, "with both it continues as soon as there is a state"
+
+
+def begin_from(trained: Trained, checkpoint: Path, out: Path) -> Trainer:
+    """A training on the talker's codes that starts from a checkpoint, before its first step."""
+    run = dataclasses.replace(tiny_run(trained.folder, steps=0), start=checkpoint, out=out)
+    codes, world = load_codes(run.codes), World(torch.device("cpu"))
+    config, _ = prepare(run, load_config(run.config), codes, world)
+    return build_trainer(run, config, codes, world)
+
+
+def test_a_checkpoint_to_start_from_is_exported_again_as_it_was(trained: Trained, tmp_path: Path) -> None:
+    begin_from(trained, trained.checkpoint, tmp_path / "again").save()
+    options = ExportOptions({}, {}, dtype=torch.float32)  # without presets: their rows stay as they are
+    export(tmp_path / "again", trained.checkpoint / "speech_tokenizer", tmp_path / "voice", options)
+    found, wanted = (
+        load_file(folder / "model.safetensors") for folder in (tmp_path / "voice", trained.checkpoint)
+    )
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    for name in TOKENIZER_FILES:
+        assert (tmp_path / "voice" / name).read_bytes() == (trained.checkpoint / name).read_bytes()
+
+
+def test_a_checkpoint_without_speaker_encoder_is_refused(trained: Trained, tmp_path: Path) -> None:
+    codec = trained.checkpoint / "speech_tokenizer"
+    options = ExportOptions({}, {}, kind="custom_voice")
+    export(trained.folder / "talker", codec, tmp_path / "custom", options)
+    with pytest.raises(ValueError, match="Base"):
+        begin_from(trained, tmp_path / "custom", tmp_path / "out")
 
 
 def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
@@ -248,6 +288,25 @@ def test_export_refuses_a_codec_of_another_codebook(trained: Trained, tmp_path: 
     (codec / "config.json").write_text(json.dumps({"decoder_config": {"codebook_size": 2048}}))
     with pytest.raises(ValueError, match="2048"):
         export(trained.folder / "talker", codec, tmp_path / "out", ExportOptions({}, {}))
+
+
+def test_an_export_has_nothing_of_the_heads_that_only_training_needs(trained: Trained) -> None:
+    learner = trained.trainer.learner
+    assert learner.phone_head is not None and learner.style_head is not None
+    exported = publish(learner.network, learner.encoder).keys()
+    assert load_file(trained.checkpoint / "model.safetensors").keys() == exported
+    assert load_weights(trained.folder / "talker" / "weights")[0].keys() == exported | {"voices"}
+
+
+def test_codes_without_styles_train_without_them(trained: Trained, tmp_path: Path) -> None:
+    shutil.copytree(trained.folder / "codes", tmp_path / "codes")
+    (tmp_path / "codes" / STYLES).unlink()
+    write_config(tmp_path / "talker.json")
+    trainer = run_training(tmp_path, steps=1)
+    assert trainer.learner.style_head is None and trainer.codes.styles.shape == (len(VOICES), 0)
+    write_styles(tmp_path / "codes", {VOICES[0]: np.zeros(3)})
+    with pytest.raises(ValueError, match=VOICES[1]):
+        load_codes(tmp_path / "codes")
 
 
 def test_weights_are_exported_in_small_files(trained: Trained) -> None:

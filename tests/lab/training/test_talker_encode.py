@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,9 +13,20 @@ import pytest
 import torch
 
 from lab.random_checkpoint import write_checkpoint
-from lab.training.corpus.shards import Utterance, write_shard
+from lab.training.corpus.bundle import read_bundle, unpack_bundle, write_bundle
+from lab.training.corpus.plan import Line
+from lab.training.corpus.shards import Corpus, Utterance, write_shard
+from lab.training.corpus.voices import Voice, timbres
 from lab.training.talker.codes import ROUGH, UNKNOWN_PHONE, Codes, load_codes, unpack_mel
-from lab.training.talker.encode import EncodeOptions, encode, load_codec, phone_labels
+from lab.training.talker.encode import (
+    EncodeOptions,
+    Pieces,
+    Take,
+    clean_audio,
+    encode,
+    load_codec,
+    phone_labels,
+)
 from lab.training.talker.rough import RoughOptions, roughen
 from lab.training.talker.speaker import speaker_mels
 
@@ -97,6 +109,45 @@ def test_flawed_recordings_are_a_split_of_their_own_with_mels_and_without_phones
     assert codes.first_takes(ROUGH).tolist() == rough.tolist() and len(codes.rows("train")) == 2
     assert all((codes.utterance_phones(row) == UNKNOWN_PHONE).all() for row in rough)
     assert all(len(codes.utterance_codes(row)) >= 5 for row in rough)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="worker processes inherit the shards' open files")
+def test_worker_processes_make_the_same_recordings(codec_folder: Path, tmp_path: Path) -> None:
+    write_shard(tmp_path / "train-00-000.safetensors", LINES, 24000)
+    found = []
+    for workers in (0, 2):
+        out = tmp_path / f"codes{workers}"
+        options = EncodeOptions(tmp_path, codec_folder, out, ("train",), 2, device="cpu", workers=workers)
+        encode(replace(options, rough=RoughOptions()))
+        found.append(load_codes(out))
+    assert torch.equal(found[0].codes, found[1].codes) and torch.equal(found[0].mels, found[1].mels)
+    assert found[0].texts == found[1].texts and found[0].splits == found[1].splits
+
+    def draw(line: Utterance, rng: np.random.Generator) -> Take:
+        return Take(line, int(rng.integers(10**9)), clean_audio(line), "train")
+
+    some, every = (Pieces(Corpus(tmp_path, "train"), rows, 7, draw)[0] for rows in (range(1, 3), range(3)))
+    assert [take.lead for take in some] == [take.lead for take in every[1:]], (
+        "whoever makes it draws the same"
+    )
+
+
+def test_the_voices_styles_are_recorded_from_the_bundle(codec_folder: Path, tmp_path: Path) -> None:
+    write_shard(tmp_path / "train-00-000.safetensors", LINES, 24000)
+    tables = {name: np.random.default_rng(index).normal(size=(3, 256)) for index, name in enumerate("ab")}
+    cast = [Voice(f"voice_{index}", "original", {name: 1.0}) for index, name in enumerate("ab")]
+    about = {"vocabulary": {}, "cast": [vars(voice) for voice in cast]}
+    write_bundle(tmp_path / "b.tar.xz", {}, tables, [Line("Hi.", "hI.", "train", "everyday")], about)
+    unpack_bundle(tmp_path / "b.tar.xz", tmp_path / "bundle")
+    options = EncodeOptions(tmp_path, codec_folder, tmp_path / "codes", ("train",), device="cpu")
+    encode(replace(options, bundle=tmp_path / "bundle"))
+    codes = load_codes(tmp_path / "codes")
+    wanted = timbres(cast, read_bundle(tmp_path / "bundle").styles)
+    assert codes.names == ["voice_0", "voice_1"] and codes.styles.shape == (2, 128)
+    assert all(
+        np.array_equal(style, wanted[name])
+        for name, style in zip(codes.names, codes.styles.numpy(), strict=True)
+    )
 
 
 def tone(seconds: float) -> np.ndarray:

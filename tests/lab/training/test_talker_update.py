@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from lab.training.parallel import World
 from lab.training.talker.batch import Batch
 from lab.training.talker.batches import Lines
 from lab.training.talker.codes import load_codes
-from lab.training.talker.config import load_config
+from lab.training.talker.config import Config, load_config
 from lab.training.talker.loop import Trainer
 from lab.training.talker.train import build_trainer, prepare
 from tests.lab.training.tiny_talker import tiny_run, write_codes, write_config
@@ -57,6 +58,33 @@ def test_learning_never_waits_for_the_device(tmp_path: Path) -> None:
     with Waits() as waits:  # the check does detect a wait
         trainer.updater.gradient[trainer.updater.gradient != 0].sum().item()
     assert len(waits.found) == 2
+
+
+def test_the_voices_styles_teach_the_speaker_encoder_and_nothing_else(tmp_path: Path) -> None:
+    trainer, (batch,) = trainer_and_batches(tmp_path, "cpu", 1, captured=False)
+    trainer.learner.eval()
+    weights = dict(trainer.learner.named_parameters())
+    loss = trainer.updater.outputs(batch).losses(0.0)["styles"]
+    gradients = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
+    for name, gradient in zip(weights, gradients, strict=True):
+        taught = name.startswith(("encoder.", "style_head."))
+        assert (gradient is not None) == taught, name
+    learnt = {}
+    for weight in (0.0, 0.3):
+        trainer.updater.config = with_style_weight(trainer.config, weight)
+        trainer.updater.learn(batch, torch.ones(3))
+        learnt[weight] = trainer.updater.gradient.clone()
+    share = torch.cat(
+        [
+            (g if g is not None else torch.zeros_like(w)).flatten()
+            for g, w in zip(gradients, weights.values(), strict=True)
+        ]
+    )
+    assert torch.allclose(learnt[0.3] - learnt[0.0], 0.3 * share, atol=1e-6)
+
+
+def with_style_weight(config: Config, weight: float) -> Config:
+    return replace(config, training=replace(config.training, style_weight=weight))
 
 
 @pytest.mark.gpu

@@ -12,10 +12,11 @@ from types import SimpleNamespace
 import pytest
 
 from lab.training import __main__ as whole
+from lab.training import steps as runner
 from lab.training.codec.train import parse_arguments as codec_arguments
 
 
-def steps(root: Path, *more: str) -> list[whole.Step]:
+def steps(root: Path, *more: str) -> list[runner.Step]:
     return whole.steps(whole.parse_arguments(["--root", str(root), *more]))
 
 
@@ -42,13 +43,13 @@ def test_each_steps_inputs_are_made_by_an_earlier_one(tmp_path: Path) -> None:
 
 def test_a_second_try_is_careful_and_gets_the_remaining_minutes(tmp_path: Path) -> None:
     codec = steps(tmp_path)[2]
-    again = codec_arguments(list(whole.second_try(codec, 3.5)[1:]))
+    again = codec_arguments(list(runner.second_try(codec, 3.5)[1:]))
     assert again.no_capture and not again.resume
     assert (again.minutes, again.whole_minutes) == (21.5, 25.0)
     assert codec.state is not None
     codec.state.parent.mkdir()
     codec.state.touch()
-    assert codec_arguments(list(whole.second_try(codec, 3.5)[1:])).resume
+    assert codec_arguments(list(runner.second_try(codec, 3.5)[1:])).resume
 
 
 def test_a_command_whose_log_stalls_is_killed_with_its_children(
@@ -61,14 +62,14 @@ def test_a_command_whose_log_stalls_is_killed_with_its_children(
         f"open({str(child)!r}, 'w').write(str(other.pid))\n"
         "time.sleep(3600)"
     )
-    later = itertools.count(0.0, whole.STALL_SECONDS + 1)  # the clock stops until there is a child
+    later = itertools.count(0.0, runner.STALL_SECONDS + 1)  # the clock stops until there is a child
 
     def now() -> float:
         return next(later) if child.exists() and child.read_text() else 0.0
 
-    monkeypatch.setattr(whole, "time", SimpleNamespace(sleep=lambda _: time.sleep(0.05), monotonic=now))
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=lambda _: time.sleep(0.05), monotonic=now))
     with pytest.raises(subprocess.CalledProcessError):
-        whole.watch([sys.executable, "-c", hang], growing)
+        runner.watch([sys.executable, "-c", hang], growing)
     until = time.monotonic() + 600
     while not has_ended(int(child.read_text())):
         assert time.monotonic() < until, "the command's child runs on"
@@ -93,11 +94,11 @@ def test_a_command_whose_log_grows_is_never_killed(tmp_path: Path, monkeypatch: 
         while not over.exists() and (not growing.exists() or growing.stat().st_size == 4 * clock.steps):
             time.sleep(0.01)
         if not over.exists():
-            clock.steps, clock.now = clock.steps + 1, clock.now + 0.9 * whole.STALL_SECONDS
+            clock.steps, clock.now = clock.steps + 1, clock.now + 0.9 * runner.STALL_SECONDS
 
-    monkeypatch.setattr(whole, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: clock.now))
-    whole.watch([sys.executable, "-c", busy], growing)
-    assert growing.read_text() == 5 * "step" and clock.now > 3 * whole.STALL_SECONDS
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: clock.now))
+    runner.watch([sys.executable, "-c", busy], growing)
+    assert growing.read_text() == 5 * "step" and clock.now > 3 * runner.STALL_SECONDS
 
 
 def has_ended(process: int) -> bool:
@@ -111,18 +112,18 @@ def has_ended(process: int) -> bool:
 def test_a_failed_step_is_retried_carefully(tmp_path: Path) -> None:
     """``speak`` without arguments fails; with ``--help`` it succeeds."""
     with pytest.raises(subprocess.CalledProcessError):
-        whole.run([whole.Step(("corpus", "speak"), tmp_path / "never", careful=("--wrong",))])
-    whole.run([whole.Step(("corpus", "speak"), tmp_path / "done", careful=("--help",))])
+        runner.run([runner.Step(("corpus", "speak"), tmp_path / "never", careful=("--wrong",))])
+    runner.run([runner.Step(("corpus", "speak"), tmp_path / "done", careful=("--help",))])
     assert [path.name for path in tmp_path.iterdir()] == ["done"]
 
 
 def test_finished_steps_are_skipped_and_a_failure_ends_the_run(tmp_path: Path) -> None:
-    version = whole.Step(("corpus", "--help"), tmp_path / "one")
-    wrong = whole.Step(("corpus", "no such step"), tmp_path / "two")
-    never = whole.Step(("corpus", "--help"), tmp_path / "three")
+    version = runner.Step(("corpus", "--help"), tmp_path / "one")
+    wrong = runner.Step(("corpus", "no such step"), tmp_path / "two")
+    never = runner.Step(("corpus", "--help"), tmp_path / "three")
     with pytest.raises(subprocess.CalledProcessError):
-        whole.run([version, wrong, never])
+        runner.run([version, wrong, never])
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
     (tmp_path / "two").touch()
-    whole.run([version, wrong, never])
+    runner.run([version, wrong, never])
     assert (tmp_path / "three").exists()

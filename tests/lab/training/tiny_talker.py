@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lab.training.talker.codes import CodeWriter, Utterance, pack_mel
+from lab.training.talker.codes import CodeWriter, Utterance, pack_mel, write_styles
 from lab.training.talker.config import DEFAULT
 from lab.training.talker.speaker import speaker_mels
 from lab.training.talker.train import Run
@@ -21,6 +21,7 @@ TEXTS = (
     "Her assistant, it seems, had left!",
 )
 VOICES = ("anna", "bert")
+STYLES = {"anna": np.array([1.0, -1.0, 0.5]), "bert": np.array([-1.0, 1.0, 0.5])}
 
 
 def recording(voice: int) -> np.ndarray:
@@ -44,6 +45,7 @@ def write_codes(folder: Path) -> Path:
         phones = torch.randint(20, (frames, 2), generator=generator)
         writer.add(Utterance(text, VOICES[number % 2], "train", codes, mel, phones))
     writer.flush()
+    write_styles(folder, STYLES)
     return folder
 
 
