@@ -16,9 +16,14 @@ from ..model.static_cache import StaticCache
 from ..options import Sampling
 from ..runtime.workspace import Workspace
 from ..voice.prompt import MIN_FRAMES, Prompt
-from .noise import line_keys
+from .noise import line_key
 from .sampling import SamplingTensors
 
+SHORT_PROMPTS = (
+    16,
+    32,
+    64,
+)  # positions that a single line's short prompt is padded to: its kernels know no others
 PREDICTOR_LENGTH = POSITIONS + 7  # 24: keeps the rows of its cache aligned
 
 
@@ -129,11 +134,11 @@ class PrefillBatch:
             self.embeds[0, : len(prompts[0].embeds)].copy_(prompts[0].embeds)
         else:
             put_sequences(self.embeds, range(len(prompts)), [prompt.embeds for prompt in prompts])
-        own = [
-            [row, len(prompt.embeds), prompt.min_frames] for row, prompt in zip(rows, prompts, strict=True)
+        numbers = [
+            (row, len(prompt.embeds), prompt.min_frames, *line_key(seed))
+            for row, prompt, seed in zip(rows, prompts, seeds, strict=True)
         ]
-        numbers = torch.cat((torch.tensor(own), line_keys(seeds)), dim=1)
-        self.numbers.copy_(_pinned(numbers, self.numbers), non_blocking=True)
+        _put_numbers(self.numbers, numbers)
 
 
 @dataclass(frozen=True)
@@ -156,9 +161,11 @@ class LastPositions:
         """Fill in all lines, without a host sync."""
         for row, prompt in enumerate(prompts):
             self.embeds[row].copy_(prompt.embeds[-1])
-        own = torch.tensor([[len(prompt.embeds) - 1, prompt.min_frames] for prompt in prompts])
-        numbers = torch.cat((own, line_keys(seeds)), dim=1)
-        self.numbers.copy_(_pinned(numbers, self.numbers), non_blocking=True)
+        numbers = [
+            (len(prompt.embeds) - 1, prompt.min_frames, *line_key(seed))
+            for prompt, seed in zip(prompts, seeds, strict=True)
+        ]
+        _put_numbers(self.numbers, numbers)
 
 
 def put_sequences(buffer: torch.Tensor, rows: Sequence[int], sequences: Sequence[torch.Tensor]) -> None:
@@ -169,6 +176,11 @@ def put_sequences(buffer: torch.Tensor, rows: Sequence[int], sequences: Sequence
     )
     indices = _pinned(indices, buffer).to(buffer.device, non_blocking=True)
     buffer.view(-1, buffer.shape[2]).index_copy_(0, indices, torch.cat(list(sequences)).to(buffer.dtype))
+
+
+def _put_numbers(buffer: torch.Tensor, numbers: Sequence[Sequence[int]]) -> None:
+    """Copy whole numbers to a buffer ``[N, M]``, without a host sync."""
+    buffer.copy_(torch.tensor(numbers, dtype=torch.int64, pin_memory=buffer.is_cuda), non_blocking=True)
 
 
 def _pinned(numbers: torch.Tensor, destination: torch.Tensor) -> torch.Tensor:

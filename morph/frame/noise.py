@@ -19,9 +19,14 @@ UNIFORM_BITS = 23  # (n + 1/2) / 2**23 is exact in float32 and never 0 or 1
 
 
 def line_keys(seeds: Sequence[int]) -> torch.Tensor:
-    """Return a key per line: int64 ``[B, 2]`` on the CPU, the two 32-bit words of its seed, scrambled (splitmix64)."""
-    keys = [_splitmix(seed & LONG_WORD) for seed in seeds]
-    return torch.tensor([[key & WORD, key >> 32] for key in keys], dtype=torch.int64)
+    """Return a key per line: int64 ``[B, 2]`` on the CPU, as of ``line_key``."""
+    return torch.tensor([line_key(seed) for seed in seeds], dtype=torch.int64).view(-1, 2)
+
+
+def line_key(seed: int) -> tuple[int, int]:
+    """Return the key of a line: the two 32-bit words of its seed, scrambled (splitmix64)."""
+    key = _splitmix(seed & LONG_WORD)
+    return key & WORD, key >> 32
 
 
 def _splitmix(seed: int) -> int:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Hashable
 
 import torch
 
-from ..frame.buffers import Buffers, LastPositions, PrefillBatch
+from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, PrefillBatch
 from ..frame.step import prefill, prefill_all, prefill_prefix
 from ..frame.weights import Weights
-from ..kernels import Passes, available, choose_frame, compile_frame, torch_passes
+from ..kernels import Passes, available, choose_frame, compile_frame, compile_prompt, torch_passes
 from ..runtime.capture import graphs_keep_memory
 from ..runtime.errors import first_line
 from ..runtime.fallback import Fallback
@@ -38,14 +39,16 @@ class FrameBackend:
         self.kernels = kernels
         self.fallback = None if kernels else Fallback(KERNELS, "the Triton kernels are off")
         self._failed = False
+        self._chosen_for: Callable[[], Weights | None] = lambda: None
         self._passes = torch_passes()
         self._compiled: set[Hashable] = set()
         self._tried: set[Hashable] = set()
 
     def choose(self, weights: Weights) -> None:
         """Choose the functions for these weights, on their current device."""
-        if self._failed or not self.kernels:
+        if self._failed or not self.kernels or self._chosen_for() is weights:
             return
+        self._chosen_for = weakref.ref(weights)
         before = self.fallback
         self._passes, why = choose_frame(weights)
         self.fallback = None if why is None else Fallback(KERNELS, why)
@@ -67,14 +70,35 @@ class FrameBackend:
         """Run the prompts of arriving lines: see ``frame.step.prefill``, which can be repeated.
 
         ``captured``: whether it becomes a graph. Where graphs own their temporaries, such a prefill runs in torch
-        operations: Triton refuses that memory (``workspace.py``).
+        operations, because Triton refuses that memory (``workspace.py``); a single line's short prompt has none.
         """
-        if captured and graphs_keep_memory(slots.state.hidden.device):
+        alone = len(slots.state.tokens) == 1
+        if alone and _runs_short(self._passes, arrivals):
+            self._compile_prompt(weights, slots, arrivals)
+        elif captured and graphs_keep_memory(slots.state.hidden.device):
             prefill(weights, slots, arrivals)
-        elif len(slots.state.tokens) == 1:
-            self._repeat(lambda passes: prefill_all(weights, slots, arrivals, passes.ops, passes.start))
+            return
+        if alone:
+            self._repeat(lambda passes: _prefill_line(passes, weights, slots, arrivals))
         else:
             self._repeat(lambda passes: prefill(weights, slots, arrivals, passes.ops))
+
+    def _compile_prompt(self, weights: Weights, slots: Buffers, arrivals: PrefillBatch) -> None:
+        """Compile the kernels of a short prompt in parallel, once for each length."""
+        if (
+            self._is_new(("prompt", arrivals.embeds.shape[1]))
+            and available(slots.state.hidden.device) is None
+        ):
+            compile_prompt(weights, slots, arrivals)
+
+    def _is_new(self, key: Hashable) -> bool:
+        """Return whether kernels of this kind are to be compiled, once; a log says so before the first ones."""
+        if self.fallback is not None or key in self._compiled:
+            return False
+        if not self._compiled:
+            log.info(COMPILING)
+        self._compiled.add(key)
+        return True
 
     def prefill_prefix(self, weights: Weights, slots: Buffers, embeds: torch.Tensor) -> None:
         """Run what a single line's prompt begins with, ``[P, H]``: see ``frame.step.prefill_prefix``."""
@@ -99,12 +123,7 @@ class FrameBackend:
     def compile(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
         """Compile the kernels of a frame in parallel, once; without it, each compiles when it is first launched."""
         key = (seq_groups, window, len(slots.state.tokens))
-        if self.fallback is not None or key in self._compiled:
-            return
-        if not self._compiled:
-            log.info(COMPILING)
-        self._compiled.add(key)
-        if available(slots.state.hidden.device) is None:
+        if self._is_new(key) and available(slots.state.hidden.device) is None:
             compile_frame(weights, slots, seq_groups, window)
 
     def decode(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
@@ -146,3 +165,16 @@ class FrameBackend:
             for name, part in before.items():
                 getattr(slots.state, name).copy_(part)
             self._passes.decode(weights, slots, seq_groups, window)
+
+
+def _runs_short(passes: Passes, arrivals: PrefillBatch) -> bool:
+    """Return whether ``passes.prompt`` runs a single line's prompt."""
+    return passes.prompt is not None and arrivals.embeds.shape[1] in SHORT_PROMPTS
+
+
+def _prefill_line(passes: Passes, weights: Weights, slots: Buffers, arrivals: PrefillBatch) -> None:
+    """Run the prompt of a single line."""
+    if passes.prompt is not None and _runs_short(passes, arrivals):
+        passes.prompt(weights, slots, arrivals)
+    else:
+        prefill_all(weights, slots, arrivals, passes.ops, passes.start)

@@ -20,7 +20,7 @@ import torch
 from ..decode.decoded import Decoded
 from ..decode.request import LineRequest
 from ..decode.source import Lines, LineSource
-from ..frame.buffers import Buffers, LastPositions, PrefillBatch
+from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, PrefillBatch
 from ..frame.weights import KeptWeights, Weights
 from ..model.model import Model
 from ..model.sdpa import without_cudnn
@@ -53,6 +53,11 @@ def choose_window(positions: int) -> int:
 def pad_length(positions: int) -> int:
     """Return the padded length of a prefill that holds a prompt."""
     return -(-positions // PROMPT_STEP) * PROMPT_STEP
+
+
+def pad_single(positions: int) -> int:
+    """Return the padded length of a single line's prompt: every launch counts there, so short ones are padded less."""
+    return next((length for length in SHORT_PROMPTS if length >= positions), pad_length(positions))
 
 
 class Prefixes:
@@ -226,7 +231,7 @@ class GraphDecoder:
     def _prefill(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
         weights, slots, graphs = self._started
         longest = max(len(line.prompt.embeds) for line in lines)
-        length = pad_length(longest)
+        length = pad_length(longest) if self.batch > 1 else pad_single(longest)
         small = len(rows) * length <= LARGEST_CAPTURED_PREFILL and not self._synchronous
         if not small:  # nothing is captured, so the number of different lengths does not matter
             length = longest

@@ -31,14 +31,16 @@ from ..model.int8 import Int8Weight
 from ..model.layers import TORCH_OPS, LayerOps
 
 if TYPE_CHECKING:
-    from ..frame.buffers import Buffers, LastPositions
+    from ..frame.buffers import Buffers, LastPositions, PrefillBatch
     from ..frame.weights import Weights
+    from .plan import Plan
 
 DecodeFrame: TypeAlias = "Callable[[Weights, Buffers, int, int], None]"
 Predict: TypeAlias = "Callable[[Weights, Buffers, int], None]"
 Advance: TypeAlias = "Callable[[Weights, Buffers, int], None]"
 StartLines: TypeAlias = "Callable[[Weights, Buffers, torch.Tensor], None]"
 BeginLines: TypeAlias = "Callable[[Weights, Buffers, LastPositions, int], None]"
+RunPrompt: TypeAlias = "Callable[[Weights, Buffers, PrefillBatch], None]"
 
 OLDEST_CAPABILITY = (8, 0)
 
@@ -85,18 +87,31 @@ def unsupported(weights: Weights) -> str | None:
 def compile_frame(weights: Weights, buffers: Buffers, seq_groups: int, window: int) -> None:
     """Compile all kernels that a frame launches, in parallel, without decoding the frame."""
     from .frame import decode_frame
+
+    _compile(weights, lambda plan: decode_frame(weights, buffers, seq_groups, window, plan))
+
+
+def compile_prompt(weights: Weights, buffers: Buffers, arrivals: PrefillBatch) -> None:
+    """As ``compile_frame``, for the pass over a single line's short prompt."""
+    from .frame import run_prompt
+
+    _compile(weights, lambda plan: run_prompt(weights, buffers, arrivals, plan))
+
+
+def _compile(weights: Weights, run_pass: Callable[[Plan], None]) -> None:
     from .plan import Plan
     from .precompile import compile_in_parallel, compile_only
 
     plan = replace(Plan.of(weights.first_head.device), start=compile_only)
-    compile_in_parallel(lambda: decode_frame(weights, buffers, seq_groups, window, plan))
+    compile_in_parallel(lambda: run_pass(plan))
 
 
 @dataclass(frozen=True)
 class Passes:
     """The functions of a frame, and the operations of a prefill, in kernels or in torch operations.
 
-    ``decode`` makes a whole frame, ``predict`` and ``advance`` its two parts.
+    ``decode`` makes a whole frame, ``predict`` and ``advance`` its two parts. ``prompt`` runs a single line's short
+    prompt (``SHORT_PROMPTS``) in fewer launches than ``ops`` and ``start``; None where it cannot.
     """
 
     decode: DecodeFrame
@@ -105,6 +120,7 @@ class Passes:
     begin: BeginLines
     start: StartLines
     ops: LayerOps
+    prompt: RunPrompt | None = None
 
 
 def torch_passes() -> Passes:
@@ -122,8 +138,12 @@ def choose_frame(weights: Weights) -> tuple[Passes, str | None]:
     if reason is not None:
         return torch_passes(), reason
     try:
-        from .frame import advance, begin_lines, decode_frame, predict_codes, start_lines
+        from .frame import advance, begin_lines, decode_frame, predict_codes, run_prompt, start_lines
+        from .plan import Plan
         from .prefill import PromptOps
     except Exception as error:  # a Triton that lacks what the kernels use, or is broken
         return torch_passes(), f"the Triton kernels cannot be imported: {error}"
-    return Passes(decode_frame, predict_codes, advance, begin_lines, start_lines, PromptOps()), None
+    prompt = (
+        run_prompt if Plan.of(weights.first_head.device).runs_prompts(weights.talker.layers[0].qkv) else None
+    )
+    return Passes(decode_frame, predict_codes, advance, begin_lines, start_lines, PromptOps(), prompt), None

@@ -12,10 +12,10 @@ import torch
 import triton
 from torch.nn import functional
 
-from ..frame.buffers import Buffers, LastPositions
+from ..frame.buffers import Buffers, LastPositions, PrefillBatch
 from ..frame.noise import GROUPS
 from ..frame.weights import Weights
-from .embed import EMBED_BLOCK, embed_frame
+from .embed import EMBED_BLOCK, embed_frame, look_up
 from .layer import run_layers
 from .linear.launch import Projection, project
 from .plan import Plan, launch
@@ -148,6 +148,24 @@ def begin_lines(
     talk(weights, buffers, window, plan, residual)
 
 
+def run_prompt(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, plan: Plan | None = None) -> None:
+    """Run the short prompt of a single line, and sample group 0 of its first frame; see ``frame.step.prefill_all``.
+
+    ``plan`` is the device's own by default. The prompt is padded to a power of two, 16 positions or more.
+    """
+    plan = _plan_for(weights, buffers, plan)
+    state, stack = buffers.state, weights.talker
+    state.reset(arrivals.numbers[:, 1:])
+    state.positions.sub_(1)  # sampling counts it
+    length = arrivals.embeds.shape[1]
+    # Not a dependent launch, as it is the first of the pass.
+    inputs = look_up(replace(plan, pdl=False), Inputs(arrivals.embeds[0]), stack.layers[0].input_norm)
+    residual = run_layers(stack, plan, inputs, CacheSpan(buffers.cache, buffers.angles, length, length))
+    last = Residual.empty(plan, 1, stack.norm)
+    torch.index_select(residual.values, 0, state.positions, out=last.values)
+    sample_next(weights, buffers, plan, last)
+
+
 def start_lines(weights: Weights, buffers: Buffers, hidden: torch.Tensor, plan: Plan | None = None) -> None:
     """As ``frame.step.start_lines``; ``plan`` is the device's own by default."""
     plan = _plan_for(weights, buffers, plan)
@@ -177,7 +195,12 @@ def talk(weights: Weights, buffers: Buffers, window: int, plan: Plan, residual: 
     """Run the talker over one new position of every line, and sample group 0 of the next frame."""
     state, stack = buffers.state, weights.talker
     span = CacheSpan(buffers.cache, buffers.angles, 1, window, positions=state.positions)
-    residual = run_layers(stack, plan, residual, span)
+    sample_next(weights, buffers, plan, run_layers(stack, plan, residual, span))
+
+
+def sample_next(weights: Weights, buffers: Buffers, plan: Plan, residual: Residual) -> None:
+    """Sample group 0 of every line's next frame, from the residual stream of the talker's last positions."""
+    state, stack = buffers.state, weights.talker
     logits = plan.empty("logits", (len(state.hidden), len(weights.first_head)), residual.values)
     # The normed state is the predictor's input of the next frame.
     head = Projection(weights.first_head, stack.norm, stack.eps, normed_copy=state.hidden)

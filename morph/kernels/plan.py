@@ -14,6 +14,8 @@ from typing import Any
 import torch
 import triton.language as tl
 
+from ..model.int8 import Int8Weight
+from ..model.linear import Weight
 from ..runtime.workspace import Workspace
 from .precompile import Launch, run
 
@@ -102,6 +104,10 @@ class Plan:
     def of(cls, device: torch.device) -> Plan:
         """Return the plan for a device."""
         return cls(pdl=has_dependent_launch(device), gemm_held=has_held_gemms(device))
+
+    def runs_prompts(self, weight: Weight) -> bool:
+        """Return whether a short prompt is faster in these kernels than with cuBLAS's products: with held weights."""
+        return self.gemm_held and not isinstance(weight, Int8Weight) and weight.element_size() == 2
 
     def empty(
         self, name: str, shape: Sequence[int], like: torch.Tensor, dtype: torch.dtype | None = None

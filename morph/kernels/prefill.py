@@ -13,7 +13,10 @@ import triton.language as tl
 
 from ..model.layers import LayerOps, LayerPass, LayerStack, attend
 from ..model.static_cache import FillView
+from .attention.launch import AttentionInputs, attend_prompt_alone, attends_alone
+from .plan import Plan
 from .rows import add_norm, gate
+from .states import CacheSpan
 
 HEADS = 8  # per program
 
@@ -77,6 +80,11 @@ class PromptOps(LayerOps):
         view = layer_pass.view
         if not isinstance(view, FillView):
             raise TypeError(f"prompts fill the cache, and this view of it is a {type(view).__name__}")
+        lines, length = qkv.shape[:2]
+        if attends_alone(max(lines, view.cache.lines), length):
+            span = CacheSpan(view.cache, layer_pass.angles, length, length)
+            inputs = AttentionInputs(decoder, index, qkv.contiguous().view(length, -1), span)
+            return attend_prompt_alone(Plan(), inputs).view(1, length, -1)
         turned = _turn(decoder, index, qkv.contiguous(), layer_pass, view).transpose(1, 2)
         queries, keys = turned[:, : decoder.heads], turned[:, decoder.heads :]
         values = qkv[:, :, decoder.heads + decoder.kv_heads :].transpose(1, 2)

@@ -68,6 +68,11 @@ class CacheSpan:
     start: int = 0
     positions: torch.Tensor | None = None
 
+    @property
+    def is_prompt(self) -> bool:
+        """Whether it is one line's prompt: more positions than the predictor's first pass has, and none before them."""
+        return self.positions is None and self.start == 0 and self.length > 2
+
 
 @dataclass(frozen=True)
 class Residual:

@@ -164,11 +164,17 @@ class Model:
 
     def tokenize_turn(self, role: str, text: str) -> torch.Tensor:
         """Return the token ids ``[1, N]`` of a turn (see ``TextIds.turn``), on the model's device."""
-        return torch.tensor([self.texts.turn(role, text)], device=self.device)
+        return self._to_device(self.texts.turn(role, text))
 
     def tokenize_line(self, text: str) -> torch.Tensor:
         """Return the token ids ``[1, N]`` of a text to speak and the start of its answer, on the model's device."""
-        return torch.tensor([self.texts.line(text)], device=self.device)
+        return self._to_device(self.texts.line(text))
+
+    def _to_device(self, ids: list[int]) -> torch.Tensor:
+        """Return token ids ``[1, N]`` on the model's device; the host does not wait for the copy."""
+        device = self.device
+        on_cuda = device.type == "cuda"
+        return torch.tensor([ids], pin_memory=on_cuda).to(device, non_blocking=on_cuda)
 
     def summary(self) -> str:
         """Return one line: name, size, kind, precision, int8 weights, attention, device, GB (10^9 bytes)."""

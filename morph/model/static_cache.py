@@ -27,6 +27,11 @@ class StaticCache:
         return cls(like.new_zeros(shape), like.new_zeros(shape))
 
     @property
+    def lines(self) -> int:
+        """Number of lines."""
+        return self.keys.shape[1]
+
+    @property
     def length(self) -> int:
         """Positions per line."""
         return self.keys.shape[3]

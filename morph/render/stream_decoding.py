@@ -91,7 +91,9 @@ class StreamDecoding:
         for line in self._lines:
             if line.index not in self._texts:
                 line.complete(time.perf_counter(), self._silence_after(line.index))
-        options = replace(rendering.options, batch_size=self._plan.rows)
+        options = rendering.options
+        if options.batch_size != self._plan.rows:
+            options = replace(options, batch_size=self._plan.rows)
         rendering.synthesizer.engine.decode(
             self._model, self._queue, options, self._on_frame, rendering.choice
         )

@@ -141,14 +141,15 @@ class PromptBuilder:
         prefix, codec = self._beginning(ids[:, :ROLE_TOKENS], voice, language, instruct)
         whole = None
         if voice.kind == "icl":
-            body, trailing = self._icl_body(ids, voice)
+            spoken, trailing = self._icl_body(ids, voice)
+            body = [spoken]
         elif voice.kind == "x_vector":
-            body, whole = _project(model, ids[:, ROLE_TOKENS : ROLE_TOKENS + 1]) + codec, prefix
+            body, whole = [_project(model, ids[:, ROLE_TOKENS : ROLE_TOKENS + 1]) + codec], prefix
             rest = _project(model, ids[:, ROLE_TOKENS + 1 : -END_TOKENS])
             trailing = torch.cat((rest, specials.eos), dim=1)
         else:
             body, trailing = self._prefill_text_body(ids), specials.pad
-        embeds = torch.cat((prefix.embeds, body[0]))
+        embeds = torch.cat((prefix.embeds, *(part[0] for part in body)))
         check_context(model, len(embeds) + trailing.shape[1])
         tokens = ids.shape[1] - ROLE_TOKENS - END_TOKENS
         return Prompt(embeds, trailing[0], specials.pad[0], tokens, prefix=whole)
@@ -214,11 +215,20 @@ class PromptBuilder:
             self._once(("instruct", instruct), lambda: _project(model, model.tokenize_turn("user", instruct)))
         ]
 
-    def _prefill_text_body(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return the complete text added to codec pads, then bos (upstream's ``non_streaming_mode``)."""
+    def _prefill_text_body(self, ids: torch.Tensor) -> list[torch.Tensor]:
+        """Return the complete text and eos, added to codec pads, then bos (upstream's ``non_streaming_mode``)."""
         text = _project(self.model, ids[:, ROLE_TOKENS:-END_TOKENS])
-        over_pads = torch.cat((text, self._specials.eos), dim=1) + self._codec_token("codec_pad_id")
-        return torch.cat((over_pads, self._specials.pad + self._codec_token("codec_bos_id")), dim=1)
+        return [text + self._codec_token("codec_pad_id"), self._text_end]
+
+    @property
+    def _text_end(self) -> torch.Tensor:
+        """What follows a complete text: eos and bos, ``[1, 2, H]``."""
+
+        def make() -> torch.Tensor:
+            eos = self._specials.eos + self._codec_token("codec_pad_id")
+            return torch.cat((eos, self._specials.pad + self._codec_token("codec_bos_id")), dim=1)
+
+        return self._once("text end", make)
 
     def _icl_body(self, ids: torch.Tensor, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the reference text and the text, added to the reference's codes; the rest of the text trails."""

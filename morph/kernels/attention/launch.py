@@ -17,11 +17,15 @@ from ..states import CacheSpan, Inputs, Residual
 from .batch import attend_batch
 from .layout import batch_layout, context_splits, line_layout, o_proj_split_k
 from .one_line import attend_line, attend_o_proj, combine_o_proj
+from .prompt import attend_prompt
 from .split import attend_split, combine_splits
 
 DOT_QUERIES = 16  # rows that tl.dot multiplies, at least
 SHORT_CONTEXT = 32  # positions that one block holds: a frame's 16 always fit
 SPLIT_WARPS = 4  # per program of attend_split and combine_splits
+PROMPT_BLOCK = 16  # positions per program of attend_prompt: prompts have a multiple of it
+PROMPT_KEYS = 64  # positions that it loads at once, at most
+LONGEST_PROMPT = 256  # positions: longer ones have enough work for FlashAttention
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ def attend(plan: Plan, inputs: AttentionInputs, residual: Residual) -> torch.Ten
 def attend_lines(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
     """Compute attention of several lines or positions without its output projection: ``[R, heads, head_dim]``."""
     span = inputs.span
+    if span.is_prompt:
+        return attend_prompt_alone(plan, inputs)
     splits = context_splits(plan, inputs.lines, inputs.stack.kv_heads, span.window)
     if plan.batch_attention and span.length == 1 and splits == 1:
         return _attend_batch(plan, inputs)
@@ -144,6 +150,24 @@ def _attend_batch(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
         attend_batch, (len(qkv), stack.kv_heads), plan, warps, positions=span.positions, start=span.start,
         window=span.window, line_stride=keys.stride(1), out=out, HEADS=stack.heads, KV_HEADS=stack.kv_heads,
         D=stack.head_dim, WARPS=warps, POSITIONS=positions, COPIES=copies, **inputs.arguments(),
+    )  # fmt: skip
+    return out
+
+
+def attends_alone(lines: int, length: int) -> bool:
+    """Return whether ``attend_prompt_alone`` computes prompts of ``length`` positions: one line's, if it is short."""
+    return lines == 1 and length % PROMPT_BLOCK == 0 and length <= LONGEST_PROMPT
+
+
+def attend_prompt_alone(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
+    """Attention of one line's prompt, from position 0 on: ``[R, heads, head_dim]``."""
+    stack, length = inputs.stack, inputs.span.length
+    out = plan.empty("mean", (length, stack.heads, stack.head_dim), stack.norm)
+    keys = min(PROMPT_KEYS, triton.next_power_of_2(length))
+    launch(
+        attend_prompt, (length // PROMPT_BLOCK, stack.kv_heads), plan, 4 if keys < PROMPT_KEYS else 8, out=out,
+        HEADS=stack.heads, KV_HEADS=stack.kv_heads, D=stack.head_dim, LENGTH=length, BLOCK=PROMPT_BLOCK, KEYS=keys,
+        **inputs.arguments(),
     )  # fmt: skip
     return out
 

@@ -25,8 +25,8 @@ def rotated(vectors, mask, gain, eps, cos, sin, positions, D: tl.constexpr):
     dims = (tl.arange(0, D) + tl.zeros_like(positions)[:, None]).to(tl.int32)
     swapped = (dims + D // 2) % D
     mask = mask[:, None]
-    own = tl.load(vectors[:, None] + dims, mask=mask, other=0.0)
-    other = tl.load(vectors[:, None] + swapped, mask=mask, other=0.0)
+    own = tl.load(vectors[:, None] + dims, mask=mask, other=0.0).to(tl.float32)
+    other = tl.load(vectors[:, None] + swapped, mask=mask, other=0.0).to(tl.float32)
     scale = tl.rsqrt(tl.sum(own * own, axis=1) / D + eps)
     own *= tl.load(gain + dims, mask=mask, other=0.0).to(tl.float32)
     other *= tl.load(gain + swapped, mask=mask, other=0.0).to(tl.float32)

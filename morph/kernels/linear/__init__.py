@@ -16,5 +16,6 @@ With split-K (``gemm`` above 32 rows, ``gemm_held``, never with SwiGLU) a second
 the partials and applies the epilogue.
 
 The output projection of one line's attention is a GEMV inside the attention kernel: ``attention/one_line.py``.
-A prefill's linear layers are cuBLAS's: ``prefill.py``.
+A prefill's linear layers are cuBLAS's (``prefill.py``), but for a single line's short prompt, whose positions are rows
+here (``frame.run_prompt``).
 """

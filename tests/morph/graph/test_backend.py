@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
+from qwen3_tts_morph.morph.frame.step import prefill_all
 from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
-from qwen3_tts_morph.morph.graph.engine import GraphDecoder
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder, pad_single
 from qwen3_tts_morph.morph.graph.pool import DecoderPool
 from qwen3_tts_morph.morph.kernels import torch_passes
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, LayerOps
@@ -120,6 +121,44 @@ def test_a_graph_that_owns_its_temporaries_has_no_prefill_kernels(model, monkeyp
         model, line_requests(prompts, guards_of(prompts), SEEDS[:1]), GenerateOptions(5, Sampling())
     )
     assert bool(ops.calls) is used
+
+
+class ShortPrompts:
+    """Replaces the kernels of a single line's short prompt: notes their lengths, and fails after ``good`` of them."""
+
+    def __init__(self, good: int = 10**6):
+        self.good, self.lengths = good, []
+
+    def __call__(self, weights, slots, arrivals):
+        self.lengths.append(arrivals.embeds.shape[1])
+        if len(self.lengths) > self.good:
+            slots.state.hidden.fill_(1)
+            raise OutOfResources("no ptxas")
+        prefill_all(weights, slots, arrivals)
+
+
+@pytest.mark.parametrize("keeps", [False, True], ids=["", "graphs own their temporaries"])
+@pytest.mark.parametrize("good", [10**6, 0], ids=["runs", "fails"])
+def test_a_single_lines_short_prompt_has_its_own_kernels(model, monkeypatch, keeps, good):
+    """They need no memory of a graph. If they fail, the prompt runs again in torch operations."""
+    prompts, short = prompts_of(model)[:1], ShortPrompts(good)
+    lines = lambda: line_requests(prompts, guards_of(prompts), SEEDS[:1])  # noqa: E731
+    options = GenerateOptions(5, Sampling())
+    wanted = GraphDecoder(1).decode(model, lines(), options)
+    monkeypatch.setattr(fused, "graphs_keep_memory", lambda device: keeps)
+    monkeypatch.setattr(GraphDecoder, "_synchronous", False)  # as on a GPU: a CPU does not pad
+    passes = replace(torch_passes(), prompt=short)
+    monkeypatch.setattr(fused, "choose_frame", lambda weights: (passes, None))
+    engine = GraphDecoder(1)
+    for _ in range(2):
+        assert_equal(engine.decode(model, lines(), options), wanted)
+    assert short.lengths == [pad_single(len(prompts[0].embeds))] * (2 if good else 1)
+    assert (engine.frames.fallback is None) == (good > 0)
+
+
+def test_short_prompts_are_padded_to_few_lengths():
+    lengths = [pad_single(positions) for positions in (1, 16, 17, 32, 33, 64, 65, 128, 129)]
+    assert lengths == [16, 16, 32, 32, 64, 64, 128, 128, 192]
 
 
 def test_a_prefill_out_of_memory_does_not_disable_the_kernels(model, monkeypatch):

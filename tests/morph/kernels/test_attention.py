@@ -252,3 +252,11 @@ def test_a_line_beyond_the_window_writes_to_its_last_position(device):
     result = case.run(Plan(split_block=16), 32, per_line=True)
     assert torch.allclose(result.double(), wanted, atol=1e-5)
     assert torch.allclose(case.cache.keys.double(), keys, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("length", "heads"), [(16, HEADS), (96, HEADS), (32, (2, 2, 32))])
+def test_a_short_prompts_attention(device, dtype, length, heads):
+    """Its positions are all new: the cache behind them is left as it was."""
+    case = Case(device, DTYPES[dtype], 1, length, [0], 100, heads)
+    check(case, Plan(), length, False)

@@ -32,7 +32,12 @@ def interpreted(monkeypatch, device):
     """Without CUDA, the kernels run in Triton's interpreter. No user wants that, so the engine must be told to."""
     if device.type != "cuda":
         chosen = Passes(
-            frame.decode_frame, frame.predict_codes, frame.advance, frame.begin_lines, PromptOps()
+            frame.decode_frame,
+            frame.predict_codes,
+            frame.advance,
+            frame.begin_lines,
+            frame.start_lines,
+            PromptOps(),
         )
         monkeypatch.setattr(fused, "choose_frame", lambda weights: (chosen, unsupported(weights)))
 

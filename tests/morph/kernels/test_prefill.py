@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,9 @@ pytest.importorskip("triton", reason="the kernels need triton")
 
 from qwen3_tts_morph.morph.frame.buffers import PrefillBatch
 from qwen3_tts_morph.morph.frame.step import prefill, prefill_all, start_lines
+from qwen3_tts_morph.morph.kernels.frame import run_prompt
 from qwen3_tts_morph.morph.kernels.frame import start_lines as fused_start
+from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.prefill import PromptOps
 from qwen3_tts_morph.morph.kernels.rows import add_norm
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, Angles, LayerPass, LayerStack, norm
@@ -32,10 +35,10 @@ def close(value: torch.Tensor, wanted: torch.Tensor) -> bool:
     return value.dtype == wanted.dtype and torch.allclose(value, wanted, rtol=tolerance, atol=tolerance)
 
 
-def angles_of(head_dim: int, device) -> Angles:
+def angles_of(head_dim: int, device, length: int = 16) -> Angles:
     """Upstream's table."""
     config = SimpleNamespace(head_dim=head_dim, rope_theta=10_000.0)
-    return Angles.table(config, 16, device)
+    return Angles.table(config, length, device)
 
 
 def stack_of(heads: int, kv_heads: int, head_dim: int, norm: torch.Tensor) -> LayerStack:
@@ -113,24 +116,48 @@ def test_a_prefill_equals_that_of_torch(device):
         assert same
 
 
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_a_single_lines_attention_equals_that_of_torch(device, dtype):
+    """In one kernel, where its length is a multiple of that kernel's block."""
+    decoder = stack_of(4, 2, 16, noise(device, 8, dtype=dtype))
+    qkv = noise(device, 1, 32, 8, 16, dtype=dtype)
+    gains = noise(device, 1, 2, 16, dtype=dtype).abs()
+    decoder = replace(decoder, qk_norms=gains, layers=(None,))
+    made = []
+    for ops in (TORCH_OPS, PromptOps()):
+        cache, row = (
+            StaticCache.allocate((1, 1, 2, 40, 16), qkv),
+            torch.zeros(1, dtype=torch.int64, device=device),
+        )
+        layer_pass = LayerPass(
+            angles_of(16, device, 32).span(0, 32), decoder.head_norms(), FillView(cache, row)
+        )
+        made.append((ops.attend(decoder, 0, qkv, layer_pass), cache))
+    (wanted, wanted_cache), (value, cache) = made
+    assert close(value, wanted) and close(cache.keys, wanted_cache.keys)
+    assert cache.values.equal(wanted_cache.values)
+
+
+@pytest.mark.parametrize("length, shape", [(8, "tiny"), (16, "tiny"), (16, "tiny-1.7B")])
 @torch.inference_mode()
-def test_a_single_lines_prefill_is_that_of_a_batch(device):
-    """Its first codes are sampled by the frame's kernel, and its state is the buffers' own."""
+def test_a_single_lines_prefill_is_that_of_a_batch(device, length, shape):
+    """Its first codes are sampled by the frame's kernel, its state is the buffers' own; short prompts have kernels."""
     torch.manual_seed(0)
-    weights = random_weights(SHAPES["tiny"], device, torch.float32)
+    weights = random_weights(SHAPES[shape], device, torch.float32)
     left = []
     for run in (
         prefill,
         prefill_all,
         lambda *args: prefill_all(*args, PromptOps(), fused_start),
+        *([lambda *args: run_prompt(*args, Plan())] if length == 16 else []),
     ):
         torch.manual_seed(1)
-        slots = random_slots(SHAPES["tiny"], weights, 1, 64, [40], Sampling())
-        arrivals = PrefillBatch.allocate(1, 8, slots.state.hidden)
+        slots = random_slots(SHAPES[shape], weights, 1, 64, [40], Sampling())
+        arrivals = PrefillBatch.allocate(1, length, slots.state.hidden)
         arrivals.embeds.copy_(noise(device, *arrivals.embeds.shape))
-        arrivals.numbers.copy_(torch.tensor([[0, 5, 9, 7, 8]]))
+        arrivals.numbers.copy_(torch.tensor([[0, length - 3, 9, 7, 8]]))
         run(weights, slots, arrivals)
-        left.append(vars(slots.state) | {"keys of the cache": slots.cache.keys})
+        left.append(vars(slots.state) | {"keys of the cache": slots.cache.keys, "values": slots.cache.values})
     assert start_lines is not fused_start
     for state in left[1:]:
         for name, wanted in left[0].items():
