@@ -13,6 +13,8 @@ LOOP_WINDOW = 64
 LONGEST_PERIOD = 16
 LOOP_AGREEMENT = 0.97
 WINDOW_BITS = (1 << LOOP_WINDOW) - 1
+# The windows of all periods in one number, as a field each; this clears what a shift carries into the next field.
+SHIFTED = sum(((1 << LOOP_WINDOW) - 2) << LOOP_WINDOW * index for index in range(LONGEST_PERIOD))
 
 
 @dataclass
@@ -28,7 +30,7 @@ class Guard:
     detect_loops: bool = True
     frames: int = 0
     _recent: deque[int] = field(default_factory=lambda: deque(maxlen=LONGEST_PERIOD))
-    _agreed: list[int] = field(default_factory=lambda: [0] * LONGEST_PERIOD)
+    _agreed: int = 0
 
     def add(self, code: int) -> str | None:
         """Take a finished frame's group 0 code; return why the line must end now ("cap", "loop"), or None."""
@@ -40,12 +42,17 @@ class Guard:
     def _loops(self, code: int) -> bool:
         """Compare this code with the ones before it; return whether one period fills the window.
 
-        ``_agreed[p - 1]`` has one bit per frame of the window, set where the code p frames earlier was the same. Bit
-        sets are fast: a large batch leaves a few microseconds per line.
+        Field ``p - 1`` of ``_agreed`` has one bit per frame of the window, set where the code p frames earlier was the
+        same. A large batch leaves a microsecond per line: most codes are not among those before.
         """
-        for index, before in enumerate(self._recent):
-            self._agreed[index] = (self._agreed[index] << 1 | (code == before)) & WINDOW_BITS
+        agreed = self._agreed << 1 & SHIFTED
+        if code in self._recent:
+            agreed |= sum(
+                1 << LOOP_WINDOW * index for index, before in enumerate(self._recent) if before == code
+            )
         self._recent.appendleft(code)
-        if self.frames < LOOP_WINDOW + LONGEST_PERIOD:
+        self._agreed = agreed
+        if self.frames < LOOP_WINDOW + LONGEST_PERIOD or agreed.bit_count() < LOOP_AGREEMENT * LOOP_WINDOW:
             return False
-        return any(bits.bit_count() >= LOOP_AGREEMENT * LOOP_WINDOW for bits in self._agreed)
+        fields = (agreed >> LOOP_WINDOW * index & WINDOW_BITS for index in range(LONGEST_PERIOD))
+        return any(bits.bit_count() >= LOOP_AGREEMENT * LOOP_WINDOW for bits in fields)

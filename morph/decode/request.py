@@ -42,7 +42,7 @@ class LineRequest:
             line's end are never passed. What it raises ends the decoding of all lines and passes through.
         on_launch: called once, when the device has the line's first frame to make and the host would wait for it: what
             must be ready by then and takes time. It gets the codes that the frame will have, int64 ``[16]`` on the
-            device; None if the host reads an earlier frame first. Only the graph engine calls it.
+            device; None if other lines begin with the same frame. Only the graph engine calls it.
         on_end: called once, after the last frame, with how the line ended: "eos", "cap", "loop" or "cancelled". Errors
             as above.
         cancelled: asked before each frame; once it returns True, the line ends there as "cancelled", and its row is

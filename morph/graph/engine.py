@@ -37,6 +37,7 @@ from .readback import LAG, Readback
 SMALLEST_WINDOW = 256  # positions; windows double from here
 PROMPT_STEP = 64  # prompts are padded to a multiple of this, so that few prefills are captured
 KEPT_PREFIXES = 32  # of nine positions: 1 MB each for 0.6B in bf16
+LATE_LAG = 1  # frames that the device is ahead of the host, where lines come late
 LATE_CONTEXT = 512  # positions, where a line's length is not known: 40 s
 LARGEST_CAPTURED_PREFILL = 2048  # positions of all its lines: a captured one keeps about 40 KB for each
 LARGEST_PREFILL = 8192  # positions of all its lines: a pass over them takes less than 300 MB in bf16
@@ -353,7 +354,8 @@ class GraphDecoder:
         on_frame: Callable[[int], None] | None,
     ) -> None:
         readback = self._new_readback()
-        lag = 0 if self._synchronous else LAG
+        # A line that comes while others are decoded waits for the frames that the device has been given.
+        lag = 0 if self._synchronous else min(LAG, LATE_LAG) if batch.source.late else LAG
         while batch.running:
             self._admit(batch)
             batch.end_cancelled()
