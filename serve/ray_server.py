@@ -185,7 +185,7 @@ def builder(root: str, arguments: dict[str, Any]) -> Callable[[], Starlette]:
 def make_replica(arguments: dict[str, Any]) -> Starlette:
     """Load the model, speak a first line, and return the application; for a process of Ray."""
     from .app import create_app
-    from .server import load_speaker
+    from .server import load_speaker, spare_collector
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     for name in ("checkpoint", "voices"):
@@ -194,4 +194,5 @@ def make_replica(arguments: dict[str, Any]) -> Starlette:
     options = read_options(argparse.Namespace(**arguments))
     speaker = load_speaker(options)
     speaker.warm()
+    spare_collector()
     return create_app(speaker, options)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -37,20 +38,45 @@ WARM_SECONDS = 2.0
 LINGER_S = 600.0  # nobody else wants the model, and to start another batch costs the next request a few ms
 
 
+class News:
+    """Wakes the readers of one event loop: a step of the model has news for many, and one call of the loop is enough.
+
+    Args:
+        loop: that the readers run in.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop):
+        self.loop = loop
+        self._changed: deque[asyncio.Event] = deque()
+        self._is_called = False
+
+    def tell(self, reader: asyncio.Event) -> None:
+        """Wake a reader, from another thread."""
+        self._changed.append(reader)
+        if self._is_called:  # then ``_wake`` has not looked yet: it says so before it does
+            return
+        self._is_called = True
+        try:
+            self.loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:  # the loop has ended, and with it whoever read
+            log.debug("the readers' event loop has ended")
+
+    def _wake(self) -> None:
+        self._is_called = False
+        while self._changed:
+            self._changed.popleft().set()
+
+
 class Reading:
     """One utterance, read in an event loop. Use it in a ``with``: leaving it frees the row."""
 
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
+    def __init__(self, news: News) -> None:
+        self._all, self._news = news, asyncio.Event()
         self._utterance: Utterance | None = None
 
     def tell(self) -> None:
         """Say, from the service's thread, that there is something new."""
-        try:
-            self._loop.call_soon_threadsafe(self._news.set)
-        except RuntimeError:  # the loop has ended, and with it whoever read
-            log.debug("a reader's event loop has ended")
+        self._all.tell(self._news)
 
     def read(self, utterance: Utterance) -> Reading:
         """Set what is read."""
@@ -111,6 +137,7 @@ class Speaker:
         self.rules = Rules(synthesizer.model, options.seq_groups, options.limits)
         rows = options.rows or (ROWS if synthesizer.model.device.type == "cuda" else ROWS_ON_CPU)
         self._service = SpeechService(synthesizer, rows, options.waiting, LINGER_S)
+        self._news: News | None = None
         self._ready = threading.Event()
         self._summary = synthesizer.model.summary()  # looks at every tensor: milliseconds
 
@@ -167,7 +194,7 @@ class Speaker:
             voice = await anyio.to_thread.run_sync(find, settings.voice, settings.instructions)
         instruct = None if voice.kind == "design" else settings.instructions
         line = Line(text, voice, settings.language, settings.seed, instruct, layout=layout)
-        reading = Reading()
+        reading = Reading(self._news_here())
         try:
             utterance = self._service.speak(line, settings.generate, reading.tell)
         except Busy as error:
@@ -178,6 +205,13 @@ class Speaker:
         except (ValueError, ServiceClosed) as error:
             raise as_api_error(error) from error
         return reading.read(utterance)
+
+    def _news_here(self) -> News:
+        """Return what wakes the readers of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._news is None or self._news.loop is not loop:
+            self._news = News(loop)
+        return self._news
 
     def describe(self, options: GenerateOptions) -> tuple[str, ...]:
         """Return how lines with these options are made, as lines for a report: SEQ_GROUPS, engine, checkpoint."""

@@ -24,6 +24,7 @@ def speakers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Speaker]]:
     load = server.load_speaker
     monkeypatch.setattr(server, "load_speaker", lambda options: loaded.append(load(options)) or loaded[-1])
     monkeypatch.setattr(speaker_module, "WARM_SECONDS", 0.1)
+    monkeypatch.setattr(server, "spare_collector", lambda: None)  # this process goes on with other tests
     yield loaded
     for one in loaded:
         one.close()
