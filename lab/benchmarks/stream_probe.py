@@ -19,7 +19,7 @@ from qwen3_tts_morph.morph.decode.source import Lines, LineSource, as_source
 from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.waveform.stream import LineCodec
+from qwen3_tts_morph.morph.waveform.stream import LineCodec, WavesInFlight
 
 from .common import Measured
 
@@ -74,11 +74,47 @@ class Marks:
 
 
 @dataclass(frozen=True)
+class MarkedWaves:
+    """``WavesInFlight``, the first of which are marked when they are there."""
+
+    waves: WavesInFlight
+    marks: Marks
+
+    @property
+    def is_ready(self) -> bool:
+        """See ``WavesInFlight``."""
+        return self.waves.is_ready
+
+    @property
+    def seconds(self) -> float | None:
+        """See ``WavesInFlight``."""
+        return self.waves.seconds
+
+    def wait(self) -> dict[int, np.ndarray]:
+        """See ``WavesInFlight``."""
+        made = self.waves.wait()
+        self.marks.add("codec_done_ms")
+        return made
+
+
+@dataclass(frozen=True)
 class MarkedCodec:
     """A ``LineCodec`` whose first chunk is marked."""
 
     codec: LineCodec
     marks: Marks
+
+    def prepare(self) -> None:
+        """See ``LineCodec``."""
+        self.codec.prepare()
+
+    def step_s(self, lines: int) -> float | None:
+        """See ``LineCodec``."""
+        return self.codec.step_s(lines)
+
+    def steps(self, line: int, frames: int) -> int:
+        """See ``LineCodec``."""
+        return self.codec.steps(line, frames)
 
     def begin(self, line: int, reference: torch.Tensor | None) -> None:
         """See ``LineCodec``."""
@@ -91,10 +127,12 @@ class MarkedCodec:
 
     def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
         """See ``LineCodec``."""
+        return self.launch(codes).wait()
+
+    def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
+        """See ``LineCodec``."""
         self.marks.add("codec_began_ms")
-        made = self.codec.decode(codes)
-        self.marks.add("codec_done_ms")
-        return made
+        return MarkedWaves(self.codec.launch(codes), self.marks)
 
     def end(self, line: int) -> None:
         """See ``LineCodec``."""

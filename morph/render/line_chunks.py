@@ -11,8 +11,13 @@ import torch
 from ...postprocess.ends import EndTrim
 from ...postprocess.stream_join import StreamJoin
 from ..options import GenerateOptions
+from ..voice.voice import CODE_GROUPS
 from .channel import Chunk
+from .claims import Claim, Pace
+from .code_frames import CodeFrames
 from .pacing import ChunkSizes
+
+NO_CODES = torch.zeros(0, CODE_GROUPS, dtype=torch.int64)
 
 
 class PieceFrames:
@@ -23,7 +28,7 @@ class PieceFrames:
 
     def __init__(self, silence: int = 0) -> None:
         self.silence = silence
-        self.codes: list[torch.Tensor] = []
+        self.codes = CodeFrames()
         self.ended: str | None = None
         self.waves: list[np.ndarray] = []
         self.decoded = 0
@@ -35,7 +40,7 @@ class PieceFrames:
 
     def drop_waiting(self) -> None:
         """Forget the codes without samples."""
-        del self.codes[self.decoded :]
+        self.codes.cut(self.decoded)
 
 
 class LineChunks:
@@ -71,7 +76,7 @@ class LineChunks:
         """
         self._complete, self._after = True, silence
         samples = self._join.limit(len(self._pieces))
-        return self._chunk(stack([]), samples, now) if self.ended else None
+        return self._chunk(NO_CODES, samples, now) if self.ended else None
 
     def cancel(self) -> None:
         """End the line with what was decoded of it."""
@@ -96,6 +101,21 @@ class LineChunks:
         return self.piece is not None and self.piece.ended is not None and not self.piece.waiting
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the line's readers have sound."""
+        return self._sizes.has_begun
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether the current piece has codes, decoded or not, or has ended."""
+        return self.piece is not None and (len(self.piece.codes) > 0 or self.piece.ended is not None)
+
+    @property
+    def waits_for_sound(self) -> bool:
+        """Whether the line has codes, and was never heard."""
+        return not self.has_begun and self.piece is not None and self.piece.waiting > 0
+
+    @property
     def next_size(self) -> int:
         """The frames of the next chunk, if there is time for it."""
         return self._sizes.full
@@ -107,10 +127,25 @@ class LineChunks:
         hurry = hurry or piece.ended is not None
         return min(piece.waiting, self._sizes.full) if hurry else self._sizes.due(piece.waiting, now)
 
+    def claim(self, now: float, pace: Pace) -> Claim | None:
+        """Return what of the current piece to decode where many lines are spoken at once, None for nothing yet.
+
+        ``line`` of the claim is this line's index.
+        """
+        if (piece := self.piece) is None or not (waiting := piece.waiting):
+            return None
+        if piece.ended is not None:
+            count, is_urgent = min(waiting, self._sizes.largest), True
+        else:
+            count, is_urgent = self._sizes.patient(waiting, now, pace)
+        if not count:
+            return None
+        return Claim(self.index, count, not self.has_begun, is_urgent, self._sizes.empty_at)
+
     def waiting(self, count: int) -> torch.Tensor:
         """Return the codes of the current piece's next frames, ``[count, 16]``."""
         piece = self._pieces[0]
-        return stack(piece.codes[piece.decoded : piece.decoded + count])
+        return piece.codes.part(piece.decoded, piece.decoded + count)
 
     def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> Chunk:
         """Take the samples of codes that ``waiting`` returned; return the chunk for the readers."""
@@ -126,7 +161,7 @@ class LineChunks:
     def end_piece(self, now: float) -> Chunk | None:
         """End a piece whose end was not known with its last frames; return a chunk if there is something to say."""
         samples = np.concatenate((self._pause(self._pieces.popleft()), self._join.end()))
-        return self._chunk(stack([]), samples, now) if len(samples) or self.ended else None
+        return self._chunk(NO_CODES, samples, now) if len(samples) or self.ended else None
 
     def _pause(self, piece: PieceFrames) -> np.ndarray:
         """Return the silence before a piece, once, with what was held back of the piece before."""
@@ -151,11 +186,6 @@ class LineChunks:
                 parts.append(self._trim.end())
             parts.append(np.zeros(self._after, dtype=np.float32))
         return np.concatenate(parts)
-
-
-def stack(codes: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return frames ``[16]`` as int64 ``[n, 16]``; n may be 0."""
-    return torch.stack(list(codes)) if codes else torch.zeros(0, 16, dtype=torch.int64)
 
 
 def concatenate(waves: Sequence[np.ndarray]) -> np.ndarray:

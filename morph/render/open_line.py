@@ -5,27 +5,24 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-import numpy as np
-import torch
-
 from ..decode.decoded import Decoded
 from ..decode.request import LineRequest
 from ..synthesizer import Synthesizer
-from ..voice.voice import Voice
 from .channel import Chunk
 from .late_text import LateLine, SentenceLine, TokenLine
-from .line_chunks import LineChunks, PieceFrames, concatenate, stack
+from .line_chunks import LineChunks, PieceFrames, concatenate
 from .lines import LineReport, Rendering, text_as_spoken
 from .pacing import ChunkSizes, Speed
 from .progress import Progress
 from .stream_decoding import PIECES_AHEAD
 from .takes import WRONG, judge_end
 from .text_reader import TextReader
+from .turn_line import TurnLine
 from .utterance import Utterance
 from .whole_text import WholeLine
 
 
-class OpenLine:
+class OpenLine(TurnLine):
     """The decoding of one utterance. Only the service's thread calls it, with the model at hand.
 
     At most one of its pieces has a row, so that a long text takes no row from others. Nothing of a piece is kept
@@ -40,17 +37,17 @@ class OpenLine:
     """
 
     def __init__(self, number: int, utterance: Utterance, synthesizer: Synthesizer, speed: Speed):
-        self.number, self.utterance = number, utterance
+        self.utterance = utterance
         line, options = utterance.line, utterance.options
         self._rendering = Rendering.prepare(synthesizer, [replace(line, text=())], options, Progress())
         self._rate = synthesizer.model.sample_rate
-        self._chunks = LineChunks(0, ChunkSizes(options.chunk_frames, speed), self._rate, options)
+        chunks = LineChunks(0, ChunkSizes(options.chunk_frames, speed), self._rate, options)
+        super().__init__(number, chunks, line.voice.ref_codes)
         self._frames: list[PieceFrames] = []  # parallel to the rendering's pieces
         self._given = 0  # pieces that have had a row, or wait for one
         self._ends: list[str] = []  # of the pieces that were decoded completely
         self._frame_count = self._sample_count = 0
         self.speaking = False  # whether a piece has a row, or waits for one
-        self.begun = False  # whether the codec has a state for the current piece
         self._stopped: str | None = None
         self._error: BaseException | None = None
         self._text: LateLine | WholeLine | None = self._open_text()
@@ -72,19 +69,9 @@ class OpenLine:
         return kinds[line.layout](self._rendering, 0, reader)
 
     @property
-    def voice(self) -> Voice:
-        """Who speaks."""
-        return self.utterance.line.voice
-
-    @property
     def ended(self) -> bool:
         """Whether everything of the line has been sent, or it was stopped."""
-        return self._stopped == "cancelled" or self._chunks.ended
-
-    @property
-    def pieces_sent(self) -> int:
-        """How many pieces have been sent completely."""
-        return len(self._ends)
+        return self._stopped == "cancelled" or self.chunks.ended
 
     @property
     def wants_rows(self) -> bool:
@@ -117,7 +104,7 @@ class OpenLine:
 
     def _cancel(self) -> None:
         self._stopped = "cancelled"
-        self._chunks.cancel()
+        self.chunks.cancel()
         if self._text is not None:
             self._text.stop()
 
@@ -130,13 +117,13 @@ class OpenLine:
 
     def _complete(self) -> None:
         after_s = 0.0 if self._stopped else sum(piece.after_s for piece in self._rendering.pieces)
-        if (chunk := self._chunks.complete(time.perf_counter(), round(after_s * self._rate))) is not None:
-            self._put(chunk)
+        if (chunk := self.chunks.complete(time.perf_counter(), round(after_s * self._rate))) is not None:
+            self.put(chunk)
 
     def _add_pieces(self) -> None:
         for piece in self._rendering.pieces[len(self._frames) :]:
             self._frames.append(PieceFrames(round(piece.pause_s * self._rate)))
-            self._chunks.add_piece(self._frames[-1])
+            self.chunks.add_piece(self._frames[-1])
 
     def next_request(self) -> LineRequest | None:
         """Return the line's next piece, once the one before has ended."""
@@ -165,46 +152,28 @@ class OpenLine:
     # Codes and chunks
 
     @property
-    def next_size(self) -> int:
-        """See ``LineChunks.next_size``."""
-        return self._chunks.next_size
+    def is_starved(self) -> bool:
+        """See ``TurnLine``."""
+        return self._text is not None and self._text.starved
 
-    def due(self, now: float, hurry: bool) -> torch.Tensor | None:
-        """Return the codes ``[n, 16]`` that are to be decoded now, None for none; ``hurry``: no others come soon."""
-        starved = self._text is not None and self._text.starved
-        count = 0 if self.ended else self._chunks.due(now, hurry or starved)
-        return self._chunks.waiting(count) if count else None
+    @property
+    def is_full(self) -> bool:
+        """See ``TurnLine``."""
+        return self.utterance.is_full
 
-    def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> bool:
-        """Take the samples of codes that were due; return whether the current piece has ended with them."""
-        piece = self._chunks.piece
-        self._put(self._chunks.add(codes, wave, now))
-        if self._chunks.piece is piece:
-            return False
-        self._judge()
-        return True
-
-    def end_piece(self, now: float) -> bool:
-        """End the current piece if no codes of it are left; return whether it has ended."""
-        if self.ended or not self._chunks.piece_is_done:
-            return False
-        if (chunk := self._chunks.end_piece(now)) is not None:
-            self._put(chunk)
-        self._judge()
-        return True
-
-    def _put(self, chunk: Chunk) -> None:
+    def put(self, chunk: Chunk) -> None:
+        """See ``TurnLine``."""
         self._frame_count += len(chunk.codes)
         self._sample_count += len(chunk.samples)
         self.utterance.put(chunk)
 
-    def _judge(self) -> None:
+    def note_piece(self) -> None:
         """Note how the piece went that has just ended, and forget its codes and samples."""
         index = len(self._ends)
         made, piece = self._frames[index], self._rendering.pieces[index]
-        decoded, wave = Decoded(stack(made.codes), str(made.ended)), concatenate(made.waves)
+        decoded, wave = Decoded(made.codes.part(), str(made.ended)), concatenate(made.waves)
         self._ends.append(judge_end(piece.text, decoded, wave, self._rate))
-        made.codes.clear()
+        made.codes.cut(0)
         made.waves.clear()
         made.decoded = 0
 

@@ -15,6 +15,7 @@ from functools import partial
 
 from ..graph.engine import on_device
 from ..options import GenerateOptions
+from ..runtime.collector import older_objects_spared
 from ..runtime.kept_threads import Job
 from ..synthesizer import Synthesizer
 from .channel import Channel, Chunk, StreamClosed
@@ -229,7 +230,8 @@ class _Worker:
             plan = Plan(min(job.options.batch_size, len(job.lines)), job.in_turn)
             decoding = StreamDecoding(rendering, self._channel, plan, self._late_lines(rendering))
             try:
-                decoding.run()
+                with older_objects_spared():
+                    decoding.run()
                 takes = rendering.improve(decoding.takes(), lambda _: None)
             except BaseException:
                 self._channel.finished = decoding.finished()

@@ -5,22 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 
 import torch
 
 from ..decode.decoded import Decoded
 from ..decode.request import LineRequest
-from ..model.finite import check_samples
 from ..options import FRAME_RATE
-from ..waveform.stream import LineCodec
-from .channel import Channel
+from .channel import Channel, Chunk
+from .codec_turns import FEW, CodecTurns
 from .late_text import LateLine, TokenLine
-from .line_chunks import LineChunks, PieceFrames, concatenate, stack
+from .line_chunks import LineChunks, PieceFrames, concatenate
 from .lines import Piece, Rendering, Spoken
 from .pacing import ChunkSizes, Speed
 from .stream_queue import StreamQueue
 from .takes import WRONG, Take, judge_end
+from .turn_line import TurnLine
 
 # Of a line: 4 s. Beyond them codes wait, until the reader has taken a chunk or no frame is left.
 QUEUED_FRAMES = 50
@@ -45,6 +45,41 @@ class Plan:
         return (piece.line, number) if self.in_turn else (piece.line // self.rows, number, piece.line)
 
 
+class StreamLine(TurnLine):
+    """A line of a stream.
+
+    Args:
+        chunks: of the line; their index names it in the codec.
+        reference: see ``TurnLine``.
+        channel: takes its chunks.
+        text: what gives its text, if that comes in parts.
+    """
+
+    def __init__(
+        self, chunks: LineChunks, reference: torch.Tensor | None, channel: Channel, text: LateLine | None
+    ):
+        super().__init__(chunks.index, chunks, reference)
+        self.text, self._channel = text, channel
+
+    @property
+    def is_starved(self) -> bool:
+        """See ``TurnLine``."""
+        return self.text is not None and self.text.starved
+
+    @property
+    def is_full(self) -> bool:
+        """See ``TurnLine``."""
+        return self._channel.queued(self.number) >= QUEUED_FRAMES
+
+    def put(self, chunk: Chunk) -> None:
+        """See ``TurnLine``. Raises StreamClosed if the readers have left."""
+        self._channel.check_open()
+        self._channel.put(chunk)
+
+    def note_piece(self) -> None:
+        """See ``TurnLine``: nothing is kept for it."""
+
+
 class StreamDecoding:
     """Decodes the lines of a stream to their ends, once.
 
@@ -65,20 +100,22 @@ class StreamDecoding:
         self._rendering, self._channel, self._plan = rendering, channel, plan
         self._model = rendering.synthesizer.model
         self._speed = Speed(1 / FRAME_RATE)
-        self._frame_began: float | None = None
-        self._begun: set[int] = set()  # lines whose current piece has begun in the codec
-        self._ahead_s = 0.0  # spent on the next chunk before its codes came
+        open_codec = partial(
+            rendering.synthesizer.engine.open_codec, self._model, rendering.choice, plan.rows
+        )
+        self._turns = CodecTurns(open_codec, self._model.codec.dtype, self._speed)
         self._pieces: list[PieceFrames] = []  # as the rendering's
-        self._lines = [self._chunks_of(index) for index in range(len(rendering.lines))]
         self._texts = {text.index: text for text in texts}
+        self._lines = [self._open_line(index) for index in range(len(rendering.lines))]
         self._open = dict(self._texts)  # those that may give more pieces
         self._queue = StreamQueue(self._follow, self._rest, bool(texts))
         self.stopped: dict[int, str] = {}  # lines that were cancelled, or whose text failed
 
-    def _chunks_of(self, index: int) -> LineChunks:
-        options = self._rendering.options
+    def _open_line(self, index: int) -> StreamLine:
+        options, voice = self._rendering.options, self._rendering.lines[index].voice
         sizes = ChunkSizes(options.chunk_frames, self._speed)
-        return LineChunks(index, sizes, self._model.sample_rate, options)
+        chunks = LineChunks(index, sizes, self._model.sample_rate, options)
+        return StreamLine(chunks, voice.ref_codes, self._channel, self._texts.get(index))
 
     def run(self) -> None:
         """Decode all lines to their ends.
@@ -89,8 +126,8 @@ class StreamDecoding:
         rendering = self._rendering
         self._add_pieces()
         for line in self._lines:
-            if line.index not in self._texts:
-                line.complete(time.perf_counter(), self._silence_after(line.index))
+            if line.text is None:
+                line.chunks.complete(time.perf_counter(), self._silence_after(line.number))
         options = rendering.options
         if options.batch_size != self._plan.rows:
             options = replace(options, batch_size=self._plan.rows)
@@ -98,7 +135,7 @@ class StreamDecoding:
             self._model, self._queue, options, self._on_frame, rendering.choice
         )
         # No frame is left, so the model is needed for the waiting codes only: readers are not waited for.
-        self._send(ahead=True)
+        self._turns.send(self._lines, whole=True)
 
     def takes(self) -> list[Take]:
         """Return every piece's take, judged as ``render_lines`` judges it; of stopped lines, what was made."""
@@ -107,7 +144,7 @@ class StreamDecoding:
     def _take(self, index: int) -> Take:
         piece, made = self._rendering.pieces[index], self._pieces[index]
         made.drop_waiting()  # of a line that was cancelled; there are no others
-        decoded, waveform = Decoded(stack(made.codes), str(made.ended)), concatenate(made.waves)
+        decoded, waveform = Decoded(made.codes.part(), str(made.ended)), concatenate(made.waves)
         ended = self.stopped.get(piece.line) or judge_end(
             piece.text, decoded, waveform, self._model.sample_rate
         )
@@ -155,7 +192,7 @@ class StreamDecoding:
             made = PieceFrames(round(piece.pause_s * self._model.sample_rate))
             number = sum(one.line == piece.line for one in pieces[:index])
             self._pieces.append(made)
-            self._lines[piece.line].add_piece(made)
+            self._lines[piece.line].chunks.add_piece(made)
             self._queue.add(self._plan.key(piece, number), piece.line, self._request(index))
 
     def _silence_after(self, line: int) -> int:
@@ -174,7 +211,7 @@ class StreamDecoding:
             request,
             on_codes=self._pieces[index].codes.append,
             on_end=self._ender(index),
-            on_launch=lambda codes: self._begin_ahead(line, codes),
+            on_launch=partial(self._turns.begin_ahead, self._lines[line]),
             cancelled=self._canceller(line),
             text=text if isinstance(text, TokenLine) else None,
         )
@@ -191,7 +228,9 @@ class StreamDecoding:
             text = self._texts.get(self._rendering.pieces[index].line)
             if isinstance(text, TokenLine):
                 text.stop()  # the speech is over, whether or not the text is
-            self._send()
+            speaking = self._speaking
+            if len(speaking) <= FEW:  # the next frame need not be waited for
+                self._turns.send(speaking)
 
         return end
 
@@ -201,7 +240,7 @@ class StreamDecoding:
         if text.error is not None:
             self.stopped.setdefault(text.index, "failed")
         silence = 0 if text.error is not None else self._silence_after(text.index)
-        chunk = self._lines[text.index].complete(time.perf_counter(), silence)
+        chunk = self._lines[text.index].chunks.complete(time.perf_counter(), silence)
         if chunk is not None:
             self._channel.put(chunk)
         if text.error is not None:
@@ -210,113 +249,36 @@ class StreamDecoding:
     def _drop_cancelled(self) -> None:
         """End the lines that their readers have cancelled."""
         for line in self._lines:
-            if self._channel.is_cancelled(line.index) and line.index not in self.stopped:
-                self.stopped[line.index] = "cancelled"
-                line.cancel()
-                self._next_piece(line)
-                if line.index in self._texts:
-                    self._texts[line.index].stop()
+            if self._channel.is_cancelled(line.number) and line.number not in self.stopped:
+                self.stopped[line.number] = "cancelled"
+                line.chunks.cancel()
+                self._turns.end(line)
+                if line.text is not None:
+                    line.text.stop()
 
     def _rest(self) -> None:
         """No line can make a frame: send what has been made, and wait for a reader or for text."""
-        self._send(hurry=True)
-        self._frame_began = None
+        self._turns.send(self._lines, hurry=True)
+        self._speed.rest()
         self._channel.bell.wait(WAIT_S)
         self._channel.bell.clear()
         self._rendering.progress.add(0)
 
     # From codes to chunks
 
+    @property
+    def _speaking(self) -> list[StreamLine]:
+        """The lines that have codes, and have not ended."""
+        return [line for line in self._lines if line.chunks.has_codes]
+
     def _on_frame(self, lines: int) -> None:
-        """Between two frames: note the time, decode what is due, and let ``on_frame`` cancel."""
-        if self._frame_began is not None:
-            self._speed.add_frame(time.perf_counter() - self._frame_began)
+        """Between two frames: note the time, let the codec work, and let ``on_frame`` cancel."""
+        self._speed.end_frame()
         self._rendering.progress.add(lines)
-        self._send()
-        self._frame_began = time.perf_counter()
-
-    @cached_property
-    def _codec(self) -> LineCodec:
-        """Opened while the device makes the first frame, which takes longer."""
-        rendering = self._rendering
-        return rendering.synthesizer.engine.open_codec(self._model, rendering.choice, self._plan.rows)
-
-    def _begin(self, index: int) -> None:
-        """Begin a line's piece in the codec when the piece has a row: a state takes a few MB."""
-        if index not in self._begun:
-            self._codec.begin(index, self._rendering.lines[index].voice.ref_codes)
-            self._begun.add(index)
-
-    def _begin_ahead(self, index: int, codes: torch.Tensor | None) -> None:
-        """Begin a line's piece in the codec, and its first chunk behind its first codes, if that is one frame."""
-        if index in self._begun:
-            return
-        self._begin(index)
-        if codes is None or self._lines[index].next_size != 1:
-            return
-        began = time.perf_counter()
-        self._codec.begin_ahead(index, codes)
-        self._ahead_s = time.perf_counter() - began
-        if self._frame_began is not None:
-            self._frame_began += self._ahead_s
-
-    def _send(self, ahead: bool = False, hurry: bool = False) -> None:
-        """Decode and queue the chunks that are due.
-
-        Args:
-            ahead: all of them, whether or not readers have taken theirs.
-            hurry: smaller ones too: no other frames come soon.
-        """
-        while True:
-            now = time.perf_counter()
-            ready = [
-                line for line in self._lines if ahead or self._channel.queued(line.index) < QUEUED_FRAMES
-            ]
-            due = {line.index: line.due(now, hurry or self._is_starved(line.index)) for line in ready}
-            parts = {line.index: line.waiting(due[line.index]) for line in ready if due[line.index]}
-            if parts:
-                self._decode(parts)
-            ended = [line for line in self._lines if line.piece_is_done]
-            for line in ended:
-                self._end_piece(line)
-            if not parts and not ended:
-                return
-
-    def _is_starved(self, index: int) -> bool:
-        text = self._texts.get(index)
-        return text is not None and text.starved
-
-    def _decode(self, parts: dict[int, torch.Tensor]) -> None:
-        self._channel.check_open()
-        entered = time.perf_counter()
-        for index in parts:
-            self._begin(index)
-        began = time.perf_counter()
-        waves = self._codec.decode(parts)
-        now = time.perf_counter()
-        self._speed.add_codec(max(map(len, parts.values())), now - began + self._ahead_s)
-        self._ahead_s = 0.0
-        if self._frame_began is not None:
-            self._frame_began += now - entered  # a piece may end, and send its chunk, within a frame
-        begun = False
-        for index, codes in parts.items():
-            check_samples(waves[index], self._model.codec.dtype)
-            line, piece = self._lines[index], self._lines[index].piece
-            chunk = line.add(codes, waves[index], now)
-            self._channel.put(chunk)
-            begun = begun or chunk.start == 0
-            if line.piece is not piece:
-                self._next_piece(line)
-        if begun:  # without a pause a reader waits up to 5 ms for Python's lock (sys.getswitchinterval)
-            time.sleep(READERS_S)
-
-    def _end_piece(self, line: LineChunks) -> None:
-        """Send what a crossfade held back, and begin the line's next piece."""
-        chunk = line.end_piece(time.perf_counter())
-        if chunk is not None:
-            self._channel.put(chunk)
-        self._next_piece(line)
-
-    def _next_piece(self, line: LineChunks) -> None:
-        self._codec.end(line.index)
-        self._begun.discard(line.index)
+        speaking = self._speaking
+        new = [line for line in speaking if not line.chunks.has_begun]
+        self._turns.turn(speaking)
+        if any(line.chunks.has_begun for line in new):
+            time.sleep(
+                READERS_S
+            )  # without a pause a reader waits up to 5 ms for Python's lock (sys.getswitchinterval)

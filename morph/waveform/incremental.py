@@ -13,6 +13,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import islice
 
 import torch
 from torch.nn import functional
@@ -201,7 +202,8 @@ class RowStream:
         self._samples = torch.zeros(lines, STEP_FRAMES * weights.samples_per_frame, device=device)
         self._frames = [0] * lines
         self._recent = [_no_codes(weights)] * lines
-        self._ahead: dict[int, _Ahead] = {}
+        self._ahead: dict[int, FrameAhead] = {}
+        self._took: dict[int, float] = {}  # seconds of a step, by its size
 
     @property
     def lines(self) -> int:
@@ -252,19 +254,26 @@ class RowStream:
         torch.clamp(codes, 0, self._largest_code, out=inputs[0, 0, :-1])
         inputs[0, 0, -1].fill_(1)  # an assignment would wait for the device
         inputs[0, 1, -1].fill_(line)
-        self._step([line])
+        self._step({line: 0})
         self._frames[line] += 1
-        self._ahead[line] = _Ahead.copy(self._samples[0, : self._weights.samples_per_frame], codes)
+        self._ahead[line] = FrameAhead.copy(self._samples[0, : self._weights.samples_per_frame], codes)
         return True
 
     @torch.inference_mode()
     def take_ahead(self, line: int) -> torch.Tensor | None:
         """Wait for the frame that was begun ahead, float32 ``[1920]`` on the CPU; None if there is none."""
-        if (ahead := self._ahead.pop(line, None)) is None:
+        if line not in self._ahead:
             return None
-        samples, codes = ahead.wait()
-        self._recent[line] = torch.cat((self._recent[line], codes[None]))[-CONTEXT_FRAMES:]
+        samples, codes = self._ahead[line].wait()
+        self.claim_ahead(line, codes)
         return samples
+
+    @torch.inference_mode()
+    def claim_ahead(self, line: int, codes: torch.Tensor) -> FrameAhead | None:
+        """Return the frame that was begun ahead, without waiting for it; its ``codes`` ``[groups]`` are known."""
+        if (ahead := self._ahead.pop(line, None)) is not None:
+            self._recent[line] = torch.cat((self._recent[line], codes[None]))[-CONTEXT_FRAMES:]
+        return ahead
 
     @property
     def _largest_code(self) -> int:
@@ -278,10 +287,16 @@ class RowStream:
             codes: by line, ``[n, groups]``, any n. No special codes: EOS is not in the codebook.
 
         Returns:
-            By line, float32 ``[n * 1920]`` on the codec's device.
+            By line, float32 ``[n * 1920]`` on the CPU.
         """
+        return self.launch(codes).wait()
+
+    @torch.inference_mode()
+    def launch(self, codes: Mapping[int, torch.Tensor]) -> StepsInFlight:
+        """Have the device decode what ``decode`` would, without waiting for it; others may be launched meanwhile."""
         waiting = {line: deque(self._cut(line, part)) for line, part in codes.items()}
-        made: dict[int, list[torch.Tensor]] = {line: [] for line in codes}
+        made = StepsInFlight(list(codes), self._weights.samples_per_frame)
+        made.begin(self._inputs.is_cuda)
         while any(waiting.values()):
             now = {line: parts.popleft() for line, parts in waiting.items() if parts}
             for line, part in now.items():
@@ -289,30 +304,13 @@ class RowStream:
                     self._states.clear(line)
             rows = self._put({line: part.codes for line, part in now.items()})
             self._step(rows)
-            wanted = {line: part for line, part in now.items() if part.wanted}
-            for line, wave in self._copy(wanted, rows).items():
-                made[line].append(wave)
-        return {line: self._join(parts) for line, parts in made.items()}
+            made.add(self._samples, {line: (rows[line], part) for line, part in now.items() if part.wanted})
+        made.end()
+        return made
 
-    def _join(self, parts: list[torch.Tensor]) -> torch.Tensor:
-        if len(parts) == 1:
-            return parts[0]
-        return torch.cat([self._samples.new_zeros(0), *parts])
-
-    def _copy(self, parts: Mapping[int, _Part], rows: Sequence[int]) -> dict[int, torch.Tensor]:
-        """Return the samples of the last step, in one copy for all lines: the next step overwrites them."""
-        if not parts:
-            return {}
-        lengths = [len(part.codes) * self._weights.samples_per_frame for part in parts.values()]
-        at = [rows.index(line) for line in parts]
-        part = self._samples[:, : max(lengths)]
-        if at == list(range(len(at))):
-            copied = part[: len(at)].clone()
-        else:
-            copied = part.index_select(0, torch.tensor(at, device=part.device))
-        return {
-            line: copied[row, :length] for row, (line, length) in enumerate(zip(parts, lengths, strict=True))
-        }
+    def steps(self, line: int, frames: int) -> int:
+        """Return in how many steps the next ``frames`` of a line are decoded."""
+        return count_steps(self._frames[line], frames)
 
     def _cut(self, line: int, codes: torch.Tensor) -> Iterator[_Part]:
         """Cut a line's frames into steps; where a chunk begins, the frames of its left context go first."""
@@ -328,30 +326,58 @@ class RowStream:
             yield _Part(part)
             codes = codes[len(part) :]
 
-    def _put(self, parts: Mapping[int, torch.Tensor]) -> list[int]:
-        """Copy the codes of the next step to the device; return the lines that take part in it, in their order there.
+    def _put(self, parts: Mapping[int, torch.Tensor], size: int | None = None) -> dict[int, int]:
+        """Copy the codes of the next step to the device; return the place in it of each line that takes part.
 
-        Beside those of ``parts`` these are lines that make no frame: so few sizes of the row are captured.
+        Beside those of ``parts`` these are lines that make no frame: so few sizes of the row are captured. ``size``: of
+        the step, None for the smallest.
         """
-        size = self._size(len(parts))
-        others = [line for line in range(self.lines) if line not in parts]
-        rows = [*parts, *others][:size] if size < self.lines else list(range(size))
-        inputs = torch.zeros(
-            (size, *self._inputs.shape[1:]), dtype=torch.int64, pin_memory=self._inputs.is_cuda
-        )
-        inputs[:, 1, -1] = torch.tensor(rows)
+        size = size or self._size(len(parts))
+        others = (line for line in range(self.lines) if line not in parts)
+        rows = [*parts, *islice(others, size - len(parts))] if size < self.lines else list(range(size))
+        places = {line: row for row, line in enumerate(rows)}
+        shape = (size, *self._inputs.shape[1:])
+        inputs = torch.zeros(shape, dtype=torch.int64, pin_memory=self._inputs.is_cuda)
+        written = inputs.numpy()  # an assignment to a tensor takes several times as long
+        written[:, 1, -1] = rows
         for line, part in parts.items():
-            row = rows.index(line)
-            inputs[row, : len(part), :-1] = part
-            inputs[row, 0, -1] = len(part)
+            written[places[line], : len(part), :-1] = part.cpu().numpy()
+            written[places[line], 0, -1] = len(part)
         self._inputs[:size].copy_(inputs, non_blocking=True)
-        return rows
+        return places
+
+    @torch.inference_mode()
+    def prepare(self) -> None:
+        """Capture the steps of all sizes, so that no line waits for it later."""
+        for size in sorted({self._size(lines) for lines in range(1, self.lines + 1)}):
+            self._capture(size)
+
+    @torch.inference_mode()
+    def step_s(self, lines: int) -> float | None:
+        """Return the seconds that the device takes for a step of so many lines, measured once; None on a CPU."""
+        if not self._inputs.is_cuda:
+            return None
+        size = self._size(lines)
+        if size not in self._took:
+            self._capture(size)
+            began, done = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            began.record()
+            self._step(self._put({}, size))
+            done.record()
+            done.synchronize()
+            self._took[size] = began.elapsed_time(done) / 1000
+        return self._took[size]
+
+    def _capture(self, size: int) -> None:
+        """Run steps in which no line makes a frame, until a graph holds them."""
+        while not (self._graphs is None or self._graphs.has(("step", size)) or self._graphs.fallback):
+            self._step(self._put({}, size))
 
     def _size(self, lines: int) -> int:
         """Return how many lines a step has in which so many make frames."""
         return min(1 << (lines - 1).bit_length(), self.lines)
 
-    def _step(self, rows: Sequence[int]) -> None:
+    def _step(self, rows: Mapping[int, int]) -> None:
         """Run one step of these lines, as ``_put`` has written it; it overwrites their samples."""
         try:
             self._run(len(rows))
@@ -385,6 +411,82 @@ class RowStream:
             self._graphs.run(("step", size), step)
 
 
+def count_steps(done: int, frames: int) -> int:
+    """Return in how many steps a line's next ``frames`` are decoded, after ``done``: see ``RowStream``."""
+    steps = 0
+    while frames > 0:
+        within = done % CHUNK_FRAMES
+        if within == 0 and done:
+            steps += -(-CONTEXT_FRAMES // STEP_FRAMES)
+        part = min(frames, STEP_FRAMES, CHUNK_FRAMES - within)
+        steps, done, frames = steps + 1, done + part, frames - part
+    return steps
+
+
+class StepsInFlight:
+    """Steps that the device has been given, and their samples on the way to the CPU.
+
+    Args:
+        lines: in them.
+        samples_per_frame: the codec's.
+    """
+
+    def __init__(self, lines: Sequence[int], samples_per_frame: int):
+        self._lines, self._samples_per_frame = lines, samples_per_frame
+        self._steps: list[tuple[torch.Tensor, dict[int, tuple[int, _Part]]]] = []
+        self._began: torch.cuda.Event | None = None
+        self._done: torch.cuda.Event | None = None
+
+    def begin(self, on_device: bool) -> None:
+        """The steps follow; ``on_device``: on a GPU, which is not waited for."""
+        if on_device:
+            self._began = torch.cuda.Event(enable_timing=True)
+            self._began.record()
+
+    def add(self, samples: torch.Tensor, places: dict[int, tuple[int, _Part]]) -> None:
+        """Copy the samples of the last step, in one copy for all lines: the next step overwrites them.
+
+        ``places``: each line's index in it and what it decoded.
+        """
+        if places:
+            rows = 1 + max(row for row, _ in places.values())
+            frames = max(len(part.codes) for _, part in places.values())
+            self._steps.append((_to_come(samples[:rows, : frames * self._samples_per_frame]), places))
+
+    def end(self) -> None:
+        """No step follows."""
+        if self._began is not None:
+            self._done = torch.cuda.Event(enable_timing=True)
+            self._done.record()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether ``wait`` returns at once."""
+        return self._done is None or self._done.query()
+
+    @property
+    def seconds(self) -> float | None:
+        """What the device spent on them, once it has; None on a CPU."""
+        if self._began is None or self._done is None:
+            return None
+        return self._began.elapsed_time(self._done) / 1000
+
+    def wait(self) -> dict[int, torch.Tensor]:
+        """Return each line's samples once the device has made them, float32 ``[n * 1920]`` on the CPU."""
+        if self._done is not None:
+            self._done.synchronize()
+        made: dict[int, list[torch.Tensor]] = {line: [] for line in self._lines}
+        for samples, places in self._steps:
+            for line, (row, part) in places.items():
+                made[line].append(samples[row, : len(part.codes) * self._samples_per_frame])
+        return {line: _join(parts) for line, parts in made.items()}
+
+
+def _join(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return one line's samples as a copy of its own: pinned memory is scarce, and shared by the lines of a step."""
+    return parts[0].clone() if len(parts) == 1 else torch.cat([torch.zeros(0), *parts])
+
+
 @dataclass(frozen=True)
 class Warm:
     """The state of a line after ``frames`` frames, the last 25 of them in ``recent``."""
@@ -395,7 +497,7 @@ class Warm:
 
 
 @dataclass(frozen=True)
-class _Ahead:
+class FrameAhead:
     """A frame begun ahead: its ``samples`` and ``codes`` on the CPU, once the device has passed ``ready``."""
 
     samples: torch.Tensor
@@ -403,13 +505,18 @@ class _Ahead:
     ready: torch.cuda.Event | None
 
     @classmethod
-    def copy(cls, samples: torch.Tensor, codes: torch.Tensor) -> _Ahead:
+    def copy(cls, samples: torch.Tensor, codes: torch.Tensor) -> FrameAhead:
         """Copy both to the CPU, behind what the device has to do by now."""
         own_samples, own_codes = _to_come(samples), _to_come(codes)
         ready = torch.cuda.Event() if samples.is_cuda else None
         if ready is not None:
             ready.record()
         return cls(own_samples, own_codes, ready)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether ``wait`` returns at once."""
+        return self.ready is None or self.ready.query()
 
     def wait(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return samples and codes, complete."""
@@ -429,7 +536,7 @@ class _Part:
 
 def _to_come(part: torch.Tensor) -> torch.Tensor:
     """Return a copy on the CPU, complete once the device has done all work so far."""
-    copy = torch.empty_like(part, device="cpu", pin_memory=part.is_cuda)
+    copy = torch.empty(part.shape, dtype=part.dtype, pin_memory=part.is_cuda)
     return copy.copy_(part, non_blocking=True)
 
 

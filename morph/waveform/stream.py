@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..model.model import Model
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
 from .choose import Waveforms
 from .engine import BatchCodec
-from .incremental import RowStream, Warm
+from .incremental import FrameAhead, RowStream, StepsInFlight, Warm, count_steps
 
 log = logging.getLogger(__name__)
 
@@ -24,14 +25,41 @@ SPARE_LINES = 2  # a row is used again for streams of at least half as many line
 KEPT_REFERENCES = 8  # states of ICL voices: 2.6 MB each in bf16, 5.2 MB in fp32
 
 
+class WavesInFlight(Protocol):
+    """Samples that the device makes. What was launched first is ready first."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether ``wait`` returns at once."""
+
+    def wait(self) -> dict[int, np.ndarray]:
+        """Return them, by line, as ``LineCodec.decode`` does. Call it once."""
+
+    @property
+    def seconds(self) -> float | None:
+        """What the device spent on them alone, behind ``wait``; None where the caller's clock tells."""
+
+
 class LineCodec(Protocol):
     """Decodes the codes of lines step by step; the caller numbers the lines. Not for two threads at once."""
+
+    def prepare(self) -> None:
+        """Do once what would hold up lines later, where any number of them may be decoded together."""
+
+    def step_s(self, lines: int) -> float | None:
+        """Return the seconds that the device takes for a chunk of each of so many lines; None if nobody knows."""
+
+    def steps(self, line: int, frames: int) -> int:
+        """Return in how many steps the next ``frames`` of a line are decoded: more than one where a chunk begins."""
 
     def begin(self, line: int, reference: torch.Tensor | None) -> None:
         """Begin a line, after an ICL voice's codes ``[R, groups]``; what the number stood for before is dropped."""
 
     def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
         """Decode the next frames of lines that have begun: ``[n, groups]`` each to float32 ``[n * 1920]``."""
+
+    def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
+        """Have the device do what ``decode`` does, without waiting for it where that is possible."""
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
         """A line's next frame will have these codes, ``[groups]`` on the device: ``decode`` gets them next.
@@ -85,6 +113,17 @@ class SingleLines:
         self._codec, self._references = CodecStream(model), references
         self._states: dict[int, CodecState] = {}
 
+    def prepare(self) -> None:
+        """See ``LineCodec``: here is nothing to do."""
+
+    def step_s(self, lines: int) -> float | None:
+        """See ``LineCodec``: here each line takes its own time."""
+        return None
+
+    def steps(self, line: int, frames: int) -> int:
+        """See ``LineCodec``: here a line is decoded at once."""
+        return 1
+
     def begin(self, line: int, reference: torch.Tensor | None) -> None:
         """See ``LineCodec``."""
         if reference is None:
@@ -96,6 +135,10 @@ class SingleLines:
     def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
         """See ``LineCodec``."""
         return {line: self._codec.decode(self._states[line], part) for line, part in codes.items()}
+
+    def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
+        """See ``LineCodec``: here the host waits."""
+        return _Made(self.decode(codes))
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
         """See ``LineCodec``: here the host goes first."""
@@ -114,6 +157,21 @@ class SharedRow:
         self._paused: dict[int, Warm | None] = {}
         self._early: dict[int, np.ndarray] = {}  # samples that were begun ahead, of paused lines
 
+    def prepare(self) -> None:
+        """See ``LineCodec``."""
+        self._row.prepare()
+
+    def step_s(self, lines: int) -> float | None:
+        """See ``LineCodec``."""
+        return self._row.step_s(lines)
+
+    def steps(self, line: int, frames: int) -> int:
+        """See ``LineCodec``."""
+        if line in self._holders:
+            return self._row.steps(self._holders.index(line), frames)
+        warm = self._paused.get(line)
+        return count_steps(0 if warm is None else warm.frames, frames)
+
     def begin(self, line: int, reference: torch.Tensor | None) -> None:
         """See ``LineCodec``."""
         self.end(line)
@@ -128,28 +186,31 @@ class SharedRow:
 
     def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
         """See ``LineCodec``."""
-        early = {line: wave for line in codes if (wave := self._take_ahead(line)) is not None}
-        rest = {line: part[1:] if line in early else part for line, part in codes.items()}
-        late = self._decode({line: part for line, part in rest.items() if len(part) or line not in early})
-        made = early | late
-        return made | {line: np.concatenate((early[line], late[line])) for line in early.keys() & late.keys()}
+        return self.launch(codes).wait()
 
-    def _take_ahead(self, line: int) -> np.ndarray | None:
-        """Return the samples of the frame that was begun ahead, if there is one."""
+    def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
+        """See ``LineCodec``."""
+        begun = {
+            line: one for line, part in codes.items() if (one := self._claim_ahead(line, part)) is not None
+        }
+        rest = {line: part[1:] if line in begun else part for line, part in codes.items()}
+        late = {line: part for line, part in rest.items() if len(part) or line not in begun}
+        return _Shared(begun, [*self._launch(late)])
+
+    def _claim_ahead(self, line: int, codes: torch.Tensor) -> FrameAhead | np.ndarray | None:
+        """Return the frame that was begun ahead, complete or not, if there is one; ``codes`` begin with its own."""
         if line in self._early:
             return self._early.pop(line)
-        wave = self._row.take_ahead(self._holders.index(line)) if line in self._holders else None
-        return None if wave is None else wave.numpy()
+        return self._row.claim_ahead(self._holders.index(line), codes[0]) if line in self._holders else None
 
-    def _decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
-        lines, made = list(codes), {}
+    def _launch(self, codes: Mapping[int, torch.Tensor]) -> Iterator[tuple[dict[int, int], StepsInFlight]]:
+        """Launch the steps of as many lines at a time as there are indices; give the lines by their indices."""
+        lines = list(codes)
         for begin in range(0, len(lines), self._row.lines):
             now = lines[begin : begin + self._row.lines]
             at = {line: self._index(line, now) for line in now}
-            waves = self._row.decode({at[line]: codes[line] for line in now})
-            parts = _to_host([waves[at[line]] for line in now])
-            made.update({line: part.numpy() for line, part in zip(now, parts, strict=True)})
-        return made
+            launched = self._row.launch({at[line]: codes[line] for line in now})
+            yield {index: line for line, index in at.items()}, launched
 
     def end(self, line: int) -> None:
         """See ``LineCodec``."""
@@ -174,8 +235,8 @@ class SharedRow:
         index, holder = next(
             (index, one) for index, one in enumerate(self._holders) if one is not None and one not in needed
         )
-        if (wave := self._take_ahead(holder)) is not None:
-            self._early[holder] = wave
+        if (wave := self._row.take_ahead(index)) is not None:
+            self._early[holder] = wave.numpy()
         self._paused[holder] = self._row.pause(index)
         return index
 
@@ -185,11 +246,45 @@ class SharedRow:
         return self._row.warm(index, reference)
 
 
-def _to_host(waves: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """Copy waveforms to the CPU, in one copy for all."""
-    if len(waves) == 1:
-        return [waves[0].cpu()]
-    return torch.cat(list(waves)).cpu().split([len(wave) for wave in waves])
+@dataclass(frozen=True)
+class _Made:
+    """Samples that are there."""
+
+    waves: dict[int, np.ndarray]
+    is_ready = True
+    seconds = None
+
+    def wait(self) -> dict[int, np.ndarray]:
+        return self.waves
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """Samples of a row: those of frames that were ``begun`` ahead, and ``steps`` with their lines by index."""
+
+    begun: Mapping[int, FrameAhead | np.ndarray]
+    steps: Sequence[tuple[dict[int, int], StepsInFlight]]
+
+    @property
+    def is_ready(self) -> bool:
+        ahead = (one for one in self.begun.values() if isinstance(one, FrameAhead))
+        return all(one.is_ready for one in ahead) and all(step.is_ready for _, step in self.steps)
+
+    @property
+    def seconds(self) -> float | None:
+        took = [step.seconds for _, step in self.steps]
+        return None if self.begun or None in took else sum(filter(None, took))
+
+    def wait(self) -> dict[int, np.ndarray]:
+        made = {
+            line: one.wait()[0].numpy() if isinstance(one, FrameAhead) else one
+            for line, one in self.begun.items()
+        }
+        for lines, step in self.steps:
+            for index, wave in step.wait().items():
+                line = lines[index]
+                made[line] = np.concatenate((made[line], wave.numpy())) if line in made else wave.numpy()
+        return made
 
 
 class StreamCodecs:

@@ -13,7 +13,7 @@ import av
 import numpy as np
 import pytest
 import soundfile
-from qwen3_tts_morph.morph.render import open_decoding
+from qwen3_tts_morph.morph.render import codec_turns
 from qwen3_tts_morph.serve.encoders import FORMATS
 from qwen3_tts_morph.serve.options import Limits, ServerOptions
 
@@ -237,7 +237,7 @@ def test_a_failure_of_the_engine_has_no_details(client: Client, monkeypatch) -> 
         raise RuntimeError("secret")
 
     with monkeypatch.context() as patch:
-        patch.setattr(open_decoding, "check_samples", fail)
+        patch.setattr(codec_turns, "check_samples", fail)
         response = client.post(asked())
     assert response.status_code == 500 and "secret" not in error_of(response)["message"]
     assert client.post(asked()).status_code == 200
@@ -251,7 +251,7 @@ def test_events_end_with_the_error(client: Client, monkeypatch) -> None:
         if len(calls) == 3:
             raise RuntimeError("secret")
 
-    monkeypatch.setattr(open_decoding, "check_samples", fail_later)
+    monkeypatch.setattr(codec_turns, "check_samples", fail_later)
     body = {**asked("word " * 20, stream_format="sse"), "sampling": {"max_seconds": 5}}
     response = client.post(body)
     events = events_of(response.content)

@@ -41,7 +41,8 @@ def heard(pieces: list[Piece], made: list[np.ndarray], options: GenerateOptions,
         if late:
             line.add_piece(piece)
         count = len(wave) // FRAME
-        piece.codes += [CODES] * count
+        for _ in range(count):
+            piece.codes.append(CODES)
         for at in range(0, count, 2):
             portion = wave[at * FRAME : (at + 2) * FRAME]
             chunks.append(line.add(line.waiting(len(portion) // FRAME), portion, 0.0))

@@ -14,7 +14,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.render import open_decoding, whole_text
+from qwen3_tts_morph.morph.render import codec_turns, whole_text
 from qwen3_tts_morph.morph.render.desk import Busy, ServiceClosed
 from qwen3_tts_morph.morph.render.lines import Line
 from qwen3_tts_morph.morph.render.service import SpeechService
@@ -239,7 +239,7 @@ def test_a_text_that_is_too_long_for_the_model_ends_its_line_only(synthesizer, v
 def test_an_error_of_the_engine_ends_the_batch_and_the_next_one_runs(synthesizer, voice, monkeypatch) -> None:
     with SpeechService(synthesizer, 2) as service:
         with monkeypatch.context() as patch:
-            patch.setattr(open_decoding, "check_samples", fail)
+            patch.setattr(codec_turns, "check_samples", fail)
             with pytest.raises(RuntimeError, match="out of memory"):
                 list(service.speak(Line("Hello.", voice), SHORT))
         with monkeypatch.context() as patch:

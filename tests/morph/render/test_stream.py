@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -463,8 +464,14 @@ def test_samples_that_are_not_finite_are_an_error(synthesizer, long_line, monkey
 
     def poisoned(*arguments):
         codec = original(*arguments)
-        decode = codec.decode
-        codec.decode = lambda codes: {line: wave * np.nan for line, wave in decode(codes).items()}
+        launch = codec.launch
+
+        def spoil(codes):
+            waves = launch(codes).wait()
+            spoiled = {line: wave * np.nan for line, wave in waves.items()}
+            return SimpleNamespace(is_ready=True, seconds=None, wait=lambda: spoiled)
+
+        codec.launch = spoil
         return codec
 
     monkeypatch.setattr(synthesizer.engine, "open_codec", poisoned)

@@ -195,3 +195,18 @@ def test_a_step_has_the_size_of_its_lines(model, monkeypatch):
     for count in range(1, 7):
         row.decode(dict.fromkeys(range(count), codes))
     assert sizes == [1, 2, 4, 4, 6, 6]
+
+
+def test_the_steps_of_a_chunk_are_known_before(model, monkeypatch):
+    """Those of a line at the beginning, of one that begins a chunk, and of two chunks at once."""
+    ran: list[int] = []
+    step = RowStream._step
+    monkeypatch.setattr(RowStream, "_step", lambda row, places: ran.append(1) or step(row, places))
+    codes, row = random_codes(model, 620), rows(model)
+    at = 0
+    for count in (1, 12, 13, 270, 4, 12, 2, 300):
+        expected = row.steps(0, count)
+        ran.clear()
+        row.decode({0: codes[at : at + count]})
+        assert len(ran) == expected, at
+        at += count

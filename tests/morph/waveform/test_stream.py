@@ -170,3 +170,21 @@ def test_what_is_no_code_is_decoded_as_some_code(model):
     codec.begin(0, None)
     codes = random_codes(model, 8)
     assert signal_to_noise(decode_waveform(model, codes), codec.decode({0: codes})[0]) > FLOAT32_DB
+
+
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+def test_steps_may_be_launched_before_earlier_ones_are_waited_for(model, engine):
+    """Also of lines that come and go meanwhile, and more of them than the row has places."""
+    codec = Engine(engine).open_codec(model, BATCH, 2)
+    lines = {line: random_codes(model, 9, line) for line in range(3)}
+    for line in (0, 1):
+        codec.begin(line, None)
+    first = codec.launch({0: lines[0][:4], 1: lines[1][:2]})
+    second = codec.launch({1: lines[1][2:]})
+    codec.begin(2, None)
+    third = codec.launch({2: lines[2], 0: lines[0][4:]})
+    made = [waves.wait() for waves in (first, second, third)]
+    assert first.is_ready and third.is_ready
+    for line, codes in lines.items():
+        ours = np.concatenate([waves[line] for waves in made if line in waves])
+        assert signal_to_noise(decode_waveform(model, codes), ours) > FLOAT32_DB

@@ -1,0 +1,188 @@
+"""Between the frames of lines that are spoken together: the codec is given what is due, and chunks are passed on."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+
+from ..model.finite import check_samples
+from ..waveform.stream import LineCodec, WavesInFlight
+from .claims import Claim, choose, size_for
+from .pacing import Speed
+from .turn_line import TurnLine
+
+FEW = 4  # lines: their chunks have the sizes asked for, and do not wait for each other
+
+
+class CodecTurns:
+    """Has the codec decode the chunks of lines, which the caller numbers. Not for two threads at once.
+
+    Args:
+        open_codec: called before the first chunk.
+        dtype: of the codec, for the error about samples that are not finite.
+        speed: of the frames and the codec; measured here.
+    """
+
+    def __init__(self, open_codec: Callable[[], LineCodec], dtype: torch.dtype, speed: Speed):
+        self._open_codec, self._dtype, self._speed = open_codec, dtype, speed
+        self._ahead_s = 0.0  # spent on the next chunk before its codes came
+        self._in_codec: deque[_InCodec] = deque()  # in the order of their beginnings
+
+    @cached_property
+    def codec(self) -> LineCodec:
+        """Opened while the device makes the first frame, which takes longer."""
+        return self._open_codec()
+
+    def begin(self, line: TurnLine) -> None:
+        """Begin a line's piece in the codec when the piece has a row: a state takes a few MB."""
+        if not line.begun:
+            self.codec.begin(line.number, line.reference)
+            line.begun = True
+
+    def begin_ahead(self, line: TurnLine, codes: torch.Tensor | None) -> None:
+        """Begin a line's piece, and its first chunk behind its first ``codes``, if these are one chunk.
+
+        ``codes``: see ``LineRequest.on_launch``.
+        """
+        is_new = not line.begun
+        self.begin(line)
+        if is_new and codes is not None and line.chunks.next_size == 1:
+            began = time.perf_counter()
+            self.codec.begin_ahead(line.number, codes)
+            self._ahead_s = time.perf_counter() - began
+
+    def end(self, line: TurnLine) -> None:
+        """Drop the codec's state of a line: its piece has ended, or the line was stopped."""
+        self.codec.end(line.number)
+        line.begun = False
+
+    def turn(self, lines: Collection[TurnLine]) -> None:
+        """Between two frames: pass on what has been decoded, and have decoded what is due.
+
+        Of a few lines that is everything, in the sizes asked for, and it is waited for. Of many, lines that have not
+        been heard are a step of their own, before the others: it is short, and only it is waited for.
+        """
+        if len(lines) <= FEW:
+            self.send(lines)
+            return
+        while self._in_codec and self._in_codec[0].waves.is_ready:
+            self._pass_on()
+        now = time.perf_counter()
+        self._end_pieces(lines, now)
+        ready = [line for line in lines if not line.is_full]
+        new = sum(line.chunks.waits_for_sound for line in ready)
+        self._measure(new)
+        pace = self._speed.pace(new, len(lines))
+        claims = [claim for line in ready if (claim := line.claim(now, pace)) is not None]
+        awaited = self._launch_turn(ready, claims, len(lines))
+        while awaited in self._in_codec:
+            self._pass_on()
+
+    def send(self, lines: Collection[TurnLine], hurry: bool = False, whole: bool = False) -> None:
+        """Decode and pass on the chunks that are due, and wait for them.
+
+        Args:
+            lines: all of them.
+            hurry: smaller chunks too: no other frames come soon.
+            whole: also where readers have enough for now.
+        """
+        sent = True
+        while sent:
+            ready = [line for line in lines if whole or not line.is_full]
+            sent = self._send_due(ready, hurry)
+
+    def finish_piece(self, line: TurnLine) -> None:
+        """Decode the rest of a line's current piece, whose codes are all there, whether or not its reader wants it."""
+        self.settle()
+        piece = line.chunks.piece
+        while piece is not None and line.chunks.piece is piece and self._send_due([line], hurry=True):
+            pass
+
+    def settle(self) -> None:
+        """Wait for all that the codec was given, and pass it on."""
+        while self._in_codec:
+            self._pass_on()
+
+    def _send_due(self, lines: Sequence[TurnLine], hurry: bool) -> bool:
+        """Have one chunk of each line decoded that is due, and wait; return whether there was anything to send."""
+        self.settle()
+        now = time.perf_counter()
+        claims = [claim for line in lines if (claim := line.claim_all(now, hurry)) is not None]
+        self._launch(lines, [claim for claim in claims if claim.is_first])
+        self._launch(lines, [claim for claim in claims if not claim.is_first])
+        self.settle()
+        return self._end_pieces(lines, now) or bool(claims)
+
+    def _launch_turn(self, lines: Sequence[TurnLine], claims: Sequence[Claim], count: int) -> _InCodec | None:
+        """Have the codec begin a step of lines that were never heard, which is returned, and one of others.
+
+        The smaller one goes first: who is in it waits least. ``count``: lines that share the codec.
+        """
+        first = [claim for claim in claims if claim.is_first]
+        rest = choose([self._priced(claim) for claim in claims if not claim.is_first], count)
+        if len(first) <= len(rest):
+            awaited = self._launch(lines, first)
+            self._launch(lines, rest)
+            return awaited
+        self._launch(lines, rest)
+        return self._launch(lines, first)
+
+    def _measure(self, new: int) -> None:
+        """Know what the first step of many new lines takes before their chunks are cut."""
+        if new <= FEW or self._speed.knows(size_for(new)):
+            return
+        if (seconds := self.codec.step_s(new)) is not None:
+            self._speed.add_step(size_for(new), seconds)
+
+    def _priced(self, claim: Claim) -> Claim:
+        steps = self.codec.steps(claim.line, claim.frames)
+        return claim if steps == claim.steps else replace(claim, steps=steps)
+
+    def _launch(self, lines: Sequence[TurnLine], claims: Sequence[Claim]) -> _InCodec | None:
+        """Have the codec begin a step of these chunks."""
+        if not claims:
+            return None
+        by_number = {line.number: line for line in lines}
+        chosen = [by_number[claim.line] for claim in claims]
+        for line in chosen:
+            self.begin(line)
+        began = time.perf_counter()
+        codes = {line.number: line.take(claim.frames) for line, claim in zip(chosen, claims, strict=True)}
+        self._in_codec.append(_InCodec(chosen, codes, self.codec.launch(codes), began))
+        return self._in_codec[-1]
+
+    def _pass_on(self) -> None:
+        """Wait for the samples of the oldest step, and pass on its chunks."""
+        made = self._in_codec.popleft()
+        waves, now = made.waves.wait(), time.perf_counter()
+        took, self._ahead_s = now - made.began + self._ahead_s, 0.0
+        seconds = took if made.waves.seconds is None else made.waves.seconds
+        self._speed.add_codec(max(map(len, made.codes.values())), took)
+        self._speed.add_step(size_for(len(made.lines)), seconds)
+        self._speed.exclude(seconds)
+        for line in made.lines:
+            check_samples(waves[line.number], self._dtype)
+            if line.add(made.codes[line.number], waves[line.number], now):
+                self.end(line)
+
+    def _end_pieces(self, lines: Collection[TurnLine], now: float) -> bool:
+        """End the pieces of which nothing is left to decode; return whether there were any."""
+        ended = [line for line in lines if line.end_piece(now)]
+        for line in ended:
+            self.end(line)
+        return bool(ended)
+
+
+@dataclass(frozen=True, eq=False)
+class _InCodec:
+    """A step that the codec was given: the lines, their codes by number, and the samples once they are there."""
+
+    lines: Sequence[TurnLine]
+    codes: dict[int, torch.Tensor]
+    waves: WavesInFlight
+    began: float

@@ -1,0 +1,95 @@
+"""A line whose chunks are made in turn with those of others."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from .channel import Chunk
+from .claims import Claim, Pace
+from .line_chunks import LineChunks
+
+
+class TurnLine(ABC):
+    """What ``CodecTurns`` knows of a line.
+
+    Args:
+        number: names the line in the codec.
+        chunks: from its codes.
+        reference: int64 ``[R, groups]``, the codes of an ICL voice, or None.
+    """
+
+    def __init__(self, number: int, chunks: LineChunks, reference: torch.Tensor | None):
+        self.number, self.chunks, self.reference = number, chunks, reference
+        self.begun = False  # whether the codec has a state for the current piece
+        self.in_codec = False  # whether the codec makes samples of it now
+
+    @property
+    @abstractmethod
+    def is_starved(self) -> bool:
+        """Whether the line waits for text: no frame of it comes soon."""
+
+    @property
+    @abstractmethod
+    def is_full(self) -> bool:
+        """Whether its reader has enough for now: codes wait then."""
+
+    @abstractmethod
+    def put(self, chunk: Chunk) -> None:
+        """Pass a chunk on to the reader."""
+
+    @abstractmethod
+    def note_piece(self) -> None:
+        """A piece has been sent to its end."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether everything of the line has been sent, or it was stopped."""
+        return self.chunks.ended
+
+    def claim(self, now: float, pace: Pace) -> Claim | None:
+        """Return what could be decoded now, None for nothing yet."""
+        if self.in_codec or self.ended:
+            return None
+        if self.is_starved:
+            return self.claim_all(now, hurry=True)
+        return self._named(self.chunks.claim(now, pace))
+
+    def claim_all(self, now: float, hurry: bool) -> Claim | None:
+        """Return what is due by the sizes asked for, None for nothing; ``hurry``: no other frames come soon."""
+        if self.in_codec or self.ended:
+            return None
+        count = self.chunks.due(now, hurry or self.is_starved)
+        return self._named(Claim(0, count, not self.chunks.has_begun, is_urgent=True)) if count else None
+
+    def _named(self, claim: Claim | None) -> Claim | None:
+        return claim and replace(claim, line=self.number)
+
+    def take(self, frames: int) -> torch.Tensor:
+        """Return the codes ``[n, 16]`` of the next frames, for the codec: ``add`` is next."""
+        self.in_codec = True
+        return self.chunks.waiting(frames)
+
+    def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> bool:
+        """Take the samples of codes that were taken; return whether the current piece has ended with them."""
+        self.in_codec = False
+        if self.ended:  # meanwhile
+            return False
+        piece = self.chunks.piece
+        self.put(self.chunks.add(codes, wave, now))
+        if self.chunks.piece is piece:
+            return False
+        self.note_piece()
+        return True
+
+    def end_piece(self, now: float) -> bool:
+        """End the current piece if no codes of it are left; return whether it has ended."""
+        if self.ended or self.in_codec or not self.chunks.piece_is_done:
+            return False
+        if (chunk := self.chunks.end_piece(now)) is not None:
+            self.put(chunk)
+        self.note_piece()
+        return True

@@ -1,0 +1,30 @@
+"""The garbage collector leaves older objects alone while a block runs, and no longer."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+from qwen3_tts_morph.morph.runtime.collector import older_objects_spared
+
+
+class Knot:
+    """Refers to itself: only the collector can free it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_older_objects_are_spared_as_long_as_the_block_runs():
+    assert not gc.get_freeze_count(), "another test has left the collector frozen"
+    older = weakref.ref(Knot())
+    with older_objects_spared():
+        newer = weakref.ref(Knot())
+        gc.collect()
+        assert newer() is None and older() is not None
+        with older_objects_spared():
+            pass
+        assert gc.get_freeze_count(), "the outer block goes on"
+    assert not gc.get_freeze_count()
+    gc.collect()
+    assert older() is None
