@@ -69,6 +69,10 @@ LOOK_AT = """(kind) => {
   ds.offset = [100 - node.pos[0], 100 - node.pos[1]]
   window.app.canvas.setDirty(true, true)
 }"""
+SEED_ALL = """(seed) => {
+  const widgets = window.app.graph.nodes.flatMap((node) => node.widgets ?? [])
+  for (const widget of widgets.filter((widget) => widget.name === 'seed')) widget.value = seed
+}"""
 PLAY = ".morph-clip > button:first-child"
 HEAD = ".morph-clips-head button"
 SPEECH, SCRIPT_NODE, SWEEP_NODE = "MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSSweep"
@@ -88,6 +92,8 @@ def page(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Comf
     server, nodes_2 = PAGES[request.param]
     with browser.open(request.getfixturevalue(server), nodes_2=nodes_2) as opened:
         opened.server = request.getfixturevalue(server)
+        # Two pages share a server. What the other one has run is cached there, and shown to nobody again.
+        opened.seed = list(PAGES).index(request.param)
         opened.page.evaluate(STUB)
         opened.page.evaluate(NOTE_SHOWN)
         opened.page.evaluate(LIVE, False)
@@ -96,6 +102,7 @@ def page(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Comf
 
 
 def run(page: ComfyPage) -> None:
+    page.page.evaluate(SEED_ALL, page.seed)
     kind, data = page.run()
     assert kind == "execution_success", data
     page.fit()
