@@ -184,8 +184,9 @@ def builder(root: str, arguments: dict[str, Any]) -> Callable[[], Starlette]:
 
 def make_replica(arguments: dict[str, Any]) -> Starlette:
     """Load the model, speak a first line, and return the application; for a process of Ray."""
+    from ..morph.runtime.collector import spare_older_objects
     from .app import create_app
-    from .server import load_speaker, spare_collector
+    from .server import load_speaker
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     for name in ("checkpoint", "voices"):
@@ -194,5 +195,5 @@ def make_replica(arguments: dict[str, Any]) -> Starlette:
     options = read_options(argparse.Namespace(**arguments))
     speaker = load_speaker(options)
     speaker.warm()
-    spare_collector()
+    spare_older_objects()
     return create_app(speaker, options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib.util
 import logging
 import os
@@ -174,22 +173,15 @@ def load_speaker(options: ServerOptions) -> Speaker:
 
 
 def _warm(speaker: Any) -> None:
+    from ..morph.runtime.collector import spare_older_objects
+
     try:
         speaker.warm()
     except Exception:
         log.exception("the first line could not be spoken: /ready stays false")
     else:
-        spare_collector()
+        spare_older_objects()
         log.info("ready: %s", speaker.model.name)
-
-
-def spare_collector() -> None:
-    """Have the garbage collector leave alone what is there now, modules and the model, as long as the process lives.
-
-    A look at all of it takes some 200 ms, in which no sound is made.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def choose_device(name: str) -> str:

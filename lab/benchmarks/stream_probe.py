@@ -125,10 +125,6 @@ class MarkedCodec:
         self.marks.add("codec_began_ms")
         self.codec.begin_ahead(line, codes)
 
-    def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
-        """See ``LineCodec``."""
-        return self.launch(codes).wait()
-
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
         """See ``LineCodec``."""
         self.marks.add("codec_began_ms")

@@ -19,11 +19,8 @@ from ..voice.prompt import MIN_FRAMES, Prompt
 from .noise import line_key
 from .sampling import SamplingTensors
 
-SHORT_PROMPTS = (
-    16,
-    32,
-    64,
-)  # positions that a single line's short prompt is padded to: its kernels know no others
+# Positions that a single line's short prompt is padded to: its kernels know no others.
+SHORT_PROMPTS = (16, 32, 64)
 PREDICTOR_LENGTH = POSITIONS + 7  # 24: keeps the rows of its cache aligned
 
 

@@ -161,9 +161,8 @@ class LineBatch:
             ValueError: if a line's numbers are not finite.
         """
         made, first, broken = 0, report[:, 0].tolist(), report[:, GROUPS].tolist()
-        frames = report[
-            :, :GROUPS
-        ].unbind()  # views of all rows at once: one by one they take several times as long
+        # Views of all rows at once: one by one they take several times as long.
+        frames = report[:, :GROUPS].unbind()
         for row, number in enumerate(self._in_flight.popleft()):
             if number is None or (line := self._lines.get(number)) is None or line.ended is not None:
                 continue

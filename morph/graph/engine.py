@@ -28,6 +28,7 @@ from ..model.static_cache import StaticCache
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from ..runtime.capture import CapturedGraphs, CaptureStream
 from ..runtime.fallback import Fallback
+from ..runtime.sizes import power_below
 from ..text.duration import reserved_frames
 from ..voice.prompt import PromptPrefix
 from .backend import FrameBackend
@@ -354,8 +355,7 @@ class GraphDecoder:
         on_frame: Callable[[int], None] | None,
     ) -> None:
         readback = self._new_readback()
-        # A line that comes while others are decoded waits for the frames that the device has been given.
-        lag = 0 if self._synchronous else min(LAG, LATE_LAG) if batch.source.late else LAG
+        lag = self._lag(batch.source)
         while batch.running:
             self._admit(batch)
             batch.end_cancelled()
@@ -378,6 +378,12 @@ class GraphDecoder:
                 self._receive(batch, readback, on_frame)
             if makes_frame and splits:
                 self._advance(positions)
+
+    def _lag(self, source: LineSource) -> int:
+        """Return how many frames the device is ahead of the host: a line that comes late waits for them."""
+        if self._synchronous:
+            return 0
+        return LATE_LAG if source.late else LAG
 
     def _new_readback(self) -> Readback:
         readback = self._readback = self._readback or Readback(self.report)
@@ -438,7 +444,7 @@ def split_prefill(lengths: Sequence[int]) -> Iterator[slice]:
     """Cut a list of prompts into passes: powers of two, so that few kinds are captured, and of limited size."""
     start = 0
     while start < len(lengths):
-        count = 1 << (len(lengths) - start).bit_length() - 1
+        count = power_below(len(lengths) - start)
         while count > 1 and count * pad_length(max(lengths[start : start + count])) > LARGEST_PREFILL:
             count //= 2
         yield slice(start, start + count)

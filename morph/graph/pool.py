@@ -13,6 +13,7 @@ from ..model.model import Model
 from ..options import GenerateOptions
 from ..runtime.capture import CaptureStream
 from ..runtime.fallback import Fallback
+from ..runtime.sizes import power_above
 from .backend import FrameBackend
 from .engine import GraphDecoder
 
@@ -71,7 +72,7 @@ class DecoderPool:
         if decoder is None or not needed <= decoder.batch <= most:
             if decoder is not None:
                 decoder.free()
-            rows = needed if exact else min(1 << (needed - 1).bit_length(), batch_size)
+            rows = needed if exact else min(power_above(needed), batch_size)
             context = SINGLE_LINE_CONTEXT if single else 1
             decoder = GraphDecoder(rows, context, self.frames, self._captures, self._views)
             self._decoders[single] = decoder

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..runtime.sizes import power_above, power_below
+
 FEWEST = 4  # of chunks that nobody waits for: fewer cost a step more than their share
 MOST = 16  # lines of a step that nobody waits for: a line that comes waits for it
-SHARE = 8  # or so many of all lines, if that is more: they are served once in twelve frames
+# Or an eighth of all lines, if that is more: each is then served within the twelve frames of its chunk.
+SHARE = 8
 
 
 @dataclass(frozen=True)
@@ -62,22 +65,13 @@ def choose(claims: Sequence[Claim], lines: int) -> list[Claim]:
     urgent = [claim for claim in claims if claim.is_urgent]
     if not urgent and len(claims) < FEWEST:
         return []
-    most = max(MOST, size_for(-(-lines // SHARE)))
-    room = max(size_for(len(urgent)), min(_size_within(len(claims)), most))
-    chosen, work = urgent, sum(claim.steps for claim in urgent)
+    most = max(MOST, power_above(-(-lines // SHARE)))
+    room = max(power_above(len(urgent)), min(power_below(len(claims)), most))
+    chosen, work = urgent.copy(), sum(claim.steps for claim in urgent)
     for claim in sorted((claim for claim in claims if not claim.is_urgent), key=lambda claim: claim.empty_at):
+        work += claim.steps
         # The next frame waits for all steps: those of lines that begin a chunk of the codec's are spread.
-        if len(chosen) == room or work + claim.steps > max(most, room):
+        if len(chosen) == room or work > max(most, room):
             break
-        chosen, work = [*chosen, claim], work + claim.steps
+        chosen.append(claim)
     return chosen
-
-
-def size_for(lines: int) -> int:
-    """Return the smallest size of a step with room for so many lines, 0 for none."""
-    return 1 << (lines - 1).bit_length() if lines else 0
-
-
-def _size_within(lines: int) -> int:
-    """Return the largest size that so many lines fill."""
-    return 1 << (lines.bit_length() - 1) if lines else 0

@@ -11,8 +11,9 @@ from functools import cached_property
 import torch
 
 from ..model.finite import check_samples
+from ..runtime.sizes import power_above
 from ..waveform.stream import LineCodec, WavesInFlight
-from .claims import Claim, choose, size_for
+from .claims import Claim, choose
 from .pacing import Speed
 from .turn_line import TurnLine
 
@@ -134,10 +135,10 @@ class CodecTurns:
 
     def _measure(self, new: int) -> None:
         """Know what the first step of many new lines takes before their chunks are cut."""
-        if new <= FEW or self._speed.knows(size_for(new)):
+        if new <= FEW or self._speed.knows(power_above(new)):
             return
         if (seconds := self.codec.step_s(new)) is not None:
-            self._speed.add_step(size_for(new), seconds)
+            self._speed.add_step(power_above(new), seconds)
 
     def _priced(self, claim: Claim) -> Claim:
         steps = self.codec.steps(claim.line, claim.frames)
@@ -163,7 +164,7 @@ class CodecTurns:
         took, self._ahead_s = now - made.began + self._ahead_s, 0.0
         seconds = took if made.waves.seconds is None else made.waves.seconds
         self._speed.add_codec(max(map(len, made.codes.values())), took)
-        self._speed.add_step(size_for(len(made.lines)), seconds)
+        self._speed.add_step(power_above(len(made.lines)), seconds)
         self._speed.exclude(seconds)
         for line in made.lines:
             check_samples(waves[line.number], self._dtype)

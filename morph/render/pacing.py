@@ -6,7 +6,8 @@ import math
 import time
 from collections.abc import Sequence
 
-from .claims import Pace, size_for
+from ..runtime.sizes import power_above
+from .claims import Pace
 
 SMOOTHING = 0.8  # share of what was measured before in the mean time of a frame
 MARGIN = 1.25  # of the time that the next frame and its codec are expected to take
@@ -67,21 +68,21 @@ class Speed:
         return size in self._steps
 
     def step_s(self, lines: int) -> float:
-        """Return the seconds of a step for so many lines, at most: by the nearest size that was measured, or 0."""
+        """Return the seconds of a step of this many lines, at most: by the nearest size that was measured, or 0."""
         if not self._steps or not lines:
             return 0.0
-        size = size_for(lines)
+        size = power_above(lines)
         near = min(self._steps, key=lambda other: abs(math.log2(other / size)))
         return self._steps[near] * max(1.0, size / near)
 
     def pace(self, new: int, lines: int) -> Pace:
-        """Return what chunks must be, where so many lines share the codec and ``new`` ones wait for their first."""
+        """Return what chunks must be, where ``lines`` share the codec and ``new`` ones of them wait for their first."""
         behind, step_s = FRAMES_BEHIND * self.turn_s, self.step_s(lines)
         first = max(self._least_frames(new), math.ceil(behind / self.audio_s))
         return Pace(first, self._least_frames(lines), behind + STEPS_BEHIND * step_s, behind + step_s)
 
     def _least_frames(self, lines: int) -> int:
-        """Return the fewest frames that chunks of so many lines should have, if they are made together.
+        """Return the fewest frames that chunks of ``lines`` should have, if they are made together.
 
         One, if that plays long enough; more, if the codec needs too much of that time: readers would run dry before it
         is their turn again. If frames alone take longer than they play, the largest chunks cost least.

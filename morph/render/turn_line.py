@@ -55,10 +55,10 @@ class TurnLine(ABC):
         if self.in_codec or self.ended:
             return None
         if self.is_starved:
-            return self.claim_all(now, hurry=True)
+            return self.claim_all(now)
         return self._named(self.chunks.claim(now, pace))
 
-    def claim_all(self, now: float, hurry: bool) -> Claim | None:
+    def claim_all(self, now: float, hurry: bool = False) -> Claim | None:
         """Return what is due by the sizes asked for, None for nothing; ``hurry``: no other frames come soon."""
         if self.in_codec or self.ended:
             return None

@@ -7,6 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+def spare_older_objects() -> None:
+    """Have the collector leave alone what is there now, modules and the model, as long as the process lives."""
+    gc.collect()
+    gc.freeze()
+
+
 @contextmanager
 def older_objects_spared() -> Iterator[None]:
     """Have the collector look only at objects that are made in the block.

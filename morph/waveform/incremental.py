@@ -24,6 +24,7 @@ from ..codec.weights import Attention, CodecWeights, Transformer
 from ..model.layers import Angles
 from ..model.sdpa import without_cudnn
 from ..runtime.capture import CapturedGraphs
+from ..runtime.sizes import power_above
 
 STEP_FRAMES = CONTEXT = 12  # per line: 24 frames of the row
 TAPS = 3  # of the convolution before the transformer
@@ -314,17 +315,14 @@ class RowStream:
 
     def _cut(self, line: int, codes: torch.Tensor) -> Iterator[_Part]:
         """Cut a line's frames into steps; where a chunk begins, the frames of its left context go first."""
-        while len(codes):
-            within = self._frames[line] % CHUNK_FRAMES
-            if within == 0 and self._frames[line]:
-                for begin in range(0, len(self._recent[line]), STEP_FRAMES):
-                    part = self._recent[line][begin : begin + STEP_FRAMES]
-                    yield _Part(part, wanted=False, restarts=begin == 0)
-            part = codes[: min(STEP_FRAMES, CHUNK_FRAMES - within)]
-            self._frames[line] += len(part)
+        for count, restarts in _cut_frames(self._frames[line], len(codes)):
+            for begin in range(0, len(self._recent[line]) if restarts else 0, STEP_FRAMES):
+                part = self._recent[line][begin : begin + STEP_FRAMES]
+                yield _Part(part, wanted=False, restarts=begin == 0)
+            part, codes = codes[:count], codes[count:]
+            self._frames[line] += count
             self._recent[line] = torch.cat((self._recent[line], part.cpu()))[-CONTEXT_FRAMES:]
             yield _Part(part)
-            codes = codes[len(part) :]
 
     def _put(self, parts: Mapping[int, torch.Tensor], size: int | None = None) -> dict[int, int]:
         """Copy the codes of the next step to the device; return the place in it of each line that takes part.
@@ -354,7 +352,7 @@ class RowStream:
 
     @torch.inference_mode()
     def step_s(self, lines: int) -> float | None:
-        """Return the seconds that the device takes for a step of so many lines, measured once; None on a CPU."""
+        """Return the seconds that the device takes for a step of this many lines, measured once; None on a CPU."""
         if not self._inputs.is_cuda:
             return None
         size = self._size(lines)
@@ -375,7 +373,7 @@ class RowStream:
 
     def _size(self, lines: int) -> int:
         """Return how many lines a step has in which so many make frames."""
-        return min(1 << (lines - 1).bit_length(), self.lines)
+        return min(power_above(lines), self.lines)
 
     def _step(self, rows: Mapping[int, int]) -> None:
         """Run one step of these lines, as ``_put`` has written it; it overwrites their samples."""
@@ -413,14 +411,17 @@ class RowStream:
 
 def count_steps(done: int, frames: int) -> int:
     """Return in how many steps a line's next ``frames`` are decoded, after ``done``: see ``RowStream``."""
-    steps = 0
+    context = -(-CONTEXT_FRAMES // STEP_FRAMES)
+    return sum(1 + context * restarts for _, restarts in _cut_frames(done, frames))
+
+
+def _cut_frames(done: int, frames: int) -> Iterator[tuple[int, bool]]:
+    """Cut a line's next ``frames`` into steps: give the frames of each, and whether a chunk begins with it."""
     while frames > 0:
         within = done % CHUNK_FRAMES
-        if within == 0 and done:
-            steps += -(-CONTEXT_FRAMES // STEP_FRAMES)
-        part = min(frames, STEP_FRAMES, CHUNK_FRAMES - within)
-        steps, done, frames = steps + 1, done + part, frames - part
-    return steps
+        count = min(frames, STEP_FRAMES, CHUNK_FRAMES - within)
+        yield count, done > 0 and within == 0
+        done, frames = done + count, frames - count
 
 
 class StepsInFlight:

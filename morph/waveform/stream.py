@@ -33,7 +33,7 @@ class WavesInFlight(Protocol):
         """Whether ``wait`` returns at once."""
 
     def wait(self) -> dict[int, np.ndarray]:
-        """Return them, by line, as ``LineCodec.decode`` does. Call it once."""
+        """Return them by line, float32 ``[n * 1920]`` on the CPU. Call it once."""
 
     @property
     def seconds(self) -> float | None:
@@ -47,7 +47,7 @@ class LineCodec(Protocol):
         """Do once what would hold up lines later, where any number of them may be decoded together."""
 
     def step_s(self, lines: int) -> float | None:
-        """Return the seconds that the device takes for a chunk of each of so many lines; None if nobody knows."""
+        """Return the seconds that the device takes to decode a chunk of each of ``lines``; None if nobody knows."""
 
     def steps(self, line: int, frames: int) -> int:
         """Return in how many steps the next ``frames`` of a line are decoded: more than one where a chunk begins."""
@@ -55,14 +55,14 @@ class LineCodec(Protocol):
     def begin(self, line: int, reference: torch.Tensor | None) -> None:
         """Begin a line, after an ICL voice's codes ``[R, groups]``; what the number stood for before is dropped."""
 
-    def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
-        """Decode the next frames of lines that have begun: ``[n, groups]`` each to float32 ``[n * 1920]``."""
-
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
-        """Have the device do what ``decode`` does, without waiting for it where that is possible."""
+        """Have the device decode the next frames of lines that have begun, ``[n, groups]`` each.
+
+        It is not waited for where that is possible.
+        """
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
-        """A line's next frame will have these codes, ``[groups]`` on the device: ``decode`` gets them next.
+        """A line's next frame will have these codes, ``[groups]`` on the device: ``launch`` gets them next.
 
         Where the device can begin with its samples before the host knows the codes, it does.
         """
@@ -132,13 +132,9 @@ class SingleLines:
             warm: CodecState = self._references.get(reference, self._codec.start)
             self._states[line] = warm.copy()
 
-    def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
-        """See ``LineCodec``."""
-        return {line: self._codec.decode(self._states[line], part) for line, part in codes.items()}
-
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
         """See ``LineCodec``: here the host waits."""
-        return _Made(self.decode(codes))
+        return _Made({line: self._codec.decode(self._states[line], part) for line, part in codes.items()})
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
         """See ``LineCodec``: here the host goes first."""
@@ -183,10 +179,6 @@ class SharedRow:
         """See ``LineCodec``."""
         if line in self._holders:
             self._row.begin_ahead(self._holders.index(line), codes)
-
-    def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, np.ndarray]:
-        """See ``LineCodec``."""
-        return self.launch(codes).wait()
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
         """See ``LineCodec``."""

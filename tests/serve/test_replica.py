@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from qwen3_tts_morph.morph.runtime import collector
 from qwen3_tts_morph.serve import ray_server, server
 from qwen3_tts_morph.serve import speaker as speaker_module
 from qwen3_tts_morph.serve.speaker import Speaker
@@ -24,7 +25,8 @@ def speakers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Speaker]]:
     load = server.load_speaker
     monkeypatch.setattr(server, "load_speaker", lambda options: loaded.append(load(options)) or loaded[-1])
     monkeypatch.setattr(speaker_module, "WARM_SECONDS", 0.1)
-    monkeypatch.setattr(server, "spare_collector", lambda: None)  # this process goes on with other tests
+    # This process goes on with other tests.
+    monkeypatch.setattr(collector, "spare_older_objects", lambda: None)
     yield loaded
     for one in loaded:
         one.close()

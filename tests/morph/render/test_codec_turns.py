@@ -14,11 +14,12 @@ import torch
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.render import codec_turns, pacing
 from qwen3_tts_morph.morph.render.channel import Chunk
-from qwen3_tts_morph.morph.render.claims import Claim, choose, size_for
+from qwen3_tts_morph.morph.render.claims import Claim, choose
 from qwen3_tts_morph.morph.render.codec_turns import FEW, CodecTurns
 from qwen3_tts_morph.morph.render.line_chunks import LineChunks, PieceFrames
 from qwen3_tts_morph.morph.render.pacing import ChunkSizes, Speed
 from qwen3_tts_morph.morph.render.turn_line import TurnLine
+from qwen3_tts_morph.morph.runtime.sizes import power_above
 from qwen3_tts_morph.morph.waveform.incremental import count_steps
 
 AUDIO_S = 0.08
@@ -59,7 +60,7 @@ class Codec:
         pass
 
     def step_s(self, lines: int) -> float:
-        return 0.0015 + self.device.line_s * size_for(lines)
+        return 0.0015 + self.device.line_s * power_above(lines)
 
     def steps(self, line: int, frames: int) -> int:
         return count_steps(self.done.get(line, 0), frames)
@@ -119,7 +120,7 @@ class Heard(TurnLine):
 
 
 def speak(monkeypatch: pytest.MonkeyPatch, device: Device, plan: Sequence[tuple[int, int]]) -> list[Heard]:
-    """Speak lines that begin at a frame of the batch and have so many frames: ``plan`` has both for each."""
+    """Speak lines; ``plan`` has for each the frame of the batch at which it begins, and how many frames it has."""
     clock = SimpleNamespace(perf_counter=lambda: device.now)
     for module in (codec_turns, pacing):
         monkeypatch.setattr(module, "time", clock)

@@ -33,7 +33,7 @@ def test_more_lines_than_rows_take_turns(model, choice, kind):
             codec.begin(number, None)
         for begin in range(0, 31, 5):
             now = {number: line[begin : begin + 5] for number, line in lines.items() if begin < len(line)}
-            for number, wave in codec.decode(now).items():
+            for number, wave in codec.launch(now).wait().items():
                 made[number].append(wave)
     for number, line in lines.items():
         ours = np.concatenate(made[number])
@@ -48,7 +48,7 @@ def test_a_number_that_begins_again_has_nothing_of_the_line_before(model, choice
     codec = engine.open_codec(model, choice, 1)
     for codes in (first, second):
         codec.begin(0, None)
-        ours = codec.decode({0: codes})[0]
+        ours = codec.launch({0: codes}).wait()[0]
         codec.end(0)
         assert signal_to_noise(decode_waveform(model, codes), ours) > FLOAT32_DB
 
@@ -63,7 +63,7 @@ def test_a_reference_is_decoded_once_for_all_streams(model, choice):
         codec = engine.open_codec(model, choice, 2)
         for line in (0, 1, 2):
             codec.begin(line, reference)
-        for ours in codec.decode(dict.fromkeys((0, 1, 2), codes)).values():
+        for ours in codec.launch(dict.fromkeys((0, 1, 2), codes)).wait().values():
             assert len(ours) == len(whole) and signal_to_noise(whole, ours) > FLOAT32_DB
         states.append(engine._streams.references.get(reference, lambda _: pytest.fail("made again")))
     assert states[0] is states[1]
@@ -114,7 +114,7 @@ def test_a_kernel_that_fails_is_replaced_within_the_step(model):
     batch._ops_here = Broken()
     codec = engine.open_codec(model, BATCH, 1)
     codec.begin(0, None)
-    ours = np.concatenate([codec.decode({0: codes[begin : begin + 10]})[0] for begin in (0, 10, 20)])
+    ours = np.concatenate([codec.launch({0: codes[begin : begin + 10]}).wait()[0] for begin in (0, 10, 20)])
     assert signal_to_noise(decode_waveform(model, codes), ours) > FLOAT32_DB
     assert "out of shared memory" in batch.fallback.why and Broken.calls == 2
 
@@ -129,7 +129,7 @@ def test_a_frame_that_was_begun_ahead_has_the_samples_of_any_other(model, choice
         codec.begin(0, reference)
         if ahead:
             codec.begin_ahead(0, codes[0])
-        made.append(np.concatenate([codec.decode({0: part})[0] for part in codes.split([1, 3, 26])]))
+        made.append(np.concatenate([codec.launch({0: part}).wait()[0] for part in codes.split([1, 3, 26])]))
         codec.end(0)
     assert made[0].tobytes() == made[1].tobytes()
 
@@ -138,7 +138,7 @@ def test_frames_that_come_with_one_that_was_begun_ahead_follow_it(model):
     codes, codec = random_codes(model, 5), Engine("eager").open_codec(model, BATCH, 1)
     codec.begin(0, None)
     codec.begin_ahead(0, codes[0])
-    assert signal_to_noise(decode_waveform(model, codes), codec.decode({0: codes})[0]) > FLOAT32_DB
+    assert signal_to_noise(decode_waveform(model, codes), codec.launch({0: codes}).wait()[0]) > FLOAT32_DB
 
 
 def test_a_line_that_is_paused_keeps_the_frame_that_was_begun_ahead(model):
@@ -147,8 +147,8 @@ def test_a_line_that_is_paused_keeps_the_frame_that_was_begun_ahead(model):
     codec.begin(0, None)
     codec.begin_ahead(0, first[0])
     codec.begin(1, None)
-    assert signal_to_noise(decode_waveform(model, second), codec.decode({1: second})[1]) > FLOAT32_DB
-    ours = np.concatenate([codec.decode({0: part})[0] for part in first.split([1, 7])])
+    assert signal_to_noise(decode_waveform(model, second), codec.launch({1: second}).wait()[1]) > FLOAT32_DB
+    ours = np.concatenate([codec.launch({0: part}).wait()[0] for part in first.split([1, 7])])
     assert signal_to_noise(decode_waveform(model, first), ours) > FLOAT32_DB
 
 
@@ -159,7 +159,7 @@ def test_a_frame_that_was_begun_ahead_leaves_nothing_for_the_next_line(model):
     codec.begin_ahead(0, first[0])
     codec.end(0)
     codec.begin(1, None)
-    assert signal_to_noise(decode_waveform(model, second), codec.decode({1: second})[1]) > FLOAT32_DB
+    assert signal_to_noise(decode_waveform(model, second), codec.launch({1: second}).wait()[1]) > FLOAT32_DB
 
 
 def test_what_is_no_code_is_decoded_as_some_code(model):
@@ -169,7 +169,7 @@ def test_what_is_no_code_is_decoded_as_some_code(model):
     codec.begin_ahead(0, torch.full((16,), 10**9))
     codec.begin(0, None)
     codes = random_codes(model, 8)
-    assert signal_to_noise(decode_waveform(model, codes), codec.decode({0: codes})[0]) > FLOAT32_DB
+    assert signal_to_noise(decode_waveform(model, codes), codec.launch({0: codes}).wait()[0]) > FLOAT32_DB
 
 
 @pytest.mark.parametrize("engine", ["eager", "graph"])
