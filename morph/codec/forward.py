@@ -164,24 +164,33 @@ def convolve(
 ) -> None:
     """Run a row's convolutions: the transformer's outputs ``[frames, latent]`` to samples ``out`` ``[frames * 1920]``.
 
-    The last blocks depend on at most a few past frames, which are recomputed for every slab. Six parameters: exactly
-    what ``synthesise`` and the incremental codec share.
+    The last blocks depend on at most a few past frames, which are recomputed for every slab.
     """
     frames = len(x)
-    for stage in weights.upsample:
-        x = upsample(stage, x, keep)
-    x = causal_conv(zero_gaps(x, keep), weights.start)
-    x = ops.activate(x, weights.enter, keep, x)
+    x = enter_blocks(weights, x, keep, ops)
     for block in weights.blocks[: slabs.first]:
-        x = ops.residuals(spread(block, x), block, keep)
+        x = run_block(block, x, keep, ops)
     rate, samples = len(x) // frames, weights.samples_per_frame
     for begin in range(0, frames, slabs.frames):
         first, end = max(0, begin - weights.reaches[slabs.first]), min(begin + slabs.frames, frames)
         part = x[first * rate : end * rate]
         for block in weights.blocks[slabs.first :]:
-            part = ops.residuals(spread(block, part), block, keep[first:end])
+            part = run_block(block, part, keep[first:end], ops)
         wave = ops.finish(part, *weights.finish)
         out[begin * samples : end * samples] = wave[(begin - first) * samples :]
+
+
+def enter_blocks(weights: CodecWeights, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps) -> torch.Tensor:
+    """Run what is before the blocks: the transformer's outputs ``[frames, latent]`` to ``[4 * frames, C]``."""
+    for stage in weights.upsample:
+        x = upsample(stage, x, keep)
+    x = causal_conv(zero_gaps(x, keep), weights.start)
+    return ops.activate(x, weights.enter, keep, x)
+
+
+def run_block(block: Block, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps) -> torch.Tensor:
+    """Run a block over ``[T, C_in]``: ``[rate T, C_out]``."""
+    return ops.residuals(spread(block, x), block, keep)
 
 
 def dequantise(weights: CodecWeights, codes: torch.Tensor) -> torch.Tensor:

@@ -1,10 +1,10 @@
 """Many lines decoded step by step in one row of fixed length, by the functions and kernels of complete lines.
 
 A step takes up to ``STEP_FRAMES`` new frames of each line. The transformer runs over them with the keys and values of
-its window. The convolutions run again over the transformer's last ``CONTEXT`` outputs (a sample depends on ten of them)
-and the new ones: that costs arithmetic, but the kernels and launches are those of complete lines. The row has
-the same length for any step, so a CUDA graph can hold it, and what is computed for a frame does not depend on the sizes
-of the steps. Where a GEMM computes all its rows in the same way, two schedules give the same bits.
+its window. The convolutions run again over what of the transformer's last ``CONTEXT`` outputs they depend on, and the
+new ones (``codec/newest.py``): that costs some arithmetic, but the kernels are those of complete lines. The row has the
+same length for any step, so a CUDA graph can hold it, and what is computed for a frame does not depend on the sizes of
+the steps. Where a GEMM computes all its rows in the same way, two schedules give the same bits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from itertools import islice
 import torch
 from torch.nn import functional
 
-from ..codec.forward import Rings, Slabs, TorchOps, convolve, dequantise, run_layers, zero_gaps
+from ..codec.forward import Rings, TorchOps, dequantise, run_layers
+from ..codec.newest import convolve_newest
 from ..codec.packing import CHUNK_FRAMES, CONTEXT_FRAMES
 from ..codec.weights import Attention, CodecWeights, Transformer
 from ..model.layers import Angles
@@ -121,14 +122,11 @@ def decode_step(
     x = torch.cat((states.outputs, _transform(weights.transformer, x, states, ops)), dim=1)
     frames = torch.arange(x.shape[1], device=x.device) - CONTEXT
     keep = (frames >= -states.positions[:, None]) & (frames < counts[:, None])
-    row = zero_gaps(x.flatten(0, 1), keep.flatten())
-    wave = torch.empty(len(row) * weights.samples_per_frame, device=row.device)
-    # One slab per line: each line's samples then do not depend on how many lines there are.
-    convolve(weights, row, keep.flatten(), ops, Slabs(x.shape[1], 1), wave)
+    wave = convolve_newest(weights, x, keep, ops, new)
     states.inputs.copy_(_last(latent, counts, TAPS - 1))
     states.outputs.copy_(_last(x, counts, CONTEXT))
     states.positions.add_(counts)
-    return wave.view(lines, -1)[:, CONTEXT * weights.samples_per_frame :]
+    return wave
 
 
 def _transform(transformer: Transformer, x: torch.Tensor, states: LineStates, ops: TorchOps) -> torch.Tensor:

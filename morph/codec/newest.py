@@ -1,0 +1,56 @@
+"""The convolutions for the newest frames of many lines; their older frames are only context.
+
+Samples depend on ten past frames, but most of that is used up before the blocks: the last blocks, which are most of the
+work, need one past frame. So each block runs over the frames alone that it and what follows depend on.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .forward import TorchOps, enter_blocks, run_block, zero_gaps
+from .weights import Block, CodecWeights
+
+# New frames of all lines of a slab. The blocks after the first one run slab by slab: their activations take 1.4 MB per
+# frame in bf16, and should stay in the GPU's cache.
+SLAB_FRAMES = 48
+
+
+def convolve_newest(
+    weights: CodecWeights, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps, new: int
+) -> torch.Tensor:
+    """Run the convolutions for each line's last ``new`` frames.
+
+    Lines are side by side in one row. What a line's first positions read of the line before it reaches none of its new
+    frames.
+
+    Args:
+        weights: the codec's.
+        x: the transformer's outputs ``[B, context + new, latent]``, with ``weights.context`` past frames or more.
+        keep: bool ``[B, context + new]``, false where a line has no frame.
+        ops: kernels, or torch's operations.
+        new: frames of each line.
+
+    Returns:
+        float32 ``[B, new * 1920]``.
+    """
+    row = zero_gaps(x.flatten(0, 1), keep.flatten())
+    x = enter_blocks(weights, row, keep.flatten(), ops).view(*keep.shape, -1)
+    (first, reach), *later = zip(weights.blocks, weights.reaches, strict=True)
+    x, keep = _run_newest(first, x, keep, ops, reach + new)
+    size, waves = max(1, SLAB_FRAMES // new), []
+    for part, kept in zip(x.split(size), keep.split(size), strict=True):
+        for block, reach in later:
+            part, kept = _run_newest(block, part, kept, ops, reach + new)
+        wave = ops.finish(part.reshape(-1, weights.finish[0].shape[-1]), *weights.finish)
+        waves.append(wave.view(len(part), -1)[:, -new * weights.samples_per_frame :])
+    return torch.cat(waves)
+
+
+def _run_newest(
+    block: Block, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps, frames: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Run a block over each line's last ``frames`` frames of ``[B, F, C]``; return them and their ``keep``."""
+    x, keep = x[:, -frames:], keep[:, -frames:]
+    row = run_block(block, x.reshape(-1, block.now.shape[1]), keep.flatten(), ops)
+    return row.view(*keep.shape, -1), keep
