@@ -13,7 +13,7 @@ from .weights import Block, CodecWeights
 
 # New frames of all lines of a slab. The blocks after the first one run slab by slab: their activations take 1.4 MB per
 # frame in bf16, and should stay in the GPU's cache.
-SLAB_FRAMES = 48
+SLAB_FRAMES = 192
 
 
 def convolve_newest(

@@ -259,7 +259,7 @@ def _speak(rendering: Rendering, watch: Watch) -> list[Made]:
     count = len(rendering.lines)
     try:
         takes = rendering.speak(watch.phase)
-        return [Made(index, rendering.assemble(index, takes)) for index in range(count)]
+        return [Made(index, spoken) for index, spoken in enumerate(rendering.assemble(takes))]
     except Exception as error:
         if watch.ends_all(error):
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -189,7 +189,7 @@ def render_lines(
     with synthesizer.session():
         rendering = Rendering.prepare(synthesizer, lines, options or GenerateOptions(), Progress(on_frame))
         takes = rendering.speak(on_phase or (lambda _: None))
-        return [rendering.assemble(index, takes) for index in range(len(lines))]
+        return rendering.assemble(takes)
 
 
 @dataclass(frozen=True)
@@ -241,12 +241,10 @@ class Rendering:
 
     def only(self, indices: Sequence[int]) -> Rendering:
         """Return a rendering of the lines at these indices, in this order. It shares the progress."""
-        own = [
-            (place, number)
-            for place, index in enumerate(indices)
-            for number, piece in enumerate(self.pieces)
-            if piece.line == index
-        ]
+        places = {index: place for place, index in enumerate(indices)}
+        own = sorted(
+            (places[piece.line], number) for number, piece in enumerate(self.pieces) if piece.line in places
+        )
         return replace(
             self,
             lines=[self.lines[index] for index in indices],
@@ -332,17 +330,22 @@ class Rendering:
             for index, one, waveform in zip(indices, decoded, waveforms, strict=True)
         ]
 
-    def assemble(self, index: int, takes: Sequence[Take], stopped: str | None = None) -> Spoken:
-        """Join the pieces of the line at ``index`` and report how it went, by its worst piece.
+    def assemble(self, takes: Sequence[Take], stopped: Mapping[int, str] | None = None) -> list[Spoken]:
+        """Return every line, from a take of each piece.
 
-        ``stopped``: one of STOPPED where that is how the line ended; what was made of it is joined.
+        ``stopped``: one of STOPPED for each line that ended so, by its index; what was made of it is joined.
         """
+        own: list[list[tuple[Piece, Take]]] = [[] for _ in self.lines]
+        for piece, take in zip(self.pieces, takes, strict=True):
+            own[piece.line].append((piece, take))
+        ends = stopped or {}
+        return [self._assemble(index, parts, ends.get(index)) for index, parts in enumerate(own)]
+
+    def _assemble(self, index: int, own: list[tuple[Piece, Take]], stopped: str | None) -> Spoken:
+        """Join the pieces of the line at ``index`` and report how it went, by its worst piece."""
         line, text, rate = self.lines[index], self.texts[index], self.synthesizer.model.sample_rate
-        own = [
-            (piece, take)
-            for piece, take in zip(self.pieces, takes, strict=True)
-            if piece.line == index and (stopped is None or len(take.waveform))
-        ]
+        if stopped is not None:
+            own = [(piece, take) for piece, take in own if len(take.waveform)]
         waveform, spans = join_pieces(own, rate, self.options, stopped is None)
         ended = stopped or next((take.ended for _, take in own if take.ended in WRONG), "eos")
         if ended in WRONG:

@@ -236,8 +236,7 @@ class _Worker:
             except BaseException:
                 self._channel.finished = decoding.finished()
                 raise
-        stopped = decoding.stopped
-        return [rendering.assemble(index, takes, stopped.get(index)) for index in range(len(job.lines))]
+        return rendering.assemble(takes, decoding.stopped)
 
     def _late_lines(self, rendering: Rendering) -> list[LateLine]:
         kinds = {"sentence": SentenceLine, "token": TokenLine}

@@ -162,7 +162,7 @@ class StreamDecoding:
                 continue
             takes = [self._take(index) for index in own]
             if all(take.ended not in WRONG for take in takes):
-                found[line] = self._rendering.only([line]).assemble(0, takes)
+                [found[line]] = self._rendering.only([line]).assemble(takes)
         return found
 
     def _is_decoded(self, index: int) -> bool:

@@ -124,7 +124,7 @@ def _sweep(
             decoded = one.decode([0], 1)
             elapsed = time.perf_counter() - started
         rows.append(_row(model, groups, decoded[0], elapsed, distances[groups]))
-        spoken.append(one.assemble(0, one.judge([0], decoded, 1)))
+        spoken += one.assemble(one.judge([0], decoded, 1))
         on_spoken(groups, spoken[-1])
     return Sweep(rows, spoken, model.weights)
 

@@ -279,15 +279,15 @@ def test_a_line_that_breaks_off_while_it_is_heard_is_made_again(
 
     def open_codec(*arguments):
         codec = original(*arguments)
-        decode = codec.decode
+        launch = codec.launch
 
-        def decode_some(parts):
+        def launch_some(parts):
             calls.append(parts)
             if len(calls) == 3:
                 raise RuntimeError("broken")
-            return decode(parts)
+            return launch(parts)
 
-        monkeypatch.setattr(codec, "decode", decode_some, raising=False)
+        monkeypatch.setattr(codec, "launch", launch_some)
         return codec
 
     monkeypatch.setattr(synthesizer.engine, "open_codec", open_codec)
