@@ -28,6 +28,7 @@ SLOW = pytest.mark.slow
 BOTH_PAGES = ["0.3.75", pytest.param("today", marks=SLOW), "Nodes 2.0"]
 CLASSIC = ["0.3.75", *(pytest.param(label, marks=SLOW) for label in ("today", "Nodes 2.0"))]
 NODES_2 = ["Nodes 2.0", *(pytest.param(label, marks=SLOW) for label in ("0.3.75", "today"))]
+SEEDS_OF_A_PAGE = 1000
 # Show text at any zoom, no menu over the graph, and no pack names on the nodes.
 PICTURE_SETTINGS = {
     "LiteGraph.Canvas.MinFontSizeForLOD": 0,
@@ -53,6 +54,15 @@ def place_own_files(input_folder: Path) -> None:
     for name, source in RECORDINGS.items():
         soundfile.write(input_folder / name, *soundfile.read(DATA / source))
     (input_folder / SCRIPT_FILE).write_text(SCRIPT, encoding="utf-8")
+
+
+def first_seed(label: str) -> int:
+    """Return the first of a thousand seeds that only this page of ``PAGES`` uses.
+
+    Two pages share a server, which makes nothing twice. A node that speaks does not run if the other page has run it
+    with the same seed: ComfyUI then tells the page nothing of it, and the page hears and lists nothing.
+    """
+    return SEEDS_OF_A_PAGE * list(PAGES).index(label)
 
 
 def set_widget(page: ComfyPage, kind: str, name: str, value: object) -> None:

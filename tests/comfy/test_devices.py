@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from tests.comfy import graphs
-from tests.comfy.examples import CLASSIC, PAGES, read_workflow, set_widget
+from tests.comfy.examples import CLASSIC, PAGES, first_seed, read_workflow, set_widget
 from tests.comfy.graphs import Graph, node, samples, shown
 from tests.comfy.test_live import DIALOGUE, NAMES, OBSERVE, SCRIPT, STUB, heard, wait_for_the_end
 
@@ -145,7 +145,7 @@ def test_a_script_on_two_devices_is_heard_in_its_order(
         page.page.evaluate(OBSERVE)
         page.load(with_another_device(read_workflow(DIALOGUE)))
         set_widget(page, SCRIPT, "script", "\n".join(script))
-        set_widget(page, SCRIPT, "seed", 31)
+        set_widget(page, SCRIPT, "seed", first_seed(label) + 31)
         page.page.evaluate(NAMES)
         kind, data = page.run()
         assert kind == "execution_success", data

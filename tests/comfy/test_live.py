@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.comfy.examples import BOTH_PAGES, CLASSIC, NODES_2, PAGES, read_workflow, set_widget
+from tests.comfy.examples import BOTH_PAGES, CLASSIC, NODES_2, PAGES, first_seed, read_workflow, set_widget
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,6 +112,7 @@ def page(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Comf
     server, nodes_2 = PAGES[request.param]
     with browser.open(request.getfixturevalue(server), nodes_2=nodes_2) as opened:
         opened.server = request.getfixturevalue(server)
+        opened.seed = first_seed(request.param)  # each case adds a number of its own
         opened.page.evaluate(STUB)
         opened.page.evaluate(OBSERVE)
         yield opened
@@ -142,7 +143,7 @@ def wait_for_the_end(page: ComfyPage) -> None:
 def test_a_line_is_heard_before_the_run_ends_as_it_is_saved(page: ComfyPage) -> None:
     page.load(read_workflow(SPEAKERS))
     set_widget(page, SPEECH, "text", TEXT)
-    set_widget(page, SPEECH, "seed", 11)
+    set_widget(page, SPEECH, "seed", page.seed + 11)
     kind, data = page.run()
     assert kind == "execution_success", data
     wait_for_the_end(page)
@@ -157,7 +158,7 @@ def test_a_line_is_heard_before_the_run_ends_as_it_is_saved(page: ComfyPage) -> 
 def test_a_script_is_heard_as_its_track_with_the_characters_names(page: ComfyPage) -> None:
     page.load(read_workflow(DIALOGUE))
     set_widget(page, SCRIPT, "script", "CLARA: The rain has stopped.\n[pause 0.5]\nBEN: Then let us walk.")
-    set_widget(page, SCRIPT, "seed", 12)
+    set_widget(page, SCRIPT, "seed", page.seed + 12)
     page.page.evaluate(NAMES)
     kind, data = page.run()
     assert kind == "execution_success", data
@@ -177,7 +178,7 @@ def test_lines_from_before_are_heard_in_their_place(page: ComfyPage) -> None:
     for last in ("Then let us walk.", "Then let us go home."):
         page.page.evaluate("() => { window.__heard = [] }")
         set_widget(page, SCRIPT, "script", f"CLARA: The rain has stopped.\n[pause 0.5]\nBEN: {last}")
-        set_widget(page, SCRIPT, "seed", 18)
+        set_widget(page, SCRIPT, "seed", page.seed + 18)
         kind, data = page.run()
         assert kind == "execution_success", data
         wait_for_the_end(page)
@@ -195,6 +196,7 @@ def test_every_setting_of_a_sweep_is_heard(page: ComfyPage) -> None:
     page.load(read_workflow(SWEEP))
     set_widget(page, "MorphTTSSweep", "seq_groups", "1, 15")
     set_widget(page, "MorphTTSSweep", "text", "The rain has stopped.")
+    set_widget(page, "MorphTTSSweep", "seed", page.seed + 24)
     page.page.evaluate(NAMES)
     kind, data = page.run()
     assert kind == "execution_success", data
@@ -209,7 +211,7 @@ def test_nothing_is_played_when_the_setting_is_off(page: ComfyPage) -> None:
     page.page.evaluate(SET, False)
     try:
         page.load(read_workflow(SPEAKERS))
-        set_widget(page, SPEECH, "seed", 13)
+        set_widget(page, SPEECH, "seed", page.seed + 13)
         kind, data = page.run()
         assert kind == "execution_success", data
         assert page.page.evaluate(HEARD) == [] and page.page.locator(".morph-live").count() == 0
@@ -222,7 +224,7 @@ def test_nothing_is_played_when_the_setting_is_off(page: ComfyPage) -> None:
 def test_a_page_that_may_not_sound_plays_from_the_beginning_after_a_click(page: ComfyPage) -> None:
     page.page.evaluate("() => { window.__state = 'suspended' }")
     page.load(read_workflow(SPEAKERS))
-    set_widget(page, SPEECH, "seed", 14)
+    set_widget(page, SPEECH, "seed", page.seed + 14)
     set_widget(page, SPEECH, "text", f"{TEXT} " * 6)
     page.page.evaluate("() => { window.app.queuePrompt(0) }")
     page.page.locator(".morph-live span", has_text="click to hear").first.wait_for(state="attached")
@@ -239,7 +241,7 @@ def test_a_page_that_may_not_sound_plays_from_the_beginning_after_a_click(page: 
 def test_after_the_run_the_list_is_there_and_the_player_is_not(page: ComfyPage) -> None:
     page.page.evaluate("() => { window.__state = 'suspended' }")  # also where nobody has clicked
     page.load(read_workflow(SPEAKERS))
-    set_widget(page, SPEECH, "seed", 19)
+    set_widget(page, SPEECH, "seed", page.seed + 19)
     set_widget(page, SPEECH, "text", TEXT)
     sizes = page.page.evaluate(WIDGETS)
     kind, data = page.run()
@@ -256,7 +258,7 @@ def test_after_the_run_the_list_is_there_and_the_player_is_not(page: ComfyPage) 
 def test_a_muted_node_has_no_player_and_a_pasted_one_has_its_own(page: ComfyPage) -> None:
     page.load(read_workflow(SPEAKERS))
     set_widget(page, SPEECH, "text", TEXT)
-    set_widget(page, SPEECH, "seed", 20)
+    set_widget(page, SPEECH, "seed", page.seed + 20)
     muted, other = page.page.evaluate(MUTE_ONE, SPEECH)
     page.page.evaluate(NODES)
     kind, data = page.run()
@@ -281,7 +283,7 @@ def test_a_page_that_is_loaded_again_during_the_run_goes_on_with_it(page: ComfyP
     page.page.add_init_script(f"({STUB})()")
     page.page.add_init_script("window.__ended = []")
     page.load(read_workflow(SPEAKERS))
-    set_widget(page, SPEECH, "seed", 21)
+    set_widget(page, SPEECH, "seed", page.seed + 21)
     set_widget(page, SPEECH, "text", f"{TEXT} " * 12)
     page.page.evaluate("() => { window.app.queuePrompt(0) }")
     page.page.wait_for_function("() => window.__heard.length > 3")
@@ -309,15 +311,15 @@ def test_a_page_under_a_name_that_is_not_listed_says_once_what_to_do(
 ) -> None:
     from tests.comfy.page import ComfyPage
 
-    server = page.server
+    server, first, second = page.server, page.seed + 22, page.seed + 23
     page = ComfyPage(page.page.context.new_page(), server.url.replace("127.0.0.1", "studio.localhost"))
-    for seed in (22, 23):
+    for seed in (first, second):
         page.load(read_workflow(SPEAKERS))
         set_widget(page, SPEECH, "seed", seed)
         set_widget(page, SPEECH, "text", "The rain has stopped.")
         kind, data = page.run()
         assert kind == "execution_success", data
-        if seed == 22:
+        if seed == first:
             said = page.page.locator(".morph-live-refused span").all_text_contents()
             assert len(said) == 1 and REFUSED in said[0] and "MORPH_TTS_HOSTS=studio.localhost" in said[0]
             page.page.evaluate(SHOW_ALL)
@@ -332,7 +334,7 @@ def test_a_page_under_a_name_that_is_not_listed_says_once_what_to_do(
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_cancel_silences_the_page(page: ComfyPage) -> None:
     page.load(read_workflow(SPEAKERS))
-    set_widget(page, SPEECH, "seed", 15)
+    set_widget(page, SPEECH, "seed", page.seed + 15)
     set_widget(page, SPEECH, "text", f"{TEXT} " * 12)
     page.page.evaluate("() => { window.app.queuePrompt(0) }")
     page.page.wait_for_function("() => window.__heard.length > 3")
@@ -363,7 +365,7 @@ def test_a_node_in_a_closed_subgraph_is_shown_in_a_bar_and_other_pages_hear_noth
     with browser.open(page.server) as other:
         other.page.evaluate(STUB)
         page.load(read_workflow(SPEAKERS))
-        set_widget(page, SPEECH, "seed", 16)
+        set_widget(page, SPEECH, "seed", page.seed + 16)
         subgraph = page.page.evaluate(INTO_SUBGRAPH, SPEECH)
         page.page.evaluate(NODES)
         kind, data = page.run()
@@ -380,7 +382,7 @@ def test_a_node_in_a_closed_subgraph_is_shown_in_a_bar_and_other_pages_hear_noth
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_a_run_that_is_cached_plays_nothing_and_can_be_heard_again(page: ComfyPage) -> None:
     page.load(read_workflow(SPEAKERS))
-    set_widget(page, SPEECH, "seed", 17)
+    set_widget(page, SPEECH, "seed", page.seed + 17)
     page.run()
     wait_for_the_end(page)
     first = page.page.evaluate(HEARD)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.comfy.examples import PAGES, read_workflow, set_widget
+from tests.comfy.examples import PAGES, first_seed, read_workflow, set_widget
 
 if TYPE_CHECKING:
     from tests.comfy.page import ComfyBrowser, ComfyPage
@@ -50,11 +50,12 @@ def page(label: str, request: pytest.FixtureRequest, browser: ComfyBrowser) -> I
     """One page for all tests of a frontend; each loads its own workflow."""
     server, nodes_2 = PAGES[label]
     with browser.open(request.getfixturevalue(server), nodes_2=nodes_2) as opened:
+        opened.seed = first_seed(label)
         yield opened
 
 
 def run(page: ComfyPage, seed: int) -> None:
-    set_widget(page, SCRIPT, "seed", seed)  # a run that is not cached
+    set_widget(page, SCRIPT, "seed", page.seed + seed)  # a run that is not cached
     kind, data = page.run()
     assert kind == "execution_success", data
 
