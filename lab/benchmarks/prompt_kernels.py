@@ -470,6 +470,8 @@ def main() -> int:
         compile_all(options)
         print(f"compiled after {time.perf_counter() - started:.0f} s", flush=True)
     rows, failures = measure_all(options, started)
+    if "first" in options.parts:
+        rows += first_part(options)
     if options.out is not None:
         machine = machine_name(torch.device(options.device))
         options.out.write_text(json.dumps({"machine": machine, "failures": failures, "rows": rows}, indent=1))
@@ -492,8 +494,6 @@ def measure_all(options: argparse.Namespace, started: float) -> tuple[list[dict[
                 part(bench, options)
                 print(f"{shape}, {name}: after {time.perf_counter() - started:.0f} s", flush=True)
         rows, failures = rows + bench.rows, failures + bench.failures
-    if "first" in options.parts:
-        rows += first_part(options)
     return rows, failures
 
 
