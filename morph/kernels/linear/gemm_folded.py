@@ -1,4 +1,4 @@
-"""``gemm_held`` for up to 32 rows, without split-K and so without a second kernel. Gluon, as ``gemm_held``.
+"""``gemm_held`` for few rows, with the operands of wgmma exchanged. Gluon, as ``gemm_held``.
 
 wgmma multiplies at least 64 rows, so the weights are its rows (M) and the activations its columns (N). Most layers
 have too few outputs to give every multiprocessor 64 of them. A program therefore folds the columns of 64 / FOLDS
@@ -6,7 +6,12 @@ outputs: its 64 rows are FOLDS stretches of each output's weights, and its colum
 row. Every stretch of weights is multiplied with every stretch of activations; only the matching pairs are kept and
 added up at the end. The surplus products cost nothing, as the tensor cores would idle, and each sum is shorter.
 
-All weights are in shared memory before the wait, all activations soon after it: no buffer is used twice.
+Held (STAGES is the number of steps): all weights are in shared memory before the wait, all activations soon after it,
+and no buffer is used twice. Up to 32 rows, without split-K and so without a second kernel.
+
+Streamed (fewer STAGES): both pass through a ring of STAGES buffers. For weights so large that programs which hold
+theirs would take turns on a multiprocessor: each would begin to read when another has ended. A streamed program takes
+less than half of the shared memory, so two run side by side, or the next kernel's first weights arrive during this one.
 """
 
 from __future__ import annotations
@@ -26,14 +31,12 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from .gemm_held import await_inputs, norm_scales, start_dependents, store_squares
-from .tiles import FOLDED_ROWS
-
-ROWS = gl.constexpr(FOLDED_ROWS)  # wgmma's M
 
 
 @gluon.jit
 def _add_folds(result, FOLDS: gl.constexpr, BLOCK_M: gl.constexpr, ACC: gl.constexpr):
     """Add up the matching stretches of ``[ROWS, FOLDS BLOCK_M]``: ``[ROWS / FOLDS, BLOCK_M]``."""
+    ROWS: gl.constexpr = result.shape[0]
     EACH: gl.constexpr = ROWS // FOLDS
     rows = gl.arange(0, ROWS, layout=gl.SliceLayout(1, ACC)) // EACH
     columns = gl.arange(0, FOLDS * BLOCK_M, layout=gl.SliceLayout(0, ACC)) // BLOCK_M
@@ -42,41 +45,80 @@ def _add_folds(result, FOLDS: gl.constexpr, BLOCK_M: gl.constexpr, ACC: gl.const
 
 
 @gluon.jit
+def _first_weights(
+    first, row, N: gl.constexpr, K: gl.constexpr, GATED: gl.constexpr, EACH: gl.constexpr, SPAN: gl.constexpr
+):
+    """Return where the stretches of weights of a program's wgmma rows begin; EACH rows per fold."""
+    sources = row % EACH
+    if GATED:  # each gate next to its up, so that one thread gets both
+        sources = sources // 2 + sources % 2 * N
+    return (first + sources).to(gl.int64) * K + row // EACH * SPAN
+
+
+@gluon.jit
+def _prefetch_rows(pointers, ROWS: gl.constexpr, BYTES: gl.constexpr):
+    """Prefetch BYTES from each of ROWS pointers on into the L2 cache, one thread per row."""
+    gl.inline_asm_elementwise(
+        "{ .reg .pred p; .reg .b32 t; mov.u32 t, %tid.x; setp.lt.u32 p, t, $2; "
+        "@p cp.async.bulk.prefetch.L2.global [$1], $3; mov.u32 $0, 0; }",
+        "=r,l,r,r",
+        [pointers, ROWS, BYTES],
+        dtype=gl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@gluon.jit
 def gemm_folded(
     x, squares, eps, weight, bias, residual, out, next_gain, next_scaled, next_squares, M,
     K: gl.constexpr, N: gl.constexpr, GATED: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
-    BLOCK_K: gl.constexpr, FOLDS: gl.constexpr, SUMS: gl.constexpr, PDL: gl.constexpr,
+    BLOCK_K: gl.constexpr, FOLDS: gl.constexpr, STAGES: gl.constexpr, SPLIT_K: gl.constexpr,
+    PREFETCH: gl.constexpr, SUMS: gl.constexpr, PDL: gl.constexpr,
 ):  # fmt: skip
-    """As ``gemm.gemm``, whose arguments these are, for M <= BLOCK_M rows; program ``(outputs)``, four warps.
+    """As ``gemm.gemm``, whose arguments these are, for M <= BLOCK_M rows; program ``(outputs, 0, split)``.
 
-    BLOCK_N outputs per program (when GATED, BLOCK_N gates and BLOCK_N ups) are 64 / FOLDS weight rows.
+    BLOCK_N outputs per program (when GATED, BLOCK_N gates and BLOCK_N ups) are 64 weight rows after folding, or 128.
+    K / SPLIT_K / FOLDS is a multiple of BLOCK_K.
     """
     start_dependents(PDL)
     DTYPE: gl.constexpr = weight.dtype.element_ty
-    SPAN: gl.constexpr = K // FOLDS  # the columns of a stretch
+    ROWS: gl.constexpr = BLOCK_N * FOLDS * (2 if GATED else 1)
+    SPAN: gl.constexpr = K // SPLIT_K // FOLDS  # the columns of a stretch
     STEPS: gl.constexpr = SPAN // BLOCK_K
+    AHEAD: gl.constexpr = STEPS if STAGES >= STEPS else STAGES - 1  # steps whose copies are in flight
     EACH: gl.constexpr = ROWS // FOLDS
-    ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, FOLDS * BLOCK_M, 16])
+    ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [num_warps(), 1], [16, FOLDS * BLOCK_M, 16])
     COPY: gl.constexpr = gl.BlockedLayout([1, 8], [256 // BLOCK_K, BLOCK_K // 8], [num_warps(), 1], [1, 0])
-    THREADS: gl.constexpr = [64 // BLOCK_N, BLOCK_N // 2]
-    PAIRS: gl.constexpr = gl.BlockedLayout([1, 4 if GATED else 2], THREADS, [num_warps(), 1], [1, 0])
+    SIZE: gl.constexpr = 4 if BLOCK_N > 64 else 2  # outputs per thread
+    THREADS: gl.constexpr = [32 * SIZE // BLOCK_N, BLOCK_N // SIZE]
+    PAIRS: gl.constexpr = gl.BlockedLayout(
+        [1, 2 * SIZE if GATED else SIZE], THREADS, [num_warps(), 1], [1, 0]
+    )
     OUT: gl.constexpr = gl.BlockedLayout(
-        [1, 2], THREADS, [num_warps(), 1], [1, 0]
+        [1, SIZE], THREADS, [num_warps(), 1], [1, 0]
     )  # half of PAIRS when GATED
     TILE: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, BLOCK_K], DTYPE)
     LINES: gl.constexpr = gl.NVMMASharedLayout.get_default_for([FOLDS * BLOCK_M, BLOCK_K], DTYPE)
     first = gl.program_id(0) * BLOCK_N
+    split = gl.program_id(2)
+    x += split * (K // SPLIT_K)
+    weight += split * (K // SPLIT_K)
+    out += split * M * N
     offsets_k = gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, COPY))
     row = gl.arange(0, ROWS, layout=gl.SliceLayout(1, COPY))
-    sources = row % EACH
-    if GATED:  # each gate next to its up, so that one thread gets both
-        sources = sources // 2 + sources % 2 * N
-    starts = (first + sources).to(gl.int64) * K + row // EACH * SPAN
+    starts = _first_weights(first, row, N, K, GATED, EACH, SPAN)
     pointers = weight + starts[:, None] + offsets_k[None, :]
-    # Before the wait: start copying all weights of the program, and load the bias and gains, which no kernel writes.
-    tiles = gl.allocate_shared_memory(DTYPE, [STEPS, ROWS, BLOCK_K], TILE)
-    for index in gl.static_range(STEPS):
+    # Before the wait: start copying the program's weights, and load the bias and gains, which no kernel writes.
+    tiles = gl.allocate_shared_memory(DTYPE, [STAGES, ROWS, BLOCK_K], TILE)
+    for index in gl.static_range(AHEAD):
         async_copy_global_to_shared(tiles.index(index), pointers + index * BLOCK_K)
+    if PREFETCH:
+        FLAT: gl.constexpr = gl.BlockedLayout([1], [32], [num_warps()], [0])
+        rest = (
+            _first_weights(first, gl.arange(0, ROWS, layout=FLAT), N, K, GATED, EACH, SPAN) + AHEAD * BLOCK_K
+        )
+        _prefetch_rows(weight + rest, ROWS, 2 * (SPAN - AHEAD * BLOCK_K))
     columns = first + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, OUT))
     if bias is not None:
         biases = gl.load(bias + columns)[None, :].to(gl.float32)
@@ -85,12 +127,12 @@ def gemm_folded(
     column = gl.arange(0, FOLDS * BLOCK_M, layout=gl.SliceLayout(1, COPY))
     line = column % BLOCK_M
     starts = line * K + column // BLOCK_M * SPAN
-    pointers = x + starts[:, None] + offsets_k[None, :]
+    sources_x = x + starts[:, None] + offsets_k[None, :]
     real = (line < M)[:, None]
-    lines = gl.allocate_shared_memory(DTYPE, [STEPS, FOLDS * BLOCK_M, BLOCK_K], LINES)
+    lines = gl.allocate_shared_memory(DTYPE, [STAGES, FOLDS * BLOCK_M, BLOCK_K], LINES)
     await_inputs(PDL)
-    for index in gl.static_range(STEPS):  # the first group of copies includes the weights
-        async_copy_global_to_shared(lines.index(index), pointers + index * BLOCK_K, mask=real)
+    for index in gl.static_range(AHEAD):  # the first group of copies includes the weights
+        async_copy_global_to_shared(lines.index(index), sources_x + index * BLOCK_K, mask=real)
         commit_group()
     rows = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(1, OUT))
     mask = (rows < M)[:, None] & (columns < N)[None, :]
@@ -101,10 +143,17 @@ def gemm_folded(
         scale = norm_scales(squares, eps, 0, M, K, SUMS, BLOCK_M, PAIRS)
     result = gl.zeros((ROWS, FOLDS * BLOCK_M), gl.float32, ACC)
     for index in gl.static_range(STEPS):
-        wait_group(STEPS - 1 - index)
+        wait_group(AHEAD - 1 if STEPS - index > AHEAD else STEPS - index - 1)
         fence_async_shared()
-        thread_barrier()  # this step's rows have arrived for all threads
-        result = warpgroup_mma(tiles.index(index), lines.index(index).permute((1, 0)), result, is_async=True)
+        thread_barrier()  # this step's rows have arrived for all threads, and none still reads the step before
+        tile, operand = tiles.index(index % STAGES), lines.index(index % STAGES).permute((1, 0))
+        result = warpgroup_mma(tile, operand, result, is_async=True)
+        if index + AHEAD < STEPS:  # into the buffers of the step before, which no thread still reads
+            ahead = index + AHEAD
+            async_copy_global_to_shared(tiles.index(ahead % STAGES), pointers + ahead * BLOCK_K)
+            async_copy_global_to_shared(lines.index(ahead % STAGES), sources_x + ahead * BLOCK_K, mask=real)
+            commit_group()
+            result = warpgroup_mma_wait(0, deps=(result,))
     result = warpgroup_mma_wait(0, deps=(result,))
     thread_barrier()  # no thread still reads the shared memory in which results are rearranged from here on
     if FOLDS > 1:

@@ -98,16 +98,18 @@ def as_words(values: torch.Tensor) -> torch.Tensor:
     return values.view(torch.int32) if values.dtype == torch.int8 else values
 
 
-def project(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection) -> None:
+def project(
+    plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection, tile: GemmTile | None = None
+) -> None:
     """Compute a linear layer into ``out`` ``[rows, N]``, with the kernel that ``linear/__init__.py`` names.
 
     With more rows than ``plan.gemv_max_rows``, a residual stream before a norm must have been scaled by that norm's
-    weight by whoever wrote it (``Projection.next_norm``).
+    weight by whoever wrote it (``Projection.next_norm``). ``tile`` is for them only, in place of ``gemm_tile``'s.
     """
     if len(out) <= plan.gemv_max_rows:
         _launch_gemv(plan, x, out, projection)
     else:
-        _launch_gemm(plan, x, out, projection)
+        _launch_gemm(plan, x, out, projection, tile)
 
 
 def _launch_gemv(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection) -> None:
@@ -131,7 +133,9 @@ def _launch_gemv(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection
     )  # fmt: skip
 
 
-def _launch_gemm(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection) -> None:
+def _launch_gemm(
+    plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection, tile: GemmTile | None
+) -> None:
     """Launch a GEMM kernel, and after a split one ``reduce_split_k``."""
     rows, outputs = out.shape
     values, scales = split_scales(projection.weight)
@@ -144,7 +148,7 @@ def _launch_gemm(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection
         rows, outputs, width, operand.element_size(), projection.gated,
         may_hold=normed is None and scales is None, may_split=normed is None,
     )  # fmt: skip
-    tile = gemm_tile(plan, shape)
+    tile = tile or gemm_tile(plan, shape)
     only = _GemmOnly(scales, projection.norm, None if normed is None else x.source()[0], normed)
     epilogue = _epilogue(plan, out, projection)
     if tile.split_k == 1:
@@ -174,13 +178,14 @@ def _launch_tile(plan: Plan, tile: GemmTile, product: _Product, epilogue: _Epilo
     grid = (-(-product.N // tile.block_n), -(-product.M // tile.block_m), tile.split_k)
     arguments = vars(product) | vars(epilogue)
     arguments |= {"BLOCK_M": tile.block_m, "BLOCK_N": tile.block_n, "BLOCK_K": tile.block_k}
+    arguments |= {"STAGES": tile.stages, "SPLIT_K": tile.split_k}
     arguments["SUMS"] = triton.next_power_of_2(-(-product.K // SUM_WIDTH))
     if tile.folds:
         from .gemm_folded import gemm_folded  # Gluon: not every Triton has it
 
-        launch(gemm_folded, grid, plan, tile.warps, FOLDS=tile.folds, **arguments)
+        arguments["FOLDS"], arguments["PREFETCH"] = tile.folds, plan.pdl and tile.prefetch
+        launch(gemm_folded, grid, plan, tile.warps, **arguments)
         return
-    arguments |= {"STAGES": tile.stages, "SPLIT_K": tile.split_k}
     if tile.held:
         from .gemm_held import gemm_held  # Gluon
 

@@ -18,7 +18,7 @@ HELD_SHARED = 220 * 1024  # bytes of shared memory that a program of gemm_held o
 HELD_BLOCK_M = 64  # rows per program of gemm_held, at least: wgmma's M
 FOLDED_ROWS = 64  # weight rows per program of gemm_folded: wgmma's M
 FOLDED_WARPS = 4
-MAX_FOLDED_ROWS = 32  # activation rows that gemm_folded computes, at most
+MAX_FOLDED_ROWS = 32  # activation rows that gemm_folded computes, at most, if it holds its weights
 FOLDS = (1, 2, 4)
 SPLIT_MULTIPLE = 16  # K / split_k is a multiple of this
 
@@ -78,10 +78,12 @@ class GemmTile:
     """A program's share of a GEMM: BLOCK_M rows by BLOCK_N outputs, BLOCK_K columns per step.
 
     Attributes:
-        stages: steps whose loads are in flight; 0 for ``gemm_folded``, which loads everything at once.
-        held: whether the weights wait in shared memory (``gemm_held``, or ``gemm_folded`` where ``folds`` > 0).
+        stages: steps whose loads are in flight; of ``gemm_folded`` its buffers: one per step, or a ring of fewer.
+        held: whether the weights wait in shared memory, or the first of them: ``gemm_held``, or ``gemm_folded`` where
+            ``folds`` > 0.
         split_k: programs that share an output's columns; ``reduce_split_k`` adds up their partials.
         folds: of ``gemm_folded``.
+        prefetch: of ``gemm_folded``: before the wait, what the ring has no buffers for goes to the L2 cache.
     """
 
     block_m: int
@@ -92,6 +94,7 @@ class GemmTile:
     held: bool = False
     split_k: int = 1
     folds: int = 0
+    prefetch: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,8 @@ def gemm_tile(plan: Plan, shape: GemmShape) -> GemmTile:
     """Return the tile of a GEMM: of ``gemm_folded`` or ``gemm_held`` where they run, else of ``gemm``."""
     if shape.may_hold and plan.gemm_held and shape.itemsize == 2:
         tile = _folded_tile(plan, shape) or _held_tile(plan, shape)
+        if tile is not None and _take_turns(plan, shape, tile):
+            tile = _streamed_tile(plan, shape) or tile
         if tile is not None:
             return tile
     block_m = min(plan.gemm_block_m, max(16, triton.next_power_of_2(shape.rows)))
@@ -199,7 +204,48 @@ def _fitting_folds(plan: Plan, shape: GemmShape, block_m: int) -> Iterator[tuple
             continue
         if shape.outputs % block_n or shape.width % (folds * block_k):
             continue
-        yield GemmTile(block_m, block_n, block_k, 0, FOLDED_WARPS, held=True, folds=folds), shared
+        steps = shape.width // folds // block_k
+        yield GemmTile(block_m, block_n, block_k, steps, FOLDED_WARPS, held=True, folds=folds), shared
+
+
+def _take_turns(plan: Plan, shape: GemmShape, tile: GemmTile) -> bool:
+    """Return whether not all programs of a tile that holds its weights fit on a large GPU at once."""
+    weights = 2 if shape.gated else 1
+    rows = tile.block_m * tile.block_k * tile.stages * max(1, tile.folds)
+    shared = 2 * (weights * tile.block_n * shape.width // tile.split_k + rows)
+    programs = -(-shape.outputs // tile.block_n) * -(-shape.rows // tile.block_m) * tile.split_k
+    return programs > plan.held_programs * (HELD_SHARED // shared)
+
+
+def _streamed_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
+    """Return a tile of ``gemm_folded`` whose weights pass through a ring; None for too many rows, or no divisor.
+
+    It has the fewest folds that make enough programs: each fold is another copy of the rows that a program reads.
+    """
+    block_m = max(8, triton.next_power_of_2(shape.rows))
+    split_k = _split_k(plan, shape, 1) if shape.may_split and not shape.gated else 1
+    chosen = None
+    for folds in FOLDS:
+        block_n = FOLDED_ROWS // folds // (2 if shape.gated else 1)
+        span = shape.width // split_k // folds
+        block_k, stages = _ring(plan, span, FOLDED_ROWS + folds * block_m)
+        fits = folds <= plan.max_folds and block_m <= plan.stream_max_rows
+        if not fits or stages < 2 or shape.outputs % block_n or span % block_k:
+            continue
+        chosen = GemmTile(
+            block_m, block_n, block_k, stages, FOLDED_WARPS, True, split_k, folds, plan.stream_prefetch
+        )
+        if shape.outputs // block_n * split_k >= FEWEST_PROGRAMS:
+            break
+    return chosen
+
+
+def _ring(plan: Plan, span: int, rows: int) -> tuple[int, int]:
+    """Return BLOCK_K and the stages of a ring of ``rows`` rows of both operands, ``span`` columns in all."""
+    block_k = _held_block_k(plan, span)
+    while block_k > SMALLEST_BLOCK_K and plan.stream_shared_bytes // (2 * rows * block_k) < FEWEST_STAGES:
+        block_k //= 2
+    return block_k, min(plan.stream_shared_bytes // (2 * rows * block_k), span // block_k)
 
 
 def _held_block_k(plan: Plan, width: int) -> int:

@@ -59,8 +59,8 @@ def test_which_products_are_folded():
         assert folded(rows, 20480, 1024) == (padded, 64, 1)
     assert folded(16, 1024, 3072) == (16, 16, 4)
     assert gemm_tile(plan, GemmShape(17, 1024, 3072, 2)) == gemm_tile(plan, GemmShape(64, 1024, 3072, 2))
-    assert folded(16, 6144, 2048, gated=True) == (16, 16, 2)  # the 1.7B model's
-    assert not gemm_tile(plan, GemmShape(16, 2048, 6144, 2)).folds
+    assert folded(16, 4096, 2048) == (16, 32, 2)  # the 1.7B model's
+    assert folded(32, 2048, 2048) == (32, 16, 4)
     assert not gemm_tile(plan, GemmShape(33, 4096, 1024, 2)).folds
     assert not gemm_tile(plan, GemmShape(16, 1000, 1024, 2)).folds
     assert not gemm_tile(replace(plan, max_folds=0), GemmShape(16, 4096, 1024, 2)).folds
@@ -68,6 +68,31 @@ def test_which_products_are_folded():
         assert not gemm_tile(other, GemmShape(16, 4096, 1024, 2)).held
     assert not gemm_tile(plan, GemmShape(16, 4096, 1024, 4)).held
     assert not gemm_tile(plan, GemmShape(16, 4096, 1024, 2, may_hold=False)).held  # INT8
+
+
+def test_which_products_are_streamed():
+    """Those whose programs would take turns on a GPU if each held its weights: large ones, up to 64 rows."""
+    plan = Plan(gemm_held=True)
+
+    def streamed(rows: int, outputs: int, width: int, gated: bool = False) -> tuple[int, int, int] | None:
+        tile = gemm_tile(plan, GemmShape(rows, outputs, width, 2, gated))
+        steps = width // tile.split_k // max(1, tile.folds) // tile.block_k
+        return (tile.block_n, tile.folds, tile.split_k) if tile.folds and tile.stages < steps else None
+
+    assert streamed(32, 4096, 2048) == (32, 2, 1)  # the 1.7B model's
+    assert streamed(16, 6144, 2048, gated=True) == streamed(64, 6144, 2048, gated=True) == (32, 1, 1)
+    assert streamed(16, 2048, 6144) == streamed(64, 2048, 6144) == (64, 1, 4)
+    assert streamed(64, 20480, 1024) == (64, 1, 1)  # the crossbar's heads at S = 5
+    for shape in ((32, 2048, 2048), (64, 4096, 2048), (65, 2048, 6144)):
+        assert streamed(*shape) is None
+    for rows in (3, 16, 32, 64):  # the 0.6B model's layers
+        assert streamed(rows, 4096, 1024) is streamed(rows, 1024, 2048) is streamed(rows, 1024, 3072) is None
+        assert streamed(rows, 3072, 1024, True) is None
+    narrow = gemm_tile(replace(plan, stream_shared_bytes=72 * 1024), GemmShape(32, 6144, 2048, 2, True))
+    assert 2 * narrow.stages * narrow.block_k * (64 + 32) <= 72 * 1024
+    assert not gemm_tile(replace(plan, stream_max_rows=0), GemmShape(64, 2048, 6144, 2)).folds
+    everything = replace(plan, held_programs=0)
+    assert gemm_tile(everything, GemmShape(32, 2048, 2048, 2)).stages > 0
 
 
 def test_a_cpu_has_no_held_gemms():
@@ -120,6 +145,28 @@ def test_folded_gemms_are_right(device, width, outputs, rows, folds, pdl):
     if width == 1024:
         assert tile.folds == min(folds, 2 if outputs == 4096 else 4)
     check_kinds(device, plan, width, outputs, rows, torch.bfloat16)
+
+
+@ON_HOPPER
+@pytest.mark.parametrize("prefetch", [False, True])
+@pytest.mark.parametrize("pdl", [False, True])
+@pytest.mark.parametrize("split_k", [1, 4])
+@pytest.mark.parametrize("folds", [1, 2, 4])
+@pytest.mark.parametrize("rows", [3, 17, 32, 33, 64])
+def test_streamed_gemms_are_right(device, rows, folds, split_k, pdl, prefetch):
+    plan = Plan(
+        gemm_held=True,
+        pdl=pdl,
+        max_folds=folds,
+        max_split_k=split_k,
+        held_programs=0,
+        stream_prefetch=prefetch,
+    )
+    for width, outputs in ((2048, 4096), (6144, 2048)):
+        tile = gemm_tile(plan, GemmShape(rows, outputs, width, 2))
+        steps = width // tile.split_k // tile.folds // tile.block_k
+        assert tile.folds <= folds and 2 <= tile.stages < steps
+        check_kinds(device, plan, width, outputs, rows, torch.bfloat16)
 
 
 @ON_HOPPER
