@@ -5,8 +5,8 @@
 
 "pass": the pass of ``--positions`` as a captured graph, its error against float32, under the plans of PLANS; and for
 two of them each kernel, replayed alone and in its chain, measured by leaving it out.
-"frames": complete frames of ``--batches`` lines at S = 5 and 15 under the same two plans: what is better for prompts
-must not slow them down.
+"frames": complete frames of ``--batches`` lines at S = 5 and 15 under the same two plans, and with a larger ring: what
+is better for prompts must not slow them down.
 "sweep": the products of the talker's layers with ``--rows``, over all layers in turn (more weights than the L2 cache
 holds), with every tile that ``candidates`` names, and cuBLAS's. Each is checked against float32. The five fastest are
 printed with the default.
@@ -54,24 +54,19 @@ HELD, DEFAULT = "held", "default"
 PLANS: dict[str, dict[str, Any]] = {
     HELD: {"stream_max_rows": 0},
     DEFAULT: {},
-    "prefetch": {"stream_prefetch": True},
+    "216 KB": {"stream_shared_bytes": 216 * 1024},
     "all streamed": {"held_programs": 0},
-    "all streamed, prefetch": {"held_programs": 0, "stream_prefetch": True},
     "all streamed, 72 KB": {"held_programs": 0, "stream_shared_bytes": 72 * 1024},
-    "all streamed, 72 KB, prefetch": {
-        "held_programs": 0,
-        "stream_shared_bytes": 72 * 1024,
-        "stream_prefetch": True,
-    },
     "all streamed, 216 KB": {"held_programs": 0, "stream_shared_bytes": 216 * 1024},
     "no dependent launch": {"pdl": False},
 }
 COMPARED = (HELD, DEFAULT)
+IN_FRAMES = (*COMPARED, "216 KB")
 DOT_PLANS: dict[str, dict[str, Any]] = {
     "tl.dot": {},
     "tl.dot, 64 outputs": {"gemm_block_n": 64, "gemm_programs": 1, "gemm_shared_bytes": 200_000},
 }
-RINGS = ((128, 108, False), (128, 108, True), (64, 108, False), (64, 72, False), (64, 216, False))
+RINGS = ((128, 108), (64, 108), (64, 72), (64, 216))  # BLOCK_K, KB
 LARGEST_RING = 220  # KB
 PROGRAMS = (90, 260)  # that a candidate's grid may have
 FOLDED_COLUMNS = 128  # activation rows times folds, at most: more of them wait for the tensor cores
@@ -173,23 +168,21 @@ def streams(shape: GemmShape) -> Iterator[GemmTile]:
                 narrow = block_n < 16 and not shape.gated
                 if not PROGRAMS[0] <= programs <= PROGRAMS[1] or folds * block_m > FOLDED_COLUMNS or narrow:
                     continue
-                for block_k, shared, prefetch in RINGS:
+                for block_k, shared in RINGS:
                     span = shape.width // split_k // folds
                     stages = min(shared * 1024 // (2 * block_k * (rows + folds * block_m)), span // block_k)
                     if span % block_k or shape.outputs % block_n or stages < 3:
                         continue
-                    more = prefetch and stages * block_k < span
-                    yield GemmTile(block_m, block_n, block_k, stages, warps, True, split_k, folds, more)
+                    yield GemmTile(block_m, block_n, block_k, stages, warps, True, split_k, folds)
 
 
 def describe(tile: GemmTile) -> str:
     """Return a tile in a few words."""
     kind = "folded" if tile.folds else "held" if tile.held else "tl.dot"
     more = f" folds {tile.folds}" if tile.folds else ""
-    ahead = ", prefetch" if tile.prefetch else ""
     return (
         f"{kind} {tile.block_m}x{tile.block_n}x{tile.block_k}{more} split {tile.split_k} stages {tile.stages} "
-        f"warps {tile.warps}{ahead}"
+        f"warps {tile.warps}"
     )
 
 
@@ -232,7 +225,7 @@ def jobs_of(bench: Bench, options: argparse.Namespace) -> Iterator[Callable[[Pla
     if "frames" in options.parts:
         for batch, groups in cases_of(options):
             make, _ = frames_of(bench, batch, groups)
-            for variant in variants_of(bench.plan, COMPARED).values():
+            for variant in variants_of(bench.plan, IN_FRAMES).values():
                 yield lambda plan, make=make, variant=variant: make(replace(variant, start=plan.start))
     if "sweep" in options.parts:
         layer = bench.weights.talker.layers[0]
@@ -347,7 +340,7 @@ def frames_part(bench: Bench, options: argparse.Namespace) -> None:
         make, rewind = frames_of(bench, batch, groups)
         times = {
             f"{name}_ms": bench.measure(lambda make=make, plan=plan: make(plan), rewind)[0]
-            for name, plan in variants_of(bench.plan, COMPARED).items()
+            for name, plan in variants_of(bench.plan, IN_FRAMES).items()
         }
         bench.note("frame", f"S={groups}, batch {batch}", **times)
 

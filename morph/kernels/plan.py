@@ -70,14 +70,11 @@ class Plan:
     max_folds: int = (
         4  # of ``gemm_folded``, 0 turns it off; it takes the fewest that make FEWEST_PROGRAMS programs
     )
-    held_programs: int = (
-        FEWEST_PROGRAMS  # that hold their weights at once, one per multiprocessor; more of them take turns
-    )
-    stream_max_rows: int = (
-        64  # up to this many rows, ``gemm_folded`` streams weights whose programs would take turns
-    )
+    # Programs that hold their weights at once, one per multiprocessor: more of them would take turns.
+    held_programs: int = FEWEST_PROGRAMS
+    # Up to this many rows, ``gemm_folded`` streams weights whose programs would take turns.
+    stream_max_rows: int = 64
     stream_shared_bytes: int = 108 * 1024  # of its ring: two programs fit on a multiprocessor
-    stream_prefetch: bool = False  # what the ring has no buffers for goes to the L2 cache before the wait
     max_split_k: int = 4  # at most this many programs share the K columns of an output; 1 turns split-K off
     split_k_block_n: int = 64  # outputs per program of a split-K GEMM
     split_k_min_width: int = 2048  # K below which a GEMM is never split

@@ -56,25 +56,11 @@ def _first_weights(
 
 
 @gluon.jit
-def _prefetch_rows(pointers, ROWS: gl.constexpr, BYTES: gl.constexpr):
-    """Prefetch BYTES from each of ROWS pointers on into the L2 cache, one thread per row."""
-    gl.inline_asm_elementwise(
-        "{ .reg .pred p; .reg .b32 t; mov.u32 t, %tid.x; setp.lt.u32 p, t, $2; "
-        "@p cp.async.bulk.prefetch.L2.global [$1], $3; mov.u32 $0, 0; }",
-        "=r,l,r,r",
-        [pointers, ROWS, BYTES],
-        dtype=gl.int32,
-        is_pure=False,
-        pack=1,
-    )
-
-
-@gluon.jit
 def gemm_folded(
     x, squares, eps, weight, bias, residual, out, next_gain, next_scaled, next_squares, M,
     K: gl.constexpr, N: gl.constexpr, GATED: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr, FOLDS: gl.constexpr, STAGES: gl.constexpr, SPLIT_K: gl.constexpr,
-    PREFETCH: gl.constexpr, SUMS: gl.constexpr, PDL: gl.constexpr,
+    SUMS: gl.constexpr, PDL: gl.constexpr,
 ):  # fmt: skip
     """As ``gemm.gemm``, whose arguments these are, for M <= BLOCK_M rows; program ``(outputs, 0, split)``.
 
@@ -113,12 +99,6 @@ def gemm_folded(
     tiles = gl.allocate_shared_memory(DTYPE, [STAGES, ROWS, BLOCK_K], TILE)
     for index in gl.static_range(AHEAD):
         async_copy_global_to_shared(tiles.index(index), pointers + index * BLOCK_K)
-    if PREFETCH:
-        FLAT: gl.constexpr = gl.BlockedLayout([1], [32], [num_warps()], [0])
-        rest = (
-            _first_weights(first, gl.arange(0, ROWS, layout=FLAT), N, K, GATED, EACH, SPAN) + AHEAD * BLOCK_K
-        )
-        _prefetch_rows(weight + rest, ROWS, 2 * (SPAN - AHEAD * BLOCK_K))
     columns = first + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, OUT))
     if bias is not None:
         biases = gl.load(bias + columns)[None, :].to(gl.float32)

@@ -183,8 +183,7 @@ def _launch_tile(plan: Plan, tile: GemmTile, product: _Product, epilogue: _Epilo
     if tile.folds:
         from .gemm_folded import gemm_folded  # Gluon: not every Triton has it
 
-        arguments["FOLDS"], arguments["PREFETCH"] = tile.folds, plan.pdl and tile.prefetch
-        launch(gemm_folded, grid, plan, tile.warps, **arguments)
+        launch(gemm_folded, grid, plan, tile.warps, **arguments, FOLDS=tile.folds)
         return
     if tile.held:
         from .gemm_held import gemm_held  # Gluon

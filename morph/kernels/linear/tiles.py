@@ -83,7 +83,6 @@ class GemmTile:
             ``folds`` > 0.
         split_k: programs that share an output's columns; ``reduce_split_k`` adds up their partials.
         folds: of ``gemm_folded``.
-        prefetch: of ``gemm_folded``: before the wait, what the ring has no buffers for goes to the L2 cache.
     """
 
     block_m: int
@@ -94,7 +93,6 @@ class GemmTile:
     held: bool = False
     split_k: int = 1
     folds: int = 0
-    prefetch: bool = False
 
 
 @dataclass(frozen=True)
@@ -232,9 +230,7 @@ def _streamed_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
         fits = folds <= plan.max_folds and block_m <= plan.stream_max_rows
         if not fits or stages < 2 or shape.outputs % block_n or span % block_k:
             continue
-        chosen = GemmTile(
-            block_m, block_n, block_k, stages, FOLDED_WARPS, True, split_k, folds, plan.stream_prefetch
-        )
+        chosen = GemmTile(block_m, block_n, block_k, stages, FOLDED_WARPS, True, split_k, folds)
         if shape.outputs // block_n * split_k >= FEWEST_PROGRAMS:
             break
     return chosen
