@@ -1,10 +1,14 @@
 """Other decoders of Qwen3-TTS on the same shape, prompt and sampling; used by ``frames.py``.
 
     python -m lab.benchmarks.peers --shape 0.6B --answer row.json      # the process that measures one peer
+    python -m lab.benchmarks.peers --shape 0.6B --answer row.json --first --characters 18
 
 - faster-qwen3-tts (needs transformers 5 and CUDA): a CUDA graph for the predictor's 15 passes and one for the talker's
   step, over transformers' own layers and static caches; the host reads every token.
 - qwen3-tts-triton is in no package index, so it is not measured here.
+
+``--first`` measures the time from a text to the first samples on the host, through the peer's own loader and streaming,
+with chunks of one frame, without a server around it: a row of the table "stream".
 
 A peer runs in a separate process with its own model: its graphs hold the addresses of weights, which our engines
 move, and a crash ends nothing else. A peer that crashes while sampling is measured again with greedy decoding, which
@@ -22,8 +26,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -34,11 +39,12 @@ from qwen3_tts_morph.morph.voice.prompt import Prompt
 
 import pack
 
-from .common import Setting, frame_ms, greedy, load_muted, make_prompt, make_row, parser
-from .results import Row
+from .common import TEXT, Setting, frame_ms, greedy, load_muted, make_prompt, make_row, parser, precision_of
+from .results import PartRow, Row
 
 SECONDS = 300  # time limit of a peer
 ERROR = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt)\b.*", re.MULTILINE)
+WARM_UPS = 4
 LONGEST = 2048  # positions of its static cache: its default
 
 
@@ -129,13 +135,56 @@ def run_in_process(options: argparse.Namespace, extra: Sequence[str]) -> Row | s
     return errors[-1] if errors else f"its process ended with status {done.returncode}"
 
 
+@dataclass(frozen=True)
+class FirstRow(PartRow):
+    """The median time from a text to a peer's first samples, in chunks of one frame, without a server around it."""
+
+    seq_groups: int
+    voice: str
+    lines: int
+    characters: int
+    first_playable_ms: float
+
+
+def measure_first(options: argparse.Namespace) -> FirstRow:
+    """Measure a preset voice, by the peer's own loader and streaming."""
+    from faster_qwen3_tts import FasterQwen3TTS
+
+    model = load_muted(options)  # it also writes the checkpoint, which the peer loads by itself
+    peer = FasterQwen3TTS.from_pretrained(str(options.checkpoints / options.shape), device=options.device)
+    text = TEXT[: options.characters]
+
+    def first_ms() -> float:
+        began = time.perf_counter()
+        chunks = peer.generate_custom_voice_streaming(text, "ryan", "english", chunk_size=1)
+        samples, *_ = next(chunks)
+        took = 1000 * (time.perf_counter() - began)
+        chunks.close()
+        if not len(samples):
+            raise RuntimeError("the peer's first chunk has no samples")
+        return took
+
+    times = [first_ms() for _ in range(WARM_UPS + options.repeats)][WARM_UPS:]
+    return FirstRow(
+        "stream", FasterPeer.name, options.shape, "streaming", precision_of(model), 1, PREDICTED_GROUPS, "preset", 1,
+        len(text), round(statistics.median(times), 3),
+    )  # fmt: skip
+
+
 @torch.inference_mode()
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the peer in this process and write its row."""
     made = parser(__doc__, frames=60, repeats=3)
     made.add_argument("--answer", type=Path, required=True, help="file to write the row to")
     made.add_argument("--greedy", action="store_true", help="decode greedily")
+    made.add_argument("--first", action="store_true", help="measure the time to the first samples")
+    made.add_argument("--characters", type=int, default=len(TEXT), help="of the text, with --first")
     options = made.parse_args(arguments)
+    if options.first:
+        if options.checkpoints is None:
+            made.error("--first needs --checkpoints: the peer loads the checkpoint from there")
+        options.answer.write_text(json.dumps(measure_first(options).flat()), encoding="utf-8")
+        return
     model = load_muted(options)
     prompt, sampling = make_prompt(model), replace(model.sampling, max_new_tokens=options.frames + 1)
     if options.greedy:

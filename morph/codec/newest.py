@@ -12,7 +12,7 @@ from .forward import TorchOps, enter_blocks, run_block, zero_gaps
 from .weights import Block, CodecWeights
 
 # New frames of all lines of a slab. The blocks after the first one run slab by slab: their activations take 1.4 MB per
-# frame in bf16, and should stay in the GPU's cache.
+# frame in bf16. 64 lines took 14.9 ms in slabs of 48 frames, 14.1 in slabs of 192 and 14.0 in one, on an H100.
 SLAB_FRAMES = 192
 
 
