@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from lab.benchmarks import batches, codec, frames, line, memory, prefill
+from lab.benchmarks import batches, codec, codec_steps, frames, line, memory, prefill
 from lab.benchmarks.common import Measured, decode_fixed, load_muted, parser
 from lab.benchmarks.frames import fit_line
 from lab.benchmarks.results import Row, markdown
@@ -165,6 +165,15 @@ def test_codec_compares_its_variants_with_upstream(tmp_path: Path) -> None:
         ("upstream-fp32", "1x6"), ("upstream-fp32", "2x9"), ("torch", "1x6"), ("torch", "2x9"),
     ]  # fmt: skip
     assert all(row.keys() >= KEYS for row in rows) and all(row["snr_db"] > 10 for row in rows[2:])
+
+
+def test_a_step_of_the_codec_is_measured_for_each_number_of_lines(tmp_path: Path) -> None:
+    asked = ["--shape", "tiny", "--device", "cpu", "--lines", "1", "2", "--repeats", "1"]
+    codec_steps.main([*asked, "--out", str(tmp_path)])
+    [path] = tmp_path.glob("*.json")
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert [(row["table"], row["batch"]) for row in rows] == [("codec_step", 1), ("codec_step", 2)]
+    assert all(row.keys() >= KEYS and row["ms"] > 0 for row in rows)
 
 
 def test_a_straight_line_is_fitted() -> None:
