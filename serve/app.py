@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,7 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -225,15 +225,18 @@ async def read_body(request: Request, most: int, seconds: float) -> bytes:
     Raises:
         ApiError: 413, 408, or 400 for one that ends early.
     """
-    body = bytearray()
     try:
-        with anyio.fail_after(seconds):
-            async for part in request.stream():
-                body += part
-                if len(body) > most:
-                    raise ApiError(413, f"the body has more than {most} bytes: send a shorter one")
-    except TimeoutError:
+        return await asyncio.wait_for(_read(request, most), seconds)
+    except asyncio.TimeoutError:
         raise ApiError(408, f"the body was not complete after {seconds:g} s: send it at once") from None
     except ClientDisconnect:
         raise ApiError(400, "the body ended early") from None
+
+
+async def _read(request: Request, most: int) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise ApiError(413, f"the body has more than {most} bytes: send a shorter one")
     return bytes(body)
