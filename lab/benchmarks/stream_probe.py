@@ -65,7 +65,7 @@ class Marks:
             self.add_device("prefill_done_ms")
             return request.is_cancelled
 
-        def on_codes(codes: torch.Tensor) -> None:
+        def on_codes(codes: np.ndarray) -> None:
             self.add("codes_ms")
             if request.on_codes is not None:
                 request.on_codes(codes)
@@ -192,7 +192,7 @@ class Arrivals:
         self._due = time.perf_counter()
 
     def _counting(self, request: LineRequest) -> LineRequest:
-        def on_codes(codes: torch.Tensor) -> None:
+        def on_codes(codes: np.ndarray) -> None:
             now = time.perf_counter()
             self._frame_s, self._frame_at = now - (self._frame_at or now), now
             self._made += 1
