@@ -187,6 +187,10 @@ class Arrivals:
         self._due = None
         return replace(request, guard=Guard(min(ARRIVAL_FRAMES, self._frames), detect_loops=False))
 
+    def meanwhile(self) -> None:
+        """See ``LineSource``."""
+        self._source.meanwhile()
+
     def wait(self) -> None:
         """See ``LineSource``: all others have ended, so the next line comes now."""
         self._due = time.perf_counter()
@@ -261,6 +265,9 @@ class _Watched:
         request = self._source.take()
         first, self._first = self._first, False
         return self._marks.watch(request) if first else request
+
+    def meanwhile(self) -> None:
+        self._source.meanwhile()
 
     def wait(self) -> None:
         self._source.wait()

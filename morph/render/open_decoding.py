@@ -7,7 +7,7 @@ from functools import partial
 
 from ..options import FRAME_RATE
 from ..synthesizer import Synthesizer
-from .codec_turns import CodecTurns
+from .codec_turns import FEW, CodecTurns
 from .desk import Desk, ServiceClosed
 from .open_line import OpenLine
 from .pacing import Speed
@@ -40,7 +40,9 @@ class OpenDecoding:
         self._lines: dict[int, OpenLine] = {}
         self._count = 0
         self._is_idle = False
-        self._queue = StreamQueue(self._follow, self._rest, late=True, collected=False)
+        self._queue = StreamQueue(
+            self._follow, self._rest, late=True, meanwhile=self._meanwhile, collected=False
+        )
 
     def run(self) -> None:
         """Decode until the end.
@@ -141,6 +143,11 @@ class OpenDecoding:
             utterance.finish(None, error)
             return
         self._lines[line.number] = line
+
+    def _meanwhile(self) -> None:
+        """While the device makes a frame, pass on what the codec has made before it."""
+        if len(self._lines) > FEW:
+            self._turns.settle()
 
     def _rest(self) -> None:
         """No line can make a frame: send what has been made, and wait for a reader, for text or for a line."""

@@ -199,6 +199,7 @@ class OpenLine(TurnLine):
     def resume(self, number: int) -> OpenLine:
         """Go on under another number, in another batch or later in the same one."""
         self.number = number
+        self.wake()  # another batch counts its own turns
         return self
 
     def abandon(self) -> None:

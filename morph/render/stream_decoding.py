@@ -113,7 +113,7 @@ class StreamDecoding:
         self._texts = {text.index: text for text in texts}
         self._lines = [self._open_line(index) for index in range(len(rendering.lines))]
         self._open = dict(self._texts)  # those that may give more pieces
-        self._queue = StreamQueue(self._follow, self._rest, bool(texts))
+        self._queue = StreamQueue(self._follow, self._rest, bool(texts), self._turns.settle)
         self.stopped: dict[int, str] = {}  # lines that were cancelled, or whose text failed
 
     def _open_line(self, index: int) -> StreamLine:
