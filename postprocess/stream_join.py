@@ -32,7 +32,7 @@ class StreamJoin:
     def add(self, samples: Waveform) -> Waveform:
         """Take the current piece's next samples; return the samples of the result that are final now."""
         self._length += len(samples)
-        self._pending = np.concatenate((self._pending, samples))
+        self._pending = np.concatenate((self._pending, samples)) if len(self._pending) else samples
         return self._advance(ended=False)
 
     def end(self) -> Waveform:

@@ -292,4 +292,4 @@ def _sampling(sent: object, own: Sampling) -> Sampling:
 
 
 def _tokens(own: TokenSampling, changes: Mapping[str, Any]) -> TokenSampling:
-    return replace(own, **changes)
+    return replace(own, **changes) if changes else own

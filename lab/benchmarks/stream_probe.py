@@ -65,7 +65,7 @@ class Marks:
             self.add_device("prefill_done_ms")
             return request.is_cancelled
 
-        def on_codes(codes: torch.Tensor) -> None:
+        def on_codes(codes: np.ndarray) -> None:
             self.add("codes_ms")
             if request.on_codes is not None:
                 request.on_codes(codes)
@@ -187,12 +187,16 @@ class Arrivals:
         self._due = None
         return replace(request, guard=Guard(min(ARRIVAL_FRAMES, self._frames), detect_loops=False))
 
+    def meanwhile(self) -> None:
+        """See ``LineSource``."""
+        self._source.meanwhile()
+
     def wait(self) -> None:
         """See ``LineSource``: all others have ended, so the next line comes now."""
         self._due = time.perf_counter()
 
     def _counting(self, request: LineRequest) -> LineRequest:
-        def on_codes(codes: torch.Tensor) -> None:
+        def on_codes(codes: np.ndarray) -> None:
             now = time.perf_counter()
             self._frame_s, self._frame_at = now - (self._frame_at or now), now
             self._made += 1
@@ -261,6 +265,9 @@ class _Watched:
         request = self._source.take()
         first, self._first = self._first, False
         return self._marks.watch(request) if first else request
+
+    def meanwhile(self) -> None:
+        self._source.meanwhile()
 
     def wait(self) -> None:
         self._source.wait()

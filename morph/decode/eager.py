@@ -268,6 +268,6 @@ def _pass_codes(codes: torch.Tensor, running: Sequence[int], lines: Sequence[Lin
     """Pass a frame's codes ``[B, 16]`` to the running lines that listen; only then are they copied to the host."""
     listeners = [(row, listen) for row in running if (listen := lines[row].on_codes) is not None]
     if listeners:
-        on_host = codes.cpu()
+        on_host = codes.cpu().numpy()
         for row, listen in listeners:
-            listen(on_host[row].clone())
+            listen(on_host[row])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from ..voice.prompt import Prompt
@@ -38,8 +39,9 @@ class LineRequest:
         prompt: what to speak, and with which voice.
         guard: decides when the line must end without an EOS. It counts frames: use it for one decoding only.
         seed: of the line's random stream. The two engines use different generators.
-        on_codes: called with the codes of each finished frame, int64 ``[16]`` on the CPU, in order. Frames past the
-            line's end are never passed. What it raises ends the decoding of all lines and passes through.
+        on_codes: called with the codes of each finished frame, int64 ``[16]``, in order; they may be a view of what all
+            lines have, so what is kept should be a copy. Frames past the line's end are never passed. What it raises
+            ends the decoding of all lines and passes through.
         on_launch: called once, when the device has the line's first frame to make and the host would wait for it: what
             must be ready by then and takes time. It gets the codes that the frame will have, int64 ``[16]`` on the
             device; None if other lines begin with the same frame. Only the graph engine calls it.
@@ -53,7 +55,7 @@ class LineRequest:
     prompt: Prompt
     guard: Guard
     seed: int = 0
-    on_codes: Callable[[torch.Tensor], None] | None = None
+    on_codes: Callable[[np.ndarray], None] | None = None
     on_end: Callable[[str], None] | None = None
     on_launch: Callable[[torch.Tensor | None], None] | None = None
     cancelled: Callable[[], bool] | None = None

@@ -34,6 +34,12 @@ class LineSource(Protocol):
     def take(self) -> LineRequest:
         """Remove the first of the ready lines, and return it."""
 
+    def meanwhile(self) -> None:
+        """Do what takes time and need not be done between two frames: the device makes one now.
+
+        Called once for each frame that an engine has not waited for yet. What it raises ends the decoding.
+        """
+
     def wait(self) -> None:
         """Wait for a line, for the text of one, or for a cancellation; it may also return without any.
 
@@ -58,6 +64,9 @@ class GivenLines:
     def take(self) -> LineRequest:
         """See ``LineSource``."""
         return self.ready.popleft()
+
+    def meanwhile(self) -> None:
+        """See ``LineSource``: here is nothing to do."""
 
     def wait(self) -> None:
         """See ``LineSource``."""

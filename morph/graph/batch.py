@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
 from ..decode.decoded import Decoded
@@ -14,6 +14,7 @@ from ..decode.source import Lines, as_source
 from ..frame.noise import GROUPS
 from ..model.finite import not_finite
 
+NOBODY = -1  # the number of the line in a free row
 REFILL_SHARE = 8  # an eighth of the rows is refilled at a time: one prefill serves several lines
 
 
@@ -33,23 +34,26 @@ class LineBatch:
         self.source = as_source(lines)
         self.eos = eos
         self.dtype = dtype
-        self.rows: list[int | None] = [None] * rows
+        self.lines_running = 0  # rows that have a line
+        self._rows: list[_Line | None] = [None] * rows
+        # For each row the number of its line, and the cache positions that this takes up: a look at every line in
+        # Python takes longer than all the rest.
+        self._numbers = np.full(rows, NOBODY)
+        self._reached = np.zeros(rows, dtype=np.int64)
         self._lines: dict[int, _Line] = {}  # of a source that is not collected: those in rows
         self._admitted = 0
+        self._new: list[_Line] = []  # lines without a frame in flight
+        self._late: dict[int, _Line] = {}  # by row, those whose text comes in parts
         self._stopped: set[int] = set()  # rows without the last frame
+        self._began: list[_Line] = []  # lines whose first frame is the last one that was sent
         self._unheard: set[int] = set()  # lines whose first frame is in flight and has a listener
         self._reports: list[torch.Tensor] = []
-        self._in_flight: deque[list[int | None]] = deque()
+        self._in_flight: deque[np.ndarray] = deque()
 
     @property
     def running(self) -> bool:
         """Whether a line has not ended, or may come."""
-        return not self.source.done or self.lines_running > 0
-
-    @property
-    def lines_running(self) -> int:
-        """How many rows have a line."""
-        return len(self.rows) - self.rows.count(None)
+        return self.lines_running > 0 or not self.source.done
 
     @property
     def must_wait(self) -> bool:
@@ -67,22 +71,13 @@ class LineBatch:
 
         A stopped row overwrites the position of its next frame, so that one counts too.
         """
-        return max((self._reached(row) for row, line in enumerate(self.rows) if line is not None), default=0)
-
-    def _reached(self, row: int) -> int:
-        line = self._at(row)
-        return line.prompt + line.sent + (row in self._stopped)
-
-    def _at(self, row: int) -> _Line:
-        """Return the line in a row that has one."""
-        line = self.rows[row]
-        assert line is not None
-        return self._lines[line]
+        held = (self._reached[row] + 1 for row in self._stopped if self._rows[row] is not None)
+        return int(max(self._reached.max(), max(held, default=0)))
 
     @property
     def requests(self) -> list[tuple[int, LineRequest]]:
         """The rows that have a line, and its request."""
-        return [(row, self._lines[line].request) for row, line in enumerate(self.rows) if line is not None]
+        return [(line.row, line.request) for line in self._rows if line is not None]
 
     def request(self, line: int) -> LineRequest:
         """Return a line's request, by its number."""
@@ -90,69 +85,68 @@ class LineBatch:
 
     def admit(self) -> list[tuple[int, int]]:
         """Assign free rows to waiting lines, if enough rows are free; return pairs of a row and its new line."""
-        free, waiting = [row for row, line in enumerate(self.rows) if line is None], len(self.source.ready)
-        if len(free) < min(waiting, max(1, len(self.rows) // REFILL_SHARE)):
+        waiting, free = len(self.source.ready), len(self._rows) - self.lines_running
+        if not waiting or free < min(waiting, max(1, len(self._rows) // REFILL_SHARE)):
             return []
-        admitted = []
-        for row in free[:waiting]:
-            number = self._admitted
-            self._lines[number] = _Line(self.source.take(), row)
-            self.rows[row] = number
-            self._admitted += 1
-            admitted.append((row, number))
-        return admitted
+        rows = [row for row, line in enumerate(self._rows) if line is None]
+        return [(row, self._enter(row)) for row in rows[:waiting]]
+
+    def _enter(self, row: int) -> int:
+        """Put the next line into a free row; return its number."""
+        number, self._admitted = self._admitted, self._admitted + 1
+        line = self._lines[number] = self._rows[row] = _Line(self.source.take(), number, row)
+        self._numbers[row], self._reached[row] = number, line.prompt
+        self._new.append(line)
+        self.lines_running += 1
+        if line.request.text is not None:
+            self._late[row] = line
+        return number
 
     def end_cancelled(self) -> None:
         """End the lines that are to end now, and free their rows. Their frames in flight are not kept."""
-        for line in self.rows.copy():
-            if line is not None and self._lines[line].request.is_cancelled:
-                self._end(line, "cancelled")
+        asked = [line for line in self._rows if line is not None and line.cancelled is not None]
+        for line in [line for line in asked if line.cancelled is not None and line.cancelled()]:
+            self._end(line, "cancelled")
 
     def stopped(self) -> list[int]:
         """Return the rows of lines that cannot make a frame yet, because text of theirs is late."""
         held = []
-        for row, line in enumerate(self.rows):
-            if line is None or (text := self._lines[line].request.text) is None:
-                continue
-            if not text.ready(self._lines[line].sent):
+        for row, line in sorted(self._late.items()):
+            text = line.request.text
+            if text is not None and not text.ready(int(self._reached[row]) - line.prompt):
                 held.append(row)
         return held
 
     def late_parts(self) -> list[tuple[int, int, LatePart]]:
         """Return the text that has come since the last call: its row, its offset in the line's text, and itself."""
         parts = []
-        for row, line in enumerate(self.rows):
-            if line is None or (text := self._lines[line].request.text) is None:
-                continue
-            if (part := text.take()) is not None:
-                parts.append((row, self._lines[line].written, part))
-                self._lines[line].written += len(part.rows)
+        for row, line in sorted(self._late.items()):
+            text = line.request.text
+            if text is not None and (part := text.take()) is not None:
+                parts.append((row, line.written, part))
+                line.written += len(part.rows)
         return parts
 
     def send(self, stopped: Sequence[int] = ()) -> None:
         """Note that a frame is in flight: its report will be about the lines in the rows now, but the stopped ones."""
         self._stopped = set(stopped)
-        sent = [None if row in self._stopped else line for row, line in enumerate(self.rows)]
+        sent = self._numbers.copy()
+        sent[list(stopped)] = NOBODY
+        self._reached[sent != NOBODY] += 1
         self._in_flight.append(sent)
-        for line in sent:
-            if line is not None:
-                self._lines[line].sent += 1
-                if self._lines[line].sent == 1 and self._lines[line].request.on_codes is not None:
-                    self._unheard.add(line)
+        new = [line for line in self._new if line.ended is None]
+        self._began = [line for line in new if line.row not in self._stopped]
+        self._new = [line for line in new if line.row in self._stopped]
+        self._unheard.update(line.number for line in self._began if line.on_codes is not None)
 
     def launched(self, report: torch.Tensor) -> None:
         """The device has the frame that was sent: let the lines whose first it is get ready for it.
 
         ``report`` is the device's own, ``[B, 17]``.
         """
-        new = [
-            (row, self._lines[line].request)
-            for row, line in enumerate(self._in_flight[-1])
-            if line is not None and self._lines[line].sent == 1
-        ]
-        for row, request in new:
-            if request.on_launch is not None:
-                request.on_launch(report[row, :GROUPS] if len(new) == 1 else None)
+        for line in self._began:
+            if line.request.on_launch is not None:
+                line.request.on_launch(report[line.row, :GROUPS] if len(self._began) == 1 else None)
 
     def receive(self, report: torch.Tensor) -> int:
         """Take the oldest report in flight, ``[B, 17]``, and keep it; return how many lines made this frame.
@@ -160,63 +154,66 @@ class LineBatch:
         Raises:
             ValueError: if a line's numbers are not finite.
         """
-        made, first, broken = 0, report[:, 0].tolist(), report[:, GROUPS].tolist()
-        # Views of all rows at once: one by one they take several times as long.
-        frames = report[:, :GROUPS].unbind()
-        for row, number in enumerate(self._in_flight.popleft()):
-            if number is None or (line := self._lines.get(number)) is None or line.ended is not None:
-                continue
-            if broken[row]:
-                raise not_finite(self.dtype)
+        numbers, sent = report.numpy(), self._in_flight.popleft()
+        rows = np.flatnonzero(
+            (sent == self._numbers) & (sent != NOBODY)
+        )  # of lines that have not ended since
+        if numbers[rows, GROUPS].any():
+            raise not_finite(self.dtype)
+        made, codes, first = 0, numbers[:, :GROUPS], numbers[:, 0].tolist()
+        for row in rows.tolist():
+            line = self._rows[row]
+            assert line is not None
             if first[row] == self.eos:
-                self._end(number, "eos")
+                self._end(line, "eos")
                 continue
             made += 1
-            self._keep(number, line, frames[row])
-            if (end := line.request.guard.add(first[row])) is not None:
-                self._end(number, end)
+            self._keep(line, codes[row])
+            if (end := line.guard.add(first[row])) is not None:
+                self._end(line, end)
         if self.source.collected:
             self._reports.append(report[:, :GROUPS])
         return made
 
-    def _keep(self, number: int, line: _Line, codes: torch.Tensor) -> None:
+    def _keep(self, line: _Line, codes: np.ndarray) -> None:
         """Note that the current report has a frame of a line, and pass its codes on."""
         if self.source.collected:
             line.reports.append(len(self._reports))
-        self._unheard.discard(number)
-        if line.request.on_codes is not None:
-            line.request.on_codes(codes)
+        if self._unheard:
+            self._unheard.discard(line.number)
+        if line.on_codes is not None:
+            line.on_codes(codes)
 
-    def _end(self, number: int, ended: str) -> None:
-        line = self._lines[number]
+    def _end(self, line: _Line, ended: str) -> None:
         line.ended = ended
-        self._unheard.discard(number)
-        self.rows[line.row] = None
+        self._unheard.discard(line.number)
+        self._rows[line.row], self._numbers[line.row], self._reached[line.row] = None, NOBODY, 0
+        self._late.pop(line.row, None)
+        self.lines_running -= 1
         if not self.source.collected:
-            del self._lines[number]
+            del self._lines[line.number]
         line.request.end(ended)
 
     def collect(self) -> list[Decoded]:
         """Return every line's codes and how it ended, in the order of their numbers; none if nobody collects them."""
-        codes = torch.stack(self._reports) if self._reports else torch.zeros(0, len(self.rows), GROUPS).long()
+        codes = (
+            torch.stack(self._reports) if self._reports else torch.zeros(0, len(self._rows), GROUPS).long()
+        )
         return [
             Decoded(codes[torch.tensor(line.reports, dtype=torch.int64), line.row], str(line.ended))
             for line in self._lines.values()
         ]
 
 
-@dataclass
 class _Line:
-    """A line that has had a row: its frames sent, the reports that have its frames, and its trailing text's length."""
+    """A line that has had a row: the reports that have its frames, its prompt's and its trailing text's length.
 
-    request: LineRequest
-    row: int
-    sent: int = 0
-    reports: list[int] = field(default_factory=list)
-    ended: str | None = None
-    prompt: int = field(init=False)  # positions; a tensor takes a microsecond to say so
-    written: int = field(init=False)
+    What a frame asks of every line is at hand: a tensor takes a microsecond to say its length.
+    """
 
-    def __post_init__(self) -> None:
-        self.prompt = len(self.request.prompt.embeds)
-        self.written = len(self.request.prompt.trailing)
+    def __init__(self, request: LineRequest, number: int, row: int):
+        self.request, self.number, self.row = request, number, row
+        self.on_codes, self.cancelled, self.guard = request.on_codes, request.cancelled, request.guard
+        self.prompt, self.written = len(request.prompt.embeds), len(request.prompt.trailing)
+        self.reports: list[int] = []
+        self.ended: str | None = None

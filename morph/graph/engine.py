@@ -369,6 +369,7 @@ class GraphDecoder:
                     readback = self._launch_again(model, options, batch, stopped)
                     splits = False
                 batch.launched(self.report)
+                batch.source.meanwhile()
             elif not readback.waiting and batch.must_wait:
                 batch.source.wait()
             if readback.waiting > (lag if makes_frame else 0):

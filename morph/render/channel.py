@@ -31,6 +31,11 @@ class Chunk:
     start: int
     last: bool
 
+    @property
+    def frames(self) -> int:
+        """How many frames were decoded for it."""
+        return self.codes.shape[0]
+
 
 class StreamClosed(Exception):
     """The readers of a stream have left; it ends the worker and is raised to nobody else."""
@@ -79,7 +84,7 @@ class Channel:
                 self._order.popleft()
             self._order.append((self._count, chunk.line))
             self._queues[chunk.line].append((self._count, chunk))
-            self._queued[chunk.line] += len(chunk.codes)
+            self._queued[chunk.line] += chunk.frames
             self._ended[chunk.line] = chunk.last
             self._count += 1
             self._changed.notify_all()
@@ -137,7 +142,7 @@ class Channel:
                 line = None if self._closed else self._first(lines)
                 if line is not None:
                     _, chunk = self._queues[line].popleft()
-                    self._queued[line] -= len(chunk.codes)
+                    self._queued[line] -= chunk.frames
                     return chunk
                 if self._error is not None and not self._closed:
                     raise self._error

@@ -24,11 +24,11 @@ class CodeFrames:
     def __len__(self) -> int:
         return self._count
 
-    def append(self, codes: torch.Tensor) -> None:
-        """Copy a frame, int64 ``[16]`` on the CPU."""
+    def append(self, codes: np.ndarray) -> None:
+        """Copy a frame, int64 ``[16]``."""
         if self._count == len(self._frames):
             self._frames = np.concatenate((self._frames, np.empty_like(self._frames)))
-        self._frames[self._count] = codes.numpy()
+        self._frames[self._count] = codes
         self._count += 1
 
     def part(self, begin: int = 0, end: int | None = None) -> torch.Tensor:

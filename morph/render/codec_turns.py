@@ -13,7 +13,7 @@ import torch
 from ..model.finite import check_samples
 from ..runtime.sizes import power_above
 from ..waveform.stream import LineCodec, WavesInFlight
-from .claims import Claim, choose
+from .claims import Claim, Pace, choose
 from .pacing import Speed
 from .turn_line import TurnLine
 
@@ -31,6 +31,7 @@ class CodecTurns:
 
     def __init__(self, open_codec: Callable[[], LineCodec], dtype: torch.dtype, speed: Speed):
         self._open_codec, self._dtype, self._speed = open_codec, dtype, speed
+        self._count = 0  # of turns
         self._ahead_s = 0.0  # spent on the next chunk before its codes came
         self._in_codec: deque[_InCodec] = deque()  # in the order of their beginnings
 
@@ -68,21 +69,37 @@ class CodecTurns:
         Of a few lines that is everything, in the sizes asked for, and it is waited for. Of many, lines that have not
         been heard are a step of their own, before the others: it is short, and only it is waited for.
         """
+        self._count += 1
         if len(lines) <= FEW:
             self.send(lines)
             return
         while self._in_codec and self._in_codec[0].waves.is_ready:
             self._pass_on()
         now = time.perf_counter()
-        self._end_pieces(lines, now)
-        ready = [line for line in lines if not line.is_full]
+        awake = self._awake(lines, now)
+        self._end_pieces(awake, now)
+        ready = [line for line in awake if not line.is_full]
         new = sum(line.chunks.waits_for_sound for line in ready)
         self._measure(new)
-        pace = self._speed.pace(new, len(lines))
-        claims = [claim for line in ready if (claim := line.claim(now, pace)) is not None]
+        claims = self._claims(ready, now, self._speed.pace(new, len(lines)))
         awaited = self._launch_turn(ready, claims, len(lines))
         while awaited in self._in_codec:
             self._pass_on()
+
+    def _awake(self, lines: Collection[TurnLine], now: float) -> list[TurnLine]:
+        """Return the lines of which something may be due: those that do not rest, and those that soon run dry."""
+        dry = now + self._speed.urgent_s(len(lines))
+        return [line for line in lines if line.rests_until <= self._count or line.empty_at < dry]
+
+    def _claims(self, lines: Sequence[TurnLine], now: float, pace: Pace) -> list[Claim]:
+        """Return what could be decoded of these lines; those of which nothing could be rest."""
+        claims = []
+        for line in lines:
+            if (claim := line.claim(now, pace)) is not None:
+                claims.append(claim)
+            elif not line.in_codec:
+                line.rest(self._count)
+        return claims
 
     def send(self, lines: Collection[TurnLine], hurry: bool = False, whole: bool = False) -> None:
         """Decode and pass on the chunks that are due, and wait for them.
@@ -163,7 +180,7 @@ class CodecTurns:
         waves, now = made.waves.wait(), time.perf_counter()
         took, self._ahead_s = now - made.began + self._ahead_s, 0.0
         seconds = took if made.waves.seconds is None else made.waves.seconds
-        self._speed.add_codec(max(map(len, made.codes.values())), took)
+        self._speed.add_codec(max(codes.shape[0] for codes in made.codes.values()), took)
         self._speed.add_step(power_above(len(made.lines)), seconds)
         self._speed.exclude(seconds)
         for line in made.lines:

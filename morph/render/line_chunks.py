@@ -17,6 +17,7 @@ from .claims import Claim, Pace
 from .code_frames import CodeFrames
 from .pacing import ChunkSizes
 
+NO_SAMPLES = np.zeros(0, dtype=np.float32)
 NO_CODES = torch.zeros(0, CODE_GROUPS, dtype=torch.int64)
 
 
@@ -76,7 +77,7 @@ class LineChunks:
         """
         self._complete, self._after = True, silence
         samples = self._join.limit(len(self._pieces))
-        return self._chunk(NO_CODES, samples, now) if self.ended else None
+        return self._chunk(NO_CODES, [samples], now) if self.ended else None
 
     def cancel(self) -> None:
         """End the line with what was decoded of it."""
@@ -120,6 +121,22 @@ class LineChunks:
         """The frames of the next chunk, if there is time for it."""
         return self._sizes.full
 
+    @property
+    def empty_at(self) -> float:
+        """When a reader has played all that was made; 0 if nothing was."""
+        return self._sizes.empty_at
+
+    @property
+    def missing(self) -> int | None:
+        """The frames that the largest chunk still needs, before which nothing is due unless a reader runs dry.
+
+        None: more can be due at any time: nothing has been heard, or the current piece has ended or not come.
+        """
+        piece = self.piece
+        if piece is None or piece.ended is not None or not self.has_begun:
+            return None
+        return max(0, self._sizes.largest - piece.waiting)
+
     def due(self, now: float, hurry: bool) -> int:
         """Return how many of the current piece's waiting frames to decode now; ``hurry``: no others come soon."""
         if (piece := self.piece) is None:
@@ -127,10 +144,10 @@ class LineChunks:
         hurry = hurry or piece.ended is not None
         return min(piece.waiting, self._sizes.full) if hurry else self._sizes.due(piece.waiting, now)
 
-    def claim(self, now: float, pace: Pace) -> Claim | None:
+    def claim(self, now: float, pace: Pace, line: int) -> Claim | None:
         """Return what of the current piece to decode where many lines are spoken at once, None for nothing yet.
 
-        ``line`` of the claim is this line's index.
+        ``line``: of the claim.
         """
         if (piece := self.piece) is None or not (waiting := piece.waiting):
             return None
@@ -140,7 +157,7 @@ class LineChunks:
             count, is_urgent = self._sizes.patient(waiting, now, pace)
         if not count:
             return None
-        return Claim(self.index, count, not self.has_begun, is_urgent, self._sizes.empty_at)
+        return Claim(line, count, not self.has_begun, is_urgent, self._sizes.empty_at)
 
     def waiting(self, count: int) -> torch.Tensor:
         """Return the codes of the current piece's next frames, ``[count, 16]``."""
@@ -150,29 +167,29 @@ class LineChunks:
     def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> Chunk:
         """Take the samples of codes that ``waiting`` returned; return the chunk for the readers."""
         piece = self._pieces[0]
-        piece.decoded += len(codes)
+        piece.decoded += codes.shape[0]
         piece.waves.append(wave)
-        samples = np.concatenate((self._pause(piece), self._join.add(wave)))
+        parts = [self._pause(piece), self._join.add(wave)]
         if self.piece_is_done:  # its end comes with its last frames
-            samples = np.concatenate((samples, self._join.end()))
+            parts.append(self._join.end())
             self._pieces.popleft()
-        return self._chunk(codes, samples, now)
+        return self._chunk(codes, parts, now)
 
     def end_piece(self, now: float) -> Chunk | None:
         """End a piece whose end was not known with its last frames; return a chunk if there is something to say."""
-        samples = np.concatenate((self._pause(self._pieces.popleft()), self._join.end()))
-        return self._chunk(NO_CODES, samples, now) if len(samples) or self.ended else None
+        parts = [self._pause(self._pieces.popleft()), self._join.end()]
+        return self._chunk(NO_CODES, parts, now) if any(map(len, parts)) or self.ended else None
 
     def _pause(self, piece: PieceFrames) -> np.ndarray:
         """Return the silence before a piece, once, with what was held back of the piece before."""
         silence, piece.silence = piece.silence, 0
-        return self._join.gap(silence) if silence else np.zeros(0, dtype=np.float32)
+        return self._join.gap(silence) if silence else NO_SAMPLES
 
-    def _chunk(self, codes: torch.Tensor, samples: np.ndarray, now: float) -> Chunk:
-        samples = self._finish(samples)
+    def _chunk(self, codes: torch.Tensor, parts: list[np.ndarray], now: float) -> Chunk:
+        samples = self._finish(concatenate(parts))
         chunk = Chunk(self.index, codes, samples, self._start, self.ended)
         self._start += len(samples)
-        self._sizes.deliver(len(codes), len(samples) / self._sample_rate, now)
+        self._sizes.deliver(codes.shape[0], len(samples) / self._sample_rate, now)
         return chunk
 
     def _finish(self, samples: np.ndarray) -> np.ndarray:
@@ -185,9 +202,10 @@ class LineChunks:
             if self._trim is not None:
                 parts.append(self._trim.end())
             parts.append(np.zeros(self._after, dtype=np.float32))
-        return np.concatenate(parts)
+        return concatenate(parts)
 
 
 def concatenate(waves: Sequence[np.ndarray]) -> np.ndarray:
-    """Return waves one after another, float32 ``[T]``; T may be 0."""
-    return np.concatenate([np.zeros(0, dtype=np.float32), *waves])
+    """Return waves one after another, float32 ``[T]``; T may be 0. A single one is not copied."""
+    parts = [wave for wave in waves if len(wave)]
+    return parts[0] if len(parts) == 1 else np.concatenate([NO_SAMPLES, *parts])

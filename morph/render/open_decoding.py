@@ -7,7 +7,7 @@ from functools import partial
 
 from ..options import FRAME_RATE
 from ..synthesizer import Synthesizer
-from .codec_turns import CodecTurns
+from .codec_turns import FEW, CodecTurns
 from .desk import Desk, ServiceClosed
 from .open_line import OpenLine
 from .pacing import Speed
@@ -40,7 +40,9 @@ class OpenDecoding:
         self._lines: dict[int, OpenLine] = {}
         self._count = 0
         self._is_idle = False
-        self._queue = StreamQueue(self._follow, self._rest, late=True, collected=False)
+        self._queue = StreamQueue(
+            self._follow, self._rest, late=True, meanwhile=self._meanwhile, collected=False
+        )
 
     def run(self) -> None:
         """Decode until the end.
@@ -75,12 +77,12 @@ class OpenDecoding:
             for line in self._lines.values():
                 line.utterance.finish(None, ServiceClosed("the service was closed while it spoke this line"))
                 line.utterance.close()
-        for line in self._lines.values():
+        for line in [line for line in self._lines.values() if line.is_followed]:
             line.follow()
         self._leave()
         self._park()
         self._admit()
-        for line in self._lines.values():
+        for line in self._silent:
             if (request := line.next_request()) is not None:
                 request = replace(request, on_launch=partial(self._turns.begin_ahead, line))
                 self._queue.add((line.number,), line.number, request)
@@ -88,13 +90,18 @@ class OpenDecoding:
         goes_on = self._desk.continues(self._group) and not (self._is_idle and not self._lines)
         self._queue.open = goes_on or any(line.wants_rows for line in self._lines.values())
 
+    @property
+    def _silent(self) -> list[OpenLine]:
+        """The lines of which no piece has a row or waits for one: nothing changes about the others."""
+        return [line for line in self._lines.values() if not line.speaking]
+
     def _leave(self) -> None:
         """Release the lines that have ended."""
-        for number, line in list(self._lines.items()):
-            if line.ended and not line.speaking:
+        for line in self._silent:
+            if line.ended:
                 line.finish()
                 self._turns.end(line)
-                del self._lines[number]
+                del self._lines[line.number]
         self._desk.note_speaking(len(self._lines))
 
     def _park(self, always: bool = False) -> None:
@@ -104,7 +111,7 @@ class OpenDecoding:
         piece is sent at once. What is kept for a slow reader is that, and the codes of its other pieces. ``always``:
         even if the desk has no place for more.
         """
-        for number, line in list(self._lines.items()):
+        for line in self._silent:
             if line.wants_rows or line.ended or not line.utterance.is_full:
                 continue
             if not (always or self._desk.has_place):
@@ -113,7 +120,7 @@ class OpenDecoding:
                 self._turns.finish_piece(line)
             if not line.ended:
                 self._turns.end(line)
-                del self._lines[number]
+                del self._lines[line.number]
                 self._desk.park(line.utterance, line)
         self._leave()
 
@@ -136,6 +143,11 @@ class OpenDecoding:
             utterance.finish(None, error)
             return
         self._lines[line.number] = line
+
+    def _meanwhile(self) -> None:
+        """While the device makes a frame, pass on what the codec has made before it."""
+        if len(self._lines) > FEW:
+            self._turns.settle()
 
     def _rest(self) -> None:
         """No line can make a frame: send what has been made, and wait for a reader, for text or for a line."""

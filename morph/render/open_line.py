@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..decode.decoded import Decoded
@@ -74,6 +75,11 @@ class OpenLine(TurnLine):
         return self._stopped == "cancelled" or self.chunks.ended
 
     @property
+    def is_followed(self) -> bool:
+        """Whether ``follow`` has something to do."""
+        return self._text is not None or self.utterance.is_closed
+
+    @property
     def wants_rows(self) -> bool:
         """Whether a piece has a row or will need one."""
         return self.speaking or (not self.ended and (self._text is not None or self._waiting > 0))
@@ -138,18 +144,26 @@ class OpenLine(TurnLine):
 
         def end(ended: str) -> None:
             self._frames[index].ended, self.speaking = ended, False
+            self.wake()
             if text is not None:
                 text.stop()  # the speech is over, whether or not the text is
 
         codes = self._frames[index].codes
-        return replace(
-            request, on_codes=codes.append, on_end=end, cancelled=lambda: self._is_over(text), text=text
-        )
+        return replace(request, on_codes=codes.append, on_end=end, cancelled=self._canceller(text), text=text)
 
-    def _is_over(self, text: TokenLine | None) -> bool:
-        return self.utterance.is_closed or (text is not None and text.error is not None)
+    def _canceller(self, text: TokenLine | None) -> Callable[[], bool]:
+        """Return what says whether the current piece is to end: it is asked for every line before every frame."""
+        utterance = self.utterance
+        if text is None:
+            return lambda: utterance.is_closed
+        return lambda: utterance.is_closed or text.error is not None
 
     # Codes and chunks
+
+    @property
+    def may_starve(self) -> bool:
+        """See ``TurnLine``."""
+        return isinstance(self._text, LateLine)
 
     @property
     def is_starved(self) -> bool:
@@ -163,7 +177,7 @@ class OpenLine(TurnLine):
 
     def put(self, chunk: Chunk) -> None:
         """See ``TurnLine``."""
-        self._frame_count += len(chunk.codes)
+        self._frame_count += chunk.frames
         self._sample_count += len(chunk.samples)
         self.utterance.put(chunk)
 
@@ -185,6 +199,7 @@ class OpenLine(TurnLine):
     def resume(self, number: int) -> OpenLine:
         """Go on under another number, in another batch or later in the same one."""
         self.number = number
+        self.wake()  # another batch counts its own turns
         return self
 
     def abandon(self) -> None:

@@ -79,7 +79,11 @@ class Speed:
         """Return what chunks must be, where ``lines`` share the codec and ``new`` ones of them wait for their first."""
         behind, step_s = FRAMES_BEHIND * self.turn_s, self.step_s(lines)
         first = max(self._least_frames(new), math.ceil(behind / self.audio_s))
-        return Pace(first, self._least_frames(lines), behind + STEPS_BEHIND * step_s, behind + step_s)
+        return Pace(first, self._least_frames(lines), self.urgent_s(lines), behind + step_s)
+
+    def urgent_s(self, lines: int) -> float:
+        """Return how much sound a reader must have that can wait, where ``lines`` share the codec."""
+        return FRAMES_BEHIND * self.turn_s + STEPS_BEHIND * self.step_s(lines)
 
     def _least_frames(self, lines: int) -> int:
         """Return the fewest frames that chunks of ``lines`` should have, if they are made together.

@@ -62,6 +62,11 @@ class StreamLine(TurnLine):
         self.text, self._channel = text, channel
 
     @property
+    def may_starve(self) -> bool:
+        """See ``TurnLine``."""
+        return self.text is not None
+
+    @property
     def is_starved(self) -> bool:
         """See ``TurnLine``."""
         return self.text is not None and self.text.starved
@@ -108,7 +113,7 @@ class StreamDecoding:
         self._texts = {text.index: text for text in texts}
         self._lines = [self._open_line(index) for index in range(len(rendering.lines))]
         self._open = dict(self._texts)  # those that may give more pieces
-        self._queue = StreamQueue(self._follow, self._rest, bool(texts))
+        self._queue = StreamQueue(self._follow, self._rest, bool(texts), self._turns.settle)
         self.stopped: dict[int, str] = {}  # lines that were cancelled, or whose text failed
 
     def _open_line(self, index: int) -> StreamLine:
@@ -225,6 +230,7 @@ class StreamDecoding:
     def _ender(self, index: int) -> Callable[[str], None]:
         def end(ended: str) -> None:
             self._pieces[index].ended = ended
+            self._lines[self._rendering.pieces[index].line].wake()
             text = self._texts.get(self._rendering.pieces[index].line)
             if isinstance(text, TokenLine):
                 text.stop()  # the speech is over, whether or not the text is

@@ -23,13 +23,19 @@ class StreamQueue:
         follow: called before each look at the queue; it adds the pieces that have come.
         rest: waits for some.
         late: whether any can come.
-        collected: see ``LineSource``.
+        meanwhile: see ``LineSource``.
+        collected: likewise.
     """
 
     def __init__(
-        self, follow: Callable[[], None], rest: Callable[[], None], late: bool, collected: bool = True
+        self,
+        follow: Callable[[], None],
+        rest: Callable[[], None],
+        late: bool,
+        meanwhile: Callable[[], None],
+        collected: bool = True,
     ):
-        self._follow, self._rest = follow, rest
+        self._follow, self._rest, self._meanwhile = follow, rest, meanwhile
         self.late = self.open = late
         self.collected = collected
         self._waiting: list[_Waiting] = []
@@ -48,6 +54,10 @@ class StreamQueue:
     def take(self) -> LineRequest:
         """See ``LineSource``."""
         return self._waiting.pop(0).request
+
+    def meanwhile(self) -> None:
+        """See ``LineSource``."""
+        self._meanwhile()
 
     def wait(self) -> None:
         """See ``LineSource``."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,6 +11,8 @@ import torch
 from .channel import Chunk
 from .claims import Claim, Pace
 from .line_chunks import LineChunks
+
+NEVER = 1 << 62  # the turn in which a line is looked at that the codec has: it wakes the line
 
 
 class TurnLine(ABC):
@@ -26,6 +28,24 @@ class TurnLine(ABC):
         self.number, self.chunks, self.reference = number, chunks, reference
         self.begun = False  # whether the codec has a state for the current piece
         self.in_codec = False  # whether the codec makes samples of it now
+        # What nobody looks at between frames: nothing of the line can be due before this turn of the codec, unless its
+        # reader has played everything by then. A look at every line takes longer than all that is due.
+        self.rests_until = 0
+        self.empty_at = 0.0
+
+    @property
+    def may_starve(self) -> bool:
+        """Whether it can be starved later, which nobody says."""
+        return False
+
+    def wake(self) -> None:
+        """Something has happened: it is looked at in the next turn."""
+        self.rests_until = 0
+
+    def rest(self, turn: int) -> None:
+        """Nothing of it is due in this turn, which the caller counts: it gets a frame per turn at most."""
+        if not self.may_starve and (missing := self.chunks.missing) is not None:
+            self.rests_until, self.empty_at = turn + missing, self.chunks.empty_at
 
     @property
     @abstractmethod
@@ -56,26 +76,24 @@ class TurnLine(ABC):
             return None
         if self.is_starved:
             return self.claim_all(now)
-        return self._named(self.chunks.claim(now, pace))
+        return self.chunks.claim(now, pace, self.number)
 
     def claim_all(self, now: float, hurry: bool = False) -> Claim | None:
         """Return what is due by the sizes asked for, None for nothing; ``hurry``: no other frames come soon."""
         if self.in_codec or self.ended:
             return None
         count = self.chunks.due(now, hurry or self.is_starved)
-        return self._named(Claim(0, count, not self.chunks.has_begun, is_urgent=True)) if count else None
-
-    def _named(self, claim: Claim | None) -> Claim | None:
-        return claim and replace(claim, line=self.number)
+        return Claim(self.number, count, not self.chunks.has_begun, is_urgent=True) if count else None
 
     def take(self, frames: int) -> torch.Tensor:
         """Return the codes ``[n, 16]`` of the next frames, for the codec: ``add`` is next."""
-        self.in_codec = True
+        self.in_codec, self.rests_until, self.empty_at = True, NEVER, math.inf
         return self.chunks.waiting(frames)
 
     def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> bool:
         """Take the samples of codes that were taken; return whether the current piece has ended with them."""
         self.in_codec = False
+        self.wake()
         if self.ended:  # meanwhile
             return False
         piece = self.chunks.piece

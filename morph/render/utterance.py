@@ -54,7 +54,8 @@ class Utterance:
         self._changed = threading.Condition()
         self._chunks: deque[Chunk] = deque()
         self._queued = 0  # frames
-        self._closed = self._done = False
+        self.is_closed = False  # whether the reader has left
+        self._done = False
         self._report: LineReport | None = None
         self._error: BaseException | None = None
         self.text_tokens = 0  # of what was spoken, known at the end
@@ -78,7 +79,7 @@ class Utterance:
 
     @property
     def _is_ready(self) -> bool:
-        return bool(self._chunks) or self._done or self._closed
+        return bool(self._chunks) or self._done or self.is_closed
 
     def take(self) -> Chunk | None:
         """Wait for the next chunk; None after the last one, and after ``close``.
@@ -91,7 +92,7 @@ class Utterance:
                 self._changed.wait()
             if self._chunks:
                 chunk = self._chunks.popleft()
-                self._queued -= len(chunk.codes)
+                self._queued -= chunk.frames
                 self.bell.set()
                 return chunk
             if self._error is not None:
@@ -101,7 +102,7 @@ class Utterance:
     def close(self) -> None:
         """Leave: what is queued is dropped, and the line's row is free within a frame. Waits for nothing."""
         with self._changed:
-            self._closed = True
+            self.is_closed = True
             self._chunks.clear()
             self._queued = 0
             self._changed.notify_all()
@@ -125,11 +126,6 @@ class Utterance:
     # The service's side
 
     @property
-    def is_closed(self) -> bool:
-        """Whether the reader has left."""
-        return self._closed
-
-    @property
     def queued(self) -> int:
         """The frames that wait for the reader."""
         return self._queued
@@ -137,15 +133,15 @@ class Utterance:
     @property
     def is_full(self) -> bool:
         """Whether the reader has enough for now."""
-        return self._queued >= QUEUED_FRAMES and not self._closed
+        return self._queued >= QUEUED_FRAMES and not self.is_closed
 
     def put(self, chunk: Chunk) -> None:
         """Queue a chunk; never waits."""
         with self._changed:
-            if self._closed:
+            if self.is_closed:
                 return
             self._chunks.append(chunk)
-            self._queued += len(chunk.codes)
+            self._queued += chunk.frames
             self._changed.notify_all()
         self._on_change()
 

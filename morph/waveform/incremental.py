@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 
+import numpy as np
 import torch
 from torch.nn import functional
 
@@ -267,12 +268,19 @@ class RowStream:
         self.claim_ahead(line, codes)
         return samples
 
-    @torch.inference_mode()
     def claim_ahead(self, line: int, codes: torch.Tensor) -> FrameAhead | None:
         """Return the frame that was begun ahead, without waiting for it; its ``codes`` ``[groups]`` are known."""
         if (ahead := self._ahead.pop(line, None)) is not None:
-            self._recent[line] = torch.cat((self._recent[line], codes[None]))[-CONTEXT_FRAMES:]
+            self._remember(line, _on_host(codes)[None])
         return ahead
+
+    def _remember(self, line: int, codes: np.ndarray) -> None:
+        """Keep a line's last frames ``[n, groups]``: where a chunk begins, they are decoded again."""
+        self._recent[line] = np.concatenate((self._recent[line], codes))[-CONTEXT_FRAMES:]
+
+    def has_ahead(self, line: int) -> bool:
+        """Whether a frame of the line was begun ahead, and not taken."""
+        return line in self._ahead
 
     @property
     def _largest_code(self) -> int:
@@ -288,12 +296,12 @@ class RowStream:
         Returns:
             By line, float32 ``[n * 1920]`` on the CPU.
         """
-        return self.launch(codes).wait()
+        return {line: torch.from_numpy(wave) for line, wave in self.launch(codes).wait().items()}
 
     @torch.inference_mode()
     def launch(self, codes: Mapping[int, torch.Tensor]) -> StepsInFlight:
         """Have the device decode what ``decode`` would, without waiting for it; others may be launched meanwhile."""
-        waiting = {line: deque(self._cut(line, part)) for line, part in codes.items()}
+        waiting = {line: deque(self._cut(line, _on_host(part))) for line, part in codes.items()}
         made = StepsInFlight(list(codes), self._weights.samples_per_frame)
         made.begin(self._inputs.is_cuda)
         while any(waiting.values()):
@@ -311,7 +319,7 @@ class RowStream:
         """Return in how many steps the next ``frames`` of a line are decoded."""
         return count_steps(self._frames[line], frames)
 
-    def _cut(self, line: int, codes: torch.Tensor) -> Iterator[_Part]:
+    def _cut(self, line: int, codes: np.ndarray) -> Iterator[_Part]:
         """Cut a line's frames into steps; where a chunk begins, the frames of its left context go first."""
         for count, restarts in _cut_frames(self._frames[line], len(codes)):
             for begin in range(0, len(self._recent[line]) if restarts else 0, STEP_FRAMES):
@@ -319,10 +327,10 @@ class RowStream:
                 yield _Part(part, wanted=False, restarts=begin == 0)
             part, codes = codes[:count], codes[count:]
             self._frames[line] += count
-            self._recent[line] = torch.cat((self._recent[line], part.cpu()))[-CONTEXT_FRAMES:]
+            self._remember(line, part)
             yield _Part(part)
 
-    def _put(self, parts: Mapping[int, torch.Tensor], size: int | None = None) -> dict[int, int]:
+    def _put(self, parts: Mapping[int, np.ndarray], size: int | None = None) -> dict[int, int]:
         """Copy the codes of the next step to the device; return the place in it of each line that takes part.
 
         Beside those of ``parts`` these are lines that make no frame: so few sizes of the row are captured. ``size``: of
@@ -337,7 +345,7 @@ class RowStream:
         written = inputs.numpy()  # an assignment to a tensor takes several times as long
         written[:, 1, -1] = rows
         for line, part in parts.items():
-            written[places[line], : len(part), :-1] = part.cpu().numpy()
+            written[places[line], : len(part), :-1] = part
             written[places[line], 0, -1] = len(part)
         self._inputs[:size].copy_(inputs, non_blocking=True)
         return places
@@ -470,20 +478,21 @@ class StepsInFlight:
             return None
         return self._began.elapsed_time(self._done) / 1000
 
-    def wait(self) -> dict[int, torch.Tensor]:
-        """Return each line's samples once the device has made them, float32 ``[n * 1920]`` on the CPU."""
+    def wait(self) -> dict[int, np.ndarray]:
+        """Return each line's samples once the device has made them, float32 ``[n * 1920]``."""
         if self._done is not None:
             self._done.synchronize()
-        made: dict[int, list[torch.Tensor]] = {line: [] for line in self._lines}
+        made: dict[int, list[np.ndarray]] = {line: [] for line in self._lines}
         for samples, places in self._steps:
+            waves = samples.numpy()
             for line, (row, part) in places.items():
-                made[line].append(samples[row, : len(part.codes) * self._samples_per_frame])
+                made[line].append(waves[row, : len(part.codes) * self._samples_per_frame])
         return {line: _join(parts) for line, parts in made.items()}
 
 
-def _join(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+def _join(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Return one line's samples as a copy of its own: pinned memory is scarce, and shared by the lines of a step."""
-    return parts[0].clone() if len(parts) == 1 else torch.cat([torch.zeros(0), *parts])
+    return parts[0].copy() if len(parts) == 1 else np.concatenate([np.zeros(0, dtype=np.float32), *parts])
 
 
 @dataclass(frozen=True)
@@ -492,7 +501,7 @@ class Warm:
 
     state: LineStates
     frames: int
-    recent: torch.Tensor
+    recent: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -528,7 +537,7 @@ class FrameAhead:
 class _Part:
     """Frames of one step; those of a left context are not ``wanted``."""
 
-    codes: torch.Tensor
+    codes: np.ndarray
     wanted: bool = True
     restarts: bool = False
 
@@ -539,5 +548,10 @@ def _to_come(part: torch.Tensor) -> torch.Tensor:
     return copy.copy_(part, non_blocking=True)
 
 
-def _no_codes(weights: CodecWeights) -> torch.Tensor:
-    return torch.zeros(0, len(weights.offsets), dtype=torch.int64)
+def _on_host(codes: torch.Tensor) -> np.ndarray:
+    """Return codes as an array: to cut and to put such few numbers together, torch takes several times as long."""
+    return (codes if codes.is_cpu else codes.cpu()).numpy()
+
+
+def _no_codes(weights: CodecWeights) -> np.ndarray:
+    return np.zeros((0, len(weights.offsets)), dtype=np.int64)

@@ -150,6 +150,7 @@ class SharedRow:
     def __init__(self, row: RowStream, references: References):
         self._row, self._references = row, references
         self._holders: list[int | None] = [None] * row.lines
+        self._indices: dict[int, int] = {}  # of the lines among them
         self._paused: dict[int, Warm | None] = {}
         self._early: dict[int, np.ndarray] = {}  # samples that were begun ahead, of paused lines
 
@@ -163,8 +164,8 @@ class SharedRow:
 
     def steps(self, line: int, frames: int) -> int:
         """See ``LineCodec``."""
-        if line in self._holders:
-            return self._row.steps(self._holders.index(line), frames)
+        if (index := self._indices.get(line)) is not None:
+            return self._row.steps(index, frames)
         warm = self._paused.get(line)
         return count_steps(0 if warm is None else warm.frames, frames)
 
@@ -172,28 +173,33 @@ class SharedRow:
         """See ``LineCodec``."""
         self.end(line)
         self._paused[line] = None if reference is None else self._references.get(reference, self._warm)
-        if None in self._holders:  # before its first codes are there
+        if len(self._indices) < len(self._holders):  # before its first codes are there
             self._index(line, [])
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
         """See ``LineCodec``."""
-        if line in self._holders:
-            self._row.begin_ahead(self._holders.index(line), codes)
+        if (index := self._indices.get(line)) is not None:
+            self._row.begin_ahead(index, codes)
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
         """See ``LineCodec``."""
         begun = {
             line: one for line, part in codes.items() if (one := self._claim_ahead(line, part)) is not None
         }
-        rest = {line: part[1:] if line in begun else part for line, part in codes.items()}
-        late = {line: part for line, part in rest.items() if len(part) or line not in begun}
+        rest = {line: codes[line][1:] for line in begun}
+        late = {
+            line: rest.get(line, part) for line, part in codes.items() if line not in rest or len(rest[line])
+        }
         return _Shared(begun, [*self._launch(late)])
 
     def _claim_ahead(self, line: int, codes: torch.Tensor) -> FrameAhead | np.ndarray | None:
         """Return the frame that was begun ahead, complete or not, if there is one; ``codes`` begin with its own."""
         if line in self._early:
             return self._early.pop(line)
-        return self._row.claim_ahead(self._holders.index(line), codes[0]) if line in self._holders else None
+        index = self._indices.get(line)
+        if index is None or not self._row.has_ahead(index):
+            return None
+        return self._row.claim_ahead(index, codes[0])
 
     def _launch(self, codes: Mapping[int, torch.Tensor]) -> Iterator[tuple[dict[int, int], StepsInFlight]]:
         """Launch the steps of as many lines at a time as there are indices; give the lines by their indices."""
@@ -208,21 +214,21 @@ class SharedRow:
         """See ``LineCodec``."""
         self._paused.pop(line, None)
         self._early.pop(line, None)
-        if line in self._holders:
-            self._holders[self._holders.index(line)] = None
+        if (index := self._indices.pop(line, None)) is not None:
+            self._holders[index] = None
 
     def _index(self, line: int, needed: list[int]) -> int:
         """Return a line's index in the row; for a paused one, an index that no ``needed`` line holds."""
-        if line in self._holders:
-            return self._holders.index(line)
+        if (held := self._indices.get(line)) is not None:
+            return held
         index = self._free_index(needed)
         self._row.start(index, self._paused.pop(line))
-        self._holders[index] = line
+        self._holders[index], self._indices[line] = line, index
         return index
 
     def _free_index(self, needed: list[int]) -> int:
         """Return an index without a line, or pause a line that is not ``needed`` now."""
-        if None in self._holders:
+        if len(self._indices) < len(self._holders):
             return self._holders.index(None)
         index, holder = next(
             (index, one) for index, one in enumerate(self._holders) if one is not None and one not in needed
@@ -230,11 +236,12 @@ class SharedRow:
         if (wave := self._row.take_ahead(index)) is not None:
             self._early[holder] = wave.numpy()
         self._paused[holder] = self._row.pause(index)
+        self._holders[index] = None
+        del self._indices[holder]
         return index
 
     def _warm(self, reference: torch.Tensor) -> Warm:
         index = self._free_index([])
-        self._holders[index] = None
         return self._row.warm(index, reference)
 
 
@@ -275,7 +282,7 @@ class _Shared:
         for lines, step in self.steps:
             for index, wave in step.wait().items():
                 line = lines[index]
-                made[line] = np.concatenate((made[line], wave.numpy())) if line in made else wave.numpy()
+                made[line] = np.concatenate((made[line], wave)) if line in made else wave
         return made
 
 

@@ -61,6 +61,9 @@ class Source:
     def take(self) -> LineRequest:
         return self.ready.popleft()
 
+    def meanwhile(self) -> None:
+        pass
+
     def wait(self) -> None:
         self.waits += 1
         assert self.waits < 1000

@@ -143,8 +143,10 @@ def speak(monkeypatch: pytest.MonkeyPatch, device: Device, plan: Sequence[tuple[
 def _receive(turns: CodecTurns, speed: Speed, lines: Sequence[Heard], at: int) -> None:
     for line in lines:
         if 0 <= at - line.begins < line.frames:
-            line.made.codes.append(torch.full((16,), at - line.begins))
-            line.made.ended = "cap" if at - line.begins == line.frames - 1 else None
+            line.made.codes.append(np.full(16, at - line.begins))
+            if at - line.begins == line.frames - 1:
+                line.made.ended = "cap"
+                line.wake()
     speed.end_frame()
     turns.turn([line for line in lines if line.chunks.has_codes])
 
@@ -176,6 +178,38 @@ def test_short_lines_that_come_where_all_others_begin_a_chunk_never_run_dry(monk
     short = [(begins, 12) for begins in range(280, 400, 15)]
     heard = speak(monkeypatch, device, [(0, 420)] * 255 + short)
     assert max(line.dry_s for line in heard) == 0
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        [(0, 150)] * 64,
+        [(3 * number, 200) for number in range(64)],
+        [(0, 420)] * 40 + [(begins, 12) for begins in range(280, 400, 15)],
+    ],
+    ids=["at once", "one after another", "chunks of the codec"],
+)
+@pytest.mark.parametrize("frame_s", [0.0045, 0.03])
+def test_lines_rest_until_something_of_them_is_due(monkeypatch, plan, frame_s):
+    """The codec's steps are those of a look at every line in every turn, and there are far fewer looks."""
+    looks, original = [0], LineChunks.claim
+
+    def claim(chunks: LineChunks, *given):
+        looks[-1] += 1
+        return original(chunks, *given)
+
+    monkeypatch.setattr(LineChunks, "claim", claim)
+    device = Device(frame_s, 0.00045)
+    heard = speak(monkeypatch, device, plan)
+    looks.append(0)
+    monkeypatch.setattr(TurnLine, "rest", lambda line, turn: None)
+    restless = Device(frame_s, 0.00045)
+    same = speak(monkeypatch, restless, plan)
+    assert device.steps == restless.steps
+    assert [[part.size for part in line.samples] for line in heard] == [
+        [part.size for part in line.samples] for line in same
+    ]
+    assert looks[0] < looks[1] / 2
 
 
 def test_few_lines_have_the_sizes_asked_for(monkeypatch):

@@ -42,7 +42,7 @@ def heard(pieces: list[Piece], made: list[np.ndarray], options: GenerateOptions,
             line.add_piece(piece)
         count = len(wave) // FRAME
         for _ in range(count):
-            piece.codes.append(CODES)
+            piece.codes.append(CODES.numpy())
         for at in range(0, count, 2):
             portion = wave[at * FRAME : (at + 2) * FRAME]
             chunks.append(line.add(line.waiting(len(portion) // FRAME), portion, 0.0))

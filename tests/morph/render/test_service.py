@@ -17,6 +17,9 @@ from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render import codec_turns, whole_text
 from qwen3_tts_morph.morph.render.desk import Busy, ServiceClosed
 from qwen3_tts_morph.morph.render.lines import Line
+from qwen3_tts_morph.morph.render.open_decoding import OpenDecoding
+from qwen3_tts_morph.morph.render.open_line import OpenLine
+from qwen3_tts_morph.morph.render.pacing import Speed
 from qwen3_tts_morph.morph.render.service import SpeechService
 from qwen3_tts_morph.morph.render.stream import stream_line
 from qwen3_tts_morph.morph.render.utterance import Utterance
@@ -380,3 +383,32 @@ def test_the_reader_is_told_of_news(synthesizer, voice) -> None:
                 break
             chunks += 1
         assert chunks and utterance.report.ended
+
+
+def test_a_line_whose_piece_ends_rests_no_longer(synthesizer, voice) -> None:
+    utterance = Utterance(Line("Hello.", voice), SHORT, (), threading.Event())
+    with synthesizer.session():
+        line = OpenLine(1, utterance, synthesizer, Speed(0.08))
+        request = line.next_request()
+    line.rests_until = 99
+    request.end("eos")
+    assert line.rests_until == 0
+    line.rests_until = 99
+    assert line.resume(2).rests_until == 0, "the turns of another batch are counted from 0"
+
+
+def test_what_the_codec_has_made_is_passed_on_while_the_next_frame_is_made(model, voice, monkeypatch) -> None:
+    """Of many lines; of a few it is waited for between the frames."""
+    waiting: list[tuple[int, int]] = []
+    original = OpenDecoding._meanwhile
+
+    def meanwhile(decoding: OpenDecoding) -> None:
+        before = len(decoding._turns._in_codec)
+        original(decoding)
+        waiting.append((before, len(decoding._turns._in_codec)))
+
+    monkeypatch.setattr(OpenDecoding, "_meanwhile", meanwhile)
+    with SpeechService(Synthesizer(model, Engine("graph")), 8) as service:
+        lines = [service.speak(Line("word " * 60, voice, seed=n), SHORT) for n in range(8)]
+        assert all(len(heard(one)[1]) for one in lines)
+    assert max(before for before, _ in waiting) > 0 == max(after for _, after in waiting)
