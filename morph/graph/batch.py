@@ -16,6 +16,9 @@ from ..model.finite import not_finite
 
 NOBODY = -1  # the number of the line in a free row
 REFILL_SHARE = 8  # an eighth of the rows is refilled at a time: one prefill serves several lines
+# Up to this many lines, a new one's first frame is read at once. With more, lines come with nearly every frame: the
+# device would wait for the host each time.
+FIRST_AT_ONCE = 16
 
 
 class LineBatch:
@@ -62,8 +65,8 @@ class LineBatch:
 
     @property
     def first_is_awaited(self) -> bool:
-        """Whether a frame in flight is the first one of a line that somebody listens to."""
-        return bool(self._unheard)
+        """Whether the first frame of a line that somebody listens to is in flight, and read at once."""
+        return bool(self._unheard) and self.lines_running <= FIRST_AT_ONCE
 
     @property
     def positions(self) -> int:

@@ -18,6 +18,7 @@ from .pacing import Speed
 from .turn_line import TurnLine
 
 FEW = 4  # lines: their chunks have the sizes asked for, and do not wait for each other
+AWAITED = 16  # up to this many lines, a new one's first samples are waited for
 
 
 class CodecTurns:
@@ -66,8 +67,9 @@ class CodecTurns:
     def turn(self, lines: Collection[TurnLine]) -> None:
         """Between two frames: pass on what has been decoded, and have decoded what is due.
 
-        Of a few lines that is everything, in the sizes asked for, and it is waited for. Of many, lines that have not
-        been heard are a step of their own, before the others: it is short, and only it is waited for.
+        Of a few lines that is everything, in the sizes asked for, and it is waited for. Of more, lines that have not
+        been heard are a step of their own, before the others: it is short, and only it is waited for. Of many, nothing
+        is: the next frame is launched before (``settle`` is next).
         """
         self._count += 1
         if len(lines) <= FEW:
@@ -83,7 +85,7 @@ class CodecTurns:
         self._measure(new)
         claims = self._claims(ready, now, self._speed.pace(new, len(lines)))
         awaited = self._launch_turn(ready, claims, len(lines))
-        while awaited in self._in_codec:
+        while len(lines) <= AWAITED and awaited in self._in_codec:
             self._pass_on()
 
     def _awake(self, lines: Collection[TurnLine], now: float) -> list[TurnLine]:
