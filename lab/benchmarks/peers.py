@@ -33,6 +33,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
+from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Sampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt
@@ -151,7 +152,8 @@ def measure_first(options: argparse.Namespace) -> FirstRow:
     from faster_qwen3_tts import FasterQwen3TTS
 
     model = load_muted(options)  # it also writes the checkpoint, which the peer loads by itself
-    peer = FasterQwen3TTS.from_pretrained(str(options.checkpoints / options.shape), device=options.device)
+    with default_rope_registered():  # transformers 5 has it no more, and the peer's loader asks for it
+        peer = FasterQwen3TTS.from_pretrained(str(options.checkpoints / options.shape), device=options.device)
     text = TEXT[: options.characters]
 
     def first_ms() -> float:

@@ -74,7 +74,7 @@ class Plan:
     held_programs: int = FEWEST_PROGRAMS
     # Up to this many rows, ``gemm_folded`` streams weights whose programs would take turns.
     stream_max_rows: int = 64
-    stream_shared_bytes: int = 108 * 1024  # of its ring: two programs fit on a multiprocessor
+    stream_shared_bytes: int = 216 * 1024  # of its ring, which has half of it with more than 32 rows
     max_split_k: int = 4  # at most this many programs share the K columns of an output; 1 turns split-K off
     split_k_block_n: int = 64  # outputs per program of a split-K GEMM
     split_k_min_width: int = 2048  # K below which a GEMM is never split

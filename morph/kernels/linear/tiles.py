@@ -226,7 +226,9 @@ def _streamed_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
     for folds in FOLDS:
         block_n = FOLDED_ROWS // folds // (2 if shape.gated else 1)
         span = shape.width // split_k // folds
-        block_k, stages = _ring(plan, span, FOLDED_ROWS + folds * block_m)
+        # Two programs with half the ring each are better where many rows pass through it.
+        shared = plan.stream_shared_bytes // (2 if block_m > 32 else 1)
+        block_k, stages = _ring(_held_block_k(plan, span), span, FOLDED_ROWS + folds * block_m, shared)
         fits = folds <= plan.max_folds and block_m <= plan.stream_max_rows
         if not fits or stages < 2 or shape.outputs % block_n or span % block_k:
             continue
@@ -236,12 +238,14 @@ def _streamed_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
     return chosen
 
 
-def _ring(plan: Plan, span: int, rows: int) -> tuple[int, int]:
-    """Return BLOCK_K and the stages of a ring of ``rows`` rows of both operands, ``span`` columns in all."""
-    block_k = _held_block_k(plan, span)
-    while block_k > SMALLEST_BLOCK_K and plan.stream_shared_bytes // (2 * rows * block_k) < FEWEST_STAGES:
+def _ring(block_k: int, span: int, rows: int, shared: int) -> tuple[int, int]:
+    """Return BLOCK_K, at most ``block_k``, and the stages of a ring in ``shared`` bytes.
+
+    It holds ``rows`` rows of both operands; ``span`` columns pass through it.
+    """
+    while block_k > SMALLEST_BLOCK_K and shared // (2 * rows * block_k) < FEWEST_STAGES:
         block_k //= 2
-    return block_k, min(plan.stream_shared_bytes // (2 * rows * block_k), span // block_k)
+    return block_k, min(shared // (2 * rows * block_k), span // block_k)
 
 
 def _held_block_k(plan: Plan, width: int) -> int:

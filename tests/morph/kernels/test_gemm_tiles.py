@@ -154,10 +154,11 @@ def test_folded_gemms_are_right(device, width, outputs, rows, folds, pdl):
 @pytest.mark.parametrize("rows", [3, 17, 32, 33, 64])
 def test_streamed_gemms_are_right(device, rows, folds, split_k, pdl):
     plan = Plan(gemm_held=True, pdl=pdl, max_folds=folds, max_split_k=split_k, held_programs=0)
-    for width, outputs in ((2048, 4096), (6144, 2048)):
+    # Without split-K no kernel holds weights of 6144 columns, so they are not streamed either.
+    for width, outputs in ((2048, 4096), (6144, 2048))[: 1 if split_k == 1 else 2]:
         tile = gemm_tile(plan, GemmShape(rows, outputs, width, 2))
         steps = width // tile.split_k // tile.folds // tile.block_k
-        assert tile.folds <= folds and 2 <= tile.stages < steps
+        assert tile.folds <= folds and 2 <= tile.stages <= steps
         check_kinds(device, plan, width, outputs, rows, torch.bfloat16)
 
 
