@@ -9,7 +9,7 @@ length can be captured in a CUDA graph.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -151,18 +151,16 @@ def synthesise(
     latent = zero_gaps(dequantise(weights, plan[:, :-1]), positions.keep)
     x = causal_conv(latent, weights.pre_conv[0], 1, weights.pre_conv[1])
     x = run_transformer(weights.transformer, x, positions, ops)
-    convolve(weights, x, positions.keep, ops, slabs, out)
+    begin = 0
+    for wave in convolve(weights, x, positions.keep, ops, slabs):
+        out[begin : begin + len(wave)] = wave
+        begin += len(wave)
 
 
 def convolve(
-    weights: CodecWeights,
-    x: torch.Tensor,
-    keep: torch.Tensor,
-    ops: TorchOps,
-    slabs: Slabs,
-    out: torch.Tensor,
-) -> None:
-    """Run a row's convolutions: the transformer's outputs ``[frames, latent]`` to samples ``out`` ``[frames * 1920]``.
+    weights: CodecWeights, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps, slabs: Slabs
+) -> Iterator[torch.Tensor]:
+    """Run a row's convolutions over the transformer's outputs ``[frames, latent]``; yield each slab's samples in turn.
 
     The last blocks depend on at most a few past frames, which are recomputed for every slab.
     """
@@ -177,7 +175,7 @@ def convolve(
         for block in weights.blocks[slabs.first :]:
             part = run_block(block, part, keep[first:end], ops)
         wave = ops.finish(part, *weights.finish)
-        out[begin * samples : end * samples] = wave[(begin - first) * samples :]
+        yield wave[(begin - first) * samples :]
 
 
 def enter_blocks(weights: CodecWeights, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps) -> torch.Tensor:

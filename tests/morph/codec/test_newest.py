@@ -34,9 +34,8 @@ def alone(weights, x, keep) -> torch.Tensor:
     gap = weights.gap
     row = torch.cat((torch.zeros(gap, x.shape[1]), x.masked_fill(~keep[:, None], 0)))
     kept = torch.cat((torch.zeros(gap, dtype=torch.bool), keep))
-    out = torch.empty(len(row) * weights.samples_per_frame)
-    convolve(weights, row, kept, TorchOps(), Slabs(len(row), 0), out)
-    return out[-NEW * weights.samples_per_frame :]
+    [wave] = convolve(weights, row, kept, TorchOps(), Slabs(len(row), 0))
+    return wave[-NEW * weights.samples_per_frame :]
 
 
 @pytest.mark.parametrize("slab", [1, 2 * NEW, 100])
