@@ -11,7 +11,6 @@ the same distribution.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -28,6 +27,7 @@ from ..model.static_cache import StaticCache
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from ..runtime.capture import CapturedGraphs, CaptureStream
 from ..runtime.fallback import Fallback
+from ..runtime.recent import Recent
 from ..runtime.sizes import power_below
 from ..text.duration import reserved_frames
 from ..voice.prompt import PromptPrefix
@@ -60,33 +60,6 @@ def pad_length(positions: int) -> int:
 def pad_single(positions: int) -> int:
     """Return the padded length of a single line's prompt: every launch counts there, so short ones are padded less."""
     return next((length for length in SHORT_PROMPTS if length >= positions), pad_length(positions))
-
-
-class Prefixes:
-    """Keys and values of what voices' prompts begin with, the most recently used ones."""
-
-    def __init__(self, kept: int = KEPT_PREFIXES):
-        self._kept = kept
-        self._caches: OrderedDict[PromptPrefix, StaticCache] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._caches)
-
-    def clear(self) -> None:
-        """Release all of them."""
-        self._caches.clear()
-
-    def get(self, prefix: PromptPrefix) -> StaticCache | None:
-        """Return those of a prefix, or None if they are not kept."""
-        if prefix in self._caches:
-            self._caches.move_to_end(prefix)
-        return self._caches.get(prefix)
-
-    def keep(self, prefix: PromptPrefix, cache: StaticCache) -> None:
-        """Keep those of a prefix; the one that was not used for longest is released if there are too many."""
-        self._caches[prefix] = cache
-        if len(self._caches) > self._kept:
-            self._caches.popitem(last=False)
 
 
 class GraphDecoder:
@@ -127,7 +100,8 @@ class GraphDecoder:
         self._readback: Readback | None = None
         self._arrivals: dict[tuple[int, int], PrefillBatch] = {}
         self._last: LastPositions | None = None
-        self._prefixes = Prefixes()
+        # Keys and values of what voices' prompts begin with.
+        self._prefixes: Recent[PromptPrefix, StaticCache] = Recent(KEPT_PREFIXES)
 
     def free(self) -> None:
         """Release graphs, caches and views of the weights; the next decoding creates them again."""

@@ -418,7 +418,9 @@ def join_pieces(
     after = own[-1][0].after_s if whole else 0.0
     [first, *others] = [take.waveform for _, take in own]
     if len(first) and not (others or lead or after or options.trim_ends):
-        return first, [(0, len(first))]  # most lines: a copy would take as long as all the rest of their assembly
+        return first, [
+            (0, len(first))
+        ]  # most lines: a copy would take as long as all the rest of their assembly
     speech, spans = join(
         [take.waveform for _, take in own], sample_rate, Spacing(between, options.crossfade_ms)
     )

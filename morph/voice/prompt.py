@@ -5,7 +5,6 @@ Bit-equal to upstream: tokens go through ``text_projection`` in the same groups,
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from ..model.model import Model
+from ..runtime.recent import Recent
 from .voice import Voice
 
 ROLE_TOKENS = 3  # <|im_start|>, assistant, newline
@@ -79,9 +79,7 @@ class SharedParts:
     """
 
     def __init__(self, kept: int = KEPT_PARTS):
-        self._kept = kept
-        self._where: Hashable = None
-        self._parts: OrderedDict[Hashable, tuple[Voice | None, Any]] = OrderedDict()
+        self._parts: Recent[Hashable, tuple[Voice | None, Any]] = Recent(kept)
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -93,20 +91,11 @@ class SharedParts:
     def use(self, model: Model) -> None:
         """Name the model that the parts are made with; those of another one, or of another device, are released."""
         table = model.talker.get_text_embeddings().weight
-        where = (model.device, table.dtype, table.data_ptr(), id(model.module))
-        if where != self._where:
-            self.clear()
-            self._where = where
+        self._parts.use((model.device, table.dtype, table.data_ptr(), id(model.module)))
 
     def get(self, key: Hashable, voice: Voice | None, make: Callable[[], Shared]) -> Shared:
         """Return the part of this key, and of this voice if there is one; it is made if it is not kept."""
-        whole = (key, id(voice))
-        if whole not in self._parts:
-            self._parts[whole] = voice, make()
-            while len(self._parts) > self._kept:
-                self._parts.popitem(last=False)
-        self._parts.move_to_end(whole)
-        part: Shared = self._parts[whole][1]
+        part: Shared = self._parts.get_or_make((key, id(voice)), lambda: (voice, make()))[1]
         return part
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from ..codec.stream import CodecState, CodecStream
 from ..codec.weights import CodecWeights
 from ..model.model import Model
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
+from ..runtime.recent import Recent
 from .choose import Waveforms
 from .engine import BatchCodec
 from .incremental import FrameAhead, RowStream, StepsInFlight, Warm, count_steps
@@ -78,9 +78,8 @@ class References:
     """
 
     def __init__(self, kept: int = KEPT_REFERENCES):
-        self._kept = kept
-        self._where: Hashable = None
-        self._states: OrderedDict[int, tuple[torch.Tensor, Any]] = OrderedDict()
+        # The reference itself is kept too: its id names nothing else as long as it lives.
+        self._states: Recent[int, tuple[torch.Tensor, Any]] = Recent(kept)
 
     def __len__(self) -> int:
         return len(self._states)
@@ -91,19 +90,11 @@ class References:
 
     def use(self, where: Hashable) -> None:
         """Name what the states are computed with (codec, device, dtype); others are released."""
-        if where != self._where:
-            self.clear()
-            self._where = where
+        self._states.use(where)
 
     def get(self, reference: torch.Tensor, make: Callable[[torch.Tensor], Any]) -> Any:
         """Return the state after a reference, made if it is not kept."""
-        if id(reference) not in self._states:
-            # The reference itself is kept too: its id names nothing else as long as it lives.
-            self._states[id(reference)] = reference, make(reference)
-            while len(self._states) > self._kept:
-                self._states.popitem(last=False)
-        self._states.move_to_end(id(reference))
-        return self._states[id(reference)][1]
+        return self._states.get_or_make(id(reference), lambda: (reference, make(reference)))[1]
 
 
 class SingleLines:

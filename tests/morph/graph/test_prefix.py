@@ -10,12 +10,11 @@ import torch
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
-from qwen3_tts_morph.morph.graph.engine import GraphDecoder, Prefixes
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.kernels import torch_passes
-from qwen3_tts_morph.morph.model.static_cache import StaticCache
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
-from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, PromptPrefix, SharedParts
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, SharedParts
 
 from tests.morph.decoding import GREEDY, TEXTS, assert_equal, eager_lines, line_requests
 from tests.morph.recorded import Recordings
@@ -132,16 +131,6 @@ def test_a_begin_whose_kernel_fails_is_repeated_in_torch_operations(model, voice
     assert_equal(decode(decoder, model, prompt), wanted)
     assert decoder.frames.fallback is not None
     assert [record.message for record in caplog.records if "no ptxas" in record.message] != []
-
-
-def test_the_prefixes_used_last_are_kept():
-    kept, prefixes = Prefixes(2), [PromptPrefix(torch.zeros(1, 1)) for _ in range(3)]
-    caches = [StaticCache(torch.zeros(1), torch.zeros(1)) for _ in prefixes]
-    kept.keep(prefixes[0], caches[0])
-    kept.keep(prefixes[1], caches[1])
-    assert kept.get(prefixes[0]) is caches[0]
-    kept.keep(prefixes[2], caches[2])
-    assert kept.get(prefixes[1]) is None and len(kept) == 2
 
 
 # What prompts have in common
