@@ -201,9 +201,9 @@ def make_row(
         "seconds": case.seconds,
         **figures,
     }
-    batch = case.rows or 0
+    batch, engine = case.rows or 0, "simulated" if options.simulated else "auto"
     return Row(
-        "server", "morph", options.shape, "auto", precision_of(options), case.seq_groups, batch,
+        "server", "morph", options.shape, engine, precision_of(options), case.seq_groups, batch,
         round(1000 * wall_s * FRAME_S * batch / heard_s, 3),
         round(heard_s / wall_s, 3),
         round(wall_s / heard_s, 5),
@@ -235,9 +235,12 @@ def run(options: argparse.Namespace, folder: Path) -> list[Row]:
     given = ["--checkpoint", str(checkpoint), *(["--voices", str(voices)] if voices else [])]
     for name in ("device", "weights", "precision", "waiting"):
         given += [f"--{name}", str(getattr(options, name))]
+    module = "lab.benchmarks.simulated" if options.simulated else "serve"
     made = []
     for rows, cases in cases_of(options).items():
-        with serving([*given, "--rows", str(rows), "--seq-groups", str(cases[0].seq_groups)]) as address:
+        more = ["--rows", str(rows), "--seq-groups", str(cases[0].seq_groups)]
+        more += ["--engine", "graph"] if options.simulated else []
+        with serving([*given, *more], module) as address:
             for case in cases:
                 voice = None if voices is None else VOICE
                 warm(address, case, voice)
@@ -264,7 +267,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     table.add_argument("--waiting", type=int, default=256, help="requests that may wait at the server")
     table.add_argument("--voice", choices=("x_vector", "preset"), default="x_vector")
+    table.add_argument("--simulated", action="store_true", help="no device: see lab/benchmarks/simulated.py")
     options = table.parse_args(arguments)
+    if options.simulated and (options.shape, options.device) != ("tiny", "cpu"):
+        table.error("--simulated computes nothing: add --shape tiny --device cpu")
     if len(options.rows) not in (1, len(options.rates)):
         table.error(f"--rows has {len(options.rows)} numbers: give one, or {len(options.rates)}")
     with tempfile.TemporaryDirectory() as folder:

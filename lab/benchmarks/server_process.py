@@ -70,14 +70,16 @@ def write_voice(folder: Path, shape: str) -> Path:
 
 
 @contextmanager
-def serving(options: Sequence[str]) -> Iterator[str]:
+def serving(options: Sequence[str], module: str = "serve") -> Iterator[str]:
     """Start the server of the command line with these options; yield its address once it has spoken a line.
+
+    ``module``: that has the command line, "serve" or "lab.benchmarks.simulated".
 
     Raises:
         RuntimeError: with the end of its log, if it does not get ready.
     """
     port = _free_port()
-    command = [sys.executable, "-m", "serve", "serve", "--port", str(port), *options]
+    command = [sys.executable, "-m", module, "serve", "--port", str(port), *options]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         process = subprocess.Popen(command, cwd=pack.ROOT, stdout=log, stderr=subprocess.STDOUT)
         address = f"http://127.0.0.1:{port}"

@@ -1,0 +1,163 @@
+"""A device that is simulated, for what Python takes of a busy server: no GPU is needed, and no figure is one of a GPU.
+
+    python -m lab.benchmarks.server --shape tiny --device cpu --rates 100 --rows 96 --seconds 10 --simulated
+    python -m lab.benchmarks.simulated serve --checkpoint FOLDER --device cpu        # the server that this starts
+
+Frames, prompts and steps of the codec compute nothing and take the times of ``Times``, one after another in the order
+in which they are launched; who waits for one sleeps. Codes are random and never end a line, samples are silence. All
+else is the server's own: text, prompts, batch, chunks, HTTP.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import torch
+from qwen3_tts_morph.morph.frame.noise import GROUPS
+from qwen3_tts_morph.morph.graph import pool
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder
+from qwen3_tts_morph.morph.graph.readback import LAG, Readback
+from qwen3_tts_morph.morph.waveform.incremental import FrameAhead, RowStream, StepsInFlight
+
+CODES = 64  # of a tiny checkpoint's codebook
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds on the device, of 0.6B at S = 15 on an H200 (rows of ``nvidia-h200.json``): a frame of 64 to 96 lines,
+    the prompt of a line, a step of the codec without lines, and each line in it."""
+
+    frame: float = 0.0038
+    prompt: float = 0.0012
+    step: float = 0.0009
+    line: float = 0.00021
+
+
+class Timeline:
+    """When the device is free; work starts when it is launched, or when the work before it has ended."""
+
+    def __init__(self) -> None:
+        self._free_at = 0.0
+
+    def launch(self, seconds: float) -> None:
+        """Give the device work that takes this long."""
+        self._free_at = max(self._free_at, time.perf_counter()) + seconds
+
+    def mark(self) -> Mark:
+        """Return what stands for a CUDA event that was recorded now."""
+        return Mark(max(self._free_at, time.perf_counter()))
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Reached when the device has done what it was given before."""
+
+    at: float
+
+    def query(self) -> bool:
+        """Whether it is reached."""
+        return time.perf_counter() >= self.at
+
+    def synchronize(self) -> None:
+        """Sleep until it is."""
+        if (left := self.at - time.perf_counter()) > 0:
+            time.sleep(left)
+
+    def elapsed_time(self, other: Mark) -> float:
+        """Return the milliseconds to another mark."""
+        return 1000 * (other.at - self.at)
+
+
+class Frames:
+    """Stands for a ``FrameBackend``: nothing but the time and the codes of a frame."""
+
+    fallback = None
+
+    def __init__(self, timeline: Timeline, times: Times):
+        self._timeline, self._times, self._count = timeline, times, 0
+        self._codes = torch.randint(CODES, (97, 256, GROUPS + 1), generator=torch.Generator().manual_seed(0))
+        self._codes[..., GROUPS] = 0  # all numbers are finite
+
+    def choose(self, *_: Any) -> None:
+        """See ``FrameBackend``."""
+
+    compile = prefill_prefix = choose
+
+    def prefill(self, *_: Any) -> None:
+        """See ``FrameBackend``."""
+        self._timeline.launch(self._times.prompt)
+
+    begin = prefill
+
+    def decode(self, _: Any, slots: Any, *__: Any) -> None:
+        """See ``FrameBackend``."""
+        report, self._count = slots.state.report, self._count + 1
+        report.copy_(self._codes[self._count % len(self._codes), : len(report)])
+        self._timeline.launch(self._times.frame)
+
+
+@contextmanager
+def simulated(times: Times | None = None) -> Iterator[Timeline]:
+    """Have every graph engine and every row of the codec in the block run on a simulated device."""
+    timeline, times = Timeline(), times or Times()
+    copy = FrameAhead.copy.__func__  # type: ignore[attr-defined]
+
+    def run(row: RowStream, size: int) -> None:
+        timeline.launch(times.step + times.line * size)
+
+    def copy_later(cls: type[FrameAhead], *tensors: torch.Tensor) -> FrameAhead:
+        made: FrameAhead = copy(cls, *tensors)
+        object.__setattr__(made, "ready", timeline.mark())
+        return made
+
+    init = Readback.__init__
+
+    def init_readback(readback: Readback, source: torch.Tensor) -> None:
+        init(readback, source)
+        readback._events = [_Event(timeline) for _ in range(LAG + 1)]  # type: ignore[misc]
+
+    instead = [
+        (pool, "FrameBackend", lambda *_: Frames(timeline, times)),
+        (GraphDecoder, "_synchronous", property(lambda _: False)),
+        (RowStream, "_run", run),
+        (RowStream, "step_s", lambda row, lines: times.step + times.line * row._size(lines)),
+        (StepsInFlight, "begin", lambda steps, _: setattr(steps, "_began", timeline.mark())),
+        (StepsInFlight, "end", lambda steps: setattr(steps, "_done", timeline.mark())),
+        (FrameAhead, "copy", classmethod(copy_later)),
+        (Readback, "__init__", init_readback),
+    ]
+    with ExitStack() as stack:
+        for owner, name, other in instead:
+            stack.enter_context(mock.patch.object(owner, name, other))
+        yield timeline
+
+
+class _Event:
+    """An event that is recorded again and again."""
+
+    def __init__(self, timeline: Timeline):
+        self._timeline, self._mark = timeline, Mark(0.0)
+
+    def record(self) -> None:
+        self._mark = self._timeline.mark()
+
+    def synchronize(self) -> None:
+        self._mark.synchronize()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line of the pack on a simulated device."""
+    from qwen3_tts_morph.serve.cli import main as run
+
+    with simulated():
+        return run(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
