@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
+
 from lab.benchmarks import many
 from tests.lab.benchmarks.test_tables import rows_of
 

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
+
 import torch
 from aiohttp import web
 from safetensors.torch import load_file

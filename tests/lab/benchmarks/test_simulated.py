@@ -6,6 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
+
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import pool

@@ -40,6 +40,7 @@ def test_every_library_changes_the_length_by_the_speed_alone(library: str, by: S
 
 
 def test_the_rows_are_saved_with_machine_date_and_versions(tmp_path: Path) -> None:
+    pytest.importorskip("av", reason="not run: no av")
     before = lines().before
     row = summarise("unchanged", Stretch(), before, before)
     assert row.similarity == (1, 1, 1) and row.distillmos == (2, 2, 2)
