@@ -132,5 +132,6 @@ def test_home_assistant_lists_voices(url: str, client: Client) -> None:
 
 
 def is_mp3(content: bytes) -> bool:
-    """Whether it begins with the header of an MPEG frame."""
-    return len(content) > 1000 and content[0] == 0xFF and content[1] & 0xE0 == 0xE0
+    """Whether it begins with the header of an MPEG frame, and has the sound of two frames, a line's fewest."""
+    # These requests name no seed, so the random model's line may be as short as that: 864 bytes.
+    return len(content) > 800 and content[0] == 0xFF and content[1] & 0xE0 == 0xE0
