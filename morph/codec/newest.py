@@ -51,6 +51,6 @@ def _run_newest(
     block: Block, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps, frames: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Run a block over each line's last ``frames`` frames of ``[B, F, C]``; return them and their ``keep``."""
-    x, keep = x[:, -frames:], keep[:, -frames:]
+    x, keep = x[:, -frames:], keep[:, -frames:].contiguous()  # the next block's frames are mostly the same
     row = run_block(block, x.reshape(-1, block.now.shape[1]), keep.flatten(), ops)
     return row.view(*keep.shape, -1), keep

@@ -16,8 +16,8 @@ from ..model.finite import not_finite
 
 NOBODY = -1  # the number of the line in a free row
 REFILL_SHARE = 8  # an eighth of the rows is refilled at a time: one prefill serves several lines
-# Up to this many lines, a new one's first frame is read at once. With more, lines come with nearly every frame: the
-# device would wait for the host each time.
+# Up to this many lines, a new one's first frame is read at once, and where it is heard its samples are waited for. With
+# more, lines come with nearly every frame: the device would wait for the host each time.
 FIRST_AT_ONCE = 16
 
 
@@ -107,9 +107,9 @@ class LineBatch:
 
     def end_cancelled(self) -> None:
         """End the lines that are to end now, and free their rows. Their frames in flight are not kept."""
-        asked = [line for line in self._rows if line is not None and line.cancelled is not None]
-        for line in [line for line in asked if line.cancelled is not None and line.cancelled()]:
-            self._end(line, "cancelled")
+        for line in self._rows.copy():
+            if line is not None and line.cancelled is not None and line.cancelled():
+                self._end(line, "cancelled")
 
     def stopped(self) -> list[int]:
         """Return the rows of lines that cannot make a frame yet, because text of theirs is late."""

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import torch
 
+from ..graph.batch import FIRST_AT_ONCE
 from ..model.finite import check_samples
 from ..runtime.sizes import power_above
 from ..waveform.stream import LineCodec, WavesInFlight
@@ -18,7 +19,6 @@ from .pacing import Speed
 from .turn_line import TurnLine
 
 FEW = 4  # lines: their chunks have the sizes asked for, and do not wait for each other
-AWAITED = 16  # up to this many lines, a new one's first samples are waited for
 
 
 class CodecTurns:
@@ -85,7 +85,7 @@ class CodecTurns:
         self._measure(new)
         claims = self._claims(ready, now, self._speed.pace(new, len(lines)))
         awaited = self._launch_turn(ready, claims, len(lines))
-        while len(lines) <= AWAITED and awaited in self._in_codec:
+        while len(lines) <= FIRST_AT_ONCE and awaited in self._in_codec:
             self._pass_on()
 
     def _awake(self, lines: Collection[TurnLine], now: float) -> list[TurnLine]:

@@ -10,8 +10,8 @@ Held (STAGES is the number of steps): all weights are in shared memory before th
 and no buffer is used twice. Up to 32 rows, without split-K and so without a second kernel.
 
 Streamed (fewer STAGES): both pass through a ring of STAGES buffers. For weights so large that programs which hold
-theirs would take turns on a multiprocessor: each would begin to read when another has ended. A streamed program takes
-less than half of the shared memory, so two run side by side, or the next kernel's first weights arrive during this one.
+theirs would take turns on a multiprocessor: each would begin to read when another has ended. The ring takes most of the
+shared memory, or with more than 32 rows half of it, so that two programs run side by side (``tiles.py``).
 """
 
 from __future__ import annotations
