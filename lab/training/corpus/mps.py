@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 CONTROL = "nvidia-cuda-mps-control"
 DAEMONS = "nvidia-cuda-mps"  # control and server
+VARIABLES = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
 TIMEOUT = 30.0  # seconds to wait for both to exit
 
 log = logging.getLogger(__name__)
@@ -18,21 +21,38 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def shared_gpus() -> Iterator[None]:
-    """Share the machine's GPUs through MPS inside the ``with``.
+    """Share the machine's GPUs through MPS inside the ``with``, between processes that are started in it.
 
     If MPS is missing or already running, nothing is started or stopped. While the daemons shut down, CUDA calls fail
-    with error 805, so the end of the ``with`` waits for them.
+    with error 805, so the end of the ``with`` waits for them. They wait for all their clients: so other programs must
+    not find them, and their pipes are in a folder that only this process and its children are told of.
     """
     if shutil.which(CONTROL) is None or shutil.which("pgrep") is None or _running():
         log.info("MPS is not started: it is missing, or already running")
         yield
         return
-    subprocess.run([CONTROL, "-d"], check=True)
+    with tempfile.TemporaryDirectory(prefix="mps-") as folder, _environment(folder):
+        subprocess.run([CONTROL, "-d"], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run([CONTROL], input=b"quit\n", check=True)
+            _await_end()
+
+
+@contextmanager
+def _environment(folder: str) -> Iterator[None]:
+    """Tell this process and its children where MPS's pipes and logs are."""
+    told = {name: os.environ.get(name) for name in VARIABLES}
+    os.environ.update(dict.fromkeys(VARIABLES, folder))
     try:
         yield
     finally:
-        subprocess.run([CONTROL], input=b"quit\n", check=True)
-        _await_end()
+        for name, value in told.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _running() -> bool:

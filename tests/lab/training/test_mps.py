@@ -36,6 +36,16 @@ def test_it_runs_during_the_block_and_has_stopped_after_it(daemon: Path) -> None
     assert not daemon.exists()
 
 
+def test_only_processes_started_in_the_block_find_it(daemon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe, logs = mps.VARIABLES
+    monkeypatch.setenv(pipe, "before")
+    monkeypatch.delenv(logs, raising=False)
+    with mps.shared_gpus():
+        folder = os.environ[pipe]
+        assert Path(folder).is_dir() and folder == os.environ[logs]
+    assert os.environ[pipe] == "before" and logs not in os.environ and not Path(folder).exists()
+
+
 def test_a_running_daemon_is_left_alone(daemon: Path) -> None:
     daemon.touch()
     with mps.shared_gpus():
