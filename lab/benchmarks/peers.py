@@ -83,7 +83,7 @@ class FasterPeer:
             talker=self.model.talker,
             talker_input_embeds=prompt.embeds[None],
             attention_mask=torch.ones(1, len(prompt.embeds), dtype=torch.long, device=self.model.device),
-            trailing_text_hiddens=prompt.trailing[None],
+            trailing_text_hiddens=prompt.text_rows[None],
             tts_pad_embed=prompt.pad[None],
             config=self.model.config.talker_config,
             predictor_graph=self._predictor,

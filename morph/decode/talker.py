@@ -50,7 +50,7 @@ class Talker:
     def _pad_trailing(self, prompts: Sequence[Prompt]) -> torch.Tensor:
         most = max(len(prompt.trailing) for prompt in prompts)
         rows = [
-            torch.cat((prompt.trailing, prompt.pad.expand(most - len(prompt.trailing), -1)))
+            torch.cat((prompt.text_rows, prompt.pad.expand(most - len(prompt.trailing), -1)))
             for prompt in prompts
         ]
         return torch.stack(rows)

@@ -269,14 +269,14 @@ class Buffers:
         index = _pinned(torch.tensor(rows), self.text).to(self.text.device, non_blocking=True)
         pads = torch.stack([prompt.pad.view(-1) for prompt in prompts]).to(self.text.dtype)
         self.text.index_copy_(0, index, pads[:, None].expand(-1, self.context, -1))
-        put_sequences(self.text, rows, [prompt.trailing for prompt in prompts])
+        put_sequences(self.text, rows, [prompt.text_rows for prompt in prompts])
 
     def _put_text(self, row: int, prompt: Prompt) -> None:
         """Write one line's trailing text, in fewer operations."""
         length = len(prompt.trailing)
         self.text[row, length:] = prompt.pad
         if length:
-            self.text[row, :length] = prompt.trailing
+            self.text[row, :length] = prompt.text_rows
 
     def add_text(self, row: int, start: int, part: LatePart) -> None:
         """Write text that came late behind the ``start`` rows of a line's text, and its minimum of frames."""

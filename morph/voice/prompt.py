@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -31,21 +32,43 @@ class PromptPrefix:
     embeds: torch.Tensor
 
 
+class LaterRows:
+    """Rows ``[N, H]`` that are made when they are first read: nothing of them is needed before the prefill runs.
+
+    Args:
+        count: N.
+        make: makes them, once.
+    """
+
+    def __init__(self, count: int, make: Callable[[], torch.Tensor]):
+        self._count, self._make = count, make
+
+    def __len__(self) -> int:
+        return self._count
+
+    @cached_property
+    def rows(self) -> torch.Tensor:
+        """The rows."""
+        with torch.inference_mode():
+            return self._make()
+
+
 @dataclass(frozen=True)
 class Prompt:
     """The talker's input for one line, in the talker's dtype and on its device.
 
-    ``embeds`` ``[T, H]`` is the prefill. ``trailing`` ``[N, H]`` is added to the inputs of the following N frames, one
-    row per frame, and ``pad`` ``[1, H]`` to those of all later frames. ``text_tokens`` is the number of tokens in the
-    text, for the guard. EOS cannot be sampled before the line has ``min_frames`` frames; upstream's value is 2.
-    ``prefix``: all of ``embeds`` but the last position, where every line of the voice begins with it.
+    ``embeds`` ``[T, H]`` is the prefill. ``trailing`` ``[N, H]`` (``text_rows`` reads it) is added to the inputs of the
+    following N frames, one row per frame, and ``pad`` ``[1, H]`` to those of all later frames. ``text_tokens`` is the
+    number of tokens in the text, for the guard. EOS cannot be sampled before the line has ``min_frames`` frames;
+    upstream's value is 2. ``prefix``: all of ``embeds`` but the last position, where every line of the voice begins
+    with it.
 
     Raises:
         ValueError: for ``min_frames`` below 2.
     """
 
     embeds: torch.Tensor
-    trailing: torch.Tensor
+    trailing: torch.Tensor | LaterRows
     pad: torch.Tensor
     text_tokens: int
     min_frames: int = MIN_FRAMES
@@ -54,6 +77,11 @@ class Prompt:
     def __post_init__(self) -> None:
         if self.min_frames < MIN_FRAMES:
             raise ValueError(f"min_frames is {self.min_frames}: choose {MIN_FRAMES} or more")
+
+    @property
+    def text_rows(self) -> torch.Tensor:
+        """The rows of ``trailing``, made now if they were not before."""
+        return self.trailing.rows if isinstance(self.trailing, LaterRows) else self.trailing
 
 
 @dataclass(frozen=True)
@@ -128,20 +156,20 @@ class PromptBuilder:
         ids = model.tokenize_line(text)
         specials = self._specials
         prefix, codec = self._beginning(ids[:, :ROLE_TOKENS], voice, language, instruct)
+        tokens = ids.shape[1] - ROLE_TOKENS - END_TOKENS
+        trailing: torch.Tensor | LaterRows
         whole = None
         if voice.kind == "icl":
             spoken, trailing = self._icl_body(ids, voice)
             body = [spoken]
         elif voice.kind == "x_vector":
             body, whole = [_project(model, ids[:, ROLE_TOKENS : ROLE_TOKENS + 1]) + codec], prefix
-            rest = _project(model, ids[:, ROLE_TOKENS + 1 : -END_TOKENS])
-            trailing = torch.cat((rest, specials.eos), dim=1)
+            trailing = LaterRows(tokens, lambda: self._rest(ids))
         else:
-            body, trailing = self._prefill_text_body(ids), specials.pad
+            body, trailing = self._prefill_text_body(ids), specials.pad[0]
         embeds = torch.cat((prefix.embeds, *(part[0] for part in body)))
-        check_context(model, len(embeds) + trailing.shape[1])
-        tokens = ids.shape[1] - ROLE_TOKENS - END_TOKENS
-        return Prompt(embeds, trailing[0], specials.pad[0], tokens, prefix=whole)
+        check_context(model, len(embeds) + len(trailing))
+        return Prompt(embeds, trailing, specials.pad[0], tokens, prefix=whole)
 
     @torch.inference_mode()
     def begin(self, token: int, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
@@ -219,6 +247,11 @@ class PromptBuilder:
 
         return self._once("text end", make)
 
+    def _rest(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return the text behind its first token, and eos: ``[N, H]``, N as many as the text has tokens."""
+        rest = _project(self.model, ids[:, ROLE_TOKENS + 1 : -END_TOKENS])
+        return torch.cat((rest, self._specials.eos), dim=1)[0]
+
     def _icl_body(self, ids: torch.Tensor, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the reference text and the text, added to the reference's codes; the rest of the text trails."""
         model, specials = self.model, self._specials
@@ -227,9 +260,9 @@ class PromptBuilder:
         text = torch.cat((text, specials.eos), dim=1)
         missing = codes.shape[1] - text.shape[1]
         if missing < 0:
-            return text[:, : codes.shape[1]] + codes, text[:, codes.shape[1] :]
+            return text[:, : codes.shape[1]] + codes, text[0, codes.shape[1] :]
         text = torch.cat((text, *[specials.pad] * missing), dim=1)
-        return text + codes, specials.pad
+        return text + codes, specials.pad[0]
 
     def _reference(self, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
         """An ICL voice's text token ids ``[1, N]``, and the embeddings of bos and its codes ``[1, 1 + T, H]``."""

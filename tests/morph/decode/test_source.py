@@ -26,7 +26,7 @@ class Arriving:
     """The trailing text of a prompt: ``arrive`` lets one more row come, and after all of them the end."""
 
     def __init__(self, prompt):
-        self.rows, self.minimum = prompt.trailing, prompt.min_frames
+        self.rows, self.minimum = prompt.text_rows, prompt.min_frames
         self.there, self.given, self.ended = 0, 0, False
 
     def arrive(self) -> None:
@@ -92,7 +92,7 @@ def at_random(texts: list[Arriving]) -> None:
 def requests_of(prompts, late: bool) -> list[LineRequest]:
     return [
         LineRequest(
-            replace(prompt, trailing=prompt.trailing[:0]) if late else prompt,
+            replace(prompt, trailing=prompt.text_rows[:0]) if late else prompt,
             Guard(FRAMES, False),
             seed,
             text=Arriving(prompt) if late else None,

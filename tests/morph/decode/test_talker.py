@@ -35,7 +35,7 @@ def plain_inputs(model, prompt: Prompt, frames: torch.Tensor) -> torch.Tensor:
         row = talker.model.codec_embedding.weight[frame[0]].clone()
         for group in range(15):
             row += talker.code_predictor.model.codec_embedding[group].weight[frame[group + 1]]
-        text = prompt.trailing[step] if step < len(prompt.trailing) else prompt.pad[0]
+        text = prompt.text_rows[step] if step < len(prompt.trailing) else prompt.pad[0]
         rows.append(row + text)
     return torch.stack(rows)
 

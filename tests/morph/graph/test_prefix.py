@@ -150,7 +150,7 @@ def test_prompts_of_an_engine_are_the_same_to_the_bit_and_share_what_they_have_i
     for voice in voices * 2:
         made = engine.prompt_builder(model).build(TEXTS[2], voice, "german")
         alone = PromptBuilder(model).build(TEXTS[2], voice, "german")
-        assert torch.equal(made.embeds, alone.embeds) and torch.equal(made.trailing, alone.trailing)
+        assert torch.equal(made.embeds, alone.embeds) and torch.equal(made.text_rows, alone.text_rows)
     prefix = engine.prompt_builder(model).build(TEXTS[0], voices[0]).prefix
     assert engine.prompt_builder(model).build(TEXTS[1], voices[0]).prefix is prefix
     engine.free()

@@ -6,6 +6,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.options import Sampling
+from qwen3_tts_morph.morph.voice import prompt as prompt_module
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, build_prompt, check_language
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -58,7 +59,7 @@ def assert_same_prompt(model, text, voice, language, instruct, monkeypatch):
     ours = build_prompt(model, text, voice, language, instruct)
     assert ours.embeds.dtype == model.dtype
     assert torch.equal(ours.embeds, embeds)
-    assert torch.equal(ours.trailing, trailing)
+    assert len(ours.trailing) == len(trailing) and torch.equal(ours.text_rows, trailing)
     assert torch.equal(ours.pad, pad)
     assert ours.text_tokens == len(model.tokenizer(text)["input_ids"])
 
@@ -83,7 +84,7 @@ def test_a_reference_shorter_or_longer_than_the_texts(load, recording, monkeypat
     assert_same_prompt(model, "and six", icl, "german", None, monkeypatch)
     prompt = build_prompt(model, "and six", icl, "german")
     assert len(prompt.trailing) == trails
-    assert torch.equal(prompt.trailing, prompt.pad) == (frames >= 17)
+    assert torch.equal(prompt.text_rows, prompt.pad) == (frames >= 17)
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -125,7 +126,7 @@ def test_lines_that_share_what_they_can_have_the_prompts_of_lines_alone(load, re
                 shared = builder.build(f"Hi there, {turn}.", voice, language)
                 assert len(projected) <= 2 or (not turn and not number)
                 alone = build_prompt(model, f"Hi there, {turn}.", voice, language)
-                for part in ("embeds", "trailing", "pad"):
+                for part in ("embeds", "text_rows", "pad"):
                     assert torch.equal(getattr(shared, part), getattr(alone, part))
 
 
@@ -180,3 +181,20 @@ def test_an_icl_voice_without_codes_cannot_be_made():
 def test_the_default_sampling_fits_into_the_context(load):
     """After any accepted prompt, 8192 frames must fit into the context."""
     assert Sampling().max_frames < load().config.talker_config.max_position_embeddings
+
+
+def test_the_text_behind_the_first_token_is_projected_when_it_is_read(load, recording, monkeypatch):
+    model = load("tiny", "base")
+    builder = PromptBuilder(model)
+    voice = clone_voice(model, recording, 24000, CloneOptions("x_vector"))
+    builder.build("Hi.", voice)  # what lines have in common is made
+    projected = []
+    project = prompt_module._project
+    monkeypatch.setattr(
+        prompt_module, "_project", lambda model, ids: projected.append(ids.shape[1]) or project(model, ids)
+    )
+    prompt = builder.build("Hello there.", voice)
+    assert projected == [1]
+    rows = prompt.text_rows
+    assert len(projected) == 2 and len(rows) == len(prompt.trailing) == prompt.text_tokens
+    assert prompt.text_rows is rows and len(projected) == 2
