@@ -215,9 +215,16 @@ class Rendering:
 
     @classmethod
     def prepare(
-        cls, synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions, progress: Progress
+        cls,
+        synthesizer: Synthesizer,
+        lines: Sequence[Line],
+        options: GenerateOptions,
+        progress: Progress,
+        checked: bool = False,
     ) -> Rendering:
         """Check all lines, write out and cut their texts, and build the prompts.
+
+        ``checked``: the caller has done ``check_line`` for each of them.
 
         Raises:
             ValueError: see ``render_lines``.
@@ -226,7 +233,7 @@ class Rendering:
         choice = synthesizer.engine.choose(model, options)
         if not lines:
             raise ValueError("there is no line to speak: type a text")
-        for line in lines:
+        for line in lines if not checked else ():
             check_line(model, line)
         normalizer = normalizer_of(model, options, lambda: progress.add(0))
         limit = piece_limit(model, options)

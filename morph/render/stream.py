@@ -225,7 +225,7 @@ class _Worker:
         job = self._job
         model, progress = job.synthesizer.model, Progress(self._report)
         self._channel.check_open()
-        rendering = Rendering.prepare(job.synthesizer, job.lines, job.options, progress)
+        rendering = Rendering.prepare(job.synthesizer, job.lines, job.options, progress, checked=True)
         with on_device(model.device):
             plan = Plan(min(job.options.batch_size, len(job.lines)), job.in_turn)
             decoding = StreamDecoding(rendering, self._channel, plan, self._late_lines(rendering))
