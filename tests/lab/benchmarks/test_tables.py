@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from lab.benchmarks import batches, codec, codec_steps, frames, line, memory, prefill
+from lab.benchmarks import batches, codec, codec_steps, frames, line, memory, prefill, two_streams
 from lab.benchmarks.common import Measured, decode_fixed, load_muted, parser
 from lab.benchmarks.frames import fit_line
 from lab.benchmarks.results import Row, markdown
@@ -174,6 +174,20 @@ def test_a_step_of_the_codec_is_measured_for_each_number_of_lines(tmp_path: Path
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
     assert [(row["table"], row["batch"]) for row in rows] == [("codec_step", 1), ("codec_step", 2)]
     assert all(row.keys() >= KEYS and row["ms"] > 0 for row in rows)
+
+
+def test_frames_and_codec_are_measured_alone_and_together(tmp_path: Path) -> None:
+    asked = ["--shape", "tiny", "--device", "cpu", "--lines", "2", "--seq-groups", "5", "--repeats", "1"]
+    two_streams.main([*asked, "--out", str(tmp_path)])
+    [path] = tmp_path.glob("*.json")
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert [(row["engine"], row["batch"], row["seq_groups"]) for row in rows] == [
+        ("step", 2, 5),
+        ("rows", 2, 5),
+    ]
+    for row in rows:
+        assert row.keys() >= KEYS and min(row["frames_ms"], row["codec_ms"], row["beside_ms"]) > 0
+        assert row["saved"] == pytest.approx(1 - row["beside_ms"] / row["behind_ms"], abs=0.01)
 
 
 def test_a_straight_line_is_fitted() -> None:
