@@ -4,6 +4,7 @@ import { StreamPlayer } from "./player.js"
 const KEY = "morph-tts-key" // of the session's storage
 const STATUS_MS = 1000
 const BYTES = 2 // per sample
+const DEVICE_MS = 500 // for the browser to open its sound device; without one it may wait for ever
 const at = (id) => document.getElementById(id)
 let context, running // the AudioContext, and what is being spoken
 
@@ -64,15 +65,21 @@ function request() {
   return body
 }
 
+/** Open the loudspeaker; return what to tell the user if that does not work. */
+async function openSound() {
+  context ??= new AudioContext({ sampleRate: 24000 })
+  await Promise.race([context.resume(), new Promise((go) => setTimeout(go, DEVICE_MS))])
+  return context.state === "running" ? "" : ", and this browser plays no sound: is there a loudspeaker?"
+}
+
 /** Speak the form's text until its end, or until it is aborted. */
 async function speak() {
   stop()
   const mine = (running = { abort: new AbortController() })
-  context ??= new AudioContext({ sampleRate: 24000 })
-  await context.resume()
+  const silent = await openSound()
   at("stop").disabled = false
   for (const id of ["first", "rtf", "sound", "late"]) at(id).textContent = "–"
-  say("speaking")
+  say(`speaking${silent}`)
   const began = performance.now()
   const response = await ask("/v1/audio/speech", {
     method: "POST",
@@ -83,7 +90,7 @@ async function speak() {
   const rate = Number(response.headers.get("x-speech-sample-rate"))
   mine.player = new StreamPlayer(context, context.destination, rate)
   await play(response, mine.player, rate, began)
-  say(`spoken with seed ${response.headers.get("x-speech-seed")}`)
+  say(`spoken with seed ${response.headers.get("x-speech-seed")}${silent}`)
 }
 
 /** Read samples to their end and show how fast they come. */

@@ -62,6 +62,21 @@ def test_the_page_speaks_and_shows_how_fast(page: Page, url: str, client: Client
     expect(page.locator("#rows")).to_have_text("0 of 8")
 
 
+def test_without_a_sound_device_it_speaks_and_says_so(page: Page, url: str, client: Client) -> None:
+    """As Firefox does there: the context stays suspended, and its promise is never kept."""
+    page.add_init_script("""
+        AudioContext.prototype.resume = () => new Promise(() => {})
+        Object.defineProperty(AudioContext.prototype, "state", { get: () => "suspended" })
+    """)
+    page.goto(url)
+    expect(page.locator("#model")).to_have_text(client.speaker.model.name)
+    page.fill("#text", "Hello there.")
+    page.fill("#seed", "7")
+    page.click("#speak")
+    expect(page.locator("#message")).to_contain_text("spoken with seed 7, and this browser plays no sound")
+    expect(page.locator("#sound")).not_to_have_text("–")
+
+
 def test_stop_frees_the_row(page: Page, url: str, client: Client) -> None:
     page.goto(url)
     expect(page.locator("#model")).to_have_text(client.speaker.model.name)
