@@ -37,7 +37,12 @@ STUB = """() => {
     constructor({ sampleRate }) { this.sampleRate = sampleRate; this.destination = {} }
     get currentTime() { return (performance.now() - began) / 1000 }
     get state() { return window.__state }
-    resume() { return new Promise((go) => { if (window.__state === 'running') go() }) }
+    resume() {
+      return new Promise((go) => {
+        window.__open = () => { window.__state = 'running'; go() }
+        if (window.__state === 'running') go()
+      })
+    }
     createGain() { return { gain: { value: 1 }, connect() {} } }
     createBuffer(channels, length, rate) {
       return { copyToChannel(samples) { this.samples = samples } }
@@ -234,6 +239,20 @@ def test_a_page_that_may_not_sound_plays_from_the_beginning_after_a_click(page: 
     chunks = page.page.evaluate(HEARD)
     first, again = chunks[:before], chunks[before : 2 * before]
     assert [samples for _, samples, _ in again] == [samples for _, samples, _ in first]
+    page.page.wait_for_function("() => window.__ended.length === 1")
+
+
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
+def test_a_sound_device_that_opens_late_needs_no_click(page: ComfyPage) -> None:
+    page.page.evaluate("() => { window.__state = 'suspended' }")
+    page.load(read_workflow(SPEAKERS))
+    set_widget(page, SPEECH, "seed", page.seed + 25)
+    set_widget(page, SPEECH, "text", f"{TEXT} " * 6)
+    page.page.evaluate("() => { window.app.queuePrompt(0) }")
+    label = page.page.locator(".morph-live span").first
+    label.filter(has_text="click to hear").wait_for(state="attached")
+    page.page.evaluate("() => window.__open()")
+    label.filter(has_text=TEXT[:20]).wait_for(state="attached")
     page.page.wait_for_function("() => window.__ended.length === 1")
 
 

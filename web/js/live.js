@@ -155,8 +155,16 @@ class Run {
   /** A page that nobody has clicked may be silent: then it waits for a click, and plays from the beginning. */
   async unlock() {
     const { context } = this.player
-    if (context.state !== "running") await Promise.race([context.resume(), new Promise((go) => setTimeout(go, 300))])
+    const opened = context.state === "running" ? undefined : context.resume()
+    await Promise.race([opened, new Promise((go) => setTimeout(go, 300))])
     this.blocked = context.state !== "running"
+    this.show()
+    // Firefox may take longer to open the sound device. What has come by then is heard from its beginning.
+    if (this.blocked) opened.then(() => this.unblock())
+  }
+
+  unblock() {
+    this.blocked = false
     this.show()
   }
 
