@@ -79,7 +79,7 @@ def judge_clip(clip: Clip, wavs: Path, originals: Path | None, judges: Judges) -
         to_reference = cosine(embedding, judges.profiles[clip.speaker])
     if embedding is not None and judges.encoder and originals:
         to_original = cosine(embedding, judges.encoder.embed(load_clip(originals / clip.path)))
-    heard = judges.recogniser.judge(audio, clip.text)
+    heard = judges.recogniser.nearest(audio, (clip.text, *clip.spellings))
     return Verdict(clip, heard, judges.opinions.judge(audio), identified, to_reference, to_original)
 
 
@@ -114,7 +114,9 @@ def table(figures: Mapping[str, Figure]) -> str:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m lab.judges", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--wavs", type=Path, required=True)
-    parser.add_argument("--texts", type=Path, required=True, help="file with PATH<tab>TEXT per line")
+    parser.add_argument(
+        "--texts", type=Path, required=True, help="file with PATH<tab>TEXT per line, and other spellings"
+    )
     parser.add_argument("--references", type=Path, help="folder with one subfolder of wavs per speaker")
     parser.add_argument("--originals", type=Path, help="the same lines before coding, under the same paths")
     parser.add_argument("--json", type=Path, help="output file (default: judged.json next to the texts)")

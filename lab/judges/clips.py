@@ -1,7 +1,8 @@
 """The wavs to judge and what they should say.
 
 A texts file has one clip per line, ``PATH<tab>TEXT``, with the path relative to the folder of wavs; the parent folder
-of a wav names its speaker. ``python -m lab.training.corpus wavs`` writes both in this format.
+of a wav names its speaker. Further columns are other spellings of the text, such as figures in words: what was heard is
+compared with the nearest. ``python -m lab.training.corpus wavs`` writes both in this format.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ JUDGE_RATE = 16000
 
 @dataclass(frozen=True)
 class Clip:
-    """One wav: path relative to the folder of wavs, speaker ("" when the wav is directly in that folder), and text."""
+    """One wav: path relative to the folder of wavs, speaker ("" when the wav is directly in that folder), and text.
+
+    ``spellings``: others of the text, which are as right.
+    """
 
     path: str
     speaker: str
     text: str
+    spellings: tuple[str, ...] = ()
 
 
 def read_texts(file: Path) -> list[Clip]:
@@ -31,10 +36,10 @@ def read_texts(file: Path) -> list[Clip]:
     """
     clips = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-        path, tab, text = line.partition("\t")
-        if not tab or not path or not text.strip():
+        path, *texts = (part.strip() for part in line.split("\t"))
+        if not texts or not path or not all(texts):
             raise ValueError(f"{file} line {number}: {line!r} is not PATH<tab>TEXT")
-        clips.append(Clip(path, PurePosixPath(path).parent.name, text.strip()))
+        clips.append(Clip(path, PurePosixPath(path).parent.name, texts[0], tuple(texts[1:])))
     if not clips:
         raise ValueError(f"{file} lists no wav: write PATH<tab>TEXT per line")
     return clips

@@ -28,6 +28,7 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, Spoken, render_lines
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.text.normalize import Normalizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 
@@ -167,13 +168,22 @@ def evaluate(
     return about
 
 
+def spellings(text: str, normalizer: Normalizer) -> list[str]:
+    """Return a text as it is and, where that differs, with figures in words: a recogniser may write either."""
+    spoken = normalizer.write_out(text).text
+    heard = spoken.replace("ay em", "a.m.").replace(
+        "pee em", "p.m."
+    )  # letters as the normalizer has them said
+    return list(dict.fromkeys((text, spoken, heard)))
+
+
 def write(out: Path, tasks: list[Task], spoken: list[Spoken], references: dict[str, list[Utterance]]) -> None:
-    """Write the judges' input."""
-    rows = []
+    """Write the judges' input; a recogniser may write figures as they are or in words."""
+    rows, normalizer = [], Normalizer("en")
     for index, (task, one) in enumerate(zip(tasks, spoken, strict=True)):
         path = f"{task.voice.name}/{index:04}.wav"
         write_wav(out / "wavs" / path, one.waveform, SAMPLE_RATE)
-        rows.append(f"{path}\t{task.line.text}")
+        rows.append("\t".join((path, *spellings(task.line.text, normalizer))))
     (out / "texts.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     for name, lines in references.items():
         for index, line in enumerate(lines[CLONED_FROM:]):

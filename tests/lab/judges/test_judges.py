@@ -81,6 +81,8 @@ def test_texts_name_wavs_and_speakers(tmp_path: Path) -> None:
     file = tmp_path / "texts.tsv"
     file.write_text("anna/1.wav\tHello there.\nx.wav\tYes.\n", encoding="utf-8")
     assert read_texts(file) == [Clip("anna/1.wav", "anna", "Hello there."), Clip("x.wav", "", "Yes.")]
+    file.write_text("anna/1.wav\tIt is 5.\tIt is five.\n", encoding="utf-8")
+    assert read_texts(file) == [Clip("anna/1.wav", "anna", "It is 5.", ("It is five.",))]
     file.write_text("anna/1.wav\tHello.\nanna/2.wav Hello.\n", encoding="utf-8")
     with pytest.raises(ValueError, match="line 2"):
         read_texts(file)
@@ -104,8 +106,11 @@ class FakeJudge:
     def embed(self, audio: np.ndarray) -> np.ndarray:
         return audio[:2]
 
-    def judge(self, audio: np.ndarray, text: str | None = None) -> object:
-        return Opinion(4.0, 3.0, 3.5, 3.0) if text is None else compare(text, "hello there")
+    def judge(self, audio: np.ndarray) -> Opinion:
+        return Opinion(4.0, 3.0, 3.5, 3.0)
+
+    def nearest(self, audio: np.ndarray, spellings: tuple[str, ...]) -> object:
+        return min((compare(one, "hello there") for one in spellings), key=lambda one: one.word_errors)
 
 
 def test_every_judgement_of_a_clip_reaches_the_summary(

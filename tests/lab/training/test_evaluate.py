@@ -12,13 +12,14 @@ import soundfile
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.options import LoadOptions
+from qwen3_tts_morph.morph.text.normalize import Normalizer
 from safetensors.torch import save_file
 
 from lab.judges.clips import read_texts
 from lab.random_checkpoint import write_checkpoint
 from lab.training.corpus.bundle import ABOUT, LINES, STYLES
 from lab.training.corpus.shards import Utterance, write_shard
-from lab.training.evaluate import EvaluateOptions, evaluate
+from lab.training.evaluate import EvaluateOptions, evaluate, spellings
 
 VOICES = ("new_00", "new_01")
 
@@ -89,3 +90,10 @@ def test_sentences_of_voices_without_references_are_refused(tmp_path: Path):
 def test_an_unknown_split_is_named(tmp_path: Path):
     with pytest.raises(ValueError, match="'train'"):
         EvaluateOptions(tmp_path, tmp_path, split="train")
+
+
+def test_a_line_with_figures_may_be_heard_in_figures_or_in_words() -> None:
+    normalizer = Normalizer("en")
+    assert spellings("Nothing is to be written out.", normalizer) == ["Nothing is to be written out."]
+    text, spoken, heard = spellings("We close at 5:40 am today.", normalizer)
+    assert text == "We close at 5:40 am today." and "five forty" in spoken and heard.endswith("a.m. today.")
