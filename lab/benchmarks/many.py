@@ -189,10 +189,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines = make_lines(models[0], options.lines)
         shared = [measure_shared(models[:count], lines, options) for count in (1, len(models))]
         rows = rows_of("shared", shared, options, models[0])
+        keep(rows, options, models[0])  # a rented machine may be gone before the server's rows are there
         if options.server:
             path = pack.ROOT / "demo_voice" if options.shape == DEMO else options.checkpoints / options.shape
             rows += rows_of("ray", measure_ray(lines, options, path, models[0]), options, models[0])
-    keep(rows, options, models[0])
+            keep(rows, options, models[0])
 
 
 if __name__ == "__main__":
