@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -236,16 +237,24 @@ class LineRenderer:
                 failures.append(made.error)
         return [spoken[index] for index in range(len(lines))], failures
 
-    def make(self, lines: Sequence[Line], recall: Recall, watch: Watch) -> Iterator[Made]:
+    def make(
+        self,
+        lines: Sequence[Line],
+        recall: Recall,
+        watch: Watch,
+        preparing: AbstractContextManager[object] | None = None,
+    ) -> Iterator[Made]:
         """Make the lines that ``recall`` lacks, and keep them; yield each group of them when it is made.
 
-        Read it to its end: the model is held until then. Errors are those of ``render``.
+        Read it to its end: the model is held until then. Errors are those of ``render``. ``preparing`` is entered while
+        prompts are built.
         """
         if not recall.missing:
             return
         with self.synthesizer.session():
             missing = [lines[index] for index in recall.missing]
-            whole = Rendering.prepare(self.synthesizer, missing, self.options, Progress(watch.frame))
+            with preparing or nullcontext():
+                whole = Rendering.prepare(self.synthesizer, missing, self.options, Progress(watch.frame))
             size = len(missing) if self.cache is None else GROUPS_OF * self.options.batch_size
             for start in range(0, len(missing), size):
                 group = range(start, min(start + size, len(missing)))

@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.render import lines as rendering
 from qwen3_tts_morph.morph.render.line_cache import LineCache
 from qwen3_tts_morph.morph.render.line_renderer import LineRenderer
-from qwen3_tts_morph.morph.render.lines import Line, Spoken
+from qwen3_tts_morph.morph.render.lines import Line, Rendering, Spoken
 from qwen3_tts_morph.morph.render.listener import Listener
 from qwen3_tts_morph.morph.render.report import describe
 from qwen3_tts_morph.morph.render.shared_renderer import SharedRenderer, deal_out
@@ -83,6 +83,26 @@ def test_lines_are_those_of_one_device(shared, synthesizers, models) -> None:
     said = describe(models[0], together, OPTIONS, 1.0)
     assert said.count(", on cpu\n") + said.count(", on cpu (2)\n") == len(lines)
     assert "devices: " in said and " lines on cpu, " in said
+
+
+def test_devices_build_their_prompts_one_after_another_and_decode_at_the_same_time(
+    shared, synthesizers, models, monkeypatch
+) -> None:
+    building, met = threading.Lock(), threading.Barrier(2, timeout=60)
+    build = Rendering.prepare.__func__
+
+    def prepare(cls, *given):
+        assert building.acquire(blocking=False), "two threads build prompts"
+        try:
+            return build(cls, *given)
+        finally:
+            building.release()
+
+    for one in synthesizers:
+        decode = one.engine.decode
+        monkeypatch.setattr(one.engine, "decode", lambda *given, own=decode: (met.wait(), own(*given))[1])
+    monkeypatch.setattr(Rendering, "prepare", classmethod(prepare))
+    assert {one.report.device for one in shared.render(numbered(models))} == set(DEVICES)
 
 
 def test_one_device_is_not_named(synthesizers, models) -> None:
