@@ -2,12 +2,13 @@
 
     python -m lab.benchmarks.many --shape 0.6B --devices cuda:0 cuda:1 --lines 512 --batch-size 64
     python -m lab.benchmarks.many --shape demo --devices cpu cpu --lines 16 --batch-size 2 --server
+    python -m lab.benchmarks.many --shape tiny --device cpu --devices cpu cpu --simulated    # what Python takes of it
 
 Engine "shared" is what Render Script uses for several models in one process. ``--server`` adds engine "ray":
 ``serve --ray`` with one replica, then with one for each device, asked over loopback by the client of Remote Model with
 ``--batch-size`` lines in flight for each replica. ``times_one`` is relative to the row of one device. Lines have 4 to
 20 words and at most ``--frames`` frames; the models of "shared" never end a line before. Each row is the median of
-``--repeats`` after a run that warms up.
+``--repeats`` after a run that warms up. ``--simulated`` gives "shared" devices that only take time (``simulated.py``).
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions
 from qwen3_tts_morph.morph.render.line_renderer import LineRenderer
@@ -44,6 +46,7 @@ import pack
 
 from .common import DEMO, TEXT, Setting, keep, load_muted, make_row, parser
 from .results import Row
+from .simulated import simulated
 
 WORDS = (4, 20)
 PATIENCE_S = 900  # until a server is ready
@@ -82,15 +85,20 @@ def measure(speak: Callable[[], Sequence[Spoken]], repeats: int) -> Measured:
 
 def measure_shared(models: Sequence[Model], lines: Sequence[Line], options: argparse.Namespace) -> Measured:
     """Measure these models in one process."""
-    renderers = tuple(
-        LineRenderer(Synthesizer(model), generate_options(models[0], options)) for model in models
-    )
-    shared = SharedRenderer(renderers)
-    try:
-        return measure(lambda: shared.render(lines), options.repeats)
-    finally:
-        for one in renderers:
-            one.synthesizer.free()
+    with simulated() if options.simulated else nullcontext():
+        renderers = [
+            LineRenderer(
+                Synthesizer(model, Engine("graph" if options.simulated else "auto")),
+                generate_options(models[0], options),
+            )
+            for model in models
+        ]
+        shared = SharedRenderer(tuple(renderers))
+        try:
+            return measure(lambda: shared.render(lines), options.repeats)
+        finally:
+            for one in renderers:
+                one.synthesizer.free()
 
 
 def measure_ray(
@@ -178,6 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_argument("--lines", type=int, default=512)
     table.add_argument("--batch-size", type=int, default=64)
     table.add_argument("--server", action="store_true", help="measure serve --ray too")
+    table.add_argument("--simulated", action="store_true", help="devices that only take time")
     options = table.parse_args(arguments)
     if len(options.devices) < 2:
         table.error("name two devices or more: --devices cuda:0 cuda:1")
@@ -188,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ]
         lines = make_lines(models[0], options.lines)
         shared = [measure_shared(models[:count], lines, options) for count in (1, len(models))]
-        rows = rows_of("shared", shared, options, models[0])
+        rows = rows_of("simulated" if options.simulated else "shared", shared, options, models[0])
         keep(rows, options, models[0])  # a rented machine may be gone before the server's rows are there
         if options.server:
             path = pack.ROOT / "demo_voice" if options.shape == DEMO else options.checkpoints / options.shape

@@ -2,15 +2,18 @@
 
     python -m lab.benchmarks.server --shape tiny --device cpu --rates 100 --rows 96 --seconds 10 --simulated
     python -m lab.benchmarks.simulated serve --checkpoint FOLDER --device cpu        # the server that this starts
+    python -m lab.benchmarks.many --shape tiny --devices cpu cpu --device cpu --lines 512 --batch-size 64 --simulated
 
-Frames, prompts and steps of the codec compute nothing and take the times of ``Times``, one after another in the order
-in which they are launched; who waits for one sleeps. Codes are random and never end a line, samples are silence. All
-else is the server's own: text, prompts, batch, chunks, HTTP.
+Frames, prompts, and steps and rows of the codec compute nothing and take the times of ``Times``, one after another in
+the order in which they are launched; who waits for one sleeps. Every thread that launches has a device of its own.
+Codes are random and never end a line; the samples of streams are silence, those of complete lines noise. All else is
+the pack's own: text, prompts, batch, chunks, HTTP.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,40 +21,45 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
+from qwen3_tts_morph.morph.codec.weights import CodecWeights
 from qwen3_tts_morph.morph.frame.noise import GROUPS
 from qwen3_tts_morph.morph.graph import pool
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.readback import LAG, Readback
+from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec
 from qwen3_tts_morph.morph.waveform.incremental import FrameAhead, RowStream, StepsInFlight
 
 CODES = 64  # of a tiny checkpoint's codebook
+SAMPLES = 1920  # of a frame
 
 
 @dataclass(frozen=True)
 class Times:
     """Seconds on the device, of 0.6B at S = 15 on an H200 (rows of ``nvidia-h200.json``): a frame of 64 to 96 lines,
-    the prompt of a line, a step of the codec without lines, and each line in it."""
+    the prompt of a line, a step of the codec without lines, and each line in it; and each frame of a row of complete
+    lines on an H100 (``codec_step``, 4,395 s of sound a second)."""
 
     frame: float = 0.0038
     prompt: float = 0.0012
     step: float = 0.0009
     line: float = 0.00021
+    row_frame: float = 0.000018
 
 
-class Timeline:
-    """When the device is free; work starts when it is launched, or when the work before it has ended."""
+class Timeline(threading.local):
+    """When this thread's device is free; work starts when it is launched, or when the work before it has ended."""
 
-    def __init__(self) -> None:
-        self._free_at = 0.0
+    free_at = 0.0
 
     def launch(self, seconds: float) -> None:
         """Give the device work that takes this long."""
-        self._free_at = max(self._free_at, time.perf_counter()) + seconds
+        self.free_at = max(self.free_at, time.perf_counter()) + seconds
 
     def mark(self) -> Mark:
         """Return what stands for a CUDA event that was recorded now."""
-        return Mark(max(self._free_at, time.perf_counter()))
+        return Mark(max(self.free_at, time.perf_counter()))
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,19 @@ class Frames:
         self._timeline.launch(self._times.frame)
 
 
+@dataclass(frozen=True)
+class Samples:
+    """Stands for a row's samples on their way from the device."""
+
+    samples: np.ndarray
+    ready: Mark
+
+    def wait(self) -> np.ndarray:
+        """Return them once the row has been decoded."""
+        self.ready.synchronize()
+        return self.samples
+
+
 @contextmanager
 def simulated(times: Times | None = None) -> Iterator[Timeline]:
     """Have every graph engine and every row of the codec in the block run on a simulated device."""
@@ -110,6 +131,12 @@ def simulated(times: Times | None = None) -> Iterator[Timeline]:
 
     def run(row: RowStream, size: int) -> None:
         timeline.launch(times.step + times.line * size)
+
+    noise = 0.1 * np.random.default_rng(0).standard_normal(LARGEST_ROW * SAMPLES).astype(np.float32)
+
+    def start_row(codec: BatchCodec, weights: CodecWeights, plan: torch.Tensor) -> Samples:
+        timeline.launch(times.row_frame * len(plan))
+        return Samples(noise[: len(plan) * weights.samples_per_frame], timeline.mark())
 
     def copy_later(cls: type[FrameAhead], *tensors: torch.Tensor) -> FrameAhead:
         made: FrameAhead = copy(cls, *tensors)
@@ -125,6 +152,7 @@ def simulated(times: Times | None = None) -> Iterator[Timeline]:
     instead = [
         (pool, "FrameBackend", lambda *_: Frames(timeline, times)),
         (GraphDecoder, "_synchronous", property(lambda _: False)),
+        (BatchCodec, "_start", start_row),
         (RowStream, "_run", run),
         (RowStream, "step_s", lambda row, lines: times.step + times.line * row._size(lines)),
         (StepsInFlight, "begin", lambda steps, _: setattr(steps, "_began", timeline.mark())),

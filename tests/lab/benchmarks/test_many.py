@@ -21,6 +21,13 @@ def test_the_table(tmp_path: Path) -> None:
     assert rows[0]["times_one"] == 1 and rows[1]["times_one"] > 0
 
 
+def test_devices_that_only_take_time(tmp_path: Path) -> None:
+    given = ("--devices", "cpu", "cpu", "--lines", "5", "--batch-size", "2", "--simulated")
+    one, two = rows_of(many, tmp_path, *given)
+    assert [(row["engine"], row["devices"]) for row in (one, two)] == [("simulated", 1), ("simulated", 2)]
+    assert min(one["times_one"], two["times_one"]) > 0
+
+
 def test_one_device_has_nothing_to_be_compared_with(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         many.main(["--devices", "cpu"])
