@@ -46,7 +46,7 @@ import pack
 
 from .common import DEMO, TEXT, Setting, keep, load_muted, make_row, parser
 from .results import Row
-from .simulated import simulated
+from .simulated import add_simulated, check_simulated, simulated
 
 WORDS = (4, 20)
 PATIENCE_S = 900  # until a server is ready
@@ -186,8 +186,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_argument("--lines", type=int, default=512)
     table.add_argument("--batch-size", type=int, default=64)
     table.add_argument("--server", action="store_true", help="measure serve --ray too")
-    table.add_argument("--simulated", action="store_true", help="devices that only take time")
+    add_simulated(table)
     options = table.parse_args(arguments)
+    check_simulated(table, options)
     if len(options.devices) < 2:
         table.error("name two devices or more: --devices cuda:0 cuda:1")
     with tempfile.TemporaryDirectory() as folder:

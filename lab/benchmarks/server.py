@@ -42,6 +42,7 @@ from .common import FRAME_S, parser
 from .results import Row, markdown, save_rows
 from .server_client import BYTES_PER_S
 from .server_process import VOICE, prepare_checkpoint, read_metrics, serving
+from .simulated import add_simulated, check_simulated
 
 TEXTS = (
     "The quick brown fox jumps over the lazy dog, and then it thinks better of it.",
@@ -267,10 +268,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     table.add_argument("--waiting", type=int, default=256, help="requests that may wait at the server")
     table.add_argument("--voice", choices=("x_vector", "preset"), default="x_vector")
-    table.add_argument("--simulated", action="store_true", help="no device: see lab/benchmarks/simulated.py")
+    add_simulated(table)
     options = table.parse_args(arguments)
-    if options.simulated and (options.shape, options.device) != ("tiny", "cpu"):
-        table.error("--simulated computes nothing: add --shape tiny --device cpu")
+    check_simulated(table, options)
     if len(options.rows) not in (1, len(options.rates)):
         table.error(f"--rows has {len(options.rows)} numbers: give one, or {len(options.rates)}")
     with tempfile.TemporaryDirectory() as folder:

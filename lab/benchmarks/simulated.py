@@ -12,6 +12,7 @@ the pack's own: text, prompts, batch, chunks, HTTP.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import threading
 import time
@@ -177,6 +178,17 @@ class _Event:
 
     def synchronize(self) -> None:
         self._mark.synchronize()
+
+
+def add_simulated(table: argparse.ArgumentParser) -> None:
+    """Add ``--simulated``."""
+    table.add_argument("--simulated", action="store_true", help="no device: see lab/benchmarks/simulated.py")
+
+
+def check_simulated(table: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End the command if it asks for a simulated device and a real one."""
+    if options.simulated and (options.shape, options.device) != ("tiny", "cpu"):
+        table.error("--simulated computes nothing: add --shape tiny --device cpu")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -193,11 +193,11 @@ def run(synthesizer: Synthesizer, engine: ProbedEngine, case: Case, voice: Voice
         return arrivals[0]
 
     engine.spread = spread if case.arriving else None
-    spoken_so = case.options
+    options = case.options
     engine.marks = marks = Marks(synthesizer.model.device) if case.lines == 1 else None
     began = time.perf_counter()
     players = [Player(began, synthesizer.model.sample_rate) for _ in texts]
-    with stream_lines(synthesizer, texts, spoken_so) as stream:
+    with stream_lines(synthesizer, texts, options) as stream:
         for chunk in stream:
             players[chunk.line].hear(chunk.samples)
     seconds = time.perf_counter() - began

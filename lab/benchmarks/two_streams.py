@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +23,13 @@ import torch
 from qwen3_tts_morph.morph.codec.forward import synthesise
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.model.sdpa import without_cudnn
-from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, SLABS, BatchCodec
+from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec, choose_slabs
 from qwen3_tts_morph.morph.waveform.incremental import STEP_FRAMES, RowStream
 
 from ..random_checkpoint import random_codec
 from .bench import Bench
+from .common import timed_ms
 from .results import PartRow, save_rows
 
 ROUNDS = 4
@@ -50,28 +51,18 @@ class StreamsRow(PartRow):
     saved: float
 
 
-class Graph:
-    """Work as one CUDA graph on a stream of its own; on a CPU, the work itself."""
+def captured(work: Work, device: torch.device) -> Work:
+    """Return work as a CUDA graph of its own, replayed on the current stream; on a CPU, the work itself.
 
-    def __init__(self, work: Work, device: torch.device):
-        self._work, self._graph, self.stream = work, None, None
-        if device.type == "cuda":
-            self.stream = torch.cuda.Stream(device)
-            self.stream.wait_stream(torch.cuda.current_stream(device))
-            with torch.cuda.stream(self.stream):
-                work()  # compiles
-            torch.cuda.synchronize(device)
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph, stream=self.stream):
-                work()
-
-    def run(self, stream: Any = None) -> None:
-        """Launch the work on a stream, by default its own."""
-        if self._graph is None:
-            self._work()
-            return
-        with torch.cuda.stream(stream or self.stream):
-            self._graph.replay()
+    Raises:
+        RuntimeError: where it cannot be captured.
+    """
+    graphs = CapturedGraphs(device)
+    for _ in range(2):  # the first call is direct, the second captures
+        graphs.run("work", work)
+    if device.type == "cuda" and graphs.fallback is not None:
+        raise RuntimeError(graphs.fallback.describe())
+    return lambda: graphs.run("work", work)
 
 
 def frames_work(bench: Bench, lines: int, seq_groups: int) -> Work:
@@ -96,46 +87,45 @@ def step_work(batch: BatchCodec, lines: int) -> Work:
 
 
 def rows_work(batch: BatchCodec, lines: int) -> Work:
-    """Return rows of complete lines with as many frames: one row, of the length that has the most throughput."""
+    """Return a row of complete lines, of the longest length that has no more frames than a step of the lines."""
     weights = batch.look_up()
-    size = min(LARGEST_ROW, max(batch.sizes[0], lines * STEP_FRAMES))
-    size = max(one for one in batch.sizes if one <= size)
+    size = max(one for one in batch.sizes if one <= max(batch.sizes[0], lines * STEP_FRAMES))
     plan = torch.zeros(size, len(weights.offsets) + 1, dtype=torch.int64, device=weights.codebooks.device)
     out = torch.zeros(size * weights.samples_per_frame, device=plan.device)
 
     def decode() -> None:
         with without_cudnn():
-            synthesise(weights, plan, batch.ops, SLABS, out)
+            synthesise(weights, plan, batch.ops, choose_slabs(size), out)
 
     return decode
 
 
-def timed(launch: Callable[[], None], device: torch.device, repeats: int) -> float:
+def median_ms(launch: Work, device: torch.device, repeats: int) -> float:
     """Return the median milliseconds of a round."""
-    times = []
-    for _ in range(repeats + WARM_UPS):
-        began = time.perf_counter()
+
+    def rounds() -> None:
         for _ in range(ROUNDS):
             launch()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        times.append(1000 * (time.perf_counter() - began) / ROUNDS)
+
+    times = [timed_ms(rounds, device)[0] / ROUNDS for _ in range(WARM_UPS + repeats)]
     return statistics.median(times[WARM_UPS:])
 
 
-def measure(frames: Graph, codec: Graph, device: torch.device, repeats: int) -> dict[str, float]:
+def measure(frames: Work, codec: Work, device: torch.device, repeats: int) -> dict[str, float]:
     """Return the row's times by name."""
+    second = torch.cuda.Stream(device) if device.type == "cuda" else None
 
-    def both(stream: Any) -> None:
-        frames.run()
-        codec.run(stream)
+    def behind() -> None:
+        frames()
+        codec()
 
-    times = {
-        "frames_ms": timed(frames.run, device, repeats),
-        "codec_ms": timed(codec.run, device, repeats),
-        "behind_ms": timed(lambda: both(frames.stream), device, repeats),
-        "beside_ms": timed(lambda: both(codec.stream), device, repeats),
-    }
+    def beside() -> None:
+        frames()
+        with torch.cuda.stream(second):
+            codec()
+
+    launches = {"frames_ms": frames, "codec_ms": codec, "behind_ms": behind, "beside_ms": beside}
+    times = {name: median_ms(launch, device, repeats) for name, launch in launches.items()}
     times["saved"] = 1 - times["beside_ms"] / times["behind_ms"]
     return {name: round(value, 3) for name, value in times.items()}
 
@@ -160,9 +150,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for lines in options.lines:
             batch = BatchCodec(model)
             for kind, work in (("step", step_work), ("rows", rows_work)):
-                decode = Graph(work(batch, lines), device)
+                decode = captured(work(batch, lines), device)
                 for groups in options.seq_groups:
-                    make = Graph(frames_work(bench, lines, groups), device)
+                    make = captured(frames_work(bench, lines, groups), device)
                     times = measure(make, decode, device, options.repeats)
                     precision = str(codec.dtype).removeprefix("torch.")
                     rows.append(

@@ -91,7 +91,7 @@ class Recogniser:
 
     def judge(self, audio: np.ndarray, text: str) -> Heard:
         """Compare the transcript with the requested text."""
-        return compare(self._normalise(text), self._normalise(self.transcribe(audio)))
+        return self.nearest(audio, (text,))
 
     def nearest(self, audio: np.ndarray, readings: Sequence[str]) -> Heard:
         """Compare the transcript with several spellings of the text; return the one with the fewest word errors."""

@@ -171,9 +171,8 @@ def evaluate(
 def spellings(text: str, normalizer: Normalizer) -> list[str]:
     """Return a text as it is and, where that differs, with figures in words: a recogniser may write either."""
     spoken = normalizer.write_out(text).text
-    heard = spoken.replace("ay em", "a.m.").replace(
-        "pee em", "p.m."
-    )  # letters as the normalizer has them said
+    # The normalizer writes letters as they are said.
+    heard = spoken.replace("ay em", "a.m.").replace("pee em", "p.m.")
     return list(dict.fromkeys((text, spoken, heard)))
 
 

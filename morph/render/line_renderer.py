@@ -26,7 +26,7 @@ from .lines import (
     Rendering,
     Spoken,
     check_complete,
-    check_line,
+    check_lines,
     cut_line,
     normalizer_of,
     piece_limit,
@@ -144,11 +144,8 @@ class LineRenderer:
         """
         model = self.synthesizer.model
         self.synthesizer.engine.choose(model, self.options)
-        if not lines:
-            raise ValueError("there is no line to speak: type a text")
         check_complete(lines)
-        for line in lines:
-            check_line(model, line)
+        check_lines(model, lines)
         if self.cache is None:
             return Recall({}, tuple(range(len(lines))))
         return self._look_up(self.cache, lines, watch or Watch())

@@ -186,6 +186,7 @@ def render_lines(
         ValueError: for a text, language, voice, instruction or decoding that cannot be used.
     """
     check_complete(lines)
+    check_lines(synthesizer.model, lines)
     with synthesizer.session():
         rendering = Rendering.prepare(synthesizer, lines, options or GenerateOptions(), Progress(on_frame))
         takes = rendering.speak(on_phase or (lambda _: None))
@@ -220,21 +221,14 @@ class Rendering:
         lines: Sequence[Line],
         options: GenerateOptions,
         progress: Progress,
-        checked: bool = False,
     ) -> Rendering:
-        """Check all lines, write out and cut their texts, and build the prompts.
-
-        ``checked``: the caller has done ``check_line`` for each of them.
+        """Write out and cut the texts of lines that were checked (``check_lines``), and build the prompts.
 
         Raises:
-            ValueError: see ``render_lines``.
+            ValueError: for what only a prompt shows, and as ``Engine.choose``.
         """
         model = synthesizer.model
         choice = synthesizer.engine.choose(model, options)
-        if not lines:
-            raise ValueError("there is no line to speak: type a text")
-        for line in lines if not checked else ():
-            check_line(model, line)
         normalizer = normalizer_of(model, options, lambda: progress.add(0))
         limit = piece_limit(model, options)
         read = [cut_line(index, line, normalizer, limit) for index, line in enumerate(lines)]
@@ -385,6 +379,14 @@ def check_complete(lines: Sequence[Line]) -> None:
             raise ValueError(
                 f"a line's text is {type(line.text).__name__}, not a string: join it, or speak it with stream_lines"
             )
+
+
+def check_lines(model: Model, lines: Sequence[Line]) -> None:
+    """Raise ValueError when there is no line, or one that this model cannot speak."""
+    if not lines:
+        raise ValueError("there is no line to speak: type a text")
+    for line in lines:
+        check_line(model, line)
 
 
 def check_line(model: Model, line: Line) -> None:

@@ -20,7 +20,7 @@ from ..runtime.kept_threads import Job
 from ..synthesizer import Synthesizer
 from .channel import Channel, Chunk, StreamClosed
 from .late_text import LateLine, SentenceLine, TokenLine
-from .lines import Line, Rendering, Spoken, check_line
+from .lines import Line, Rendering, Spoken, check_lines
 from .progress import OnFrame, Progress
 from .stream_decoding import Plan, StreamDecoding
 from .text_reader import TextReader
@@ -63,10 +63,7 @@ def stream_lines(
     """
     options = options or GenerateOptions()
     synthesizer.engine.choose(synthesizer.model, options)
-    if not lines:
-        raise ValueError("there is no line to speak: type a text")
-    for line in lines:
-        check_line(synthesizer.model, line)
+    check_lines(synthesizer.model, lines)
     return SpeechStream(_Job(synthesizer, tuple(lines), options, on_frame, in_turn))
 
 
@@ -225,7 +222,7 @@ class _Worker:
         job = self._job
         model, progress = job.synthesizer.model, Progress(self._report)
         self._channel.check_open()
-        rendering = Rendering.prepare(job.synthesizer, job.lines, job.options, progress, checked=True)
+        rendering = Rendering.prepare(job.synthesizer, job.lines, job.options, progress)
         with on_device(model.device):
             plan = Plan(min(job.options.batch_size, len(job.lines)), job.in_turn)
             decoding = StreamDecoding(rendering, self._channel, plan, self._late_lines(rendering))

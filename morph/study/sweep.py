@@ -15,7 +15,7 @@ from ..decode.sampling import distribution
 from ..model.crossbar import crossbar
 from ..model.model import Model
 from ..options import PREDICTED_GROUPS, GenerateOptions, TokenSampling, check_seq_groups
-from ..render.lines import Line, Rendering, Spoken, piece_limit
+from ..render.lines import Line, Rendering, Spoken, check_line, piece_limit
 from ..render.progress import OnFrame, Progress
 from ..synthesizer import Synthesizer
 
@@ -85,6 +85,7 @@ def sweep(
     """
     for groups in seq_groups:
         check_seq_groups(groups)
+    check_line(synthesizer.model, line)
     with synthesizer.session():
         # Without a limit the text is one piece; _check_length has the limit.
         one_piece = replace(options or GenerateOptions(), decoding="crossbar", split_chars=0)

@@ -193,7 +193,7 @@ class BatchCodec:
         into, out = self._plan[:size], self._samples[: size * weights.samples_per_frame]
         into.copy_(plan.pin_memory() if device.type == "cuda" else plan, non_blocking=True)
         ops = self._ops_here
-        slabs = self._rows.slabs or (SLABS if size > LONG_ROW else SHORT_SLABS)
+        slabs = self._rows.slabs or choose_slabs(size)
 
         is_first = size not in self._seen
 
@@ -254,6 +254,11 @@ class _SamplesInFlight:
         if self._event is not None:
             self._event.synchronize()
         return self._host.numpy()
+
+
+def choose_slabs(size: int) -> Slabs:
+    """Return how the last blocks of a row of so many frames run."""
+    return SLABS if size > LONG_ROW else SHORT_SLABS
 
 
 def try_kernels(weights: CodecWeights) -> TorchOps:

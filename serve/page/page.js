@@ -1,5 +1,5 @@
 // The server's page: text to /v1/audio/speech, samples to the loudspeaker as they come.
-import { StreamPlayer } from "./player.js"
+import { openSound, StreamPlayer } from "./player.js"
 
 const KEY = "morph-tts-key" // of the session's storage
 const STATUS_MS = 1000
@@ -65,18 +65,12 @@ function request() {
   return body
 }
 
-/** Open the loudspeaker; return what to tell the user if that does not work. */
-async function openSound() {
-  context ??= new AudioContext({ sampleRate: 24000 })
-  await Promise.race([context.resume(), new Promise((go) => setTimeout(go, DEVICE_MS))])
-  return context.state === "running" ? "" : ", and this browser plays no sound: is there a loudspeaker?"
-}
-
 /** Speak the form's text until its end, or until it is aborted. */
 async function speak() {
   stop()
   const mine = (running = { abort: new AbortController() })
-  const silent = await openSound()
+  context ??= new AudioContext({ sampleRate: 24000 })
+  const silent = (await openSound(context, DEVICE_MS)) ? "" : ", and this browser plays no sound: is there a loudspeaker?"
   at("stop").disabled = false
   for (const id of ["first", "rtf", "sound", "late"]) at(id).textContent = "–"
   say(`speaking${silent}`)

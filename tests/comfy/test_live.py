@@ -224,15 +224,20 @@ def test_nothing_is_played_when_the_setting_is_off(page: ComfyPage) -> None:
         page.page.evaluate(SET, True)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", NODES_2, indirect=True)
-def test_a_page_that_may_not_sound_plays_from_the_beginning_after_a_click(page: ComfyPage) -> None:
+def speak_unheard(page: ComfyPage, seed: int) -> None:
+    """Run a long line in a page that may not sound; return when its player says so."""
     page.page.evaluate("() => { window.__state = 'suspended' }")
     page.load(read_workflow(SPEAKERS))
-    set_widget(page, SPEECH, "seed", page.seed + 14)
+    set_widget(page, SPEECH, "seed", seed)
     set_widget(page, SPEECH, "text", f"{TEXT} " * 6)
     page.page.evaluate("() => { window.app.queuePrompt(0) }")
     page.page.locator(".morph-live span", has_text="click to hear").first.wait_for(state="attached")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
+def test_a_page_that_may_not_sound_plays_from_the_beginning_after_a_click(page: ComfyPage) -> None:
+    speak_unheard(page, page.seed + 14)
     page.page.wait_for_function("() => window.__heard.length > 2")
     page.page.evaluate("() => { window.__state = 'running' }")
     before = page.page.evaluate(CLICK_AND_COUNT)
@@ -244,13 +249,8 @@ def test_a_page_that_may_not_sound_plays_from_the_beginning_after_a_click(page: 
 
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_sound_device_that_opens_late_needs_no_click(page: ComfyPage) -> None:
-    page.page.evaluate("() => { window.__state = 'suspended' }")
-    page.load(read_workflow(SPEAKERS))
-    set_widget(page, SPEECH, "seed", page.seed + 25)
-    set_widget(page, SPEECH, "text", f"{TEXT} " * 6)
-    page.page.evaluate("() => { window.app.queuePrompt(0) }")
+    speak_unheard(page, page.seed + 25)
     label = page.page.locator(".morph-live span").first
-    label.filter(has_text="click to hear").wait_for(state="attached")
     page.page.evaluate("() => window.__open()")
     label.filter(has_text=TEXT[:20]).wait_for(state="attached")
     page.page.wait_for_function("() => window.__ended.length === 1")

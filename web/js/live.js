@@ -3,7 +3,7 @@
 // (clips.js). A page setting turns it off or sets the volume.
 import { app } from "../../../scripts/app.js"
 import { stopClips } from "./clips.js"
-import { StreamPlayer } from "./player.js"
+import { openSound, StreamPlayer } from "./player.js"
 import { say } from "./words.js"
 
 const ON = "MorphTTS.LiveSound", VOLUME = "MorphTTS.LiveVolume"
@@ -155,15 +155,11 @@ class Run {
   /** A page that nobody has clicked may be silent: then it waits for a click, and plays from the beginning. */
   async unlock() {
     const { context } = this.player
-    const opened = context.state === "running" ? undefined : context.resume()
-    await Promise.race([opened, new Promise((go) => setTimeout(go, 300))])
-    this.blocked = context.state !== "running"
+    this.blocked = !(await openSound(context, 300))
     this.show()
+    if (!this.blocked) return
     // Firefox may take longer to open the sound device. What has come by then is heard from its beginning.
-    if (this.blocked) opened.then(() => this.unblock())
-  }
-
-  unblock() {
+    await context.resume()
     this.blocked = false
     this.show()
   }

@@ -2,6 +2,12 @@
 const LEAD = 0.08 // seconds between a chunk's arrival and its sound, at the start and after a gap
 const BYTES = 2 // per sample: signed, 16 bits, little endian
 
+/** Let a context play; say after at most ``ms`` whether it does. Without a click or a sound device it may never. */
+export async function openSound(context, ms) {
+  if (context.state !== "running") await Promise.race([context.resume(), new Promise((go) => setTimeout(go, ms))])
+  return context.state === "running"
+}
+
 /** Float samples of signed 16-bit bytes; an odd last byte is returned to be put before the next ones. */
 function decode(bytes) {
   const whole = bytes.length - (bytes.length % BYTES)

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest import mock
 
 CONTROL = "nvidia-cuda-mps-control"
 DAEMONS = "nvidia-cuda-mps"  # control and server
@@ -31,28 +32,16 @@ def shared_gpus() -> Iterator[None]:
         log.info("MPS is not started: it is missing, or already running")
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="mps-") as folder, _environment(folder):
+    with (
+        tempfile.TemporaryDirectory(prefix="mps-") as folder,
+        mock.patch.dict(os.environ, dict.fromkeys(VARIABLES, folder)),
+    ):
         subprocess.run([CONTROL, "-d"], check=True)
         try:
             yield
         finally:
             subprocess.run([CONTROL], input=b"quit\n", check=True)
             _await_end()
-
-
-@contextmanager
-def _environment(folder: str) -> Iterator[None]:
-    """Tell this process and its children where MPS's pipes and logs are."""
-    told = {name: os.environ.get(name) for name in VARIABLES}
-    os.environ.update(dict.fromkeys(VARIABLES, folder))
-    try:
-        yield
-    finally:
-        for name, value in told.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _running() -> bool:
