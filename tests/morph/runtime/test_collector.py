@@ -17,8 +17,10 @@ class Knot:
 
 def test_older_objects_are_spared_as_long_as_the_block_runs():
     assert not gc.get_freeze_count(), "another test has left the collector frozen"
-    older = weakref.ref(Knot())
+    knot = Knot()  # held until the block runs: the collector may come at any time
+    older = weakref.ref(knot)
     with older_objects_spared():
+        del knot
         newer = weakref.ref(Knot())
         gc.collect()
         assert newer() is None and older() is not None

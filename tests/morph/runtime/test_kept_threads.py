@@ -61,15 +61,16 @@ def test_a_thread_keeps_nothing_of_its_last_job():
     assert gone() is None
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_job_that_fails_ends():
-    pool = KeptThreads(NAME)
+def test_a_job_that_fails_ends_and_is_reported(monkeypatch):
+    pool, reported = KeptThreads(NAME), []
+    monkeypatch.setattr(threading, "excepthook", lambda failed: reported.append(str(failed.exc_value)))
 
     def fail() -> None:
         raise RuntimeError("broken")
 
     pool.start(fail).join()
     pool.start(lambda: None).join()
+    wait_until(lambda: reported == ["broken"])
 
 
 def test_a_job_knows_that_it_runs():
