@@ -71,16 +71,7 @@ class DubCaptions(io.ComfyNode):
                 inputs.seed(
                     "Random seed: each caption gets its own, derived from this one, its name and its text."
                 ),
-                io.Int.Input(
-                    "batch_size",
-                    default=DEFAULTS.batch_size,
-                    min=1,
-                    max=256,
-                    tooltip=(
-                        "How many captions are decoded in parallel. More is faster but uses more memory. Unit: "
-                        f"lines. Default: {DEFAULTS.batch_size}."
-                    ),
-                ),
+                inputs.batch_size("captions"),
                 inputs.language(),
                 io.Float.Input(
                     "max_speed",
@@ -161,12 +152,7 @@ class DubCaptions(io.ComfyNode):
         decoding: str | None = None,
         normalize_text: str | None = None,
     ) -> bool | str:
-        def check(text: str | None) -> None:
-            inputs.check_settings(language, decoding, normalize_text)
-            if text is not None:
-                read_captions(text)
-
-        return inputs.refuse(check, captions)
+        return inputs.refuse_text(read_captions, captions, language, decoding, normalize_text)
 
     @classmethod
     def execute(

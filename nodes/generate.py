@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
@@ -103,15 +103,15 @@ class GenerateSpeech(io.ComfyNode):
         decoding: Sequence[str | None] = (None,),
         normalize_text: Sequence[str | None] = (None,),
     ) -> bool | str:
-        def check(texts: Iterable[str | None]) -> None:
+        def check() -> None:
             inputs.check_settings(language[0], decoding[0], normalize_text[0])
             if split_chars[0] is not None:
                 GenerateOptions(split_chars=split_chars[0])
-            for one in texts:
+            for one in text:
                 if one is not None:
                     inputs.check_text(one)
 
-        return inputs.refuse(check, text)
+        return inputs.verdict(check)
 
     @classmethod
     def execute(cls, **given: Sequence[Any]) -> io.NodeOutput:

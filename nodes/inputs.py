@@ -106,6 +106,19 @@ def sampling() -> io.Input:
     )
 
 
+def batch_size(what: str) -> io.Input:
+    return io.Int.Input(
+        "batch_size",
+        default=GenerateOptions.batch_size,
+        min=1,
+        max=256,
+        tooltip=(
+            f"How many {what} are decoded in parallel. More is faster but uses more memory. Unit: lines. Default: "
+            f"{GenerateOptions.batch_size}."
+        ),
+    )
+
+
 def decoding() -> io.Input:
     return io.Combo.Input(
         "decoding",
@@ -191,14 +204,18 @@ def advanced(widget: io.Input) -> io.Input:
     return widget
 
 
-def refuse(check: Callable[[Any], object], value: Any) -> bool | str:
-    """Return True if ``check`` accepts the value or the input is wired (None); otherwise the error message."""
+def verdict(check: Callable[[], object]) -> bool | str:
+    """Return True if ``check`` raises no ValueError; otherwise the error message."""
     try:
-        if value is not None:
-            check(value)
+        check()
     except ValueError as error:
         return str(error)
     return True
+
+
+def refuse(check: Callable[[Any], object], value: Any) -> bool | str:
+    """Return True if ``check`` accepts the value or the input is wired (None); otherwise the error message."""
+    return value is None or verdict(lambda: check(value))
 
 
 def spread(given: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -216,6 +233,23 @@ def check_text(text: str, name: str = "text") -> None:
         raise ValueError(
             f"{name} contains {tag[:40]}, a script tag that would be read aloud: use Render Script, or remove the tag"
         )
+
+
+def refuse_text(
+    check: Callable[[str], object],
+    text: str | None,
+    language: str | None,
+    decoding: str | None,
+    normalize_text: str | None,
+) -> bool | str:
+    """As ``refuse``, for a text that ``check`` reads and the settings beside it, also where the text is wired."""
+
+    def check_all() -> None:
+        check_settings(language, decoding, normalize_text)
+        if text is not None:
+            check(text)
+
+    return verdict(check_all)
 
 
 def check_settings(language: str | None, decoding: str | None, normalize_text: str | None) -> None:

@@ -87,12 +87,12 @@ class SaveSpeech(io.ComfyNode):
         format: Sequence[str | None] = (None,),
         bit_rate: Sequence[int | None] = (None,),
     ) -> bool | str:
-        def check(_: object) -> None:
+        def check() -> None:
             if name[0] is not None:
                 check_name(name[0])
             check_settings(format[0], bit_rate[0])
 
-        return inputs.refuse(check, True)
+        return inputs.verdict(check)
 
     @classmethod
     def execute(

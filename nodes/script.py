@@ -70,16 +70,7 @@ class RenderScript(io.ComfyNode):
                 inputs.seed(
                     "Random seed: a line without [seed] gets its own, derived from this one, its name and its text."
                 ),
-                io.Int.Input(
-                    "batch_size",
-                    default=DEFAULTS.batch_size,
-                    min=1,
-                    max=256,
-                    tooltip=(
-                        "How many lines are decoded in parallel. More is faster but uses more memory. Unit: "
-                        f"lines. Default: {DEFAULTS.batch_size}."
-                    ),
-                ),
+                inputs.batch_size("lines"),
                 inputs.language(),
                 io.Float.Input(
                     "gap",
@@ -137,12 +128,7 @@ class RenderScript(io.ComfyNode):
         decoding: str | None = None,
         normalize_text: str | None = None,
     ) -> bool | str:
-        def check(text: str | None) -> None:
-            inputs.check_settings(language, decoding, normalize_text)
-            if text is not None:
-                check_script(text)
-
-        return inputs.refuse(check, script)
+        return inputs.refuse_text(check_script, script, language, decoding, normalize_text)
 
     @classmethod
     def execute(

@@ -59,12 +59,13 @@ class SaveSubtitles(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, name: str | None, format: str | None = FORMATS[0]) -> bool | str:
-        def check(given: str) -> None:
-            check_name(given)
+        def check() -> None:
+            if name is not None:
+                check_name(name)
             if format is not None:
                 check_choice("format", format, FORMATS)
 
-        return inputs.refuse(check, name)
+        return inputs.verdict(check)
 
     @classmethod
     def execute(cls, srt: str, name: str, format: str = FORMATS[0]) -> io.NodeOutput:

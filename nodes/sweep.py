@@ -73,14 +73,14 @@ class Sweep(io.ComfyNode):
     def validate_inputs(
         cls, text: str | None, language: str | None, seq_groups: str | None = None
     ) -> bool | str:
-        def check(said: str | None) -> None:
+        def check() -> None:
             inputs.check_settings(language, None, None)
             if seq_groups is not None:
                 parse_groups(seq_groups)
-            if said is not None:
-                inputs.check_text(said)
+            if text is not None:
+                inputs.check_text(text)
 
-        return inputs.refuse(check, text)
+        return inputs.verdict(check)
 
     @classmethod
     def execute(

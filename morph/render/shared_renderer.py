@@ -94,17 +94,10 @@ class SharedRenderer:
         first = min(tally.left(), default=None) if in_order else None
         # One after another: threads that both call hundreds of short operations hand Python's lock to each other at
         # each of them. Two shares of 256 prompts took 0.15 to 0.5 s at the same time, and take 0.05 s each (a CPU).
-        preparing = threading.Lock()
+        job = _Job(lines, in_order, preparing=threading.Lock())
         while plan := tally.plan():
             shares = [
-                _Share(
-                    self.renderers[number],
-                    lines,
-                    replace(recalls[number], missing=own),
-                    preparing,
-                    in_order,
-                    first,
-                )
+                _Share(job, self.renderers[number], replace(recalls[number], missing=own), first)
                 for number, own in plan.items()
             ]
             tally.run(list(plan), shares)
@@ -141,28 +134,44 @@ News = Frames | Sound | Made
 
 
 @dataclass(frozen=True)
+class _Job:
+    """What all shares have in common.
+
+    Args:
+        lines: all lines.
+        in_order: whether they are made in their order, in groups that grow.
+        preparing: held while prompts are built.
+    """
+
+    lines: Sequence[Line]
+    in_order: bool
+    preparing: threading.Lock
+
+
+@dataclass(frozen=True)
 class _Share:
     """The lines that one device makes.
 
     Args:
+        job: which they are a part of.
         renderer: of the device.
-        lines: all lines.
         recall: what this device makes is missing there.
-        preparing: held while prompts are built; all shares have the same.
-        in_order: whether the lines are made in their order, in groups that grow.
         streamed: the line that is heard while it is made, by whichever device makes it; None if none is.
     """
 
+    job: _Job
     renderer: LineRenderer
-    lines: Sequence[Line]
     recall: Recall
-    preparing: threading.Lock
-    in_order: bool
     streamed: int | None = None
+
+    @property
+    def expected(self) -> int:
+        """How many frames the lines are expected to take."""
+        return frames_of(self.renderer, (self.job.lines[index] for index in self.recall.missing))
 
     def run(self, report: Reporter[News]) -> None:
         """Make the lines, and tell of each."""
-        counting = _Counting(report, frames_of(self.renderer, (self.lines[i] for i in self.recall.missing)))
+        counting = _Counting(report, self.expected)
         watch = Watch(counting, lambda _: report.check())
         left = list(self.recall.missing)
         with on_device(self.renderer.synthesizer.model.device):
@@ -171,7 +180,7 @@ class _Share:
                 counting.next_part()
             for part in self._parts(left):
                 recall = replace(self.recall, missing=part)
-                for made in self.renderer.make(self.lines, recall, watch, self.preparing):
+                for made in self.renderer.make(self.job.lines, recall, watch, self.job.preparing):
                     report(made)
                 counting.next_part()
 
@@ -181,7 +190,7 @@ class _Share:
         renderer = self.renderer
         try:
             with stream_line(
-                renderer.synthesizer, self.lines[index], renderer.options, watch.frame
+                renderer.synthesizer, self.job.lines[index], renderer.options, watch.frame
             ) as stream:
                 for chunk in stream:
                     report(Sound(index, chunk.samples))
@@ -197,7 +206,7 @@ class _Share:
 
     def _parts(self, left: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """Yield the lines in the groups in which they are made."""
-        if not self.in_order:
+        if not self.job.in_order:
             yield tuple(left)
             return
         left, size = sorted(left), self.renderer.options.batch_size
@@ -270,10 +279,7 @@ class _Tally:
         count = sum(len(share.recall.missing) for share in shares)
         self.listener.on_phase(f"speaking {count} lines on {len(shares)} devices")
         base = len(self._frames)
-        self._frames += [
-            Frames(0, frames_of(share.renderer, (self.lines[index] for index in share.recall.missing)))
-            for share in shares
-        ]
+        self._frames += [Frames(0, share.expected) for share in shares]
         with Together([share.run for share in shares]) as running:
             for place, news in running:
                 if isinstance(news, Frames):

@@ -106,6 +106,10 @@ REFUSED = {
     "only a pause": (speech(text="[pause 1]"), "text is empty: type what is to be spoken"),
     "short pieces": (speech(split_chars=10), "split_chars is 10"),
     "unknown language": (speech(language="klingon"), "language is 'klingon': choose one of auto, chinese"),
+    "unknown language beside a text that comes later": (
+        scripted(script=["words", 0], language="klingon") | {"words": node("PrimitiveString", value="ANNA: Hi.")},
+        "language is 'klingon': choose one of auto, chinese",
+    ),
     "unknown decoding": (speech(decoding="fast"), "decoding is 'fast': choose one of crossbar, lossless"),
     "a pause of words": (scripted(script="ANNA: Hi.\n[pause abc]"), "line 2: [pause abc] is not a pause"),
     "groups too many": (speech(seq_groups=16), "Value 16 bigger than max of 15"),
