@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +31,7 @@ from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec, RowSe
 
 from ..random_checkpoint import SHAPES, random_codec
 from .common import synchronize, timed_ms
+from .origin import add_output
 from .results import PartRow, save_rows
 
 FRAME_SECONDS = 0.08
@@ -325,7 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--profile", help="only print this variant's kernels in the last case, measure nothing"
     )
-    parser.add_argument("--out", type=Path, help="folder for the results instead of lab/benchmarks/results")
+    add_output(parser)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     device = torch.device(options.device)
@@ -345,7 +345,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except (RuntimeError, ImportError) as error:
             print(f"{variant.name}: {type(error).__name__}: {error}", flush=True)
         synchronize(device)
-    path = save_rows(rows, device, *([options.out] if options.out else []))
+    path = save_rows(rows, device, options)
     print(f"\n{markdown(rows)}\n\nwritten to {path}")
 
 

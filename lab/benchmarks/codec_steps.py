@@ -13,7 +13,6 @@ import argparse
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +23,7 @@ from qwen3_tts_morph.morph.waveform.incremental import STEP_FRAMES, RowStream
 
 from ..random_checkpoint import SHAPES, random_codec
 from .common import FRAME_S, timed_ms
+from .origin import add_output
 from .results import PartRow, save_rows
 
 LINES = (1, 2, 4, 8, 16, 32, 64)
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     table.add_argument("--lines", type=int, nargs="+", default=LINES)
     table.add_argument("--repeats", type=int, default=15)
-    table.add_argument("--out", type=Path, help="folder for the results instead of lab/benchmarks/results")
+    add_output(table)
     options = table.parse_args(arguments)
     device = torch.device(options.device)
     codec = random_codec(options.shape).to(device)
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{lines:4} lines {one.ms:9.3f} ms {one.audio_seconds_per_second:9.1f} s of audio per second",
             flush=True,
         )
-    path = save_rows(rows, device, *([options.out] if options.out else []))
+    path = save_rows(rows, device, options)
     print(f"written to {path}")
 
 

@@ -37,6 +37,7 @@ from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
 
 from ..random_checkpoint import SHAPES, write_checkpoint
+from .origin import add_output
 from .results import Row, markdown, save_rows
 
 ENGINES = ("kernels", "graph", "eager")
@@ -88,7 +89,7 @@ def parser(doc: str | None, frames: int, repeats: int) -> argparse.ArgumentParse
     made.add_argument(
         "--checkpoints", type=Path, help="folder that keeps the random checkpoints between runs"
     )
-    made.add_argument("--out", type=Path, help="folder for the results instead of lab/benchmarks/results")
+    add_output(made)
     return made
 
 
@@ -214,8 +215,7 @@ def make_row(
 
 def keep(rows: Sequence[Row], options: argparse.Namespace, model: Model) -> None:
     """Print the table and add it to the machine's file."""
-    folders = [options.out] if options.out else []
-    path = save_rows(rows, model.device, *folders)
+    path = save_rows(rows, model.device, options)
     print(
         f"{model.summary()}, {options.frames} frames, median of {options.repeats}\n\n{markdown(rows)}"
         f"\n\nwritten to {path}"

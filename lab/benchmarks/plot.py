@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .common import DEMO
-from .results import is_int8
+from .results import is_int8, latest
 
 Row = dict[str, Any]
 NAMES = {
@@ -30,8 +30,9 @@ REAL_TIME_MS = 80
 
 
 def rows_of(document: dict[str, Any], table: str, shape: str) -> list[Row]:
-    """Return a table's rows of one model."""
-    return [row for row in document["rows"] if row["table"] == table and row["model"] == shape]
+    """Return a table's newest rows of one model."""
+    own = [row for row in document["rows"] if row["table"] == table and row["model"] == shape]
+    return [dict(row) for row in latest(own)]
 
 
 def draw_frames(axes: Any, rows: Sequence[Row]) -> None:
@@ -89,7 +90,8 @@ def title(document: dict[str, Any], shape: str, rows: Sequence[Row]) -> str:
     """Describe the weights, the precision and the machine of the plotted rows."""
     weights = "the demo voice" if shape == DEMO else f"{shape}, random weights"
     precisions = ", ".join(dict.fromkeys(row["precision"] for row in rows))
-    machine = f"{document['machine']}, torch {document['versions']['torch']}, {document['date']}"
+    days = ", ".join(dict.fromkeys(row["date"] for row in rows))
+    machine = f"{document['machine']}, torch {document['versions']['torch']}, {days}"
     return f"Qwen3-TTS {weights}, {precisions} on {machine}"
 
 

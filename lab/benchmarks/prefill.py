@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model = load_muted(options)
     names = usable_engines(options.engines, model)
     rows = [measure(model, options, name, batch) for name in names for batch in options.batches]
-    path = save_rows(rows, model.device, *([options.out] if options.out else []))
+    path = save_rows(rows, model.device, options)
     print(f"{model.summary()}, median of {options.repeats}\n\n{markdown(rows)}\n\nwritten to {path}")
 
 

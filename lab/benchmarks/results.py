@@ -1,18 +1,20 @@
-"""Store measurements: one JSON file per machine with its versions, the date and a list of rows."""
+"""Store measurements: one JSON file per machine with its versions and a list of rows, each with where it comes from."""
 
 from __future__ import annotations
 
-import datetime
+import argparse
 import json
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+
+from .origin import Origin
 
 FOLDER = Path(__file__).parent / "results"
 PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton", "faster-qwen3-tts")
@@ -40,7 +42,8 @@ class Row:
     def flat(self) -> dict[str, Any]:
         """Return the row as one level of keys."""
         values = asdict(self)
-        return {**values, **values.pop("details")}
+        details = values.pop("details")
+        return {**values, **details}
 
 
 @dataclass(frozen=True)
@@ -97,24 +100,42 @@ class Flat(Protocol):
         """Return the row as one level of keys."""
 
 
-def save_rows(rows: Sequence[Flat], device: torch.device, folder: Path = FOLDER) -> Path:
-    """Write the rows to the machine's file; they replace those of the same table, model and INT8 or not."""
+def save_rows(rows: Sequence[Flat], device: torch.device, options: argparse.Namespace) -> Path:
+    """Write the rows to the machine's file, with their origin; rows of the same origin and kind are replaced.
+
+    ``options`` are those of ``origin.add_output``.
+    """
     name = re.sub(r"[^a-z0-9]+", "-", machine_name(device).lower()).strip("-")
+    folder, origin = options.out or FOLDER, asdict(Origin.of(options.commit))
     path = folder / f"{name}.json"
     folder.mkdir(parents=True, exist_ok=True)
-    measured = {(row.table, row.model, is_int8(row.precision)) for row in rows}
+    made = [{**row.flat(), **origin} for row in rows]
+    measured = {_same(row) for row in made}
     kept = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
     document = {
         "machine": machine_name(device),
         "versions": installed_versions(),
-        "date": datetime.date.today().isoformat(),
-        "rows": [
-            row for row in kept if (row["table"], row["model"], is_int8(row["precision"])) not in measured
-        ]
-        + [row.flat() for row in rows],
+        "rows": [*(row for row in kept if _same(row) not in measured), *made],
     }
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return path
+
+
+def _kind(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["table"], row["model"], is_int8(row["precision"])
+
+
+def _same(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what a row has in common with those that its measurement makes once more."""
+    return (*_kind(row), row.get("commit"), row.get("command"))
+
+
+def latest(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rows of the last day on which their table was measured, for each model, and INT8 or not."""
+    days: dict[tuple[Any, ...], str] = {}
+    for row in rows:
+        days[_kind(row)] = max(days.get(_kind(row), ""), row["date"])
+    return [row for row in rows if row["date"] == days[_kind(row)]]
 
 
 def is_int8(precision: str) -> bool:

@@ -275,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         table.error(f"--rows has {len(options.rows)} numbers: give one, or {len(options.rates)}")
     with tempfile.TemporaryDirectory() as folder:
         rows = run(options, options.checkpoints or Path(folder))
-    path = save_rows(rows, torch.device(options.device), *([options.out] if options.out else []))
+    path = save_rows(rows, torch.device(options.device), options)
     print(f"\n{markdown(rows)}\n\nwritten to {path}")
 
 

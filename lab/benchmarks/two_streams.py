@@ -15,7 +15,6 @@ import argparse
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +29,7 @@ from qwen3_tts_morph.morph.waveform.incremental import STEP_FRAMES, RowStream
 from ..random_checkpoint import random_codec
 from .bench import Bench
 from .common import timed_ms
+from .origin import add_output
 from .results import PartRow, save_rows
 
 ROUNDS = 4
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_argument("--lines", type=int, nargs="+", default=(16, 64))
     table.add_argument("--seq-groups", type=int, nargs="+", default=(5, 15))
     table.add_argument("--repeats", type=int, default=10)
-    table.add_argument("--out", type=Path, help="folder for the results instead of lab/benchmarks/results")
+    add_output(table)
     options = table.parse_args(arguments)
     device = torch.device(options.device)
     bench = Bench(options.shape, device, options.repeats)
@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                         )
                     )
                     print(f"{kind:5} {lines:3} lines S={groups:2}", times, flush=True)
-    print(f"written to {save_rows(rows, device, *([options.out] if options.out else []))}")
+    print(f"written to {save_rows(rows, device, options)}")
 
 
 if __name__ == "__main__":

