@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .utterance import Group, Parked, Utterance
@@ -62,8 +64,7 @@ class Desk:
             Busy: if too many wait.
             ServiceClosed: if the service is closed.
         """
-        with self._lock:
-            self._forget_leavers()
+        with self._locked():
             if self._closed:
                 raise ServiceClosed("the service is closed: create another")
             if len(self._waiting) >= self._most:
@@ -73,7 +74,7 @@ class Desk:
 
     def first(self) -> Utterance | None:
         """Return the line that is next, without taking it."""
-        with self._lock:
+        with self._locked():
             return self._next()
 
     @property
@@ -91,13 +92,12 @@ class Desk:
             self.close()
 
     def _next(self) -> Utterance | None:
-        self._forget_leavers()
         hungry = next((one for one in self._parked if not one.is_full), None)
         return hungry or (self._waiting[0] if self._waiting else None)
 
     def take(self, group: Group) -> Utterance | None:
         """Remove the line that is next and return it, if it is of this group: nobody is overtaken."""
-        with self._lock:
+        with self._locked():
             utterance = self._next()
             if self._closed or utterance is None or utterance.group != group:
                 return None
@@ -136,14 +136,19 @@ class Desk:
         """Whether ``close`` was called."""
         return self._closed
 
-    def _forget_leavers(self) -> None:
-        """Drop the lines whose readers have left before they had a row."""
-        if any(one.is_closed for one in self._waiting):
-            self._waiting = deque(one for one in self._waiting if not one.is_closed)
-        for utterance in [one for one in self._parked if one.is_closed]:
-            self._parked.remove(utterance)
-            if utterance.parked is not None:
-                utterance.parked.abandon()
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock, without the lines whose readers have left. Those are ended behind it: they tell others."""
+        leavers: list[Utterance] = []
+        try:
+            with self._lock:
+                leavers = [one for one in (*self._waiting, *self._parked) if one.is_closed]
+                for utterance in leavers:
+                    self._remove(utterance)
+                yield
+        finally:
+            for utterance in leavers:
+                utterance.leave()
 
     # What the batch reports
 

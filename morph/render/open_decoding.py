@@ -109,10 +109,10 @@ class OpenDecoding:
 
         Such a line has no row in the engine; between two pieces it has no state in the codec either, so the rest of its
         piece is sent at once. What is kept for a slow reader is that, and the codes of its other pieces. ``always``:
-        even if the desk has no place for more.
+        every line, even if the desk has no place for more, or its reader wants more by now.
         """
         for line in self._silent:
-            if line.wants_rows or line.ended or not line.utterance.is_full:
+            if line.wants_rows or line.ended or not (always or line.utterance.is_full):
                 continue
             if not (always or self._desk.has_place):
                 break

@@ -64,7 +64,7 @@ class SpeechService:
         Args:
             line: its text may be an iterator of strings (see ``Line``).
             options: None takes the defaults; ``batch_size`` and ``retries`` are not used.
-            on_change: called in the service's thread when the utterance has something new; it must not wait or raise.
+            on_change: called when the utterance has something new (see ``Utterance``).
 
         Raises:
             ValueError: as ``stream_lines``.

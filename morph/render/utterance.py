@@ -38,7 +38,8 @@ class Utterance:
         options: how.
         group: see ``group_of``.
         bell: set when the reader has done something.
-        on_change: called in the service's thread after each chunk and at the end; it must not wait or raise.
+        on_change: called after each chunk and at the end, in the service's thread or in one that queues another line;
+            it must not wait or raise.
     """
 
     def __init__(
@@ -144,6 +145,14 @@ class Utterance:
             self._queued += chunk.frames
             self._changed.notify_all()
         self._on_change()
+
+    def leave(self) -> None:
+        """End a line that has no row, because its reader has left."""
+        if self.parked is not None:
+            self.parked.abandon()
+            return
+        text = self.line.text if isinstance(self.line.text, str) else ""
+        self.finish(LineReport(self.line.name, text, 0, 0.0, "cancelled", 0))
 
     def finish(self, report: LineReport | None, error: BaseException | None = None) -> None:
         """End the line, once, with its report or with an error."""

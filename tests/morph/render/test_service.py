@@ -15,7 +15,8 @@ import torch
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render import codec_turns, whole_text
-from qwen3_tts_morph.morph.render.desk import Busy, ServiceClosed
+from qwen3_tts_morph.morph.render.codec_turns import CodecTurns
+from qwen3_tts_morph.morph.render.desk import Busy, Desk, ServiceClosed
 from qwen3_tts_morph.morph.render.lines import Line
 from qwen3_tts_morph.morph.render.open_decoding import OpenDecoding
 from qwen3_tts_morph.morph.render.open_line import OpenLine
@@ -144,6 +145,23 @@ def test_a_reader_that_leaves_frees_its_row_within_a_frame(synthesizer, voice, e
         heard(waiting)
         assert list(first) == [] and first.report.ended == "cancelled"
         assert service.status.frames <= frames[0] + 1 + waiting.report.frames
+
+
+def test_a_reader_that_leaves_before_its_line_has_a_row_gets_a_report(synthesizer, voice, endless) -> None:
+    told = threading.Event()
+    with SpeechService(synthesizer, 1) as service:
+        first = service.speak(endless, LONG)
+        first.take()
+        waiting = service.speak(Line("Hello.", voice, name="Ann"), SHORT, told.set)
+        waiting.close()
+        assert told.wait(PATIENCE)
+        assert (waiting.report.ended, waiting.report.frames, waiting.report.name) == ("cancelled", 0, "Ann")
+        told.clear()
+        another = service.speak(Line("Hello.", voice), SHORT, lambda: service.status and told.set())
+        another.close()
+        service.speak(Line("Hello.", voice), SHORT).close()
+        assert told.wait(PATIENCE), "who is told may ask the service"
+        first.close()
 
 
 def test_leavers_of_all_kinds_leave_nothing_behind(synthesizer, voice, endless) -> None:
@@ -351,6 +369,33 @@ def test_there_are_at_most_as_many_parked_lines_as_may_wait(synthesizer, voice, 
         heard(slow[0])
         heard(waits)
         heard(slow[1])
+
+
+def test_a_reader_who_takes_chunks_while_the_batch_ends_gets_all(
+    synthesizer, voice, parked, monkeypatch
+) -> None:
+    """The lines of a batch that ends are parked one after another, and meanwhile a reader may want more."""
+    monkeypatch.setattr(Desk, "has_place", False)  # no line is parked before the batch ends
+    slow, finish_piece = [], CodecTurns.finish_piece
+    line = replace(parked, text=" ".join(["word " * 7 + "ends here."]))
+
+    def finish(turns: CodecTurns, ending: OpenLine) -> None:
+        finish_piece(turns, ending)
+        for one in slow:
+            while one is not ending.utterance and one.is_full:
+                one.take()
+
+    monkeypatch.setattr(CodecTurns, "finish_piece", finish)
+    with SpeechService(synthesizer, 2) as service:
+        slow += [service.speak(replace(line, seed=seed), PARKING) for seed in range(2)]
+        heard(service.speak(Line("Hello.", voice), GenerateOptions(1, SHORT.sampling, retries=0)))
+        readers = [threading.Thread(target=list, args=(one,), daemon=True) for one in slow]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join(PATIENCE)
+        assert not any(reader.is_alive() for reader in readers), "a reader waits for ever"
+        assert [one.report.frames for one in slow] == [60, 60]
 
 
 def test_closing_ends_parked_lines(synthesizer, parked) -> None:
