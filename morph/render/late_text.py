@@ -76,6 +76,9 @@ class LateLine:
         """Whether what has come is enough for now, however many pieces of the line wait."""
         return False
 
+    def complete(self) -> None:
+        """Prepare another take of the line, which has all its text at once. The line must have ended well."""
+
     def _check(self, text: str) -> None:
         """Raise ValueError if the complete text cannot be spoken."""
         check_text(text)
@@ -197,6 +200,14 @@ class TokenLine(LateLine):
             return None
         rows, self._rows = torch.cat(self._rows), []
         return LatePart(rows, self._prompt.min_frames)
+
+    def complete(self) -> None:
+        """See ``LateLine``: the prompt had only the first token, and its request was given the others."""
+        if self._piece is None:
+            return
+        rendering, text = self._rendering, self._whole.strip()
+        rendering.prompts[self._piece] = build_piece(rendering.builder, self._line, text)
+        rendering.pieces[self._piece] = replace(rendering.pieces[self._piece], text=text)
 
     @property
     def _prompt(self) -> Prompt:

@@ -225,10 +225,14 @@ class _Worker:
         rendering = Rendering.prepare(job.synthesizer, job.lines, job.options, progress)
         with on_device(model.device):
             plan = Plan(min(job.options.batch_size, len(job.lines)), job.in_turn)
-            decoding = StreamDecoding(rendering, self._channel, plan, self._late_lines(rendering))
+            late = self._late_lines(rendering)
+            decoding = StreamDecoding(rendering, self._channel, plan, late)
             try:
                 with older_objects_spared():
                     decoding.run()
+                for line in late:
+                    if line.index not in decoding.stopped:
+                        line.complete()
                 takes = rendering.improve(decoding.takes(), lambda _: None)
             except BaseException:
                 self._channel.finished = decoding.finished()

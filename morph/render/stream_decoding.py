@@ -247,10 +247,10 @@ class StreamDecoding:
             self.stopped.setdefault(text.index, "failed")
         silence = 0 if text.error is not None else self._silence_after(text.index)
         chunk = self._lines[text.index].chunks.complete(time.perf_counter(), silence)
+        if text.error is not None:  # before the last chunk: behind that, a reader looks no more
+            self._channel.fail(text.index, text.error)
         if chunk is not None:
             self._channel.put(chunk)
-        if text.error is not None:
-            self._channel.fail(text.index, text.error)
 
     def _drop_cancelled(self) -> None:
         """End the lines that their readers have cancelled."""

@@ -13,9 +13,12 @@ import torch
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render import lines as lines_module
-from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.render.channel import Channel, Chunk
+from qwen3_tts_morph.morph.render.lines import Line, Rendering, render_lines
 from qwen3_tts_morph.morph.render.report import outcome
 from qwen3_tts_morph.morph.render.stream import stream_line, stream_lines
+from qwen3_tts_morph.morph.render.stream_decoding import StreamDecoding
+from qwen3_tts_morph.morph.render.takes import Take
 from qwen3_tts_morph.morph.render.text_reader import MOST_UNREAD, TextReader
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
@@ -298,6 +301,53 @@ def test_an_iterator_that_fails_ends_its_line_only(synthesizer, voice) -> None:
         list(stream)
     assert [one.report.ended == "failed" for one in stream.spoken] == [True, False]
     assert stream.spoken[1].waveform.tobytes() == whole[1].tobytes()
+
+
+def test_a_reader_who_is_quick_hears_of_the_failure(synthesizer, voice, monkeypatch) -> None:
+    """One that takes the last chunk as soon as it is there."""
+    put, rest, failures, all_sent = Channel.put, StreamDecoding._rest, [], threading.Event()
+
+    def parts() -> Iterator[str]:
+        yield "One. Two"
+        assert all_sent.wait(PATIENCE)
+        raise Broken("gone")
+
+    def rest_and_tell(decoding: StreamDecoding) -> None:
+        rest(decoding)
+        all_sent.set()
+
+    def put_and_take(channel: Channel, chunk: Chunk) -> None:
+        put(channel, chunk)
+        if chunk.line == 0 and chunk.last:
+            try:
+                while channel.take([0]) is not None:
+                    pass
+            except Broken as error:
+                failures.append(error)
+
+    monkeypatch.setattr(Channel, "put", put_and_take)
+    monkeypatch.setattr(StreamDecoding, "_rest", rest_and_tell)
+    lines = [Line(parts(), voice), Line(THREE, voice, seed=7)]
+    stream = stream_lines(synthesizer, lines, replace(OPTIONS, batch_size=2))
+    list(stream.line(1))
+    with pytest.raises(Broken):
+        list(stream)
+    assert len(failures) == 1
+
+
+def test_another_take_of_a_line_by_tokens_has_all_its_text(synthesizer, voice, monkeypatch) -> None:
+    """As the same text given at once: its prompt had only the first token, the request got the others."""
+    text = "Three small birds sat on the wall and sang until the sun went down behind it."
+    monkeypatch.setattr(Rendering, "_can_improve", lambda _, index, take: take.number == 1)
+    monkeypatch.setattr(Take, "better_than", lambda *_: True)
+    options = replace(OPTIONS, retries=1, split_chars=0)
+    made = []
+    for line in (as_tokens(in_parts(text, 3), voice), Line(text, voice, seed=5)):
+        with stream_line(synthesizer, line, options) as stream:
+            list(stream)
+            made += stream.spoken
+    assert [one.report.takes for one in made] == [2, 2]
+    assert made[0].waveform.tobytes() == made[1].waveform.tobytes()
 
 
 @pytest.mark.parametrize("layout", ["sentence", "token"])
