@@ -127,6 +127,16 @@ def _stream(
     return _Chunks(stream_lines(synthesizer, lines, options, on_frame, in_turn=True))
 
 
+def _whole_line(stream: SpeechStream, index: int) -> Iterator[tuple[np.ndarray, bool]]:
+    """Yield a line's samples, and whether they are its last; StreamClosed if it ends before them."""
+    last = False
+    for chunk in stream.line(index):
+        last = chunk.last
+        yield chunk.samples, last
+    if not last:
+        raise StreamClosed
+
+
 class _Chunks:
     """The lines of a script as one stream."""
 
@@ -140,8 +150,7 @@ class _Chunks:
 
     def line(self, index: int) -> Iterator[tuple[np.ndarray, bool]]:
         """Yield a line's samples, and whether they are its last."""
-        for chunk in self._stream.line(index):
-            yield chunk.samples, chunk.last
+        yield from _whole_line(self._stream, index)
 
     def finish(self) -> None:
         """Wait for the worker, which makes the reports."""
@@ -191,9 +200,11 @@ class _Groups:
     def line(self, index: int) -> Iterator[tuple[np.ndarray, bool]]:
         """Yield a line's samples, and whether they are its last; lines are asked for in their order."""
         if index == 0:
-            yield from ((chunk.samples, chunk.last) for chunk in self._first.line(0))
+            yield from _whole_line(self._first, 0)
             for _ in self._first:  # until its worker has ended
                 pass
+            if self._closed:
+                raise StreamClosed
             self._add(self._first.spoken)
             return
         if index == len(self._spoken):
@@ -228,13 +239,22 @@ class _Once:
 
     def __init__(self, renderer: LineRenderer, lines: Sequence[Line], watch: Watch, complete: bool):
         self.sample_rate = renderer.synthesizer.model.sample_rate
-        self._renderer, self._lines, self._watch = renderer, lines, watch
-        self._recall = renderer.recall(lines, watch)
+        self._renderer, self._lines, self._on_frame = renderer, lines, watch.frame
+        self._closed = False
+        self._watch = Watch(self._report, watch.on_phase)
+        self._recall = renderer.recall(lines, self._watch)
         self._made = dict(self._recall.found)
         missing = [lines[index] for index in self._recall.missing]
         self._stream: _Chunks | _Groups | None = None
         if missing:
-            self._stream = _stream(renderer.synthesizer, missing, renderer.options, watch.frame, complete)
+            self._stream = _stream(
+                renderer.synthesizer, missing, renderer.options, self._watch.frame, complete
+            )
+
+    def _report(self, done: int, expected: int) -> None:
+        if self._closed:
+            raise StreamClosed
+        self._on_frame(done, expected)
 
     def line(self, index: int) -> Iterator[tuple[np.ndarray, bool]]:
         """Yield a line's samples, and whether they are its last; lines are asked for in their order."""
@@ -267,7 +287,7 @@ class _Once:
         """Make what the stream did not finish, each line by itself where that is needed; or raise the error again."""
         if self._watch.ends_all(error):
             raise error
-        self.close()
+        self._end_stream()
         self._stream = None
         left = [index for index in range(len(self._lines)) if index not in self._made]
         recall = replace(self._recall, found=self._made, missing=tuple(left))
@@ -291,6 +311,10 @@ class _Once:
         return [self._made[index] for index in range(len(self._lines))]
 
     def close(self) -> None:
+        self._closed = True
+        self._end_stream()
+
+    def _end_stream(self) -> None:
         if self._stream is not None:
             self._stream.close()
             self._keep_finished()
@@ -314,7 +338,7 @@ class ScriptStream:
             raise StopIteration
         try:
             return next(self._sound)
-        except StreamClosed:  # closed by another thread while a group was made
+        except StreamClosed:  # closed by another thread
             raise StopIteration from None
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from qwen3_tts_morph.morph.voice.create import preset_voice
 
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 from tests.morph.render.test_stream import ENGINES, wait_until_free
+from tests.patience import PATIENCE
 
 SCRIPT = """
 [pause 1.25]
@@ -181,6 +183,35 @@ def test_a_scene_that_is_left_frees_the_model(model, cast) -> None:
     wait_until_free(synthesizer)
     assert list(stream) == []
     with pytest.raises(RuntimeError, match="closed before its end"):
+        _ = stream.dialogue
+
+
+@pytest.mark.parametrize("tag", ["", "[speed 1.2] "])
+@pytest.mark.parametrize("complete", [False, True])
+@pytest.mark.parametrize("once", [False, True])
+def test_a_scene_that_another_thread_closes_just_ends(model, cast, once, complete, tag) -> None:
+    synthesizer, frames, closed = Synthesizer(model), [], threading.Event()
+    script = ScriptRequest("\n".join(f"ANNA: {tag}This is line number {n}." for n in range(4)), cast)
+    options = replace(SHORT, sampling=Sampling(max_new_tokens=60), guard=False, batch_size=1)
+
+    def close() -> None:
+        stream.close()
+        frames.append("closed")
+        closed.set()
+
+    def on_frame(done: int, _: int) -> None:
+        frames.append(done)
+        if done == 10:
+            threading.Thread(target=close).start()
+
+    if once:
+        stream = stream_scene(LineRenderer(synthesizer, options), script, on_frame, complete)
+    else:
+        stream = stream_script(synthesizer, script, options, on_frame, complete)
+    assert not any(chunk.last for chunk in stream)
+    assert closed.wait(PATIENCE) and frames[-1] == "closed", "frames were made for nobody"
+    wait_until_free(synthesizer)
+    with pytest.raises(RuntimeError):
         _ = stream.dialogue
 
 
