@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="the kernels need triton")
+pytest.importorskip("triton", reason="not run: the kernels need triton")
 
 from qwen3_tts_morph.morph.kernels.attention.launch import AttentionInputs, attend
 from qwen3_tts_morph.morph.kernels.attention.layout import (

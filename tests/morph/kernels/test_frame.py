@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass, replace
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="the kernels need triton")
+pytest.importorskip("triton", reason="not run: the kernels need triton")
 
 from qwen3_tts_morph.morph.frame.buffers import LastPositions
 from qwen3_tts_morph.morph.frame.step import _step_talker

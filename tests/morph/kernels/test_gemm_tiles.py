@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="the kernels need triton")
+pytest.importorskip("triton", reason="not run: the kernels need triton")
 
 from qwen3_tts_morph.morph.kernels.linear.launch import Projection, project
 from qwen3_tts_morph.morph.kernels.linear.tiles import GemmShape, gemm_tile

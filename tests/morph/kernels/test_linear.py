@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="the kernels need triton")
+pytest.importorskip("triton", reason="not run: the kernels need triton")
 
 from qwen3_tts_morph.morph.kernels.embed import look_up
 from qwen3_tts_morph.morph.kernels.linear.gemm import SUM_WIDTH
