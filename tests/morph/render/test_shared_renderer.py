@@ -21,6 +21,8 @@ from qwen3_tts_morph.morph.render.word_check import WordCheck
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
+from tests.patience import PATIENCE
+
 OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=7), batch_size=2, retries=0)
 DEVICES = ["cpu", "cpu (2)"]
 
@@ -88,7 +90,7 @@ def test_lines_are_those_of_one_device(shared, synthesizers, models) -> None:
 def test_devices_build_their_prompts_one_after_another_and_decode_at_the_same_time(
     shared, synthesizers, models, monkeypatch
 ) -> None:
-    building, met = threading.Lock(), threading.Barrier(2, timeout=60)
+    building, met = threading.Lock(), threading.Barrier(2, timeout=PATIENCE)
     build = Rendering.prepare.__func__
 
     def prepare(cls, *given):

@@ -361,6 +361,7 @@ def test_a_stream_can_be_closed_while_another_thread_reads_it(synthesizer, long_
     reader = threading.Thread(target=lambda: read.extend(stream))
     reader.start()
     while not read:
+        assert reader.is_alive()
         time.sleep(0.001)
     stream.close()
     reader.join(PATIENCE)

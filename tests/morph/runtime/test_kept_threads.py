@@ -4,56 +4,65 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 
 import pytest
 from qwen3_tts_morph.morph.runtime.kept_threads import KEPT, Job, KeptThreads
 
-NAME = "a kept thread"
+from tests.patience import PATIENCE
 
 
-def threads() -> int:
-    return sum(thread.name == NAME for thread in threading.enumerate())
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """Each case counts its own threads."""
+    return str(request.node.name)
+
+
+def threads(name: str) -> int:
+    return sum(thread.name == name for thread in threading.enumerate())
 
 
 def wait_until(true) -> None:
     """Wait for what other threads do at their ends."""
+    deadline = time.monotonic() + PATIENCE
     while not true():
-        threading.Event().wait(0.001)
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.001)
 
 
-def test_a_job_gets_the_thread_of_the_one_before():
-    pool, seen = KeptThreads(NAME), []
+def test_a_job_gets_the_thread_of_the_one_before(name):
+    pool, seen = KeptThreads(name), []
     for _ in range(3):
         pool.start(lambda: seen.append(threading.get_ident())).join()
     assert len(seen) == 3 and len(set(seen)) == 1 and seen[0] != threading.get_ident()
 
 
-def test_a_job_never_waits_for_another():
-    pool, gate = KeptThreads(NAME), threading.Event()
+def test_a_job_never_waits_for_another(name):
+    pool, gate = KeptThreads(name), threading.Event()
     held = [pool.start(gate.wait) for _ in range(KEPT + 2)]
     pool.start(lambda: None).join()
     gate.set()
     for job in held:
         job.join()
-    wait_until(lambda: threads() == KEPT == pool.idle and not pool.working)
+    wait_until(lambda: threads(name) == KEPT == pool.idle and not pool.working)
 
 
-def test_threads_end_with_what_started_them():
-    pool, gate = KeptThreads(NAME), threading.Event()
+def test_threads_end_with_what_started_them(name):
+    pool, gate = KeptThreads(name), threading.Event()
     pool.start(lambda: None).join()
     pool.start(gate.wait)
     del pool
     gc.collect()
     gate.set()
-    wait_until(lambda: threads() == 0)
+    wait_until(lambda: threads(name) == 0)
 
 
-def test_a_thread_keeps_nothing_of_its_last_job():
+def test_a_thread_keeps_nothing_of_its_last_job(name):
     class Large:
         pass
 
-    pool, large = KeptThreads(NAME), Large()
+    pool, large = KeptThreads(name), Large()
     gone = weakref.ref(large)
     pool.start(lambda large=large: None).join()
     del large
@@ -61,8 +70,8 @@ def test_a_thread_keeps_nothing_of_its_last_job():
     assert gone() is None
 
 
-def test_a_job_that_fails_ends_and_is_reported(monkeypatch):
-    pool, reported = KeptThreads(NAME), []
+def test_a_job_that_fails_ends_and_is_reported(name, monkeypatch):
+    pool, reported = KeptThreads(name), []
     monkeypatch.setattr(threading, "excepthook", lambda failed: reported.append(str(failed.exc_value)))
 
     def fail() -> None:
@@ -73,8 +82,8 @@ def test_a_job_that_fails_ends_and_is_reported(monkeypatch):
     wait_until(lambda: reported == ["broken"])
 
 
-def test_a_job_knows_that_it_runs():
-    pool, jobs, seen = KeptThreads(NAME), [], []
+def test_a_job_knows_that_it_runs(name):
+    pool, jobs, seen = KeptThreads(name), [], []
     ready = threading.Event()
 
     def look() -> None:
