@@ -58,7 +58,7 @@ def choose_attention(attention: str, device: torch.device, dtype: torch.dtype) -
     if attention == "auto":
         return "sdpa"
     if attention == "flash_attention_2" and (reason := why_no_flash(device, dtype)):
-        raise ValueError(f"attention is flash_attention_2 and {reason}: choose auto or sdpa, or change that")
+        raise ValueError(f"attention is flash_attention_2 and {reason}: choose auto or sdpa")
     return attention
 
 

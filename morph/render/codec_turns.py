@@ -141,7 +141,7 @@ class CodecTurns:
     def _launch_turn(self, lines: Sequence[TurnLine], claims: Sequence[Claim], count: int) -> _InCodec | None:
         """Have the codec begin a step of lines that were never heard, which is returned, and one of others.
 
-        The smaller one goes first: who is in it waits least. ``count``: lines that share the codec.
+        The smaller one goes first: its lines wait least. ``count``: lines that share the codec.
         """
         first = [claim for claim in claims if claim.is_first]
         rest = choose([self._priced(claim) for claim in claims if not claim.is_first], count)

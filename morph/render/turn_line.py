@@ -35,7 +35,7 @@ class TurnLine(ABC):
 
     @property
     def may_starve(self) -> bool:
-        """Whether it can be starved later, which nobody says."""
+        """Whether it may run out of text later, which is not announced."""
         return False
 
     def wake(self) -> None:
