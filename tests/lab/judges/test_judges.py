@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from qwen3_tts_morph.morph.text.normalize import Normalizer
 
 from lab.judges.__main__ import Judges, judge_clip, summarise, table
-from lab.judges.asr import compare, edit_distance
+from lab.judges.asr import closest, compare, edit_distance, in_digits, in_words
 from lab.judges.clips import Clip, load_clip, read_texts
 from lab.judges.mos import Opinion
 from lab.judges.speaker import cosine, identify, profile
@@ -38,6 +40,21 @@ def test_words_and_letters_are_counted_separately() -> None:
     assert compare("yes", "").word_errors == 1
     with pytest.raises(ValueError, match="without words"):
         compare("", "yes")
+
+
+def test_figures_count_as_they_are_said_however_they_are_written() -> None:
+    said = Normalizer("en")
+    forms = (partial(in_words, write_out=lambda text: said.write_out(text).text), in_digits)
+
+    def errors(text: str, transcript: str) -> int:
+        return closest((text,), transcript, forms).word_errors
+
+    assert errors("It was sold for £15,495.95.", "It was sold for 15,400 and 95 pounds, 95 pence") == 0
+    assert errors("They sold 380,190 horses.", "They sold 380,100 and 90 horses.") == 0
+    assert errors("We close at 6:00 am today.", "We close at 6 am today.") == 0
+    assert errors("Call 834-510-0015.", "Call 834-5100015.") == 0
+    assert errors("Call 834-510-0015.", "Call 834-510-0051.") == 2
+    assert errors("They sold 925 books.", "They sold 900 in 25 books.") == 1
 
 
 def test_an_error_rate_weights_lines_by_their_words() -> None:
