@@ -138,9 +138,9 @@ class SpeechAnswer:
         for take in range(1, TAKES + 1):
             encoder = open_encoder(self._asked.settings.audio, self._speaker.model.sample_rate, complete=True)
             with await self._speaker.speak(self._asked.text, self._asked.settings) as reading:
-                samples = 0
+                samples, sound = 0, bytearray()
                 async for chunk in reading:
-                    encoder.add(chunk.samples)
+                    sound += encoder.add(chunk.samples)
                     samples += len(chunk.samples)
                 report = reading.report
             if not self._went_wrong(report.ended) or take == TAKES:
@@ -151,7 +151,7 @@ class SpeechAnswer:
         self._count(samples)
         headers = self._headers() | {"x-speech-ended": report.ended}
         self._started = True
-        await Response(encoder.finish(), headers=headers)(scope, receive, send)
+        await Response(bytes(sound + encoder.finish()), headers=headers)(scope, receive, send)
 
     def _went_wrong(self, ended: str) -> bool:
         """Return whether another seed may help: not if the request's own limit ended the speech."""

@@ -67,6 +67,19 @@ def test_streamed_pcm_equals_the_wav_and_its_file(client: Client) -> None:
     assert rate == 24000 and same_sound(samples.tobytes(), pcm.content)
 
 
+def test_a_file_of_pcm_has_the_whole_sound(client: Client) -> None:
+    streamed, file = (client.post(asked(response_format="pcm", stream=stream)) for stream in (True, False))
+    assert file.status_code == 200 and int(file.headers["content-length"]) == len(file.content)
+    assert same_sound(file.content, streamed.content)
+
+
+def test_every_format_may_be_a_file(client: Client) -> None:
+    for name in FORMATS:
+        response = client.post(asked(response_format=name, stream=False))
+        assert response.headers["content-type"] == FORMATS[name]
+        assert int(response.headers["content-length"]) == len(response.content) > 1000, name
+
+
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("name", ["mp3", "opus", "aac", "flac"])
 def test_compressed_formats_have_the_whole_sound(client: Client, name: str, stream: bool) -> None:
