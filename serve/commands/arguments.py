@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 # soundfile's names by the ends of file names.
@@ -92,6 +92,17 @@ def writable_file(word: str) -> Path:
             f"{word} cannot be written ({error.strerror}): choose another file or folder"
         ) from error
     return path
+
+
+def check_sources(
+    parser: argparse.ArgumentParser, sources: Iterable[Path | None], written: Iterable[Path]
+) -> None:
+    """End with an error where a file that would be written is one that is read: the user's would be lost."""
+    there = [path for path in written if path.exists()]
+    for source in filter(None, sources):
+        for path in there:
+            if path.samefile(source):
+                parser.error(f"{path} is read and would be overwritten: choose another place with --out")
 
 
 def unfinished(path: Path) -> Path:

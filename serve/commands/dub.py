@@ -138,8 +138,7 @@ def write_dub(dub: Dub, options: argparse.Namespace) -> list[Path]:
     """Write the track, and subtitles at the times at which they are heard; return their paths."""
     from ...morph.text.subtitles import srt_to_vtt
 
-    kinds = (options.format, "srt", "vtt")
-    track, srt, vtt = (options.out / f"{options.file.stem}.{kind}" for kind in kinds)
+    track, srt, vtt = script.outputs(options)
     with script.open_track(track, dub.sample_rate) as file:
         file.add_samples(dub.track)
     write_whole(srt, dub.srt.encode())

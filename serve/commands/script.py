@@ -27,7 +27,7 @@ from .engine import (
     read_reference,
 )
 from .makers import PUBLISHED_LANGUAGES, LocalMaker, Maker, ServerMaker, ask
-from .saved_lines import Plan, SavedLines, make_key
+from .saved_lines import MANIFEST, NEW_LINES, Plan, SavedLines, make_key
 from .sound import to_s16, write_whole
 
 if TYPE_CHECKING:
@@ -110,9 +110,17 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     arguments.check_voice(parser, options)
     if options.out is None:
         options.out = Path(options.file.stem)
+    written = (*outputs(options), options.out / MANIFEST, options.out / NEW_LINES)
+    arguments.check_sources(parser, (options.file, options.reference), written)
     here = ("checkpoint", "reference")
     if given := [name for name in here if getattr(options, name) and getattr(options, "server", None)]:
         parser.error(f"--{given[0]} needs a model on this computer: leave it out with --server")
+
+
+def outputs(options: argparse.Namespace) -> tuple[Path, Path, Path]:
+    """Return the paths of the track, of its SRT and of its WebVTT."""
+    track, srt, vtt = (options.out / f"{options.file.stem}.{kind}" for kind in (options.format, "srt", "vtt"))
+    return track, srt, vtt
 
 
 @dataclass(frozen=True)
@@ -133,7 +141,7 @@ class Job:
 
     def write_manifest(self, complete: bool) -> None:
         """Write what is spoken so far."""
-        track = {"track": f"{self.options.file.stem}.{self.options.format}"} if complete else {}
+        track = {"track": outputs(self.options)[0].name} if complete else {}
         self.saved.write_manifest(self.options.file.name, self.plans, {"complete": complete, **track})
 
 
@@ -338,8 +346,7 @@ def write_track(job: Job) -> list[Path]:
     """Write the track from the lines' files, and its subtitles; return their paths."""
     from ...morph.text.subtitles import to_srt, to_vtt
 
-    kinds = (job.options.format, "srt", "vtt")
-    track, srt, vtt = (job.options.out / f"{job.options.file.stem}.{kind}" for kind in kinds)
+    track, srt, vtt = outputs(job.options)
     captions = write_samples(job, track)
     write_whole(srt, to_srt(captions).encode())
     write_whole(vtt, to_vtt(captions).encode())

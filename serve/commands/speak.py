@@ -79,6 +79,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
             parser.error(str(error))
     elif options.out != STDOUT and options.format not in (None, options.out.suffix[1:].lower()):
         parser.error(f"--format {options.format} and --out {options.out} differ: leave one out")
+    if isinstance(options.out, Path):
+        arguments.check_sources(parser, (options.reference,), (options.out,))
 
 
 def check_play(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:

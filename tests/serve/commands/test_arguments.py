@@ -53,6 +53,14 @@ def test_bad_arguments_are_refused_before_anything_is_installed_or_loaded(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_reference_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "anna.wav").write_bytes(b"her voice")
+    words = ["--reference", str(tmp_path / "anna.wav"), "--out", f"{tmp_path}/../{tmp_path.name}/anna.wav"]
+    with pytest.raises(SystemExit, match="2"):
+        parse("speak", ["Yes.", *words])
+    assert "is read and would be overwritten: choose another place with --out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("words", "sentence"), [(["  "], "the text is empty"), ([], "there is no text")])
 def test_an_empty_text_is_refused(
     words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]

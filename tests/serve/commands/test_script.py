@@ -11,6 +11,7 @@ import pytest
 import soundfile
 import torch
 from qwen3_tts_morph.morph.render import lines as rendering
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.commands import script
@@ -262,6 +263,26 @@ def test_a_folder_with_another_manifest_is_left_alone(
     done = run("script", file, *tiny)
     assert done.code == 2 and "is not a manifest of this program" in done.err
     assert (tmp_path / "scene" / "manifest.json").read_text("utf-8") == "{}"
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["scene.vtt", "--out", "."], "scene.vtt"),
+        (["manifest.json", "--out", "."], "manifest.json"),
+        (["scene.txt", "--out", ".", "--reference", "scene.wav"], "scene.wav"),
+        (["scene.txt", "--out", ".", "--format", "flac", "--reference", "scene.flac"], "scene.flac"),
+    ],
+)
+def test_what_is_read_is_not_overwritten(
+    run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str
+) -> None:
+    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    for one in ("scene.txt", name):
+        (tmp_path / one).write_text("RYAN: Yes.", encoding="utf-8")
+    done = run("script", *words)
+    assert done.code == 2 and f"{name} is read and would be overwritten: choose another" in done.err
+    assert (tmp_path / name).read_text(encoding="utf-8") == "RYAN: Yes."
 
 
 def test_progress_is_shown_in_lines_between_groups() -> None:
