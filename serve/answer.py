@@ -84,10 +84,10 @@ class SpeechAnswer:
     async def _send_stream(self, send: Send) -> None:
         settings = self._asked.settings
         with await self._speaker.speak(self._asked.text, settings) as reading:
-            async for chunk in reading:
+            async for part in reading:
                 await self._start(send)
-                self._count(len(chunk.samples))
-                await self._send_audio(send, self._encoder.add(chunk.samples))
+                self._count(len(part))
+                await self._send_audio(send, self._encoder.add(part))
             await self._start(send)
             await self._send_audio(send, self._encoder.finish())
             if self._asked.sse:
@@ -139,9 +139,9 @@ class SpeechAnswer:
             encoder = open_encoder(self._asked.settings.audio, self._speaker.model.sample_rate, complete=True)
             with await self._speaker.speak(self._asked.text, self._asked.settings) as reading:
                 samples, sound = 0, bytearray()
-                async for chunk in reading:
-                    sound += encoder.add(chunk.samples)
-                    samples += len(chunk.samples)
+                async for part in reading:
+                    sound += encoder.add(part)
+                    samples += len(part)
                 report = reading.report
             if not self._went_wrong(report.ended) or take == TAKES:
                 break
