@@ -26,7 +26,7 @@ class Limits:
         characters: of its text.
         body_bytes: of its JSON.
         seconds: until its answer has been sent completely; a WebSocket's included.
-        idle_seconds: until a request's body has come, and a WebSocket's first message.
+        idle_seconds: until a request's head has come, then its body, or a WebSocket's first message.
         audio_seconds: of the sound of one piece of text (see ``Sampling.max_seconds``); 0: no limit of its own.
         voice_bytes: of an uploaded voice.
         pause_seconds: that a WebSocket's client may send no text, until its text is complete.

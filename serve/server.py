@@ -122,10 +122,13 @@ def run_server(options: ServerOptions) -> None:
     check_packages()
     import uvicorn
 
+    from .connections import impatient_protocol
+
     sys.setswitchinterval(SWITCH_S)
     with bind(options.access.host, options.port) as bound:  # before the model is loaded
         config = uvicorn.Config(
             make_app(options),
+            http=impatient_protocol(options.limits.idle_seconds),
             log_config=None,
             access_log=False,
             ws_max_size=options.limits.body_bytes,
