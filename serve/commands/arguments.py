@@ -19,6 +19,7 @@ FORMATS = {
 # The engine's own limits, here because they are checked before there is an engine.
 MOST_GROUPS = 15
 MAX_SEED = 2**64 - 1
+LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 10.0
 MOST_RETRIES = 10
 MOST_BATCH = 256
 LAYOUTS = ("sentence", "token")
@@ -187,7 +188,8 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
         help="how often speech that went wrong is spoken again",
     )
     group.add_argument("--trim-ends", action="store_true", help="cut the silence at both ends of a line")
-    group.add_argument("--temperature", type=number(0.01, 10), help="none: the checkpoint's own")
+    temperature = number(LEAST_TEMPERATURE, MOST_TEMPERATURE)
+    group.add_argument("--temperature", type=temperature, help="none: the checkpoint's own")
     group.add_argument("--top-p", type=number(0.01, 1))
     group.add_argument("--top-k", type=whole_number(0, 10_000), help="0: off")
     group.add_argument("--max-seconds", type=number(0.08, 3600), help="of audio per line")

@@ -73,6 +73,10 @@ def test_an_empty_text_is_refused(
 def test_the_limits_equal_the_engines() -> None:
     assert arguments.MOST_GROUPS == options.PREDICTED_GROUPS and arguments.MAX_SEED == script.MAX_SEED
     assert arguments.MOST_RETRIES == options.MOST_RETRIES and arguments.LAYOUTS == LAYOUTS
+    assert (arguments.LEAST_TEMPERATURE, arguments.MOST_TEMPERATURE) == (
+        options.LEAST_TEMPERATURE,
+        options.MOST_TEMPERATURE,
+    )
     assert clone.RECOGNISERS == SIZES
     for name in ("PRECISIONS", "ATTENTIONS", "ENGINES", "WEIGHTS", "TAILS", "DECODINGS"):
         assert getattr(arguments, name) == getattr(options, name)
