@@ -111,9 +111,15 @@ def read_words(path: Path) -> str:
 
 
 def choose_path(options: argparse.Namespace, folders: Folders, name: str) -> Path:
-    """Return where a voice is saved; ValueError, before heavy work, if another is there."""
+    """Return where a voice is saved; ValueError, before heavy work, if another is there or it cannot be looked at."""
     path: Path = options.out or folders.library.path(name)
-    if path.exists() and not options.overwrite:
+    try:
+        exists = path.exists()
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be read ({error.strerror}): change the folder's permissions"
+        ) from error
+    if exists and not options.overwrite:
         raise ValueError(f"{path} exists already: choose another name, or add --overwrite")
     return path
 

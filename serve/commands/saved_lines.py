@@ -92,13 +92,22 @@ class SavedLines:
             ) from error
 
     def place(self, plans: Sequence[Plan]) -> None:
-        """Give the files of lines that are spoken already the names of their places in the script."""
+        """Give the files of lines that are spoken already the names of their places in the script.
+
+        Raises:
+            ValueError: if the folder cannot be written.
+        """
         first = {plan.key: plan for plan in reversed(plans)}  # lines of one sound share a file
         for plan in first.values():
             if (file := self._find(plan.key)) is None:
                 continue
             wanted = self.folder / plan.file_name(file.suffix)
-            os.replace(file, wanted)
+            try:
+                os.replace(file, wanted)
+            except OSError as error:
+                raise ValueError(
+                    f"{file} cannot be renamed ({error.strerror}): choose another folder with --out"
+                ) from error
             self.entries[plan.key]["file"] = wanted.name
 
     def _find(self, key: str) -> Path | None:

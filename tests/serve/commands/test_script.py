@@ -14,7 +14,7 @@ from qwen3_tts_morph.morph.render import lines as rendering
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.serve.commands import script
+from qwen3_tts_morph.serve.commands import saved_lines, script
 
 SCRIPT = """\
 SERENA: Good morning.
@@ -105,6 +105,21 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     assert spoken == ["Nobody else was there.", "It is five."]
     track = (tmp_path / "scene" / "scene.wav").read_bytes()
     assert track == (tmp_path / "whole" / "scene.wav").read_bytes()
+
+
+def test_lines_in_a_folder_that_cannot_be_written_are_one_sentence(
+    run: Callable, tiny: list[str], file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("script", file, *tiny).code == 0
+    file.write_text("ERIC: A new first line.\n" + SCRIPT, encoding="utf-8")
+
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(saved_lines.os, "replace", refused)
+    done = run("script", file, *tiny)
+    assert done.code == 2 and "Traceback" not in done.err
+    assert "cannot be renamed (Permission denied): choose another folder with --out" in done.err
 
 
 def test_an_edited_script_speaks_only_what_is_new(
