@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--server",
+        type=arguments.filled,
         metavar="NAME",
         help="let a speech server speak: its name in MORPH_TTS_SERVERS, or http://HOST:PORT; its key is in the "
         "environment (MORPH_TTS_KEY_NAME, MORPH_TTS_KEY_SERVER for an address); --batch-size lines are in flight",
@@ -75,7 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_shared(parser: argparse.ArgumentParser) -> None:
     """Add the options that ``dub`` has too."""
     parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="default: the file's name without its ending"
+        "--out",
+        type=arguments.folder,
+        metavar="FOLDER",
+        help="default: the file's name without its ending",
     )
     parser.add_argument(
         "--cast",
@@ -134,6 +138,13 @@ class Job:
     saved: SavedLines
     options: argparse.Namespace
 
+    @property
+    def how_to_go_on(self) -> str:
+        """What a run that is ended leaves to be done."""
+        if self.options.again:
+            return "the same command without --again goes on; it keeps what earlier runs spoke of the rest"
+        return "the same command goes on"
+
     def read(self, plan: Plan) -> Spoken:
         """Return a line that is spoken, under its name in the script."""
         line = self.saved.read(plan.key, self.maker.rate)
@@ -155,8 +166,6 @@ def run(options: argparse.Namespace, console: Console) -> int:
     else:
         maker, script, lines = open_checkpoint(text, recording, options, console)
     plans = make_plans(script, lines, maker.facts())
-    if options.again:
-        saved = replace(saved, entries={})
     saved.place(plans)
     job = Job(maker, script, lines, plans, saved, options)
     job.write_manifest(complete=False)  # a folder that cannot be written is found now
@@ -228,7 +237,7 @@ def read_named_lines(
     from .line_list import parse_lines
 
     if not cast:
-        raise ValueError("nobody can speak: say who with --cast NAME=VOICE, --voice or --reference")
+        raise ValueError("no voice is set: choose one with --cast NAME=VOICE, --voice or --reference")
     request = ScriptRequest(text, cast, options.language, options.seed, options.gap)
     if options.file.suffix.lower() in JSON_LINES:
         listed = parse_lines(text)
@@ -267,10 +276,10 @@ def speak_missing(job: Job, console: Console) -> list[Spoken]:
     """Speak the lines that are not there, and save each when it is made; return them without their sound.
 
     Raises:
-        ValueError: if some could not be made.
+        ValueError: if some could not be spoken, or the server is gone.
     """
     first = {one.key: index for index, one in reversed(list(enumerate(job.plans)))}
-    missing = sorted(index for key, index in first.items() if not job.saved.has(key))
+    missing = sorted(index for key, index in first.items() if job.options.again or not job.saved.has(key))
     made = Made(job)
     if len(missing) < len(job.plans):
         console.note(f"{len(job.plans) - len(missing)} of {len(job.plans)} lines are spoken already")
@@ -283,8 +292,10 @@ def speak_missing(job: Job, console: Console) -> list[Spoken]:
                 job.maker.speak(lines, on_frame, partial(made.add, group))
                 job.write_manifest(complete=False)
     except KeyboardInterrupt:
-        console.note(f"interrupted with {len(made.spoken)} of {len(missing)} lines: the same command goes on")
+        console.note(f"interrupted with {len(made.spoken)} of {len(missing)} lines: {job.how_to_go_on}")
         raise
+    except ConnectionError as error:
+        raise ValueError(f"{error}; {job.how_to_go_on}") from error
     made.check()
     return [made.spoken[index] for index in sorted(made.spoken)]
 
@@ -311,14 +322,15 @@ class Made:
         self.spoken[index] = without_sound(finished)
 
     def check(self) -> None:
-        """Raise ValueError if lines could not be made."""
+        """Raise ValueError if lines could not be spoken."""
         if not self.lost:
             return
         numbers = ", ".join(str(self.job.plans[index].number) for index in sorted(self.lost)[:MOST_NAMED])
         more = f" and {len(self.lost) - MOST_NAMED} more" if len(self.lost) > MOST_NAMED else ""
         why = self.lost[min(self.lost)]
+        lines = "line" if len(self.lost) == 1 else "lines"
         raise ValueError(
-            f"lines {numbers}{more} could not be made ({why}): the same command tries them again; the others are saved"
+            f"{lines} {numbers}{more} could not be spoken ({why}): run the same command to retry; the others are saved"
         )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.commands import saved_lines, script
+from qwen3_tts_morph.serve.commands.saved_lines import NEW_LINES, Plan
 
 SCRIPT = """\
 SERENA: Good morning.
@@ -120,6 +123,47 @@ def test_lines_in_a_folder_that_cannot_be_written_are_one_sentence(
     done = run("script", file, *tiny)
     assert done.code == 2 and "Traceback" not in done.err
     assert "cannot be renamed (Permission denied): choose another folder with --out" in done.err
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_a_run_with_again_that_is_interrupted_keeps_what_was_there(
+    run: Callable,
+    tiny: list[str],
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spoken: list[str],
+    batches: int,
+) -> None:
+    assert run("script", file, *tiny).code == 0
+    before, watched = manifest(tmp_path / "scene")["saved"], rendering.render_lines
+    spoken.clear()
+
+    def interrupted(*call: object) -> list:
+        if len(spoken) == batches:
+            raise KeyboardInterrupt
+        return watched(*call)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rendering, "render_lines", interrupted)
+        done = run("script", file, "--again", "--batch-size", "1", *tiny)
+    assert (
+        done.code == 130
+        and f"interrupted with {batches} of 4 lines: the same command without --again" in (done.err)
+    )
+    assert manifest(tmp_path / "scene")["saved"].keys() == before.keys()
+    spoken.clear()
+    assert run("script", file, *tiny).code == 0 and spoken == []
+
+
+@pytest.mark.parametrize(
+    ("lost", "sentence"),
+    [({1: "no"}, "line 2 could not be spoken (no): run the"), ({0: "a", 2: "b"}, "lines 1, 3 could not be")],
+)
+def test_lines_that_could_not_be_spoken_are_numbered(lost: dict[int, str], sentence: str) -> None:
+    plans = [Plan(number, "RYAN", str(number)) for number in (1, 2, 3)]
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        script.Made(SimpleNamespace(plans=plans), lost=lost).check()
 
 
 def test_an_edited_script_speaks_only_what_is_new(
@@ -298,6 +342,16 @@ def test_what_is_read_is_not_overwritten(
     done = run("script", *words)
     assert done.code == 2 and f"{name} is read and would be overwritten: choose another" in done.err
     assert (tmp_path / name).read_text(encoding="utf-8") == "RYAN: Yes."
+
+
+@pytest.mark.parametrize("row", ["{", "[1]", "[1, 2, 3]", '["key", "entry"]', "7"])
+def test_damaged_rows_of_new_lines_are_named(
+    run: Callable, tiny: list[str], file: Path, tmp_path: Path, row: str
+) -> None:
+    assert run("script", file, *tiny).code == 0
+    (tmp_path / "scene" / NEW_LINES).write_text(f'["key", {{}}]\n{row}\n', encoding="utf-8")
+    done = run("script", file, *tiny)
+    assert done.code == 2 and f"{NEW_LINES} is damaged in row 2: delete it" in done.err
 
 
 def test_progress_is_shown_in_lines_between_groups() -> None:
