@@ -36,6 +36,12 @@ def test_only_the_text_is_required(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (["--transcript", "Yes."], "give the recording with --reference"),
         (["--speaker", "emma", "--describe", "a voice"], "not allowed with"),
         (["--voice", "Anna", "--speaker", "emma"], "not allowed with"),
+        (["--voice", ""], "argument --voice: it is empty: give a value, or leave the option out"),
+        (["--speaker", " "], "argument --speaker: it is empty"),
+        (["--describe", ""], "argument --describe: it is empty"),
+        (["--reference", "{}/none.wav", "--transcript", ""], "is not a file"),
+        (["--transcript", ""], "argument --transcript: it is empty"),
+        (["--checkpoint", ""], "argument --checkpoint: it is empty"),
         (["--seq-groups", "99"], "is not a whole number from 1 to 15"),
         (["--seq-groups", "5.0"], "is not a whole number from 1 to 15"),
         (["--temperature", "nan"], "is not a number from 0.01 to 10"),
@@ -51,6 +57,29 @@ def test_bad_arguments_are_refused_before_anything_is_installed_or_loaded(
     told = capsys.readouterr()
     assert sentence in told.err and not told.out
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "option"),
+    [
+        ("script", ["{}", "--server", ""], "--server"),
+        ("script", ["{}", "--out", ""], "--out"),
+        ("sweep", ["Yes.", "--out", ""], "--out"),
+        ("clone", ["{}", "--name", ""], "--name"),
+        ("clone", ["{}", "--transcript", " "], "--transcript"),
+        ("design", ["A voice.", "--name", ""], "--name"),
+        ("voices", ["import", "{}", "--name", ""], "--name"),
+        ("serve", ["--voices", ""], "--voices"),
+        ("serve", ["--checkpoint", ""], "--checkpoint"),
+    ],
+)
+def test_an_empty_value_is_refused(
+    command: str, words: list[str], option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match="2"):
+        parse(command, [word.format(tmp_path / "file") for word in words])
+    assert f"argument {option}: it is empty: give a value" in capsys.readouterr().err
 
 
 def test_a_reference_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
