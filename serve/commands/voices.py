@@ -89,7 +89,7 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_preview(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="or the path of a voice file")
+    parser.add_argument("name", type=arguments.filled, metavar="NAME", help="or the path of a voice file")
     parser.add_argument("--text", default=PREVIEW)
     parser.add_argument(
         "--out", type=speak.sound_or_stdout, help="a sound file, or - for stdout; default: speech.wav"

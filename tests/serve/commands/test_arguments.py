@@ -69,6 +69,7 @@ def test_bad_arguments_are_refused_before_anything_is_installed_or_loaded(
         ("clone", ["{}", "--transcript", " "], "--transcript"),
         ("design", ["A voice.", "--name", ""], "--name"),
         ("voices", ["import", "{}", "--name", ""], "--name"),
+        ("voices", ["preview", ""], "NAME"),
         ("serve", ["--voices", ""], "--voices"),
         ("serve", ["--checkpoint", ""], "--checkpoint"),
     ],
