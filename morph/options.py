@@ -21,6 +21,8 @@ DECODINGS = ("crossbar", "lossless")
 TAILS = ("auto", "stock")
 WEIGHTS = ("full", "int8")
 NORMALIZE = ("auto", "off")
+LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 10.0  # beyond them logits are not finite, or all alike
+LEAST_PENALTY, MOST_PENALTY = 0.1, 10.0
 MOST_RETRIES = 10
 MOST_CHUNK_FRAMES = 300
 
@@ -77,9 +79,10 @@ class TokenSampling:
     def __post_init__(self) -> None:
         _keep_plain(self)
         check_switch("do_sample", self.do_sample)
-        if not is_number(self.temperature) or self.temperature <= 0:
+        if not is_number(self.temperature, LEAST_TEMPERATURE, MOST_TEMPERATURE):
             raise ValueError(
-                f"temperature is {self.temperature!r}: choose above 0, or turn sampling off for greedy"
+                f"temperature is {self.temperature!r}: choose {LEAST_TEMPERATURE:g} to {MOST_TEMPERATURE:g}, or turn "
+                "sampling off for greedy"
             )
         if not is_whole(self.top_k, 0):
             raise ValueError(f"top_k is {self.top_k!r}: choose a whole number, 0 (off) or more")
@@ -115,8 +118,11 @@ class Sampling:
         for name in ("talker", "subtalker"):
             if not isinstance(getattr(self, name), TokenSampling):
                 raise ValueError(f"{name} is {getattr(self, name)!r}: choose a TokenSampling")
-        if not is_number(self.repetition_penalty) or self.repetition_penalty <= 0:
-            raise ValueError(f"repetition_penalty is {self.repetition_penalty!r}: choose above 0 (1 is off)")
+        if not is_number(self.repetition_penalty, LEAST_PENALTY, MOST_PENALTY):
+            raise ValueError(
+                f"repetition_penalty is {self.repetition_penalty!r}: choose {LEAST_PENALTY:g} to {MOST_PENALTY:g} "
+                "(1 is off)"
+            )
         if self.max_seconds is not None and (
             not is_number(self.max_seconds, 0, 3600) or not self.max_seconds
         ):

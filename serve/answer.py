@@ -84,10 +84,10 @@ class SpeechAnswer:
     async def _send_stream(self, send: Send) -> None:
         settings = self._asked.settings
         with await self._speaker.speak(self._asked.text, settings) as reading:
-            async for chunk in reading:
+            async for part in reading:
                 await self._start(send)
-                self._count(len(chunk.samples))
-                await self._send_audio(send, self._encoder.add(chunk.samples))
+                self._count(len(part))
+                await self._send_audio(send, self._encoder.add(part))
             await self._start(send)
             await self._send_audio(send, self._encoder.finish())
             if self._asked.sse:
@@ -138,10 +138,10 @@ class SpeechAnswer:
         for take in range(1, TAKES + 1):
             encoder = open_encoder(self._asked.settings.audio, self._speaker.model.sample_rate, complete=True)
             with await self._speaker.speak(self._asked.text, self._asked.settings) as reading:
-                samples = 0
-                async for chunk in reading:
-                    encoder.add(chunk.samples)
-                    samples += len(chunk.samples)
+                samples, sound = 0, bytearray()
+                async for part in reading:
+                    sound += encoder.add(part)
+                    samples += len(part)
                 report = reading.report
             if not self._went_wrong(report.ended) or take == TAKES:
                 break
@@ -151,7 +151,7 @@ class SpeechAnswer:
         self._count(samples)
         headers = self._headers() | {"x-speech-ended": report.ended}
         self._started = True
-        await Response(encoder.finish(), headers=headers)(scope, receive, send)
+        await Response(bytes(sound + encoder.finish()), headers=headers)(scope, receive, send)
 
     def _went_wrong(self, ended: str) -> bool:
         """Return whether another seed may help: not if the request's own limit ended the speech."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator
 
+from .errors import ApiError
+from .request import read_silence
+
 _END = object()
 
 
@@ -16,15 +19,27 @@ class ArrivingText:
     """
 
     def __init__(self, longest: int):
-        self._left = longest
+        self._longest = self._left = longest
+        self._open = ""  # behind the last bracket that closes: what the next part may complete
+        self._silence = 0.0
         self._parts: queue.SimpleQueue[object] = queue.SimpleQueue()
 
-    def put(self, part: str) -> bool:
-        """Add a part; return whether it was not too long."""
+    def put(self, part: str) -> None:
+        """Add a part.
+
+        Raises:
+            ApiError: 413 for too much text, 400 for a pause that is wrong, or pauses that are too long together.
+        """
         self._left -= len(part)
-        if self._left >= 0:
-            self._parts.put(part)
-        return self._left >= 0
+        if self._left < 0:
+            raise ApiError(
+                413, f"the text has more than {self._longest} characters: open a socket for each part", "text"
+            )
+        tail = self._open + part
+        complete = tail.rfind("]") + 1
+        self._silence = read_silence(tail[:complete], "text", self._silence)
+        self._open = tail[complete:]
+        self._parts.put(part)
 
     def end(self) -> None:
         """The text is complete, or nobody wants the rest: release the reader. May be called again."""

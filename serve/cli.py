@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from .commands.console import Console
+from .commands.console import Console, open_missing_streams
 
 PROGRAM = "qwen3-tts-morph"
 COMMANDS = {
@@ -65,26 +65,47 @@ def main(
         elsewhere: runs the arguments in an environment that has what the engine needs, unless they say ``--here``;
             None: this Python has it.
     """
+    open_missing_streams()
     words = list(sys.argv[1:] if words is None else words)
     console = Console(program, sys.stdout, sys.stderr)
     try:
-        return _run(words, console, None if HERE in words else elsewhere)
+        return _run_flushed(words, console, None if HERE in words else elsewhere)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         console.forget_stdout()
         return READER_LEFT
-    except ModuleNotFoundError as error:
-        console.note(f"{program}: {lacking(error)}")
-        return FAILED
-    except ValueError as error:
-        console.note(f"{program}: {error}")
-        return BAD_INPUT
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
+    except Exception as error:
+        if (explained := explain(error)) is None:
             raise
-        console.note(f"{program}: {NO_MEMORY}")
-        return FAILED
+        code, sentence = explained
+        console.note(f"{program}: {sentence}")
+        if isinstance(error, OSError):
+            console.forget_stdout()  # which may be what cannot be written
+        return code
+
+
+def explain(error: Exception) -> tuple[int, str] | None:
+    """Return the exit code and the sentence for an error that its reader can mend; None for a fault of the pack."""
+    if isinstance(error, ModuleNotFoundError):
+        return FAILED, lacking(error)
+    if isinstance(error, ValueError):
+        return BAD_INPUT, str(error)
+    if isinstance(error, OSError):
+        return BAD_INPUT, refused(error)
+    if isinstance(error, (MemoryError, RuntimeError)) and is_out_of_memory(error):
+        return FAILED, NO_MEMORY
+    return None
+
+
+def refused(error: OSError) -> str:
+    """Return what to do where the system has refused to read or write something."""
+    why = error.strerror or " ".join(str(error).split())
+    if error.filename is None:
+        return f"reading or writing failed ({why}): check the disk, the pipe or the network, and try again"
+    return (
+        f"{error.filename} cannot be read or written ({why}): choose another place, or change its permissions"
+    )
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -102,6 +123,14 @@ def lacking(error: ModuleNotFoundError) -> str:
         f"{sys.executable} has no package {error.name}: install torch, transformers 4.57 and the pack's "
         "requirements.txt there, then run the pack's install.py with it"
     )
+
+
+def _run_flushed(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]], int] | None) -> int:
+    """Run, and write what ``--help`` has printed while errors can still be told."""
+    try:
+        return _run(words, console, elsewhere)
+    finally:
+        console.out.flush()
 
 
 def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]], int] | None) -> int:

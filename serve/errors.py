@@ -43,6 +43,12 @@ class ApiError(Exception):
     def body(self) -> dict[str, Any]:
         """The JSON that says it."""
         kind = TYPES.get(self.status, BAD_REQUEST)
+        param = None if self.param is None else _encodable(self.param)
         return {
-            "error": {"message": self.message, "type": kind, "param": self.param, "code": self.code},
+            "error": {"message": _encodable(self.message), "type": kind, "param": param, "code": self.code},
         }
+
+
+def _encodable(text: str) -> str:
+    """Return a text that may be a client's as UTF-8 can represent it: half a surrogate pair by its number."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

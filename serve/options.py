@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ class Limits:
         characters: of its text.
         body_bytes: of its JSON.
         seconds: until its answer has been sent completely; a WebSocket's included.
-        idle_seconds: until a request's body has come, and a WebSocket's first message.
+        idle_seconds: until a request's head has come, then its body, or a WebSocket's first message.
         audio_seconds: of the sound of one piece of text (see ``Sampling.max_seconds``); 0: no limit of its own.
         voice_bytes: of an uploaded voice.
         pause_seconds: that a WebSocket's client may send no text, until its text is complete.
@@ -42,8 +43,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("characters", "body_bytes", "seconds", "idle_seconds", "voice_bytes", "pause_seconds"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} is {getattr(self, name)!r}: choose above 0")
+            if not 0 < getattr(self, name) < math.inf:  # NaN compares false
+                raise ValueError(f"{name} is {getattr(self, name)!r}: choose a number above 0")
         if not 0 <= self.audio_seconds <= 3600:
             raise ValueError(f"audio_seconds is {self.audio_seconds!r}: choose 0 (no limit) to 3600")
 
@@ -59,7 +60,8 @@ class Access:
         hosts: names of this server beside addresses and localhost.
 
     Raises:
-        ValueError: for an address that others can reach, without a key.
+        ValueError: for an address that others can reach, without a key; for a key or an origin that a header cannot
+            have.
     """
 
     host: str = "127.0.0.1"
@@ -76,6 +78,11 @@ class Access:
         if not self.key.isascii() or not self.key.isprintable() or self.key.strip() != self.key:
             raise ValueError(
                 f"the key in {KEY_VARIABLE} has characters that a header cannot have: use letters and digits"
+            )
+        origin = "*" if self.origin is None else self.origin
+        if not origin.isascii() or not origin.isprintable() or not origin.strip():
+            raise ValueError(
+                f"origin is {origin!r}, which no header can have: give * or an address such as https://studio.example"
             )
 
 

@@ -157,15 +157,24 @@ def read_text(fields: Mapping[str, Any], name: str, longest: int) -> str:
     if fields.get(name) is None:
         raise _bad(name, f"{name} is missing: send the text to speak")
     text = _text(fields, name, longest)
+    read_silence(text, name)
     try:
-        silence = sum(read_pauses(check_spoken(text, name)).pauses_s)
+        return check_spoken(text, name)
+    except ValueError as error:
+        raise _bad(name, str(error)) from error
+
+
+def read_silence(text: str, name: str, before: float = 0.0) -> float:
+    """Return the seconds of a text's pauses, with those ``before`` it; ApiError 400 for a wrong one or too much."""
+    try:
+        silence = before + sum(read_pauses(text).pauses_s)
     except ValueError as error:
         raise _bad(name, str(error)) from error
     if silence > MOST_PAUSES_S:
         raise _bad(
-            name, f"{name} has {silence:g} s of pauses and {MOST_PAUSES_S:g} are allowed: send it in parts"
+            name, f"{name} has {silence:g} s of pauses and {MOST_PAUSES_S:g} are allowed: make them shorter"
         )
-    return text
+    return silence
 
 
 def _bad(param: str, message: str) -> ApiError:

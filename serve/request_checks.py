@@ -37,9 +37,17 @@ def why_refused(
         return None
     if headers.get("Sec-Fetch-Site") == "cross-site":
         return "the request comes from another site"
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+    if origin is not None and _host_of(origin) != host.lower():
         return f"origin {origin!r} is another site"
     return None
+
+
+def _host_of(origin: str) -> str | None:
+    """Return host and port of an Origin header; None for one that is no address."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:  # brackets without an address
+        return None
 
 
 def unlisted_host(headers: Mapping[str, str], hosts: Collection[str] = ()) -> str | None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import importlib.util
 import logging
 import os
 import socket
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .commands.arguments import folder
 from .options import KEY_VARIABLE, PORT, Access, Limits, ServerOptions
 from .request_checks import listed_hosts
 
@@ -40,10 +41,10 @@ MORE_CONNECTIONS = 200  # beside those that speak or wait: pages, checks, metric
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the server's options to a command line; ``read_options`` reads them."""
-    parser.add_argument("--host", default="127.0.0.1", help=f"others than loopback need {KEY_VARIABLE}")
+    parser.add_argument("--host", default="127.0.0.1", help=f"any address but loopback needs {KEY_VARIABLE}")
     parser.add_argument("--port", type=int, default=PORT, help=f"default {PORT}; 0 takes a free one")
-    parser.add_argument("--checkpoint", type=Path, help="a Qwen3-TTS folder; none: the demo voice")
-    parser.add_argument("--voices", type=Path, help="a folder of saved voices (*.safetensors)")
+    parser.add_argument("--checkpoint", type=folder, help="a Qwen3-TTS folder; none: the demo voice")
+    parser.add_argument("--voices", type=folder, help="a folder of saved voices (*.safetensors)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1")
     parser.add_argument("--engine", default="auto", help="auto, eager or graph")
     parser.add_argument("--weights", default="full", help="full or int8")
@@ -52,13 +53,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seq-groups",
         type=int,
         default=5,
-        help="of requests that name none: 1-15; 15 is exact, less is faster",
+        help="default for requests that give none, 1-15; 15 is exact, less is faster",
     )
     parser.add_argument("--rows", type=int, help="requests spoken at a time; default 8 on a GPU, 2 on a CPU")
     parser.add_argument("--waiting", type=int, default=64, help="requests that may wait; beyond them 429")
-    parser.add_argument("--most-characters", type=int, default=Limits.characters, help="of a request's text")
     parser.add_argument(
-        "--most-seconds", type=float, default=Limits.seconds, help="until an answer is complete"
+        "--most-characters",
+        type=int,
+        default=Limits.characters,
+        help="longest text of a request, in characters",
+    )
+    parser.add_argument(
+        "--most-seconds", type=float, default=Limits.seconds, help="time limit of an answer, in seconds"
     )
     parser.add_argument(
         "--most-pause",
@@ -122,10 +128,13 @@ def run_server(options: ServerOptions) -> None:
     check_packages()
     import uvicorn
 
+    from .connections import impatient_protocol
+
     sys.setswitchinterval(SWITCH_S)
     with bind(options.access.host, options.port) as bound:  # before the model is loaded
         config = uvicorn.Config(
             make_app(options),
+            http=impatient_protocol(options.limits.idle_seconds),
             log_config=None,
             access_log=False,
             ws_max_size=options.limits.body_bytes,
@@ -134,12 +143,21 @@ def run_server(options: ServerOptions) -> None:
             server_header=False,
         )
         log.info("listening on %s port %d", *bound.getsockname()[:2])
+        logging.getLogger("uvicorn.error").addFilter(is_no_cancelling)
         uvicorn.Server(config).run([bound])
+
+
+def is_no_cancelling(record: logging.LogRecord) -> bool:
+    """Whether a record of the log is anything but the traceback of an answer that Ctrl+C has ended."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket with this address; OSError if another program has it, or this computer does not."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except UnicodeError as error:  # empty or too long between two dots
+        raise socket.gaierror(socket.EAI_NONAME, "no host can have this name") from error
     bound = socket.socket(family, kind, protocol)
     if os.name != "nt":  # there it would let two programs listen
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -165,6 +183,7 @@ def load_speaker(options: ServerOptions) -> Speaker:
     from ..morph.checkpoint.find import demo_voice
     from ..morph.options import LoadOptions
     from ..morph.synthesizer import Synthesizer
+    from .commands.engine import choose_device
     from .speaker import Speaker
 
     load = LoadOptions(options.precision, engine=options.engine, weights=options.weights)
@@ -182,21 +201,3 @@ def _warm(speaker: Any) -> None:
     else:
         spare_older_objects()
         log.info("ready: %s", speaker.model.name)
-
-
-def choose_device(name: str) -> str:
-    """Return torch's name of a device; "auto" is CUDA where there is one.
-
-    Raises:
-        ValueError: for a device that torch does not have.
-    """
-    import torch
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.zeros(1, device=name)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"device {name!r} cannot be used ({reason}): choose auto, cpu or cuda") from error
-    return name

@@ -12,11 +12,11 @@ from dataclasses import replace
 from functools import partial
 
 import anyio.to_thread
+import numpy as np
 import torch
 
 from ..morph.model.model import Model
 from ..morph.options import PREDICTED_GROUPS, GenerateOptions
-from ..morph.render.channel import Chunk
 from ..morph.render.desk import Busy, ServiceClosed, ServiceStatus
 from ..morph.render.line_key import common_key
 from ..morph.render.lines import Line, LineReport
@@ -35,6 +35,7 @@ ROWS_ON_CPU = 2
 USUAL_SECONDS = 4.0  # that a line holds a row
 WARM_TEXT = "The speech server is ready."
 WARM_SECONDS = 2.0
+LONGEST_PART = 24_000  # samples that are sent at once
 LINGER_S = 600.0  # nobody else wants the model, and to start another batch costs the next request a few ms
 
 
@@ -88,11 +89,11 @@ class Reading:
         assert self._utterance is not None
         return self._utterance
 
-    async def __aiter__(self) -> AsyncIterator[Chunk]:
-        """Give the chunks as they come.
+    async def __aiter__(self) -> AsyncIterator[np.ndarray]:
+        """Give the samples as they come, float32, at most LONGEST_PART at a time: a pause is one chunk of the engine.
 
         Raises:
-            ApiError: what went wrong, after the chunks made before it.
+            ApiError: what went wrong, after the samples made before it.
         """
         while True:
             self._news.clear()
@@ -103,7 +104,8 @@ class Reading:
                     raise as_api_error(error) from error
                 if chunk is None:
                     return
-                yield chunk
+                for start in range(0, len(chunk.samples), LONGEST_PART):
+                    yield chunk.samples[start : start + LONGEST_PART]
             await self._news.wait()
 
     @property

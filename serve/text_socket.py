@@ -83,7 +83,7 @@ class SpeechSocket:
     async def _converse(self) -> None:
         settings, layout = self._read_config(await self._receive())
         if await self._take_text(await self._receive()):
-            return  # no text at all
+            raise ApiError(400, "the text is empty: send input.text before input.done", "text")
         reading = await self._speaker.speak(self._text, settings, layout)
         with reading:
             async with anyio.create_task_group() as tasks:
@@ -139,7 +139,7 @@ class SpeechSocket:
         """Take one message behind the first; return whether the text is over.
 
         Raises:
-            ApiError: 400 for a message that is not known, 413 for too much text.
+            ApiError: 400 for a message that is not known; for a text as ``ArrivingText.put``.
             _Left: for ``cancel``.
         """
         kind = message["type"]
@@ -153,11 +153,7 @@ class SpeechSocket:
             raise ApiError(
                 400, f"message {kind[:40]!r} is not known here: send input.text with a text, or input.done"
             )
-        if not self._text.put(part):
-            longest = self._speaker.rules.limits.characters
-            raise ApiError(
-                413, f"the text has more than {longest} characters: open a socket for each part", "text"
-            )
+        self._text.put(part)
         return False
 
     async def _take_texts(self, scope: anyio.CancelScope) -> None:
@@ -181,11 +177,11 @@ class SpeechSocket:
         encoder = open_encoder(settings.audio, rate)
         start = {"format": settings.audio, "sample_rate": rate, "seed": settings.seed}
         await self._send("audio.start", start)
-        async for chunk in reading:
+        async for part in reading:
             if first:
                 self._metrics.first_audio(time.perf_counter() - began)
-            first, samples = False, samples + len(chunk.samples)
-            if data := encoder.add(chunk.samples):
+            first, samples = False, samples + len(part)
+            if data := encoder.add(part):
                 await self._socket.send_bytes(data)
         if data := encoder.finish():
             await self._socket.send_bytes(data)

@@ -177,7 +177,10 @@ class VoiceBook:
         with self._lock:
             found: dict[str, tuple[tuple[int, int], Voice | str]] = {}
             for path in self._files():
-                state, name = _state_of(path), path.name.removesuffix(SUFFIX)
+                try:
+                    state, name = _state_of(path), path.name.removesuffix(SUFFIX)
+                except OSError:  # it was deleted since the folder was listed
+                    continue
                 kept = self._saved.get(name)
                 found[name] = kept if kept is not None and kept[0] == state else (state, self._read(path))
             self._saved = found

@@ -16,6 +16,7 @@ from .voice import Voice, check_speaker, check_text, check_voice
 log = logging.getLogger(__name__)
 
 MODES = ("x_vector", "icl")
+LONGEST_TRANSCRIPT = 2000  # characters: 30 s of fast speech have fewer than 1,000
 PADDING_S = 0.5  # silence after the reference, so that its last phoneme does not bleed into the speech
 
 
@@ -53,6 +54,11 @@ def check_transcript(transcript: str | None) -> None:
             "(transcribe), or use x-vector mode"
         )
     check_text("transcript", transcript)
+    if len(str(transcript).strip()) > LONGEST_TRANSCRIPT:
+        raise ValueError(
+            f"transcript has {len(str(transcript).strip())} characters and {LONGEST_TRANSCRIPT} are allowed, more than "
+            "anybody says in 30 s: give only what the recording says"
+        )
 
 
 def clone_voice(

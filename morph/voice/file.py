@@ -22,6 +22,8 @@ VERSION = "1"
 TEXTS = ("kind", *VOICE_TEXTS)
 MOST_BYTES = 8 << 20  # of a file: 30 s of reference codes take 0.05 MB
 LONGEST_DESCRIPTION = 300  # characters
+# What reading raises: safetensors a RuntimeError for a file that becomes shorter meanwhile.
+UNREADABLE = (SafetensorError, OSError, RuntimeError)
 
 
 def save_voice(voice: Voice, path: Path, description: str = "") -> None:
@@ -53,7 +55,7 @@ def read_description(path: Path) -> str:
     """Return what a voice file says for people, or ""; ValueError if it cannot be read."""
     try:
         return check_description(read_metadata(path).get("description", ""))
-    except (SafetensorError, OSError, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
 
 
@@ -75,7 +77,7 @@ def is_voice_file(path: Path) -> bool:
     """Whether a file's header says that it is a voice; never raises for an odd file."""
     try:
         return path.is_file() and read_metadata(path).get("format") == FORMAT
-    except (SafetensorError, OSError):
+    except UNREADABLE:
         return False
 
 
@@ -117,7 +119,7 @@ def load_voice(path: Path) -> Voice:
         metadata = read_metadata(path)  # before the tensors: another kind of file may have gigabytes
         foreign = metadata.get("format") != FORMAT
         tensors = {} if foreign else read_tensors(path)[0]
-    except (SafetensorError, OSError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
     if foreign:
         raise ValueError(f"{path.name} is not a voice file of this pack: save the voice with Save Voice")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 # soundfile's names by the ends of file names.
@@ -19,6 +19,7 @@ FORMATS = {
 # The engine's own limits, here because they are checked before there is an engine.
 MOST_GROUPS = 15
 MAX_SEED = 2**64 - 1
+LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 10.0
 MOST_RETRIES = 10
 MOST_BATCH = 256
 LAYOUTS = ("sentence", "token")
@@ -52,6 +53,18 @@ def number(low: float, high: float) -> Callable[[str], float]:
         raise argparse.ArgumentTypeError(f"{word!r} is not a number from {low:g} to {high:g}")
 
     return read
+
+
+def filled(word: str) -> str:
+    """Read a value that is not empty, for argparse: an empty one would be as if the option was not given."""
+    if not word.strip():
+        raise argparse.ArgumentTypeError("it is empty: give a value, or leave the option out")
+    return word
+
+
+def folder(word: str) -> Path:
+    """Read the path of a folder, which may not exist, for argparse."""
+    return Path(filled(word))
 
 
 def existing_file(word: str) -> Path:
@@ -94,6 +107,17 @@ def writable_file(word: str) -> Path:
     return path
 
 
+def check_sources(
+    parser: argparse.ArgumentParser, sources: Iterable[Path | None], written: Iterable[Path]
+) -> None:
+    """End with an error where a file that would be written is one that is read: the user's would be lost."""
+    there = [path for path in written if path.exists()]
+    for source in filter(None, sources):
+        for path in there:
+            if path.samefile(source):
+                parser.error(f"{path} is read and would be overwritten: choose another place with --out")
+
+
 def unfinished(path: Path) -> Path:
     """Return the temporary path that a file is written to before it is renamed."""
     return path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -104,6 +128,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument(
         "--checkpoint",
+        type=filled,
         help="a Qwen3-TTS folder, its name in ComfyUI's models, or a published one such as "
         "Qwen/Qwen3-TTS-12Hz-0.6B-Base, which is downloaded if it is not on this machine; none: the demo voice",
     )
@@ -129,16 +154,18 @@ def add_voice(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose who speaks."""
     group = parser.add_argument_group("voice")
     kinds = group.add_mutually_exclusive_group()
-    kinds.add_argument("--voice", help="a saved voice: its name, or the path of its file")
-    kinds.add_argument("--speaker", help="a preset speaker; none: the checkpoint's first")
+    kinds.add_argument("--voice", type=filled, help="a saved voice: its name, or the path of its file")
+    kinds.add_argument("--speaker", type=filled, help="a preset speaker; none: the checkpoint's first")
     kinds.add_argument(
         "--reference",
         type=existing_file,
         help="a recording of 1-30 s to clone (the demo voice, Base checkpoints)",
     )
-    kinds.add_argument("--describe", help="the voice in words (VoiceDesign checkpoints)")
+    kinds.add_argument("--describe", type=filled, help="the voice in words (VoiceDesign checkpoints)")
     group.add_argument(
-        "--transcript", help="the words of the recording: clones its manner of speaking too (ICL)"
+        "--transcript",
+        type=filled,
+        help="the words of the recording: clones its manner of speaking too (ICL)",
     )
     group.add_argument("--instruct", help="how to speak, e.g. whispering (1.7B CustomVoice and VoiceDesign)")
 
@@ -176,7 +203,8 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
         help="how often speech that went wrong is spoken again",
     )
     group.add_argument("--trim-ends", action="store_true", help="cut the silence at both ends of a line")
-    group.add_argument("--temperature", type=number(0.01, 10), help="none: the checkpoint's own")
+    temperature = number(LEAST_TEMPERATURE, MOST_TEMPERATURE)
+    group.add_argument("--temperature", type=temperature, help="none: the checkpoint's own")
     group.add_argument("--top-p", type=number(0.01, 1))
     group.add_argument("--top-k", type=whole_number(0, 10_000), help="0: off")
-    group.add_argument("--max-seconds", type=number(0.08, 3600), help="of audio per line")
+    group.add_argument("--max-seconds", type=number(0.08, 3600), help="longest line, in seconds of audio")

@@ -63,7 +63,7 @@ class Cast(Mapping[str, "Voice"]):
         if spelled not in self.makers:
             known = ", ".join(sorted(self.makers))
             raise ValueError(
-                f"voice {name or NARRATOR!r} is not in the cast: choose of {known}, or add --cast"
+                f"voice {name or NARRATOR!r} is not in the cast: choose one of {known}, or add --cast"
             )
         return self[spelled]
 

@@ -87,13 +87,14 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Test, and write the report; its path goes to stdout."""
-    from ...morph.render.lines import Line
+    from ...morph.render.lines import Line, check_line
 
     recording = read_reference(options)
     synthesizer = load_synthesizer(options, console)
     chosen = options.voice or options.speaker or recording or options.describe
     voice = make_voice(synthesizer.model, options, recording) if chosen else voice_for(synthesizer.model)
     line = Line(options.text, voice, options.language, 0, options.instruct)
+    check_line(synthesizer.model, line)  # in each test it would be the test that fails
     findings = []
     with quietly(), console.progress("tests") as show:
         for what, test in TESTS.items():

@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recording", type=arguments.existing_file, help="one speaker, 1-30 s")
     words = parser.add_mutually_exclusive_group()
     words.add_argument(
-        "--transcript", help="what the recording says: clones the manner of speaking too (ICL)"
+        "--transcript",
+        type=arguments.filled,
+        help="what the recording says: clones the manner of speaking too (ICL)",
     )
     words.add_argument(
         "--transcript-file", type=arguments.existing_file, help="a text file with it, in UTF-8"
@@ -50,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_saving(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where a voice is saved."""
-    parser.add_argument("--name", help="in the voice library")
+    parser.add_argument("--name", type=arguments.filled, help="in the voice library")
     parser.add_argument(
         "--out", type=voice_file, metavar="FILE", help="write this .safetensors file, not into the library"
     )
@@ -76,6 +78,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     transcript = options.transcript
     if options.transcript_file:
         transcript = read_words(options.transcript_file)
+        if not transcript.strip():
+            raise ValueError(f"{options.transcript_file} is empty: write what the recording says into it")
     from ...morph.voice.create import CloneOptions, clone_voice
 
     name = options.name or options.recording.stem
@@ -111,9 +115,15 @@ def read_words(path: Path) -> str:
 
 
 def choose_path(options: argparse.Namespace, folders: Folders, name: str) -> Path:
-    """Return where a voice is saved; ValueError, before heavy work, if another is there."""
+    """Return where a voice is saved; ValueError, before heavy work, if another is there or it cannot be looked at."""
     path: Path = options.out or folders.library.path(name)
-    if path.exists() and not options.overwrite:
+    try:
+        exists = path.exists()
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be read ({error.strerror}): change the folder's permissions"
+        ) from error
+    if exists and not options.overwrite:
         raise ValueError(f"{path} exists already: choose another name, or add --overwrite")
     return path
 

@@ -32,8 +32,11 @@ class Console:
         say(text, self.out)
 
     def note(self, text: object) -> None:
-        """Print a line for people."""
-        say(text, self.err)
+        """Print a line for people; where stderr cannot be written, nobody can be told."""
+        try:
+            say(text, self.err)
+        except OSError:
+            silence(self.err)
 
     def agrees(self, question: str) -> bool:
         """Ask a question on the terminal; without one, True: a script means what it says."""
@@ -90,6 +93,22 @@ class Console:
         finally:
             os.dup2(private, number)
             os.close(private)
+
+
+def open_missing_streams() -> None:
+    """Point closed standard streams nowhere: files that are opened would get their numbers, and what C code prints.
+
+    ``sys.stdin`` stays None: what reads it says so.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 @contextlib.contextmanager

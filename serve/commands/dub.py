@@ -75,7 +75,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     synthesizer = load_at(path, options)
     cast = make_cast(synthesizer.model, folders_of(options), options, recording)
     dubbed, silent, lines = read_lines(synthesizer, text, cast, options)
-    job = make_job(synthesizer, dubbed, lines, saved, options, path)
+    settings = make_settings(synthesizer.model, options, batch_size=options.batch_size)
+    job = make_job(LocalMaker(synthesizer, path, settings), dubbed, lines, saved, options)
     started = time.perf_counter()
     new = script.speak_missing(job, console)
     elapsed = time.perf_counter() - started
@@ -98,7 +99,7 @@ def read_lines(
     from ...morph.render.lines import check_line
 
     if not cast:
-        raise ValueError("nobody can speak: say who with --cast NAME=VOICE, --voice or --reference")
+        raise ValueError("no voice is set: choose one with --cast NAME=VOICE, --voice or --reference")
     limits = FitLimits(options.max_speed, options.overrun)
     request = DubRequest(text, cast, options.language, options.seed, limits)
     dubbed, silent, lines = read_request(synthesizer, request)
@@ -109,25 +110,17 @@ def read_lines(
 
 
 def make_job(
-    synthesizer: Synthesizer,
+    maker: LocalMaker,
     dubbed: Sequence[DubLine],
     lines: list[Line],
     saved: SavedLines,
     options: argparse.Namespace,
-    path: Path,
 ) -> script.Job:
-    """Return the job of speaking the lines without speed, pitch and level: these are set when they are fitted.
-
-    The parameters are the checkpoint, what ``script.Job`` has, and the checkpoint's folder.
-    """
+    """Return the job of speaking the lines without speed, pitch and level: these are set when they are fitted."""
     from ...morph.text.script import Script
 
     plain = Script(tuple(replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed))
-    settings = make_settings(synthesizer.model, options, batch_size=options.batch_size)
-    maker = LocalMaker(synthesizer, path, settings)
     plans = script.make_plans(plain, lines, maker.facts())
-    if options.again:
-        saved = replace(saved, entries={})
     saved.place(plans)
     job = script.Job(maker, plain, lines, plans, saved, options)
     job.write_manifest(complete=False)  # a folder that cannot be written is found now
@@ -138,8 +131,7 @@ def write_dub(dub: Dub, options: argparse.Namespace) -> list[Path]:
     """Write the track, and subtitles at the times at which they are heard; return their paths."""
     from ...morph.text.subtitles import srt_to_vtt
 
-    kinds = (options.format, "srt", "vtt")
-    track, srt, vtt = (options.out / f"{options.file.stem}.{kind}" for kind in kinds)
+    track, srt, vtt = script.outputs(options)
     with script.open_track(track, dub.sample_rate) as file:
         file.add_samples(dub.track)
     write_whole(srt, dub.srt.encode())

@@ -77,15 +77,16 @@ def find_checkpoint(options: argparse.Namespace, console: Console) -> Path:
 
 
 def choose_device(name: str) -> str:
-    """Return the name of a device that torch has; ValueError if it has none of that name."""
+    """Return the name of a device that torch can compute and draw random numbers on; ValueError for another."""
     import torch
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.zeros(1, device=name)
+        torch.Generator(name)  # "meta" has none
     except (RuntimeError, AssertionError) as error:
-        first = str(error).partition("\n")[0]
+        first = str(error).partition("\n")[0].rstrip(".")
         raise ValueError(f"device {name} cannot be used ({first}): choose cpu, cuda or auto") from error
     return name
 

@@ -125,14 +125,11 @@ class ServerMaker:
             make_job(self.server, line, self.settings, self.consent)
 
     def speak(self, lines: Sequence[Line], on_frame: OnFrame | None, on_line: OnLine) -> None:
-        """See ``Maker``; ValueError if the server is gone."""
+        """See ``Maker``; ConnectionError if the server is gone."""
         from ..remote.renderer import Listener, RemoteRenderer
 
         listener = Listener(on_frame or Listener.on_frame, on_line=on_line)
-        try:
-            RemoteRenderer(self.server, self.settings, self.consent).render(lines, listener)
-        except ConnectionError as error:
-            raise ValueError(f"{error}; the same command goes on where this one stopped") from error
+        RemoteRenderer(self.server, self.settings, self.consent).render(lines, listener)
 
     def facts(self) -> dict[str, Any]:
         """See ``Maker``."""

@@ -71,7 +71,7 @@ class SavedLines:
         """Read what an earlier run left in the folder.
 
         Raises:
-            ValueError: for a folder that cannot be made, or a manifest of something else.
+            ValueError: for a folder that cannot be made, a manifest of something else, or damaged rows beside it.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -79,26 +79,27 @@ class SavedLines:
             raise ValueError(
                 f"folder {folder} cannot be made ({error.strerror}): choose another with --out"
             ) from error
-        try:
-            manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-            if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
-                raise ValueError
-            return cls(folder, ending, dict(manifest["saved"]) | read_new_lines(folder / NEW_LINES))
-        except FileNotFoundError:
+        if not (folder / MANIFEST).exists():
             return cls(folder, ending)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"{folder / MANIFEST} is not a manifest of this program: choose another folder with --out, or delete it"
-            ) from error
+        return cls(folder, ending, read_manifest(folder / MANIFEST) | read_new_lines(folder / NEW_LINES))
 
     def place(self, plans: Sequence[Plan]) -> None:
-        """Give the files of lines that are spoken already the names of their places in the script."""
+        """Give the files of lines that are spoken already the names of their places in the script.
+
+        Raises:
+            ValueError: if the folder cannot be written.
+        """
         first = {plan.key: plan for plan in reversed(plans)}  # lines of one sound share a file
         for plan in first.values():
             if (file := self._find(plan.key)) is None:
                 continue
             wanted = self.folder / plan.file_name(file.suffix)
-            os.replace(file, wanted)
+            try:
+                os.replace(file, wanted)
+            except OSError as error:
+                raise ValueError(
+                    f"{file} cannot be renamed ({error.strerror}): choose another folder with --out"
+                ) from error
             self.entries[plan.key]["file"] = wanted.name
 
     def _find(self, key: str) -> Path | None:
@@ -171,9 +172,36 @@ class SavedLines:
         (self.folder / NEW_LINES).unlink(missing_ok=True)
 
 
+def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the entries of a manifest; ValueError for a file that is none."""
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
+            raise ValueError
+        return dict(manifest["saved"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is not a manifest of this program: choose another folder with --out, or delete it"
+        ) from error
+
+
 def read_new_lines(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the entries that are new since the manifest; a last row that was not written completely is left out."""
+    """Return the entries that are new since the manifest; a last row that was not written completely is left out.
+
+    Raises:
+        ValueError: for another row that is damaged.
+    """
     if not path.is_file():
         return {}
-    rows = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return dict(json.loads(row) for row in rows if row.endswith("\n"))
+    entries: dict[str, dict[str, Any]] = {}
+    for number, row in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
+        if not row.endswith(b"\n"):
+            break
+        try:
+            key, entry = json.loads(row)
+            entries[str(key)] = dict(entry)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ValueError(
+                f"{path} is damaged in row {number}: delete it; the lines that only it knows are spoken again"
+            ) from error
+    return entries

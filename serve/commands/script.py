@@ -27,7 +27,7 @@ from .engine import (
     read_reference,
 )
 from .makers import PUBLISHED_LANGUAGES, LocalMaker, Maker, ServerMaker, ask
-from .saved_lines import Plan, SavedLines, make_key
+from .saved_lines import MANIFEST, NEW_LINES, Plan, SavedLines, make_key
 from .sound import to_s16, write_whole
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--server",
+        type=arguments.filled,
         metavar="NAME",
         help="let a speech server speak: its name in MORPH_TTS_SERVERS, or http://HOST:PORT; its key is in the "
         "environment (MORPH_TTS_KEY_NAME, MORPH_TTS_KEY_SERVER for an address); --batch-size lines are in flight",
@@ -75,7 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_shared(parser: argparse.ArgumentParser) -> None:
     """Add the options that ``dub`` has too."""
     parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="default: the file's name without its ending"
+        "--out",
+        type=arguments.folder,
+        metavar="FOLDER",
+        help="default: the file's name without its ending",
     )
     parser.add_argument(
         "--cast",
@@ -110,9 +114,17 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     arguments.check_voice(parser, options)
     if options.out is None:
         options.out = Path(options.file.stem)
+    written = (*outputs(options), options.out / MANIFEST, options.out / NEW_LINES)
+    arguments.check_sources(parser, (options.file, options.reference), written)
     here = ("checkpoint", "reference")
     if given := [name for name in here if getattr(options, name) and getattr(options, "server", None)]:
         parser.error(f"--{given[0]} needs a model on this computer: leave it out with --server")
+
+
+def outputs(options: argparse.Namespace) -> tuple[Path, Path, Path]:
+    """Return the paths of the track, of its SRT and of its WebVTT."""
+    track, srt, vtt = (options.out / f"{options.file.stem}.{kind}" for kind in (options.format, "srt", "vtt"))
+    return track, srt, vtt
 
 
 @dataclass(frozen=True)
@@ -126,6 +138,13 @@ class Job:
     saved: SavedLines
     options: argparse.Namespace
 
+    @property
+    def how_to_go_on(self) -> str:
+        """What a run that is ended leaves to be done."""
+        if self.options.again:
+            return "the same command without --again goes on; it keeps what earlier runs spoke of the rest"
+        return "the same command goes on"
+
     def read(self, plan: Plan) -> Spoken:
         """Return a line that is spoken, under its name in the script."""
         line = self.saved.read(plan.key, self.maker.rate)
@@ -133,7 +152,7 @@ class Job:
 
     def write_manifest(self, complete: bool) -> None:
         """Write what is spoken so far."""
-        track = {"track": f"{self.options.file.stem}.{self.options.format}"} if complete else {}
+        track = {"track": outputs(self.options)[0].name} if complete else {}
         self.saved.write_manifest(self.options.file.name, self.plans, {"complete": complete, **track})
 
 
@@ -147,8 +166,6 @@ def run(options: argparse.Namespace, console: Console) -> int:
     else:
         maker, script, lines = open_checkpoint(text, recording, options, console)
     plans = make_plans(script, lines, maker.facts())
-    if options.again:
-        saved = replace(saved, entries={})
     saved.place(plans)
     job = Job(maker, script, lines, plans, saved, options)
     job.write_manifest(complete=False)  # a folder that cannot be written is found now
@@ -220,7 +237,7 @@ def read_named_lines(
     from .line_list import parse_lines
 
     if not cast:
-        raise ValueError("nobody can speak: say who with --cast NAME=VOICE, --voice or --reference")
+        raise ValueError("no voice is set: choose one with --cast NAME=VOICE, --voice or --reference")
     request = ScriptRequest(text, cast, options.language, options.seed, options.gap)
     if options.file.suffix.lower() in JSON_LINES:
         listed = parse_lines(text)
@@ -259,10 +276,10 @@ def speak_missing(job: Job, console: Console) -> list[Spoken]:
     """Speak the lines that are not there, and save each when it is made; return them without their sound.
 
     Raises:
-        ValueError: if some could not be made.
+        ValueError: if some could not be spoken, or the server is gone.
     """
     first = {one.key: index for index, one in reversed(list(enumerate(job.plans)))}
-    missing = sorted(index for key, index in first.items() if not job.saved.has(key))
+    missing = sorted(index for key, index in first.items() if job.options.again or not job.saved.has(key))
     made = Made(job)
     if len(missing) < len(job.plans):
         console.note(f"{len(job.plans) - len(missing)} of {len(job.plans)} lines are spoken already")
@@ -275,8 +292,10 @@ def speak_missing(job: Job, console: Console) -> list[Spoken]:
                 job.maker.speak(lines, on_frame, partial(made.add, group))
                 job.write_manifest(complete=False)
     except KeyboardInterrupt:
-        console.note(f"interrupted with {len(made.spoken)} of {len(missing)} lines: the same command goes on")
+        console.note(f"interrupted with {len(made.spoken)} of {len(missing)} lines: {job.how_to_go_on}")
         raise
+    except ConnectionError as error:
+        raise ValueError(f"{error}; {job.how_to_go_on}") from error
     made.check()
     return [made.spoken[index] for index in sorted(made.spoken)]
 
@@ -303,14 +322,15 @@ class Made:
         self.spoken[index] = without_sound(finished)
 
     def check(self) -> None:
-        """Raise ValueError if lines could not be made."""
+        """Raise ValueError if lines could not be spoken."""
         if not self.lost:
             return
         numbers = ", ".join(str(self.job.plans[index].number) for index in sorted(self.lost)[:MOST_NAMED])
         more = f" and {len(self.lost) - MOST_NAMED} more" if len(self.lost) > MOST_NAMED else ""
         why = self.lost[min(self.lost)]
+        lines = "line" if len(self.lost) == 1 else "lines"
         raise ValueError(
-            f"lines {numbers}{more} could not be made ({why}): the same command tries them again; the others are saved"
+            f"{lines} {numbers}{more} could not be spoken ({why}): run the same command to retry; the others are saved"
         )
 
 
@@ -338,8 +358,7 @@ def write_track(job: Job) -> list[Path]:
     """Write the track from the lines' files, and its subtitles; return their paths."""
     from ...morph.text.subtitles import to_srt, to_vtt
 
-    kinds = (job.options.format, "srt", "vtt")
-    track, srt, vtt = (job.options.out / f"{job.options.file.stem}.{kind}" for kind in kinds)
+    track, srt, vtt = outputs(job.options)
     captions = write_samples(job, track)
     write_whole(srt, to_srt(captions).encode())
     write_whole(vtt, to_vtt(captions).encode())

@@ -65,6 +65,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with an error for options that do not fit together."""
     if options.stdin == (options.text is not None):
         parser.error("give the text as an argument, or --stdin, not both" if options.stdin else NO_TEXT)
+    if options.stdin and sys.stdin is None:
+        parser.error("stdin is closed: pipe the text in, or type it as an argument")
     if options.text is not None:
         arguments.check_text(parser, options.text)
     arguments.check_voice(parser, options)
@@ -79,6 +81,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
             parser.error(str(error))
     elif options.out != STDOUT and options.format not in (None, options.out.suffix[1:].lower()):
         parser.error(f"--format {options.format} and --out {options.out} differ: leave one out")
+    if isinstance(options.out, Path):
+        arguments.check_sources(parser, (options.reference,), (options.out,))
 
 
 def check_play(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:

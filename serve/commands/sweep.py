@@ -14,13 +14,18 @@ from .sound import write_sound
 if TYPE_CHECKING:
     from ...morph.study.sweep import Sweep
 
+PLOT = "sweep.png"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``sweep``."""
     parser.add_argument("text", help="one line, short enough to be spoken in one piece")
     parser.add_argument("--groups", default="1, 3, 5, 7, 15", help="the SEQ_GROUPS to try")
     parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="write a recording of each, and a plot, here"
+        "--out",
+        type=arguments.folder,
+        metavar="FOLDER",
+        help="write a recording of each, and a plot, here",
     )
     arguments.add_voice(parser)
     arguments.add_settings(parser, seq_groups=False)
@@ -36,8 +41,11 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if options.out is not None:
         try:
             options.out.mkdir(parents=True, exist_ok=True)
+            arguments.writable_file(str(options.out / PLOT))  # before minutes of rendering
         except OSError as error:
             parser.error(f"folder {options.out} cannot be made ({error.strerror}): choose another with --out")
+        except argparse.ArgumentTypeError as error:
+            parser.error(str(error))
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
@@ -66,4 +74,4 @@ def write(result: Sweep, folder: Path) -> None:
 
     for row, spoken in zip(result.rows, result.spoken, strict=True):
         write_sound(folder / f"groups_{row.seq_groups:02d}.wav", spoken.waveform, spoken.sample_rate)
-    imsave(folder / "sweep.png", plot_sweep(result))
+    imsave(folder / PLOT, plot_sweep(result))

@@ -83,13 +83,13 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 
 def _add_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=arguments.existing_file, metavar="FILE")
-    parser.add_argument("--name", help="in the voice library; default: the file's")
+    parser.add_argument("--name", type=arguments.filled, help="in the voice library; default: the file's")
     parser.add_argument("--overwrite", action="store_true", help="replace another voice of this name")
     arguments.add_folders(parser)
 
 
 def _add_preview(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="or the path of a voice file")
+    parser.add_argument("name", type=arguments.filled, metavar="NAME", help="or the path of a voice file")
     parser.add_argument("--text", default=PREVIEW)
     parser.add_argument(
         "--out", type=speak.sound_or_stdout, help="a sound file, or - for stdout; default: speech.wav"
@@ -213,9 +213,7 @@ def delete(options: argparse.Namespace, console: Console) -> int:
 def rename(options: argparse.Namespace, console: Console) -> int:
     """Give a voice another name."""
     new = folders_of(options).library.rename(options.name, options.new)
-    console.note(
-        f"{options.name!r} is now {new!r}: workflows and scripts that name {options.name!r} need the new name"
-    )
+    console.note(f"{options.name!r} is now {new!r}: update workflows and scripts that use the old name")
     return 0
 
 

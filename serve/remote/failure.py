@@ -17,14 +17,14 @@ LONGEST = 300  # characters of a server's words
 
 @dataclass(frozen=True)
 class Remedy:
-    """What may help after a failed attempt.
+    """What may make another attempt succeed.
 
     Args:
-        again: the same request, later.
+        again: sending the same request later.
         after_s: how many seconds the server asks to wait, or None.
         new_seed: another seed.
         upload: sending the voice again, which the server does not know (any more).
-        ends_all: nothing: no other line can work either, once attempts are over.
+        ends_all: nothing helps any line: when the attempts are used up, the whole run ends.
     """
 
     again: bool = False

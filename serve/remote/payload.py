@@ -70,8 +70,24 @@ def make_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: 
 
 
 def _ours(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> Job:
-    language = line.language.strip().lower()
-    if language not in facts.languages:
+    """Return the job for this pack's server: a stream of events."""
+    _check_ours(facts, line, options)
+    voice = line.voice
+    body = _settings_fields(line, options)
+    upload = None
+    if voice.kind == "preset":
+        body["voice"] = facts.speaker(voice.speaker or "")
+    elif voice.kind != "design":
+        _check_cloned(facts, voice, consent)
+        body["voice"], upload = uploaded_name(voice), voice
+    if instruct := line.instruct or voice.instruct:
+        body["instructions"] = instruct
+    return Job(line, body, upload)
+
+
+def _check_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> None:
+    """Raise ValueError for what this pack's server cannot do with the checkpoint that it has."""
+    if _language(line) not in facts.languages:
         raise ValueError(
             f"language is {line.language!r} and server {facts} speaks {', '.join(facts.languages)}: choose one"
         )
@@ -81,11 +97,23 @@ def _ours(facts: ServerFacts, line: Line, options: GenerateOptions, consent: boo
         raise ValueError(
             f"split_chars is {options.split_chars} and server {facts} takes 40 to {LONGEST_SPLIT}: change it"
         )
+    if line.voice.kind == "design" and facts.kind != "voice_design":
+        raise ValueError(
+            f"server {facts} has no VoiceDesign checkpoint: it cannot speak with {line.voice.name!r}"
+        )
+
+
+def _language(line: Line) -> str:
+    return line.language.strip().lower()
+
+
+def _settings_fields(line: Line, options: GenerateOptions) -> dict[str, Any]:
+    """Return the fields of a request at this pack's server, but for the voice and how it speaks."""
     body: dict[str, Any] = {
         "input": line.text,
         "response_format": "pcm",
         "stream_format": "sse",
-        "language": language,
+        "language": _language(line),
         "seed": line.seed & MOST_SEED,
         "seq_groups": options.seq_groups,
         "decoding": options.decoding,
@@ -96,20 +124,7 @@ def _ours(facts: ServerFacts, line: Line, options: GenerateOptions, consent: boo
     }
     if options.sampling is not None:
         body["sampling"] = sampling_fields(options.sampling)
-    voice, upload = line.voice, None
-    if voice.kind == "preset":
-        body["voice"] = facts.speaker(voice.speaker or "")
-    elif voice.kind == "design":
-        if facts.kind != "voice_design":
-            raise ValueError(
-                f"server {facts} has no VoiceDesign checkpoint: it cannot speak with {voice.name!r}"
-            )
-    else:
-        _check_cloned(facts, voice, consent)
-        body["voice"], upload = uploaded_name(voice), voice
-    if instruct := line.instruct or voice.instruct:
-        body["instructions"] = instruct
-    return Job(line, body, upload)
+    return body
 
 
 def uploaded_name(voice: Voice) -> str:
@@ -159,7 +174,7 @@ def _token_fields(tokens: TokenSampling, prefix: str = "") -> dict[str, Any]:
 
 
 def _foreign(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> Job:
-    """Return the job for a server that is not ours: complete WAV files, as a broken stream would be cut off unseen."""
+    """Return the job for another program's server: a complete WAV, because a stream may break off without a sign."""
     _refuse_ours(facts, line, options)
     body: dict[str, Any] = {
         "input": line.text,

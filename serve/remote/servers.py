@@ -35,12 +35,10 @@ class Server:
             raise ValueError(
                 f"a server's name is {self.name[:40]!r}: use 1 to 40 letters, digits, spaces and . _ -"
             )
-        parts = urlsplit(self.url)
-        odd = parts.username or parts.password or parts.query or parts.fragment
-        if parts.scheme not in ("http", "https") or not parts.hostname or odd:
+        if not is_address(self.url):
             raise ValueError(
-                f"the address of server {self.name} is not http://HOST:PORT or https://HOST: correct it in "
-                f"{SERVERS_VARIABLE}"
+                f"the address of server {self.name} is not http://HOST:PORT or https://HOST, with a port from 1 to "
+                f"65535: correct it, in {SERVERS_VARIABLE} if it is listed there"
             )
         if not self.key.isascii() or not self.key.isprintable():
             raise ValueError(f"the key in {key_variable(self.name)} has characters that a header cannot have")
@@ -48,6 +46,17 @@ class Server:
     def __str__(self) -> str:
         """What messages and reports say."""
         return f"{self.name} ({self.url})"
+
+
+def is_address(url: str) -> bool:
+    """Whether a text is http://HOST:PORT or https://HOST, maybe with a path."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:  # brackets without an address, or a port that is no number or too large
+        return False
+    odd = parts.username or parts.password or parts.query or parts.fragment or port == 0
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not odd
 
 
 def key_variable(name: str) -> str:

@@ -119,11 +119,11 @@ def client(load, long_words) -> Iterator[Client]:
 
 
 @contextmanager
-def listening(app: Any) -> Iterator[str]:
-    """Serve an application on loopback; yield its address."""
+def listening(app: Any, **more: Any) -> Iterator[str]:
+    """Serve an application on loopback, with more of uvicorn's options; yield its address."""
     # Without its lifespan: that would close the speaker, which other tests use.
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, timeout_graceful_shutdown=1, lifespan="off"
+        app, log_config=None, access_log=False, timeout_graceful_shutdown=1, lifespan="off", **more
     )
     server = uvicorn.Server(config)
     with socket.socket() as bound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 
 import pytest
@@ -70,6 +71,8 @@ def test_a_websocket_may_send_the_key_in_its_first_message(keyed: Client) -> Non
         ({"host": "studio.example"}, 200),
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "null"}, 403),
+        ({"origin": "http://["}, 403),
+        ({"origin": "http://[::1"}, 403),
         ({"host": "evil.example"}, 403),
         ({"host": "evil.example", "origin": "http://evil.example"}, 403),
         ({"sec-fetch-site": "cross-site"}, 403),
@@ -122,6 +125,21 @@ def test_keys_that_a_header_cannot_have(key: str) -> None:
 def test_options_out_of_range(change) -> None:
     with pytest.raises(ValueError, match="choose"):
         ServerOptions(**change)
+
+
+@pytest.mark.parametrize("origin", ["http://\u2603", "http://a\r\nb", "", " "])
+def test_origins_that_a_header_cannot_have(origin: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"origin is .*: give \* or an address such as https://studio.example"
+    ):
+        Access(origin=origin)
+
+
+@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf])
+@pytest.mark.parametrize("name", ["seconds", "idle_seconds", "pause_seconds"])
+def test_times_are_finite_and_above_zero(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name} is {value}: choose a number above 0"):
+        Limits(**{name: value})
 
 
 def test_limits_out_of_range(tmp_path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
+from qwen3_tts_morph.serve import voices as voices_module
 from qwen3_tts_morph.serve.app import FILES
 from qwen3_tts_morph.serve.metrics import Metrics
 from qwen3_tts_morph.serve.options import ServerOptions
@@ -64,6 +65,25 @@ def test_saved_voices_are_offered_while_they_are_there(serve, load, recording, t
     assert book.known("Ann") is None, "it was deleted"
     assert client.get("/v1/audio/voices").json()["data"] == [{"id": "Ben", "name": "Ben", "kind": "saved"}]
     assert client.post({**asked(), "voice": "Ann"}).status_code == 404
+
+
+def test_a_voice_file_that_goes_while_the_folder_is_read_is_left_out(
+    serve, load, recording, tmp_path, monkeypatch
+) -> None:
+    voice = clone_voice(load("tiny", "base"), recording, 24000, CloneOptions("x_vector"))
+    for name in ("Ann", "Ben"):
+        save_voice(voice, tmp_path / f"{name}.safetensors")
+    client = serve(ServerOptions(voices=tmp_path), "base")
+    state_of = voices_module._state_of
+
+    def gone(path) -> tuple[int, int]:
+        if path.name == "Ann.safetensors":
+            raise FileNotFoundError(2, "No such file or directory")
+        return state_of(path)
+
+    monkeypatch.setattr(voices_module, "_state_of", gone)
+    assert [one["id"] for one in client.get("/v1/audio/voices").json()["voices"]] == ["Ben"]
+    assert client.post(asked(voice="Ann")).status_code == 404
 
 
 def test_a_checkpoint_without_voices_says_how_to_get_some(serve) -> None:

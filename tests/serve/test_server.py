@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import importlib.util
+import logging
 import re
 import socket
 import subprocess
@@ -87,10 +89,21 @@ def test_an_address_that_is_taken_is_an_error_before_the_model_is_loaded(monkeyp
             server.run_server(read("--port", str(taken.getsockname()[1])))
 
 
-def test_devices() -> None:
-    assert server.choose_device("cpu") == "cpu" and server.choose_device("auto") in ("cpu", "cuda")
-    with pytest.raises(ValueError, match="choose auto, cpu or cuda"):
-        server.choose_device("abacus")
+@pytest.mark.parametrize("host", ["a..b", "x" * 64])
+def test_a_name_that_no_host_can_have_is_an_error_of_the_address(host: str) -> None:
+    with pytest.raises(OSError, match="no host can have this name"):
+        server.bind(host, 0)
+
+
+def test_an_answer_that_ctrl_c_ends_leaves_no_traceback() -> None:
+    def record(error: BaseException | None) -> logging.LogRecord:
+        about = None if error is None else (type(error), error, None)
+        return logging.LogRecord(
+            "uvicorn.error", logging.ERROR, "", 0, "Exception in ASGI application", (), about
+        )
+
+    assert not server.is_no_cancelling(record(asyncio.CancelledError()))
+    assert server.is_no_cancelling(record(None)) and server.is_no_cancelling(record(ValueError()))
 
 
 @pytest.fixture

@@ -67,6 +67,19 @@ def test_streamed_pcm_equals_the_wav_and_its_file(client: Client) -> None:
     assert rate == 24000 and same_sound(samples.tobytes(), pcm.content)
 
 
+def test_a_file_of_pcm_has_the_whole_sound(client: Client) -> None:
+    streamed, file = (client.post(asked(response_format="pcm", stream=stream)) for stream in (True, False))
+    assert file.status_code == 200 and int(file.headers["content-length"]) == len(file.content)
+    assert same_sound(file.content, streamed.content)
+
+
+def test_every_format_may_be_a_file(client: Client) -> None:
+    for name in FORMATS:
+        response = client.post(asked(response_format=name, stream=False))
+        assert response.headers["content-type"] == FORMATS[name]
+        assert int(response.headers["content-length"]) == len(response.content) > 1000, name
+
+
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("name", ["mp3", "opus", "aac", "flac"])
 def test_compressed_formats_have_the_whole_sound(client: Client, name: str, stream: bool) -> None:
@@ -174,7 +187,14 @@ def test_requests_with_other_seq_groups_at_the_same_time_are_all_spoken_as_asked
         ({"trim_silence": 1}, 400, "trim_silence", "true or false"),
         ({"split_chars": 0}, 400, "split_chars", "40 to 400"),
         ({"sampling": []}, 400, None, "not a JSON object"),
-        ({"sampling": {"temperature": 0}}, 400, "sampling", "above 0"),
+        ({"sampling": {"temperature": 0}}, 400, "sampling", "temperature is 0: choose 0.01 to 10"),
+        ({"sampling": {"temperature": 1e39}}, 400, "sampling", "temperature is 1e+39: choose 0.01 to 10"),
+        ({"sampling": {"temperature": 1e-39}}, 400, "sampling", "choose 0.01 to 10"),
+        ({"sampling": {"subtalker_temperature": 1e308}}, 400, "sampling", "choose 0.01 to 10"),
+        ({"sampling": {"repetition_penalty": 1e308}}, 400, "sampling", "choose 0.1 to 10"),
+        ({"sampling": {"repetition_penalty": 1e-308}}, 400, "sampling", "choose 0.1 to 10"),
+        ({"sampling": {"\ud800": 1}}, 400, "\\ud800", "does not know"),
+        ({"\ud800": 1}, 400, "\\ud800", "does not know"),
         ({"sampling": {"heat": 1}}, 400, "heat", "does not know"),
         ({"ref_audio": "file:///etc/passwd"}, 400, "ref_audio", "does not know"),
     ],
@@ -204,6 +224,19 @@ def test_bodies_that_are_no_request(client: Client, body: bytes, kind: str, stat
         lambda http: http.post("/v1/audio/speech", content=body, headers={"content-type": kind})
     )
     assert response.status_code == status and error_of(response)
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        {"temperature": 10, "subtalker_temperature": 0.01, "repetition_penalty": 10},
+        {"temperature": 0.01, "subtalker_temperature": 10, "repetition_penalty": 0.1},
+        {"top_k": 2**70, "top_p": 1e-308, "subtalker_top_k": 2**70, "subtalker_top_p": 1e-308},
+        {"max_seconds": 1e-308},
+    ],
+)
+def test_extreme_sampling_is_spoken(client: Client, sampling: dict[str, float]) -> None:
+    assert client.post({**asked(), "sampling": {"max_seconds": 0.5, **sampling}}).status_code == 200
 
 
 def test_a_speed_of_one_and_nulls_are_fine(client: Client) -> None:

@@ -64,6 +64,24 @@ def test_a_saved_voice_has_the_mode_of_the_umask(tmp_path, mask, mode):
     assert (tmp_path / "anna.safetensors").stat().st_mode & 0o777 == mode
 
 
+@pytest.mark.parametrize(
+    "error", [RuntimeError("the file was truncated"), FileNotFoundError(2, "it is gone")]
+)
+def test_a_file_that_changes_while_it_is_read_is_damaged(saved, monkeypatch, error):
+    def fail(_):
+        raise error
+
+    for name in ("read_metadata", "read_tensors"):
+        with monkeypatch.context() as patch:
+            patch.setattr(voice_file, name, fail)
+            with pytest.raises(ValueError, match=r"anna\.safetensors is damaged"):
+                load_voice(saved)
+    monkeypatch.setattr(voice_file, "read_metadata", fail)
+    with pytest.raises(ValueError, match=r"anna\.safetensors is damaged"):
+        voice_file.read_description(saved)
+    assert not voice_file.is_voice_file(saved)
+
+
 @pytest.mark.parametrize("change", ["overwritten", "truncated"])
 def test_a_loaded_voice_does_not_depend_on_its_file(saved, change):
     """Were its tensors views of the mapped file, this would change them, or end the process with SIGBUS."""

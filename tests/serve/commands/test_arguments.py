@@ -36,6 +36,12 @@ def test_only_the_text_is_required(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (["--transcript", "Yes."], "give the recording with --reference"),
         (["--speaker", "emma", "--describe", "a voice"], "not allowed with"),
         (["--voice", "Anna", "--speaker", "emma"], "not allowed with"),
+        (["--voice", ""], "argument --voice: it is empty: give a value, or leave the option out"),
+        (["--speaker", " "], "argument --speaker: it is empty"),
+        (["--describe", ""], "argument --describe: it is empty"),
+        (["--reference", "{}/none.wav", "--transcript", ""], "is not a file"),
+        (["--transcript", ""], "argument --transcript: it is empty"),
+        (["--checkpoint", ""], "argument --checkpoint: it is empty"),
         (["--seq-groups", "99"], "is not a whole number from 1 to 15"),
         (["--seq-groups", "5.0"], "is not a whole number from 1 to 15"),
         (["--temperature", "nan"], "is not a number from 0.01 to 10"),
@@ -53,6 +59,38 @@ def test_bad_arguments_are_refused_before_anything_is_installed_or_loaded(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("command", "words", "option"),
+    [
+        ("script", ["{}", "--server", ""], "--server"),
+        ("script", ["{}", "--out", ""], "--out"),
+        ("sweep", ["Yes.", "--out", ""], "--out"),
+        ("clone", ["{}", "--name", ""], "--name"),
+        ("clone", ["{}", "--transcript", " "], "--transcript"),
+        ("design", ["A voice.", "--name", ""], "--name"),
+        ("voices", ["import", "{}", "--name", ""], "--name"),
+        ("voices", ["preview", ""], "NAME"),
+        ("serve", ["--voices", ""], "--voices"),
+        ("serve", ["--checkpoint", ""], "--checkpoint"),
+    ],
+)
+def test_an_empty_value_is_refused(
+    command: str, words: list[str], option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match="2"):
+        parse(command, [word.format(tmp_path / "file") for word in words])
+    assert f"argument {option}: it is empty: give a value" in capsys.readouterr().err
+
+
+def test_a_reference_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "anna.wav").write_bytes(b"her voice")
+    words = ["--reference", str(tmp_path / "anna.wav"), "--out", f"{tmp_path}/../{tmp_path.name}/anna.wav"]
+    with pytest.raises(SystemExit, match="2"):
+        parse("speak", ["Yes.", *words])
+    assert "is read and would be overwritten: choose another place with --out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("words", "sentence"), [(["  "], "the text is empty"), ([], "there is no text")])
 def test_an_empty_text_is_refused(
     words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
@@ -65,6 +103,10 @@ def test_an_empty_text_is_refused(
 def test_the_limits_equal_the_engines() -> None:
     assert arguments.MOST_GROUPS == options.PREDICTED_GROUPS and arguments.MAX_SEED == script.MAX_SEED
     assert arguments.MOST_RETRIES == options.MOST_RETRIES and arguments.LAYOUTS == LAYOUTS
+    assert (arguments.LEAST_TEMPERATURE, arguments.MOST_TEMPERATURE) == (
+        options.LEAST_TEMPERATURE,
+        options.MOST_TEMPERATURE,
+    )
     assert clone.RECOGNISERS == SIZES
     for name in ("PRECISIONS", "ATTENTIONS", "ENGINES", "WEIGHTS", "TAILS", "DECODINGS"):
         assert getattr(arguments, name) == getattr(options, name)

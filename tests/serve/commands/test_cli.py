@@ -81,6 +81,69 @@ def test_a_full_memory_is_one_sentence(run: Callable, monkeypatch: pytest.Monkey
         run("Yes.")
 
 
+def test_what_the_system_refuses_is_one_sentence(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*error: object) -> Callable:
+        def fail(*_: object) -> int:
+            raise OSError(*error)
+
+        return fail
+
+    monkeypatch.setattr(speak, "run", refused(13, "Permission denied", "/root/a.wav"))
+    done = run("Yes.")
+    assert done.code == 2 and "Traceback" not in done.err
+    assert "/root/a.wav cannot be read or written (Permission denied): choose another place" in done.err
+    monkeypatch.setattr(speak, "run", refused("nothing\nanswers"))
+    done = run("Yes.")
+    assert done.code == 2 and "reading or writing failed (nothing answers): check the disk" in done.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="not run: there is no /dev/full")
+@pytest.mark.parametrize(
+    ("words", "streams", "code", "sentence"),
+    [
+        (["--version"], ">/dev/full", 2, "reading or writing failed (No space left on device)"),
+        (["--help"], ">/dev/full", 2, "reading or writing failed (No space left on device)"),
+        (["--version"], ">&-", 0, ""),
+        (["speak", "--help"], ">&-", 0, ""),
+        (["--stdin"], "<&-", 2, "stdin is closed: pipe the text in"),
+        (["--stdin"], "<&- 2>&-", 2, ""),
+        (["--version"], "2>&-", 0, ""),
+        ([], "2>/dev/full", 2, ""),
+        ([], "2>&-", 2, ""),
+    ],
+)
+def test_standard_streams_that_are_full_or_closed(
+    words: list[str], streams: str, code: int, sentence: str
+) -> None:
+    shell = ["sh", "-c", f'exec "$0" "$@" {streams}', sys.executable, "speak.py", "--here", *words]
+    done = subprocess.run(shell, capture_output=True, text=True, cwd=pack.ROOT)
+    assert done.returncode == code and sentence in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="not run: there is no /dev/full")
+@pytest.mark.parametrize(
+    ("words", "streams", "code", "sentence"),
+    [
+        (["--out", "-"], ">/dev/full", 2, "reading or writing failed (No space left on device)"),
+        (["--out", "-"], ">&-", 0, "RTF"),
+        (["--out", "{}/a.wav"], ">&- 2>&-", 0, ""),
+        (["--out", "{}/a.wav"], ">/dev/full", 2, "reading or writing failed (No space left on device)"),
+    ],
+)
+def test_speech_where_standard_streams_are_full_or_closed(
+    tiny: list[str], tmp_path: Path, words: list[str], streams: str, code: int, sentence: str
+) -> None:
+    words = [word.format(tmp_path) for word in words]
+    command = [sys.executable, "speak.py", "--here", "Yes.", *words, *tiny]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" "$@" {streams}', *command], capture_output=True, text=True, cwd=pack.ROOT
+    )
+    assert done.returncode == code and sentence in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    assert (tmp_path / "a.wav").exists() == ("a.wav" in words[1])
+
+
 @pytest.mark.parametrize("package", ["serve", "speak.py"])
 def test_the_package_runs_from_the_packs_folder(package: str) -> None:
     command = ["-m", package] if package == "serve" else [package]

@@ -83,6 +83,27 @@ def test_bad_input_is_one_sentence(run: Callable, recording: Path, words: list[s
     assert done.code == 2 and sentence in done.err and "Traceback" not in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("\ufeff\n", "words.txt is empty: write what the recording says into it"),
+        ("a " * 50_000, "transcript has 99999 characters"),
+    ],
+)
+def test_a_transcript_that_cannot_be_one_is_refused_before_the_model_is_loaded(
+    run: Callable,
+    recording: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    sentence: str,
+) -> None:
+    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    (tmp_path / "words.txt").write_text(words, encoding="utf-8")
+    done = run("clone", recording, "--transcript-file", "words.txt", "--name", "Anna")
+    assert done.code == 2 and sentence in done.err
+
+
 def test_a_description_is_saved_as_a_voice(
     run: Callable, checkpoints: Callable[..., Path], tmp_path: Path
 ) -> None:

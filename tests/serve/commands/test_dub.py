@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 
 SRT = """\
 1
@@ -76,3 +77,17 @@ def test_what_cannot_be_dubbed_is_refused(
     (tmp_path / name).write_text(text, encoding="utf-8")
     done = run("dub", name, *words, *tiny)
     assert done.code == 2 and sentence in done.err
+
+
+@pytest.mark.parametrize("name", ["film.srt", "film.vtt"])
+def test_the_captions_are_not_overwritten(
+    run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    text = SRT if name.endswith("srt") else "WEBVTT\n\n" + SRT.replace(",", ".")
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "linked").symlink_to(tmp_path, target_is_directory=True)
+    for folder in (".", tmp_path, "linked"):
+        done = run("dub", name, "--out", folder)
+        assert done.code == 2 and f"{name} is read and would be overwritten: choose another" in done.err
+    assert (tmp_path / name).read_text(encoding="utf-8") == text

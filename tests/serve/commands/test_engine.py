@@ -62,9 +62,10 @@ def test_a_published_checkpoint_that_is_not_here_is_downloaded(
 
 
 def test_an_unknown_device_is_refused() -> None:
-    assert engine.choose_device("cpu") == "cpu"
-    with pytest.raises(ValueError, match=r"device toaster cannot be used .*: choose cpu, cuda or auto"):
-        engine.choose_device("toaster")
+    assert engine.choose_device("cpu") == "cpu" and engine.choose_device("auto") in ("cpu", "cuda")
+    for name in ("toaster", "meta"):
+        with pytest.raises(ValueError, match=f"device {name} cannot be used .*: choose cpu, cuda or auto"):
+            engine.choose_device(name)
 
 
 def test_only_what_the_options_name_changes_the_checkpoints_sampling(read: Callable) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from qwen3_tts_morph.morph.study import parity
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.serve.commands import check, speed
 
 
@@ -47,6 +48,40 @@ def test_a_test_that_breaks_has_failed_and_the_others_run(
     done = run("check", "--frames", "4", "--text", "Yes.", "--checkpoint", checkpoints(), "--out", "a.md")
     assert done.code == 1 and "**FAILED**: graph engine" in done.err
     assert "RuntimeError: no kernel image is available." in done.err and "**ok**: a stream" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [(["--text", "\U0001f600"], "letter"), (["--text", "Yes.", "--language", "xx"], "language")],
+)
+def test_a_line_that_cannot_be_spoken_is_refused_before_the_tests(
+    run: Callable,
+    checkpoints: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.setattr(check, "run_test", lambda *_: pytest.fail("a test ran"))
+    done = run("check", *words, "--checkpoint", checkpoints(), "--out", "a.md")
+    assert done.code == 2 and sentence in done.err and "Traceback" not in done.err
+    assert not (tmp_path / "a.md").exists()
+
+
+def test_a_sweep_into_a_folder_that_cannot_be_written_is_refused_before_it_begins(
+    run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch = Path.touch
+
+    def refused(path: Path, **more: object) -> None:
+        if path.parent.name == "out":
+            raise PermissionError(13, "Permission denied")
+        touch(path, **more)
+
+    monkeypatch.setattr(Path, "touch", refused)
+    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    done = run("sweep", "Yes.", "--out", "out")
+    assert done.code == 2 and "cannot be written (Permission denied): choose another" in done.err
 
 
 def test_an_infinite_distance_is_no_json_number() -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import soundfile
 import torch
 from qwen3_tts_morph.morph.render import lines as rendering
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.serve.commands import script
+from qwen3_tts_morph.serve.commands import saved_lines, script
+from qwen3_tts_morph.serve.commands.saved_lines import NEW_LINES, Plan
 
 SCRIPT = """\
 SERENA: Good morning.
@@ -104,6 +108,62 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     assert spoken == ["Nobody else was there.", "It is five."]
     track = (tmp_path / "scene" / "scene.wav").read_bytes()
     assert track == (tmp_path / "whole" / "scene.wav").read_bytes()
+
+
+def test_lines_in_a_folder_that_cannot_be_written_are_one_sentence(
+    run: Callable, tiny: list[str], file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("script", file, *tiny).code == 0
+    file.write_text("ERIC: A new first line.\n" + SCRIPT, encoding="utf-8")
+
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(saved_lines.os, "replace", refused)
+    done = run("script", file, *tiny)
+    assert done.code == 2 and "Traceback" not in done.err
+    assert "cannot be renamed (Permission denied): choose another folder with --out" in done.err
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_a_run_with_again_that_is_interrupted_keeps_what_was_there(
+    run: Callable,
+    tiny: list[str],
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spoken: list[str],
+    batches: int,
+) -> None:
+    assert run("script", file, *tiny).code == 0
+    before, watched = manifest(tmp_path / "scene")["saved"], rendering.render_lines
+    spoken.clear()
+
+    def interrupted(*call: object) -> list:
+        if len(spoken) == batches:
+            raise KeyboardInterrupt
+        return watched(*call)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rendering, "render_lines", interrupted)
+        done = run("script", file, "--again", "--batch-size", "1", *tiny)
+    assert (
+        done.code == 130
+        and f"interrupted with {batches} of 4 lines: the same command without --again" in (done.err)
+    )
+    assert manifest(tmp_path / "scene")["saved"].keys() == before.keys()
+    spoken.clear()
+    assert run("script", file, *tiny).code == 0 and spoken == []
+
+
+@pytest.mark.parametrize(
+    ("lost", "sentence"),
+    [({1: "no"}, "line 2 could not be spoken (no): run the"), ({0: "a", 2: "b"}, "lines 1, 3 could not be")],
+)
+def test_lines_that_could_not_be_spoken_are_numbered(lost: dict[int, str], sentence: str) -> None:
+    plans = [Plan(number, "RYAN", str(number)) for number in (1, 2, 3)]
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        script.Made(SimpleNamespace(plans=plans), lost=lost).check()
 
 
 def test_an_edited_script_speaks_only_what_is_new(
@@ -262,6 +322,36 @@ def test_a_folder_with_another_manifest_is_left_alone(
     done = run("script", file, *tiny)
     assert done.code == 2 and "is not a manifest of this program" in done.err
     assert (tmp_path / "scene" / "manifest.json").read_text("utf-8") == "{}"
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["scene.vtt", "--out", "."], "scene.vtt"),
+        (["manifest.json", "--out", "."], "manifest.json"),
+        (["scene.txt", "--out", ".", "--reference", "scene.wav"], "scene.wav"),
+        (["scene.txt", "--out", ".", "--format", "flac", "--reference", "scene.flac"], "scene.flac"),
+    ],
+)
+def test_what_is_read_is_not_overwritten(
+    run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str
+) -> None:
+    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    for one in ("scene.txt", name):
+        (tmp_path / one).write_text("RYAN: Yes.", encoding="utf-8")
+    done = run("script", *words)
+    assert done.code == 2 and f"{name} is read and would be overwritten: choose another" in done.err
+    assert (tmp_path / name).read_text(encoding="utf-8") == "RYAN: Yes."
+
+
+@pytest.mark.parametrize("row", ["{", "[1]", "[1, 2, 3]", '["key", "entry"]', "7"])
+def test_damaged_rows_of_new_lines_are_named(
+    run: Callable, tiny: list[str], file: Path, tmp_path: Path, row: str
+) -> None:
+    assert run("script", file, *tiny).code == 0
+    (tmp_path / "scene" / NEW_LINES).write_text(f'["key", {{}}]\n{row}\n', encoding="utf-8")
+    done = run("script", file, *tiny)
+    assert done.code == 2 and f"{NEW_LINES} is damaged in row 2: delete it" in done.err
 
 
 def test_progress_is_shown_in_lines_between_groups() -> None:

@@ -14,6 +14,7 @@ from qwen3_tts_morph.serve import speaker as speaker_module
 from qwen3_tts_morph.serve.app import create_app
 from qwen3_tts_morph.serve.commands.saved_lines import NEW_LINES, SavedLines
 from qwen3_tts_morph.serve.options import Access, ServerOptions
+from qwen3_tts_morph.serve.remote.renderer import RemoteRenderer
 from qwen3_tts_morph.serve.speaker import Speaker
 
 from tests.serve.conftest import Client, listening
@@ -115,10 +116,25 @@ def test_lines_that_cannot_be_made_are_named_and_the_others_saved(
     with monkeypatch.context() as patch:
         patch.setattr(Speaker, "speak", fail)
         done = script()
-    assert done.code == 2 and "lines 4 could not be made" in done.err and "tries them again" in done.err
+    assert done.code == 2 and "line 4 could not be spoken" in done.err and "to retry" in done.err
     assert len(list((tmp_path / "out").glob("0*.wav"))) == 5 and not (tmp_path / "out" / "list.wav").exists()
     asked.clear()
     assert script().code == 0 and asked == [TEXTS[3]]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [((), "is gone; the same command goes on"), (("--again",), "the same command without --again goes on")],
+)
+def test_a_server_that_goes_says_how_to_go_on(
+    script: Callable, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], sentence: str
+) -> None:
+    def gone(*_: object) -> None:
+        raise ConnectionError("server studio is gone")
+
+    monkeypatch.setattr(RemoteRenderer, "render", gone)
+    done = script(*words)
+    assert done.code == 2 and sentence in done.err
 
 
 def test_a_wrong_key_a_gone_server_and_an_unknown_one(

@@ -64,6 +64,13 @@ def test_a_port_in_use_is_one_sentence(run: Callable, served: list[Any]) -> None
     assert "cannot listen on 127.0.0.1 port 9000 (Address already in use): choose another" in done.err
 
 
+def test_a_host_that_cannot_be_one_is_one_sentence(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MORPH_TTS_API_KEY", "key")
+    done = run("serve", "--host", "a..b")
+    assert done.code == 2
+    assert "cannot listen on a..b port 8765 (no host can have this name): choose another" in done.err
+
+
 def test_ray_that_is_not_installed_is_one_sentence(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     from qwen3_tts_morph.serve import ray_server, server
 

@@ -27,6 +27,10 @@ def test_servers_and_their_keys_come_from_the_environment(monkeypatch) -> None:
         ("studio=file:///etc/passwd", "address of server studio"),
         ("studio=http://ann:secret@10.0.0.5", "address of server studio"),
         ("studio=http://10.0.0.5/?x=1", "address of server studio"),
+        ("studio=http://[", "address of server studio is not http://HOST:PORT"),
+        ("studio=http://127.0.0.1:99999", "address of server studio .* with a port from 1 to 65535"),
+        ("studio=http://127.0.0.1:0", "address of server studio"),
+        ("studio=http://127.0.0.1:x", "address of server studio"),
         ("a/b=http://10.0.0.5", "a server's name"),
     ],
 )

@@ -1,0 +1,111 @@
+"""Connections that ask nothing are closed; those that ask, or are WebSockets, are not."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from qwen3_tts_morph.serve import server
+from qwen3_tts_morph.serve.connections import impatient_protocol
+from qwen3_tts_morph.serve.options import Limits, ServerOptions
+from websockets.sync.client import connect
+
+from tests.patience import PATIENCE
+from tests.serve.conftest import Client, asked, listening, row_is_free, wait_until
+
+PATH = "/v1/audio/speech"
+
+
+@contextmanager
+def connected(url: str) -> Iterator[socket.socket]:
+    address = urlsplit(url)
+    with socket.create_connection((address.hostname, address.port)) as made:
+        made.settimeout(PATIENCE)
+        yield made
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    received = bytearray()
+    while part := connection.recv(1 << 16):
+        received += part
+    return bytes(received)
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"", b""),
+        (b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ", b""),
+        (b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /hea", b"HTTP/1.1 200"),
+        (b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n1", b"HTTP/1.1 200"),
+    ],
+)
+def test_a_connection_without_a_complete_request_is_closed(
+    client: Client, sent: bytes, answer: bytes
+) -> None:
+    with (
+        listening(client.app, http=impatient_protocol(0.2), timeout_keep_alive=PATIENCE) as url,
+        connected(url) as silent,
+    ):
+        silent.sendall(sent)
+        assert read_to_end(silent).startswith(answer)
+
+
+@pytest.fixture
+def watched(client: Client) -> Iterator[tuple[str, list]]:
+    """A server that does not give up by itself, and its connections."""
+    made = []
+
+    class Watched(impatient_protocol(PATIENCE)):  # type: ignore[misc]
+        def connection_made(self, transport) -> None:
+            super().connection_made(transport)
+            made.append(self)
+
+    with listening(client.app, http=Watched) as url:
+        yield url, made
+
+
+def give_up(connection) -> None:
+    connection.loop.call_soon_threadsafe(connection.give_up)
+
+
+def test_an_answer_is_not_broken_off(watched, client: Client) -> None:
+    url, made = watched
+    body = {**asked("word " * 20, response_format="pcm"), "sampling": {"max_seconds": 3}}
+    with httpx.stream("POST", url + PATH, json=body, timeout=PATIENCE) as response:
+        reading = response.iter_raw()
+        received = len(next(reading))
+        give_up(made[0])
+        received += sum(map(len, reading))
+    assert received == 38 * 3840, "to its end"
+    wait_until(lambda: row_is_free(client.speaker))
+
+
+def test_a_websocket_is_not_closed(watched) -> None:
+    url, made = watched
+    with connect(url.replace("http", "ws") + PATH + "/stream", open_timeout=PATIENCE) as channel:
+        give_up(made[0])
+        for message in (
+            {"type": "session.config", "sampling": {"max_seconds": 0.5}},
+            {"type": "input.text", "text": "Hello there. "},
+            {"type": "input.done"},
+        ):
+            channel.send(json.dumps(message))
+        assert json.loads(channel.recv(PATIENCE))["type"] == "audio.start"
+
+
+def test_the_server_has_this_protocol(monkeypatch) -> None:
+    import uvicorn
+
+    made = []
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
+    monkeypatch.setattr(server, "make_app", lambda _: None)
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, _: made.append(self.config))
+    server.run_server(ServerOptions(port=0, limits=Limits(idle_seconds=7)))
+    assert made[0].http.idle_seconds == 7
