@@ -52,8 +52,8 @@ class Cast(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, name: str | None) -> bool | str:
-        return inputs.refuse(check_character, name)
+    def validate_inputs(cls, name: str | None = None) -> bool | str:
+        return inputs.judge(name=(check_character, name))
 
     @classmethod
     def execute(cls, name: str, voice: Voice, cast: dict[str, Voice] | None = None) -> io.NodeOutput:
@@ -100,8 +100,8 @@ class WholeCast(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, names: str | None) -> bool | str:
-        return inputs.refuse(read_names, names)
+    def validate_inputs(cls, names: str | None = None) -> bool | str:
+        return inputs.judge(names=(read_names, names))
 
     @classmethod
     def execute(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from comfy_api.latest import io
 
-from ..morph.options import GenerateOptions, Sampling
+from ..morph.options import GenerateOptions, Sampling, check_decoding
 from ..morph.text.captions import read_captions
 from ..morph.text.script import NARRATOR
 from . import inputs
@@ -147,12 +147,17 @@ class DubCaptions(io.ComfyNode):
     @classmethod
     def validate_inputs(
         cls,
-        captions: str | None,
-        language: str | None,
+        captions: str | None = None,
+        language: str | None = None,
         decoding: str | None = None,
         normalize_text: str | None = None,
     ) -> bool | str:
-        return inputs.refuse_text(read_captions, captions, language, decoding, normalize_text)
+        return inputs.judge(
+            language=(inputs.check_language, language),
+            decoding=(check_decoding, decoding),
+            normalize_text=(inputs.check_normalize, normalize_text),
+            captions=(read_captions, captions),
+        )
 
     @classmethod
     def execute(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
-from ..morph.options import GenerateOptions
+from ..morph.options import GenerateOptions, check_decoding
 from . import inputs
 from .audio_io import to_audio
 from .clips import show, to_clip
@@ -97,21 +97,19 @@ class GenerateSpeech(io.ComfyNode):
     @classmethod
     def validate_inputs(
         cls,
-        text: Sequence[str | None],
-        language: Sequence[str | None],
+        text: Sequence[str | None] = (None,),
+        language: Sequence[str | None] = (None,),
         split_chars: Sequence[int | None] = (None,),
         decoding: Sequence[str | None] = (None,),
         normalize_text: Sequence[str | None] = (None,),
     ) -> bool | str:
-        def check() -> None:
-            inputs.check_settings(language[0], decoding[0], normalize_text[0])
-            if split_chars[0] is not None:
-                GenerateOptions(split_chars=split_chars[0])
-            for one in text:
-                if one is not None:
-                    inputs.check_text(one)
-
-        return inputs.verdict(check)
+        return inputs.judge(
+            language=(inputs.check_language, language[0]),
+            decoding=(check_decoding, decoding[0]),
+            normalize_text=(inputs.check_normalize, normalize_text[0]),
+            split_chars=(lambda chars: GenerateOptions(split_chars=chars), split_chars[0]),
+            text=(inputs.check_text, text[0]),
+        )
 
     @classmethod
     def execute(cls, **given: Sequence[Any]) -> io.NodeOutput:

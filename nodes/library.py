@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from comfy_api.latest import io, ui
 
 from . import inputs
-from .folders import VOICE_FOLDER, list_voices, voice_library
+from .folders import NO_VOICE, VOICE_FOLDER, list_voices, voice_library
 from .sockets import CATEGORY, VoiceSocket
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ class SaveVoice(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, name: str | None) -> bool | str:
-        return inputs.refuse(voice_path, name)
+    def validate_inputs(cls, name: str | None = None) -> bool | str:
+        return inputs.judge(name=(voice_path, name))
 
     @classmethod
     def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> tuple[int, int] | None:
@@ -103,11 +103,11 @@ class LoadVoice(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, name: str | None) -> bool | str:
-        return inputs.refuse(read_voice, name)
+    def validate_inputs(cls, name: str | None = None) -> bool | str:
+        return inputs.judge(name=(read_voice, name))
 
     @classmethod
-    def fingerprint_inputs(cls, name: str | None) -> tuple[int, int] | None:
+    def fingerprint_inputs(cls, name: str | None = None) -> tuple[int, int] | None:
         """Change when the file is replaced, so that ComfyUI loads it again."""
         path = None if name is None else voice_library().files().get(name)
         return None if path is None else file_state(path)
@@ -133,4 +133,6 @@ def file_state(path: Path) -> tuple[int, int] | None:
 
 def read_voice(name: str) -> Voice:
     """Load a voice from the library; ValueError, naming the voices there are, if it does not exist or is damaged."""
+    if name == NO_VOICE:
+        raise ValueError(f"name is {name!r}: save one with Save Voice, then press R and choose it")
     return voice_library().load(name)

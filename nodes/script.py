@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from comfy_api.latest import io
 
-from ..morph.options import GenerateOptions, Sampling
+from ..morph.options import GenerateOptions, Sampling, check_decoding
 from ..morph.text.script import ScriptError, check_script
 from . import inputs
 from .audio_io import to_audio
@@ -123,12 +123,17 @@ class RenderScript(io.ComfyNode):
     @classmethod
     def validate_inputs(
         cls,
-        script: str | None,
-        language: str | None,
+        script: str | None = None,
+        language: str | None = None,
         decoding: str | None = None,
         normalize_text: str | None = None,
     ) -> bool | str:
-        return inputs.refuse_text(check_script, script, language, decoding, normalize_text)
+        return inputs.judge(
+            language=(inputs.check_language, language),
+            decoding=(check_decoding, decoding),
+            normalize_text=(inputs.check_normalize, normalize_text),
+            script=(check_script, script),
+        )
 
     @classmethod
     def execute(

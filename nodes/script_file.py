@@ -42,11 +42,11 @@ class ScriptFromFile(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, file: str | None) -> bool | str:
-        return inputs.refuse(read_file, file)
+    def validate_inputs(cls, file: str | None = None) -> bool | str:
+        return inputs.judge(file=(read_file, file))
 
     @classmethod
-    def fingerprint_inputs(cls, file: str | None) -> tuple[int, int] | None:
+    def fingerprint_inputs(cls, file: str | None = None) -> tuple[int, int] | None:
         """Change when the file is replaced, so that ComfyUI reads it again."""
         return None if file is None else file_state(chosen_file(file, KINDS))
 

@@ -71,16 +71,13 @@ class Sweep(io.ComfyNode):
 
     @classmethod
     def validate_inputs(
-        cls, text: str | None, language: str | None, seq_groups: str | None = None
+        cls, text: str | None = None, language: str | None = None, seq_groups: str | None = None
     ) -> bool | str:
-        def check() -> None:
-            inputs.check_settings(language, None, None)
-            if seq_groups is not None:
-                parse_groups(seq_groups)
-            if text is not None:
-                inputs.check_text(text)
-
-        return inputs.verdict(check)
+        return inputs.judge(
+            language=(inputs.check_language, language),
+            seq_groups=(parse_groups, seq_groups),
+            text=(inputs.check_text, text),
+        )
 
     @classmethod
     def execute(

@@ -103,15 +103,18 @@ class CloneVoice(io.ComfyNode):
 
     @classmethod
     def validate_inputs(
-        cls, mode: str | None, transcript: str | None = "", transcribe: str | None = NO_RECOGNISER
+        cls,
+        mode: str | None = None,
+        transcript: str | None = "",
+        transcribe: str | None = NO_RECOGNISER,
     ) -> bool | str:
         from ..morph.voice.create import check_transcript
 
         if mode != "ICL":
-            return inputs.refuse(check_mode, mode)
+            return inputs.judge(mode=(check_mode, mode))
         if transcript is None or transcript.strip() or transcribe == NO_RECOGNISER:
-            return inputs.refuse(check_transcript, transcript)
-        return inputs.refuse(lambda _: check_installed(), transcribe)
+            return inputs.judge(transcript=(check_transcript, transcript))
+        return inputs.judge(transcribe=(lambda _: check_installed(), transcribe))
 
     @classmethod
     def execute(
@@ -228,14 +231,18 @@ class DesignVoice(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, description: str | None) -> bool | str:
-        if description is not None and not description.strip():
-            return "description is empty: say what the voice should be like"
-        return True
+    def validate_inputs(cls, description: str | None = None) -> bool | str:
+        return inputs.judge(description=(check_description, description))
 
     @classmethod
     def execute(cls, model: ManagedModel | ManagedModels, description: str) -> io.NodeOutput:
         return io.NodeOutput(model.design_voice(description))
+
+
+def check_description(description: str) -> None:
+    """Raise ValueError for a description that says nothing."""
+    if not description.strip():
+        raise ValueError("description is empty: say what the voice should be like")
 
 
 def weight_input(letter: str, optional: bool = False) -> io.Input:

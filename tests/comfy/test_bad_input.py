@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -155,6 +156,16 @@ def test_input_known_to_be_bad_is_rejected_before_the_run(server: ComfyServer, c
     with pytest.raises(ComfyError) as refused:
         server.run(graph)
     assert sentence in str(refused.value)
+    for broken in refused.value.body["node_errors"].values():
+        assert by_name(broken["errors"]) == 1, "the page tells by the name whose sentence it is"
+
+
+def by_name(errors: list[dict[str, Any]]) -> int:
+    """Return how many errors are about the inputs under whose names they are: the page shows these (refused.js)."""
+    named = [(one["extra_info"]["input_name"], one["details"].casefold()) for one in errors]
+    return sum(
+        details == name or re.match(rf"{name} - {name}\b", details) is not None for name, details in named
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
