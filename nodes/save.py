@@ -13,9 +13,9 @@ from ..postprocess.checks import check_choice, check_range
 from . import inputs
 from .facts import Facts, from_json
 from .folders import chosen_file, input_files, output_folder
-from .library import file_state
 from .names import check_name, confine
 from .recordings import Recording, listed, recordings_of, write_run
+from .saved_voices import FileState, file_state
 from .sockets import CATEGORY
 from .sound_files import DEMUXERS, FORMATS, check_fits, encode, read_comment
 
@@ -184,7 +184,7 @@ class SpeechFromFile(io.ComfyNode):
         return inputs.judge(file=(lambda name: chosen_file(name, DEMUXERS), file))
 
     @classmethod
-    def fingerprint_inputs(cls, file: str | None = None) -> tuple[int, int] | None:
+    def fingerprint_inputs(cls, file: str | None = None) -> FileState:
         """Change when the file is replaced, so that ComfyUI reads it again."""
         return None if file is None else file_state(chosen_file(file, DEMUXERS))
 

@@ -6,7 +6,7 @@ from comfy_api.latest import io, ui
 
 from . import inputs
 from .folders import chosen_file, input_files
-from .library import file_state
+from .saved_voices import FileState, file_state
 from .sockets import CATEGORY
 from .text_file import KINDS, read_text
 
@@ -46,7 +46,7 @@ class ScriptFromFile(io.ComfyNode):
         return inputs.judge(file=(read_file, file))
 
     @classmethod
-    def fingerprint_inputs(cls, file: str | None = None) -> tuple[int, int] | None:
+    def fingerprint_inputs(cls, file: str | None = None) -> FileState:
         """Change when the file is replaced, so that ComfyUI reads it again."""
         return None if file is None else file_state(chosen_file(file, KINDS))
 
