@@ -17,6 +17,7 @@ from .audio_io import to_audio
 from .clips import Clip, show, to_clip
 from .facts import Facts, facts_of_line
 from .kept_lines import line_cache
+from .linked import check_cast, check_model, check_voice, check_word_check
 from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
 from .script import plain_errors
@@ -183,6 +184,10 @@ class DubCaptions(io.ComfyNode):
         from ..morph.render.line_renderer import LineRenderer
         from ..morph.render.report import describe, outcome
 
+        check_model(model)
+        check_word_check(word_check)
+        inputs.check_word("language", language)
+        inputs.check_normalize(normalize_text)
         limits, speakers = FitLimits(max_speed, overrun), with_narrator(cast, voice)
         options = GenerateOptions(
             seq_groups,
@@ -214,11 +219,13 @@ class DubCaptions(io.ComfyNode):
 
 def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict[str, Voice]:
     """Return the cast with the voice of captions that name none; ValueError for neither or two of these."""
+    check_cast(cast or {})
     speakers = dict(cast or {})
     if voice is None:
         if not speakers:
-            raise ValueError("nobody can speak: connect a voice, or a cast")
+            raise ValueError("no voice: connect a voice or a cast")
         return speakers
+    check_voice(voice)
     if NARRATOR in {name.casefold() for name in speakers}:
         raise ValueError("voice is connected and the cast has a NARRATOR: disconnect one of them")
     return {**speakers, NARRATOR.upper(): voice}

@@ -20,6 +20,7 @@ from ..morph.checkpoint.find import (
 )
 from ..morph.checkpoint.json_file import read_object
 from ..morph.text.names import file_names
+from .inputs import check_word
 
 if TYPE_CHECKING:
     from ..morph.voice.library import VoiceLibrary
@@ -98,8 +99,7 @@ def chosen_file(name: str, suffixes: Collection[str]) -> Path:
         raise ValueError(
             f"file is {name!r}: upload one with the button below, or put one into ComfyUI's input folder and press R"
         )
-    if not isinstance(name, str):
-        raise ValueError(f"file is {name!r}: choose one from the list")
+    check_word("file", name)
     bare, folder = folder_paths.annotated_filepath(name)
     root = Path(folder or folder_paths.get_input_directory()).resolve()
     try:

@@ -207,10 +207,11 @@ def judge(**given: tuple[Callable[[Any], object], Any]) -> bool | str:
     """Return True if each input's check accepts its value; otherwise an error that begins with the input's name.
 
     ComfyUI gives the sentence to every argument of ``validate_inputs``: by the name the page tells whose it is
-    (``web/js/refused.js``). None is an input that is wired, which is checked when the node runs, or missing.
+    (``web/js/refused.js``). None is an input that is wired, which is checked when the node runs, or missing; a list is
+    a broken link, which ComfyUI reports.
     """
     for name, (check, value) in given.items():
-        if value is None:
+        if value is None or isinstance(value, list):
             continue
         try:
             check(value)
@@ -240,6 +241,12 @@ def check_text(text: str, name: str = "text") -> None:
 def check_language(language: str) -> None:
     """Raise ValueError for a language that is not in the list."""
     check_choice("language", language, LANGUAGES)
+
+
+def check_word(name: str, value: object) -> None:
+    """Raise ValueError if a value from a list, or from a link in its place, is no text."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {value!r}: choose one from the list")
 
 
 def check_normalize(normalize_text: str) -> None:

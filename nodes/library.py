@@ -10,6 +10,7 @@ from comfy_api.latest import io, ui
 
 from . import inputs
 from .folders import NO_VOICE, VOICE_FOLDER, list_voices, voice_library
+from .linked import check_voice
 from .saved_voices import FileState, Fingerprint, file_state, saved_voices
 from .sockets import CATEGORY, VoiceSocket
 
@@ -67,6 +68,7 @@ class SaveVoice(io.ComfyNode):
     def execute(cls, voice: Voice, name: str, overwrite: bool) -> io.NodeOutput:
         from ..morph.voice.file import holds_voice, save_voice
 
+        check_voice(voice)
         path = voice_path(name)
         name = path.stem
         named = replace(voice, name=name)
@@ -129,6 +131,7 @@ def voice_path(name: str) -> Path:
 
 def read_voice(name: str) -> Voice:
     """Load a voice from the library; ValueError, naming the voices there are, if it does not exist or is damaged."""
+    inputs.check_word("name", name)
     if name == NO_VOICE:
         raise ValueError(f"name is {name!r}: save one with Save Voice, then press R and choose it")
     return voice_library().load(name)

@@ -25,6 +25,7 @@ from .devices import (
 from .folders import checkpoint_roots, download_root
 from .memory import ManagedModel, ManagedModels, load_managed
 from .progress import show_progress
+from .remote import ServedModel
 from .sockets import CATEGORY, ModelSocket
 
 if TYPE_CHECKING:
@@ -191,14 +192,15 @@ class LoadModel(io.ComfyNode):
 
 
 def models_of(value: object) -> list[ManagedModel]:
-    """Return the models of a model socket, none if it is not connected; ValueError for a server."""
+    """Return the models of a model socket, none if it is not connected; ValueError for anything else."""
     if value is None:
         return []
     if isinstance(value, ManagedModel):
         return [value]
     if isinstance(value, ManagedModels):
         return list(value.models)
-    raise ValueError("more_models is a server: connect another Load Qwen3-TTS Model")
+    what = "a server" if isinstance(value, ServedModel) else repr(value)[:40]
+    raise ValueError(f"more_models is {what}: connect another Load Qwen3-TTS Model")
 
 
 def check_same(path: Path, options: LoadOptions, more: Sequence[ManagedModel]) -> None:

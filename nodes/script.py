@@ -17,6 +17,7 @@ from .audio_io import to_audio
 from .clips import show, to_clip
 from .facts import Facts, facts_of_line
 from .kept_lines import line_cache
+from .linked import check_cast, check_model, check_word_check
 from .live import announce
 from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
@@ -158,6 +159,11 @@ class RenderScript(io.ComfyNode):
         from ..morph.render.dialogue import ScriptRequest
         from ..morph.render.report import outcome
 
+        check_model(model)
+        check_cast(cast)
+        check_word_check(word_check)
+        inputs.check_word("language", language)
+        inputs.check_normalize(normalize_text)
         options = GenerateOptions(
             seq_groups,
             sampling,

@@ -12,6 +12,7 @@ from . import inputs
 from .audio_io import to_audio
 from .clips import show, to_clip
 from .facts import facts_of_line
+from .linked import check_model, check_voice
 from .live import announce
 from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
@@ -96,6 +97,9 @@ class Sweep(io.ComfyNode):
         from ..morph.study.plot import plot_sweep
         from ..morph.study.sweep import sweep, table
 
+        check_model(model)
+        check_voice(voice)
+        inputs.check_word("language", language)
         line = Line(text, voice, language, seed)
         groups = parse_groups(seq_groups)
         node, options = cls.hidden.unique_id, GenerateOptions(sampling=sampling)

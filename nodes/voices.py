@@ -10,6 +10,7 @@ from ..morph.hearing.whisper import SIZES, check_installed
 from ..postprocess.checks import check_choice
 from . import inputs
 from .audio_io import to_one_waveform
+from .linked import check_model, check_voice
 from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
 from .sockets import CATEGORY, ModelSocket, VoiceSocket
@@ -112,7 +113,7 @@ class CloneVoice(io.ComfyNode):
 
         if mode != "ICL":
             return inputs.judge(mode=(check_mode, mode))
-        if transcript is None or transcript.strip() or transcribe == NO_RECOGNISER:
+        if not isinstance(transcript, str) or transcript.strip() or transcribe == NO_RECOGNISER:
             return inputs.judge(transcript=(check_transcript, transcript))
         return inputs.judge(transcribe=(lambda _: check_installed(), transcribe))
 
@@ -129,6 +130,7 @@ class CloneVoice(io.ComfyNode):
         from ..morph.voice.create import CloneOptions, clone_voice
         from ..morph.voice.transcript import hear_transcript
 
+        check_model(model)
         waveform = to_one_waveform(audio, "audio")
         check_mode(mode)
         heard: list[str] = []
@@ -200,6 +202,8 @@ class PresetVoice(io.ComfyNode):
     def execute(
         cls, model: ManagedModel | ManagedModels, speaker: str, instruct: str = "", custom_speaker: str = ""
     ) -> io.NodeOutput:
+        check_model(model)
+        inputs.check_word("speaker", speaker)
         return io.NodeOutput(model.preset_voice(custom_speaker.strip() or speaker, instruct))
 
 
@@ -236,6 +240,7 @@ class DesignVoice(io.ComfyNode):
 
     @classmethod
     def execute(cls, model: ManagedModel | ManagedModels, description: str) -> io.NodeOutput:
+        check_model(model)
         return io.NodeOutput(model.design_voice(description))
 
 
@@ -305,10 +310,14 @@ class BlendVoices(io.ComfyNode):
     ) -> io.NodeOutput:
         from ..morph.voice.blend import blend_voices
 
-        pairs = [(voice_a, weight_a), (voice_b, weight_b), (voice_c, weight_c), (voice_d, weight_d)]
-        given = [(voice, weight) for voice, weight in pairs if voice is not None]
-        voices, weights = [voice for voice, _ in given], [weight for _, weight in given]
+        given = {"voice_a": (voice_a, weight_a), "voice_b": (voice_b, weight_b)}
+        more = {"voice_c": (voice_c, weight_c), "voice_d": (voice_d, weight_d)}
+        given |= {name: (voice, weight) for name, (voice, weight) in more.items() if voice is not None}
+        for name, (voice, _) in given.items():
+            check_voice(voice, name)
+        voices, weights = (list(column) for column in zip(*given.values(), strict=True))
         if model is None:
             return io.NodeOutput(blend_voices(voices, weights))
+        check_model(model)
         with model.use() as ready:
             return io.NodeOutput(blend_voices(voices, weights, ready.model))
