@@ -20,6 +20,7 @@ from .sockets import CATEGORY
 
 if TYPE_CHECKING:
     from ..morph.render.lines import Spoken
+    from ..morph.study.sweep import SweepRow
     from ..morph.voice.voice import Voice
 
 
@@ -123,9 +124,15 @@ class Sweep(io.ComfyNode):
                 for one, row in zip(result.spoken, result.rows, strict=True)
             ]
         image = torch.from_numpy(plot_sweep(result)).float()[None] / 255
-        said = table(result)
         clips = [
             to_clip(one, f"SEQ_GROUPS {row.seq_groups}")
             for one, row in zip(result.spoken, result.rows, strict=True)
         ]
-        return io.NodeOutput(image, lines, said, ui=show(said, clips, compare=True))
+        shown = "\n".join(map(in_words, result.rows))
+        return io.NodeOutput(image, lines, table(result), ui=show(shown, clips, compare=True))
+
+
+def in_words(row: SweepRow) -> str:
+    """Return what was measured of a setting for the node, which shows plain text and no table."""
+    speed = f"{row.ms_per_frame:.1f} ms per frame, RTF {row.rtf:.3f}"
+    return f"SEQ_GROUPS {row.seq_groups}: {speed}, distance {row.distance:.3f}"
