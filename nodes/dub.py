@@ -53,8 +53,8 @@ class DubCaptions(io.ComfyNode):
             display_name="Dub Captions (Qwen3-TTS)",
             category=CATEGORY,
             description=(
-                "Speaks captions (SRT or WebVTT) so that each starts when it says. Speech that is too long for its "
-                "caption is spoken faster, up to your limit; captions that still do not fit are listed."
+                "Speaks captions (SRT or WebVTT) so that each starts at its own start time. Speech that is too long "
+                "for its caption is spoken faster, up to your limit; captions that still do not fit are listed."
             ),
             inputs=[
                 inputs.model(),
@@ -81,8 +81,8 @@ class DubCaptions(io.ComfyNode):
                     max=2.0,
                     step=0.01,
                     tooltip=(
-                        "The highest speed of speech that is too long for its caption, at the same pitch. 1 changes no "
-                        "speed. Unit: times. Default: 1.25."
+                        "The highest speed of speech that is too long for its caption, at the same pitch. 1 turns "
+                        "this off. Unit: times. Default: 1.25."
                     ),
                 ),
                 io.Float.Input(
