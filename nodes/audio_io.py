@@ -27,7 +27,7 @@ def to_waveforms(audio: dict[str, Any]) -> list[np.ndarray]:
     shape = tuple(audio["waveform"].shape)
     if len(shape) != 3 or 0 in shape:
         raise ValueError(
-            f"audio has shape {shape}, but needs [batch, channels, samples], none of them 0: connect a recording"
+            f"audio has shape {shape}, but needs [batch, channels, samples], each at least 1: connect a recording"
         )
     return [np.ascontiguousarray(one) for one in audio["waveform"].detach().cpu().float().numpy()]
 

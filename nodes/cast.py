@@ -8,6 +8,7 @@ from comfy_api.latest import io
 
 from . import inputs
 from .characters import assign_voices, check_character, join_casts, read_names
+from .linked import check_cast, check_voice
 from .sockets import CATEGORY, CastSocket, VoiceSocket
 
 if TYPE_CHECKING:
@@ -52,11 +53,13 @@ class Cast(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, name: str | None) -> bool | str:
-        return inputs.refuse(check_character, name)
+    def validate_inputs(cls, name: str | None = None) -> bool | str:
+        return inputs.judge(name=(check_character, name))
 
     @classmethod
     def execute(cls, name: str, voice: Voice, cast: dict[str, Voice] | None = None) -> io.NodeOutput:
+        check_voice(voice)
+        check_cast(cast or {})
         name = check_character(name)
         return io.NodeOutput(join_casts(cast or {}, {name: voice}, [name]))
 
@@ -100,8 +103,8 @@ class WholeCast(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, names: str | None) -> bool | str:
-        return inputs.refuse(read_names, names)
+    def validate_inputs(cls, names: str | None = None) -> bool | str:
+        return inputs.judge(names=(read_names, names))
 
     @classmethod
     def execute(
@@ -111,6 +114,7 @@ class WholeCast(io.ComfyNode):
         voices: dict[str, Voice | None] | None = None,
         **fixed: Voice | None,
     ) -> io.NodeOutput:
+        check_cast(cast or {})
         listed = read_names(names)
         own = assign_voices(listed, connected_voices({**(voices or {}), **fixed}))
         return io.NodeOutput(join_casts(cast or {}, own, listed))
@@ -144,7 +148,8 @@ def fixed_input(number: int) -> io.Input:
 
 
 def connected_voices(inputs_by_name: dict[str, Voice | None]) -> dict[int, Voice]:
-    """Return the voices by the numbers at the end of their inputs' names."""
-    return {
-        int(name.rpartition("_")[2]): voice for name, voice in inputs_by_name.items() if voice is not None
-    }
+    """Return the voices by the numbers at the end of their inputs' names; ValueError for anything else."""
+    connected = {name: voice for name, voice in inputs_by_name.items() if voice is not None}
+    for name, voice in connected.items():
+        check_voice(voice, name)
+    return {int(name.rpartition("_")[2]): voice for name, voice in connected.items()}

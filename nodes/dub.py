@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from comfy_api.latest import io
 
-from ..morph.options import GenerateOptions, Sampling
+from ..morph.options import GenerateOptions, Sampling, check_decoding
 from ..morph.text.captions import read_captions
 from ..morph.text.script import NARRATOR
 from . import inputs
@@ -17,6 +17,7 @@ from .audio_io import to_audio
 from .clips import Clip, show, to_clip
 from .facts import Facts, facts_of_line
 from .kept_lines import line_cache
+from .linked import check_cast, check_model, check_voice, check_word_check
 from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
 from .script import plain_errors
@@ -52,8 +53,8 @@ class DubCaptions(io.ComfyNode):
             display_name="Dub Captions (Qwen3-TTS)",
             category=CATEGORY,
             description=(
-                "Speaks captions (SRT or WebVTT) so that each starts when it says. Speech that is too long for its "
-                "caption is spoken faster, up to your limit; captions that still do not fit are listed."
+                "Speaks captions (SRT or WebVTT) so that each starts at its own start time. Speech that is too long "
+                "for its caption is spoken faster, up to your limit; captions that still do not fit are listed."
             ),
             inputs=[
                 inputs.model(),
@@ -80,8 +81,8 @@ class DubCaptions(io.ComfyNode):
                     max=2.0,
                     step=0.01,
                     tooltip=(
-                        "The highest speed of speech that is too long for its caption, at the same pitch. 1 changes no "
-                        "speed. Unit: times. Default: 1.25."
+                        "The highest speed of speech that is too long for its caption, at the same pitch. 1 turns "
+                        "this off. Unit: times. Default: 1.25."
                     ),
                 ),
                 io.Float.Input(
@@ -147,12 +148,17 @@ class DubCaptions(io.ComfyNode):
     @classmethod
     def validate_inputs(
         cls,
-        captions: str | None,
-        language: str | None,
+        captions: str | None = None,
+        language: str | None = None,
         decoding: str | None = None,
         normalize_text: str | None = None,
     ) -> bool | str:
-        return inputs.refuse_text(read_captions, captions, language, decoding, normalize_text)
+        return inputs.judge(
+            language=(inputs.check_language, language),
+            decoding=(check_decoding, decoding),
+            normalize_text=(inputs.check_normalize, normalize_text),
+            captions=(read_captions, captions),
+        )
 
     @classmethod
     def execute(
@@ -178,6 +184,10 @@ class DubCaptions(io.ComfyNode):
         from ..morph.render.line_renderer import LineRenderer
         from ..morph.render.report import describe, outcome
 
+        check_model(model)
+        check_word_check(word_check)
+        inputs.check_word("language", language)
+        inputs.check_normalize(normalize_text)
         limits, speakers = FitLimits(max_speed, overrun), with_narrator(cast, voice)
         options = GenerateOptions(
             seq_groups,
@@ -209,11 +219,13 @@ class DubCaptions(io.ComfyNode):
 
 def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict[str, Voice]:
     """Return the cast with the voice of captions that name none; ValueError for neither or two of these."""
+    check_cast(cast or {})
     speakers = dict(cast or {})
     if voice is None:
         if not speakers:
-            raise ValueError("nobody can speak: connect a voice, or a cast")
+            raise ValueError("no voice: connect a voice or a cast")
         return speakers
+    check_voice(voice)
     if NARRATOR in {name.casefold() for name in speakers}:
         raise ValueError("voice is connected and the cast has a NARRATOR: disconnect one of them")
     return {**speakers, NARRATOR.upper(): voice}

@@ -20,6 +20,7 @@ from ..morph.checkpoint.find import (
 )
 from ..morph.checkpoint.json_file import read_object
 from ..morph.text.names import file_names
+from .inputs import check_word
 
 if TYPE_CHECKING:
     from ..morph.voice.library import VoiceLibrary
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 VOICE_FOLDER = "qwen3-tts-voices"
+# Shown where a list is empty: the page leaves an empty list out of the prompt, and no check could say what to do.
+NO_VOICE = "(no voice is saved)"
+NO_FILE = "(no file is there)"
 
 
 def checkpoint_roots() -> list[Path]:
@@ -63,15 +67,15 @@ def voice_library() -> VoiceLibrary:
 
 
 def list_voices() -> list[str]:
-    """Return the names of the files that are voices; log a warning and return none if listing fails.
+    """Return the names of the files that are voices, NO_VOICE if there are none; log a warning if listing fails.
 
     ComfyUI builds all schemas of a pack in one ``try``: an error here would remove every node of the pack.
     """
     try:
-        return list(voice_library().voices())
+        return list(voice_library().voices()) or [NO_VOICE]
     except Exception as error:
         log.warning("cannot list the voice library: %s", error, exc_info=True)
-        return []
+        return [NO_VOICE]
 
 
 def output_folder() -> Path:
@@ -80,9 +84,9 @@ def output_folder() -> Path:
 
 
 def input_files(suffixes: Collection[str]) -> list[str]:
-    """Return the names of the files directly in ComfyUI's input folder that end in one of these, sorted."""
+    """Return the names of the files directly in ComfyUI's input folder that end in one of these; NO_FILE if none."""
     folder = Path(folder_paths.get_input_directory())
-    return [name for name in file_names(folder) if name.lower().endswith(tuple(suffixes))]
+    return [name for name in file_names(folder) if name.lower().endswith(tuple(suffixes))] or [NO_FILE]
 
 
 def chosen_file(name: str, suffixes: Collection[str]) -> Path:
@@ -91,6 +95,11 @@ def chosen_file(name: str, suffixes: Collection[str]) -> Path:
     Raises:
         ValueError: there is no such file inside that folder, or it ends otherwise.
     """
+    if name == NO_FILE:
+        raise ValueError(
+            f"file is {name!r}: upload one with the button below, or put one into ComfyUI's input folder and press R"
+        )
+    check_word("file", name)
     bare, folder = folder_paths.annotated_filepath(name)
     root = Path(folder or folder_paths.get_input_directory()).resolve()
     try:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
-from ..morph.options import GenerateOptions
+from ..morph.options import GenerateOptions, check_decoding
 from . import inputs
 from .audio_io import to_audio
 from .clips import show, to_clip
 from .facts import Facts, facts_of_line
 from .kept_lines import line_cache
+from .linked import check_model, check_voice, check_word_check
 from .live import announce
 from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
@@ -97,28 +98,26 @@ class GenerateSpeech(io.ComfyNode):
     @classmethod
     def validate_inputs(
         cls,
-        text: Sequence[str | None],
-        language: Sequence[str | None],
+        text: Sequence[str | None] = (None,),
+        language: Sequence[str | None] = (None,),
         split_chars: Sequence[int | None] = (None,),
         decoding: Sequence[str | None] = (None,),
         normalize_text: Sequence[str | None] = (None,),
     ) -> bool | str:
-        def check() -> None:
-            inputs.check_settings(language[0], decoding[0], normalize_text[0])
-            if split_chars[0] is not None:
-                GenerateOptions(split_chars=split_chars[0])
-            for one in text:
-                if one is not None:
-                    inputs.check_text(one)
-
-        return inputs.verdict(check)
+        return inputs.judge(
+            language=(inputs.check_language, language[0]),
+            decoding=(check_decoding, decoding[0]),
+            normalize_text=(inputs.check_normalize, normalize_text[0]),
+            split_chars=(lambda chars: GenerateOptions(split_chars=chars), split_chars[0]),
+            text=(inputs.check_text, text[0]),
+        )
 
     @classmethod
     def execute(cls, **given: Sequence[Any]) -> io.NodeOutput:
         """Speak one text, or each text of a list. All texts are checked before the first one is spoken."""
         takes = inputs.spread(given)
         for number, take in enumerate(takes, start=1):
-            inputs.check_text(take["text"], "text" if len(takes) == 1 else f"text {number} of {len(takes)}")
+            check_take(take, "text" if len(takes) == 1 else f"text {number} of {len(takes)}")
         spoken = [cls.speak(take) for take in takes]
         lines, facts, reports, outcomes = (list(part) for part in zip(*spoken, strict=True))
         audio = [
@@ -153,3 +152,13 @@ class GenerateSpeech(io.ComfyNode):
             report = voicing.describe([spoken], elapsed)
             facts = facts_of_line(line, spoken, options, voicing.name)
         return spoken, facts, report, outcome([spoken], elapsed)
+
+
+def check_take(take: Mapping[str, Any], name: str) -> None:
+    """Raise ValueError for inputs of the node that cannot be spoken; ``name``: what errors call the text."""
+    check_model(take["model"])
+    check_voice(take["voice"])
+    check_word_check(take.get("word_check"))
+    inputs.check_word("language", take["language"])
+    inputs.check_normalize(take.get("normalize_text", DEFAULTS.normalize))
+    inputs.check_text(take["text"], name)

@@ -15,7 +15,6 @@ from ..morph.options import (
     PREDICTED_GROUPS,
     GenerateOptions,
     check_choice,
-    check_decoding,
 )
 from ..morph.text.pauses import check_spoken
 from ..morph.text.script import find_tag
@@ -204,18 +203,22 @@ def advanced(widget: io.Input) -> io.Input:
     return widget
 
 
-def verdict(check: Callable[[], object]) -> bool | str:
-    """Return True if ``check`` raises no ValueError; otherwise the error message."""
-    try:
-        check()
-    except ValueError as error:
-        return str(error)
+def judge(**given: tuple[Callable[[Any], object], Any]) -> bool | str:
+    """Return True if each input's check accepts its value; otherwise an error that begins with the input's name.
+
+    ComfyUI gives the sentence to every argument of ``validate_inputs``: by the name the page tells whose it is
+    (``web/js/refused.js``). None is an input that is wired, which is checked when the node runs, or missing; a list is
+    a broken link, which ComfyUI reports.
+    """
+    for name, (check, value) in given.items():
+        if value is None or isinstance(value, list):
+            continue
+        try:
+            check(value)
+        except ValueError as error:
+            said = str(error)
+            return said if said.casefold().startswith(name) else f"{name}: {said}"
     return True
-
-
-def refuse(check: Callable[[Any], object], value: Any) -> bool | str:
-    """Return True if ``check`` accepts the value or the input is wired (None); otherwise the error message."""
-    return value is None or verdict(lambda: check(value))
 
 
 def spread(given: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -235,28 +238,17 @@ def check_text(text: str, name: str = "text") -> None:
         )
 
 
-def refuse_text(
-    check: Callable[[str], object],
-    text: str | None,
-    language: str | None,
-    decoding: str | None,
-    normalize_text: str | None,
-) -> bool | str:
-    """As ``refuse``, for a text that ``check`` reads and the settings beside it, also where the text is wired."""
-
-    def check_all() -> None:
-        check_settings(language, decoding, normalize_text)
-        if text is not None:
-            check(text)
-
-    return verdict(check_all)
+def check_language(language: str) -> None:
+    """Raise ValueError for a language that is not in the list."""
+    check_choice("language", language, LANGUAGES)
 
 
-def check_settings(language: str | None, decoding: str | None, normalize_text: str | None) -> None:
-    """Raise ValueError for a value that is not in its list; None is a wired input, checked when the node runs."""
-    if language is not None:
-        check_choice("language", language, LANGUAGES)
-    if decoding is not None:
-        check_decoding(decoding)
-    if normalize_text is not None:
-        check_choice("normalize_text", normalize_text, NORMALIZE)
+def check_word(name: str, value: object) -> None:
+    """Raise ValueError if a value from a list, or from a link in its place, is no text."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {value!r}: choose one from the list")
+
+
+def check_normalize(normalize_text: str) -> None:
+    """Raise ValueError for a value of ``normalize_text`` that is not in its list."""
+    check_choice("normalize_text", normalize_text, NORMALIZE)

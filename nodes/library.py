@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from comfy_api.latest import io, ui
 
 from . import inputs
-from .folders import VOICE_FOLDER, list_voices, voice_library
+from .folders import NO_VOICE, VOICE_FOLDER, list_voices, voice_library
+from .linked import check_voice
+from .saved_voices import FileState, Fingerprint, file_state, saved_voices
 from .sockets import CATEGORY, VoiceSocket
 
 if TYPE_CHECKING:
@@ -51,22 +53,26 @@ class SaveVoice(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, name: str | None) -> bool | str:
-        return inputs.refuse(voice_path, name)
+    def validate_inputs(cls, name: str | None = None) -> bool | str:
+        return inputs.judge(name=(voice_path, name))
 
     @classmethod
-    def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> tuple[int, int] | None:
-        """Change when the file is deleted or replaced, so that ComfyUI runs the node and saves the voice again."""
-        return None if name is None else file_state(voice_path(name))
+    def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> Fingerprint:
+        """Change when the file is deleted or replaced, so that ComfyUI runs the node and saves the voice again.
+
+        That the node itself saved the file is no change: all that follows the node would run again.
+        """
+        return None if name is None else saved_voices().fingerprint(voice_path(name))
 
     @classmethod
     def execute(cls, voice: Voice, name: str, overwrite: bool) -> io.NodeOutput:
         from ..morph.voice.file import holds_voice, save_voice
 
+        check_voice(voice)
         path = voice_path(name)
         name = path.stem
         named = replace(voice, name=name)
-        if holds_voice(path, named):  # leave the file alone, so that its fingerprint does not change
+        if holds_voice(path, named):  # leave the file alone: it would count as changed
             return io.NodeOutput(
                 named, ui=ui.PreviewText(f"{VOICE_FOLDER}/{path.name} already contains this voice")
             )
@@ -74,7 +80,8 @@ class SaveVoice(io.ComfyNode):
             raise ValueError(
                 f"a voice named {name!r} already exists: choose another name, or turn on overwrite"
             )
-        save_voice(named, path)
+        with saved_voices().saving(path):
+            save_voice(named, path)
         return io.NodeOutput(named, ui=ui.PreviewText(f"saved {VOICE_FOLDER}/{path.name}"))
 
 
@@ -103,11 +110,11 @@ class LoadVoice(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, name: str | None) -> bool | str:
-        return inputs.refuse(read_voice, name)
+    def validate_inputs(cls, name: str | None = None) -> bool | str:
+        return inputs.judge(name=(read_voice, name))
 
     @classmethod
-    def fingerprint_inputs(cls, name: str | None) -> tuple[int, int] | None:
+    def fingerprint_inputs(cls, name: str | None = None) -> FileState:
         """Change when the file is replaced, so that ComfyUI loads it again."""
         path = None if name is None else voice_library().files().get(name)
         return None if path is None else file_state(path)
@@ -122,15 +129,9 @@ def voice_path(name: str) -> Path:
     return voice_library().path(name)
 
 
-def file_state(path: Path) -> tuple[int, int] | None:
-    """Return a file's modification time in ns and its size in bytes; None if it does not exist."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_mtime_ns, status.st_size
-
-
 def read_voice(name: str) -> Voice:
     """Load a voice from the library; ValueError, naming the voices there are, if it does not exist or is damaged."""
+    inputs.check_word("name", name)
+    if name == NO_VOICE:
+        raise ValueError(f"name is {name!r}: save one with Save Voice, then press R and choose it")
     return voice_library().load(name)

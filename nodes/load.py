@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,19 @@ from ..morph.checkpoint.download import fetch_checkpoint
 from ..morph.checkpoint.find import DEMO_VOICE, PUBLISHED, fingerprint, list_checkpoints, resolve_checkpoint
 from ..morph.options import ATTENTIONS, ENGINES, PRECISIONS, WEIGHTS, LoadOptions
 from . import inputs
-from .devices import ALL_GPUS, CPU, DEFAULT, device_options, find_devices, resolve_devices
+from .devices import (
+    ALL_GPUS,
+    CPU,
+    DEFAULT,
+    check_device_option,
+    device_options,
+    find_devices,
+    resolve_devices,
+)
 from .folders import checkpoint_roots, download_root
 from .memory import ManagedModel, ManagedModels, load_managed
 from .progress import show_progress
+from .remote import ServedModel
 from .sockets import CATEGORY, ModelSocket
 
 if TYPE_CHECKING:
@@ -134,17 +143,20 @@ class LoadModel(io.ComfyNode):
         weights: str | None = None,
         device: str | None = None,
     ) -> bool | str:
-        """Reject settings that cannot work, before anything runs or is downloaded. Wired inputs are None here."""
+        """Reject settings that cannot work, before anything runs or is downloaded."""
         chosen = {"precision": precision, "attention": attention, "engine": engine, "weights": weights}
-        try:
-            options = LoadOptions(**{name: value for name, value in chosen.items() if value is not None})
-            devices = find_devices(DEFAULT if device is None else device) or find_devices(DEFAULT)
-            if precision is not None and attention is not None:
-                for one in devices:
-                    check_device(options, one)
-        except ValueError as error:
-            return str(error)
-        return inputs.refuse(lambda name: resolve_checkpoint(name, checkpoint_roots()), checkpoint)
+        verdict = inputs.judge(
+            **{name: (check_option(name), value) for name, value in chosen.items()},
+            device=(check_device_option, device),
+            checkpoint=(lambda name: resolve_checkpoint(name, checkpoint_roots()), checkpoint),
+        )
+        if verdict is not True or precision is None or attention is None:
+            return verdict
+        devices = find_devices(device or DEFAULT) or find_devices(DEFAULT)
+        return inputs.judge(
+            precision=(lambda name: check_precision(name, devices), precision),
+            attention=(lambda name: check_attention(name, precision, devices), attention),
+        )
 
     @classmethod
     def fingerprint_inputs(cls, checkpoint: str, **_: object) -> list[tuple[str, int, int]]:
@@ -180,14 +192,15 @@ class LoadModel(io.ComfyNode):
 
 
 def models_of(value: object) -> list[ManagedModel]:
-    """Return the models of a model socket, none if it is not connected; ValueError for a server."""
+    """Return the models of a model socket, none if it is not connected; ValueError for anything else."""
     if value is None:
         return []
     if isinstance(value, ManagedModel):
         return [value]
     if isinstance(value, ManagedModels):
         return list(value.models)
-    raise ValueError("more_models is a server: connect another Load Qwen3-TTS Model")
+    what = "a server" if isinstance(value, ServedModel) else repr(value)[:40]
+    raise ValueError(f"more_models is {what}: connect another Load Qwen3-TTS Model")
 
 
 def check_same(path: Path, options: LoadOptions, more: Sequence[ManagedModel]) -> None:
@@ -209,13 +222,26 @@ def describe_options(options: LoadOptions) -> str:
     return ", ".join(f"{name} {value}" for name, value in asdict(options).items())
 
 
-def check_device(options: LoadOptions, device: torch.device) -> None:
-    """Raise ValueError for a precision or an attention that the device does not support."""
+def check_option(name: str) -> Callable[[str], LoadOptions]:
+    """Return a function that raises ValueError for a value that this field of ``LoadOptions`` does not take."""
+    return lambda value: LoadOptions(**{name: value})
+
+
+def check_precision(precision: str, devices: Sequence[torch.device]) -> None:
+    """Raise ValueError for a precision that one of the devices does not support."""
+    from ..morph.checkpoint.load import choose_dtype
+
+    for device in devices:
+        choose_dtype(precision, device)
+
+
+def check_attention(attention: str, precision: str, devices: Sequence[torch.device]) -> None:
+    """Raise ValueError for an attention that one of the devices does not support at this precision."""
     from ..morph.checkpoint.load import choose_attention, choose_dtype
 
-    dtype = choose_dtype(options.precision, device)
-    if options.attention != "auto":
-        choose_attention(options.attention, device, dtype)
+    if attention != "auto":
+        for device in devices:
+            choose_attention(attention, device, choose_dtype(precision, device))
 
 
 def found_checkpoints() -> list[str]:

@@ -69,7 +69,7 @@ class RemoteModel(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, server: str | None = None) -> bool | str:
-        return inputs.refuse(find_server, server)
+        return inputs.judge(server=(find_server, server))
 
     @classmethod
     def fingerprint_inputs(cls, server: str, **_: bool) -> str:

@@ -13,6 +13,8 @@ from aiohttp import web
 
 from ..serve.request_checks import HOSTS_VARIABLE, listed_hosts, unlisted_host, why_refused
 from .live import APP_KEY, SAMPLE_BYTES, Speech, SpeechStore
+from .saved_voices import APP_KEY as SAVED_KEY
+from .saved_voices import SavedVoices
 from .voice_routes import ROOT as VOICES_ROOT
 from .voice_routes import VoiceRoutes
 
@@ -41,6 +43,7 @@ def add_routes(server: Any) -> None:
 
     store = SpeechStore(server)
     server.app[APP_KEY] = store
+    server.app[SAVED_KEY] = SavedVoices()
     routes = SpeechRoutes(store, args.enable_cors_header)
     server.routes.post(f"{ROOT}/listen")(routes.guard(routes.listen))
     server.routes.get(ROOT)(routes.guard(routes.show))

@@ -13,9 +13,9 @@ from ..postprocess.checks import check_choice, check_range
 from . import inputs
 from .facts import Facts, from_json
 from .folders import chosen_file, input_files, output_folder
-from .library import file_state
 from .names import check_name, confine
 from .recordings import Recording, listed, recordings_of, write_run
+from .saved_voices import FileState, file_state
 from .sockets import CATEGORY
 from .sound_files import DEMUXERS, FORMATS, check_fits, encode, read_comment
 
@@ -87,12 +87,11 @@ class SaveSpeech(io.ComfyNode):
         format: Sequence[str | None] = (None,),
         bit_rate: Sequence[int | None] = (None,),
     ) -> bool | str:
-        def check() -> None:
-            if name[0] is not None:
-                check_name(name[0])
-            check_settings(format[0], bit_rate[0])
-
-        return inputs.verdict(check)
+        return inputs.judge(
+            name=(check_name, name[0]),
+            format=(check_format, format[0]),
+            bit_rate=(check_bit_rate, bit_rate[0]),
+        )
 
     @classmethod
     def execute(
@@ -104,7 +103,8 @@ class SaveSpeech(io.ComfyNode):
         track: list[dict[str, Any]] | None = None,
     ) -> io.NodeOutput:
         kind, kbit_s = format[0], bit_rate[0]
-        check_settings(kind, kbit_s)
+        check_format(kind)
+        check_bit_rate(kbit_s)
         folder = confine(output_folder(), check_name(name[0]))
         recordings = recordings_of(audio) + recordings_of(track or [], is_track=True)
         for one in recordings:
@@ -118,12 +118,14 @@ class SaveSpeech(io.ComfyNode):
         return io.NodeOutput(ui=listed(recordings, paths))
 
 
-def check_settings(kind: str | None, kbit_s: int | None) -> None:
-    """Raise ValueError for a format or bit rate that there is not; None is a wired input."""
-    if kind is not None:
-        check_choice("format", kind, tuple(FORMATS))
-    if kbit_s is not None:
-        check_range("bit_rate", kbit_s, LOWEST_RATE, HIGHEST_RATE, "kbit/s")
+def check_format(kind: str) -> None:
+    """Raise ValueError for a format that there is not."""
+    check_choice("format", kind, tuple(FORMATS))
+
+
+def check_bit_rate(kbit_s: int) -> None:
+    """Raise ValueError for a bit rate that is too low or too high."""
+    check_range("bit_rate", kbit_s, LOWEST_RATE, HIGHEST_RATE, "kbit/s")
 
 
 def workflow_of(prompt: object, extra: Mapping[str, object] | None) -> dict[str, str] | None:
@@ -178,11 +180,11 @@ class SpeechFromFile(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, file: str | None) -> bool | str:
-        return inputs.refuse(lambda name: chosen_file(name, DEMUXERS), file)
+    def validate_inputs(cls, file: str | None = None) -> bool | str:
+        return inputs.judge(file=(lambda name: chosen_file(name, DEMUXERS), file))
 
     @classmethod
-    def fingerprint_inputs(cls, file: str | None) -> tuple[int, int] | None:
+    def fingerprint_inputs(cls, file: str | None = None) -> FileState:
         """Change when the file is replaced, so that ComfyUI reads it again."""
         return None if file is None else file_state(chosen_file(file, DEMUXERS))
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from comfy_api.latest import io
 
-from ..morph.options import GenerateOptions, Sampling
+from ..morph.options import GenerateOptions, Sampling, check_decoding
 from ..morph.text.script import ScriptError, check_script
 from . import inputs
 from .audio_io import to_audio
 from .clips import show, to_clip
 from .facts import Facts, facts_of_line
 from .kept_lines import line_cache
+from .linked import check_cast, check_model, check_word_check
 from .live import announce
 from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
@@ -123,12 +124,17 @@ class RenderScript(io.ComfyNode):
     @classmethod
     def validate_inputs(
         cls,
-        script: str | None,
-        language: str | None,
+        script: str | None = None,
+        language: str | None = None,
         decoding: str | None = None,
         normalize_text: str | None = None,
     ) -> bool | str:
-        return inputs.refuse_text(check_script, script, language, decoding, normalize_text)
+        return inputs.judge(
+            language=(inputs.check_language, language),
+            decoding=(check_decoding, decoding),
+            normalize_text=(inputs.check_normalize, normalize_text),
+            script=(check_script, script),
+        )
 
     @classmethod
     def execute(
@@ -153,6 +159,11 @@ class RenderScript(io.ComfyNode):
         from ..morph.render.dialogue import ScriptRequest
         from ..morph.render.report import outcome
 
+        check_model(model)
+        check_cast(cast)
+        check_word_check(word_check)
+        inputs.check_word("language", language)
+        inputs.check_normalize(normalize_text)
         options = GenerateOptions(
             seq_groups,
             sampling,

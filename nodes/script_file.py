@@ -6,7 +6,7 @@ from comfy_api.latest import io, ui
 
 from . import inputs
 from .folders import chosen_file, input_files
-from .library import file_state
+from .saved_voices import FileState, file_state
 from .sockets import CATEGORY
 from .text_file import KINDS, read_text
 
@@ -42,11 +42,11 @@ class ScriptFromFile(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, file: str | None) -> bool | str:
-        return inputs.refuse(read_file, file)
+    def validate_inputs(cls, file: str | None = None) -> bool | str:
+        return inputs.judge(file=(read_file, file))
 
     @classmethod
-    def fingerprint_inputs(cls, file: str | None) -> tuple[int, int] | None:
+    def fingerprint_inputs(cls, file: str | None = None) -> FileState:
         """Change when the file is replaced, so that ComfyUI reads it again."""
         return None if file is None else file_state(chosen_file(file, KINDS))
 

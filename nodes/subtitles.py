@@ -58,23 +58,22 @@ class SaveSubtitles(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, name: str | None, format: str | None = FORMATS[0]) -> bool | str:
-        def check() -> None:
-            if name is not None:
-                check_name(name)
-            if format is not None:
-                check_choice("format", format, FORMATS)
-
-        return inputs.verdict(check)
+    def validate_inputs(cls, name: str | None = None, format: str | None = None) -> bool | str:
+        return inputs.judge(name=(check_name, name), format=(check_format, format))
 
     @classmethod
     def execute(cls, srt: str, name: str, format: str = FORMATS[0]) -> io.NodeOutput:
         if not srt.strip():
             raise ValueError("srt is empty: connect the srt output of Render Script")
-        check_choice("format", format, FORMATS)
+        check_format(format)
         text = srt_to_vtt(srt) if format == "vtt" else srt
         path = write_new(output_folder(), f"{check_name(name)}_{{:05}}.{format}", text)
         return io.NodeOutput(ui=ui.PreviewText(f"saved {path.name}"))
+
+
+def check_format(kind: str) -> None:
+    """Raise ValueError for a format that there is not."""
+    check_choice("format", kind, FORMATS)
 
 
 def write_new(folder: Path, name: str, text: str) -> Path:

@@ -12,6 +12,7 @@ from . import inputs
 from .audio_io import to_audio
 from .clips import show, to_clip
 from .facts import facts_of_line
+from .linked import check_model, check_voice
 from .live import announce
 from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
@@ -19,6 +20,7 @@ from .sockets import CATEGORY
 
 if TYPE_CHECKING:
     from ..morph.render.lines import Spoken
+    from ..morph.study.sweep import SweepRow
     from ..morph.voice.voice import Voice
 
 
@@ -71,16 +73,13 @@ class Sweep(io.ComfyNode):
 
     @classmethod
     def validate_inputs(
-        cls, text: str | None, language: str | None, seq_groups: str | None = None
+        cls, text: str | None = None, language: str | None = None, seq_groups: str | None = None
     ) -> bool | str:
-        def check() -> None:
-            inputs.check_settings(language, None, None)
-            if seq_groups is not None:
-                parse_groups(seq_groups)
-            if text is not None:
-                inputs.check_text(text)
-
-        return inputs.verdict(check)
+        return inputs.judge(
+            language=(inputs.check_language, language),
+            seq_groups=(parse_groups, seq_groups),
+            text=(inputs.check_text, text),
+        )
 
     @classmethod
     def execute(
@@ -99,6 +98,9 @@ class Sweep(io.ComfyNode):
         from ..morph.study.plot import plot_sweep
         from ..morph.study.sweep import sweep, table
 
+        check_model(model)
+        check_voice(voice)
+        inputs.check_word("language", language)
         line = Line(text, voice, language, seed)
         groups = parse_groups(seq_groups)
         node, options = cls.hidden.unique_id, GenerateOptions(sampling=sampling)
@@ -122,9 +124,15 @@ class Sweep(io.ComfyNode):
                 for one, row in zip(result.spoken, result.rows, strict=True)
             ]
         image = torch.from_numpy(plot_sweep(result)).float()[None] / 255
-        said = table(result)
         clips = [
             to_clip(one, f"SEQ_GROUPS {row.seq_groups}")
             for one, row in zip(result.spoken, result.rows, strict=True)
         ]
-        return io.NodeOutput(image, lines, said, ui=show(said, clips, compare=True))
+        shown = "\n".join(map(in_words, result.rows))
+        return io.NodeOutput(image, lines, table(result), ui=show(shown, clips, compare=True))
+
+
+def in_words(row: SweepRow) -> str:
+    """Return what was measured of a setting for the node, which shows plain text and no table."""
+    speed = f"{row.ms_per_frame:.1f} ms per frame, RTF {row.rtf:.3f}"
+    return f"SEQ_GROUPS {row.seq_groups}: {speed}, distance {row.distance:.3f}"

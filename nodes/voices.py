@@ -10,6 +10,7 @@ from ..morph.hearing.whisper import SIZES, check_installed
 from ..postprocess.checks import check_choice
 from . import inputs
 from .audio_io import to_one_waveform
+from .linked import check_model, check_voice
 from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
 from .sockets import CATEGORY, ModelSocket, VoiceSocket
@@ -103,15 +104,18 @@ class CloneVoice(io.ComfyNode):
 
     @classmethod
     def validate_inputs(
-        cls, mode: str | None, transcript: str | None = "", transcribe: str | None = NO_RECOGNISER
+        cls,
+        mode: str | None = None,
+        transcript: str | None = "",
+        transcribe: str | None = NO_RECOGNISER,
     ) -> bool | str:
         from ..morph.voice.create import check_transcript
 
         if mode != "ICL":
-            return inputs.refuse(check_mode, mode)
-        if transcript is None or transcript.strip() or transcribe == NO_RECOGNISER:
-            return inputs.refuse(check_transcript, transcript)
-        return inputs.refuse(lambda _: check_installed(), transcribe)
+            return inputs.judge(mode=(check_mode, mode))
+        if not isinstance(transcript, str) or transcript.strip() or transcribe == NO_RECOGNISER:
+            return inputs.judge(transcript=(check_transcript, transcript))
+        return inputs.judge(transcribe=(lambda _: check_installed(), transcribe))
 
     @classmethod
     def execute(
@@ -126,6 +130,7 @@ class CloneVoice(io.ComfyNode):
         from ..morph.voice.create import CloneOptions, clone_voice
         from ..morph.voice.transcript import hear_transcript
 
+        check_model(model)
         waveform = to_one_waveform(audio, "audio")
         check_mode(mode)
         heard: list[str] = []
@@ -197,6 +202,8 @@ class PresetVoice(io.ComfyNode):
     def execute(
         cls, model: ManagedModel | ManagedModels, speaker: str, instruct: str = "", custom_speaker: str = ""
     ) -> io.NodeOutput:
+        check_model(model)
+        inputs.check_word("speaker", speaker)
         return io.NodeOutput(model.preset_voice(custom_speaker.strip() or speaker, instruct))
 
 
@@ -228,14 +235,19 @@ class DesignVoice(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, description: str | None) -> bool | str:
-        if description is not None and not description.strip():
-            return "description is empty: say what the voice should be like"
-        return True
+    def validate_inputs(cls, description: str | None = None) -> bool | str:
+        return inputs.judge(description=(check_description, description))
 
     @classmethod
     def execute(cls, model: ManagedModel | ManagedModels, description: str) -> io.NodeOutput:
+        check_model(model)
         return io.NodeOutput(model.design_voice(description))
+
+
+def check_description(description: str) -> None:
+    """Raise ValueError for a description that says nothing."""
+    if not description.strip():
+        raise ValueError("description is empty: say what the voice should be like")
 
 
 def weight_input(letter: str, optional: bool = False) -> io.Input:
@@ -298,10 +310,14 @@ class BlendVoices(io.ComfyNode):
     ) -> io.NodeOutput:
         from ..morph.voice.blend import blend_voices
 
-        pairs = [(voice_a, weight_a), (voice_b, weight_b), (voice_c, weight_c), (voice_d, weight_d)]
-        given = [(voice, weight) for voice, weight in pairs if voice is not None]
-        voices, weights = [voice for voice, _ in given], [weight for _, weight in given]
+        given = {"voice_a": (voice_a, weight_a), "voice_b": (voice_b, weight_b)}
+        more = {"voice_c": (voice_c, weight_c), "voice_d": (voice_d, weight_d)}
+        given |= {name: (voice, weight) for name, (voice, weight) in more.items() if voice is not None}
+        for name, (voice, _) in given.items():
+            check_voice(voice, name)
+        voices, weights = (list(column) for column in zip(*given.values(), strict=True))
         if model is None:
             return io.NodeOutput(blend_voices(voices, weights))
+        check_model(model)
         with model.use() as ready:
             return io.NodeOutput(blend_voices(voices, weights, ready.model))

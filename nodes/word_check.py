@@ -75,7 +75,7 @@ class WordCheckSettings(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, recogniser: str | None = None) -> bool | str:
-        return inputs.refuse(lambda _: check_installed(), recogniser)
+        return inputs.judge(recogniser=(lambda _: check_installed(), recogniser))
 
     @classmethod
     def execute(cls, recogniser: str, most_errors: float, retakes: int) -> io.NodeOutput:

@@ -81,6 +81,15 @@ def cloned_voice(checkpoint: str = "0.6B-Base", **changes: Any) -> Graph:
     }
 
 
+def render_script(script: str, **changes: Any) -> dict[str, Any]:
+    """Return a Render Script node that is connected to ``model``, ``cast`` and ``sampling``."""
+    defaults = {
+        "model": ["model", 0], "cast": ["cast", 0], "script": script, "seq_groups": 5, "seed": 0, "batch_size": 2,
+        "language": "auto", "gap": 0.3, "sampling": ["sampling", 0],
+    }  # fmt: skip
+    return node("MorphTTSRenderScript", **(defaults | changes))
+
+
 def speech(max_seconds: float = TWO_FRAMES, **changes: Any) -> Graph:
     """Return ``cloned_voice`` plus ``speech`` (with changed inputs), ``sampling``, ``file`` and ``report``."""
     inputs = {

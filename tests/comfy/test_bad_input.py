@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -155,6 +156,16 @@ def test_input_known_to_be_bad_is_rejected_before_the_run(server: ComfyServer, c
     with pytest.raises(ComfyError) as refused:
         server.run(graph)
     assert sentence in str(refused.value)
+    for broken in refused.value.body["node_errors"].values():
+        assert by_name(broken["errors"]) == 1, "the page tells by the name whose sentence it is"
+
+
+def by_name(errors: list[dict[str, Any]]) -> int:
+    """Return how many errors are about the inputs under whose names they are: the page shows these (refused.js)."""
+    named = [(one["extra_info"]["input_name"], one["details"].casefold()) for one in errors]
+    return sum(
+        details == name or re.match(rf"{name} - {name}\b", details) is not None for name, details in named
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -236,6 +247,123 @@ def test_a_failed_run_says_why_and_the_next_run_works(
     assert sentence in result.error["exception_message"]
     assert result.files == []
     still_ready()
+
+
+def designed(**inputs: Any) -> Graph:
+    return {
+        "model": load_model("1.7B-VoiceDesign"),
+        "voice": changed({"voice": DESIGN}, "voice", **inputs)["voice"],
+    }
+
+
+def preset(**inputs: Any) -> Graph:
+    """Return a preset voice that is blended with itself (``blend``), saved (``save``) and joins a cast (``more``)."""
+    voice = {"model": ["model", 0], "speaker": "ryan"}
+    return {
+        "model": load_model("0.6B-CustomVoice"),
+        "voice": node("MorphTTSPresetVoice", **(voice | inputs)),
+        "blend": node(
+            "MorphTTSBlendVoices",
+            voice_a=["voice", 0],
+            voice_b=["voice", 0],
+            weight_a=1.0,
+            weight_b=1.0,
+            model=["model", 0],
+        ),
+        "save": node("MorphTTSSaveVoice", voice=["blend", 0], name="literal", overwrite=True),
+        "one": node("MorphTTSCast", name="ANNA", voice=["voice", 0]),
+        "more": node("MorphTTSCast", name="BEN", voice=["voice", 0], cast=["one", 0]),
+    }
+
+
+def dubbed(**inputs: Any) -> Graph:
+    given = {
+        "model": ["model", 0], "captions": "1\n00:00:00,000 --> 00:00:01,000\nHi\n", "seq_groups": 5, "seed": 0,
+        "batch_size": 8, "language": "auto", "max_speed": 1.25, "overrun": 0.5, "voice": ["voice", 0],
+    }  # fmt: skip
+    return cloned_voice() | {"dub": node("MorphTTSDub", **(given | inputs))}
+
+
+def swept(**inputs: Any) -> Graph:
+    given = {
+        "model": ["model", 0], "voice": ["voice", 0], "text": "Hello.", "language": "auto", "seq_groups": "1, 5",
+        "seed": 0,
+    }  # fmt: skip
+    return cloned_voice() | {"sweep": node("MorphTTSSweep", **(given | inputs))}
+
+
+def kept(**inputs: Any) -> Graph:
+    given = {"audio": ["recording", 0], "name": "literal", "format": "flac", "bit_rate": 96}
+    return {
+        "recording": node("LoadAudio", audio=graphs.RECORDING),
+        "save": node("MorphTTSSaveSpeech", **(given | inputs)),
+    }
+
+
+def subtitled(**inputs: Any) -> Graph:
+    text = node("PrimitiveStringMultiline", value="1\n00:00:00,000 --> 00:00:01,000\nHi\n")
+    return {
+        "text": text,
+        "save": node("MorphTTSSaveSubtitles", **({"srt": ["text", 0], "name": "literal"} | inputs)),
+    }
+
+
+# A graph whose inputs are written by a program, the node, and its inputs that a list or a link belongs in.
+WRITTEN = {
+    "Generate Speech": (speech, "speech", ("model", "voice", "language", "decoding", "normalize_text", "word_check")),
+    "Render Script": (scripted, "script", ("model", "cast", "language", "decoding", "normalize_text", "word_check")),
+    "Dub": (dubbed, "dub", ("model", "voice", "cast", "language", "decoding", "normalize_text", "word_check")),
+    "Sweep": (swept, "sweep", ("model", "voice", "language", "sampling")),
+    "Clone Voice": (speech, "voice", ("model", "audio", "mode")),
+    "Preset Voice": (preset, "voice", ("model", "speaker")),
+    "Design Voice": (designed, "voice", ("model",)),
+    "Blend Voices": (preset, "blend", ("voice_a", "voice_b", "voice_c", "model")),
+    "Save Voice": (preset, "save", ("voice",)),
+    "Cast": (preset, "more", ("voice", "cast")),
+    "Load Model": (speech, "model", ("checkpoint", "precision", "engine", "device", "more_models")),
+    "Save Speech": (kept, "save", ("audio", "format")),
+    "Save Subtitles": (subtitled, "save", ("format",)),
+    "Load Voice": (lambda: speech() | {"voice": node("MorphTTSLoadVoice")}, "voice", ("name",)),
+    "Script From File": (lambda: {"read": node("MorphTTSScriptFromFile")}, "read", ("file",)),
+    "Speech From File": (lambda: {"read": node("MorphTTSSpeechFromFile")}, "read", ("file",)),
+}  # fmt: skip
+MAY_BE_NOTHING = {
+    "word_check",
+    "sampling",
+    "voice_c",
+    "more_models",
+    "Blend Voices.model",
+    "Dub.cast",
+    "Cast.cast",
+}
+
+
+@pytest.mark.parametrize(("case", "key"), [(case, key) for case, row in WRITTEN.items() for key in row[2]])
+def test_a_literal_where_a_link_or_a_choice_belongs_gets_a_sentence(
+    server: ComfyServer, case: str, key: str
+) -> None:
+    """A program may send any value; the page does not."""
+    make, node_id, _ = WRITTEN[case]
+    nothing = [] if MAY_BE_NOTHING & {key, f"{case}.{key}"} else [None]
+    for value in [5, {"a": 1}, *nothing]:
+        graph = changed(make(), node_id, **{key: value})
+        if case not in ("Save Speech", "Save Subtitles"):  # these have no output
+            graph["end"] = node("PreviewAny", source=[node_id, 0])
+        assert re.match(rf"{key}( is |: )|no {key}: ", said_of(server, graph)), value
+
+
+def said_of(server: ComfyServer, graph: Graph) -> str:
+    """Return the sentence with which a graph is refused, or fails with a ValueError."""
+    from tests.comfy.server import ComfyError
+
+    try:
+        result = server.run(graph)
+    except ComfyError as refused:
+        [errors] = [one["errors"] for one in refused.body["node_errors"].values()]
+        assert {one["type"] for one in errors} == {"custom_validation_failed"}
+        return errors[0]["details"].partition(" - ")[2]
+    assert result.error and result.error["exception_type"] == "ValueError", result.error
+    return result.error["exception_message"]
 
 
 def test_warnings_about_a_recording_are_shown_on_the_node(server: ComfyServer) -> None:

@@ -30,17 +30,13 @@ def checkpoints(model_folders: Path) -> None:
 
 def scene(model: Graph, **changes: Any) -> Graph:
     """Return a script of LINES lines, spoken by the node ``model`` of a graph."""
-    render = {
-        "model": ["model", 0], "cast": ["cast", 0], "script": "\n".join(PATIENT), "seq_groups": 5, "seed": 0,
-        "batch_size": 2, "language": "auto", "gap": 0.1, "sampling": ["sampling", 0], "retries": 0,
-        "reuse_lines": False,
-    }  # fmt: skip
+    settings = {"gap": 0.1, "retries": 0, "reuse_lines": False}
     return {
         **model,
         "voice": node("MorphTTSPresetVoice", model=["model", 0], speaker="ryan"),
         "sampling": graphs.sampling(),
         "cast": node("MorphTTSCast", name="ANNA", voice=["voice", 0]),
-        "script": node("MorphTTSRenderScript", **(render | changes)),
+        "script": graphs.render_script("\n".join(PATIENT), **(settings | changes)),
         "file": node("SaveAudio", audio=["script", 0], filename_prefix="device"),
         "report": node("PreviewAny", source=["script", 3]),
     }

@@ -45,14 +45,10 @@ def keeper(start_server: Callable[..., ComfyServer], folder: Path) -> Iterator[C
 
 
 def scene(script: str, **changes: Any) -> Graph:
-    render = {
-        "model": ["model", 0], "cast": ["cast", 0], "script": script, "seq_groups": 5, "seed": 0,
-        "batch_size": 2, "language": "auto", "gap": 0.3, "sampling": ["sampling", 0],
-    }  # fmt: skip
     return graphs.cloned_voice() | {
         "sampling": graphs.sampling(),
         "cast": node("MorphTTSCast", name="ANNA", voice=["voice", 0]),
-        "script": node("MorphTTSRenderScript", **(render | changes)),
+        "script": graphs.render_script(script, **changes),
         "lines": node("SaveAudio", audio=["script", 0], filename_prefix="line"),
         "report": node("PreviewAny", source=["script", 3]),
     }
@@ -88,7 +84,8 @@ def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(
     keeper: ComfyServer, folder: Path
 ) -> None:
     server = keeper
-    assert server.post("/morph/lines/clear")["lines"] >= 0
+    server.post("/morph/lines/clear")
+    assert server.get("/morph/lines") == {"lines": 0, "bytes": 0}
     first = run(server, speech())
     assert "from before" not in shown(first, "report") and server.get("/morph/lines")["lines"] == 1
     server.free()  # ComfyUI forgets what nodes returned

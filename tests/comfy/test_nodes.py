@@ -286,6 +286,9 @@ def test_the_sweep_returns_a_plot_one_line_per_setting_and_a_table(server: Comfy
     assert result.ok, result.error
     assert [len(waveform) for waveform in samples(result)] == [2 * SAMPLES_PER_FRAME] * 3
     assert re.findall(r"^\| +(\d+) \|", shown(result, "table"), re.M) == ["1", "5", "15"]
+    words = r"SEQ_GROUPS (\d+): [\d.]+ ms per frame, RTF [\d.]+, distance [\d.]+"
+    on_node = [re.fullmatch(words, line) for line in shown(result, "sweep").splitlines()]
+    assert [line and line[1] for line in on_node] == ["1", "5", "15"], "no table: the node shows plain text"
     assert [file.path.suffix for file in result.files if file.node_id == "plot"] == [".png"]
 
 

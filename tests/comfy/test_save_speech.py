@@ -35,14 +35,10 @@ def save(audio: list[Any], name: str, kind: str = "flac", **changes: Any) -> dic
 
 def scripted(name: str, kind: str = "flac", **changes: Any) -> Graph:
     """Return a script of two lines, its lines and track saved by Save Speech, and its lines by Save Audio."""
-    render = {
-        "model": ["model", 0], "cast": ["cast", 0], "script": SCRIPT, "seq_groups": 5, "seed": 0,
-        "batch_size": 2, "language": "auto", "gap": 0.3, "sampling": ["sampling", 0],
-    }  # fmt: skip
     return graphs.cloned_voice() | {
         "sampling": graphs.sampling(),
         "cast": node("MorphTTSCast", name="ANNA", voice=["voice", 0]),
-        "script": node("MorphTTSRenderScript", **(render | changes)),
+        "script": graphs.render_script(SCRIPT, **changes),
         "file": node("SaveAudio", audio=["script", 0], filename_prefix="line"),
         "save": save(["script", 0], name, kind, track=["script", 1]),
     }

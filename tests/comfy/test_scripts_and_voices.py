@@ -48,10 +48,6 @@ def user_files(base_dir: Path, model_folders: Path) -> None:
 def dialogue() -> Graph:
     """Return a dialogue of two cloned voices; each line is two frames long."""
     other = {"model": ["model", 0], "audio": ["other recording", 0], "mode": "ICL"}
-    render = {
-        "model": ["model", 0], "cast": ["cast", 0], "script": SCRIPT, "seq_groups": 5, "seed": 0,
-        "batch_size": 2, "language": "auto", "gap": 0.3, "sampling": ["sampling", 0],
-    }  # fmt: skip
     return graphs.cloned_voice() | {
         "sampling": graphs.sampling(),
         "other recording": node("LoadAudio", audio=graphs.OTHER_RECORDING),
@@ -63,7 +59,7 @@ def dialogue() -> Graph:
         ),
         "first": node("MorphTTSCast", name="ANNA", voice=["voice", 0]),
         "cast": node("MorphTTSCast", name="BEN", voice=["other voice", 0], cast=["first", 0]),
-        "script": node("MorphTTSRenderScript", **render),
+        "script": graphs.render_script(SCRIPT),
         "again": node("MorphTTSJoinAudio", audio=["script", 0], gap=0.5, crossfade=0.0),
         "lines": node("SaveAudio", audio=["script", 0], filename_prefix="line"),
         "joined": node("SaveAudio", audio=["script", 1], filename_prefix="joined"),

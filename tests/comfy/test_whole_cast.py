@@ -65,9 +65,12 @@ class Input(io.Custom("COMFY_AUTOGROW_V3").Input):
         self.template = template
 io.Autogrow = types.SimpleNamespace(Input=Input, TemplateNames=types.SimpleNamespace)
 from qwen3_tts_morph.nodes.cast import WholeCast
+from qwen3_tts_morph.morph.voice.voice import Voice
 [names, voices, cast] = WholeCast.define_schema().inputs
-result = WholeCast.execute("ANNA\\nBEN", None, {"voice_1": "first", "voice_2": "second", "voice_3": None})
-print(json.dumps([voices.id, voices.template.names, voices.template.min, result.args[0]]))
+first, second = (Voice("preset", "0b6", speaker=speaker) for speaker in ("first", "second"))
+result = WholeCast.execute("ANNA\\nBEN", None, {"voice_1": first, "voice_2": second, "voice_3": None})
+made = {name: voice.speaker for name, voice in result.args[0].items()}
+print(json.dumps([voices.id, voices.template.names, voices.template.min, made]))
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,66 @@ def test_it_opens_completely_and_with_its_values(opened: Opened, name: str, scre
             inputs = report["api"][str(node["id"])]["inputs"]
             assert {key: inputs[key] for key in values} == values
             assert set(inputs) == set(values) | linked
+
+
+# By default, run those whose nodes are closest, on both canvases.
+CLOSE = {NAMES[0], DIALOGUE, LIBRARY}
+RUN = [
+    pytest.param(page, name, marks=() if name in CLOSE else pytest.mark.slow)
+    for page in ("0.3.75", "Nodes 2.0")
+    for name in NAMES
+    if page == "0.3.75"
+    or "esign" not in name  # the newer page's server has no checkpoint that designs voices
+]
+# The nodes' left, top, right and bottom in the graph as they are drawn, title included.
+DRAWN = """() => {
+  const {canvas, graph} = window.app
+  const frame = canvas.canvas.getBoundingClientRect(), {scale, offset} = canvas.ds
+  return graph.nodes.map((node) => {
+    const drawn = document.querySelector(`[data-node-id="${node.id}"]`)?.getBoundingClientRect()
+    const box = drawn
+      ? [drawn.left - frame.left, drawn.top - frame.top, drawn.right - frame.left, drawn.bottom - frame.top]
+          .map((edge, n) => edge / scale - offset[n % 2])
+      : [node.pos[0], node.pos[1] - window.LiteGraph.NODE_TITLE_HEIGHT, node.pos[0] + node.size[0],
+         node.pos[1] + node.size[1]]
+    return [node.title, ...box.map(Math.round)]
+  })
+}"""
+
+
+def overlapping(nodes: list[list[Any]]) -> list[tuple[str, str]]:
+    """Return the titles of each two nodes that overlap."""
+    return [
+        (one, other)
+        for (one, *a), (other, *b) in combinations(nodes, 2)
+        if a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+    ]
+
+
+def sticking_out(nodes: list[list[Any]], workflow: dict[str, Any]) -> list[str]:
+    """Return the titles of the nodes that begin in a group and end below it."""
+    groups = [
+        (x, y, x + width, y + height) for x, y, width, height in (g["bounding"] for g in workflow["groups"])
+    ]
+    return [
+        title
+        for title, left, top, right, bottom in nodes
+        if any(x0 <= left and right <= x1 and y0 <= top < y1 < bottom for x0, y0, x1, y1 in groups)
+    ]
+
+
+@pytest.mark.parametrize(("opened", "name"), RUN, indirect=["opened"], scope="module")
+def test_nodes_stay_apart_and_in_their_groups_when_they_grow(opened: Opened, name: str) -> None:
+    """A run puts texts, recordings and a player on the nodes."""
+    workflow, page = read_workflow(name), opened.page
+    page.load(workflow)
+    page.fit()
+    before = page.page.evaluate(DRAWN)
+    assert overlapping(before) == [] and sticking_out(before, workflow) == []
+    kind, data = page.run()
+    assert kind == "execution_success", data
+    after = page.page.evaluate(DRAWN)
+    assert overlapping(after) == [] and sticking_out(after, workflow) == []
 
 
 @pytest.mark.parametrize("opened", ["0.3.75", "Nodes 2.0"], indirect=True)

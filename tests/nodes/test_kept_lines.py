@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestServer
 from qwen3_tts_morph.morph.render.line_cache import LineCache
 
 from tests.nodes.package import load
+from tests.patience import PATIENCE
 
 routes = load("routes")
 LEFT = f"{'a' * 64}.line.safetensors"
@@ -53,7 +54,7 @@ def serve(cache: LineCache, scenario) -> None:
         async with TestServer(app) as http, aiohttp.ClientSession() as session:
             await scenario(session, http)
 
-    asyncio.run(asyncio.wait_for(run(), 120))
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
 
 
 def test_a_page_sees_what_is_kept_and_removes_it(tmp_path) -> None:

@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestServer
 from qwen3_tts_morph.serve import request_checks
 
 from tests.nodes.package import load
+from tests.patience import PATIENCE
 
 live, routes = load("live"), load("routes")
 PAGE = "the page"
@@ -46,7 +47,7 @@ def serve(scenario: Callable[[Any, Any, Server], Awaitable[None]]) -> None:
         async with TestServer(app) as http:
             await scenario(store, http, comfy)
 
-    asyncio.run(asyncio.wait_for(run(), 120))
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
 
 
 def as_bytes(samples: np.ndarray) -> bytes:

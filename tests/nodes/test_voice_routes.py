@@ -20,6 +20,7 @@ from qwen3_tts_morph.morph.voice.library import VoiceLibrary
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from tests.nodes.package import load
+from tests.patience import PATIENCE
 
 routes = load("routes")
 voice_routes = load("voice_routes")
@@ -63,7 +64,7 @@ def serve(library: VoiceLibrary, scenario: Callable[[Ask], Awaitable[None]]) -> 
 
             await scenario(ask)
 
-    asyncio.run(asyncio.wait_for(run(), 120))
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
 
 
 def test_the_list_says_what_a_voice_is_and_which_checkpoint_here_fits(

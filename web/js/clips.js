@@ -104,7 +104,7 @@ class ClipList {
     this.rows.dataset.captureWheel = "true" // Nodes 2.0: the wheel scrolls what has been clicked
     this.players = this.order.map((index, place) => this.row(this.clips[index], index, place))
     this.element.replaceChildren(...parts, this.rows)
-    this.status.textContent = this.status.title = this.blind ? this.question : this.verdict || say("Switch while it plays: the moment stays.")
+    this.status.textContent = this.status.title = this.blind ? this.question : this.verdict || say("Switching keeps the position.")
     this.show()
   }
 

@@ -123,7 +123,7 @@ function onExecuted({ detail }) {
 
 function onEnd({ type, detail }) {
   if (!hearings.delete(detail.prompt_id)) return
-  if (type === "execution_error") tell("error", say("The voice cannot be heard"), detail.exception_message)
+  if (type === "execution_error") tell("error", say("The voice cannot be played"), detail.exception_message)
   show()
 }
 

@@ -1,0 +1,62 @@
+"""What Save Voice has written since ComfyUI started, so that a file that it wrote itself does not count as changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+FileState = tuple[int, int] | None  # modification time in ns and bytes; None: there is no file
+Fingerprint = FileState | tuple[FileState, FileState]
+
+
+def file_state(path: Path) -> FileState:
+    """Return a file's modification time in ns and its size in bytes; None if it does not exist."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+@dataclass(frozen=True)
+class _Saved:
+    state: FileState  # of the file as it was written
+    fingerprint: Fingerprint  # of the run that wrote it
+
+
+class SavedVoices:
+    """The files that Save Voice has written, by path."""
+
+    def __init__(self) -> None:
+        self._saved: dict[Path, _Saved] = {}
+
+    def fingerprint(self, path: Path) -> Fingerprint:
+        """Return what changes when a file is deleted or replaced, but not when it is saved where there was none."""
+        state, saved = file_state(path), self._saved.get(path)
+        if saved is None:
+            return state
+        return saved.fingerprint if state == saved.state else (state, saved.state)
+
+    @contextmanager
+    def saving(self, path: Path) -> Iterator[None]:
+        """Note what the ``with`` block writes; nothing if it raises."""
+        was_there, before = path.exists(), self.fingerprint(path)
+        yield
+        state = file_state(path)
+        # Where another voice was, the file has changed: for a workflow that saved that one, and may run again.
+        self._saved[path] = _Saved(state, state if was_there else before)
+
+
+APP_KEY = web.AppKey("qwen3_tts_morph.saved_voices", SavedVoices)  # where the server's application keeps it
+
+
+def saved_voices() -> SavedVoices:
+    """Return what this process has saved; without a server, a new and empty one."""
+    from server import PromptServer
+
+    server = getattr(PromptServer, "instance", None)
+    return SavedVoices() if server is None else server.app.get(APP_KEY) or SavedVoices()

@@ -1,0 +1,93 @@
+"""What is refused before a run: one error for one wrong value, under its input's name, and never a Python error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.comfy.examples import CLASSIC, PAGES, read_workflow, set_widget
+from tests.comfy.graphs import Graph, node
+
+if TYPE_CHECKING:
+    from tests.comfy.page import ComfyPage
+    from tests.comfy.server import ComfyServer
+
+START = "1 Start here - preset speakers"
+SPEECH = "MorphTTSGenerateSpeech"
+LISTS = {  # node -> its input that is a list of what a user has, and what to do where that is nothing
+    "MorphTTSLoadVoice": ("name", "save one with Save Voice, then press R and choose it"),
+    "MorphTTSScriptFromFile": ("file", "upload one with the button below"),
+    "MorphTTSSpeechFromFile": ("file", "upload one with the button below"),
+}
+ADD_NODE = """(kind) => {
+  const {app, LiteGraph} = window
+  const made = ['PreviewAny', kind].map((one) => LiteGraph.createNode(one))
+  app.graph.clear()
+  for (const one of made) app.graph.add(one)
+  made[1].connect(0, made[0], 0)
+}"""
+QUEUE = "async () => { await window.app.queuePrompt(0) }"
+ERRORS = """() => Object.values(window.app.lastNodeErrors ?? {}).map((node) =>
+  node.errors.map((error) => [error.extra_info.input_name, error.details]))"""
+
+
+def refusal(server: ComfyServer, graph: Graph) -> dict[str, list[dict[str, Any]]]:
+    """Return the errors of the nodes of a graph that the server refuses."""
+    from tests.comfy.server import ComfyError
+
+    with pytest.raises(ComfyError) as refused:
+        server.run(graph)
+    return {key: value["errors"] for key, value in refused.value.body["node_errors"].items()}
+
+
+def test_a_node_without_inputs_is_told_which_are_missing(server: ComfyServer) -> None:
+    wrong = {}
+    for kind, info in server.object_info().items():
+        if not kind.startswith("MorphTTS") or not info["input"].get("required"):
+            continue
+        graph = {"bare": node(kind)}
+        if not info["output_node"]:
+            graph["end"] = node("PreviewAny", source=["bare", 0])
+        found = {
+            (one["type"], one["details"]) for errors in refusal(server, graph).values() for one in errors
+        }
+        if found != {("required_input_missing", key) for key in info["input"]["required"]}:
+            wrong[kind] = found
+    assert wrong == {}
+
+
+def test_an_empty_list_says_what_to_do(
+    start_server: Callable[..., ComfyServer], new_page: Callable[..., ComfyPage], tmp_path: Path
+) -> None:
+    """As on a fresh install: no voice has been saved, and no file is in the input folder."""
+    fresh = start_server(tmp_path)
+    page = new_page(fresh)
+    for kind, (key, advice) in LISTS.items():
+        page.page.evaluate(ADD_NODE, kind)
+        page.page.evaluate(QUEUE)
+        [[[name, details]]] = page.page.evaluate(ERRORS)
+        assert name == key and details.startswith(f"{key} - {key} is '(no ") and advice in details
+    fresh.stop()
+
+
+@pytest.mark.parametrize("label", CLASSIC)
+def test_one_wrong_value_is_one_error_under_its_inputs_name(
+    request: pytest.FixtureRequest, new_page: Callable[..., ComfyPage], label: str, screenshots: Path
+) -> None:
+    server, nodes_2 = PAGES[label]
+    page = new_page(request.getfixturevalue(server), nodes_2=nodes_2)
+    page.load(read_workflow(START))  # with two nodes that speak
+    for name, value, said in (
+        ("split_chars", 10, " is 10: choose 0"),
+        ("text", "[pause x] Hi.", ": [pause x] is"),
+    ):
+        page.load(read_workflow(START))
+        set_widget(page, SPEECH, name, value)
+        page.page.evaluate(QUEUE)
+        errors = page.page.evaluate(ERRORS)
+        assert [[one for one, _ in of_node] for of_node in errors] == [[name], [name]]
+        assert all(details.startswith(f"{name} - {name}{said}") for [[_, details]] in errors)
+        page.screenshot(screenshots / f"refused, {name} ({label}).png")
