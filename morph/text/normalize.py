@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 LANGUAGES = ("auto", "english")  # texts in other languages are not changed
 LONGEST_INPUT = 160  # characters: the library's time and memory grow faster than linearly
 READABLE = str.maketrans(
-    {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2026": "...", "\xa0": " "}
+    {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\xab": '"', "\xbb": '"', "\u2026": "..."}
 )
 SOUNDED_SIGNS = "\u00b0\n\t"
 # Sentences without any of this skip the library, which takes some 50 ms per sentence.
 FIGURES = re.compile(
     r"[\d$\u00a3\u20ac%&@\u00b0+=#]|\b[A-Z][a-z]{0,3}\.|\b[a-z]\.[a-z]\.|www|\.com", re.ASCII
 )
-LAST_STOP = re.compile(r"[.!?][\"')\]]*$")
+LAST_STOP = re.compile(r"[.!?\u3002][\"')\]]*$")
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,18 @@ class Normalizer:
     def parts(self, text: str, spoken_in: str = "auto") -> Iterator[SpokenText]:
         """Give what ``write_out`` returns sentence by sentence, so that long texts need not be waited for.
 
-        A text that is not written out is one part. ``join_spoken`` puts the parts together.
+        A text that is not written out is one part. ``join_spoken`` puts the parts together; a sentence that ended at a
+        new line gets a stop, so that its end is seen there too.
         """
         if self.language != "en" or spoken_in.strip().lower() not in LANGUAGES:
             yield SpokenText(text)
             return
         clean, notes = _readable(text)
-        for one in split_sentences(clean):
-            yield SpokenText(self._sentence(one, notes), tuple(notes))
+        sentences = split_sentences(clean)
+        for number, one in enumerate(sentences, start=1):
+            said = self._sentence(one, notes)
+            ended = number < len(sentences) and any(char.isalnum() for char in said)
+            yield SpokenText(self.close(said) if ended else said, tuple(notes))
             notes.clear()
 
     def close(self, piece: str) -> str:
