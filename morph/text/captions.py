@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .encoding import check_encodable
+from .names import name_key
 from .script import KNOWN_TAG, MAX_REPORTED, NARRATOR, ScriptError, ScriptLine, parse_script
 
 MOST_CAPTIONS = 20_000
@@ -119,7 +120,7 @@ def read_dub(
     Raises:
         ScriptError: naming the faulty captions.
     """
-    known = {name.casefold(): name for name in cast}
+    known = {name_key(name): name for name in cast}
     texts = [_as_line(one.text, known) for one in captions]
     numbered = dict(enumerate(captions, start=1))
     silent = [caption for caption, text in zip(captions, texts, strict=True) if not text]
@@ -166,4 +167,4 @@ def _is_named(said: str, cast: dict[str, str]) -> bool:
     name = head[1].strip()
     bare = REMARK.sub("", name).strip()
     capitals = bare.isupper() and len(bare.split()) <= 3 and len(cast) > 1
-    return name.casefold() in cast or bare.casefold() in cast or capitals
+    return name_key(name) in cast or name_key(bare) in cast or capitals

@@ -19,6 +19,10 @@ def test_names_are_one_per_line_and_empty_lines_do_not_count() -> None:
         ("", "names is empty: type one character's name per line"),
         (" \n\n", "names is empty: type one character's name per line"),
         ("ANNA\nBEN\nanna", "name 'anna' is already in the cast"),
+        ("\xc9milie\nE\u0301MILIE", "is already in the cast"),
+        ("Old Man\nOld\xa0 Man", "is already in the cast"),
+        ("Anna\nAn\u200bna", "is already in the cast"),
+        ("Anna\n\u200b", "name is empty"),
         ("ANNA\nBEN: hello", r"name 'BEN: hello' contains one of : \[ \] #"),
     ],
 )
@@ -50,3 +54,5 @@ def test_casts_are_joined_and_a_name_that_both_have_is_refused() -> None:
     assert characters.join_casts({"ANNA": 1}, {"BEN": 2}, ["BEN"]) == {"ANNA": 1, "BEN": 2}
     with pytest.raises(ValueError, match="name 'Anna' is already in the cast: give each character"):
         characters.join_casts({"ANNA": 1}, {"Anna": 2}, ["Anna"])
+    with pytest.raises(ValueError, match="is already in the cast: give each character"):
+        characters.join_casts({"\xc9MILIE": 1}, {"E\u0301milie": 2}, ["E\u0301milie"])
