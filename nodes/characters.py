@@ -7,7 +7,7 @@ from typing import Any
 
 from ..morph.text.names import name_key
 
-NOT_IN_NAMES = ":\uff1a[]#\n\r"  # these have a meaning in scripts
+NOT_IN_NAMES = ":\uff1a[]#"  # these have a meaning in scripts
 
 
 def check_character(name: str) -> str:
@@ -15,7 +15,7 @@ def check_character(name: str) -> str:
     name = name.strip()
     if not name_key(name):
         raise ValueError("name is empty: type the character's name")
-    if any(char in name for char in NOT_IN_NAMES):
+    if any(char in name for char in NOT_IN_NAMES) or len(name.splitlines()) > 1:
         raise ValueError(
             f"name {name!r} contains one of : [ ] # or a line break, which scripts reserve: remove it"
         )

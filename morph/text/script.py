@@ -152,7 +152,8 @@ def check_script(text: str) -> None:
 def _read(text: str, reader: _Reader) -> Script:
     check_encodable(text, "script")
     errors = []
-    for number, line in enumerate(re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff")), start=1):
+    # Also at the soft line breaks of word processors, as the cast's names and Script From File count lines.
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
         try:
             reader.read(number, line.strip())
         except ScriptError as error:

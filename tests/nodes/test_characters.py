@@ -23,12 +23,20 @@ def test_names_are_one_per_line_and_empty_lines_do_not_count() -> None:
         ("Old Man\nOld\xa0 Man", "is already in the cast"),
         ("Anna\nAn\u200bna", "is already in the cast"),
         ("Anna\n\u200b", "name is empty"),
+        ("ANNA\u2028anna", "name 'anna' is already in the cast"),
         ("ANNA\nBEN: hello", r"name 'BEN: hello' contains one of : \[ \] #"),
     ],
 )
 def test_names_that_no_script_could_use_are_refused(text: str, error: str) -> None:
     with pytest.raises(ValueError, match=error):
         characters.read_names(text)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029"])
+def test_a_name_has_no_line_break_inside(end: str) -> None:
+    assert characters.check_character(f"ANNA{end}") == "ANNA"
+    with pytest.raises(ValueError, match="or a line break, which scripts reserve"):
+        characters.check_character(f"ANNA{end}BEN")
 
 
 def test_each_name_has_the_voice_in_its_place() -> None:

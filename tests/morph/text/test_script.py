@@ -25,6 +25,15 @@ def test_lines_pauses_comments_and_blank_lines():
     assert script.lines == (script.items[0], script.items[2])
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85", "\u2028", "\u2029"])
+def test_every_line_break_ends_a_line(end: str) -> None:
+    script = parse_script(f"# a play{end}{end}Bob: Hello.{end}Anna Maria: Hi.{end}", CAST)
+    assert [(line.number, line.name, line.text) for line in script.lines] == [
+        (3, "Bob", "Hello."),
+        (4, "Anna Maria", "Hi."),
+    ]
+
+
 @pytest.mark.parametrize("name", ["bob", "BOB", " Bob ", "\ufeffBob"])
 def test_names_match_in_any_case_and_are_returned_as_the_cast_spells_them(name):
     assert only_line(f"{name}: Hi") == ScriptLine(1, "Bob", "Hi")
