@@ -159,7 +159,7 @@ def _read(text: str, reader: _Reader) -> Script:
         except ScriptError as error:
             errors.append(f"line {number}: {error}")
     if errors:
-        raise ScriptError(_report(errors))
+        raise ScriptError(report_faults(errors))
     script = Script(tuple(reader.items))
     if not script.lines:
         raise ScriptError("script has no line to speak: write lines such as 'NAME: text'")
@@ -373,7 +373,8 @@ def _by_key(what: str, names: Collection[str]) -> dict[str, str]:
     return known
 
 
-def _report(errors: list[str]) -> str:
+def report_faults(errors: list[str]) -> str:
+    """Return what a ScriptError says of faulty lines: the first ten, and how many more there are."""
     shown = errors[:MAX_REPORTED]
     if len(errors) > MAX_REPORTED:
         shown.append(f"and {len(errors) - MAX_REPORTED} more")
