@@ -50,6 +50,7 @@ LONGEST_QUOTE = 80  # characters, as far as its beginning is looked for
 ABOUT = re.compile(r"(?<![\w~\u2248])[~\u2248] ?(?=[$\u00a3\u20ac]?\d)")
 INCH_FRACTION = re.compile(r"(?<![\d/])(\d{1,2}/\d{1,2})-(?=[a-z])")  # 1/4-inch
 AND = re.compile(r"\b([A-Z]+)&([A-Z]+)\b|(?<=[A-Za-z])&(?=[A-Za-z])")
+DOTTED = re.compile(r"\b(?![AP]\.M\.)(?:[A-Z]\.){2,}(?P<stop>$)?")  # U.S., not the time of a day
 VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)(?!\.?\d)")
 ALWAYS_OPEN = re.compile(r"\b24/7\b")
 SCORE = re.compile(r"(?i)\b(won|lost|score was|score is|beat \w+|drew) (\d{1,3})[-\u2013](\d{1,3})\b")
@@ -109,7 +110,8 @@ DETERMINERS = frozenset(
 RULERS = "Henry|Louis|George|Edward|Elizabeth|Charles|James|William|Richard|Pope [A-Z][a-z]+"
 RULER = re.compile(rf"\b((?:(?:King|Queen|Emperor|Tsar) )?(?:{RULERS})) ([IVX]{{1,5}})\b")
 TITLE = re.compile(r"King|Queen|Emperor|Tsar|Pope")
-BEHIND_NUMERAL = re.compile(r"'s\b|\s*(?:[.,;:!?)\]\"]|$)")  # an I before anything else is the speaker
+# An I before anything else is the speaker.
+BEHIND_NUMERAL = re.compile(r"'s\b|\s*(?:[.,;:!?)\]\"]|$)|\s+(?:of\b|(?:and|or|to) [A-Z])")
 # Letters by name: every voice tried says "bee bee see" correctly, hardly any says "B B C" correctly (demo voice).
 LETTER_NAMES = """
 ay bee see dee ee eff gee aitch eye jay kay ell em en oh pee cue ar ess tee you vee double-you ex why zee
@@ -279,6 +281,7 @@ RULES: tuple[tuple[re.Pattern[str], Said], ...] = (
     (SHORT_DAY, lambda match: SHORT_DAYS[match[1]]),
     (BEFORE_NUMBER, lambda match: _before_number(match[1])),
     (ALWAYS_OPEN, "twenty four seven"),
+    (DOTTED, lambda match: spell(match[0].replace(".", "")) + ("" if match["stop"] is None else ".")),
     (AND, _compound),
     (ABOUT, "about "),
     (PHONE, lambda match: _spell_digits(match[0])),

@@ -56,7 +56,12 @@ def test_it_is_written_out_as_people_read_it(text, spoken) -> None:
         ("It was James I.", "It was James the first."),
         ("King James I was tall.", "King James the first was tall."),
         ("Elizabeth I's reign.", "Elizabeth the first's reign."),
-        # capitals with apostrophes
+        ("Read Part I and Part II of it.", "Read Part one and Part two of it."),
+        ("James I of England and I.", "James the first of England and I."),
+        # capitals with apostrophes and dots
+        ("The U.S. is big.", "The you ess is big."),
+        ("He lives in D.C.", "He lives in dee see."),
+        ("At 9 A.M. sharp.", "At nine ay em sharp."),
         ("DON'T GO", "Don't go"),
         ("I'LL GO", "I'll go"),
         ("WE'RE HERE", "We're Here"),
@@ -210,6 +215,7 @@ ROWS += [
     "DON'T ",
     "a'1' ",
     "'a 1' ",
+    "A.",
     "1/4-",
     "p. 1 ",
 ]
