@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-NOT_IN_NAMES = ":\uff1a[]#\n\r"  # these have a meaning in scripts
+from ..morph.text.names import name_key
+
+NOT_IN_NAMES = ":\uff1a[]#"  # these have a meaning in scripts
 
 
 def check_character(name: str) -> str:
     """Return a character's name, stripped; ValueError if no script line could refer to it."""
     name = name.strip()
-    if not name:
+    if not name_key(name):
         raise ValueError("name is empty: type the character's name")
-    if any(char in name for char in NOT_IN_NAMES):
+    if any(char in name for char in NOT_IN_NAMES) or len(name.splitlines()) > 1:
         raise ValueError(
             f"name {name!r} contains one of : [ ] # or a line break, which scripts reserve: remove it"
         )
@@ -24,7 +26,7 @@ def read_names(text: str) -> list[str]:
     """Return the characters' names, one per line of a text; empty lines do not count.
 
     Raises:
-        ValueError: there is no name, one cannot be used, or two differ in case at most.
+        ValueError: there is no name, one cannot be used, or two are the same (see ``names.name_key``).
     """
     names = [check_character(line) for line in text.splitlines() if line.strip()]
     if not names:
@@ -41,13 +43,13 @@ def join_casts(cast: Mapping[str, Any], more: Mapping[str, Any], names: Sequence
         names: the others' names as they were typed.
 
     Raises:
-        ValueError: a name comes twice, in upper or lower case.
+        ValueError: a name comes twice (see ``names.name_key``).
     """
-    known = {name.casefold() for name in cast}
+    known = {name_key(name) for name in cast}
     for name in names:
-        if name.casefold() in known:
+        if name_key(name) in known:
             raise ValueError(f"name {name!r} is already in the cast: give each character a different name")
-        known.add(name.casefold())
+        known.add(name_key(name))
     return {**cast, **more}
 
 

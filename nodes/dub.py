@@ -11,6 +11,7 @@ from comfy_api.latest import io
 
 from ..morph.options import GenerateOptions, Sampling, check_decoding
 from ..morph.text.captions import read_captions
+from ..morph.text.names import name_key
 from ..morph.text.script import NARRATOR
 from . import inputs
 from .audio_io import to_audio
@@ -226,7 +227,7 @@ def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict
             raise ValueError("no voice: connect a voice or a cast")
         return speakers
     check_voice(voice)
-    if NARRATOR in {name.casefold() for name in speakers}:
+    if NARRATOR in {name_key(name) for name in speakers}:
         raise ValueError("voice is connected and the cast has a NARRATOR: disconnect one of them")
     return {**speakers, NARRATOR.upper(): voice}
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...postprocess.join import Spacing, join
+from ..model.model import Model
 from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
-from ..text.script import Script, ScriptLine, parse_script
+from ..text.script import Script, ScriptError, ScriptLine, parse_script, report_faults
 from ..text.subtitles import Caption, to_srt
-from ..voice.voice import Voice
+from ..voice.voice import Voice, check_voice
 from .line_renderer import LineRenderer
 from .lines import Line, Spoken, render_lines
 from .progress import OnFrame
@@ -21,6 +22,8 @@ from .retime import check_retiming, retime, retiming_of
 from .seeds import hash_seed, take_seed
 from .sentences import caption_of, sentence_captions
 from .takes import ERROR
+
+SHOWN_INSTRUCTION = 40  # characters, in errors
 
 
 @dataclass(frozen=True)
@@ -91,12 +94,28 @@ def read_script(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script
     """Return a script as it was read, and its lines to be spoken.
 
     Raises:
-        ScriptError: for a script that cannot be read.
+        ScriptError: for a script that cannot be read, or an instruction that the checkpoint does not follow.
         ValueError: for a line with speed or pitch where their library is not installed.
     """
     parsed = parse_script(script.text, list(script.cast), synthesizer.model.languages)
     check_retiming(parsed.lines)
+    check_instructions(synthesizer.model, parsed.lines, script.cast)
     return parsed, lines_of(parsed, script)
+
+
+def check_instructions(model: Model, lines: Sequence[ScriptLine], cast: Mapping[str, Voice]) -> None:
+    """Raise ScriptError, naming the lines, for instructions that the checkpoint does not follow with their voices."""
+    errors = []
+    for line in lines:
+        if line.instruct:
+            try:
+                check_voice(model, cast[line.name], line.instruct)
+            except ValueError as error:
+                errors.append(
+                    f"line {line.number}: {line.instruct[:SHOWN_INSTRUCTION]!r} is an instruction: {error}"
+                )
+    if errors:
+        raise ScriptError(report_faults(errors))
 
 
 def lines_of(parsed: Script, script: ScriptRequest) -> list[Line]:

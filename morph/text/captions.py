@@ -1,23 +1,32 @@
 """Captions to dub: SRT or WebVTT in, lines of a script with their times out.
 
 A caption is one line of a script (see ``script.py``): ``NAME: text`` with a name of the cast, or text of the character
-NARRATOR. Tags such as ``[speed 1.1]`` may stand before its text. Other words in brackets, and a caption that is one
-remark in parentheses, describe sounds: they are not spoken. Dashes at the beginning of a caption's lines are left out.
+NARRATOR. WebVTT's mark ``<v NAME>`` chooses the voice, if the cast has that name, and is never spoken. Tags such as
+``[speed 1.1]`` may stand before its text. Other words in brackets, and a caption that is one remark in parentheses,
+describe sounds: they are not spoken. Dashes at the beginning of a caption's lines are left out.
 """
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .encoding import check_encodable
+from .names import name_key
 from .script import KNOWN_TAG, MAX_REPORTED, NARRATOR, ScriptError, ScriptLine, parse_script
 
 MOST_CAPTIONS = 20_000
 LAST_S = 12 * 3600.0  # no caption ends later: the track is held in memory
-VTT_VOICE = re.compile(r"<v(?:\.[^\s>]*)?\s+([^>]+)>")
+VTT_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>\s][^<>]*)>")
+VTT_TAG = re.compile(r"</?[A-Za-z][^<>]*>|<[\d:.]+>")  # a mark, or the time of a word
+VTT_BLOCK = re.compile(
+    r"(?:NOTE(?:[ \t].*)?|STYLE[ \t]*|REGION[ \t]*)"
+)  # the first line of one that is no caption
+ARROW = "-->"
+RESERVED = re.compile("[:\uff1a\\[\\]#]+")  # these have a meaning in scripts
 BRACKETS = re.compile(r"\[[^\[\]]*\]")
 REMARK = re.compile(r"[(\uff08][^()\uff08\uff09]*[)\uff09]")
 DASH = re.compile(r"^[-\u2010-\u2014]\s*", re.MULTILINE)
@@ -27,12 +36,16 @@ HEAD = re.compile("([^:\uff1a]*)[:\uff1a](.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class TimedText:
-    """One caption of a file: its number there from 1, its times in whole milliseconds, and its text."""
+    """One caption of a file: its number there from 1, its times in whole milliseconds, and its text.
+
+    ``speaker``: who speaks it by WebVTT's mark ``<v NAME>``, "" without one.
+    """
 
     number: int
     start_ms: int
     end_ms: int
     text: str
+    speaker: str = ""
 
     @property
     def time(self) -> str:
@@ -60,13 +73,36 @@ def read_captions(text: str) -> list[TimedText]:
     check_encodable(text, "captions")
     plain = "\n".join(text.removeprefix("\ufeff").replace("\r\n", "\n").split("\r"))
     kind = "vtt" if plain.lstrip().startswith("WEBVTT") else "srt"
-    events = _parse(VTT_VOICE.sub(r"\1: ", plain) if kind == "vtt" else plain, kind)
-    captions = [
-        TimedText(number, event.start, event.end, event.plaintext.strip())
-        for number, event in enumerate(events, start=1)
-    ]
+    events = _parse(_cues_only(plain) if kind == "vtt" else plain, kind)
+    captions = [_caption(number, event, kind) for number, event in enumerate(events, start=1)]
     _check(captions)
     return sorted(captions, key=lambda one: one.start_ms)
+
+
+def _cues_only(text: str) -> str:
+    """Return the text of a WebVTT file without comments, styles, regions and the identifiers of captions.
+
+    pysubs2 takes all of them for words of the caption before.
+    """
+    return "\n\n".join(_cue(block.split("\n")) for block in re.split(r"\n(?:[ \t]*\n)+", text)) + "\n"
+
+
+def _cue(lines: list[str]) -> str:
+    """Return what is a caption in the lines between two blank ones."""
+    times = next((number for number, line in enumerate(lines) if ARROW in line), None)
+    if VTT_BLOCK.fullmatch(lines[0]):
+        return "" if times is None else "\n".join(lines[times:])
+    return "\n".join(lines[1:] if times == 1 else lines)
+
+
+def _caption(number: int, event: Any, kind: str) -> TimedText:
+    """Return a caption as pysubs2 read it; WebVTT's tags are still in its text."""
+    text, speaker = event.plaintext, ""
+    if kind == "vtt":
+        voice = VTT_VOICE.search(text)
+        speaker = " ".join(RESERVED.sub(" ", html.unescape(voice[1])).split()) if voice else ""
+        text = html.unescape(VTT_TAG.sub("", text))
+    return TimedText(number, event.start, event.end, text.strip(), speaker)
 
 
 def _parse(text: str, kind: str) -> Any:
@@ -78,7 +114,7 @@ def _parse(text: str, kind: str) -> Any:
             "Python and restart"
         ) from error
     try:
-        return pysubs2.SSAFile.from_string(text, format_=kind)
+        return pysubs2.SSAFile.from_string(text, format_=kind, keep_html_tags=kind == "vtt")
     except (pysubs2.Pysubs2Error, ValueError) as error:
         raise ValueError(f"captions cannot be read ({error}): save the file as SRT") from error
 
@@ -119,8 +155,8 @@ def read_dub(
     Raises:
         ScriptError: naming the faulty captions.
     """
-    known = {name.casefold(): name for name in cast}
-    texts = [_as_line(one.text, known) for one in captions]
+    known = {name_key(name): name for name in cast}
+    texts = [_as_line(one, known) for one in captions]
     numbered = dict(enumerate(captions, start=1))
     silent = [caption for caption, text in zip(captions, texts, strict=True) if not text]
     try:
@@ -142,20 +178,21 @@ def _name_captions(message: str, numbered: dict[int, TimedText]) -> str:
     return named.replace("script cannot be read:", "captions cannot be read:", 1)
 
 
-def _as_line(text: str, cast: dict[str, str]) -> str:
+def _as_line(caption: TimedText, cast: dict[str, str]) -> str:
     """Return a caption as a line of a script, "" if nothing of it is spoken."""
     said = BRACKETS.sub(
-        lambda match: match[0] if KNOWN_TAG.fullmatch(match[0]) else " ", text.translate(NOTES)
+        lambda match: match[0] if KNOWN_TAG.fullmatch(match[0]) else " ", caption.text.translate(NOTES)
     )
     said = " ".join(DASH.sub("", said).split()).strip(
         "# "
     )  # a line of a script that begins with # is a comment
     if REMARK.fullmatch(said) or not any(char.isalnum() for char in BRACKETS.sub("", said)):
         return ""
-    narrator = cast.get(NARRATOR)
-    if narrator is None or _is_named(said, cast):
+    if _is_named(said, cast):
         return said
-    return f"{narrator}: {said}"
+    # Without a narrator, an unknown speaker is named, so that the error says who is missing.
+    speaker = cast.get(name_key(caption.speaker)) or cast.get(NARRATOR) or caption.speaker
+    return f"{speaker}: {said}" if speaker else said
 
 
 def _is_named(said: str, cast: dict[str, str]) -> bool:
@@ -166,4 +203,4 @@ def _is_named(said: str, cast: dict[str, str]) -> bool:
     name = head[1].strip()
     bare = REMARK.sub("", name).strip()
     capitals = bare.isupper() and len(bare.split()) <= 3 and len(cast) > 1
-    return name.casefold() in cast or bare.casefold() in cast or capitals
+    return name_key(name) in cast or name_key(bare) in cast or capitals

@@ -7,6 +7,7 @@ after it (capitals, month names, remaining digits). Every rule is a small substi
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 ORDINALS = (
@@ -34,9 +35,23 @@ SHORT_DAYS = {"Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wedn
     "Sat": "Saturday",
     "Sun": "Sunday",
 }
-SHORT_DAY = re.compile(rf"\b({'|'.join(SHORT_DAYS)})\.(?=,? (?:[A-Z]|\d|at\b))")
-PHONE = re.compile(r"(?<![\w.,-])(?:\+?\d{1,3}[ -])?(?:\(\d{3}\) ?|\d{3}[-. ])?\d{3}[-.]\d{4}(?![\w-])")
-FEET = re.compile(r"\b(\d{1,2})'(?: ?(\d{1,2})(?:\"|''|(?=\s|[.,]|$)))?(?![\w'])")
+SHORT_DAY = re.compile(rf"\b({'|'.join(SHORT_DAYS)})\.(?=,? [A-Za-z\d])")
+SHORT_WORDS_BEFORE_NUMBERS = {"no": "number", "p": "page", "pp": "pages", "ch": "chapter"}
+BEFORE_NUMBER = re.compile(rf"\b(?i:({'|'.join(SHORT_WORDS_BEFORE_NUMBERS)}))\. (?=\d)")
+# Seven digits alone are a number of a telephone only with a hyphen, and if their exchange is one: 200 or above.
+PHONE = re.compile(
+    r"(?<![\w.,$\u00a3\u20ac-])(?:(?:\+?\d{1,3}[ -])?(?:\(\d{3}\) ?|\d{3}[-. ])\d{3}[-.]|(?:\+\d{1,3}[ -])?[2-9]\d{2}-)"
+    r"\d{4}(?!\.?[\w-])"
+)
+FEET = re.compile(r"(?<!['\"])\b(\d{1,2})'(?: ?(\d{1,2})(\"|''|(?=\s|[.,]|$)))?(?![\w'])")
+# A quotation mark that opens or closes; years such as '90s open nothing.
+QUOTE = re.compile(r"(?P<opens>(?<!\w)'(?!\d\ds\b)(?=\w))|(?<=[\w.,!?])'(?!\w)")
+LONGEST_QUOTE = 80  # characters, as far as its beginning is looked for
+ABOUT = re.compile(r"(?<![\w~\u2248])[~\u2248] ?(?=[$\u00a3\u20ac]?\d)")
+INCH_FRACTION = re.compile(r"(?<![\d/])(\d{1,2}/\d{1,2})-(?=[a-z])")  # 1/4-inch
+AND = re.compile(r"\b([A-Z]+)&([A-Z]+)\b|(?<=[A-Za-z])&(?=[A-Za-z])")
+DOTTED = re.compile(r"\b(?![AP]\.M\.)(?:[A-Z]\.){2,}(?P<stop>$)?")  # U.S., not the time of a day
+VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)(?!\.?\d)")
 ALWAYS_OPEN = re.compile(r"\b24/7\b")
 SCORE = re.compile(r"(?i)\b(won|lost|score was|score is|beat \w+|drew) (\d{1,3})[-\u2013](\d{1,3})\b")
 # What the library leaves out or spells: singular and plural.
@@ -64,19 +79,46 @@ SPACED = ("s", "h", "min", "V", "W")
 UNIT = re.compile(
     rf"(?<=\d)(?: ?(?!(?:{'|'.join(SPACED)})\b)| )({'|'.join(sorted(UNITS, key=len, reverse=True))})(?![\w'/])"
 )
+NAME_BEHIND = re.compile(r"\. ([A-Z]\w*)")
+OPENERS = frozenset(  # words with which sentences begin: "It needs 12 V. It is warm."
+    """
+    a all also an and as at both but by each every for from he here his how i if in is it its let my no not now of on
+    one or our she so some that the their then there these they this those to we what when where while who why with yes
+    you your
+    """.split()  # noqa: SIM905 - as a list it would take sixty lines
+)
+MONEY = re.compile(r"([$\u00a3\u20ac]\d[\d,.]*) ?(k|K|m|M|mn|bn|B|tn)(?![\w'])")
+MILLIONS = {
+    "m": "million",
+    "M": "million",
+    "mn": "million",
+    "bn": "billion",
+    "B": "billion",
+    "tn": "trillion",
+}
 ROMAN = re.compile(r"\b(?=[IVX]{1,5}\b)X{0,1}(?:IX|IV|V?I{0,3})\b")
 NUMBERED = re.compile(
-    r"(?i)\b(chapter|part|act|volume|book|section|scene|phase|world war|type|appendix) ([IVX]{1,5})\b"
+    r"(?:(?<![\w'])([A-Za-z]{1,8}) )?\b((?i:chapter|part|act|volume|book|section|scene|phase|world war|type|appendix)) "
+    r"([IVX]{1,5})\b"
+)
+DETERMINERS = frozenset(
+    """
+    a an the this that these those my your his her its our their each every any some no what which whose one only first
+    second next last best whole
+    """.split()  # noqa: SIM905 - as a list it would take thirty lines
 )
 RULERS = "Henry|Louis|George|Edward|Elizabeth|Charles|James|William|Richard|Pope [A-Z][a-z]+"
-RULER = re.compile(rf"\b({RULERS}) ([IVX]{{1,5}})\b")
+RULER = re.compile(rf"\b((?:(?:King|Queen|Emperor|Tsar) )?(?:{RULERS})) ([IVX]{{1,5}})\b")
+TITLE = re.compile(r"King|Queen|Emperor|Tsar|Pope")
+# An I before anything else is the speaker.
+BEHIND_NUMERAL = re.compile(r"'s\b|\s*(?:[.,;:!?)\]\"]|$)|\s+(?:of\b|(?:and|or|to) [A-Z])")
 # Letters by name: every voice tried says "bee bee see" correctly, hardly any says "B B C" correctly (demo voice).
 LETTER_NAMES = """
 ay bee see dee ee eff gee aitch eye jay kay ell em en oh pee cue ar ess tee you vee double-you ex why zee
 """
 LETTERS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", LETTER_NAMES.split(), strict=True))
 WORD = re.compile(r"[A-Za-z]+")
-CAPITALS = re.compile(r"\b[A-Z]{2,}\b")
+CAPITALS = re.compile(r"\b([A-Z]+)((?:['\u2019][A-Z]+)+)\b|\b[A-Z]{2,}\b")
 VOWELS = frozenset("AEIOUY")
 LONGEST_SPELLED = 3
 # Words of two and three letters that are in capitals for stress ("I do NOT agree"), not spelled out.
@@ -94,15 +136,9 @@ SHORT_WORDS = frozenset(
 
 def before(sentence: str) -> str:
     """Write out what the library would read wrongly."""
-    sentence = SHORT_MONTH.sub(lambda match: _month(match[1]) + " ", sentence)
-    sentence = SHORT_DAY.sub(lambda match: SHORT_DAYS[match[1]], sentence)
-    sentence = ALWAYS_OPEN.sub("twenty four seven", sentence)
-    sentence = PHONE.sub(lambda match: _spell_digits(match[0]), sentence)
-    sentence = FEET.sub(_feet, sentence)
-    sentence = SCORE.sub(r"\1 \2 to \3", sentence)
-    sentence = NUMBERED.sub(lambda match: f"{match[1]} {_roman(match[2])}", sentence)
-    sentence = RULER.sub(lambda match: f"{match[1]} the {_ordinal(_roman(match[2]))}", sentence)
-    return UNIT.sub(_unit, sentence)
+    for rule, said in RULES:
+        sentence = rule.sub(said, sentence)
+    return sentence
 
 
 def after(sentence: str) -> str:
@@ -124,15 +160,23 @@ def lower_capitals(sentence: str) -> str:
     loud = (
         len(words) > 1 and shouted > 1 and 2 * shouted > len(words) and any(len(word) > 4 for word in words)
     )
-    return CAPITALS.sub(lambda match: _say_capitals(match[0], loud), sentence)
+    return CAPITALS.sub(lambda match: _say_capitals(match[1] or match[0], loud, match[2] or ""), sentence)
 
 
-def _say_capitals(word: str, loud: bool) -> str:
+def _say_capitals(word: str, loud: bool, ending: str = "") -> str:
+    """Return a word in capitals as it is spoken; ``ending``: what is behind it with an apostrophe ('S, 'LL)."""
+    if ending and ending[1:] != "S":  # a short form: DON'T, I'LL
+        return ("I" if word == "I" else word.lower()) + ending.lower()
     if word.lower() in SHORT_WORDS:
-        return word.lower()
+        return word.lower() + ending.lower()
     voiced = sum(letter in VOWELS for letter in word)
     if voiced and (loud or len(word) > LONGEST_SPELLED):
-        return word.lower() if loud else word.capitalize()
+        return (word.lower() if loud else word.capitalize()) + ending.lower()
+    return (spell(word) if len(word) > 1 else word) + ending.lower()
+
+
+def spell(word: str) -> str:
+    """Return capitals letter by letter, by their names."""
     return " ".join(LETTERS[letter] for letter in word)
 
 
@@ -146,20 +190,79 @@ def _month(start: str) -> str:
     return next(month for month in MONTHS if month.startswith(start[:3].lower())).capitalize()
 
 
+def _before_number(word: str) -> str:
+    said = SHORT_WORDS_BEFORE_NUMBERS[word.lower()]
+    return f"{said.capitalize() if word[0].isupper() else said} "
+
+
 def _feet(match: re.Match[str]) -> str:
+    quoted = not match[3] and _is_quoted(match.string[max(0, match.start() - LONGEST_QUOTE) : match.start()])
+    if quoted:
+        return match[0]
     feet = f"{match[1]} {'foot' if match[2] else 'feet'}"
     return f"{feet} {match[2]}" if match[2] else feet
 
 
+def _is_quoted(before: str) -> bool:
+    """Return whether a single quotation mark before a place is still open there."""
+    marks = list(QUOTE.finditer(before))
+    return bool(marks) and marks[-1]["opens"] is not None
+
+
+def _compound(match: re.Match[str]) -> str:
+    """Return names with "&": Q&A "Q and A", AT&T "ay tee and tee", salt&pepper "salt and pepper"."""
+    if match[1] is None:
+        return " and "
+    short = min(len(match[1]), len(match[2])) == 1 and max(len(match[1]), len(match[2])) <= LONGEST_SPELLED
+    if not short or len(match[0]) == len("Q&A"):
+        return f"{match[1]} and {match[2]}"
+    return f"{spell(match[1])} and {spell(match[2])}"
+
+
+def _version(match: re.Match[str]) -> str:
+    """Return a version's number; a date (17.4.2024) is left to the library."""
+    is_date = len(match[3]) == 4 and int(match[1][:3]) <= 31 and int(match[2][:3]) <= 12
+    return match[0] if is_date else " point ".join(match.groups())
+
+
+def _money(match: re.Match[str]) -> str:
+    if match[2] in MILLIONS:
+        return f"{match[1]} {MILLIONS[match[2]]}"
+    return f"{match[1]},000" if match[1][1:].isdecimal() and len(match[1]) <= 4 else match[0]
+
+
+def _numbered(match: re.Match[str]) -> str:
+    """Return "Part IV" with a figure; a single I only where it is no pronoun: "the part I love" has one."""
+    before, word, numeral = match.groups()
+    named = word[0].isupper() and (before or "").lower() not in DETERMINERS
+    sure = word.lower() == "world war" or (named and _ends_phrase(match))
+    if numeral == "I" and not sure:
+        return match[0]
+    return f"{before + ' ' if before else ''}{word} {_roman(numeral)}"
+
+
+def _ruler(match: re.Match[str]) -> str:
+    """Return a ruler's number as an ordinal; a single I only behind a title, or at the end of a phrase."""
+    if match[2] == "I" and not TITLE.match(match[1]) and not _ends_phrase(match):
+        return match[0]
+    return f"{match[1]} the {_ordinal(_roman(match[2]))}"
+
+
+def _ends_phrase(match: re.Match[str]) -> bool:
+    return BEHIND_NUMERAL.match(match.string, match.end()) is not None
+
+
 def _unit(match: re.Match[str]) -> str:
+    name = NAME_BEHIND.match(match.string, match.end())
+    if match[1].isupper() and name and name[1].lower() not in OPENERS:
+        return match[0]  # an initial: "In 1990 W. Smith"
     number = match.string[max(0, match.start() - 2) : match.start()]
     single = number.endswith("1") and number[0] not in "0123456789.,"
     return f" {UNITS[match[1]][0 if single or number == '1' else 1]}"
 
 
 def _roman(numeral: str) -> int | str:
-    """Return the value of a Roman numeral below 20; anything else is returned unchanged, in upper case."""
-    numeral = numeral.upper()
+    """Return the value of a Roman numeral below 20; anything else is returned unchanged."""
     if not ROMAN.fullmatch(numeral):
         return numeral
     values = [{"I": 1, "V": 5, "X": 10}[letter] for letter in numeral]
@@ -169,3 +272,25 @@ def _roman(numeral: str) -> int | str:
 
 def _ordinal(number: int | str) -> str:
     return ORDINALS[number - 1] if isinstance(number, int) and number <= len(ORDINALS) else str(number)
+
+
+Said = str | Callable[[re.Match[str]], str]
+# In this order.
+RULES: tuple[tuple[re.Pattern[str], Said], ...] = (
+    (SHORT_MONTH, lambda match: _month(match[1]) + " "),
+    (SHORT_DAY, lambda match: SHORT_DAYS[match[1]]),
+    (BEFORE_NUMBER, lambda match: _before_number(match[1])),
+    (ALWAYS_OPEN, "twenty four seven"),
+    (DOTTED, lambda match: spell(match[0].replace(".", "")) + ("" if match["stop"] is None else ".")),
+    (AND, _compound),
+    (ABOUT, "about "),
+    (PHONE, lambda match: _spell_digits(match[0])),
+    (VERSION, _version),
+    (INCH_FRACTION, r"\1 "),
+    (FEET, _feet),
+    (SCORE, r"\1 \2 to \3"),
+    (NUMBERED, _numbered),
+    (RULER, _ruler),
+    (MONEY, _money),
+    (UNIT, _unit),
+)

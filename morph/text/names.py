@@ -1,4 +1,7 @@
-"""Names of files: those that users type may contain no folder, nor fail on another operating system."""
+"""Names that users type: which are the same, and which can be names of files.
+
+A file's name may contain no folder, nor fail on another operating system.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,15 @@ MAX_CHARACTERS = 80
 MAX_BYTES = 200  # file systems allow 255, including the suffix
 PUNCTUATION = " -_."
 RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(10))}
+
+
+def name_key(name: str) -> str:
+    """Return what is equal for names that look alike: in upper and lower case, however their accents and spaces are
+    encoded, and with invisible characters or without; "" for a name of which nothing is seen.
+    """
+    seen = "".join(char for char in name if unicodedata.category(char) != "Cf")
+    folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", seen).casefold())
+    return " ".join(folded.split())
 
 
 def check_name(name: str) -> str:

@@ -2,7 +2,8 @@
 
 The published checkpoints read all of that themselves, and their text is not changed (a checkpoint's ``TextProfile``
 says what it needs). English goes through kitten-text-processing (NeMo's grammars in plain Python), sentence by
-sentence and only if there is something to write out; ``english.py`` handles what that library misses.
+sentence and only if there is something to write out; ``signs.py`` makes its characters
+plain, and ``english.py`` handles what that library misses.
 """
 
 from __future__ import annotations
@@ -14,21 +15,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from . import english
+from .signs import plain
 from .split import split_sentences, split_text
 
 log = logging.getLogger(__name__)
 
 LANGUAGES = ("auto", "english")  # texts in other languages are not changed
 LONGEST_INPUT = 160  # characters: the library's time and memory grow faster than linearly
-READABLE = str.maketrans(
-    {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2026": "...", "\xa0": " "}
-)
-SOUNDED_SIGNS = "\u00b0\n\t"
 # Sentences without any of this skip the library, which takes some 50 ms per sentence.
 FIGURES = re.compile(
     r"[\d$\u00a3\u20ac%&@\u00b0+=#]|\b[A-Z][a-z]{0,3}\.|\b[a-z]\.[a-z]\.|www|\.com", re.ASCII
 )
-LAST_STOP = re.compile(r"[.!?][\"')\]]*$")
+LAST_STOP = re.compile(r"[.!?\u3002][\"')\]]*$")
 
 
 @dataclass(frozen=True)
@@ -64,14 +62,18 @@ class Normalizer:
     def parts(self, text: str, spoken_in: str = "auto") -> Iterator[SpokenText]:
         """Give what ``write_out`` returns sentence by sentence, so that long texts need not be waited for.
 
-        A text that is not written out is one part. ``join_spoken`` puts the parts together.
+        A text that is not written out is one part. ``join_spoken`` puts the parts together; a sentence that ended at a
+        new line gets a stop, so that its end is seen there too.
         """
         if self.language != "en" or spoken_in.strip().lower() not in LANGUAGES:
             yield SpokenText(text)
             return
         clean, notes = _readable(text)
-        for one in split_sentences(clean):
-            yield SpokenText(self._sentence(one, notes), tuple(notes))
+        sentences = split_sentences(clean)
+        for number, one in enumerate(sentences, start=1):
+            said = self._sentence(one, notes)
+            ended = number < len(sentences) and any(char.isalnum() for char in said)
+            yield SpokenText(self.close(said) if ended else said, tuple(notes))
             notes.clear()
 
     def close(self, piece: str) -> str:
@@ -123,17 +125,11 @@ def _library() -> Callable[[str], str] | None:
 
 
 def _readable(text: str) -> tuple[str, list[str]]:
-    """Return a text with plain quotes and dashes and without soundless characters (emoji, control), and notes."""
-    text = unicodedata.normalize("NFKC", text).translate(READABLE)
-    text = re.sub("[\u2014\u2013]", lambda match: "-" if match[0] == "\u2013" else ", ", text)
-    kept = "".join(char for char in text if char in SOUNDED_SIGNS or not _is_soundless(char))
+    """Return a text in plain characters, and notes on those that this checkpoint cannot speak."""
+    kept = plain(text)
     foreign = sum(char.isalpha() and not _is_latin(char) for char in kept)
     notes = [f"{foreign} letters are not Latin, and this checkpoint speaks English only"] if foreign else []
     return kept, notes
-
-
-def _is_soundless(char: str) -> bool:
-    return unicodedata.category(char).startswith(("C", "So"))
 
 
 def _is_latin(char: str) -> bool:

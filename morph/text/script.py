@@ -9,7 +9,8 @@
     BOB (softly): [gain -3] I know.
     They went home.
 
-A line is ``NAME: text``. The name is one of the cast, in upper or lower case; the colon may be full-width. Words in
+A line is ``NAME: text``. The name is one of the cast, in upper or lower case (see ``names.name_key``); the colon may
+be full-width. Words in
 parentheses behind the name are an instruction for that line. A line without a name is spoken by the character NARRATOR,
 if the cast has one.
 
@@ -31,6 +32,7 @@ from typing import Any
 
 from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 from .encoding import check_encodable
+from .names import name_key
 from .pauses import DECIMAL, check_spoken, read_seconds, without_pauses
 
 TAGS = (
@@ -134,11 +136,9 @@ def parse_script(text: str, cast: Collection[str], languages: Collection[str] | 
 
     Raises:
         ScriptError: naming the faulty lines (the first ten).
-        ValueError: for an empty cast, or two names that differ only in case.
+        ValueError: for an empty cast, or two names that are the same (see ``names.name_key``).
     """
-    reader = _Reader(
-        _by_casefold("cast", cast), None if languages is None else _by_casefold("languages", languages)
-    )
+    reader = _Reader(_by_key("cast", cast), None if languages is None else _by_key("languages", languages))
     return _read(text, reader)
 
 
@@ -152,13 +152,14 @@ def check_script(text: str) -> None:
 def _read(text: str, reader: _Reader) -> Script:
     check_encodable(text, "script")
     errors = []
-    for number, line in enumerate(re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff")), start=1):
+    # Also at the soft line breaks of word processors, as the cast's names and Script From File count lines.
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
         try:
             reader.read(number, line.strip())
         except ScriptError as error:
             errors.append(f"line {number}: {error}")
     if errors:
-        raise ScriptError(_report(errors))
+        raise ScriptError(report_faults(errors))
     script = Script(tuple(reader.items))
     if not script.lines:
         raise ScriptError("script has no line to speak: write lines such as 'NAME: text'")
@@ -233,7 +234,7 @@ class _Reader:
         if not text or (self._has_narrator and self._is_no_name(head)):
             return self._narrate(line), None, line
         name, manner = head.strip(), None
-        if (self.cast is None or name.casefold() not in self.cast) and (found := MANNER.fullmatch(name)):
+        if (self.cast is None or name_key(name) not in self.cast) and (found := MANNER.fullmatch(name)):
             name, manner = found[1].strip(), found[2].strip()
         name = name if self.cast is None else _look_up(name, self.cast, "cast")
         return name, manner, text[0].strip()
@@ -244,7 +245,7 @@ class _Reader:
 
     def _is_no_name(self, head: str) -> bool:
         """Return whether the words before a colon belong to the narrator's text: they are too many for a name."""
-        return len(head.split()) > LONGEST_NAME and head.strip().casefold() not in (self.cast or ())
+        return len(head.split()) > LONGEST_NAME and name_key(head) not in (self.cast or ())
 
     def _narrate(self, line: str) -> str:
         if self.cast is None:
@@ -352,25 +353,28 @@ READERS: dict[str, Callable[[str], float]] = {
 
 
 def _look_up(name: str, known: dict[str, str], where: str) -> str:
-    if name.casefold() not in known:
+    key = name_key(name)
+    if key not in known:
         raise ScriptError(
             f"{_quote(name)} is not in the {where}: choose from {', '.join(sorted(known.values()))}"
         )
-    return known[name.casefold()]
+    return known[key]
 
 
-def _by_casefold(what: str, names: Collection[str]) -> dict[str, str]:
-    known = {name.strip().casefold(): name for name in names}
+def _by_key(what: str, names: Collection[str]) -> dict[str, str]:
+    known = {name_key(name): name for name in names}
     if not known:
         raise ValueError(f"{what} is empty: give at least one name")
     if len(known) != len(names):
         raise ValueError(
-            f"{what} has names that differ only in case ({', '.join(sorted(names))}): rename one"
+            f"{what} has names that are the same but for case, spaces or invisible characters "
+            f"({', '.join(sorted(names))}): rename one"
         )
     return known
 
 
-def _report(errors: list[str]) -> str:
+def report_faults(errors: list[str]) -> str:
+    """Return what a ScriptError says of faulty lines: the first ten, and how many more there are."""
     shown = errors[:MAX_REPORTED]
     if len(errors) > MAX_REPORTED:
         shown.append(f"and {len(errors) - MAX_REPORTED} more")

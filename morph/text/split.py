@@ -22,18 +22,34 @@ WORD_END = re.compile(r"(?=\s)")
 
 WORD_BEFORE = re.compile(r"[^\W_]+(?:\.[^\W_]+)*\Z")  # not $, which a new line may follow
 LONGEST_WORD = 24
+LONGEST_SPACE = 8  # between a sentence and the word behind it, as far as that word is looked at
 WORD_TO_SPARE = 8
-# J  U.S  e.g  z.B  т.д, and the day in "am 3. Mai". Korean and Chinese one-syllable words are not initials.
-INITIALS = re.compile(r"[A-ZÀ-ÞА-Я]|[A-Za-zА-я](?:\.[A-Za-zА-я])+|\d{1,2}")
+# J  U.S  e.g  z.B  т.д, a letter of "d. h." or "т. е.", and the day in "am 3. Mai". Korean and Chinese one-syllable
+# words are not initials, nor is the Russian word for I.
+INITIALS = re.compile(r"[A-ZÀ-Þa-zА-Яа-ю]|[A-Za-zА-я](?:\.[A-Za-zА-я])+|\d{1,2}")
+JOINED = (
+    "'",
+    "’",
+    "-",
+    "\u2010",
+    "\u2011",
+)  # a letter behind one of these is the end of a word: can't, Allons-y
 # Abbreviations whose dot does not end a sentence, in the ten languages that the model speaks.
 ABBREVIATIONS = frozenset(
     """
     mr mrs ms dr prof st sr jr vs cf etc al fig vol nr approx dept gen col capt lt sgt rev gov mt ave inc ltd
     co corp ph.d jan feb aug sept oct nov dec
-    bzw ca usw vgl evtl ggf sog str hr fr inkl z mme mlle sra srta dra dña ud uds av pág ecc sig
-    dott avv exmo г ул стр тыс руб рис
+    bzw ca usw vgl evtl ggf sog str hr fr inkl z mio mrd chr mme mlle ex sra srta dra dña ud uds av pág núm ej ee uu
+    ecc sig dott avv exmo г ул стр тыс руб рис др
     """.split()  # noqa: SIM905 - as a list it would take seventy lines
 )
+# Abbreviations before a number ("Mar. 5", "No. 5"); otherwise these are words, and their dot ends a sentence.
+BEFORE_NUMBERS = frozenset(
+    """
+    no pp sec art abs kap ch mar apr jun jul sep mon tue tues wed thu thurs fri sat sun
+    """.split()  # noqa: SIM905 - as the list above
+)
+BEGIN = re.compile(r"""[\s"'“‘„«»(\[]*""")  # what may be before a sentence's first letter
 
 
 def check_text(text: str, name: str = "text") -> str:
@@ -87,16 +103,23 @@ def split_text(text: str, max_chars: int = 400) -> list[str]:
 def split_arriving(parts: Iterable[str], max_chars: int) -> Iterator[str]:
     """Give the pieces of sentences that come one after another: those of ``split_text`` of all, joined by spaces.
 
-    A piece is given as soon as it cannot grow any more.
+    A piece is given as soon as it cannot grow any more. Sentences begin with no lower-case letter and no digit, as the
+    normalizer writes them: otherwise the one before may not end where it seems to.
     """
     rest = ""
     for part in parts:
         rest = f"{rest} {part}" if rest else part
-        if max_chars and rest.strip():
+        if max_chars and _is_closed(part):
             *complete, rest = split_text(rest, max_chars)
             yield from complete
     if rest.strip():
         yield from split_text(rest, max_chars)
+
+
+def _is_closed(sentence: str) -> bool:
+    """Return whether a sentence's end is seen when another one follows: not after "Dr.", and not without a mark."""
+    end = len(sentence)
+    return end in sentence_ends(f"{sentence} A", (0, end + 2))
 
 
 def _split_span(text: str, span: Span, limit: int, level: int = 0) -> Iterator[Span]:
@@ -152,20 +175,43 @@ def _trim(text: str, span: Span) -> Span:
 
 def sentence_ends(text: str, span: Span) -> Iterator[int]:
     """Yield where the sentences of a span end."""
+    begin = span[0]
     for match in SENTENCE_END.finditer(text, *span):
-        if match["latin"] is None or _ends_sentence(text, match):
-            yield match.end()
+        if match["latin"] is not None:
+            begin = _first_letter(text, begin)
+            if not _ends_sentence(text, match, text[begin].islower()):
+                continue
+        yield match.end()
+        begin = match.end()
 
 
-def _ends_sentence(text: str, match: re.Match[str]) -> bool:
-    if match["closers"] and text[match.end() : match.end() + 8].lstrip()[:1].islower():
+def _first_letter(text: str, begin: int) -> int:
+    """Return where a sentence's first letter is; ``begin`` is where the one before ends."""
+    before = BEGIN.match(text, begin)
+    return before.end() if before else begin
+
+
+def _ends_sentence(text: str, match: re.Match[str], begins_lower: bool) -> bool:
+    """Return whether a Latin mark ends a sentence; ``begins_lower``: the sentence does not begin with a capital."""
+    behind = text[match.end() : match.end() + LONGEST_SPACE].lstrip()[:1]
+    if match["closers"] and behind.islower():
         return False  # "Stop!" he said.
     if match["latin"] != "." + match["closers"]:
         return True
+    if behind.islower() and not begins_lower:
+        return False  # an abbreviation, unless the writer uses no capitals
     word = WORD_BEFORE.search(text[max(0, match.start() - LONGEST_WORD) : match.start()])
-    if word is None:
+    return word is None or not _is_short_form(word, behind)
+
+
+def _is_short_form(word: re.Match[str], behind: str) -> bool:
+    """Return whether a word before a dot is an abbreviation, given what is behind the dot."""
+    if word[0].casefold() in ABBREVIATIONS:
         return True
-    return word[0].casefold() not in ABBREVIATIONS and INITIALS.fullmatch(word[0]) is None
+    if behind.isdecimal() and word[0].casefold() in BEFORE_NUMBERS:
+        return True
+    joined = word.string[: word.start()].endswith(JOINED)
+    return INITIALS.fullmatch(word[0]) is not None and not joined
 
 
 def _clause_ends(text: str, span: Span) -> Iterator[int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...morph.text.names import name_key
 from .engine import make_voice, saved_voice
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def make_cast(
 ) -> Cast:
     """Return everybody that a script may name: ``--cast``, the narrator, saved voices, the checkpoint's speakers.
 
-    Of names that differ only in case the first one is taken. The narrator is the voice that the options choose.
+    Of names that are the same (see ``names.name_key``) the first one is taken. The narrator is the voice that the
+    options choose.
 
     Raises:
         ValueError: for a name that ``--cast`` has twice, or a voice of it that does not exist.
@@ -143,8 +145,8 @@ def check_parts(parts: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def _spelled(name: str, known: Mapping[str, object]) -> str:
-    """Return a name as it is known already, in upper or lower case."""
-    return next((other for other in known if other.casefold() == name.casefold()), name)
+    """Return a name as it is known already, in upper or lower case (see ``names.name_key``)."""
+    return next((other for other in known if name_key(other) == name_key(name)), name)
 
 
 def _choose(model: Model, folders: Folders, voice: str) -> MakeVoice:

@@ -11,10 +11,12 @@ who speaks in the subtitles; either may be left out. ``language``, ``seed``, ``t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...morph.text.encoding import check_encodable
 from ...morph.text.pauses import MAX_PAUSE_S, check_spoken
 from ...morph.text.script import (
     HIGHEST_GAIN_DB,
@@ -39,6 +41,7 @@ NUMBERS = {
 }
 KEYS = (*TEXTS, *WHOLE, *NUMBERS)
 MOST_REPORTED = 10
+LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ def parse_lines(text: str) -> LineList:
     items: list[ScriptLine | Pause] = []
     voices: dict[str, str] = {}
     errors: list[str] = []
-    for number, row in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
+    # Not splitlines: a string in JSON may have the other line breaks as they are.
+    for number, row in enumerate(LINE_BREAK.split(text.removeprefix("\ufeff")), start=1):
         try:
             if row.strip():
                 items += _read(number, row, voices)
@@ -123,6 +127,7 @@ def _check(key: str, value: object) -> None:
     if key in TEXTS:
         if not isinstance(value, str):
             raise ValueError(f"{key} is {value!r}: give text")
+        check_encodable(value, key)
         return
     low, high = (WHOLE | NUMBERS)[key]
     kinds = (int,) if key in WHOLE else (int, float)

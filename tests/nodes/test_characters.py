@@ -19,12 +19,24 @@ def test_names_are_one_per_line_and_empty_lines_do_not_count() -> None:
         ("", "names is empty: type one character's name per line"),
         (" \n\n", "names is empty: type one character's name per line"),
         ("ANNA\nBEN\nanna", "name 'anna' is already in the cast"),
+        ("\xc9milie\nE\u0301MILIE", "is already in the cast"),
+        ("Old Man\nOld\xa0 Man", "is already in the cast"),
+        ("Anna\nAn\u200bna", "is already in the cast"),
+        ("Anna\n\u200b", "name is empty"),
+        ("ANNA\u2028anna", "name 'anna' is already in the cast"),
         ("ANNA\nBEN: hello", r"name 'BEN: hello' contains one of : \[ \] #"),
     ],
 )
 def test_names_that_no_script_could_use_are_refused(text: str, error: str) -> None:
     with pytest.raises(ValueError, match=error):
         characters.read_names(text)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029"])
+def test_a_name_has_no_line_break_inside(end: str) -> None:
+    assert characters.check_character(f"ANNA{end}") == "ANNA"
+    with pytest.raises(ValueError, match="or a line break, which scripts reserve"):
+        characters.check_character(f"ANNA{end}BEN")
 
 
 def test_each_name_has_the_voice_in_its_place() -> None:
@@ -50,3 +62,5 @@ def test_casts_are_joined_and_a_name_that_both_have_is_refused() -> None:
     assert characters.join_casts({"ANNA": 1}, {"BEN": 2}, ["BEN"]) == {"ANNA": 1, "BEN": 2}
     with pytest.raises(ValueError, match="name 'Anna' is already in the cast: give each character"):
         characters.join_casts({"ANNA": 1}, {"Anna": 2}, ["Anna"])
+    with pytest.raises(ValueError, match="is already in the cast: give each character"):
+        characters.join_casts({"\xc9MILIE": 1}, {"E\u0301milie": 2}, ["E\u0301milie"])

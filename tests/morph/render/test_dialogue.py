@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render import dialogue
-from qwen3_tts_morph.morph.render.dialogue import ScriptRequest, line_seeds, render_script
+from qwen3_tts_morph.morph.render.dialogue import ScriptRequest, line_seeds, read_script, render_script
 from qwen3_tts_morph.morph.render.lines import LineReport, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.script import ScriptError, ScriptLine
@@ -45,6 +45,15 @@ def test_an_unknown_name_is_reported_with_the_cast(model, cast):
 def test_a_language_unknown_to_the_checkpoint_is_reported(model, cast):
     with pytest.raises(ScriptError, match=r"'Klingon' is not in the languages.*english"):
         render_script(Synthesizer(model), ScriptRequest("ANNA: [lang Klingon] Hello.", cast))
+
+
+def test_an_instruction_that_the_checkpoint_does_not_follow_is_reported_with_its_line(model, cast):
+    script = "ANNA: Hello.\n\n\n\n\n\nBOB (softly): Hi.\nANNA: Yes.\nANNA (V.O.): No."
+    with pytest.raises(ScriptError) as caught:
+        read_script(Synthesizer(model), ScriptRequest(script, cast))
+    said = str(caught.value)
+    assert "line 7: 'softly' is an instruction: " in said and "does not follow instructions" in said
+    assert "line 9: 'V.O.' is" in said and "line 8" not in said
 
 
 SCRIPT = """

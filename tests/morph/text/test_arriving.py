@@ -11,6 +11,7 @@ from qwen3_tts_morph.morph.text.split import split_sentences
 
 WORDS = [
     *["Hello", "he", "said", "Dr.", "U.S.", "e.g.", "3.", "14", "z.B", "A", "x", "\u4f60\u597d", "\u00bb"],
+    *["no", "can't", "ok", "d", "sat"],
     *[
         ". ",
         ".",
@@ -33,6 +34,7 @@ TEXTS = [
     'Dr. Smith said "Stop!" he ran. It cost 3.14 at most. No full stop',
     "\u4f60\u597d\u3002\u300c\u5b83\uff01\u300d\u5b83\u8d70\u4e86\u3002",
     "Non. \u00bb Oui ! \n\n End\u2026 and so on... \u2026 yes",
+    "Er kommt, d. h. am Montag. Das kostet 3 Mio. Euro. See No. 5 on Sat. at 6. I can't. Go. i went. it was late.",
     "",
     " \n ",
 ]
@@ -66,6 +68,10 @@ def test_sentences_are_those_of_the_whole_text_however_it_is_cut():
         ("One\n", ["One"]),
         ("\u4f60\u597d\u3002\u5b83", ["\u4f60\u597d\u3002"]),
         ('"Stop!" ', []),
+        ("We meet on Mar. ", []),
+        ("We meet on Mar. 5", []),
+        ("We went to the mar. T", ["We went to the mar."]),
+        ("Er kommt, d. h. a", []),
     ],
 )
 def test_a_sentence_is_given_when_the_next_begins(text, complete):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import builtins
 import re
+from dataclasses import replace
 
 import pytest
 from qwen3_tts_morph.morph.text.captions import TimedText, read_captions, read_dub
 from qwen3_tts_morph.morph.text.script import ScriptError
+from qwen3_tts_morph.morph.text.subtitles import Caption, to_vtt
 
 SRT = """\
 1
@@ -41,14 +43,89 @@ def test_srt_is_read_without_formatting(line_break: str, mark: str) -> None:
     ]
 
 
-def test_webvtt_is_read_and_its_voices_are_names() -> None:
+def test_webvtt_is_read_and_its_voices_are_marks() -> None:
     text = (
         "WEBVTT\n\n00:01.000 --> 00:02.500\n<v Anna>Hello.\n\n00:03.000 --> 00:04.000\n<b>It is late.</b>\n"
     )
-    assert [(one.start_ms, one.text) for one in read_captions(text)] == [
-        (1000, "Anna: Hello."),
-        (3000, "It is late."),
+    assert read_captions(text) == [
+        TimedText(1, 1000, 2500, "Hello.", "Anna"),
+        TimedText(2, 3000, 4000, "It is late."),
     ]
+
+
+VTT = """\
+WEBVTT - a film
+Kind: captions
+
+STYLE
+::cue { color: red }
+
+REGION
+id:left
+
+NOTE this is a comment
+of two lines
+
+first part
+00:01.000 --> 00:02.500 align:start
+<v.loud Anna>Good <c.red>morning</c> to <00:01.900>you!</v>
+NOTE is a word here
+
+NOTE
+
+second part
+00:03.000 --> 00:04.000
+It is 5 &lt; 6 &amp; late.
+ \t
+NOTE one more
+3
+00:05.000 --> 00:06.000
+Bye, 1 < 2.
+
+NOTE the end
+"""
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r"])
+def test_comments_styles_identifiers_and_tags_of_webvtt_are_not_spoken(line_break: str) -> None:
+    assert read_captions(VTT.replace("\n", line_break)) == [
+        TimedText(1, 1000, 2500, "Good morning to you!\nNOTE is a word here", "Anna"),
+        TimedText(2, 3000, 4000, "It is 5 < 6 & late."),
+        TimedText(3, 5000, 6000, "Bye, 1 < 2."),
+    ]
+
+
+def test_what_is_written_as_webvtt_is_read_again() -> None:
+    written = to_vtt([Caption(1000, 2000, "Salt & <pepper>.", "Anna & Co")])
+    assert read_captions(written) == [TimedText(1, 1000, 2000, "Salt & <pepper>.", "Anna & Co")]
+
+
+GREETING = TimedText(4, 0, 900, "Good morning to you!", "Anna")
+
+
+@pytest.mark.parametrize(
+    ("caption", "cast", "name"),
+    [
+        (GREETING, ["NARRATOR"], "NARRATOR"),
+        (GREETING, ["ANNA"], "ANNA"),
+        (GREETING, ["ANNA", "Ben", "Narrator"], "ANNA"),
+        (GREETING, ["Ben", "Narrator"], "Narrator"),
+        (replace(GREETING, text="BEN: Good morning to you!"), ["ANNA", "Ben"], "Ben"),
+    ],
+)
+def test_a_mark_chooses_the_voice_and_is_not_spoken(caption: TimedText, cast: list[str], name: str) -> None:
+    [dubbed], _ = read_dub([caption], cast)
+    assert (dubbed.line.name, dubbed.line.text) == (name, "Good morning to you!")
+
+
+def test_a_speaker_that_nobody_can_speak_for_is_named() -> None:
+    with pytest.raises(ScriptError, match="caption 4: 'Anna' is not in the cast: choose from Ben"):
+        read_dub([GREETING], ["Ben"])
+
+
+def test_a_speaker_with_signs_of_scripts_is_no_tag() -> None:
+    text = "WEBVTT\n\n00:01.000 --> 00:02.000\n<v #Dr: [seed 7]\nWho>Hello."
+    assert read_captions(text)[0].speaker == "Dr seed 7 Who"
 
 
 def test_captions_come_in_the_order_of_their_starts_with_their_numbers_in_the_file() -> None:
@@ -149,3 +226,10 @@ def test_faulty_captions_are_named_by_their_numbers_in_the_file(
 ) -> None:
     with pytest.raises(ScriptError, match=re.escape(sentence)):
         read_dub([TimedText(7, 0, 1000, text)], cast, ["auto", "english"])
+
+
+@pytest.mark.parametrize("row", ["<v", "<v ", "<v.", "<a", "\n", "\n ", "NOTE\n\n", "x\n\n", " "])
+def test_a_hundred_thousand_characters_are_read_fast(row: str) -> None:
+    """In quadratic time this test would take minutes."""
+    begin = "WEBVTT\n\n00:01.000 --> 00:02.000\nHello <v "
+    assert read_captions(begin + row * (100_000 // len(row)))[0].start_ms == 1000

@@ -1,4 +1,4 @@
-"""Names that users type for files: safe on every system."""
+"""Names that users type: which are the same, and which are safe for files on every system."""
 
 from __future__ import annotations
 
@@ -55,3 +55,9 @@ def test_a_decomposed_accent_is_composed() -> None:
 def test_bad_names_are_rejected_with_a_reason(name: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         names.check_name(name)
+
+
+def test_names_that_look_alike_have_one_key() -> None:
+    alike = ["\xc9milie K", "E\u0301MILIE  k", "\u200b\xc9milie\xa0K\ufeff ", " e\u0301milie\tK"]
+    assert {names.name_key(name) for name in alike} == {"\xe9milie k"}
+    assert names.name_key("Stra\xdfe") == names.name_key("STRASSE") and names.name_key("\u200b ") == ""

@@ -47,8 +47,90 @@ def test_it_is_written_out_as_people_read_it(text, spoken) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        # I is a pronoun more often than a numeral
+        ("Type II errors, but part IV.", "Type two errors, but part four."),
+        ("See Part I. Then Act I, Scene II.", "See Part one. Then Act one, Scene two."),
+        ("World War I began in 1914.", "World War one began in nineteen fourteen."),
+        ("It was James I.", "It was James the first."),
+        ("King James I was tall.", "King James the first was tall."),
+        ("Elizabeth I's reign.", "Elizabeth the first's reign."),
+        ("Read Part I and Part II of it.", "Read Part one and Part two of it."),
+        ("James I of England and I.", "James the first of England and I."),
+        # capitals with apostrophes and dots
+        ("The U.S. is big.", "The you ess is big."),
+        ("He lives in D.C.", "He lives in dee see."),
+        ("At 9 A.M. sharp.", "At nine ay em sharp."),
+        ("DON'T GO", "Don't go"),
+        ("I'LL GO", "I'll go"),
+        ("WE'RE HERE", "We're Here"),
+        ("YOU\u2019VE WON", "You've won"),
+        ("It is NASA'S and the BBC'S.", "It is Nasa's and the bee bee see's."),
+        # feet and quotation marks
+        ("Press '1' to continue.", "Press 'one' to continue."),
+        ("Press \u20185\u2019 or '10'.", "Press 'five' or 'ten'."),
+        ("He said 'give me 5' and left.", "He said 'give me five' and left."),
+        ("In the '90s he was 6' tall.", "In the nineties he was six feet tall."),
+        # fractions and powers
+        ("1\xbd cups", "One and a half cups"),
+        ("\xbd cup", "One half cup"),
+        ("1/4-inch", "One quarter inch"),
+        ("2\xbd-inch", "Two and a half inch"),
+        ("10\xb2 is 100.", "Ten squared is one hundred."),
+        (
+            "2\xb3, 10\u2076 and 10\u207b\xb3",
+            "Two cubed, ten to the power of six and ten to the power of minus three",
+        ),
+        ("x\xb2y", "X squared y"),
+        ("5 m\xb2", "Five square meters"),
+        ("9.8 m/s\xb2", "Nine point eight meters per second squared"),
+        # telephone numbers
+        ("100-2000 people", "One hundred-two thousand people"),
+        ("123.4567 grams", "One hundred and twenty three point four five six seven grams"),
+        ("Call 212.555.1234.", "Call two one two, five five five, one two three four."),
+        # money and units
+        ("\xa33m", "Three million pounds"),
+        ("$2.5m and \u20ac3bn", "Two point five million dollars and three billion euros"),
+        ("$3k", "Three thousand dollars"),
+        ("In 1990 W. Smith came.", "In nineteen ninety W. Smith came."),
+        ("It needs 12 V. It is warm.", "It needs twelve volts. It is warm."),
+        # short forms before lower-case words and numbers
+        ("Sat. at 5", "Saturday at five"),
+        ("Mar. 5", "March fifth"),
+        ("Mon. and Tue. evenings", "Monday and Tuesday evenings"),
+        ("No. 5", "Number five"),
+        ("See p. 7 and pp. 8.", "See page seven and pages eight."),
+        ("We sat. It was in the sun. He said no. So.", "We sat. It was in the sun. He said no. So."),
+        # lines, white space and emoji
+        ("Buy:\n1. Eggs\n2. Milk", "Buy. One. Eggs. Two. Milk"),
+        ("one\rline\fof\vfive\x85words\u2028here", "One line of five words here"),
+        ("I \u2764\ufe0f you", "I you"),
+        ("\U0001f44d\U0001f3fd Yes, \U0001f468\u200d\U0001f469 ok", "Yes, ok"),
+        ("1\ufe0f\u20e3", "One"),
+        # signs
+        ("AT&T", "Ay tee and tee"),
+        ("Q&A, R&D, salt&pepper", "Q and A, R and D, salt and pepper"),
+        ("~5 of \u2248 10 km", "About five of about ten kilometers"),
+        ("iOS 17.4.1", "Eye oh ess seventeen point four point one"),
+        ("Python 3.11.2.", "Python three point eleven point two."),
+        ("On 17.4.2024.", "On the seventeenth of april twenty twenty four."),
+        ("10\xa0000 people", "Ten thousand people"),
+        ("1\u202f000\u2009000", "One million"),
+    ],
+)
+def test_what_was_read_wrongly_is_read_as_people_do(text, spoken) -> None:
+    assert ENGLISH.write_out(text).text == spoken
+
+
+@pytest.mark.parametrize(
     "text",
     [
+        "This is the part I love most.",
+        "The book I read.",
+        "Type i error.",
+        "In the Chapter I wrote.",
+        "James I think so.",
         "Don't, won't, it's I'm.",
         '"Stop!" he said.',
         "Well... I don't know.",
@@ -121,6 +203,22 @@ def test_it_can_be_cancelled_between_two_sentences() -> None:
 
 
 ROWS = ["A", "9' ", "IV ", "555-", "(555", "1.", "Mon.", "$", "won 1-", "a1", "\u2014", "BBC "]
+ROWS += [
+    "'",
+    "the part ",
+    "A&",
+    "1.1.1",
+    "\xa0111",
+    "1\xbd",
+    "x\xb2",
+    "$1",
+    "DON'T ",
+    "a'1' ",
+    "'a 1' ",
+    "A.",
+    "1/4-",
+    "p. 1 ",
+]
 
 
 @pytest.mark.parametrize("row", ROWS)

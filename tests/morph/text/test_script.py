@@ -25,6 +25,15 @@ def test_lines_pauses_comments_and_blank_lines():
     assert script.lines == (script.items[0], script.items[2])
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85", "\u2028", "\u2029"])
+def test_every_line_break_ends_a_line(end: str) -> None:
+    script = parse_script(f"# a play{end}{end}Bob: Hello.{end}Anna Maria: Hi.{end}", CAST)
+    assert [(line.number, line.name, line.text) for line in script.lines] == [
+        (3, "Bob", "Hello."),
+        (4, "Anna Maria", "Hi."),
+    ]
+
+
 @pytest.mark.parametrize("name", ["bob", "BOB", " Bob ", "\ufeffBob"])
 def test_names_match_in_any_case_and_are_returned_as_the_cast_spells_them(name):
     assert only_line(f"{name}: Hi") == ScriptLine(1, "Bob", "Hi")
@@ -178,8 +187,29 @@ def test_a_script_without_lines_is_refused(text):
 def test_an_empty_or_ambiguous_cast_is_refused():
     with pytest.raises(ValueError, match="cast is empty"):
         parse_script("Bob: Hi", [])
-    with pytest.raises(ValueError, match=r"differ only in case \(BOB, Bob\)"):
+    with pytest.raises(ValueError, match=r"the same but for case, .* \(BOB, Bob\): rename one"):
         parse_script("Bob: Hi", ["Bob", "BOB"])
+
+
+LOOK_ALIKE = [  # in a cast, and in a script
+    ("\xc9MILIE", "E\u0301milie"),
+    ("E\u0301milie", "\xc9MILIE"),
+    ("Old Man", "old  man"),
+    ("Old Man", "Old\xa0Man"),
+    ("Anna", "An\u200bna\ufeff"),
+]
+
+
+@pytest.mark.parametrize(("known", "written"), LOOK_ALIKE)
+def test_names_that_look_alike_are_the_same(known: str, written: str) -> None:
+    script = parse_script(f"{written}: Hi.\n{written} (softly): Ho.", [known, "Bob"])
+    assert [line.name for line in script.lines] == [known, known]
+    with pytest.raises(ValueError, match="cast has names that are the same but for"):
+        parse_script("Bob: Hi.", [known, written])
+
+
+def test_the_narrator_is_known_however_it_is_written() -> None:
+    assert parse_script("They went home.", ["NARRATOR\u200b"]).lines[0].name == "NARRATOR\u200b"
 
 
 LONG = 100_000

@@ -5,6 +5,26 @@ import random
 import pytest
 from qwen3_tts_morph.morph.text.split import check_text, split_arriving, split_sentences, split_text
 
+# Abbreviations in which there is a space, and dots before a lower-case word or a number.
+SHORT_FORMS = [
+    "Wir kommen bald, d. h. am Montag.|Er auch.",
+    "Er starb 44 v. Chr. in Rom.|Das war spät.",
+    "Das kostet 3 Mio. Euro.|Oder 2 Mrd. Euro?",
+    "Il y en a, p. ex. ici.|Et ailleurs.",
+    "p. ex. ceci.|Et cela.",
+    "Hay muchos, p. ej. este.|Y otros.",
+    "Vive en EE. UU. desde ayer.|Le gusta.",
+    "Яблоки, груши и т. д. лежат тут.|Вот они.",
+    "Завтра, т. е. в среду.|Потом нет.",
+    "Это сделал я.|Потом ушёл.",
+    "See p. 7 of it.|Then pp. 8 and 9.",
+    "We meet Sat. at 5, or on Mar. 5, Thurs. 6, at home.|Bring No. 5.",
+    "He said no.|Then we sat.|There was sun.|It is on mar.|So it was.",
+    "I can't.|Allons-y.|Il l'a.|OK.",
+    "He lives near Abb. the river.|Yes.",
+    '"i went home.|it was late.|Then I slept."',
+]
+
 
 @pytest.mark.parametrize(
     "marked",
@@ -26,6 +46,7 @@ from qwen3_tts_morph.morph.text.split import check_text, split_arriving, split_s
         "네.|알겠습니다 그렇게.|내일 다시 오겠습니다.",
         "The first line of two\n|The second line of two",
         "It costs 3.50 at shop.com today.|That is not so much at all.",
+        *SHORT_FORMS,
     ],
 )
 def test_sentences_end_where_a_reader_would_end_them(marked):
@@ -85,6 +106,10 @@ def test_a_negative_limit_is_refused():
         split_text("Hello.", -1)
 
 
+def test_a_text_without_capitals_is_cut_at_its_dots():
+    assert split_sentences("i went home. it was late. ok") == ["i went home.", "it was late.", "ok"]
+
+
 def test_no_character_is_lost_and_no_piece_is_too_long():
     rng = random.Random(3)
     alphabet = "aB3 .,;:!?…。！？，、」»\"')(\n\t—Dr. U.S. 网网"
@@ -137,12 +162,16 @@ def test_any_letter_or_digit_can_be_spoken(text):
     assert check_text(text) == text
 
 
+ENDS = (".", ".", ".", "!", '."', " Dr.", " B.", "", ",")
+
+
 @pytest.mark.parametrize("limit", [0, 40, 60, 100, 400])
 @pytest.mark.parametrize("seed", range(5))
 def test_sentences_that_come_one_after_another_are_cut_as_their_whole_text(limit: int, seed: int) -> None:
     numbers = random.Random(seed)
     words = ["one", "twenty-two", "three,", "Dr. Four", "five;", "“Six”", "sevenfold" * 6]
-    sentences = [" ".join(numbers.choices(words, k=numbers.randrange(1, 30))) + "." for _ in range(30)]
+    made = [" ".join(numbers.choices(words, k=numbers.randrange(1, 30))) for _ in range(30)]
+    sentences = [f"{one[0].upper()}{one[1:]}{numbers.choice(ENDS)}" for one in made]
     given: list[int] = []
 
     def arrive():
