@@ -16,6 +16,7 @@ from ...postprocess.stretch import HIGHEST_SPEED, check_installed, stretched_len
 from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
 from ..text.captions import DubLine, TimedText, read_captions, read_dub
+from ..text.names import name_key
 from ..text.script import NARRATOR, Script
 from ..text.subtitles import to_srt
 from ..voice.voice import Voice
@@ -168,7 +169,7 @@ def read_request(
 
 def _without_narrator(line: Line) -> Line:
     """Return a line without the name NARRATOR, which no subtitle shows."""
-    return replace(line, name="") if line.name.casefold() == NARRATOR else line
+    return replace(line, name="") if name_key(line.name) == NARRATOR else line
 
 
 def render_dub(

@@ -38,7 +38,7 @@ WHAT_HAPPENED = {
     "silent": "is silent",
     "error": "could not be made",
 }
-HEARD_OTHERWISE = "its words are heard otherwise"
+HEARD_OTHERWISE = "recognised words differ from the text"
 LAYOUTS = ("sentence", "token")
 
 

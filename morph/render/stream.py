@@ -207,9 +207,11 @@ class _Worker:
     def _run(self) -> None:
         spoken, failure = None, None
         try:
-            with self._job.synthesizer.session():
-                self._has_session = True
-                spoken = self._speak()
+            with self._job.synthesizer.model.exclusive():
+                self._has_session = True  # from here on ``stop`` waits
+                self._channel.check_open()  # it may have been before: a program that ends now must not meet torch
+                with self._job.synthesizer.session():
+                    spoken = self._speak()
         except StreamClosed:
             pass
         except BaseException as error:

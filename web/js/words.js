@@ -39,7 +39,7 @@ const CHINESE = {
   "ended before its text can have been spoken": "文本未读完就结束了",
   "is silent": "没有声音",
   "could not be made": "未能生成",
-  "its words are heard otherwise": "听到的词语有出入",
+  "recognised words differ from the text": "听到的词语有出入",
   "does not fit its caption": "超出字幕的时间",
   "Voices": "音色",
   "The voice library": "音色库",

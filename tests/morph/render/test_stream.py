@@ -374,6 +374,21 @@ def test_a_stream_that_waits_for_the_model_can_be_closed(synthesizer, long_line)
     wait_until_free(synthesizer)
 
 
+def test_a_stream_that_was_closed_before_it_had_the_model_computes_nothing(
+    synthesizer, long_line, monkeypatch
+) -> None:
+    """Its thread is not waited for. One that is in torch when the program ends would abort the program."""
+    begun, session = [], Synthesizer.session
+    monkeypatch.setattr(Synthesizer, "session", lambda self: begun.append(self) or session(self))
+    with synthesizer.model.exclusive():
+        stream_line(synthesizer, long_line, ENDLESS).close()
+    deadline = time.monotonic() + PATIENCE
+    while synthesizer.engine.threads.working:
+        assert time.monotonic() < deadline, "a worker is still there"
+        time.sleep(0.001)
+    assert begun == []
+
+
 def test_fifty_leavers_leave_nothing_behind(model, long_line) -> None:
     synthesizer = Synthesizer(model, Engine("graph"))
     before, noise = speech_threads(), np.random.default_rng(0)
