@@ -140,6 +140,7 @@ REFUSED = {
     "fp16 on the CPU": (changed(speech(), "model", precision="fp16"), "precision is fp16 and the device is the CPU"),
     "no flash-attn": (changed(speech(), "model", attention="flash_attention_2"), "choose auto or sdpa"),
     "no such precision": (changed(speech(), "model", precision="fp8"), "precision is 'fp8': choose one of auto"),
+    "a list, which is a link": (changed(speech(), "model", precision=["bf16"]), "must be a length-2 list"),
     "no such attention": (changed(speech(), "model", attention="sage"), "attention is 'sage': choose one of auto"),
     "no such engine": (changed(speech(), "model", engine="x"), "engine is 'x': choose one of auto"),
     "no such weights": (changed(speech(), "model", weights="int4"), "weights is 'int4': choose one of full"),

@@ -41,7 +41,7 @@ ODD = {"deep": "[" * 100_000, "cut": '{"model_type": "qwen3_tts"', "number": "9"
 REFUSED = [
     ("precision", "fp8", "precision is 'fp8': choose one of auto, bf16"),
     ("precision", "fp16", "precision is fp16 and the device is the CPU: choose auto"),
-    ("precision", ["bf16"], "precision is ['bf16']: choose one of"),
+    ("precision", 16, "precision is 16: choose one of"),
     ("attention", "sage", "attention is 'sage': choose one of auto"),
     ("attention", "flash_attention_2", "attention is flash_attention_2 and "),
     ("engine", "x", "engine is 'x': choose one of auto"),

@@ -67,7 +67,7 @@ def test_only_the_tails_sampling_changes(model, frame):
     module = model.talker.code_predictor
     stock = decode(model, frame, Predictor(module), 5, SAMPLED)
     assert torch.equal(decode(model, frame, TailPredictor(module), 5, SAMPLED), stock)
-    cold = decode(model, frame, TailPredictor(module, cooler(1e-4)), 5, SAMPLED)
+    cold = decode(model, frame, TailPredictor(module, cooler(0.0125)), 5, SAMPLED)
     likeliest = decode(model, frame, TailPredictor(module, greedy), 5, SAMPLED)
     assert torch.equal(cold, likeliest) and torch.equal(cold[:, :5], stock[:, :5])
     logits = crossbar(Predictor(module).heads[5:], states_of(model, frame, stock)[:, 4])

@@ -88,10 +88,10 @@ def test_what_the_system_refuses_is_one_sentence(run: Callable, monkeypatch: pyt
 
         return fail
 
-    monkeypatch.setattr(speak, "run", refused(13, "Permission denied", "/root/a.wav"))
+    monkeypatch.setattr(speak, "run", refused(13, "Permission denied", "voices/a.wav"))
     done = run("Yes.")
     assert done.code == 2 and "Traceback" not in done.err
-    assert "/root/a.wav cannot be read or written (Permission denied): choose another place" in done.err
+    assert "voices/a.wav cannot be read or written (Permission denied): choose another place" in done.err
     monkeypatch.setattr(speak, "run", refused("nothing\nanswers"))
     done = run("Yes.")
     assert done.code == 2 and "reading or writing failed (nothing answers): check the disk" in done.err
