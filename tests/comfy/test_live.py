@@ -229,7 +229,7 @@ def speak_unheard(page: ComfyPage, seed: int) -> None:
     page.page.evaluate("() => { window.__state = 'suspended' }")
     page.load(read_workflow(SPEAKERS))
     set_widget(page, SPEECH, "seed", seed)
-    set_widget(page, SPEECH, "text", f"{TEXT} " * 6)
+    set_widget(page, SPEECH, "text", f"{TEXT} " * 3)
     page.page.evaluate("() => { window.app.queuePrompt(0) }")
     page.page.locator(".morph-live span", has_text="click to hear").first.wait_for(state="attached")
 

@@ -122,7 +122,7 @@ def test_it_opens_completely_and_with_its_values(opened: Opened, name: str, scre
 # By default, run those whose nodes are closest, on both canvases.
 CLOSE = {NAMES[0], DIALOGUE, LIBRARY}
 RUN = [
-    pytest.param(page, name, marks=() if name in CLOSE else pytest.mark.slow)
+    pytest.param(page, name, marks=() if name in CLOSE and page == "Nodes 2.0" else pytest.mark.slow)
     for page in ("0.3.75", "Nodes 2.0")
     for name in NAMES
     if page == "0.3.75"
