@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import install
+import pack
 from tests.environments import (
     COMFY,
     COMFY_PYTHON,
@@ -331,19 +332,8 @@ def describe_machine() -> dict[str, Any] | None:
 
 def find_commit() -> str | None:
     """Return this tree's commit and whether it has changes; None if the tree is not a git checkout itself."""
-    git = ["git", "-C", str(ROOT)]
-    try:
-        top, commit, changes = (
-            subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout.strip()
-            for words in (
-                ("rev-parse", "--show-toplevel"),
-                ("rev-parse", "HEAD"),
-                ("status", "--porcelain", "--", ".", f":!{GPU_RECORD.relative_to(ROOT).as_posix()}"),
-            )
-        )
-    except (subprocess.CalledProcessError, OSError):
-        return None
-    return f"{commit}{' with changes' if changes else ''}" if Path(top) == ROOT else None
+    found = pack.find_commit(ROOT, GPU_RECORD)
+    return found and f"{found[0]}{' with changes' if found[1] else ''}"
 
 
 def gpu_files() -> list[str]:

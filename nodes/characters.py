@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..morph.text.names import name_key
-
-NOT_IN_NAMES = ":\uff1a[]#"  # these have a meaning in scripts
+from ..morph.text.script import RESERVED
 
 
 def check_character(name: str) -> str:
@@ -15,7 +14,7 @@ def check_character(name: str) -> str:
     name = name.strip()
     if not name_key(name):
         raise ValueError("name is empty: type the character's name")
-    if any(char in name for char in NOT_IN_NAMES) or len(name.splitlines()) > 1:
+    if any(char in name for char in RESERVED) or len(name.splitlines()) > 1:
         raise ValueError(
             f"name {name!r} contains one of : [ ] # or a line break, which scripts reserve: remove it"
         )

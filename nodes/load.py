@@ -23,6 +23,7 @@ from .devices import (
     resolve_devices,
 )
 from .folders import checkpoint_roots, download_root
+from .linked import shown
 from .memory import ManagedModel, ManagedModels, load_managed
 from .progress import show_progress
 from .remote import ServedModel
@@ -199,7 +200,7 @@ def models_of(value: object) -> list[ManagedModel]:
         return [value]
     if isinstance(value, ManagedModels):
         return list(value.models)
-    what = "a server" if isinstance(value, ServedModel) else repr(value)[:40]
+    what = "a server" if isinstance(value, ServedModel) else shown(value)
     raise ValueError(f"more_models is {what}: connect another Load Qwen3-TTS Model")
 
 

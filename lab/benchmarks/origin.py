@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pack
 from pack import ROOT
 
 UNKNOWN = "unknown"
+RESULTS = Path("lab/benchmarks/results")
 LEFT_OUT = ("--out", "--checkpoints", "--commit")  # folders of a machine, and what the row says anyway
 
 
@@ -43,14 +44,12 @@ def add_output(table: argparse.ArgumentParser) -> None:
 
 
 def find_commit(root: Path = ROOT) -> str:
-    """Return a tree's commit, "-dirty" behind it if there are changes; UNKNOWN if it is no git checkout."""
-    if not (root / ".git").exists():
-        return UNKNOWN
-    git = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"]
-    try:
-        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
-    except (subprocess.CalledProcessError, OSError):
-        return UNKNOWN
+    """Return a tree's commit, "-dirty" behind it if there are changes; UNKNOWN if it is no git checkout.
+
+    Rows that other commands have stored are no changes.
+    """
+    found = pack.find_commit(root, root / RESULTS)
+    return f"{found[0][:7]}{'-dirty' if found[1] else ''}" if found else UNKNOWN
 
 
 def command_of(words: Sequence[str]) -> str:

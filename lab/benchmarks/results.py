@@ -14,9 +14,11 @@ from typing import Any, Protocol
 
 import torch
 
-from .origin import Origin
+from pack import ROOT
 
-FOLDER = Path(__file__).parent / "results"
+from .origin import RESULTS, Origin
+
+FOLDER = ROOT / RESULTS
 PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton", "faster-qwen3-tts")
 
 

@@ -54,8 +54,8 @@ def compare(asked: str, heard: str) -> Heard:
 
 
 def in_words(text: str, write_out: Callable[[str], str]) -> str:
-    """Return the words of a text as they are said, lower-case, without punctuation; ``write_out`` says its figures."""
-    return " ".join(re.findall(r"[^\W\d_]+(?:'[a-z]+)?", write_out(text).replace("\u2019", "'").lower()))
+    """As ``in_digits``, with the figures as they are said; ``write_out`` says them."""
+    return in_digits(write_out(text))
 
 
 def in_digits(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from .encoding import check_encodable
 from .names import name_key
-from .script import KNOWN_TAG, MAX_REPORTED, NARRATOR, ScriptError, ScriptLine, parse_script
+from .script import KNOWN_TAG, MAX_REPORTED, NARRATOR, RESERVED, ScriptError, ScriptLine, parse_script
 
 MOST_CAPTIONS = 20_000
 LAST_S = 12 * 3600.0  # no caption ends later: the track is held in memory
@@ -26,7 +26,7 @@ VTT_BLOCK = re.compile(
     r"(?:NOTE(?:[ \t].*)?|STYLE[ \t]*|REGION[ \t]*)"
 )  # the first line of one that is no caption
 ARROW = "-->"
-RESERVED = re.compile("[:\uff1a\\[\\]#]+")  # these have a meaning in scripts
+UNNAMED = str.maketrans(dict.fromkeys(RESERVED, " "))
 BRACKETS = re.compile(r"\[[^\[\]]*\]")
 REMARK = re.compile(r"[(\uff08][^()\uff08\uff09]*[)\uff09]")
 DASH = re.compile(r"^[-\u2010-\u2014]\s*", re.MULTILINE)
@@ -100,7 +100,7 @@ def _caption(number: int, event: Any, kind: str) -> TimedText:
     text, speaker = event.plaintext, ""
     if kind == "vtt":
         voice = VTT_VOICE.search(text)
-        speaker = " ".join(RESERVED.sub(" ", html.unescape(voice[1])).split()) if voice else ""
+        speaker = " ".join(html.unescape(voice[1]).translate(UNNAMED).split()) if voice else ""
         text = html.unescape(VTT_TAG.sub("", text))
     return TimedText(number, event.start, event.end, text.strip(), speaker)
 

@@ -2,8 +2,8 @@
 
 The published checkpoints read all of that themselves, and their text is not changed (a checkpoint's ``TextProfile``
 says what it needs). English goes through kitten-text-processing (NeMo's grammars in plain Python), sentence by
-sentence and only if there is something to write out; ``signs.py`` makes its characters
-plain, and ``english.py`` handles what that library misses.
+sentence and only if there is something to write out; ``signs.py`` makes its characters plain, and ``english.py``
+handles what that library misses.
 """
 
 from __future__ import annotations

@@ -10,9 +10,8 @@
     They went home.
 
 A line is ``NAME: text``. The name is one of the cast, in upper or lower case (see ``names.name_key``); the colon may
-be full-width. Words in
-parentheses behind the name are an instruction for that line. A line without a name is spoken by the character NARRATOR,
-if the cast has one.
+be full-width. Words in parentheses behind the name are an instruction for that line. A line without a name is spoken by
+the character NARRATOR, if the cast has one.
 
 Tags: ``[pause SECONDS]`` (0 to 60), ``[seed NUMBER]``, ``[take NUMBER]`` (from 1: another take of the same line),
 ``[gain DB]`` (-40 to 20), ``[speed FACTOR]`` (0.5 to 2: how fast, at the same pitch), ``[pitch SEMITONES]`` (-12 to
@@ -35,6 +34,7 @@ from .encoding import check_encodable
 from .names import name_key
 from .pauses import DECIMAL, check_spoken, read_seconds, without_pauses
 
+RESERVED = ":\uff1a[]#"  # these have a meaning in scripts: no name has them
 TAGS = (
     "[pause SECONDS], [seed NUMBER], [take NUMBER], [gain DB], [speed FACTOR], [pitch SEMITONES], [lang LANGUAGE] or "
     "[instruct HOW TO SPEAK]"

@@ -257,7 +257,7 @@ class _SamplesInFlight:
 
 
 def choose_slabs(size: int) -> Slabs:
-    """Return how the last blocks of a row of so many frames run."""
+    """Return how the last blocks of a row of this many frames run."""
     return SLABS if size > LONG_ROW else SHORT_SLABS
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import subprocess
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ import pytest
 from tests.comfy import graphs
 from tests.comfy.conftest import ROOT
 from tests.comfy.graphs import Graph, node, samples, shown
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer
@@ -63,13 +62,6 @@ def is_ready(url: str, process: subprocess.Popen) -> bool:
             return bool(answer.status == 200)
     except OSError:  # not there yet, or 503
         return False
-
-
-def wait_until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
 
 
 def rows_in_use(url: str) -> int:

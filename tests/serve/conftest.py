@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +23,7 @@ from qwen3_tts_morph.serve.options import ServerOptions
 from qwen3_tts_morph.serve.speaker import Speaker
 
 from tests.morph.conftest import checkpoint, load, one_thread, recording
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 __all__ = ["checkpoint", "load", "one_thread", "recording"]
 
@@ -138,14 +137,6 @@ def listening(app: Any, **more: Any) -> Iterator[str]:
             server.should_exit = True
             thread.join(PATIENCE)
             assert not thread.is_alive()
-
-
-def wait_until(done: Callable[[], bool]) -> None:
-    """Wait for something that happens in another thread."""
-    deadline = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 def asked(text: str = "Hello there.", **more: Any) -> dict[str, Any]:

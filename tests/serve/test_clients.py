@@ -19,8 +19,8 @@ from qwen3_tts_morph.serve.speaker import LONGEST_PART, Speaker
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from tests.patience import PATIENCE
-from tests.serve.conftest import Client, asked, listening, row_is_free, same_sound, wait_until
+from tests.patience import PATIENCE, wait_until
+from tests.serve.conftest import Client, asked, listening, row_is_free, same_sound
 
 LONG = {**asked("word " * 2000, response_format="pcm"), "sampling": {"max_seconds": 100}}
 PATH = "/v1/audio/speech"

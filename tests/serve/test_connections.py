@@ -16,8 +16,8 @@ from qwen3_tts_morph.serve.connections import impatient_protocol
 from qwen3_tts_morph.serve.options import Limits, ServerOptions
 from websockets.sync.client import connect
 
-from tests.patience import PATIENCE
-from tests.serve.conftest import Client, asked, listening, row_is_free, wait_until
+from tests.patience import PATIENCE, wait_until
+from tests.serve.conftest import Client, asked, listening, row_is_free
 
 PATH = "/v1/audio/speech"
 

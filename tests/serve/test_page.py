@@ -10,7 +10,8 @@ from qwen3_tts_morph.serve.app import create_app
 from qwen3_tts_morph.serve.options import Access, ServerOptions
 
 from tests.comfy.page import CHROMIUM_ARGS, find_chromium
-from tests.serve.conftest import Client, listening, row_is_free, wait_until
+from tests.patience import wait_until
+from tests.serve.conftest import Client, listening, row_is_free
 
 KEY = "correct-horse"
 expect.set_options(timeout=60_000)

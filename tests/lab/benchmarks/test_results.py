@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ import torch
 
 from lab.benchmarks import common
 from lab.benchmarks.common import Setting, make_row
-from lab.benchmarks.origin import UNKNOWN, command_of, find_commit
+from lab.benchmarks.origin import RESULTS, UNKNOWN, command_of, find_commit
 from lab.benchmarks.results import FOLDER, Row, latest, save_rows
 from pack import ROOT
 
@@ -90,11 +90,18 @@ def test_a_command_names_no_folder_of_the_machine(words: list[str], said: str) -
     assert command_of([package, *words]) == f"python -m lab.benchmarks.quality {said}".rstrip()
 
 
-def test_a_commit_is_found_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_is_found_where_there_is_one(tmp_path: Path) -> None:
     assert find_commit(tmp_path) == UNKNOWN
-    (tmp_path / ".git").mkdir()
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="abc1234-dirty\n"))
-    assert find_commit(tmp_path) == "abc1234-dirty"
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([*git, *words], check=True)
+    commit = find_commit(tmp_path)
+    assert re.fullmatch("[0-9a-f]{7}", commit)
+    (tmp_path / RESULTS).mkdir(parents=True)
+    (tmp_path / RESULTS / "machine.json").touch()
+    assert find_commit(tmp_path) == commit, "another table's rows are no change"
+    (tmp_path / "new.py").touch()
+    assert find_commit(tmp_path) == f"{commit}-dirty"
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("nvidia-h?00*.json")), ids=lambda path: path.stem)

@@ -35,7 +35,7 @@ from qwen3_tts_morph.morph.waveform.incremental import RowStream
 
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, signal_to_noise
 from tests.morph.model.test_tail import ABOUT, random_parts
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 SHORT = Sampling(max_new_tokens=17)  # at most 16 frames
 THREE = "This is the first sentence of them. And this is the second sentence. The third comes last."
@@ -287,10 +287,7 @@ def speech_threads() -> set[threading.Thread]:
 
 def wait_until_free(synthesizer: Synthesizer) -> None:
     """Wait until no worker is busy and another thread can have the model at once."""
-    deadline = time.monotonic() + PATIENCE
-    while synthesizer.engine.threads.working:
-        assert time.monotonic() < deadline, "a worker is still there"
-        time.sleep(0.01)
+    wait_until(lambda: not synthesizer.engine.threads.working)
     taken = threading.Event()
 
     def take() -> None:
@@ -382,10 +379,7 @@ def test_a_stream_that_was_closed_before_it_had_the_model_computes_nothing(
     monkeypatch.setattr(Synthesizer, "session", lambda self: begun.append(self) or session(self))
     with synthesizer.model.exclusive():
         stream_line(synthesizer, long_line, ENDLESS).close()
-    deadline = time.monotonic() + PATIENCE
-    while synthesizer.engine.threads.working:
-        assert time.monotonic() < deadline, "a worker is still there"
-        time.sleep(0.001)
+    wait_until(lambda: not synthesizer.engine.threads.working)
     assert begun == []
 
 
@@ -400,10 +394,7 @@ def test_fifty_leavers_leave_nothing_behind(model, long_line) -> None:
     assert len(speech_threads() - before) <= KEPT
     del synthesizer, stream
     gc.collect()
-    deadline = time.monotonic() + PATIENCE
-    while speech_threads() - before:
-        assert time.monotonic() < deadline, "a thread is still there"
-        time.sleep(0.01)
+    wait_until(lambda: not speech_threads() - before)
 
 
 def test_a_slow_reader_does_not_hold_up_another(synthesizer, long_line) -> None:

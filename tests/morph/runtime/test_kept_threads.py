@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 
 import pytest
 from qwen3_tts_morph.morph.runtime.kept_threads import KEPT, Job, KeptThreads
 
-from tests.patience import PATIENCE
+from tests.patience import wait_until
 
 
 @pytest.fixture
@@ -21,14 +20,6 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def threads(name: str) -> int:
     return sum(thread.name == name for thread in threading.enumerate())
-
-
-def wait_until(true) -> None:
-    """Wait for what other threads do at their ends."""
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.001)
 
 
 def test_a_job_gets_the_thread_of_the_one_before(name):

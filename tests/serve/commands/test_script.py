@@ -81,6 +81,18 @@ def test_a_second_run_speaks_nothing_and_gives_the_same_track(
     assert run("script", file, "--again", *tiny).code == 0 and len(spoken) == 4
 
 
+def interrupt_after(count: int, spoken: list[str], patch: pytest.MonkeyPatch) -> None:
+    """Interrupt the run when so many lines have been spoken."""
+    render = rendering.render_lines
+
+    def interrupted(*call: object) -> list:
+        if len(spoken) == count:
+            raise KeyboardInterrupt
+        return render(*call)
+
+    patch.setattr(rendering, "render_lines", interrupted)
+
+
 def test_an_interrupted_run_goes_on_where_it_stopped(
     run: Callable,
     tiny: list[str],
@@ -90,16 +102,9 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     spoken: list[str],
 ) -> None:
     whole = run("script", file, "--out", "whole", "--batch-size", "1", *tiny)
-    watched = rendering.render_lines
-
-    def interrupted(*call: object) -> list:
-        if len(spoken) == 2:
-            raise KeyboardInterrupt
-        return watched(*call)
-
     spoken.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(rendering, "render_lines", interrupted)
+        interrupt_after(2, spoken, patch)
         done = run("script", file, "--batch-size", "1", *tiny)
     assert done.code == 130 and not done.out and "interrupted with 2 of 4 lines" in done.err
     assert not manifest(tmp_path / "scene")["complete"]
@@ -136,16 +141,10 @@ def test_a_run_with_again_that_is_interrupted_keeps_what_was_there(
     batches: int,
 ) -> None:
     assert run("script", file, *tiny).code == 0
-    before, watched = manifest(tmp_path / "scene")["saved"], rendering.render_lines
+    before = manifest(tmp_path / "scene")["saved"]
     spoken.clear()
-
-    def interrupted(*call: object) -> list:
-        if len(spoken) == batches:
-            raise KeyboardInterrupt
-        return watched(*call)
-
     with monkeypatch.context() as patch:
-        patch.setattr(rendering, "render_lines", interrupted)
+        interrupt_after(batches, spoken, patch)
         done = run("script", file, "--again", "--batch-size", "1", *tiny)
     assert (
         done.code == 130
