@@ -82,7 +82,7 @@ def test_a_second_run_speaks_nothing_and_gives_the_same_track(
 
 
 def interrupt_after(count: int, spoken: list[str], patch: pytest.MonkeyPatch) -> None:
-    """Interrupt the run when so many lines have been spoken."""
+    """Raise KeyboardInterrupt once ``count`` lines have been spoken."""
     render = rendering.render_lines
 
     def interrupted(*call: object) -> list:
