@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.codec.forward import synthesise
+from qwen3_tts_morph.morph.codec.packing import CHUNK_FRAMES, Chunk, PackedChunk, write_plan
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.model.sdpa import without_cudnn
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
@@ -86,11 +87,19 @@ def step_work(batch: BatchCodec, lines: int) -> Work:
     return lambda: row._run(lines)
 
 
+def full_row(size: int, gap: int, groups: int) -> torch.Tensor:
+    """Return the plan of a row that chunks of at most CHUNK_FRAMES fill, int64 ``[size, groups + 1]``, all codes 0."""
+    codes = torch.zeros(CHUNK_FRAMES, groups, dtype=torch.int64)
+    starts = range(gap, size, gap + CHUNK_FRAMES)
+    chunks = [PackedChunk(Chunk(0, 0, 0, min(CHUNK_FRAMES, size - start)), start) for start in starts]
+    return write_plan(chunks, [codes], size)
+
+
 def rows_work(batch: BatchCodec, lines: int) -> Work:
     """Return a row of complete lines, of the longest length that has no more frames than a step of the lines."""
     weights = batch.look_up()
     size = max(one for one in batch.sizes if one <= max(batch.sizes[0], lines * STEP_FRAMES))
-    plan = torch.zeros(size, len(weights.offsets) + 1, dtype=torch.int64, device=weights.codebooks.device)
+    plan = full_row(size, weights.gap, len(weights.offsets)).to(weights.codebooks.device)
     out = torch.zeros(size * weights.samples_per_frame, device=plan.device)
 
     def decode() -> None:

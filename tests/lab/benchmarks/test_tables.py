@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 
 from lab.benchmarks import batches, codec, codec_steps, frames, line, memory, prefill, two_streams
 from lab.benchmarks.common import Measured, decode_fixed, load_muted, parser
 from lab.benchmarks.frames import fit_line
 from lab.benchmarks.results import Row, markdown
+from lab.random_checkpoint import random_codec
 
 KEYS = {
     "table", "system", "model", "engine", "precision", "seq_groups", "batch", "ms_per_frame",
@@ -185,6 +188,15 @@ def test_frames_and_codec_are_measured_alone_and_together(tmp_path: Path) -> Non
     for row in rows:
         assert row.keys() >= KEYS and min(row["frames_ms"], row["codec_ms"], row["beside_ms"]) > 0
         assert row["saved"] == pytest.approx(1 - row["beside_ms"] / row["behind_ms"], abs=0.01)
+
+
+def test_a_row_of_complete_lines_may_be_longer_than_a_chunk() -> None:
+    codec = random_codec("tiny")
+    model: Any = SimpleNamespace(codec=codec, samples_per_frame=codec.get_decode_upsample_rate())
+    with torch.inference_mode():
+        two_streams.rows_work(BatchCodec(model), lines=64)()  # 648 frames; a chunk has at most 300
+    begins = two_streams.full_row(size=648, gap=5, groups=16)[:, -1]
+    assert begins.unique().tolist() == [-1, 5, 310, 615] and int((begins == -1).sum()) == 15
 
 
 def test_a_straight_line_is_fitted() -> None:
