@@ -11,6 +11,7 @@ the same distribution.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -30,7 +31,7 @@ from ..runtime.fallback import Fallback
 from ..runtime.recent import Recent
 from ..runtime.sizes import power_below
 from ..text.duration import reserved_frames
-from ..voice.prompt import PromptPrefix
+from ..voice.prompt import Prompt, PromptPrefix
 from .backend import FrameBackend
 from .batch import LineBatch
 from .readback import LAG, Readback
@@ -100,6 +101,9 @@ class GraphDecoder:
         self._readback: Readback | None = None
         self._arrivals: dict[tuple[int, int], PrefillBatch] = {}
         self._last: LastPositions | None = None
+        self._unwritten: deque[tuple[Sequence[int], list[Prompt]]] = (
+            deque()
+        )  # rows and their new lines' prompts
         # Keys and values of what voices' prompts begin with.
         self._prefixes: Recent[PromptPrefix, StaticCache] = Recent(KEPT_PREFIXES)
 
@@ -115,6 +119,7 @@ class GraphDecoder:
             self._graphs.forget()
         self._slots = self._readback = self._sampling = self._last = None
         self._arrivals.clear()
+        self._unwritten.clear()
         self._prefixes.clear()
 
     @property
@@ -177,8 +182,13 @@ class GraphDecoder:
         else:
             for part in split_prefill([len(line.prompt.embeds) for line in lines]):
                 self._prefill(rows[part], lines[part])
-        # The first frame reads them: they are written while the device runs the prompts.
-        self._started[1].put_texts(rows, [line.prompt for line in lines])
+        self._unwritten.append((rows, [line.prompt for line in lines]))
+
+    @torch.inference_mode()
+    def _write_texts(self) -> None:
+        """Write the trailing texts of new lines: the talker's first step reads them, the codes before it do not."""
+        while self._unwritten:
+            self._started[1].put_texts(*self._unwritten.popleft())
 
     def _begin(self, line: LineRequest, prefix: PromptPrefix) -> None:
         """Begin a single line whose prompt is a voice's prefix and one position: keys and values are kept per voice.
@@ -235,6 +245,7 @@ class GraphDecoder:
                 cost every frame time. The key that they leave in the cache is overwritten by their next frame's.
         """
         self._grow(positions)
+        self._write_texts()
         weights, slots, graphs = self._started
         rows = torch.tensor(stopped, device=slots.state.tokens.device) if stopped else None
         kept = None if rows is None else slots.state.take(rows)
@@ -278,6 +289,7 @@ class GraphDecoder:
     @torch.inference_mode()
     def _advance(self, positions: int) -> None:
         """Make the second part of a frame, after ``_codes``: group 0 of the next one."""
+        self._write_texts()
         weights, slots, graphs = self._started
         window = choose_window(positions)
 
@@ -330,6 +342,7 @@ class GraphDecoder:
     ) -> None:
         readback = self._new_readback()
         lag = self._lag(batch.source)
+        self._unwritten.clear()  # of a decoding that was ended between a line's prompt and its first frame
         while batch.running:
             self._admit(batch)
             batch.end_cancelled()
@@ -343,6 +356,7 @@ class GraphDecoder:
                     readback = self._launch_again(model, options, batch, stopped)
                     splits = False
                 batch.launched(self.report)
+                self._write_texts()  # while the device makes the codes
                 batch.source.meanwhile()
             elif not readback.waiting and batch.must_wait:
                 batch.source.wait()
@@ -377,6 +391,7 @@ class GraphDecoder:
         self, model: Model, options: GenerateOptions, batch: LineBatch, stopped: Sequence[int]
     ) -> Readback:
         """Begin again with the weights as they are now: the model was moved since the last decoding."""
+        self._write_texts()
         slots = self._started[1]
         text, minimums = slots.text, slots.state.minimums  # with what came late
         self.start(model, options, batch.positions)
@@ -403,6 +418,7 @@ class GraphDecoder:
             self.put(rows, [batch.request(line) for line in chosen])
         for row, start, part in batch.late_parts():
             self._grow(start + len(part.rows) + 1)
+            self._write_texts()
             self._started[1].add_text(row, start, part)
 
     def _grow(self, positions: int) -> None:

@@ -13,6 +13,7 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode import eager
 from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
 from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.frame.buffers import Buffers
 from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import (
@@ -307,6 +308,27 @@ def test_a_first_frame_that_is_heard_is_not_read_late_and_changes_no_code(load, 
         assert heard[0][0] == heard[1][0] == 1, "frames launched before the first one was read"
         assert heard[1][1:3] == [2 + LAG, 3 + LAG], "the next ones are read late again"
         assert heard[2][0] == min(heard[0][-1], heard[1][-1]) + 1, "as soon as a row was free"
+
+
+def test_a_heard_line_s_text_is_written_while_its_first_codes_are_made(load, monkeypatch, recording):
+    """A clone's text is in no code of its first frame; lines that are cancelled before it leave nothing behind."""
+    model = load("tiny", "base")
+    prompts = prompts_of(model, "x_vector", recording=recording)
+    alone = [graph_lines(model, [prompt], 5, Sampling(), [3])[0] for prompt in prompts]
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    engine, steps = GraphDecoder(1), []
+    for name, owner in (("_codes", engine), ("_advance", engine), ("put_texts", Buffers)):
+        made = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name, lambda *given, name=name, made=made: (steps.append(name), made(*given))[1]
+        )
+    requests = [replace(one, on_codes=lambda _: None) for one in line_requests(prompts, None, [3] * 3)]
+    gone = replace(requests[0], cancelled=lambda: True)
+    for number in (0, 1, 2, 0, 1):
+        [ours] = engine.decode(model, [gone, requests[number]], GenerateOptions(5, Sampling()))[1:]
+        assert torch.equal(ours.codes, alone[number].codes)
+    assert steps[-4:] == ["_codes", "put_texts", "put_texts", "_advance"], "of the line that is gone, too"
+    assert not engine._unwritten
 
 
 def test_space_is_reserved_for_what_a_line_is_likely_to_need(load):
