@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .playing import Playing, Scene, speak_in_order
@@ -65,7 +65,10 @@ class RemoteVoicing:
     def _speak(self, lines: Sequence[Line], playing: Playing, progress: Progress) -> list[Spoken]:
         from ..morph.render.listener import Listener
 
-        return self.renderer.render(lines, Listener(progress, progress.say, playing.add, playing.end))
+        listener = Listener(progress, progress.say, on_line=playing.end)
+        if playing.speaker.is_heard:
+            listener = replace(listener, on_sound=playing.add)
+        return self.renderer.render(lines, listener)
 
     def describe(self, spoken: Sequence[Spoken], elapsed_s: float) -> str:
         """See ``Voicing``."""

@@ -39,6 +39,8 @@ class SpeechAnswer:
     def __init__(self, speaker: Speaker, asked: SpeechRequest, metrics: Metrics, began: float):
         self._speaker, self._asked, self._metrics, self._began = speaker, asked, metrics, began
         self._started = False
+        self._held = bytearray()  # of the sound, until the next event is due
+        self._sent_at = 0.0
         self._encoder = open_encoder(asked.settings.audio, speaker.model.sample_rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,6 +75,7 @@ class SpeechAnswer:
         if not self._started:
             await JSONResponse(error.body, error.status, error.headers)(scope, receive, send)
         elif self._asked.sse:
+            await self._add_audio(send, b"", complete=True)
             await self._send_event(send, "error", error.body)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         else:  # without the last chunk clients see that the sound is not complete
@@ -87,9 +90,9 @@ class SpeechAnswer:
             async for part in reading:
                 await self._start(send)
                 self._count(len(part))
-                await self._send_audio(send, self._encoder.add(part))
+                await self._add_audio(send, self._encoder.add(part))
             await self._start(send)
-            await self._send_audio(send, self._encoder.finish())
+            await self._add_audio(send, self._encoder.finish(), complete=True)
             if self._asked.sse:
                 report = report_of(reading, self._speaker.describe(settings.generate))
                 told = {"usage": usage_of(reading), "report": report}
@@ -116,6 +119,14 @@ class SpeechAnswer:
             "x-speech-seq-groups": str(settings.generate.seq_groups),
             "x-speech-sample-rate": str(self._speaker.model.sample_rate),
         }
+
+    async def _add_audio(self, send: Send, data: bytes, complete: bool = False) -> None:
+        """Send bytes of the sound, with those that were held; or hold them, if no event is due yet."""
+        self._held += data
+        now = time.perf_counter()
+        if complete or now - self._sent_at >= self._asked.interval_s:
+            ready, self._held, self._sent_at = bytes(self._held), bytearray(), now
+            await self._send_audio(send, ready)
 
     async def _send_audio(self, send: Send, data: bytes) -> None:
         if data and self._asked.sse:

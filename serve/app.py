@@ -24,7 +24,7 @@ from .errors import ApiError
 from .guard import Guard
 from .metrics import CONTENT_TYPE, Metrics
 from .options import Limits, ServerOptions
-from .request import OPENAI_MODELS, read_request
+from .request import FIELDS, OPENAI_MODELS, read_request
 from .speaker import Speaker
 from .text_socket import SpeechSocket
 
@@ -174,6 +174,8 @@ class Handlers:
                 "rows": status.rows,
                 "rows_in_use": status.speaking,
                 "waiting": status.waiting,
+                "most_lines": self._options.most_lines(status.rows),
+                "fields": FIELDS,
             }
         )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 KEY_VARIABLE = "MORPH_TTS_API_KEY"
 PORT = 8765
+MOST_REPLICAS = 1024
 
 
 def is_loopback(host: str) -> bool:
@@ -100,6 +101,7 @@ class ServerOptions:
         seq_groups: of requests that name none.
         rows: how many requests are spoken at a time; None: 8 on a GPU, 2 on a CPU, where each costs every frame time.
         waiting: how many more may wait.
+        replicas: how many servers with these options answer at this address together.
         limits: of one request.
     """
 
@@ -114,6 +116,7 @@ class ServerOptions:
     seq_groups: int = 5
     rows: int | None = None
     waiting: int = 64
+    replicas: int = 1
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
@@ -121,6 +124,7 @@ class ServerOptions:
             ("port", 0, 65535),
             ("rows", 1, 256),
             ("waiting", 1, 100_000),
+            ("replicas", 1, MOST_REPLICAS),
             ("seq_groups", 1, 15),
         ):
             if getattr(self, name) is not None and not low <= getattr(self, name) <= high:
@@ -129,3 +133,7 @@ class ServerOptions:
             path = getattr(self, name)
             if path is not None and not path.is_dir():
                 raise ValueError(f"{name} is {path}, which is not a folder: give the path of one that exists")
+
+    def most_lines(self, rows: int) -> int:
+        """Return how many requests are taken together, spoken or waiting, where this server has so many rows."""
+        return (rows + self.waiting) * self.replicas

@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 RAY = "ray[serve]>=2.50"  # the extra "ray" of pyproject.toml
 NAME = "speech"
 LOOKS_EVERY_S = 2  # at a replica's health
-MOST_REPLICAS = 1024
 ROWS = 8  # where the options name none
 DEVICES = ("auto", "cpu", "cuda")
 STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -57,8 +56,6 @@ def run_ray(arguments: argparse.Namespace) -> None:
     check_packages()
     check_ray()
     options = read_options(arguments)
-    if arguments.replicas is not None and not 1 <= arguments.replicas <= MOST_REPLICAS:
-        raise ValueError(f"replicas is {arguments.replicas}: choose 1 to {MOST_REPLICAS}")
     if options.device not in DEVICES:
         raise ValueError(
             f"device is {options.device!r}: with --ray choose {', '.join(DEVICES)}; Ray numbers GPUs"
@@ -68,7 +65,8 @@ def run_ray(arguments: argparse.Namespace) -> None:
     with cluster() as found:
         gpus = 0 if options.device == "cpu" else found
         placing = Placing(arguments.replicas or max(1, gpus), gpus)
-        with deployed(vars(arguments), options, port, placing), stops() as stopped:
+        words = {**vars(arguments), "replicas": placing.replicas}
+        with deployed(words, options, port, placing), stops() as stopped:
             where = f"{options.access.host} port {port}"
             log.info("listening on %s, replicas: %d", where, placing.replicas)
             stopped.wait()
@@ -186,8 +184,9 @@ def make_replica(arguments: dict[str, Any]) -> Starlette:
     """Load the model, speak a first line, and return the application; for a process of Ray."""
     from ..morph.runtime.collector import spare_older_objects
     from .app import create_app
-    from .server import load_speaker
+    from .server import SWITCH_S, load_speaker
 
+    sys.setswitchinterval(SWITCH_S)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     for name in ("checkpoint", "voices"):
         if arguments[name] is not None:

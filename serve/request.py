@@ -32,7 +32,7 @@ LONGEST_INSTRUCTIONS = 4096  # characters, as OpenAI's
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 FIELDS = (
     *("model", "input", "voice", "instructions", "response_format", "stream_format", "speed"),
-    *("stream", "language", "seed", "seq_groups", "sampling"),
+    *("stream", "event_interval", "language", "seed", "seq_groups", "sampling"),
     *("decoding", "tail", "normalize_text", "trim_silence", "split_chars"),
 )
 TOKEN_FIELDS = ("do_sample", "temperature", "top_k", "top_p")
@@ -42,7 +42,8 @@ SAMPLING_FIELDS = (
     *(SUBTALKER + name for name in TOKEN_FIELDS),
     *("repetition_penalty", "max_seconds"),
 )
-# A player hears the first frame at once; a file is decoded in larger steps.
+LONGEST_INTERVAL_S = 10.0  # between events
+# A player hears the first frame at once; what nobody hears yet is decoded in larger steps.
 FILE_CHUNKS = (12,)
 
 
@@ -76,12 +77,14 @@ class SpeechRequest:
         settings: how.
         sse: whether the bytes go as server-sent events.
         stream: whether they go as they are made; else as one file of known length.
+        interval_s: at least so many seconds are between two events; what is made meanwhile goes together.
     """
 
     text: str
     settings: Settings
     sse: bool
     stream: bool
+    interval_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -110,10 +113,11 @@ def read_request(body: object, rules: Rules) -> SpeechRequest:
     sse = stream_format == "sse"
     if sse and stream is False:
         raise _bad("stream", "stream is false and stream_format is sse: events are a stream, leave one out")
+    interval_s = _interval(fields, sse)
     settings = read_settings(fields, rules, "mp3")
-    if stream is False:
+    if stream is False or interval_s:
         settings = replace(settings, generate=replace(settings.generate, chunk_frames=FILE_CHUNKS))
-    return SpeechRequest(text, settings, sse, stream is not False)
+    return SpeechRequest(text, settings, sse, stream is not False, interval_s)
 
 
 def read_settings(fields: Mapping[str, Any], rules: Rules, audio: str) -> Settings:
@@ -214,6 +218,19 @@ def _number(fields: Mapping[str, Any], name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _bad(name, f"{name} is {value!r:.40}: send a number")
     return value
+
+
+def _interval(fields: Mapping[str, Any], sse: bool) -> float:
+    """Return the least seconds between two events, 0 if none were sent."""
+    name = "event_interval"
+    if fields.get(name) is None:
+        return 0.0
+    seconds = _number(fields, name)
+    if not 0 <= seconds <= LONGEST_INTERVAL_S:
+        raise _bad(name, f"{name} is {seconds!r:.40}: send 0 to {LONGEST_INTERVAL_S:g} seconds")
+    if seconds and not sse:
+        raise _bad(name, f"{name} is for events: leave it out, or set stream_format to sse")
+    return seconds
 
 
 def _check_model(name: object, model: Model) -> None:

@@ -101,6 +101,7 @@ def read_options(arguments: argparse.Namespace) -> ServerOptions:
         seq_groups=arguments.seq_groups,
         rows=arguments.rows,
         waiting=arguments.waiting,
+        replicas=1 if arguments.replicas is None or not arguments.ray else arguments.replicas,
         limits=Limits(
             characters=arguments.most_characters,
             seconds=arguments.most_seconds,

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 CONFIG = "session.config"
 CONFIG_FIELDS = (
-    *(name for name in FIELDS if name not in ("input", "stream", "stream_format", "speed")),
+    *(name for name in FIELDS if name not in ("input", "stream", "stream_format", "event_interval", "speed")),
     *("type", "layout", "api_key"),
 )
 LAYOUTS = ("sentence", "token")

@@ -26,3 +26,8 @@ class Listener:
     on_phase: Callable[[str], None] = lambda _: None
     on_sound: Callable[[int, np.ndarray], None] = lambda _index, _samples: None
     on_line: Callable[[int, Spoken], None] = lambda _index, _spoken: None
+
+    @property
+    def hears_sound(self) -> bool:
+        """Whether samples are wanted while a line is made."""
+        return self.on_sound is not Listener.on_sound

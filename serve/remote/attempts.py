@@ -19,7 +19,6 @@ from .payload import Job, uploaded_name
 
 ATTEMPTS = 6  # at a take, where another may help
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
-MOST_IN_FLIGHT = 64
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Speaking:
         Raises:
             Failure: if no line can be made there any more.
         """
-        in_flight = min(self._options.batch_size, MOST_IN_FLIGHT, len(jobs))
+        in_flight = min(self._options.batch_size, self._facts.most_lines, len(jobs))
         waiting = iter(jobs)
         async with connect(self._facts.server, in_flight) as connection:
             workers = [asyncio.create_task(self._work(connection, waiting)) for _ in range(in_flight)]

@@ -121,7 +121,7 @@ class Connection:
         Raises:
             Failure: for whatever went wrong; a sound that is not complete is one.
         """
-        async with self._request("POST", "/v1/audio/speech", json=job.body) as answer:
+        async with self._request("POST", "/v1/audio/speech", json=job.request) as answer:
             if answer.status != 200:
                 raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
             if job.streams:

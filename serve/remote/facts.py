@@ -10,6 +10,7 @@ from typing import Any
 from .servers import Server
 
 SEED = "seed"
+MOST_LINES = 64  # of a server that does not say how many it takes together
 OURS, VLLM_OMNI, OTHER = "qwen3-tts-morph", "vLLM-Omni", "another server"
 
 
@@ -27,6 +28,8 @@ class ServerFacts:
         sample_rate: in Hz.
         fingerprint: changes with everything at the server that changes its sound, as far as it says.
         takes_seed: whether requests may have a seed.
+        takes_interval: whether requests may have a time between events.
+        most_lines: how many requests it takes together.
     """
 
     server: Server
@@ -40,6 +43,8 @@ class ServerFacts:
     sample_rate: int = 24000
     fingerprint: str = ""
     takes_seed: bool = True
+    takes_interval: bool = False
+    most_lines: int = MOST_LINES
 
     @property
     def is_ours(self) -> bool:
@@ -88,6 +93,8 @@ def read_facts(
             int(status["width"]),
             int(status["sample_rate"]),
             str(status["fingerprint"]),
+            takes_interval="event_interval" in status.get("fields", ()),
+            most_lines=int(status.get("most_lines", MOST_LINES)),
         )
     engine = VLLM_OMNI if "uploaded_voices" in (voices or {}) else OTHER
     model = ids[0] if ids else ""

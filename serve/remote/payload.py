@@ -30,6 +30,7 @@ class Job:
         upload: the voice that has to be uploaded before, or None.
         trim_ends: whether the silence at both ends is cut here, because the server does not.
         most_seed: the largest seed that the server takes, of the form 2**n - 1.
+        interval_s: at least so many seconds are between two events; 0 where somebody listens.
     """
 
     line: Line
@@ -37,6 +38,12 @@ class Job:
     upload: Voice | None = None
     trim_ends: bool = False
     most_seed: int = MOST_SEED
+    interval_s: float = 0.0
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The JSON that is sent: ``body``, and what does not change the line."""
+        return {**self.body, "event_interval": self.interval_s} if self.interval_s else self.body
 
     @property
     def streams(self) -> bool:

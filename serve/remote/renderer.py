@@ -33,6 +33,7 @@ from .servers import Server
 log = logging.getLogger(__name__)
 
 FRAME_SAMPLES = 1920
+UNHEARD_INTERVAL_S = 0.5  # between events of a line that nobody hears yet: they are for the progress
 CHARACTERS_PER_TOKEN = 4  # for the progress only
 
 
@@ -146,6 +147,8 @@ class RemoteRenderer:
         if not jobs:
             return
         listener.on_phase(f"speaking {len(jobs)} line{'s' * (len(jobs) > 1)} at {self.facts.server.name}")
+        if self.facts.takes_interval and not listener.hears_sound:
+            jobs = [(index, replace(job, interval_s=UNHEARD_INTERVAL_S)) for index, job in jobs]
         progress = Progress(listener.on_frame)
         progress.expect([len(str(job.line.text)) // CHARACTERS_PER_TOKEN for _, job in jobs])
         with Background[News](lambda tell: Speaking(self.facts, self.options, tell).run(jobs)) as speaking:

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import struct
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,7 +16,9 @@ import pytest
 import soundfile
 from qwen3_tts_morph.morph.render import codec_turns
 from qwen3_tts_morph.serve.encoders import FORMATS
+from qwen3_tts_morph.serve.errors import ApiError
 from qwen3_tts_morph.serve.options import Limits, ServerOptions
+from qwen3_tts_morph.serve.speaker import Reading
 
 from tests.serve.conftest import Client, asked, same_sound
 
@@ -109,6 +112,37 @@ def test_events_carry_the_same_bytes_and_counts(client: Client) -> None:
     assert "SEQ_GROUPS 5" in report["made_by"][0] and "engine" in report["made_by"][1]
 
 
+def test_events_wait_for_each_other_where_that_is_asked_for(client: Client) -> None:
+    whole = asked("word " * 20, response_format="pcm", stream_format="sse", sampling={"max_seconds": 4})
+    often, seldom = (
+        events_of(client.post({**whole, **more}).content) for more in ({}, {"event_interval": 10})
+    )
+    assert len(often) > 4 and [name for name, _ in seldom] == [
+        *("speech.audio.delta", "speech.audio.delta", "speech.audio.done"),
+    ], "the first part at once, then the rest"
+    first, second = (
+        b"".join(base64.b64decode(fields["audio"]) for _, fields in events[:-1]) for events in (often, seldom)
+    )
+    assert same_sound(first, second) and often[-1][1]["usage"] == seldom[-1][1]["usage"]
+
+
+def test_what_was_held_comes_before_the_error(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = Reading.__aiter__
+
+    async def breaks(self: Reading) -> AsyncIterator[np.ndarray]:
+        count = 0
+        async for part in parts(self):
+            yield part
+            count += 1
+            if count == 3:
+                raise ApiError(500, "speaking failed")
+
+    monkeypatch.setattr(Reading, "__aiter__", breaks)
+    body = asked("word " * 20, response_format="pcm", stream_format="sse", sampling={"max_seconds": 4})
+    events = events_of(client.post({**body, "event_interval": 10}).content)
+    assert [name for name, _ in events] == ["speech.audio.delta", "speech.audio.delta", "error"]
+
+
 def test_a_seed_names_the_speech(client: Client) -> None:
     pcm = [client.post(asked(response_format="pcm", seed=seed)).content for seed in (1, 1, 2)]
     assert same_sound(pcm[0], pcm[1]) and not same_sound(pcm[0], pcm[2])
@@ -175,6 +209,9 @@ def test_requests_with_other_seq_groups_at_the_same_time_are_all_spoken_as_asked
         ({"response_format": "midi"}, 400, "response_format", "mp3, opus"),
         ({"stream_format": "xml"}, 400, "stream_format", "audio, sse"),
         ({"stream_format": "sse", "stream": False}, 400, "stream", "leave one out"),
+        ({"stream_format": "sse", "event_interval": 11}, 400, "event_interval", "0 to 10 seconds"),
+        ({"stream_format": "sse", "event_interval": "1"}, 400, "event_interval", "send a number"),
+        ({"event_interval": 1}, 400, "event_interval", "stream_format to sse"),
         ({"stream": "yes"}, 400, "stream", "true or false"),
         ({"language": "klingon"}, 400, "language", "choose one of auto"),
         ({"instructions": "softly"}, 400, "instructions", "does not follow"),

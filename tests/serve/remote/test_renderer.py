@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from qwen3_tts_morph.morph.render.takes import ERROR
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.postprocess.pcm import to_s16
+from qwen3_tts_morph.serve import app as app_module
 from qwen3_tts_morph.serve.app import create_app
 from qwen3_tts_morph.serve.options import Access, ServerOptions
 from qwen3_tts_morph.serve.remote import attempts
@@ -188,8 +190,25 @@ def test_a_busy_server_is_asked_again(open_server, monkeypatch) -> None:
     with open_server(ServerOptions(rows=1, waiting=1), "custom_voice") as (server, speaker):
         voice = preset_voice(speaker.model, "ryan")
         lines = [Line("Hello there.", voice, seed=seed) for seed in range(8)]
-        spoken = RemoteRenderer(ask_server(server), SHORT).render(lines)
+        facts = ask_server(server)
+        assert facts.most_lines == 2, "so many are sent, unless others ask too"
+        spoken = RemoteRenderer(replace(facts, most_lines=8), SHORT).render(lines)
     assert [one.report.ended != ERROR for one in spoken] == [True] * 8
+
+
+def test_a_line_that_nobody_hears_comes_in_few_events(server: Server, client: Client, monkeypatch) -> None:
+    sent: list[dict[str, Any]] = []
+    read = app_module.read_request
+    monkeypatch.setattr(
+        app_module, "read_request", lambda body, rules: sent.append(body) or read(body, rules)
+    )
+    facts, line = ask_server(server), ryan(client)
+    quiet, heard = Listener(), Listener(on_sound=lambda _index, _samples: None)
+    made = [RemoteRenderer(facts, SHORT).render([line], listener)[0] for listener in (quiet, heard, None)]
+    assert [body.get("event_interval") for body in sent] == [0.5, None, 0.5]
+    assert all(close_to(one.waveform, made[0].waveform) for one in made)
+    RemoteRenderer(replace(facts, takes_interval=False), SHORT).render([line])
+    assert "event_interval" not in sent[-1], "an older server does not know the field"
 
 
 # What cannot be
