@@ -127,9 +127,7 @@ def generate_options(model: Model, options: argparse.Namespace) -> GenerateOptio
 @contextmanager
 def serving(checkpoint: Path, replicas: int, options: argparse.Namespace) -> Iterator[str]:
     """Start ``serve --ray`` on this host; yield its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     words = ["--port", port, "--replicas", replicas, "--rows", options.batch_size, "--checkpoint", checkpoint]
     device = "cpu" if options.devices[0] == "cpu" else "cuda"  # Ray shows each replica one GPU
     command = [sys.executable, "-m", "serve", "serve", "--ray", *words, "--device", device]
@@ -143,6 +141,15 @@ def serving(checkpoint: Path, replicas: int, options: argparse.Namespace) -> Ite
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(PATIENCE_S)
+
+
+def free_port() -> int:
+    """Return a port that nobody has now, below those that systems give out: Ray takes many of these as it starts."""
+    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+    raise RuntimeError("100 ports of 127.0.0.1 are taken")
 
 
 def wait_until_ready(process: subprocess.Popen[bytes], address: str) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import Protocol, TypeAlias
 
 from .request import LineRequest
+
+PROMPTS_PER_FRAME = 2  # half a millisecond each: less than a frame of many lines takes
 
 
 class LineSource(Protocol):
@@ -55,6 +58,7 @@ class GivenLines:
 
     def __init__(self, lines: Sequence[LineRequest]):
         self.ready: deque[LineRequest] = deque(lines)
+        self._prompts = 0  # of the first ready lines, that are made
 
     @property
     def done(self) -> bool:
@@ -63,10 +67,15 @@ class GivenLines:
 
     def take(self) -> LineRequest:
         """See ``LineSource``."""
+        self._prompts = max(0, self._prompts - 1)
         return self.ready.popleft()
 
     def meanwhile(self) -> None:
-        """See ``LineSource``: here is nothing to do."""
+        """See ``LineSource``: prompts of lines that wait are made."""
+        for line in islice(self.ready, self._prompts, self._prompts + PROMPTS_PER_FRAME):
+            line.prompt.make_inputs()
+            line.prompt.make_text()
+            self._prompts += 1
 
     def wait(self) -> None:
         """See ``LineSource``."""

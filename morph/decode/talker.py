@@ -28,7 +28,7 @@ class Talker:
 
     def __init__(self, model: Model, prompts: Sequence[Prompt]):
         self.model = model
-        self.lengths = [len(prompt.embeds) for prompt in prompts]
+        self.lengths = [prompt.length for prompt in prompts]
         self.longest = max(self.lengths)
         self.step_number = 0
         self.pad = prompts[0].pad
@@ -42,7 +42,7 @@ class Talker:
 
     def _pad_left(self, prompts: Sequence[Prompt]) -> torch.Tensor:
         rows = [
-            torch.nn.functional.pad(prompt.embeds, (0, 0, self.longest - len(prompt.embeds), 0))
+            torch.nn.functional.pad(prompt.embeds, (0, 0, self.longest - prompt.length, 0))
             for prompt in prompts
         ]
         return torch.stack(rows)

@@ -128,11 +128,11 @@ class PrefillBatch:
         """Fill in N lines, without a host sync."""
         self.embeds.zero_()
         if len(prompts) == 1:  # in fewer operations
-            self.embeds[0, : len(prompts[0].embeds)].copy_(prompts[0].embeds)
+            self.embeds[0, : prompts[0].length].copy_(prompts[0].embeds)
         else:
             put_sequences(self.embeds, range(len(prompts)), [prompt.embeds for prompt in prompts])
         numbers = [
-            (row, len(prompt.embeds), prompt.min_frames, *line_key(seed))
+            (row, prompt.length, prompt.min_frames, *line_key(seed))
             for row, prompt, seed in zip(rows, prompts, seeds, strict=True)
         ]
         _put_numbers(self.numbers, numbers)
@@ -159,7 +159,7 @@ class LastPositions:
         for row, prompt in enumerate(prompts):
             self.embeds[row].copy_(prompt.embeds[-1])
         numbers = [
-            (len(prompt.embeds) - 1, prompt.min_frames, *line_key(seed))
+            (prompt.length - 1, prompt.min_frames, *line_key(seed))
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
         _put_numbers(self.numbers, numbers)

@@ -217,6 +217,6 @@ class _Line:
     def __init__(self, request: LineRequest, number: int, row: int):
         self.request, self.number, self.row = request, number, row
         self.on_codes, self.cancelled, self.guard = request.on_codes, request.cancelled, request.guard
-        self.prompt, self.written = len(request.prompt.embeds), len(request.prompt.trailing)
+        self.prompt, self.written = request.prompt.length, len(request.prompt.trailing)
         self.reports: list[int] = []
         self.ended: str | None = None

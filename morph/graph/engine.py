@@ -173,14 +173,14 @@ class GraphDecoder:
     @torch.inference_mode()
     def put(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
         """Put new lines into these rows: prefill them and sample group 0 of their first frames."""
-        longest = max(len(line.prompt.embeds) for line in lines)
+        longest = max(line.prompt.length for line in lines)
         trailing = max(len(line.prompt.trailing) for line in lines)
         self._grow(max(pad_length(longest), trailing + 1))
         self._started[1].clear(rows)
         if self.batch == 1 and lines[0].prompt.prefix is not None:
             self._begin(lines[0], lines[0].prompt.prefix)
         else:
-            for part in split_prefill([len(line.prompt.embeds) for line in lines]):
+            for part in split_prefill([line.prompt.length for line in lines]):
                 self._prefill(rows[part], lines[part])
         self._unwritten.append((rows, [line.prompt for line in lines]))
 
@@ -216,7 +216,7 @@ class GraphDecoder:
 
     def _prefill(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
         weights, slots, graphs = self._started
-        longest = max(len(line.prompt.embeds) for line in lines)
+        longest = max(line.prompt.length for line in lines)
         length = pad_length(longest) if self.batch > 1 else pad_single(longest)
         small = len(rows) * length <= LARGEST_CAPTURED_PREFILL and not self._synchronous
         if not small:  # nothing is captured, so the number of different lengths does not matter
@@ -327,7 +327,10 @@ class GraphDecoder:
         try:
             with on_device(model.device):
                 self.start(model, options, expected_context(batch.source), assume=True)
-                self._decode(model, options, batch, on_frame)
+                try:
+                    self._decode(model, options, batch, on_frame)
+                finally:  # of a decoding that was ended between a line's prompt and its first step
+                    self._unwritten.clear()
         except ValueError:  # numbers that are not finite: no mask would hide those left in the cache
             self.free()
             raise
@@ -342,7 +345,6 @@ class GraphDecoder:
     ) -> None:
         readback = self._new_readback()
         lag = self._lag(batch.source)
-        self._unwritten.clear()  # of a decoding that was ended between a line's prompt and its first frame
         while batch.running:
             self._admit(batch)
             batch.end_cancelled()
@@ -356,7 +358,6 @@ class GraphDecoder:
                     readback = self._launch_again(model, options, batch, stopped)
                     splits = False
                 batch.launched(self.report)
-                self._write_texts()  # while the device makes the codes
                 batch.source.meanwhile()
             elif not readback.waiting and batch.must_wait:
                 batch.source.wait()
@@ -456,4 +457,4 @@ def expected_context(source: LineSource) -> int:
 def expected_positions(line: LineRequest) -> int:
     """Return the positions that a line is likely to need for its prompt and frames, with a margin."""
     frames = reserved_frames(line.prompt.text_tokens)
-    return len(line.prompt.embeds) + min(line.guard.max_frames, frames) + LAG + 1
+    return line.prompt.length + min(line.guard.max_frames, frames) + LAG + 1

@@ -164,13 +164,9 @@ class Model:
 
     def tokenize_turn(self, role: str, text: str) -> torch.Tensor:
         """Return the token ids ``[1, N]`` of a turn (see ``TextIds.turn``), on the model's device."""
-        return self._to_device(self.texts.turn(role, text))
+        return self.put_ids(self.texts.turn(role, text))
 
-    def tokenize_line(self, text: str) -> torch.Tensor:
-        """Return the token ids ``[1, N]`` of a text to speak and the start of its answer, on the model's device."""
-        return self._to_device(self.texts.line(text))
-
-    def _to_device(self, ids: list[int]) -> torch.Tensor:
+    def put_ids(self, ids: list[int]) -> torch.Tensor:
         """Return token ids ``[1, N]`` on the model's device; the host does not wait for the copy."""
         device = self.device
         on_cuda = device.type == "cuda"

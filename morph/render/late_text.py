@@ -235,7 +235,7 @@ class TokenLine(LateLine):
             self._piece = self._keep(Piece(self.index, text, line.seed, 1), prompt)
             ids = ids[1:]
         count = self._count + len(ids) + ended
-        check_context(rendering.synthesizer.model, len(self._prompt.embeds) + count)
+        check_context(rendering.synthesizer.model, self._prompt.length + count)
         if count > self._count:
             self._rows.append(rendering.builder.rows(ids, ended))
         self._count = count

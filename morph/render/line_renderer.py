@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from ..options import GenerateOptions
+from ..runtime.collector import older_objects_spared
 from ..synthesizer import Synthesizer
 from .channel import StreamClosed
 from .heard_words import RememberedEar
@@ -248,7 +249,7 @@ class LineRenderer:
         """
         if not recall.missing:
             return
-        with self.synthesizer.session():
+        with self.synthesizer.session(), older_objects_spared():
             missing = [lines[index] for index in recall.missing]
             with preparing or nullcontext():
                 whole = Rendering.prepare(self.synthesizer, missing, self.options, Progress(watch.frame))

@@ -235,6 +235,9 @@ class Rendering:
         texts, pieces = [text for text, _ in read], [piece for _, own in read for piece in own]
         builder = synthesizer.engine.prompt_builder(model)
         prompts = [build_piece(builder, lines[piece.line], piece.text) for piece in pieces]
+        # Of the first lines that get rows; those of the others are made while the device makes frames.
+        for prompt in sorted(prompts, key=_by_length)[: options.batch_size]:
+            prompt.make_inputs()
         progress.expect([prompt.text_tokens for prompt in prompts])
         return cls(
             synthesizer, choice, list(lines), options, texts, pieces, prompts, progress, builder, normalizer
@@ -305,7 +308,7 @@ class Rendering:
 
     def decode(self, indices: Sequence[int], number: int) -> list[Decoded]:
         """Decode a take of these pieces: the longest first, so that what runs last is short."""
-        order = sorted(indices, key=lambda index: -self.prompts[index].text_tokens)
+        order = sorted(indices, key=lambda index: _by_length(self.prompts[index]))
         decoded = self.synthesizer.engine.decode(
             self.synthesizer.model,
             self.requests(order, number),
@@ -497,6 +500,11 @@ def guard_line(prompt: Prompt, options: GenerateOptions, sampling: Sampling) -> 
     if not options.guard:
         return Guard(sampling.max_frames, detect_loops=False)
     return Guard(min(sampling.max_frames, longest_frames(prompt.text_tokens)))
+
+
+def _by_length(prompt: Prompt) -> int:
+    """The order of decoding: the longest first."""
+    return -prompt.text_tokens
 
 
 def _count(number: int, what: str) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..graph.engine import on_device
 from ..model.threads import keep_threads
+from ..runtime.collector import older_objects_spared
 from ..text.duration import expected_frames
 from .line_key import device_kind
 from .line_renderer import LineRenderer, Made, Recall, Watch, failed_line, say_why
@@ -73,7 +74,7 @@ class SharedRenderer:
         """
         listener = listener or Listener()
         watch = Watch(listener.on_frame, listener.on_phase)
-        with keep_threads():
+        with keep_threads(), older_objects_spared():
             spoken, failures = self._fill(lines, listener, in_order)
             if len(failures) == len(lines):
                 raise failures[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
@@ -33,42 +33,52 @@ class PromptPrefix:
 
 
 class LaterRows:
-    """Rows ``[N, H]`` that are made when they are first read: nothing of them is needed before the prefill runs.
+    """Rows ``[N, H]`` that are made when they are first read, as late as that: the device works meanwhile.
 
     Args:
         count: N.
-        make: makes them, once.
+        make: makes them, once; it is released then.
     """
 
     def __init__(self, count: int, make: Callable[[], torch.Tensor]):
-        self._count, self._make = count, make
+        self._count = count
+        self._made: Callable[[], torch.Tensor] | torch.Tensor = make
 
     def __len__(self) -> int:
         return self._count
 
-    @cached_property
+    @property
     def rows(self) -> torch.Tensor:
         """The rows."""
-        with torch.inference_mode():
-            return self._make()
+        if not isinstance(self._made, torch.Tensor):
+            with torch.inference_mode():
+                self._made = self._made()
+        return self._made
+
+
+Rows: TypeAlias = "torch.Tensor | LaterRows"
+
+
+def _rows_of(rows: Rows) -> torch.Tensor:
+    return rows.rows if isinstance(rows, LaterRows) else rows
 
 
 @dataclass(frozen=True)
 class Prompt:
     """The talker's input for one line, in the talker's dtype and on its device.
 
-    ``embeds`` ``[T, H]`` is the prefill. ``trailing`` ``[N, H]`` (``text_rows`` reads it) is added to the inputs of the
-    following N frames, one row per frame, and ``pad`` ``[1, H]`` to those of all later frames. ``text_tokens`` is the
-    number of tokens in the text, for the guard. EOS cannot be sampled before the line has ``min_frames`` frames;
-    upstream's value is 2. ``prefix``: all of ``embeds`` but the last position, where every line of the voice begins
-    with it.
+    ``inputs`` ``[T, H]`` (``embeds`` reads it) is the prefill. ``trailing`` ``[N, H]`` (``text_rows`` reads it) is
+    added to the inputs of the following N frames, one row per frame, and ``pad`` ``[1, H]`` to those of all later
+    frames. ``text_tokens`` is the number of tokens in the text, for the guard. EOS cannot be sampled before the line
+    has ``min_frames`` frames; upstream's value is 2. ``prefix``: all of ``embeds`` but the last position, where every
+    line of the voice begins with it.
 
     Raises:
         ValueError: for ``min_frames`` below 2.
     """
 
-    embeds: torch.Tensor
-    trailing: torch.Tensor | LaterRows
+    inputs: Rows
+    trailing: Rows
     pad: torch.Tensor
     text_tokens: int
     min_frames: int = MIN_FRAMES
@@ -79,9 +89,27 @@ class Prompt:
             raise ValueError(f"min_frames is {self.min_frames}: choose {MIN_FRAMES} or more")
 
     @property
+    def length(self) -> int:
+        """T, whether or not the rows are made."""
+        return len(self.inputs)
+
+    @property
+    def embeds(self) -> torch.Tensor:
+        """The rows of ``inputs``, made now if they were not before."""
+        return _rows_of(self.inputs)
+
+    @property
     def text_rows(self) -> torch.Tensor:
         """The rows of ``trailing``, made now if they were not before."""
-        return self.trailing.rows if isinstance(self.trailing, LaterRows) else self.trailing
+        return _rows_of(self.trailing)
+
+    def make_inputs(self) -> None:
+        """Make ``embeds``, if they were not before."""
+        _rows_of(self.inputs)
+
+    def make_text(self) -> None:
+        """Make ``text_rows``, if they were not before."""
+        _rows_of(self.trailing)
 
 
 @dataclass(frozen=True)
@@ -98,6 +126,23 @@ def build_prompt(
 ) -> Prompt:
     """Build one line's prompt; see ``PromptBuilder.build``."""
     return PromptBuilder(model).build(text, voice, language, instruct)
+
+
+class _LineIds:
+    """A line's token ids (see ``TextIds.line``), which go to the device when they are first needed there."""
+
+    def __init__(self, model: Model, text: str):
+        self._model, self._ids = model, model.texts.line(text)
+
+    @property
+    def tokens(self) -> int:
+        """How many are the text's."""
+        return len(self._ids) - ROLE_TOKENS - END_TOKENS
+
+    @cached_property
+    def on_device(self) -> torch.Tensor:
+        """All of them, ``[1, N]``."""
+        return self._model.put_ids(self._ids)
 
 
 class SharedParts:
@@ -147,29 +192,39 @@ class PromptBuilder:
         """Build a line's prompt.
 
         Preset and designed voices get the complete text in the prefill, clones get one token per frame, as upstream
-        does by default. ``instruct`` overrides the voice's instruction.
+        does by default. ``instruct`` overrides the voice's instruction. What only this line has is projected when it is
+        first read.
 
         Raises:
             ValueError: for an unknown language, or a prompt that exceeds the talker's context.
         """
-        model = self.model
-        ids = model.tokenize_line(text)
-        specials = self._specials
-        prefix, codec = self._beginning(ids[:, :ROLE_TOKENS], voice, language, instruct)
-        tokens = ids.shape[1] - ROLE_TOKENS - END_TOKENS
-        trailing: torch.Tensor | LaterRows
-        whole = None
+        model, pad = self.model, self._specials.pad[0]
+        text_ids = _LineIds(model, text)
+        prefix, codec = self._beginning(text_ids, voice, language, instruct)
+        tokens, before = text_ids.tokens, len(prefix.embeds)
+        inputs: Rows
+        trailing: Rows
         if voice.kind == "icl":
-            spoken, trailing = self._icl_body(ids, voice)
-            body = [spoken]
+            spoken, trailing = self._icl_body(text_ids.on_device, voice)
+            inputs = torch.cat((prefix.embeds, spoken[0]))
         elif voice.kind == "x_vector":
-            body, whole = [_project(model, ids[:, ROLE_TOKENS : ROLE_TOKENS + 1]) + codec], prefix
-            trailing = LaterRows(tokens, lambda: self._rest(ids))
+            inputs = LaterRows(before + 1, lambda: self._first(text_ids, prefix, codec))
+            trailing = LaterRows(tokens, lambda: self._rest(text_ids.on_device))
         else:
-            body, trailing = self._prefill_text_body(ids), specials.pad[0]
-        embeds = torch.cat((prefix.embeds, *(part[0] for part in body)))
-        check_context(model, len(embeds) + len(trailing))
-        return Prompt(embeds, trailing, specials.pad[0], tokens, prefix=whole)
+            inputs = LaterRows(before + tokens + 2, lambda: self._whole(text_ids, prefix))
+            trailing = pad
+        check_context(model, len(inputs) + len(trailing))
+        return Prompt(inputs, trailing, pad, tokens, prefix=prefix if voice.kind == "x_vector" else None)
+
+    def _first(self, ids: _LineIds, prefix: PromptPrefix, codec: torch.Tensor) -> torch.Tensor:
+        """Return the prefix and the text's first token, ``[T, H]``."""
+        first = _project(self.model, ids.on_device[:, ROLE_TOKENS : ROLE_TOKENS + 1]) + codec
+        return torch.cat((prefix.embeds, first[0]))
+
+    def _whole(self, ids: _LineIds, prefix: PromptPrefix) -> torch.Tensor:
+        """Return the prefix and the complete text, ``[T, H]`` (upstream's ``non_streaming_mode``)."""
+        text = _project(self.model, ids.on_device[:, ROLE_TOKENS:-END_TOKENS])
+        return torch.cat((prefix.embeds, (text + self._codec_token("codec_pad_id"))[0], self._text_end[0]))
 
     @torch.inference_mode()
     def begin(self, token: int, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
@@ -179,8 +234,7 @@ class PromptBuilder:
             ValueError: for an unknown language, or a voice that is not an x-vector clone.
         """
         check_streams_text(voice)
-        role = self.model.tokenize_line("")[:, :ROLE_TOKENS]
-        prefix, codec = self._beginning(role, voice, language, instruct)
+        prefix, codec = self._beginning(_LineIds(self.model, ""), voice, language, instruct)
         first = _project(self.model, torch.tensor([[token]], device=self.model.device)) + codec
         specials = self._specials
         embeds = torch.cat((prefix.embeds, first[0]))
@@ -197,7 +251,7 @@ class PromptBuilder:
         return torch.cat((self._specials.pad[0, :0], *rows, *([self._specials.eos[0]] if ended else [])))
 
     def _beginning(
-        self, role: torch.Tensor, voice: Voice, language: str, instruct: str | None
+        self, ids: _LineIds, voice: Voice, language: str, instruct: str | None
     ) -> tuple[PromptPrefix, torch.Tensor]:
         """Return what is before the text, and the codec's bos ``[1, 1, H]``, which is added to what follows."""
         model = self.model
@@ -207,7 +261,8 @@ class PromptBuilder:
         def make() -> PromptPrefix:
             padding = self._specials.pad.expand(-1, codec.shape[1] - 2, -1)
             tags = torch.cat((padding, self._specials.bos), dim=1) + codec[:, :-1]
-            parts = (*self._instruction(instruct), self._once("role", lambda: _project(model, role)), tags)
+            role = self._once("role", lambda: _project(model, ids.on_device[:, :ROLE_TOKENS]))
+            parts = (*self._instruction(instruct), role, tags)
             return PromptPrefix(torch.cat(parts, dim=1)[0])
 
         return self._once(("prefix", language, instruct), make, voice), codec[:, -1:]
@@ -231,11 +286,6 @@ class PromptBuilder:
         return [
             self._once(("instruct", instruct), lambda: _project(model, model.tokenize_turn("user", instruct)))
         ]
-
-    def _prefill_text_body(self, ids: torch.Tensor) -> list[torch.Tensor]:
-        """Return the complete text and eos, added to codec pads, then bos (upstream's ``non_streaming_mode``)."""
-        text = _project(self.model, ids[:, ROLE_TOKENS:-END_TOKENS])
-        return [text + self._codec_token("codec_pad_id"), self._text_end]
 
     @property
     def _text_end(self) -> torch.Tensor:

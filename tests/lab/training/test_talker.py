@@ -324,7 +324,7 @@ def test_weights_are_exported_in_small_files(trained: Trained) -> None:
 def test_text_tokens_equal_the_checkpoints(trained: Trained) -> None:
     tokens = TextTokens(trained.checkpoint)
     text = "An assistant's user-friendly 3.5 naïve\n line…"
-    ids = trained.model.tokenize_line(text)[0].tolist()
+    ids = trained.model.texts.line(text)
     assert ids[:3] == tokens.role()
     assert ids[3:-5] == tokens.encode([text])[0]
     assert trained.model.config.talker_config.text_vocab_size == tokens.size

@@ -15,7 +15,7 @@ from qwen3_tts_morph.morph.decode.source import GivenLines
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 
-from tests.morph.decoding import assert_equal, prompts_of
+from tests.morph.decoding import assert_equal, line_requests, prompts_of
 
 OPTIONS = GenerateOptions(5, Sampling(), batch_size=3)
 ENGINES = ["eager", "graph"]
@@ -138,7 +138,7 @@ def test_a_line_that_is_stopped_keeps_its_place_in_the_cache(load, recording, en
     model = load("tiny", "base")
     prompt = prompts_of(model, "x_vector", [2], recording)[0]
     fill = 256 - len(prompt.embeds) - 3
-    long = replace(prompt, embeds=torch.cat((prompt.embeds[:1].expand(fill, -1), prompt.embeds)))
+    long = replace(prompt, inputs=torch.cat((prompt.embeds[:1].expand(fill, -1), prompt.embeds)))
     whole = Engine(engine).decode(model, requests_of([long, prompt], False), OPTIONS)
     if engine == "eager":
         whole = [
@@ -175,6 +175,27 @@ def test_lines_that_are_cancelled_before_they_begin(load, engine):
 def test_given_lines_never_wait():
     with pytest.raises(RuntimeError, match="no other will come"):
         GivenLines([]).wait()
+
+
+def test_prompts_of_lines_that_wait_are_made_while_the_device_works(load):
+    prompts = prompts_of(load("tiny", "custom_voice"), rows=[0] * 6)
+
+    def made() -> list[int]:
+        return [index for index, one in enumerate(prompts) if isinstance(one.inputs._made, torch.Tensor)]
+
+    source = GivenLines(line_requests(prompts))
+    source.take()
+    assert made() == []
+    source.meanwhile()
+    assert made() == [1, 2]
+    for _ in range(2):
+        source.take()
+    source.meanwhile()
+    assert made() == [1, 2, 3, 4]
+    source.take()
+    source.meanwhile()
+    source.meanwhile()
+    assert made() == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.gpu

@@ -62,7 +62,7 @@ def test_a_turns_control_tokens_are_one_token_each(load):
     model = load("tiny", "base")
     assert model.tokenize_turn("assistant", "Hi").shape == (1, 7)  # and assistant, newline, H, i, newline
     assert model.tokenize_turn("user", "Ärger 你好").shape[1] == 5 + len("Ärger 你好".encode())
-    assert model.tokenize_line("Hi").shape == (1, 10)
+    assert model.put_ids(model.texts.line("Hi")).shape == (1, 10)
 
 
 def test_the_module_holds_talker_and_codec_and_may_be_given_a_device(load):

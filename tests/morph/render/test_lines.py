@@ -12,6 +12,7 @@ from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render import lines as render
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.render.progress import Progress
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.duration import held_frames, longest_frames
 from qwen3_tts_morph.morph.text.profile import TextProfile
@@ -48,6 +49,15 @@ def test_lines_are_returned_in_the_order_given(synthesizer, voice) -> None:
         alone = render_lines(synthesizer, [line], GenerateOptions(sampling=SHORT))[0]
         assert one.report == alone.report
         assert np.allclose(one.waveform, alone.waveform, atol=1e-5)
+
+
+def test_before_the_first_frame_only_the_prompts_of_the_first_batch_are_made(synthesizer, voice) -> None:
+    lines = [Line("word " * count, voice) for count in (2, 9, 4, 7, 1)]
+    options = GenerateOptions(sampling=SHORT, batch_size=2)
+    with synthesizer.session():
+        rendering = render.Rendering.prepare(synthesizer, lines, options, Progress(None))
+    made = [isinstance(prompt.inputs._made, torch.Tensor) for prompt in rendering.prompts]
+    assert made == [False, True, False, True, False]
 
 
 def test_a_report_has_the_length(synthesizer, voice) -> None:

@@ -158,7 +158,7 @@ def test_lines_are_decoded_in_the_order_they_are_heard(model, cast, monkeypatch)
     )
     script = f"ANNA: {first} {second}\nBOB: {other}"
     list(stream_script(synthesizer, ScriptRequest(script, cast), SHORT))
-    assert spoken == [model.tokenize_line(text).shape[1] - 8 for text in (first, second, other)]
+    assert spoken == [len(model.texts.line(text)) - 8 for text in (first, second, other)]
 
 
 def test_errors_come_before_the_first_frame(model, cast) -> None:

@@ -11,6 +11,8 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, build_prompt, check_language
 from qwen3_tts_morph.morph.voice.voice import Voice
 
+from tests.morph.decoding import CHECKPOINT_OF, prompts_of
+
 TEXTS = [
     "a",
     "Hello there.",
@@ -183,7 +185,7 @@ def test_the_default_sampling_fits_into_the_context(load):
     assert Sampling().max_frames < load().config.talker_config.max_position_embeddings
 
 
-def test_the_text_behind_the_first_token_is_projected_when_it_is_read(load, recording, monkeypatch):
+def test_what_only_a_line_has_is_projected_when_it_is_read(load, recording, monkeypatch):
     model = load("tiny", "base")
     builder = PromptBuilder(model)
     voice = clone_voice(model, recording, 24000, CloneOptions("x_vector"))
@@ -194,7 +196,17 @@ def test_the_text_behind_the_first_token_is_projected_when_it_is_read(load, reco
         prompt_module, "_project", lambda model, ids: projected.append(ids.shape[1]) or project(model, ids)
     )
     prompt = builder.build("Hello there.", voice)
-    assert projected == [1]
+    assert not projected
+    prompt.make_inputs()
+    assert projected == [1] and len(prompt.embeds) == prompt.length
     rows = prompt.text_rows
     assert len(projected) == 2 and len(rows) == len(prompt.trailing) == prompt.text_tokens
+    prompt.make_text()
     assert prompt.text_rows is rows and len(projected) == 2
+
+
+@pytest.mark.parametrize("kind", list(CHECKPOINT_OF))
+def test_a_prompt_knows_its_length_before_it_is_made(load, recording, kind):
+    model = load("tiny", CHECKPOINT_OF[kind])
+    for prompt in prompts_of(model, kind, recording=recording):
+        assert prompt.length == len(prompt.embeds) and len(prompt.trailing) == len(prompt.text_rows)
