@@ -1,10 +1,10 @@
 """Table "many": how many times faster several devices speak a list of lines than the first of them.
 
     python -m lab.benchmarks.many --shape 0.6B --devices cuda:0 cuda:1 --lines 512 --batch-size 64
-    python -m lab.benchmarks.many --shape demo --devices cpu cpu --lines 16 --batch-size 2 --server
+    python -m lab.benchmarks.many --shape demo --devices cpu cpu --lines 16 --batch-size 2 --engines ray
     python -m lab.benchmarks.many --shape tiny --device cpu --devices cpu cpu --simulated    # what Python takes of it
 
-Engine "shared" is what Render Script uses for several models in one process. ``--server`` adds engine "ray":
+Engine "shared" is what Render Script uses for several models in one process, and "ray" is
 ``serve --ray`` with one replica, then with one for each device, asked over loopback by the client of Remote Model with
 ``--batch-size`` lines in flight for each replica. ``times_one`` is relative to the row of one device. Lines have 4 to
 20 words and at most ``--frames`` frames; the models of "shared" never end a line before. Each row is the median of
@@ -51,6 +51,7 @@ from .simulated import Times, add_simulated, check_simulated, simulated
 WORDS = (4, 20)
 PATIENCE_S = 900  # until a server is ready
 SEQ_GROUPS = 5
+SHARED, RAY = "shared", "ray"
 SIMULATED = Times(frame=0.0021)  # of 64 lines at SEQ_GROUPS on an H200 (table "batches")
 
 
@@ -193,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     table.add_argument("--lines", type=int, default=512)
     table.add_argument("--batch-size", type=int, default=64)
-    table.add_argument("--server", action="store_true", help="measure serve --ray too")
+    table.add_argument("--engines", nargs="+", choices=(SHARED, RAY), default=[SHARED])
     add_simulated(table)
     options = table.parse_args(arguments)
     check_simulated(table, options)
@@ -205,12 +206,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             load_muted(argparse.Namespace(**{**vars(options), "device": one})) for one in options.devices
         ]
         lines = make_lines(models[0], options.lines)
-        shared = [measure_shared(models[:count], lines, options) for count in (1, len(models))]
-        rows = rows_of("simulated" if options.simulated else "shared", shared, options, models[0])
-        keep(rows, options, models[0])  # a rented machine may be gone before the server's rows are there
-        if options.server:
+        rows = []
+        if SHARED in options.engines:
+            shared = [measure_shared(models[:count], lines, options) for count in (1, len(models))]
+            rows += rows_of("simulated" if options.simulated else SHARED, shared, options, models[0])
+            keep(rows, options, models[0])  # a rented machine may be gone before Ray's rows are there
+        if RAY in options.engines:
             path = pack.ROOT / "demo_voice" if options.shape == DEMO else options.checkpoints / options.shape
-            rows += rows_of("ray", measure_ray(lines, options, path, models[0]), options, models[0])
+            rows += rows_of(RAY, measure_ray(lines, options, path, models[0]), options, models[0])
             keep(rows, options, models[0])
 
 
