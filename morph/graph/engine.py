@@ -354,10 +354,11 @@ class GraphDecoder:
                 splits = batch.first_is_awaited and not stopped and self._can_split(batch)
                 positions = batch.positions
                 self._launch(readback, positions, stopped, splits)
-                if not self._views.confirm():
+                batch.launched(self.report)
+                if not self._views.confirm():  # last: what a first frame waits for has been launched
                     readback = self._launch_again(model, options, batch, stopped)
                     splits = False
-                batch.launched(self.report)
+                    batch.launched(self.report)
                 batch.source.meanwhile()
             elif not readback.waiting and batch.must_wait:
                 batch.source.wait()

@@ -34,6 +34,7 @@ class CodecTurns:
         self._open_codec, self._dtype, self._speed = open_codec, dtype, speed
         self._count = 0  # of turns
         self._ahead_s = 0.0  # spent on the next chunk before its codes came
+        self._ahead: set[int] = set()  # lines of which a chunk was begun before its codes came
         self._in_codec: deque[_InCodec] = deque()  # in the order of their beginnings
 
     @cached_property
@@ -50,18 +51,22 @@ class CodecTurns:
     def begin_ahead(self, line: TurnLine, codes: torch.Tensor | None) -> None:
         """Begin a line's piece, and its first chunk behind its first ``codes``, if these are one chunk.
 
-        ``codes``: see ``LineRequest.on_launch``.
+        ``codes``: see ``LineRequest.on_launch``. They may come again: then what was begun with the others is dropped.
         """
+        if line.number in self._ahead:
+            self.end(line)
         is_new = not line.begun
         self.begin(line)
         if is_new and codes is not None and line.chunks.next_size == 1:
             began = time.perf_counter()
             self.codec.begin_ahead(line.number, codes)
+            self._ahead.add(line.number)
             self._ahead_s = time.perf_counter() - began
 
     def end(self, line: TurnLine) -> None:
         """Drop the codec's state of a line: its piece has ended, or the line was stopped."""
         self.codec.end(line.number)
+        self._ahead.discard(line.number)
         line.begun = False
 
     def turn(self, lines: Collection[TurnLine]) -> None:
@@ -171,6 +176,7 @@ class CodecTurns:
         chosen = [by_number[claim.line] for claim in claims]
         for line in chosen:
             self.begin(line)
+            self._ahead.discard(line.number)
         began = time.perf_counter()
         codes = {line.number: line.take(claim.frames) for line, claim in zip(chosen, claims, strict=True)}
         self._in_codec.append(_InCodec(chosen, codes, self.codec.launch(codes), began))

@@ -10,11 +10,17 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.frame.weights import KeptWeights
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.pool import DecoderPool
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
+from qwen3_tts_morph.morph.render.lines import Line
+from qwen3_tts_morph.morph.render.stream import stream_line
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.morph.waveform.incremental import RowStream
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, line_requests, prompts_of
@@ -135,6 +141,35 @@ def test_a_line_begins_again_where_the_model_was_moved(fresh, monkeypatch):
     assert assumed.count(False) == 1
     engine.free()
     assert_equal(changed, decode())
+
+
+def test_a_stream_begins_again_where_the_model_was_moved(fresh, monkeypatch):
+    """Its first samples are begun before the addresses are looked at."""
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    synthesizer, begun = Synthesizer(fresh, Engine("graph")), []
+    begin_ahead = RowStream.begin_ahead
+    monkeypatch.setattr(
+        RowStream, "begin_ahead", lambda *given: begun.append(begin_ahead(*given)) or begun[-1]
+    )
+    line = Line("Hello there.", preset_voice(fresh, "ryan"), seed=3)
+    options = GenerateOptions(5, Sampling(max_new_tokens=9), retries=0)
+
+    def speak(one: Synthesizer) -> np.ndarray:
+        with stream_line(one, line, options) as stream:
+            heard = np.concatenate([chunk.samples for chunk in stream])
+        assert np.array_equal(heard, stream.spoken[0].waveform)
+        return heard
+
+    before = speak(synthesizer)
+    assert begun == [True]
+    move(fresh)
+    with torch.no_grad():
+        for parameter in fresh.talker.parameters():
+            parameter.mul_(1.5)
+    after = speak(synthesizer)
+    assert begun == [True] * 3, "once with the codes of the weights before"
+    assert not np.allclose(after, before, atol=1e-3)
+    np.testing.assert_allclose(after, speak(Synthesizer(fresh, Engine("graph"))), atol=1e-5)
 
 
 def test_an_engine_that_is_dropped_is_freed_at_once(load, monkeypatch):
