@@ -8,9 +8,10 @@ second, at random moments. GPUs are servers as ``serve`` starts them; a balancer
 A GPU makes a frame of all its lines at a time. What that takes is interpolated between measured rows of the results
 file: the kernels' share by the rows of the server (table "batches"), and the rest (codec, host) by the lines that play
 (table "stream", of 0.6B at SEQ_GROUPS 15, which has most such rows: for other settings it is an estimate). A line that
-comes waits for a row, for the frame that runs, and for its prompt's prefill, which holds up the others. That part
-is the measured median of arriving lines, less one and a half frames; the 95th percentile of arriving lines and all rows
-of the table "server" are not used, but checked.
+comes waits for a row, for the frame that runs, and for its prompt, which holds up the others as long as a lone line
+takes to its first sound beside a frame. What a line that comes to many takes beyond that (the measured median of
+arriving lines, less one and a half frames) is its own: its first step of the codec runs behind theirs. The 95th
+percentile of arriving lines and the newest rows of the table "server" are not used, but checked.
 
 GPUs beyond eight are groups of eight, each with its share of the lines; their number is rounded up. A number of GPUs
 holds a target if the 95th percentile of the first sound is within it, and no line is refused.
@@ -32,8 +33,10 @@ from typing import Any
 import numpy as np
 import simpy
 from qwen3_tts_morph.morph.options import FRAME_RATE
+from qwen3_tts_morph.morph.render.open_decoding import NEWCOMERS
 
 from .results import FOLDER
+from .results import latest as newest
 from .server import LONGEST_S, SHORTEST_S
 
 LINE_S = (SHORTEST_S + LONGEST_S) / 2
@@ -76,7 +79,7 @@ class Machine:
     Args:
         kernels: of a frame, by the rows of the server.
         rest: of a frame beside its kernels, by the lines that play.
-        prefill: of a line that comes, by the lines that play.
+        prefill: of a line that comes, by the lines that play; that of a lone line holds up the others.
         http_ms: of a request beside the engine.
     """
 
@@ -185,17 +188,18 @@ class Gpu:
             came = self._admit()
             takes = self._machine.frame_ms(self._rows, len(self._left))
             self._heard.slowest_frame_ms = max(self._heard.slowest_frame_ms, takes)
-            takes += sum(self._machine.prefill.at(len(self._left)) for _ in came)
-            yield self._env.timeout(takes)
+            alone = self._machine.prefill.at(1)
+            own = max(0.0, self._machine.prefill.at(len(self._left)) - alone) + self._machine.http_ms
+            yield self._env.timeout(takes + alone * len(came))
             if self._env.now > 1000 * WARM_S:
-                self._heard.first_ms += [self._env.now - at + self._machine.http_ms for at in came]
+                self._heard.first_ms += [self._env.now - at + own for at in came]
             self._heard.frames += len(self._left)
             self._left = [left - 1 for left in self._left if left > 1]
 
     def _admit(self) -> list[float]:
-        """Give free rows to lines that wait, one per frame while others play; return when these came."""
+        """Give free rows to lines that wait, a few per frame while others play; return when these came."""
         came, busy = [], bool(self._left)
-        while self._waiting and len(self._left) < self._rows and not (busy and came):
+        while self._waiting and len(self._left) < self._rows and not (busy and len(came) >= NEWCOMERS):
             at, frames = self._waiting.popleft()
             self._left.append(frames)
             came.append(at)
@@ -306,7 +310,7 @@ def check(
     """Return measured figures that the simulation was not fed with, beside its own."""
     checks = []
     if (model, groups) == ("0.6B", 15):
-        for lines, row in latest(rows, "stream", model, groups).items():
+        for lines, row in sorted(latest(rows, "stream", model, groups).items()):
             if row.get("arrival_p95_ms"):
                 frame = machine.frame_ms(lines, lines)
                 made = machine.prefill.at(lines) + frame * (
@@ -316,16 +320,26 @@ def check(
                     {"what": f"a line that comes to {lines - 1}, p95", "measured_ms": row["arrival_p95_ms"],
                      "simulated_ms": round(percentile(made.tolist(), 95), 1)}
                 )  # fmt: skip
-    for row in rows:
-        if (row["table"], row["model"], row["seq_groups"]) == ("server", model, groups):
-            heard = simulate(machine, 1, int(row["rows"]), float(row["rate"]), seconds)
-            for percent in (50, 95):
-                checks.append(
-                    {"what": f"server, {row['rows']} rows, {row['rate']:g} a second, p{percent}",
-                     "measured_ms": row[f"p{percent}_ms"],
-                     "simulated_ms": round(percentile(heard.first_ms, percent), 1)}
-                )  # fmt: skip
+    for (count, rate), row in sorted(servers(rows, model, groups).items()):
+        heard = simulate(machine, 1, count, rate, seconds)
+        for percent in (50, 95):
+            checks.append(
+                {"what": f"server, {count} rows, {rate:g} a second, p{percent}",
+                 "measured_ms": row[f"p{percent}_ms"],
+                 "simulated_ms": round(percentile(heard.first_ms, percent), 1)}
+            )  # fmt: skip
     return checks
+
+
+def servers(
+    rows: Sequence[Mapping[str, Any]], model: str, groups: int
+) -> dict[tuple[int, float], Mapping[str, Any]]:
+    """Return the last row of the table "server" for each number of rows and rate, of the last day of that table."""
+    return {
+        (int(row["rows"]), float(row["rate"])): row
+        for row in newest(rows)
+        if (row["table"], row["model"], row["seq_groups"]) == ("server", model, groups)
+    }
 
 
 def curve(machine: Machine, rows: int, rates: Sequence[float], seconds: float) -> list[dict[str, float]]:
@@ -378,7 +392,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_argument("--seq-groups", type=int, default=15)
     table.add_argument("--listeners", type=int, nargs="+", default=LISTENERS)
     table.add_argument("--targets", type=float, nargs="+", default=(25.0, 50.0, 100.0, 250.0), help="p95, ms")
-    table.add_argument("--rows", type=int, nargs="+", default=(8, 16, 32, 64), help="that a server may have")
+    table.add_argument(
+        "--rows", type=int, nargs="+", default=(8, 16, 32, 64, 128), help="that a server may have"
+    )
     table.add_argument("--price", type=float, default=1.0, help="of a GPU's hour, in any currency")
     table.add_argument(
         "--http-ms", type=float, default=2.0, help="of a request beside the engine: an assumption"
