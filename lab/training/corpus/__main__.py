@@ -73,7 +73,8 @@ def make_bundle(options: argparse.Namespace) -> None:
     styles = read_styles(options.root / "sources" / VOICES_FOLDER)
     longest = max(len(line.phonemes) for line in lines)
     cast = make_cast(
-        {name: table[:longest] for name, table in styles.items()}, CastOptions(seed=options.seed)
+        {name: table[:longest] for name, table in styles.items()},
+        CastOptions(seed=options.seed, strangers=options.strangers),
     )
     teacher = pack_weights(read_weights(load_shipped_model()), parameter_names())
     about = {"seed": options.seed, "vocabulary": read_vocabulary(), "cast": [asdict(voice) for voice in cast]}
@@ -142,7 +143,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     steps = parser.add_subparsers(dest="step", required=True)
     for name, step in (("fetch", fetch), ("text", make_text), ("bundle", make_bundle)):
-        steps.add_parser(name, help=step.__doc__).set_defaults(run=step)
+        one = steps.add_parser(name, help=step.__doc__)
+        one.set_defaults(run=step)
+        if name == "bundle":
+            one.add_argument("--strangers", type=float, default=0.0, help="share of the mixes, see voices.py")
     speaking = steps.add_parser("speak", help=speak.__doc__)
     speaking.add_argument(
         "--bundle", type=Path, help="default: ROOT/teacher.tar.xz; unpacked to ROOT/teacher once"

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from .bundle import Bundle, read_bundle
@@ -23,7 +24,7 @@ from .mps import shared_gpus
 from .plan import Task, plan
 from .shards import Utterance, utterance, write_shard
 from .teacher import SAMPLE_RATE, Teacher, load_teacher
-from .voices import mixed_style
+from .voices import added_style, mixed_style, spread_of
 
 SHARD_SECONDS = 1800.0
 
@@ -96,11 +97,12 @@ def _speak_part(options: SpeakOptions, part: int) -> Made:
     bundle = read_bundle(options.bundle)
     tasks = planned_tasks(options, bundle)[part :: options.processes]
     teacher = load_teacher(bundle.weights(), bundle.vocabulary, choose_device(options.device, part))
+    spread = spread_of(bundle.styles)
     log.info("process %d: %d lines, started in %.1f s", part, len(tasks), time.monotonic() - started)
     waiting: list[Utterance] = []
     made, shard, waited = Made(0, 0.0), 0, 0.0
     for index, task in enumerate(tasks):
-        waiting.append(_speak_task(task, teacher, bundle, options.finish))
+        waiting.append(_speak_task(task, teacher, bundle, spread, options.finish))
         waited += len(waiting[-1].audio) / SAMPLE_RATE
         if waited >= SHARD_SECONDS or index == len(tasks) - 1:
             path = options.out / f"{options.split}-{part:02}-{shard:03}.safetensors"
@@ -112,9 +114,12 @@ def _speak_part(options: SpeakOptions, part: int) -> Made:
 
 
 @torch.inference_mode()
-def _speak_task(task: Task, teacher: Teacher, bundle: Bundle, options: FinishOptions) -> Utterance:
+def _speak_task(
+    task: Task, teacher: Teacher, bundle: Bundle, spread: np.ndarray, options: FinishOptions
+) -> Utterance:
     line = task.line
-    style = torch.from_numpy(mixed_style(task.voice.recipe, bundle.styles, len(line.phonemes)))
+    mixed = mixed_style(task.voice.recipe, bundle.styles, len(line.phonemes))
+    style = torch.from_numpy(mixed + added_style(task.voice, spread))
     audio, durations = teacher.speak(line.phonemes, style, task.seed)
     finished = finish(audio.numpy(), durations.numpy(), SAMPLE_RATE, options)
     return utterance(line.text, line.phonemes, task.voice.name, finished)

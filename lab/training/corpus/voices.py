@@ -2,6 +2,10 @@
 
 A voice is a recipe, weights over originals; its style is the weighted sum of their style tables. Held-out mixes are
 chosen far apart from each other, and no training mix is close to one. Held-out originals are in no other recipe.
+
+All mixes of the trained originals lie in their span, and held-out originals do not: two thirds and more of their
+distance from the middle is outside it. A training mix may be a stranger: a random vector is added to its style, as
+large in every number as the originals differ there, times ``Voice.added``.
 """
 
 from __future__ import annotations
@@ -27,15 +31,21 @@ STRONG = 0.7  # weight of the first of a held-out mix's two originals
 TIMBRE = (
     128  # numbers of a style: its first, which the teacher's decoder reads; the others set pitch and rhythm
 )
+NEAR, FAR = (
+    0.3,
+    1.0,
+)  # of what is added to strangers: the teacher speaks as clearly with it (docs/experiments.md)
 GROUPS = ("preset", "original", "mix", "held_out_mix", "held_out_original")
 
 
 @dataclass(frozen=True)
 class CastOptions:
     """Number of mixes. ``clearance`` is the minimum distance of a training mix from a held-out one, as a share of the
-    minimum distance between two held-out ones."""
+    minimum distance between two held-out ones. ``strangers``: the share of training mixes to which something is added.
+    """
 
     mixes: int = 2000
+    strangers: float = 0.0
     held_out_mixes: int = 20
     clearance: float = 0.4
     seed: int = 0
@@ -45,15 +55,18 @@ class CastOptions:
             raise ValueError(
                 f"mixes={self.mixes}, held_out_mixes={self.held_out_mixes}: must be at least 0 and 2"
             )
+        if not 0 <= self.strangers <= 1:
+            raise ValueError(f"strangers={self.strangers}: must be a share, 0 to 1")
 
 
 @dataclass(frozen=True)
 class Voice:
-    """A speaker: weights over originals, with sum 1, and its group."""
+    """A speaker: weights over originals, with sum 1, its group, and how much is added (see ``added_style``)."""
 
     name: str
     group: str
     recipe: Mapping[str, float]
+    added: float = 0.0
 
     def __post_init__(self) -> None:
         if self.group not in GROUPS:
@@ -72,13 +85,35 @@ def mixed_style(recipe: Mapping[str, float], tables: Mapping[str, np.ndarray], p
     return _weighted(recipe, {name: tables[name][phonemes - 1].astype(np.float32) for name in recipe})
 
 
+def spread_of(tables: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return how much the originals that are trained on differ, float32 ``[256]``: a deviation for each number."""
+    means = [
+        tables[name].astype(np.float32).mean(axis=0)
+        for name in ORIGINALS
+        if name in tables and name not in (*LEFT_OUT, *HELD_OUT_ORIGINALS)
+    ]
+    return np.std(means, axis=0)
+
+
+def added_style(voice: Voice, spread: np.ndarray) -> np.ndarray:
+    """Return what is added to a voice's style for every length of a line, float32 ``[256]``; the name is its seed."""
+    if not voice.added:
+        return np.zeros_like(spread)
+    chance = random.Random(f"style added to {voice.name}")
+    direction = np.asarray([chance.gauss(0, 1) for _ in spread], np.float32)
+    return np.asarray(voice.added * spread * direction, np.float32)
+
+
 def timbres(cast: Sequence[Voice], tables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return each voice's timbre, float32 ``[128]``: its style's first half, averaged over the lengths of a line.
 
     The originals that are trained on have mean 0 and deviation 1 in every number.
     """
     means = {name: table[:, :TIMBRE].astype(np.float32).mean(axis=0) for name, table in tables.items()}
-    found = {voice.name: _weighted(voice.recipe, means) for voice in cast}
+    spread = (
+        spread_of(tables)[:TIMBRE] if any(voice.added for voice in cast) else np.zeros(TIMBRE, np.float32)
+    )
+    found = {voice.name: _weighted(voice.recipe, means) + added_style(voice, spread) for voice in cast}
     trained = np.stack([found[voice.name] for voice in cast if voice.group in ("preset", "original")])
     middle, spread = trained.mean(axis=0), trained.std(axis=0) + 1e-6
     return {name: (point - middle) / spread for name, point in found.items()}
@@ -94,7 +129,7 @@ def make_cast(tables: Mapping[str, np.ndarray], options: CastOptions) -> list[Vo
     held_out = choose_apart(_pair_recipes(trained), points, options.held_out_mixes)
     mixes = _training_mixes(trained, points, held_out, options)
     cast = [Voice(name, _group_of(name), {name: 1.0}) for name in names]
-    cast += [Voice(f"mix_{index:03}", "mix", recipe) for index, recipe in enumerate(mixes)]
+    cast += mixes
     return cast + [Voice(f"new_{index:02}", "held_out_mix", recipe) for index, recipe in enumerate(held_out)]
 
 
@@ -146,19 +181,25 @@ def _training_mixes(
     originals: Mapping[str, np.ndarray],
     held_out: Sequence[dict[str, float]],
     options: CastOptions,
-) -> list[dict[str, float]]:
-    """Return random mixes of two or three originals, at a distance from the held-out ones."""
+) -> list[Voice]:
+    """Return random mixes of two or three originals, some of them strangers, at a distance from the held-out ones.
+
+    ``originals`` are in deviations of all of them.
+    """
     points = np.stack([_weighted(recipe, originals) for recipe in held_out])
     gaps = [np.linalg.norm(one - other) for one, other in itertools.combinations(points, 2)]
     clear = options.clearance * min(gaps)
-    rng = random.Random(options.seed)
-    mixes: list[dict[str, float]] = []
+    rng, stranger = random.Random(options.seed), random.Random(f"strangers {options.seed}")
+    mixes: list[Voice] = []
+    one = np.ones(len(points[0]), np.float32)
     for _ in range(100 * options.mixes):
         if len(mixes) == options.mixes:
             return mixes
-        recipe = _random_recipe(names, rng)
-        if np.linalg.norm(points - _weighted(recipe, originals), axis=1).min() > clear:
-            mixes.append(recipe)
+        added = stranger.uniform(NEAR, FAR) if stranger.random() < options.strangers else 0.0
+        voice = Voice(f"mix_{len(mixes):03}", "mix", _random_recipe(names, rng), round(added, 4))
+        point = _weighted(voice.recipe, originals) + added_style(voice, one)
+        if np.linalg.norm(points - point, axis=1).min() > clear:
+            mixes.append(voice)
     raise ValueError(
         f"only {len(mixes)} of {options.mixes} mixes are far enough from the held-out ones: lower the clearance"
     )

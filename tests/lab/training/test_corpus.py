@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,14 +43,18 @@ from lab.training.corpus.text import (
     words,
 )
 from lab.training.corpus.voices import (
+    FAR,
     HELD_OUT_ORIGINALS,
     LEFT_OUT,
+    NEAR,
     ORIGINALS,
     PRESETS,
     CastOptions,
     Voice,
+    added_style,
     make_cast,
     mixed_style,
+    spread_of,
     timbres,
 )
 
@@ -258,6 +263,32 @@ def test_a_mixed_style_is_the_weighted_sum_for_that_length(styles: dict[str, np.
     for length in (0, 13):
         with pytest.raises(ValueError, match=f"{length} phonemes"):
             mixed_style({"af_sky": 1.0}, styles, length)
+
+
+def test_strangers_are_outside_of_the_originals_and_apart_from_each_other(
+    styles: dict[str, np.ndarray], cast: list[Voice]
+) -> None:
+    options = CastOptions(mixes=40, strangers=0.5)
+    made = make_cast(styles, options)
+    assert made == make_cast(styles, options)
+    strangers = [voice for voice in made if voice.added]
+    assert 10 < len(strangers) < 30 and {voice.group for voice in strangers} == {"mix"}
+    assert [one for one in made if one.group != "mix"] == [one for one in cast if one.group != "mix"]
+    assert all(NEAR <= voice.added <= FAR for voice in strangers)
+    spread = spread_of(styles)
+    added = [added_style(voice, spread) / spread for voice in strangers]
+    for voice, one in zip(strangers, added, strict=True):
+        assert np.linalg.norm(one) == pytest.approx(voice.added * 16, rel=0.2)  # the root of 256
+    assert all(abs(np.corrcoef(one, other)[0, 1]) < 0.3 for one, other in itertools.combinations(added, 2))
+    assert not added_style(cast[0], spread).any()
+    voice = strangers[0]
+    difference = (
+        timbres(made, styles)[voice.name]
+        - timbres([replace(one, added=0.0) if one == voice else one for one in made], styles)[voice.name]
+    )
+    np.testing.assert_allclose(difference, added[0][:128], rtol=1e-2, atol=1e-3)
+    with pytest.raises(ValueError, match="strangers=2"):
+        CastOptions(strangers=2)
 
 
 def test_timbres_are_mixed_like_styles_and_standardized_over_the_trained_originals(
