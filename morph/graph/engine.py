@@ -101,9 +101,8 @@ class GraphDecoder:
         self._readback: Readback | None = None
         self._arrivals: dict[tuple[int, int], PrefillBatch] = {}
         self._last: LastPositions | None = None
-        self._unwritten: deque[tuple[Sequence[int], list[Prompt]]] = (
-            deque()
-        )  # rows and their new lines' prompts
+        # Rows, and the prompts of their new lines, whose trailing texts are not in the buffers yet.
+        self._unwritten: deque[tuple[Sequence[int], list[Prompt]]] = deque()
         # Keys and values of what voices' prompts begin with.
         self._prefixes: Recent[PromptPrefix, StaticCache] = Recent(KEPT_PREFIXES)
 

@@ -95,6 +95,7 @@ class SharedRenderer:
         first = min(tally.left(), default=None) if in_order else None
         # One after another: threads that both call hundreds of short operations hand Python's lock to each other at
         # each of them. Two shares of 256 prompts took 0.15 to 0.5 s at the same time, and take 0.05 s each (a CPU).
+        # Those of the lines behind the first batch are made between frames, two at a time.
         job = _Job(lines, in_order, preparing=threading.Lock())
         while plan := tally.plan():
             shares = [

@@ -94,7 +94,7 @@ def read_facts(
             int(status["sample_rate"]),
             str(status["fingerprint"]),
             takes_interval="event_interval" in status.get("fields", ()),
-            most_lines=int(status.get("most_lines", MOST_LINES)),
+            most_lines=max(1, int(status.get("most_lines", MOST_LINES))),
         )
     engine = VLLM_OMNI if "uploaded_voices" in (voices or {}) else OTHER
     model = ids[0] if ids else ""

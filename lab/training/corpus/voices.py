@@ -31,10 +31,8 @@ STRONG = 0.7  # weight of the first of a held-out mix's two originals
 TIMBRE = (
     128  # numbers of a style: its first, which the teacher's decoder reads; the others set pitch and rhythm
 )
-NEAR, FAR = (
-    0.3,
-    1.0,
-)  # of what is added to strangers: the teacher speaks as clearly with it (docs/experiments.md)
+# Of what is added to strangers: the teacher speaks as clearly with it (docs/experiments.md).
+NEAR, FAR = 0.3, 1.0
 GROUPS = ("preset", "original", "mix", "held_out_mix", "held_out_original")
 
 
@@ -110,10 +108,9 @@ def timbres(cast: Sequence[Voice], tables: Mapping[str, np.ndarray]) -> dict[str
     The originals that are trained on have mean 0 and deviation 1 in every number.
     """
     means = {name: table[:, :TIMBRE].astype(np.float32).mean(axis=0) for name, table in tables.items()}
-    spread = (
-        spread_of(tables)[:TIMBRE] if any(voice.added for voice in cast) else np.zeros(TIMBRE, np.float32)
-    )
-    found = {voice.name: _weighted(voice.recipe, means) + added_style(voice, spread) for voice in cast}
+    nothing = np.zeros(TIMBRE, np.float32)
+    differ = spread_of(tables)[:TIMBRE] if any(voice.added for voice in cast) else nothing
+    found = {voice.name: _weighted(voice.recipe, means) + added_style(voice, differ) for voice in cast}
     trained = np.stack([found[voice.name] for voice in cast if voice.group in ("preset", "original")])
     middle, spread = trained.mean(axis=0), trained.std(axis=0) + 1e-6
     return {name: (point - middle) / spread for name, point in found.items()}
