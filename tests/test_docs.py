@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,3 +129,19 @@ def test_missing_files_are_detected(tmp_path: Path) -> None:
     assert (
         has_module("lab.benchmarks.frames") and has_module("lab.training") and not has_module("lab.nothing")
     )
+
+
+@pytest.mark.parametrize(
+    "example", sorted((ROOT / "docs" / "examples").glob("*.py")), ids=lambda path: path.name
+)
+def test_what_an_example_imports_of_the_pack_is_there(example: Path) -> None:
+    """Examples for a cluster run with ``--all`` only."""
+    found = [
+        (node.module, name.name)
+        for node in ast.walk(ast.parse(example.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("qwen3_tts_morph")
+        for name in node.names
+    ]
+    assert found
+    for module, name in found:
+        assert hasattr(importlib.import_module(str(module)), name), f"{module} has no {name}"
