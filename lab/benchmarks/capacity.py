@@ -377,7 +377,7 @@ def draw(document: Mapping[str, Any], path: Path) -> None:
         )
     right.set(xlabel="listeners at once", ylabel="GPUs", xscale="log", yscale="log")
     for axes in (left, right):
-        axes.legend()
+        axes.legend(loc="upper left")
         axes.grid(alpha=0.3)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
