@@ -135,5 +135,5 @@ class ServerOptions:
                 raise ValueError(f"{name} is {path}, which is not a folder: give the path of one that exists")
 
     def most_lines(self, rows: int) -> int:
-        """Return how many requests are taken together, spoken or waiting, where this server has so many rows."""
+        """Return how many requests fit at once, spoken or waiting, with this many rows per server."""
         return (rows + self.waiting) * self.replicas

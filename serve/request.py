@@ -77,7 +77,7 @@ class SpeechRequest:
         settings: how.
         sse: whether the bytes go as server-sent events.
         stream: whether they go as they are made; else as one file of known length.
-        interval_s: at least so many seconds are between two events; what is made meanwhile goes together.
+        interval_s: the shortest time between two events, in seconds; what is made meanwhile is sent in one event.
     """
 
     text: str
@@ -221,7 +221,7 @@ def _number(fields: Mapping[str, Any], name: str) -> float:
 
 
 def _interval(fields: Mapping[str, Any], sse: bool) -> float:
-    """Return the least seconds between two events, 0 if none were sent."""
+    """Return the shortest time between two events, in seconds; 0 if none was sent."""
     name = "event_interval"
     if fields.get(name) is None:
         return 0.0

@@ -10,7 +10,7 @@ from typing import Any
 from .servers import Server
 
 SEED = "seed"
-MOST_LINES = 64  # of a server that does not say how many it takes together
+MOST_LINES = 64  # of a server that does not say how many it takes at once
 OURS, VLLM_OMNI, OTHER = "qwen3-tts-morph", "vLLM-Omni", "another server"
 
 
@@ -28,8 +28,8 @@ class ServerFacts:
         sample_rate: in Hz.
         fingerprint: changes with everything at the server that changes its sound, as far as it says.
         takes_seed: whether requests may have a seed.
-        takes_interval: whether requests may have a time between events.
-        most_lines: how many requests it takes together.
+        takes_interval: whether requests may set a shortest time between events.
+        most_lines: how many requests it takes at once.
     """
 
     server: Server

@@ -30,7 +30,7 @@ class Job:
         upload: the voice that has to be uploaded before, or None.
         trim_ends: whether the silence at both ends is cut here, because the server does not.
         most_seed: the largest seed that the server takes, of the form 2**n - 1.
-        interval_s: at least so many seconds are between two events; 0 where somebody listens.
+        interval_s: the shortest time between two events, in seconds; 0 where somebody listens.
     """
 
     line: Line

@@ -191,7 +191,7 @@ def test_a_busy_server_is_asked_again(open_server, monkeypatch) -> None:
         voice = preset_voice(speaker.model, "ryan")
         lines = [Line("Hello there.", voice, seed=seed) for seed in range(8)]
         facts = ask_server(server)
-        assert facts.most_lines == 2, "so many are sent, unless others ask too"
+        assert facts.most_lines == 2, "the client sends no more than that at once"
         spoken = RemoteRenderer(replace(facts, most_lines=8), SHORT).render(lines)
     assert [one.report.ended != ERROR for one in spoken] == [True] * 8
 
