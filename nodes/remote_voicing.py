@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .playing import Playing, Scene, speak_in_order
@@ -65,10 +65,8 @@ class RemoteVoicing:
     def _speak(self, lines: Sequence[Line], playing: Playing, progress: Progress) -> list[Spoken]:
         from ..morph.render.listener import Listener
 
-        listener = Listener(progress, progress.say, on_line=playing.end)
-        if playing.speaker.is_heard:
-            listener = replace(listener, on_sound=playing.add)
-        return self.renderer.render(lines, listener)
+        on_sound = playing.add if playing.speaker.is_heard else Listener.on_sound
+        return self.renderer.render(lines, Listener(progress, progress.say, on_sound, playing.end))
 
     def describe(self, spoken: Sequence[Spoken], elapsed_s: float) -> str:
         """See ``Voicing``."""

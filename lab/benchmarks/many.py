@@ -4,11 +4,11 @@
     python -m lab.benchmarks.many --shape demo --devices cpu cpu --lines 16 --batch-size 2 --engines ray
     python -m lab.benchmarks.many --shape tiny --device cpu --devices cpu cpu --simulated    # what Python takes of it
 
-Engine "shared" is what Render Script uses for several models in one process, and "ray" is
-``serve --ray`` with one replica, then with one for each device, asked over loopback by the client of Remote Model with
-``--batch-size`` lines in flight for each replica. ``times_one`` is relative to the row of one device. Lines have 4 to
-20 words and at most ``--frames`` frames; the models of "shared" never end a line before. Each row is the median of
-``--repeats`` after a run that warms up. ``--simulated`` gives "shared" devices that only take time (``simulated.py``).
+Engine "shared" is what Render Script uses for several models in one process, and "ray" is ``serve --ray`` with one
+replica, then with one for each device, asked over loopback by the client of Remote Model with ``--batch-size`` lines in
+flight for each replica. ``times_one`` is relative to the row of one device. Lines have 4 to 20 words and at most
+``--frames`` frames; the models of "shared" never end a line before. Each row is the median of ``--repeats`` after a run
+that warms up. ``--simulated`` gives "shared" devices that only take time (``simulated.py``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import logging
 import os
 import random
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -46,6 +45,7 @@ import pack
 
 from .common import DEMO, TEXT, Setting, keep, load_muted, make_row, parser
 from .results import Row
+from .server_process import free_port
 from .simulated import Times, add_simulated, check_simulated, simulated
 
 WORDS = (4, 20)
@@ -142,15 +142,6 @@ def serving(checkpoint: Path, replicas: int, options: argparse.Namespace) -> Ite
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(PATIENCE_S)
-
-
-def free_port() -> int:
-    """Return a port that nobody has now, below those that systems give out: Ray takes many of these as it starts."""
-    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
-                return port
-    raise RuntimeError("100 ports of 127.0.0.1 are taken")
 
 
 def wait_until_ready(process: subprocess.Popen[bytes], address: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 import struct
 import subprocess
@@ -78,7 +79,7 @@ def serving(options: Sequence[str], module: str = "serve") -> Iterator[str]:
     Raises:
         RuntimeError: with the end of its log, if it does not get ready.
     """
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", module, "serve", "--port", str(port), *options]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         process = subprocess.Popen(command, cwd=pack.ROOT, stdout=log, stderr=subprocess.STDOUT)
@@ -93,10 +94,13 @@ def serving(options: Sequence[str], module: str = "serve") -> Iterator[str]:
             process.wait(60)
 
 
-def _free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
+def free_port() -> int:
+    """Return a port that nobody has now, below those that systems give out: Ray takes many of these as it starts."""
+    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+    raise RuntimeError("100 ports of 127.0.0.1 are taken")
 
 
 def _wait_ready(address: str, process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> bool:

@@ -11,7 +11,6 @@ the same distribution.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -101,8 +100,8 @@ class GraphDecoder:
         self._readback: Readback | None = None
         self._arrivals: dict[tuple[int, int], PrefillBatch] = {}
         self._last: LastPositions | None = None
-        # Rows, and the prompts of their new lines, whose trailing texts are not in the buffers yet.
-        self._unwritten: deque[tuple[Sequence[int], list[Prompt]]] = deque()
+        # The prompts of new lines, by row, whose trailing texts are not in the buffers yet.
+        self._unwritten: dict[int, Prompt] = {}
         # Keys and values of what voices' prompts begin with.
         self._prefixes: Recent[PromptPrefix, StaticCache] = Recent(KEPT_PREFIXES)
 
@@ -181,13 +180,14 @@ class GraphDecoder:
         else:
             for part in split_prefill([line.prompt.length for line in lines]):
                 self._prefill(rows[part], lines[part])
-        self._unwritten.append((rows, [line.prompt for line in lines]))
+        self._unwritten.update(zip(rows, (line.prompt for line in lines), strict=True))
 
     @torch.inference_mode()
     def _write_texts(self) -> None:
         """Write the trailing texts of new lines: the talker's first step reads them, the codes before it do not."""
-        while self._unwritten:
-            self._started[1].put_texts(*self._unwritten.popleft())
+        if self._unwritten:
+            self._started[1].put_texts(list(self._unwritten), list(self._unwritten.values()))
+            self._unwritten.clear()
 
     def _begin(self, line: LineRequest, prefix: PromptPrefix) -> None:
         """Begin a single line whose prompt is a voice's prefix and one position: keys and values are kept per voice.
@@ -326,13 +326,12 @@ class GraphDecoder:
         try:
             with on_device(model.device):
                 self.start(model, options, expected_context(batch.source), assume=True)
-                try:
-                    self._decode(model, options, batch, on_frame)
-                finally:  # of a decoding that was ended between a line's prompt and its first step
-                    self._unwritten.clear()
+                self._decode(model, options, batch, on_frame)
         except ValueError:  # numbers that are not finite: no mask would hide those left in the cache
             self.free()
             raise
+        finally:
+            self._unwritten.clear()  # the decoding may have ended between a line's prompt and its first step
         return batch.collect()
 
     def _decode(

@@ -208,7 +208,8 @@ class PromptBuilder:
             spoken, trailing = self._icl_body(text_ids.on_device, voice)
             inputs = torch.cat((prefix.embeds, spoken[0]))
         elif voice.kind == "x_vector":
-            inputs = LaterRows(before + 1, lambda: self._first(text_ids, prefix, codec))
+            first = slice(ROLE_TOKENS, ROLE_TOKENS + 1)
+            inputs = LaterRows(before + 1, lambda: self._first(text_ids.on_device[:, first], prefix, codec))
             trailing = LaterRows(tokens, lambda: self._rest(text_ids.on_device))
         else:
             inputs = LaterRows(before + tokens + 2, lambda: self._whole(text_ids, prefix))
@@ -216,10 +217,9 @@ class PromptBuilder:
         check_context(model, len(inputs) + len(trailing))
         return Prompt(inputs, trailing, pad, tokens, prefix=prefix if voice.kind == "x_vector" else None)
 
-    def _first(self, ids: _LineIds, prefix: PromptPrefix, codec: torch.Tensor) -> torch.Tensor:
-        """Return the prefix and the text's first token, ``[T, H]``."""
-        first = _project(self.model, ids.on_device[:, ROLE_TOKENS : ROLE_TOKENS + 1]) + codec
-        return torch.cat((prefix.embeds, first[0]))
+    def _first(self, token: torch.Tensor, prefix: PromptPrefix, codec: torch.Tensor) -> torch.Tensor:
+        """Return the prefix and the text's first token (int64 ``[1, 1]``), ``[T, H]``."""
+        return torch.cat((prefix.embeds, (_project(self.model, token) + codec)[0]))
 
     def _whole(self, ids: _LineIds, prefix: PromptPrefix) -> torch.Tensor:
         """Return the prefix and the complete text, ``[T, H]`` (upstream's ``non_streaming_mode``)."""
@@ -235,9 +235,8 @@ class PromptBuilder:
         """
         check_streams_text(voice)
         prefix, codec = self._beginning(_LineIds(self.model, ""), voice, language, instruct)
-        first = _project(self.model, torch.tensor([[token]], device=self.model.device)) + codec
+        embeds = self._first(torch.tensor([[token]], device=self.model.device), prefix, codec)
         specials = self._specials
-        embeds = torch.cat((prefix.embeds, first[0]))
         return Prompt(embeds, specials.pad[0, :0], specials.pad[0], text_tokens=1, prefix=prefix)
 
     @torch.inference_mode()

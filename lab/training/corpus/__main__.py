@@ -142,11 +142,11 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--root", type=Path, default=Path("artifacts/corpus"), help="folder for all files")
     parser.add_argument("--seed", type=int, default=0)
     steps = parser.add_subparsers(dest="step", required=True)
-    for name, step in (("fetch", fetch), ("text", make_text), ("bundle", make_bundle)):
-        one = steps.add_parser(name, help=step.__doc__)
-        one.set_defaults(run=step)
-        if name == "bundle":
-            one.add_argument("--strangers", type=float, default=0.0, help="share of the mixes, see voices.py")
+    for name, step in (("fetch", fetch), ("text", make_text)):
+        steps.add_parser(name, help=step.__doc__).set_defaults(run=step)
+    bundling = steps.add_parser("bundle", help=make_bundle.__doc__)
+    bundling.add_argument("--strangers", type=float, default=0.0, help="share of the mixes, see voices.py")
+    bundling.set_defaults(run=make_bundle)
     speaking = steps.add_parser("speak", help=speak.__doc__)
     speaking.add_argument(
         "--bundle", type=Path, help="default: ROOT/teacher.tar.xz; unpacked to ROOT/teacher once"

@@ -108,12 +108,11 @@ def timbres(cast: Sequence[Voice], tables: Mapping[str, np.ndarray]) -> dict[str
     The originals that are trained on have mean 0 and deviation 1 in every number.
     """
     means = {name: table[:, :TIMBRE].astype(np.float32).mean(axis=0) for name, table in tables.items()}
-    nothing = np.zeros(TIMBRE, np.float32)
-    differ = spread_of(tables)[:TIMBRE] if any(voice.added for voice in cast) else nothing
-    found = {voice.name: _weighted(voice.recipe, means) + added_style(voice, differ) for voice in cast}
-    trained = np.stack([found[voice.name] for voice in cast if voice.group in ("preset", "original")])
-    middle, spread = trained.mean(axis=0), trained.std(axis=0) + 1e-6
-    return {name: (point - middle) / spread for name, point in found.items()}
+    mixed = {voice.name: _weighted(voice.recipe, means) for voice in cast}
+    trained = np.stack([mixed[voice.name] for voice in cast if voice.group in ("preset", "original")])
+    middle, spread = trained.mean(axis=0), trained.std(axis=0)
+    found = {voice.name: mixed[voice.name] + added_style(voice, spread) for voice in cast}
+    return {name: (point - middle) / (spread + 1e-6) for name, point in found.items()}
 
 
 def make_cast(tables: Mapping[str, np.ndarray], options: CastOptions) -> list[Voice]:
