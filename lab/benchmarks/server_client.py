@@ -24,6 +24,7 @@ from typing import Any
 import aiohttp
 
 BYTES_PER_S = 2 * 24000
+NEVER = 1_000_000
 TOLERANCE_S = 0.001  # of a gap, for the resolution of timers
 TICK_S = 0.005
 HEALTH_EVERY_S = 0.2
@@ -150,9 +151,13 @@ async def ask(plan: Mapping[str, Any]) -> Answers:
 
 
 def run_loop(made: Coroutine[Any, Any, Answers]) -> Answers:
-    """Run in uvloop's event loop where there is one, without the collector's pauses for what is there already."""
+    """Run in uvloop's event loop where there is one, without a look of Python's collector at all objects.
+
+    Such a look takes up to 150 ms after some minutes, and every player in here would stop for as long.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], NEVER)
     try:
         import uvloop
     except ImportError:
