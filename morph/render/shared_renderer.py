@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from ..graph.engine import on_device
 from ..model.threads import keep_threads
 from ..runtime.collector import older_objects_spared
-from ..text.duration import expected_frames
+from ..text.duration import likely_frames
 from .line_key import device_kind
 from .line_renderer import LineRenderer, Made, Recall, Watch, failed_line, say_why
 from .lines import Line, Spoken
@@ -27,6 +28,7 @@ from .together import Ended, Reporter, Together
 
 log = logging.getLogger(__name__)
 
+SHOWN_EVERY_S = 0.05  # how many frames a device has made
 GROWTH = 4  # of the groups of lines that are heard in their order, as in ``script_stream.py``
 
 
@@ -169,7 +171,7 @@ class _Share:
     @property
     def expected(self) -> int:
         """How many frames the lines are expected to take."""
-        return frames_of(self.renderer, (self.job.lines[index] for index in self.recall.missing))
+        return sum(likely_frames(str(self.job.lines[index].text)) for index in self.recall.missing)
 
     def run(self, report: Reporter[News]) -> None:
         """Make the lines, and tell of each."""
@@ -228,14 +230,24 @@ class _Counting:
     def __init__(self, report: Reporter[News], expected: int):
         self._report, self._expected = report, expected
         self._before = self._done = 0
+        self._told_at = -SHOWN_EVERY_S
 
     def __call__(self, done: int, expected: int) -> None:
+        self._report.check()
         self._done = self._before + done
-        self._report(Frames(self._done, max(self._expected, self._before + expected)))
+        self._expected = max(self._expected, self._before + expected)
+        # Every message wakes the caller's thread, which takes Python's lock from those that launch frames.
+        if time.monotonic() - self._told_at >= SHOWN_EVERY_S:
+            self._tell()
 
     def next_part(self) -> None:
         """Another part begins, whose frames are counted from 0."""
         self._before = self._done
+        self._tell()
+
+    def _tell(self) -> None:
+        self._told_at = time.monotonic()
+        self._report(Frames(self._done, self._expected))
 
 
 @dataclass
@@ -272,8 +284,7 @@ class _Tally:
 
     def plan(self) -> dict[int, tuple[int, ...]]:
         """Return which renderer is to make which lines now, the longest first; nothing if nothing is left."""
-        some = self.shared.renderers[0]
-        lengths = {index: frames_of(some, [self.lines[index]]) for index in self.left()}
+        lengths = {index: likely_frames(str(self.lines[index].text)) for index in self.left()}
         return deal_out(lengths, self._able)
 
     def run(self, numbers: Sequence[int], shares: Sequence[_Share]) -> None:
@@ -361,12 +372,6 @@ def deal_out(lengths: Mapping[int, int], able: Callable[[int], Sequence[int]]) -
         loads[to] += lengths[index]
         shares.setdefault(to, []).append(index)
     return {number: tuple(shares[number]) for number in sorted(shares)}
-
-
-def frames_of(renderer: LineRenderer, lines: Iterable[Line]) -> int:
-    """Return the frames that lines are expected to take together."""
-    texts = renderer.synthesizer.model.texts
-    return sum(expected_frames(len(texts.line(str(line.text)))) for line in lines)
 
 
 def name_devices(renderers: Sequence[LineRenderer]) -> list[str]:

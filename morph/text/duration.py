@@ -41,6 +41,11 @@ def text_frames(text: str) -> float:
     return (letters + spaces) / CHARS_PER_FRAME
 
 
+def likely_frames(text: str) -> int:
+    """Return the frames that a line is likely to take, with the silence around it: quicker to tell than its tokens."""
+    return HELD_FRAMES + round(text_frames(text))
+
+
 def shortest_frames(text: str) -> int:
     """Return the fewest frames in which a text can have been spoken."""
     return int(TOO_FAST * text_frames(text))

@@ -13,7 +13,10 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -33,7 +36,7 @@ import pack
 from tests.patience import PATIENCE
 
 RAY_PYTHON = os.environ.get("RAY_PYTHON") or (sys.executable if importlib.util.find_spec("ray") else "")
-LINES, BEFORE = 200, 30
+LINES, BEFORE, BURST = 200, 30, 32
 OPTIONS = GenerateOptions(sampling=Sampling(max_seconds=0.8), batch_size=8, retries=0)
 
 pytestmark = [
@@ -153,8 +156,28 @@ def test_sound_comes_while_it_is_made(served: tuple[psutil.Process, str]) -> Non
 
 def rows_in_use(address: str) -> int:
     """Ask whichever replica answers."""
+    return int(status(address)["rows_in_use"])
+
+
+def status(address: str) -> dict[str, Any]:
     with urllib.request.urlopen(f"{address}/v1/status", timeout=PATIENCE) as answer:
-        return int(json.load(answer)["rows_in_use"])
+        told: dict[str, Any] = json.load(answer)
+        return told
+
+
+def test_a_burst_is_dealt_out_evenly(served: tuple[psutil.Process, str]) -> None:
+    _, address = served
+    voice = preset_voice(Synthesizer.load(demo_voice(), LoadOptions()).model, "heart")
+    lines = [Line("One, two, three, four, five, six, seven.", voice, seed=number) for number in range(BURST)]
+    renderer = RemoteRenderer(ask_server(Server("ray", address)), replace(OPTIONS, batch_size=BURST))
+    with ThreadPoolExecutor(1) as thread:
+        rendered = thread.submit(renderer.render, lines)
+        most = 0
+        while not rendered.done():
+            told = status(address)
+            most = max(most, told["rows_in_use"] + told["waiting"])
+        rendered.result()
+    assert BURST // 2 - 2 <= most <= BURST // 2 + 2
 
 
 def test_a_replica_that_is_killed_loses_no_line_and_doubles_none(

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from qwen3_tts_morph.morph.text.duration import PACE, expected_frames, longest_frames, reserved_frames
+from qwen3_tts_morph.morph.text.duration import (
+    PACE,
+    expected_frames,
+    likely_frames,
+    longest_frames,
+    reserved_frames,
+)
 
 
 def test_each_estimate_rises_with_the_pace():
@@ -13,3 +19,8 @@ def test_each_estimate_rises_with_the_pace():
 def test_more_is_reserved_than_expected_and_more_allowed_than_reserved():
     for tokens in (0, 1, 10, 500):
         assert expected_frames(tokens) < reserved_frames(tokens) < longest_frames(tokens)
+
+
+def test_what_a_text_is_likely_to_take_rises_with_its_letters():
+    assert likely_frames("") < likely_frames("Yes.") < likely_frames("Yes, and then he left the house.")
+    assert likely_frames("The train leaves at nine.") == 8 + round(24 / 1.15)  # 20 letters, 4 spaces
