@@ -113,12 +113,16 @@ def read_machine(rows: Sequence[Mapping[str, Any]], model: str, seq_groups: int,
 def latest(
     rows: Sequence[Mapping[str, Any]], table: str, model: str, groups: int
 ) -> dict[int, Mapping[str, Any]]:
-    """Return the last row of a table for each number of lines, of voices that are an embedding."""
+    """Return the last row of a table for each number of lines, of voices that are an embedding.
+
+    Lines are as long as those of the simulation, or longer: of a shorter one the beginning is a large part.
+    """
     found = {
         int(row["lines"]): row
         for row in rows
         if (row["table"], row["model"], row["seq_groups"]) == (table, model, groups)
         and row["voice"] == "x_vector"
+        and row["seconds"] >= SHORTEST_S
     }
     if 1 not in found:
         raise ValueError(f"the results have no row of table {table}, {model}, S={groups}: measure it")

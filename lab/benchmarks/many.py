@@ -80,6 +80,7 @@ def measure(speak: Callable[[], Sequence[Spoken]], repeats: int) -> Measured:
         began = time.perf_counter()
         spoken = speak()
         times.append(1000 * (time.perf_counter() - began))
+        print(f"{len(spoken)} lines in {times[-1]:.0f} ms", flush=True)
     if failed := [one.report.error for one in spoken if one.report.error]:
         raise RuntimeError(f"{len(failed)} lines could not be made: {failed[0]}")
     return Measured(statistics.median(times), [one.report.frames for one in spoken])

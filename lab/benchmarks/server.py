@@ -232,7 +232,7 @@ def cases_of(options: argparse.Namespace) -> dict[int | None, list[Case]]:
 
 
 def run(options: argparse.Namespace, folder: Path) -> list[Row]:
-    """Start a server for each number of rows, and measure its cases."""
+    """Start a server for each number of rows, measure its cases, and add each row to the machine's file."""
     preset = options.voice == "preset"
     checkpoint, voices = prepare_checkpoint(folder, options.shape, preset)
     given = ["--checkpoint", str(checkpoint), *(["--voices", str(voices)] if voices else [])]
@@ -249,6 +249,7 @@ def run(options: argparse.Namespace, folder: Path) -> list[Row]:
                 warm(address, case, voice)
                 made.append(measure(address, case, voice, options))
                 print(describe(made[-1]), flush=True)
+                save_rows(made, torch.device(options.device), options)  # a rented machine may be gone soon
     return made
 
 
@@ -277,8 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         table.error(f"--rows has {len(options.rows)} numbers: give one, or {len(options.rates)}")
     with tempfile.TemporaryDirectory() as folder:
         rows = run(options, options.checkpoints or Path(folder))
-    path = save_rows(rows, torch.device(options.device), options)
-    print(f"\n{markdown(rows)}\n\nwritten to {path}")
+    print(f"\n{markdown(rows)}")
 
 
 if __name__ == "__main__":
