@@ -88,9 +88,10 @@ class SpeechAnswer:
         settings = self._asked.settings
         with await self._speaker.speak(self._asked.text, settings) as reading:
             async for part in reading:
+                is_first = not self._started
                 await self._start(send)
-                self._count(len(part))
                 await self._add_audio(send, self._encoder.add(part))
+                self._count(len(part), is_first)  # behind it: a client waits for its first sound
             await self._start(send)
             await self._add_audio(send, self._encoder.finish(), complete=True)
             if self._asked.sse:
@@ -103,7 +104,6 @@ class SpeechAnswer:
         """Send the headers, once there is something to send: until then errors have a status of their own."""
         if self._started:
             return
-        self._metrics.first_audio(time.perf_counter() - self._began)
         headers = self._headers("text/event-stream; charset=utf-8" if self._asked.sse else None)
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._started = True
@@ -139,7 +139,9 @@ class SpeechAnswer:
         event = f"event: {name}\ndata: {data}\n\n".encode()
         await send({"type": "http.response.body", "body": event, "more_body": True})
 
-    def _count(self, samples: int) -> None:
+    def _count(self, samples: int, is_first: bool) -> None:
+        if is_first:
+            self._metrics.first_audio(time.perf_counter() - self._began)
         self._metrics.sent(samples / self._speaker.model.sample_rate)
 
     # A file
@@ -158,8 +160,7 @@ class SpeechAnswer:
                 break
             seed = (self._asked.settings.seed + report.pieces) % (MOST_SEED + 1)
             self._asked = replace(self._asked, settings=replace(self._asked.settings, seed=seed))
-        self._metrics.first_audio(time.perf_counter() - self._began)
-        self._count(samples)
+        self._count(samples, is_first=True)
         headers = self._headers() | {"x-speech-ended": report.ended}
         self._started = True
         await Response(bytes(sound + encoder.finish()), headers=headers)(scope, receive, send)
