@@ -178,11 +178,11 @@ class SpeechSocket:
         start = {"format": settings.audio, "sample_rate": rate, "seed": settings.seed}
         await self._send("audio.start", start)
         async for part in reading:
-            if first:
-                self._metrics.first_audio(time.perf_counter() - began)
-            first, samples = False, samples + len(part)
             if data := encoder.add(part):
                 await self._socket.send_bytes(data)
+            if first:  # behind it: a client waits for its first sound
+                self._metrics.first_audio(time.perf_counter() - began)
+            first, samples = False, samples + len(part)
         if data := encoder.finish():
             await self._socket.send_bytes(data)
         self._metrics.sent(samples / rate)

@@ -248,8 +248,9 @@ def run(options: argparse.Namespace, folder: Path) -> list[Row]:
                 voice = None if voices is None else VOICE
                 warm(address, case, voice)
                 made.append(measure(address, case, voice, options))
-                print(describe(made[-1]), flush=True)
-                save_rows(made, torch.device(options.device), options)  # a rented machine may be gone soon
+                # At once: a rented machine may be gone before the next row is there.
+                path = save_rows(made, torch.device(options.device), options)
+                print(f"{describe(made[-1])}; written to {path}", flush=True)
     return made
 
 

@@ -24,9 +24,9 @@ from typing import Any
 import aiohttp
 
 BYTES_PER_S = 2 * 24000
-NEVER = 1_000_000
 TOLERANCE_S = 0.001  # of a gap, for the resolution of timers
 TICK_S = 0.005
+NEVER = 1_000_000  # of the collector's looks at younger objects: then it would look at all
 HEALTH_EVERY_S = 0.2
 PATIENCE_S = 60.0  # for the last answers
 
@@ -155,8 +155,7 @@ def run_loop(made: Coroutine[Any, Any, Answers]) -> Answers:
 
     Such a look takes up to 150 ms after some minutes, and every player in here would stop for as long.
     """
-    gc.collect()
-    gc.freeze()
+    gc.collect()  # what is there already is old now
     gc.set_threshold(*gc.get_threshold()[:2], NEVER)
     try:
         import uvloop

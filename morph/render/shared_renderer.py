@@ -98,8 +98,9 @@ class SharedRenderer:
         # One after another: threads that both call hundreds of short operations hand Python's lock to each other at
         # each of them. Two shares of 256 prompts took 0.15 to 0.5 s at the same time, and take 0.05 s each (a CPU).
         # Those of the lines behind the first batch are made between frames, two at a time.
-        job = _Job(lines, in_order, preparing=threading.Lock())
-        while plan := tally.plan():
+        lengths = [likely_frames(str(line.text)) for line in lines]
+        job = _Job(lines, lengths, in_order, preparing=threading.Lock())
+        while plan := tally.plan(lengths):
             shares = [
                 _Share(job, self.renderers[number], replace(recalls[number], missing=own), first)
                 for number, own in plan.items()
@@ -143,11 +144,13 @@ class _Job:
 
     Args:
         lines: all lines.
+        lengths: in frames, as they are likely to be.
         in_order: whether they are made in their order, in groups that grow.
         preparing: held while prompts are built.
     """
 
     lines: Sequence[Line]
+    lengths: Sequence[int]
     in_order: bool
     preparing: threading.Lock
 
@@ -171,7 +174,7 @@ class _Share:
     @property
     def expected(self) -> int:
         """How many frames the lines are expected to take."""
-        return sum(likely_frames(str(self.job.lines[index].text)) for index in self.recall.missing)
+        return sum(self.job.lengths[index] for index in self.recall.missing)
 
     def run(self, report: Reporter[News]) -> None:
         """Make the lines, and tell of each."""
@@ -282,10 +285,9 @@ class _Tally:
             if number not in self._broken and number not in tried
         ]
 
-    def plan(self) -> dict[int, tuple[int, ...]]:
+    def plan(self, lengths: Sequence[int]) -> dict[int, tuple[int, ...]]:
         """Return which renderer is to make which lines now, the longest first; nothing if nothing is left."""
-        lengths = {index: likely_frames(str(self.lines[index].text)) for index in self.left()}
-        return deal_out(lengths, self._able)
+        return deal_out({index: lengths[index] for index in self.left()}, self._able)
 
     def run(self, numbers: Sequence[int], shares: Sequence[_Share]) -> None:
         """Make shares at the same time; ``numbers`` are their renderers'."""

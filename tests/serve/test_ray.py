@@ -93,6 +93,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[psutil.Pr
                 one.kill()
 
 
+@pytest.fixture(scope="module")
+def synthesizer() -> Synthesizer:
+    return Synthesizer.load(demo_voice(), LoadOptions())
+
+
 def numbered(synthesizer: Synthesizer) -> list[Line]:
     voice = preset_voice(synthesizer.model, "heart")
     return [Line(f"Go on, {number}.", voice, seed=number) for number in range(LINES)]
@@ -165,10 +170,9 @@ def status(address: str) -> dict[str, Any]:
         return told
 
 
-def test_a_burst_is_dealt_out_evenly(served: tuple[psutil.Process, str]) -> None:
+def test_a_burst_is_dealt_out_evenly(served: tuple[psutil.Process, str], synthesizer: Synthesizer) -> None:
     _, address = served
-    voice = preset_voice(Synthesizer.load(demo_voice(), LoadOptions()).model, "heart")
-    lines = [Line("One, two, three, four, five, six, seven.", voice, seed=number) for number in range(BURST)]
+    lines = numbered(synthesizer)[:BURST]
     renderer = RemoteRenderer(ask_server(Server("ray", address)), replace(OPTIONS, batch_size=BURST))
     with ThreadPoolExecutor(1) as thread:
         rendered = thread.submit(renderer.render, lines)
@@ -181,7 +185,7 @@ def test_a_burst_is_dealt_out_evenly(served: tuple[psutil.Process, str]) -> None
 
 
 def test_a_replica_that_is_killed_loses_no_line_and_doubles_none(
-    served: tuple[psutil.Process, str], tmp_path: Path
+    served: tuple[psutil.Process, str], synthesizer: Synthesizer, tmp_path: Path
 ) -> None:
     server, address = served
     first, files = replicas(server), tmp_path / "files"
@@ -195,7 +199,6 @@ def test_a_replica_that_is_killed_loses_no_line_and_doubles_none(
         if len(heard) == BEFORE:
             min(first, key=lambda one: one.pid).kill()
 
-    synthesizer = Synthesizer.load(demo_voice(), LoadOptions())
     lines = numbered(synthesizer)
     facts = ask_server(Server("ray", address))
     renderer = RemoteRenderer(facts, OPTIONS, cache=LineCache(tmp_path / "kept", 10**9))
