@@ -250,8 +250,13 @@ class ComfyServer:
         self.post("/interrupt", {"prompt_id": prompt_id} if prompt_id else {})
 
     def free(self) -> None:
-        """Unload models and drop the node cache before the next prompt."""
+        """Unload models and drop the node cache before the next prompt.
+
+        ComfyUI's worker reads this request behind a prompt, or when it wakes up: the next prompt may come sooner and
+        find the cache. So a prompt that does nothing follows; the worker reads the request behind it at the latest.
+        """
         self.post("/free", {"unload_models": True, "free_memory": True})
+        self.run({"nothing": {"class_type": "PreviewAny", "inputs": {"source": "nothing"}}})
 
     def download(self, file: OutputFile) -> bytes:
         """Download a file, as the page does."""

@@ -63,6 +63,7 @@ def test_the_same_workflow_runs_again_in_another_session(
     server.free()
     second = server.run(graph)
     assert second.ok, second.error
+    assert second.cached_nodes() == set()
     assert shown(second, "save") == "qwen3-tts-voices/again.safetensors already contains this voice"
     assert (library / "again.safetensors").stat().st_mtime_ns == before
     assert np.array_equal(samples(first)[0], samples(second)[0])
