@@ -106,16 +106,14 @@ def measure_shared(models: Sequence[Model], lines: Sequence[Line], options: argp
 
 def measure_ray(
     lines: Sequence[Line], options: argparse.Namespace, checkpoint: Path, model: Model
-) -> list[Measured]:
+) -> Iterator[Measured]:
     """Measure one replica, then one for each device."""
-    made = []
     for replicas in (1, len(options.devices)):
         generate = generate_options(model, options)
         generate = replace(generate, batch_size=options.batch_size * replicas)
         with serving(checkpoint, replicas, options) as address:
             renderer = RemoteRenderer(ask_server(Server("ray", address)), generate)
-            made.append(measure(lambda speak=renderer: speak.render(lines), options.repeats))
-    return made
+            yield measure(lambda speak=renderer: speak.render(lines), options.repeats)
 
 
 def generate_options(model: Model, options: argparse.Namespace) -> GenerateOptions:
@@ -162,14 +160,14 @@ def wait_until_ready(process: subprocess.Popen[bytes], address: str) -> None:
 def rows_of(
     engine: str, measured: Sequence[Measured], options: argparse.Namespace, model: Model
 ) -> list[Row]:
-    """Return a row for one device, and one for all of them."""
+    """Return a row for one device, and one for all of them, as far as they are measured."""
     setting = Setting("many", engine, SEQ_GROUPS, options.batch_size)
     return [
         make_row(
             setting, options, model, one.ms, one.frames,
             devices=count, lines=options.lines, times_one=speed(one) / speed(measured[0]),
         )
-        for one, count in zip(measured, (1, len(options.devices)), strict=True)
+        for one, count in zip(measured, (1, len(options.devices)), strict=False)
     ]  # fmt: skip
 
 
@@ -178,8 +176,7 @@ def speed(measured: Measured) -> float:
     return sum(measured.frames) / measured.ms
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and store the table."""
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     table = parser(__doc__, frames=250, repeats=3)
     table.add_argument(
         "--devices", nargs="+", default=[f"cuda:{n}" for n in range(torch.cuda.device_count())]
@@ -192,21 +189,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_simulated(table, options)
     if len(options.devices) < 2:
         table.error("name two devices or more: --devices cuda:0 cuda:1")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line, measure, print and store the table."""
+    options = parse_arguments(arguments)
     with tempfile.TemporaryDirectory() as folder:
         options.checkpoints = options.checkpoints or Path(folder)  # one random checkpoint for all devices
         models = [
             load_muted(argparse.Namespace(**{**vars(options), "device": one})) for one in options.devices
         ]
         lines = make_lines(models[0], options.lines)
-        rows = []
+        rows: list[Row] = []
         if SHARED in options.engines:
             shared = [measure_shared(models[:count], lines, options) for count in (1, len(models))]
             rows += rows_of("simulated" if options.simulated else SHARED, shared, options, models[0])
-            keep(rows, options, models[0])  # a rented machine may be gone before Ray's rows are there
+            keep(rows, options, models[0])
         if RAY in options.engines:
             path = pack.ROOT / "demo_voice" if options.shape == DEMO else options.checkpoints / options.shape
-            rows += rows_of(RAY, measure_ray(lines, options, path, models[0]), options, models[0])
-            keep(rows, options, models[0])
+            ray: list[Measured] = []
+            for one in measure_ray(lines, options, path, models[0]):
+                ray.append(one)
+                # At once: a rented machine may be gone before the server has stopped.
+                keep([*rows, *rows_of(RAY, ray, options, models[0])], options, models[0])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Store measurements: one JSON file per machine with its versions and a list of rows, each with where it comes from."""
+"""Store measurements: one JSON file per machine with its versions and a list of rows, each with where it comes from.
+
+python -m lab.benchmarks.results OUT/*/*.json       # adds rows that were measured elsewhere
+"""
 
 from __future__ import annotations
 
@@ -108,18 +111,19 @@ def save_rows(rows: Sequence[Flat], device: torch.device, options: argparse.Name
     ``options`` are those of ``origin.add_output``.
     """
     name = re.sub(r"[^a-z0-9]+", "-", machine_name(device).lower()).strip("-")
-    folder, origin = options.out or FOLDER, asdict(Origin.of(options.commit))
-    path = folder / f"{name}.json"
-    folder.mkdir(parents=True, exist_ok=True)
+    origin = asdict(Origin.of(options.commit))
     made = [{**row.flat(), **origin} for row in rows]
-    measured = {_same(row) for row in made}
+    document = {"machine": machine_name(device), "versions": installed_versions(), "rows": made}
+    return add_rows(document, (options.out or FOLDER) / f"{name}.json")
+
+
+def add_rows(document: Mapping[str, Any], path: Path) -> Path:
+    """Add a machine's rows to a file; those that were measured again are replaced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    measured = {_same(row) for row in document["rows"]}
     kept = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
-    document = {
-        "machine": machine_name(device),
-        "versions": installed_versions(),
-        "rows": [*(row for row in kept if _same(row) not in measured), *made],
-    }
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    rows = [*(row for row in kept if _same(row) not in measured), *document["rows"]]
+    path.write_text(json.dumps({**document, "rows": rows}, indent=1) + "\n", encoding="utf-8")
     return path
 
 
@@ -180,3 +184,17 @@ def _cell(value: float | str | None) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     return f"{value:.2f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line, and add the files' rows."""
+    table = argparse.ArgumentParser(description="Add rows that were measured elsewhere.")
+    table.add_argument("files", type=Path, nargs="+", help="as benchmarks wrote them under --out")
+    table.add_argument("--into", type=Path, default=FOLDER, help="folder (default: lab/benchmarks/results)")
+    options = table.parse_args(arguments)
+    for path in options.files:
+        add_rows(json.loads(path.read_text(encoding="utf-8")), options.into / path.name)
+
+
+if __name__ == "__main__":
+    main()

@@ -261,8 +261,7 @@ def describe(row: Row) -> str:
     return f"{row.model} S={row.seq_groups}: {throughput}, {', '.join(values)}"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and store the table."""
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     table = parser(__doc__, frames=0, repeats=1)
     table.add_argument("--rates", type=float, nargs="+", default=[1.0], help="requests a second")
     table.add_argument("--seconds", type=float, default=60.0, help="how long requests come at each rate")
@@ -277,6 +276,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_simulated(table, options)
     if len(options.rows) not in (1, len(options.rates)):
         table.error(f"--rows has {len(options.rows)} numbers: give one, or {len(options.rates)}")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line, measure, print and store the table."""
+    options = parse_arguments(arguments)
     with tempfile.TemporaryDirectory() as folder:
         rows = run(options, options.checkpoints or Path(folder))
     print(f"\n{markdown(rows)}")

@@ -265,8 +265,7 @@ def cases_of(options: argparse.Namespace, engine: str, groups: int) -> list[tupl
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and store the table."""
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     table = parser(__doc__, frames=60, repeats=5)
     table.add_argument("--seq-groups", type=int, nargs="+", default=(15, 5))
     table.add_argument("--engines", nargs="+", choices=[AUTO, *ENGINES], default=[AUTO])
@@ -278,7 +277,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--characters", type=int, default=len(TEXT), help="of the text that is spoken (default %(default)s)"
     )
     table.add_argument("--seconds", type=float, help="lines at once speak this long, and others arrive")
-    options = table.parse_args(arguments)
+    return table.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line, measure, print and store the table."""
+    options = parse_arguments(arguments)
     model = load_muted(options)
     rows = []
     for name in usable_engines(options.engines, model):

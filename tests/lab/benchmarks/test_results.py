@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from lab.benchmarks import common
+from lab.benchmarks import common, results
 from lab.benchmarks.common import Setting, make_row
 from lab.benchmarks.origin import RESULTS, UNKNOWN, command_of, find_commit
 from lab.benchmarks.results import FOLDER, Row, latest, save_rows
@@ -110,3 +110,16 @@ def test_every_row_has_a_day_and_no_figure_twice(path: Path) -> None:
     rows = document.get("rows", [])
     assert all("details" not in one for one in rows)
     assert "date" in document or (rows and all(one["date"] for one in rows))
+
+
+def test_rows_that_came_home_are_added(tmp_path: Path) -> None:
+    there, here = tmp_path / "out" / "gpu.json", tmp_path / "results" / "gpu.json"
+    old, new = (
+        {"table": "many", "model": "0.6B", "precision": "bf16", "commit": c, "command": "x"} for c in "ab"
+    )
+    for path, rows in ((here, [old]), (there, [new])):
+        path.parent.mkdir()
+        path.write_text(json.dumps({"machine": "GPU", "versions": {}, "rows": rows}))
+    for _ in range(2):  # the second time they replace themselves
+        results.main([str(there), "--into", str(here.parent)])
+        assert json.loads(here.read_text())["rows"] == [old, new]
