@@ -8,6 +8,7 @@ from comfy_api.latest import io
 
 from .audio_io import to_audio, to_waveforms
 from .facts import facts_of
+from .inputs import check_filled
 from .sockets import CATEGORY
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ class JoinAudio(io.ComfyNode):
     def execute(cls, audio: list[dict[str, Any]], gap: list[float], crossfade: list[float]) -> io.NodeOutput:
         from .. import postprocess
 
+        check_filled("audio", audio)
         waveforms = [waveform for one in audio for waveform in to_waveforms(one)]
         rates = sorted({one["sample_rate"] for one in audio})
         if len(rates) > 1:

@@ -60,6 +60,7 @@ class Facts:
 
 def facts_of_line(line: Line, spoken: Spoken, options: GenerateOptions, checkpoint: str) -> Facts:
     """Return the facts of a line that was spoken from a text (not from an iterator)."""
+    from ..morph.render.seeds import take_seed
     from ..morph.voice.file import voice_digest
 
     given = asdict(options)
@@ -75,7 +76,8 @@ def facts_of_line(line: Line, spoken: Spoken, options: GenerateOptions, checkpoi
         "engine": spoken.engine,
         "pack": pack_version(),
     }
-    return Facts(str(line.text), line.voice.name, line.seed, options.seq_groups, line.name, settings)
+    seed = take_seed(line.seed, spoken.take)
+    return Facts(str(line.text), line.voice.name, seed, options.seq_groups, line.name, settings)
 
 
 def pack_version() -> str:

@@ -222,11 +222,23 @@ def judge(**given: tuple[Callable[[Any], object], Any]) -> bool | str:
 
 
 def spread(given: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Turn inputs that arrive as lists into one dict per run; a shorter list repeats its last value."""
+    """Turn inputs that arrive as lists into one dict per run; a shorter list repeats its last value.
+
+    Raises:
+        ValueError: for an empty list.
+    """
+    for name, values in given.items():
+        check_filled(name, values)
     runs = max(map(len, given.values()))
     return [
         {name: values[min(run, len(values) - 1)] for name, values in given.items()} for run in range(runs)
     ]
+
+
+def check_filled(name: str, values: Sequence[Any]) -> None:
+    """Raise ValueError for an input that arrives as an empty list."""
+    if not values:
+        raise ValueError(f"{name} is an empty list: connect a node that gives something")
 
 
 def check_text(text: str, name: str = "text") -> None:

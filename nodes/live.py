@@ -106,7 +106,7 @@ class Speech:
             start = max(position - self._dropped, 0)
             found = bytes(self._bytes[start : start + most])
             behind = self._dropped + start + len(found)
-            return found, behind, self._ended and behind == self._dropped + len(self._bytes)
+            return found, behind, self._ended and behind >= self._dropped + len(self._bytes)
 
     @contextmanager
     def reader(self) -> Iterator[asyncio.Event]:

@@ -160,9 +160,12 @@ class LoadModel(io.ComfyNode):
         )
 
     @classmethod
-    def fingerprint_inputs(cls, checkpoint: str, **_: object) -> list[tuple[str, int, int]]:
-        """Change when the files in the checkpoint's folder change, so that ComfyUI loads it again."""
-        path = resolve_checkpoint(checkpoint, checkpoint_roots())
+    def fingerprint_inputs(cls, checkpoint: str | None = None, **_: object) -> list[tuple[str, int, int]]:
+        """Change when the files in the checkpoint's folder change, so that ComfyUI loads it again.
+
+        ``checkpoint`` is None where it is wired.
+        """
+        path = None if checkpoint is None else resolve_checkpoint(checkpoint, checkpoint_roots())
         return [] if path is None else fingerprint(path)
 
     @classmethod

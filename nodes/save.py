@@ -66,7 +66,8 @@ class SaveSpeech(io.ComfyNode):
                     max=HIGHEST_RATE,
                     step=8,
                     tooltip=(
-                        "Of mp3 and opus; mp3 at 24 kHz has at most 160. Unit: kilobits per second. Default: 96."
+                        "Of mp3 and opus; mp3 at 24 kHz has at most 160, opus 256 for each channel. Unit: kilobits per "
+                        "second. Default: 96."
                     ),
                 ),
                 io.Audio.Input(
@@ -102,6 +103,7 @@ class SaveSpeech(io.ComfyNode):
         bit_rate: list[int],
         track: list[dict[str, Any]] | None = None,
     ) -> io.NodeOutput:
+        inputs.check_filled("audio", audio)
         kind, kbit_s = format[0], bit_rate[0]
         check_format(kind)
         check_bit_rate(kbit_s)

@@ -26,11 +26,13 @@ class Format:
         codec: FFmpeg's name of the encoder.
         lossy: whether it has a bit rate.
         rates: the sample rates that it can hold, in Hz; none: any.
+        most_kbit_s: the highest bit rate that the encoder takes for one channel.
     """
 
     codec: str
     lossy: bool = False
     rates: tuple[int, ...] = ()
+    most_kbit_s: int = 0
 
 
 MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
@@ -38,8 +40,8 @@ OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 FORMATS = {
     "flac": Format("flac"),
     "wav": Format("pcm_s16le"),
-    "mp3": Format("libmp3lame", True, MP3_RATES),
-    "opus": Format("libopus", True, OPUS_RATES),
+    "mp3": Format("libmp3lame", True, MP3_RATES, 320),
+    "opus": Format("libopus", True, OPUS_RATES, 256),
 }
 # By suffix, so that FFmpeg guesses nothing from a file: some kinds of files make it open others.
 DEMUXERS = {".flac": "flac", ".wav": "wav", ".mp3": "mp3", ".opus": "ogg", ".ogg": "ogg"}
@@ -66,7 +68,7 @@ def encode(
         waveform: float ``[C, T]`` within -1..1, mono or stereo.
         sample_rate: in Hz.
         kind: one of FORMATS.
-        kbit_s: of mp3 and opus.
+        kbit_s: of mp3 and opus; opus takes at most 256 a channel.
         metadata: texts by FFmpeg's names; wav keeps "title", "artist" and "comment" only.
 
     Raises:
@@ -83,7 +85,7 @@ def encode(
         added = container.add_stream(FORMATS[kind].codec, rate=sample_rate, layout=layout)
         stream = cast("AudioStream", added)
         if lossy:
-            stream.bit_rate = 1000 * kbit_s
+            stream.bit_rate = 1000 * min(kbit_s, FORMATS[kind].most_kbit_s * waveform.shape[0])
         samples = waveform.T.reshape(1, -1)  # left and right alternate
         packed = samples.astype(np.float32) if lossy else to_s16(samples)
         frame = av.AudioFrame.from_ndarray(packed, format="flt" if lossy else "s16", layout=layout)
@@ -105,7 +107,7 @@ def read_comment(path: Path) -> str:
     if demuxer is None:
         raise ValueError(f"{path.name} is not one of {', '.join(DEMUXERS)}: choose a file of Save Speech")
     try:
-        with path.open("rb") as file, av.open(file, format=demuxer) as container:
+        with path.open("rb") as file, av.open(file, format=demuxer, metadata_errors="replace") as container:
             texts = [container.metadata, *(stream.metadata for stream in container.streams)]
             found = {key.lower(): text for one in texts for key, text in one.items()}
     except (OSError, av.FFmpegError) as error:

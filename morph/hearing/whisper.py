@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from math import gcd
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ...postprocess.rates import resample
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +61,8 @@ class Whisper:
 
         ``language``: one of ours; "auto", or one that is not in CODES, lets Whisper find out.
         """
-        from scipy.signal import resample_poly
-
-        common = gcd(RATE, sample_rate)
-        audio = resample_poly(waveform, RATE // common, sample_rate // common).astype(np.float32)
         segments, _ = self._model.transcribe(
-            audio,
+            resample(waveform, sample_rate, RATE),
             language=CODES.get(language.strip().lower()),
             beam_size=5,
             temperature=0.0,

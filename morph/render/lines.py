@@ -127,6 +127,7 @@ class Spoken:
         report: how it went.
         spans: its pieces in order; together they cover the waveform, but for its pauses.
         engine: which engine made it, why and in which way, as one line for reports.
+        take: which take of the line it is, where a word check kept another than the first (see ``take_seed``).
     """
 
     waveform: np.ndarray
@@ -134,6 +135,7 @@ class Spoken:
     report: LineReport
     spans: tuple[PieceSpan, ...] = ()
     engine: str = ""
+    take: int = 1
 
 
 @dataclass(frozen=True)

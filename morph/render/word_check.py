@@ -116,7 +116,7 @@ def _better(before: Spoken, after: Spoken, take: int) -> Spoken:
         return _with_note(before, f"Take {take} of {name} could not be made: {after.report.error}")
     if now is None or now.rate >= was.rate:
         return _with_heard(before, replace(was, takes=was.takes + 1))
-    better = _with_note(after, f"{name} is take {take}: its words were heard better.")
+    better = replace(_with_note(after, f"{name} is take {take}: its words were heard better."), take=take)
     return _with_heard(better, replace(now, takes=was.takes + 1))
 
 

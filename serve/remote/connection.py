@@ -22,7 +22,8 @@ from ...morph.options import FRAME_RATE
 from ...morph.voice.file import save_voice
 from ...morph.voice.voice import Voice
 from ...postprocess.ends import trim_ends
-from .facts import ServerFacts, read_facts
+from ...postprocess.rates import resample
+from .facts import SAMPLE_RATE, ServerFacts, read_facts
 from .failure import ENDS_ALL, LATER, Failure, Remedy, of_status
 from .payload import Job, uploaded_name
 from .servers import Server
@@ -150,6 +151,7 @@ class Connection:
         raise Failure(self._server, "broke off the line before its end", LATER)
 
     def _read_wav(self, content: bytes, tokens: str | None) -> Answer:
+        """Return a WAV's sound as mono at SAMPLE_RATE: lines of one script have one rate."""
         try:
             samples, rate = soundfile.read(io.BytesIO(content), dtype="float32", always_2d=True)
         except (RuntimeError, ValueError) as error:
@@ -161,7 +163,7 @@ class Connection:
                 f"sent {seconds:.1f} s of a sound of {int(tokens) / FRAME_RATE:.1f} s",
                 LATER,
             )
-        return Answer(samples.mean(axis=1), rate, {})
+        return Answer(resample(samples.mean(axis=1), rate, SAMPLE_RATE), SAMPLE_RATE, {})
 
     @asynccontextmanager
     async def _request(self, method: str, path: str, **more: Any) -> AsyncIterator[aiohttp.ClientResponse]:

@@ -10,6 +10,8 @@ from typing import Any
 from .servers import Server
 
 SEED = "seed"
+OUR_UPLOADS = "comfyui-"  # how the names of voices begin that a client of this pack has uploaded
+SAMPLE_RATE = 24000  # Hz: of Qwen3-TTS, and what the sound of another server becomes here
 MOST_LINES = 64  # of a server that does not say how many it takes at once
 OURS, VLLM_OMNI, OTHER = "qwen3-tts-morph", "vLLM-Omni", "another server"
 
@@ -22,7 +24,8 @@ class ServerFacts:
         server: which.
         engine: OURS, VLLM_OMNI or OTHER.
         model: the name of its checkpoint.
-        voices: the names that requests may have.
+        voices: the names that requests may have, sorted, but for those that our clients upload (OUR_UPLOADS): the
+            server lists them in the order of their use, and both change while people only speak.
         languages: of its checkpoint; () if it does not say.
         kind, size, width: of its checkpoint, as in ``Model``; "" and 0 if it does not say.
         sample_rate: in Hz.
@@ -40,7 +43,7 @@ class ServerFacts:
     kind: str = ""
     size: str = ""
     width: int = 0
-    sample_rate: int = 24000
+    sample_rate: int = SAMPLE_RATE
     fingerprint: str = ""
     takes_seed: bool = True
     takes_interval: bool = False
@@ -79,7 +82,8 @@ def read_facts(
     Raises:
         ValueError: for answers of another shape.
     """
-    names = tuple(_name(one) for one in (voices or {}).get("voices", ()))
+    listed = (voices or {}).get("voices", ())
+    names = tuple(sorted(name for name in map(_name, listed) if not name.startswith(OUR_UPLOADS)))
     ids = [str(one["id"]) for one in (models or {}).get("data", ())]
     if status is not None and status.get("server") == OURS:
         return ServerFacts(

@@ -12,7 +12,7 @@ from ...morph.text.encoding import check_encodable
 from ...morph.text.pauses import check_spoken, read_pauses
 from ...morph.voice.file import voice_digest
 from ...morph.voice.voice import Voice
-from .facts import VLLM_OMNI, ServerFacts
+from .facts import OUR_UPLOADS, VLLM_OMNI, ServerFacts
 
 MOST_SEED = 2**64 - 1
 MOST_SEED_OF_VLLM = 2**63 - 1
@@ -136,7 +136,7 @@ def _settings_fields(line: Line, options: GenerateOptions) -> dict[str, Any]:
 
 def uploaded_name(voice: Voice) -> str:
     """Return the name of a voice at the server: always the same for the same voice, and not its own."""
-    return f"comfyui-{voice_digest(voice)[:24]}"
+    return f"{OUR_UPLOADS}{voice_digest(voice)[:24]}"
 
 
 def _check_cloned(facts: ServerFacts, voice: Voice, consent: bool) -> None:

@@ -177,7 +177,11 @@ class _Kept:
     retries: int
 
     def _key(self, job: Job, what: str = "line") -> str:
-        said = json.dumps([what, self.facts.engine, self.facts.fingerprint, job.body], sort_keys=True)
+        # What the request does not say: the silence is cut here, and where no seed is taken each one sounds otherwise.
+        apart = {"trim_ends": True} if job.trim_ends else {}
+        apart |= {} if "seed" in job.body else {"seed": job.line.seed}
+        parts = [what, self.facts.engine, self.facts.fingerprint, job.body, *([apart] if apart else [])]
+        said = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(said.encode()).hexdigest()
 
     def find(self, job: Job) -> Spoken | None:

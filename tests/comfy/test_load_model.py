@@ -30,6 +30,8 @@ assert LoadModel.validate_inputs(**{name: None for name in valid}, weights=None)
 said = [LoadModel.validate_inputs(**{**valid, name: value}) for name, value in json.loads(sys.argv[2])]
 assert str(DEMO_VOICE_PATH / "morph.json") in [one[0] for one in LoadModel.fingerprint_inputs(DEMO_VOICE)]
 
+assert LoadModel.fingerprint_inputs(None) == [], "wired: what it gets is no change of a file"
+
 def fail(roots):
     raise RuntimeError("a listing that fails")
 

@@ -168,6 +168,7 @@ def test_a_cloned_voice_needs_consent(comfy: ComfyServer) -> None:
     result = comfy.run(cloned(True))
     assert result.ok, result.error
     assert np.abs(samples(result)[0]).max() > 0.05
+    assert comfy.run(cloned(True)).cached_nodes() == set(cloned(True)), "the server has one more voice now"
 
 
 def test_cancel_ends_the_line_at_the_server(comfy: ComfyServer, speech_url: str) -> None:

@@ -42,6 +42,7 @@ STUB = """() => {
     }
   }
 }"""
+CHANGED = "() => window.app.api.dispatchCustomEvent('status', {exec_info: {queue_remaining: 0}})"
 NO_LIVE_SOUND = "async () => { await window.app.extensionManager.setting.set('MorphTTS.LiveSound', false) }"
 LIVE_SOUND = "async () => { await window.app.extensionManager.setting.set('MorphTTS.LiveSound', true) }"
 
@@ -126,6 +127,30 @@ def test_a_voice_is_heard_through_the_queue_and_again_without_it(page: ComfyPage
     samples, rate = soundfile.read(newest)
     assert rate == 24000 and len(samples) > rate and np.abs(samples).max() > 0.05
     assert page.problems() == []
+
+
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
+def test_a_hearing_that_is_removed_from_the_queue_waits_no_longer(page: ComfyPage) -> None:
+    """Held up at the route, so that it is there for as long as the test needs it."""
+    page.page.route(
+        "**/prompt", lambda route: route.fulfill(json={"prompt_id": "x", "number": 1, "node_errors": {}})
+    )
+    page.page.route("**/queue", lambda route: route.fulfill(json=queue))
+    queue: dict[str, Any] = {"queue_running": [], "queue_pending": []}
+    spinner = page.page.locator(".morph-voices .pi-spinner")
+    with page.page.expect_request("**/prompt") as asked:
+        press(page, "Heart", "Hear it")
+    queue["queue_pending"] = [[1, asked.value.post_data_json["prompt_id"], {}, {}, []]]
+    spinner.wait_for()
+    with page.page.expect_response("**/queue"):
+        page.page.evaluate(CHANGED)
+    page.page.wait_for_timeout(1500)
+    assert spinner.count() == 1, "it waits in the queue"
+    queue["queue_pending"] = []
+    page.page.evaluate(CHANGED)
+    spinner.wait_for(state="hidden")
+    page.page.unroute("**/prompt")
+    page.page.unroute("**/queue")
 
 
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)

@@ -13,6 +13,7 @@ import soundfile
 import torch
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, LineReport, Spoken
+from qwen3_tts_morph.morph.render.seeds import take_seed
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.postprocess.pcm import to_s16
 
@@ -52,6 +53,20 @@ def test_a_higher_bit_rate_makes_a_larger_file() -> None:
     for kind in ("mp3", "opus"):
         sizes = [len(sound_files.encode(noise, RATE, kind, rate, {})) for rate in (32, 64, 128)]
         assert sizes == sorted(set(sizes))
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("kind", ["mp3", "opus"])
+def test_the_highest_bit_rate_is_what_the_encoder_takes(kind: str, channels: int) -> None:
+    assert len(sound_files.encode(np.tile(WAVE, (channels, 1)), RATE, kind, 320, {})) > 5000
+
+
+def test_a_file_whose_tags_are_not_utf_8_says_nothing(tmp_path: Path) -> None:
+    """Windows programs write their own encoding."""
+    path = tmp_path / "a.wav"
+    tagged = sound_files.encode(WAVE[None], RATE, "wav", 96, {"artist": "Mxller", "comment": "hers"})
+    path.write_bytes(tagged.replace(b"Mxller", b"M\xfcller"))
+    assert sound_files.read_comment(path) == "hers"
 
 
 @pytest.mark.parametrize(
@@ -134,6 +149,12 @@ def test_a_lines_facts_name_all_that_it_was_spoken_with() -> None:
     assert known.settings["pack"].count(".") == 2
     [read] = facts.from_json(facts.to_json([known]))
     assert read == known
+
+
+def test_a_take_that_a_word_check_kept_has_its_own_seed() -> None:
+    line = Line("Hello.", Voice("preset", "0b6", "Ryan", speaker="ryan"), seed=7)
+    spoken = Spoken(WAVE, RATE, LineReport("", "Hello.", 12, 1.0, "eos", 1), take=2)
+    assert facts.facts_of_line(line, spoken, GenerateOptions(), "demo").seed == take_seed(7, 2)
 
 
 def test_voices_of_one_name_are_told_apart() -> None:

@@ -11,11 +11,12 @@ const SUFFIX = ".safetensors"
 const SENTENCE = "Hello, this is how I sound. I hope that you like it." // English: the demo voice reads no other
 const HEARD = "morph-voice-heard" // the node of a hearing whose output is a file
 const LIVE = "MorphTTS.LiveSound" // the setting of live.js
+const LATE_MS = 1000
 const ENDS = ["execution_success", "execution_error", "execution_interrupted"]
 
 let panel, list, sentence // elements of the open tab
 let voices = []
-const hearings = new Map() // prompt id -> { key, live } of a voice that is being spoken
+const hearings = new Map() // prompt id -> { key, queued, live } of a voice that is being spoken
 const heard = new Map() // key -> the file in which it can be heard again
 const player = { show() {}, ended() {} } // for clip_sound.js
 
@@ -90,7 +91,7 @@ async function hear(voice) {
   const file = heard.get(key)
   if (file && (await playClip(player, file, 0))) return
   const id = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}` // a page without TLS has no randomUUID
-  hearings.set(id, { key, live: false }) // before the run can begin
+  hearings.set(id, { key, queued: false, live: false }) // before the run can begin
   show()
   try {
     await queue(id, hearing(voice))
@@ -104,7 +105,11 @@ async function queue(id, prompt) {
   const body = JSON.stringify({ prompt, prompt_id: id, client_id: app.api.clientId })
   const headers = { "Content-Type": "application/json" }
   const answer = await app.api.fetchApi("/prompt", { method: "POST", headers, body })
-  if (answer.ok) return
+  if (answer.ok) {
+    const one = hearings.get(id)
+    if (one) one.queued = true // it may have ended already
+    return
+  }
   const said = await answer.json()
   const [first] = Object.values(said.node_errors ?? {})
   throw new Error(first?.errors[0]?.details || said.error?.message || answer.statusText)
@@ -125,6 +130,19 @@ function onEnd({ type, detail }) {
   if (!hearings.delete(detail.prompt_id)) return
   if (type === "execution_error") tell("error", say("The voice cannot be played"), detail.exception_message)
   show()
+}
+
+/** Forget hearings that were removed from the queue, or lost in a restart of the server: they have no end. */
+async function forgetLost() {
+  const queued = [...hearings].filter(([, one]) => one.queued).map(([id]) => id)
+  if (!queued.length) return
+  const { queue_running, queue_pending } = await (await app.api.fetchApi("/queue")).json()
+  const there = new Set([...queue_running, ...queue_pending].map(([, id]) => id))
+  const lost = queued.filter((id) => !there.has(id))
+  setTimeout(() => { // the events of one that has just ended may still be on their way
+    for (const id of lost) hearings.delete(id)
+    show()
+  }, LATE_MS)
 }
 
 // The library's files
@@ -286,5 +304,6 @@ app.registerExtension({
       if (one) one.live = app.extensionManager.setting.get(LIVE) !== false // the server may not know yet that it is off
     })
     for (const end of ENDS) app.api.addEventListener(end, onEnd)
+    for (const change of ["status", "reconnected"]) app.api.addEventListener(change, forgetLost)
   },
 })

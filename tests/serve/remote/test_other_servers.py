@@ -18,6 +18,7 @@ import torch
 
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.render.line_cache import LineCache
 from qwen3_tts_morph.morph.render.lines import Line
 from qwen3_tts_morph.morph.render.takes import ERROR
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -43,10 +44,10 @@ LINE = Line("Hello there, general.", VIVIAN, seed=7, name="Ann")
 ANN = Voice("x_vector", "1b7", name="Ann", speaker_embedding=torch.ones(2048, dtype=torch.bfloat16))
 
 
-def wav(seconds: float = 0.8, level: float = 0.3) -> bytes:
-    tone = level * np.sin(np.arange(round(seconds * 24000)) / 20)
+def wav(seconds: float = 0.8, level: float = 0.3, rate: int = 24000) -> bytes:
+    tone = level * np.sin(1200 * np.arange(round(seconds * rate)) / rate)
     file = io.BytesIO()
-    soundfile.write(file, tone, 24000, format="WAV", subtype="PCM_16")
+    soundfile.write(file, tone, rate, format="WAV", subtype="PCM_16")
     return file.getvalue()
 
 
@@ -157,6 +158,47 @@ def test_another_server_gets_a_seed_where_it_says_that_it_takes_one(schema: Any,
         RemoteRenderer(facts, EXACT).render([line])
     assert facts.engine == "another server" and facts.takes_seed == (seed is not None)
     assert bodies[0].get("seed") == seed
+
+
+ALLOY = replace(LINE, voice=Voice("preset", "", name="alloy", speaker="alloy"))
+
+
+def test_where_no_seed_is_taken_every_seed_is_asked_for_and_kept_by_itself(tmp_path: Path) -> None:
+    cache = LineCache(tmp_path / "lines", 10**8)
+    with serving(lambda _: sound(wav(), None), voices=None) as (server, bodies):
+        facts = ask_server(server)
+        for asked, seed in enumerate((1, 2, 1, 2), start=1):
+            [one] = RemoteRenderer(facts, EXACT, cache=cache).render([replace(ALLOY, seed=seed)])
+            assert one.report.from_before == (asked > 2) and len(bodies) == min(asked, 2)
+
+
+def test_a_kept_line_with_its_silence_is_none_without(tmp_path: Path) -> None:
+    silent = np.zeros(24000, dtype=np.float32)
+    tone = soundfile.read(io.BytesIO(wav(1.0)), dtype="float32")[0]
+    file = io.BytesIO()
+    soundfile.write(file, np.concatenate([silent, tone, silent]), 24000, format="WAV")
+    cache = LineCache(tmp_path / "lines", 10**8)
+    with serving(lambda _: sound(file.getvalue(), None), voices=None) as (server, _):
+        facts = ask_server(server)
+        seconds = [
+            RemoteRenderer(facts, replace(EXACT, trim_ends=trim), cache=cache)
+            .render([ALLOY])[0]
+            .report.seconds
+            for trim in (False, True, False)
+        ]
+    assert seconds[0] == seconds[2] == 3.0 and seconds[1] < 1.2
+
+
+def test_another_sample_rate_becomes_ours() -> None:
+    """A line that failed and one that was heard have one rate, and a script one speed."""
+    with serving(lambda _: sound(wav(1.0, rate=22050), None), voices=None) as (server, _):
+        heard: list[np.ndarray] = []
+        listener = Listener(on_sound=lambda _, samples: heard.append(samples))
+        [one] = RemoteRenderer(ask_server(server), EXACT).render([ALLOY], listener)
+    same, _ = soundfile.read(io.BytesIO(wav(1.0)), dtype="float32")
+    assert one.sample_rate == 24000 and len(one.waveform) == 24000 and one.report.seconds == 1.0
+    assert np.abs(one.waveform - same)[1000:-1000].max() < 0.01
+    assert np.array_equal(np.concatenate(heard), one.waveform)
 
 
 def truncated() -> Response:

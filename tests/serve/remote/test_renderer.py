@@ -30,6 +30,7 @@ from qwen3_tts_morph.serve.speaker import Speaker
 
 from tests.serve.conftest import Client, listening, row_is_free, same_sound, wait_until
 
+MODES = ("x_vector", "icl")
 SHORT = GenerateOptions(sampling=Sampling(max_seconds=0.5), retries=0)
 
 
@@ -71,7 +72,7 @@ def close_to(left: np.ndarray, right: np.ndarray) -> bool:
 def test_a_server_says_what_it_is(server: Server, client: Client) -> None:
     facts, model = ask_server(server), client.speaker.model
     assert facts.is_ours and facts.model == model.name and facts.width == model.width
-    assert facts.voices == tuple(model.speakers) and len(facts.fingerprint) == 64
+    assert facts.voices == tuple(sorted(model.speakers)) and len(facts.fingerprint) == 64
     assert str(facts) == f"studio ({server.url}), qwen3-tts-morph"
 
 
@@ -106,7 +107,7 @@ def test_seq_groups_and_lossless_are_the_server_s_to_do(server: Server, client: 
         assert close_to(there.waveform, spoken_there(client.speaker, line, options).waveform)
 
 
-@pytest.mark.parametrize("mode", ["x_vector", "icl"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_cloned_voice_is_sent_with_consent_only(open_server, load, recording, mode: str) -> None:
     voice = clone_voice(
         load("tiny", "base"), recording, 24000, CloneOptions(mode, "What it says.", name="Ann")
@@ -155,6 +156,22 @@ def test_a_line_is_made_once(server: Server, client: Client, tmp_path) -> None:
     assert client.speaker.status.frames - frames <= 7
     other = replace(facts, fingerprint="0" * 64)
     assert not RemoteRenderer(other, SHORT, cache=cache).render(lines[:1])[0].report.from_before
+
+
+def test_what_a_server_says_of_itself_stays_while_voices_are_sent_and_used(
+    open_server, load, recording
+) -> None:
+    """A change would run a workflow again, and everything behind it."""
+    clones = [
+        clone_voice(load("tiny", "base"), recording, 24000, CloneOptions(mode, "Its words."))
+        for mode in MODES
+    ]
+    with open_server(ServerOptions()) as (server, speaker):
+        facts = ask_server(server)
+        for voice in (*clones, clones[0]):  # the first one becomes the last one used
+            RemoteRenderer(facts, SHORT, consent=True).render([Line("Hello.", voice)])
+            assert ask_server(server) == facts
+        assert len(speaker.voices.entries()) == 2
 
 
 def test_a_take_that_went_wrong_gets_another_seed(server: Server, client: Client) -> None:
