@@ -62,7 +62,7 @@ class OpenLine(TurnLine):
     def _open_text(self) -> LateLine | WholeLine:
         line = self.utterance.line
         if isinstance(line.text, str):
-            return WholeLine(self._rendering, line)
+            return WholeLine(self._rendering, line, self.utterance.bell.set)
         self._rendering.lines[0] = line
         reader = TextReader(line.text, self.utterance.bell)
         reader.start()

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from ..text.normalize import SpokenText, join_spoken
 from ..text.pauses import read_pauses
 from ..text.split import split_arriving
+from .ahead import Ahead, Given
 from .lines import Line, Rendering, build_piece, cut_pieces, end_pieces, join_texts, piece_limit
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A piece of a text, and the seconds of silence that the text has before it."""
+
+    text: str
+    pause_s: float
 
 
 class WholeLine:
     """Gives a rendering of one line its pieces, those of ``render_lines``, as they are wanted.
 
-    Writing out figures takes some 50 ms per sentence, and a prompt a few: a long text must not hold up other lines for
-    that long. It is polled as a ``LateLine`` is.
+    A prompt takes some milliseconds, so a long text must not hold up other lines with all of them. Figures take far
+    longer to write out, and a text that has any is written out in a thread of its own. Polled as a ``LateLine`` is.
 
     ``is_read``: whether all of the text has been written out, so that no piece is far.
 
     Args:
         rendering: prepared for the line with an empty text; gets pieces and prompts.
         line: with its text.
+        bell: called when a piece of a text with figures is there.
     """
 
     starved = False
 
-    def __init__(self, rendering: Rendering, line: Line):
+    def __init__(self, rendering: Rendering, line: Line, bell: Callable[[], None] = lambda: None):
         assert isinstance(line.text, str)
         self._rendering, self._line, self._text = rendering, line, line.text
         rendering.lines[0] = line
@@ -34,26 +44,33 @@ class WholeLine:
         self._said: list[list[SpokenText]] = []  # the sentences of each part between pauses
         self._silence = 0.0  # seconds before the next piece
         self._limit = piece_limit(rendering.synthesizer.model, rendering.options)
-        self._texts = self._cut()
         self.done = self.is_read = False
         self.error: BaseException | None = None
+        self._normalizer = replace(rendering.normalizer, on_sentence=self._go_on)
+        self._cuts = self._cut()
+        quick = self._normalizer.is_quick(line.text, line.language)
+        self._ahead = None if quick else Ahead(self._cuts, bell)
 
     def poll(self) -> None:
-        """Add the next piece, or note that there is none."""
+        """Add the next piece if it is there, or note that there is none."""
         before = len(self._rendering.pieces)
         try:
             while not self.done and len(self._rendering.pieces) == before:
-                if (text := next(self._texts, None)) is None:
-                    self.stop()
+                given = self._ahead.take() if self._ahead else Given(next(self._cuts, None))
+                if given is None:
+                    return
+                if given.value is None:
+                    self.stop(given.error)
                 else:
-                    self._add(text)
+                    self._add(given.value)
         except ValueError as error:
             self.stop(error)
 
-    def _add(self, text: str) -> None:
+    def _add(self, cut: Cut) -> None:
         """Add a piece, unless it has nothing to speak."""
         rendering, line = self._rendering, self._line
-        for piece in cut_pieces(0, line, [text], rendering.normalizer, len(rendering.pieces)):
+        self._silence += cut.pause_s
+        for piece in cut_pieces(0, line, [cut.text], rendering.normalizer, len(rendering.pieces)):
             prompt = build_piece(rendering.builder, line, piece.text)
             rendering.pieces.append(replace(piece, pause_s=self._silence))
             rendering.prompts.append(prompt)
@@ -64,24 +81,35 @@ class WholeLine:
         if self.done:
             return
         self.done, self.error = True, error
+        if self._ahead:
+            self._ahead.close()
         said = [join_spoken(part) for part in self._said]
         whole = len(said) == len(self._paused.parts)
         self._rendering.texts[0] = (
             join_texts(self._text, self._paused.parts, said) if whole else join_spoken(said)
         )
-        self._rendering.pieces[:] = end_pieces(self._rendering.pieces, self._silence)
+        after_s = self._silence + self._paused.pauses_s[-1]
+        self._rendering.pieces[:] = end_pieces(self._rendering.pieces, after_s)
 
-    def _cut(self) -> Iterator[str]:
+    def _cut(self) -> Iterator[Cut]:
+        silence = 0.0
         for part, pause in zip(self._paused.parts, self._paused.pauses_s, strict=False):
-            self._silence += pause
-            yield from split_arriving(self._write_out(part), self._limit)
-        self._silence += self._paused.pauses_s[-1]
+            silence += pause
+            for text in split_arriving(self._write_out(part), self._limit):
+                yield Cut(text, silence)
+                silence = 0.0
+        yield Cut("", silence)  # of a last part that has nothing to speak
 
     def _write_out(self, part: str) -> Iterator[str]:
         said: list[SpokenText] = []
         self._said.append(said)
-        for sentence in self._rendering.normalizer.parts(part, self._line.language):
+        for sentence in self._normalizer.parts(part, self._line.language):
             said.append(sentence)
             if sentence.text:
                 yield sentence.text
         self.is_read = len(self._said) == len(self._paused.parts)
+
+    def _go_on(self) -> None:
+        """Called between two parts of a sentence: end the thread of a line that has been stopped."""
+        if self.done:
+            raise InterruptedError("the line was stopped")

@@ -28,7 +28,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 SHORT = GenerateOptions(5, Sampling(max_new_tokens=17), retries=0)  # at most 16 frames
 LONG = GenerateOptions(5, Sampling(max_new_tokens=2000), retries=0, guard=False)
@@ -104,6 +104,51 @@ def test_many_callers_are_spoken_to_their_ends(synthesizer, voice) -> None:
             assert len(samples) == 1920 * len(codes) and utterance.report.frames == len(codes) > 0
         assert service.status.speaking == service.status.waiting == 0
         assert service.status.frames >= sum(one.report.frames for one in utterances)
+
+
+@pytest.fixture
+def slow_figures(model, monkeypatch) -> threading.Event:
+    """The checkpoint's texts are written out, and each sentence with figures takes until this is set."""
+    import kitten_text_processing
+
+    go_on = threading.Event()
+
+    def write_out(text: str) -> str:
+        assert go_on.wait(PATIENCE)
+        return text.replace("7", "seven")
+
+    monkeypatch.setattr(kitten_text_processing, "normalize_text", write_out)
+    monkeypatch.setattr(model, "profile", replace(model.profile, normalize="en"))
+    return go_on
+
+
+def test_a_text_full_of_figures_holds_up_no_other_line(synthesizer, voice, slow_figures) -> None:
+    figures = Line("There are 7 of them. [pause 0.2] And 7 more. The end.", voice, seed=2)
+    with SpeechService(synthesizer, 2) as service:
+        slow = service.speak(figures, SHORT)
+        other = service.speak(Line("Hello there.", voice, seed=1), SHORT)
+        heard(other)
+        assert not slow_figures.is_set()
+        slow_figures.set()
+        codes, samples = heard(slow)
+    assert slow.report.spoken == "There are seven of them. And seven more. The end."
+    with stream_line(synthesizer, figures, SHORT) as stream:
+        chunks = list(stream)
+    assert torch.equal(codes, torch.cat([chunk.codes for chunk in chunks]))
+    assert len(samples) == sum(len(chunk.samples) for chunk in chunks)
+
+
+def test_a_reader_who_leaves_ends_the_writing_out(synthesizer, voice, slow_figures) -> None:
+    def writing() -> bool:
+        return any(thread.name == "speech text" for thread in threading.enumerate())
+
+    with SpeechService(synthesizer, 1) as service:
+        utterance = service.speak(Line("7 of them. " * 50, voice), SHORT)
+        wait_until(writing)
+        utterance.close()
+        heard(service.speak(Line("Hello there.", voice), SHORT))  # its row is free
+        slow_figures.set()
+        wait_until(lambda: not writing())
 
 
 def test_a_line_joins_a_running_batch(synthesizer, voice, endless) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from qwen3_tts_morph.morph.text.normalize import Normalizer
+from qwen3_tts_morph.morph.text.normalize import LONGEST_INPUT, Normalizer
 
 ENGLISH = Normalizer("en")
 
@@ -200,6 +200,15 @@ def test_it_can_be_cancelled_between_two_sentences() -> None:
 
     with pytest.raises(InterruptedError):
         Normalizer("en", cancel).write_out("One. Two. Three.")
+
+
+def test_it_can_be_cancelled_within_a_long_sentence(monkeypatch) -> None:
+    import kitten_text_processing
+
+    seen = []
+    monkeypatch.setattr(kitten_text_processing, "normalize_text", lambda text: text)
+    Normalizer("en", lambda: seen.append(1)).write_out("It is 7 and " * 100)
+    assert len(seen) > 1200 / LONGEST_INPUT
 
 
 ROWS = ["A", "9' ", "IV ", "555-", "(555", "1.", "Mon.", "$", "won 1-", "a1", "\u2014", "BBC "]

@@ -1,0 +1,65 @@
+"""Run an iterator in a thread of its own: what takes long holds up nothing else."""
+
+from __future__ import annotations
+
+import contextvars
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+MOST_WAITING = 4  # values that nobody has taken: an iterator that is farther ahead waits
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Given(Generic[T]):
+    """What an iterator has given: a value, its end (``value`` is None), or what it raised."""
+
+    value: T | None = None
+    error: BaseException | None = None
+
+
+class Ahead(Generic[T]):
+    """One thread that runs one iterator, a few values ahead of those that are taken.
+
+    Args:
+        values: only the thread touches it.
+        bell: called in the thread whenever a value is there.
+    """
+
+    def __init__(self, values: Iterator[T], bell: Callable[[], None]):
+        self._values, self._bell = values, bell
+        self._given: queue.Queue[Given[T]] = queue.Queue(MOST_WAITING)
+        self.is_closed = False
+        run = contextvars.copy_context().run
+        threading.Thread(target=run, args=(self._run,), name="speech text", daemon=True).start()
+
+    def take(self) -> Given[T] | None:
+        """Return the next of what it has given; None if there is nothing yet."""
+        try:
+            return self._given.get_nowait()
+        except queue.Empty:
+            return None
+
+    def close(self) -> None:
+        """Want no more: the thread ends with the value that it makes now. This does not wait for it."""
+        self.is_closed = True
+        while self.take() is not None:  # the thread may wait for a place
+            pass
+
+    def _run(self) -> None:
+        try:
+            for value in self._values:
+                self._put(Given(value))
+                if self.is_closed:
+                    return
+            self._put(Given())
+        except BaseException as error:
+            self._put(Given(error=error))
+
+    def _put(self, given: Given[T]) -> None:
+        self._given.put(given)
+        self._bell()
