@@ -87,7 +87,7 @@ class ComfyBrowser:
         self._playwright = sync_playwright().start()
         try:
             self._browser = self._playwright.chromium.launch(
-                executable_path=self.chromium, headless=True, args=CHROMIUM_ARGS
+                executable_path=self.chromium, headless=True, args=CHROMIUM_ARGS, timeout=1000 * PATIENCE
             )
         except BaseException:
             self._playwright.stop()

@@ -250,13 +250,18 @@ class ComfyServer:
         self.post("/interrupt", {"prompt_id": prompt_id} if prompt_id else {})
 
     def free(self) -> None:
-        """Unload models and drop the node cache before the next prompt.
-
-        ComfyUI's worker reads this request behind a prompt, or when it wakes up: the next prompt may come sooner and
-        find the cache. So a prompt that does nothing follows; the worker reads the request behind it at the latest.
-        """
+        """Ask ComfyUI to unload models and drop the node cache; its worker does so soon, or behind the next prompt."""
         self.post("/free", {"unload_models": True, "free_memory": True})
-        self.run({"nothing": {"class_type": "PreviewAny", "inputs": {"source": "nothing"}}})
+
+    def run_freed(self, graph: dict[str, Any]) -> Result:
+        """Free, and run a graph without the node cache.
+
+        A prompt may come before the worker has read the request to free; it reads it behind that prompt at the latest.
+        So a graph that was still cached is run again.
+        """
+        self.free()
+        result = self.run(graph)
+        return self.run(graph) if result.cached_nodes() else result
 
     def download(self, file: OutputFile) -> bytes:
         """Download a file, as the page does."""

@@ -70,8 +70,8 @@ def test_a_script_on_two_devices_sounds_as_on_one(server: ComfyServer) -> None:
 def test_a_script_on_two_devices_is_kept(server: ComfyServer) -> None:
     server.post("/morph/lines/clear")
     first = run(server, scene(two(), reuse_lines=True))
-    server.free()
-    again = run(server, scene(loaded(), reuse_lines=True))
+    again = server.run_freed(scene(loaded(), reuse_lines=True))
+    assert again.ok, again.error
     assert BOTH in shown(first, "report") and f"{LINES} of {LINES} lines from before" in shown(
         again, "report"
     )
@@ -83,7 +83,11 @@ def test_a_user_cancels_both(server: ComfyServer) -> None:
         if kind == "progress" and data.get("node") == "script":
             server.interrupt()
 
-    graph = scene(two(), seed=1) | {"sampling": graphs.sampling(30.0)}
+    # So many lines that they are not over before the cancel arrives, on however busy a machine.
+    many = graphs.render_script(
+        "ANNA: This line goes on and ends.\n" * 400, seed=1, retries=0, reuse_lines=False
+    )
+    graph = scene(two()) | {"sampling": graphs.sampling(30.0), "script": many}
     assert server.run(graph, on_event=interrupt).status == "execution_interrupted"
     run(server, scene(two(), seed=2))
 

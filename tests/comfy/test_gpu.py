@@ -153,8 +153,8 @@ def test_free_releases_the_memory_and_the_next_run_loads_the_model_again(server:
         taken(server),
     )
     print(f"\nGB in use: {empty:.2f} before, {loaded:.2f} with the model, {taken(server):.2f} after /free")
-    again = run(server, speaking(seed=5))
-    assert again.cached_nodes() == set()
+    again = server.run_freed(speaking(seed=5))
+    assert again.ok and again.cached_nodes() == set()
     assert np.allclose(samples(first)[0], samples(again)[0], atol=1e-3)
 
 

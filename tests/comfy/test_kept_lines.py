@@ -88,20 +88,17 @@ def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(
     assert server.get("/morph/lines") == {"lines": 0, "bytes": 0}
     first = run(server, speech())
     assert "from before" not in shown(first, "report") and server.get("/morph/lines")["lines"] == 1
-    server.free()  # ComfyUI forgets what nodes returned
-    again = run(server, speech())
+    again = server.run_freed(speech())  # ComfyUI has forgotten what nodes returned
     assert "It is from before." in shown(again, "report")
     assert np.array_equal(samples(first)[0], samples(again)[0])
     [file] = (folder / FOLDER).iterdir()
     file.write_bytes(file.read_bytes()[:-1])
-    server.free()
-    mended = run(server, speech())
+    mended = server.run_freed(speech())
     assert "The line that was kept from before is damaged: it was made again." in shown(mended, "report")
     assert np.array_equal(samples(first)[0], samples(mended)[0])
     assert server.post("/morph/lines/clear")["lines"] == 1
     assert server.get("/morph/lines") == {"lines": 0, "bytes": 0} and not file.exists()
-    server.free()
-    assert "from before" not in shown(run(server, speech()), "report")
+    assert "from before" not in shown(server.run_freed(speech()), "report")
     # The folder is none that ComfyUI's routes serve.
     assert "__qwen3_tts_morph" not in str(server.get("/userdata?dir=.&recurse=true"))
 

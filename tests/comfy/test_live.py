@@ -303,7 +303,7 @@ def test_a_page_that_is_loaded_again_during_the_run_goes_on_with_it(page: ComfyP
     page.page.add_init_script("window.__ended = []")
     page.load(read_workflow(SPEAKERS))
     set_widget(page, SPEECH, "seed", page.seed + 21)
-    set_widget(page, SPEECH, "text", f"{TEXT} " * 12)
+    set_widget(page, SPEECH, "text", f"{TEXT} " * 60)  # longer than a page loads on however busy a machine
     page.page.evaluate("() => { window.app.queuePrompt(0) }")
     page.page.wait_for_function("() => window.__heard.length > 3")
     before = page.page.evaluate(HEARD)

@@ -121,8 +121,7 @@ def test_the_graph_engine_speaks_and_the_report_says_what_ran(server: ComfyServe
     assert result.ok, result.error
     assert "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)" in shown(result, "report")
     assert len(samples(result)[0]) == 2 * SAMPLES_PER_FRAME
-    server.free()
-    again = server.run(graph)
+    again = server.run_freed(graph)
     assert again.ok and again.cached_nodes() == set()
     assert np.array_equal(samples(result)[0], samples(again)[0])
 
@@ -138,8 +137,7 @@ def test_int8_weights_are_reported_and_reload_after_free(server: ComfyServer, en
     report = shown(result, "report")
     assert ", int8 weights, " in report and "SEQ_GROUPS 15 (exact but for its int8 weights)" in report
     assert len(samples(result)[0]) == 2 * SAMPLES_PER_FRAME
-    server.free()
-    again = server.run(graph)
+    again = server.run_freed(graph)
     assert again.ok and again.cached_nodes() == set()
     assert np.array_equal(samples(result)[0], samples(again)[0])
 

@@ -60,8 +60,7 @@ def test_the_same_workflow_runs_again_in_another_session(
     assert first.ok, first.error
     assert shown(first, "save") == "saved qwen3-tts-voices/again.safetensors"
     before = (library / "again.safetensors").stat().st_mtime_ns
-    server.free()
-    second = server.run(graph)
+    second = server.run_freed(graph)
     assert second.ok, second.error
     assert second.cached_nodes() == set()
     assert shown(second, "save") == "qwen3-tts-voices/again.safetensors already contains this voice"

@@ -10,11 +10,11 @@ from qwen3_tts_morph.serve.app import create_app
 from qwen3_tts_morph.serve.options import Access, ServerOptions
 
 from tests.comfy.page import CHROMIUM_ARGS, find_chromium
-from tests.patience import wait_until
+from tests.patience import PATIENCE, wait_until
 from tests.serve.conftest import Client, listening, row_is_free
 
 KEY = "correct-horse"
-expect.set_options(timeout=60_000)
+expect.set_options(timeout=1000 * PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,9 @@ def browser() -> Iterator[Browser]:
     if path is None:
         pytest.skip("not run: no Chromium is installed")
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=CHROMIUM_ARGS)
+        started = playwright.chromium.launch(
+            executable_path=path, args=CHROMIUM_ARGS, timeout=1000 * PATIENCE
+        )
         yield started
         started.close()
 
@@ -32,6 +34,7 @@ def browser() -> Iterator[Browser]:
 def page(browser: Browser) -> Iterator[Page]:
     """An empty page; what it reports as an error fails the test, but for answers that tests ask for."""
     opened, problems = browser.new_page(), []
+    opened.set_default_timeout(1000 * PATIENCE)
     opened.on("pageerror", lambda error: problems.append(str(error)))
     opened.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
     yield opened

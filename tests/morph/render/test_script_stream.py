@@ -191,7 +191,7 @@ def test_a_scene_that_is_left_frees_the_model(model, cast) -> None:
 @pytest.mark.parametrize("once", [False, True])
 def test_a_scene_that_another_thread_closes_just_ends(model, cast, once, complete, tag) -> None:
     synthesizer, frames, closed = Synthesizer(model), [], threading.Event()
-    script = ScriptRequest("\n".join(f"ANNA: {tag}This is line number {n}." for n in range(4)), cast)
+    script = ScriptRequest("\n".join(f"ANNA: {tag}This is line number {n}." for n in range(100)), cast)
     options = replace(SHORT, sampling=Sampling(max_new_tokens=60), guard=False, batch_size=1)
 
     def close() -> None:

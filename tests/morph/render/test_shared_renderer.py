@@ -298,12 +298,15 @@ def test_lines_that_are_heard_wrong_get_the_takes_that_one_device_gives_them(syn
 
 def test_torch_keeps_its_number_of_threads(shared, models) -> None:
     torch.set_num_threads(2)
-    shared.render(numbered(models, 4))
-    later: list[int] = []
-    thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
-    thread.start()
-    thread.join()
-    assert torch.get_num_threads() == 2 and later == [2]
+    try:
+        shared.render(numbered(models, 4))
+        later: list[int] = []
+        thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+        thread.start()
+        thread.join()
+        assert torch.get_num_threads() == 2 and later == [2]
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_models_that_would_not_speak_alike_are_refused(synthesizers, models, load) -> None:

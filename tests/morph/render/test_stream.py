@@ -307,7 +307,7 @@ def long_line(voice, monkeypatch) -> Line:
     """A line that takes all the frames it may have."""
     original = lines_module.build_piece
     monkeypatch.setattr(
-        lines_module, "build_piece", lambda *arguments: replace(original(*arguments), min_frames=1000)
+        lines_module, "build_piece", lambda *arguments: replace(original(*arguments), min_frames=10_000)
     )
     return Line("A line that takes a while.", voice, seed=11)
 
@@ -354,7 +354,8 @@ def test_an_error_of_the_reader_closes_the_stream(synthesizer, long_line) -> Non
 
 
 def test_a_stream_can_be_closed_while_another_thread_reads_it(synthesizer, long_line) -> None:
-    stream, read = stream_line(synthesizer, long_line, ENDLESS), []
+    for_minutes = replace(ENDLESS, sampling=Sampling(max_new_tokens=4001))
+    stream, read = stream_line(synthesizer, long_line, for_minutes), []
     reader = threading.Thread(target=lambda: read.extend(stream))
     reader.start()
     while not read:
