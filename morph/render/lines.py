@@ -440,8 +440,11 @@ def join_pieces(
     )
     speech, start = trim_ends(speech, sample_rate) if options.trim_ends else (speech, 0)
     silences = [np.zeros(round(seconds * sample_rate), dtype=np.float32) for seconds in (lead, after)]
-    shift = len(silences[0]) - start
-    placed = [(max(begin, start) + shift, min(end, start + len(speech)) + shift) for begin, end in spans]
+    shift, stop = len(silences[0]) - start, start + len(speech)
+    # A first or last piece that is silent may have been trimmed away completely.
+    placed = [
+        (min(max(begin, start), stop) + shift, min(max(end, start), stop) + shift) for begin, end in spans
+    ]
     return np.concatenate((silences[0], speech, silences[1])), placed
 
 

@@ -97,12 +97,15 @@ class OpenDecoding:
 
     def _leave(self) -> None:
         """Release the lines that have ended."""
-        for line in self._silent:
-            if line.ended:
-                line.finish()
-                self._turns.end(line)
-                del self._lines[line.number]
-        self._desk.note_speaking(len(self._lines))
+        ended = [line for line in self._silent if line.ended]
+        for line in ended:
+            self._turns.end(line)
+            del self._lines[line.number]
+        self._desk.note_speaking(
+            len(self._lines)
+        )  # first: a reader who has all of its line may look at the status
+        for line in ended:
+            line.finish()
 
     def _park(self, always: bool = False) -> None:
         """Take the lines of which only samples are missing out of the batch, if their readers have enough for now.
@@ -121,6 +124,7 @@ class OpenDecoding:
             if not line.ended:
                 self._turns.end(line)
                 del self._lines[line.number]
+                self._desk.note_speaking(len(self._lines))
                 self._desk.park(line.utterance, line)
         self._leave()
 

@@ -88,7 +88,11 @@ class VoiceLibrary:
             raise ValueError(f"a voice named {new!r} already exists: choose another name")
         with _explained(path):
             path.rename(target)
-            save_voice(replace(voice, name=new), target, description)
+            try:
+                save_voice(replace(voice, name=new), target, description)
+            except BaseException:
+                target.rename(path)  # what it holds has its old name still
+                raise
         return new
 
     def delete(self, name: str) -> None:

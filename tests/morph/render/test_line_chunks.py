@@ -55,6 +55,18 @@ def heard(pieces: list[Piece], made: list[np.ndarray], options: GenerateOptions,
     return np.concatenate([chunk.samples for chunk in chunks])
 
 
+def test_the_span_of_a_piece_that_is_trimmed_away_is_within_the_line() -> None:
+    """A last piece that is silent in all its takes; its caption must not be later than the next line's."""
+    tone = 0.3 * np.sin(np.arange(RATE) / 20, dtype=np.float32)
+    pieces = [Piece(0, "x", 0, 2), Piece(0, "y", 1, 2, 2.0)]
+    for waves_made in ((tone, 0 * tone), (0 * tone, tone)):
+        takes = [Take(Decoded(CODES[None], "eos"), wave, "eos") for wave in waves_made]
+        whole, spans = join_pieces(
+            list(zip(pieces, takes, strict=True)), RATE, GenerateOptions(trim_ends=True)
+        )
+        assert all(0 <= begin <= end <= len(whole) for begin, end in spans), spans
+
+
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("trim_ends", [False, True])
 @pytest.mark.parametrize("quiet", [0, 2500])

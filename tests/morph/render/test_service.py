@@ -151,6 +151,15 @@ def test_a_reader_who_leaves_ends_the_writing_out(synthesizer, voice, slow_figur
         wait_until(lambda: not writing())
 
 
+def test_a_reader_who_has_all_sees_a_row_that_is_free(model, voice, monkeypatch) -> None:
+    """However long the service's thread is held up then."""
+    end = codec_turns.CodecTurns.end
+    monkeypatch.setattr(codec_turns.CodecTurns, "end", lambda *given: (end(*given), time.sleep(0.1)))
+    with SpeechService(Synthesizer(model, Engine("eager")), 1) as service:
+        heard(service.speak(Line("Hello there.", voice), SHORT))
+        assert service.status.speaking == 0
+
+
 def test_a_line_joins_a_running_batch(synthesizer, voice, endless) -> None:
     with SpeechService(synthesizer, 2) as service:
         first = service.speak(endless, LONG)

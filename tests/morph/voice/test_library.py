@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
 
 import pytest
 import torch
+from qwen3_tts_morph.morph.voice import library as module
 from qwen3_tts_morph.morph.voice.file import (
     LONGEST_DESCRIPTION,
     MOST_BYTES,
@@ -84,6 +86,18 @@ def test_a_renamed_voice_keeps_everything_but_its_name(library: VoiceLibrary) ->
         library.load("Anna")
     library.rename("Ryan", "Rye")
     assert library.find("Rye").parent.name == "more", "a voice stays in its folder"
+
+
+def test_a_rename_that_cannot_be_written_leaves_the_voice_as_it_was(
+    library: VoiceLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "save_voice", fail)
+    with pytest.raises(ValueError, match=r"cannot be changed \(No space left on device\): check its folder"):
+        library.rename("Anna", "Other")
+    assert library.load("Anna").name == "Anna" and list(library.voices()) == ["Anna", "Bob", "Ryan"]
 
 
 def test_a_voice_can_change_between_upper_and_lower_case(library: VoiceLibrary) -> None:
