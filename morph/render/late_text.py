@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
 
 import torch
 
@@ -17,6 +18,7 @@ from ..text.normalize import SpokenText
 from ..text.pauses import check_spoken, read_pauses, without_pauses
 from ..text.split import check_text, split_text
 from ..voice.prompt import Prompt, check_context
+from .ahead import Ahead
 from .lines import Piece, Rendering, build_piece, cut_pieces, end_pieces, guard_line, piece_limit
 from .text_reader import TextReader
 
@@ -37,6 +39,7 @@ class LateLine:
         self._line = rendering.lines[index]
         self._characters = Characters()
         self._whole = ""
+        self._is_finished = False  # whether the text is complete, and good
         self.done = False
         self.error: BaseException | None = None
 
@@ -50,12 +53,14 @@ class LateLine:
                 check_encodable(self._whole, "text")
             if text:
                 self._add(text)
-            if ended and error is None:
+            if ended and error is None and not self._is_finished:
                 self._check(self._whole)
                 self._finish()
+                self._is_finished = True
+            self._advance()
         except ValueError as problem:
             error = problem
-        if ended or error is not None:
+        if error is not None or (ended and self._is_said):
             self.stop(error)
 
     def stop(self, error: BaseException | None = None) -> None:
@@ -91,6 +96,14 @@ class LateLine:
         """The text is complete."""
         raise NotImplementedError
 
+    def _advance(self) -> None:
+        """Go on with what has been taken; called at every poll."""
+
+    @property
+    def _is_said(self) -> bool:
+        """Whether everything that follows from the text that has come is in the rendering."""
+        return True
+
     def _spoken(self) -> SpokenText:
         """Return the text as it is spoken."""
         return SpokenText(self._whole)
@@ -103,8 +116,20 @@ class LateLine:
         return len(self._rendering.pieces) - 1
 
 
+@dataclass(frozen=True)
+class Written:
+    """A part of a text without pauses, "" for a pause alone; the seconds of silence before it; and how it is spoken."""
+
+    part: str
+    pause_s: float
+    said: SpokenText
+
+
 class SentenceLine(LateLine):
-    """Layout "sentence": each sentence is written out, split if it is too long, and is a piece or several."""
+    """Layout "sentence": each sentence is written out, split if it is too long, and is a piece or several.
+
+    Figures take long to write out. From the first sentence that has any on, a thread of the line's own does it.
+    """
 
     def __init__(self, rendering: Rendering, index: int, reader: TextReader):
         super().__init__(rendering, index, reader)
@@ -114,6 +139,16 @@ class SentenceLine(LateLine):
         self._changed = False
         self._pieces: list[int] = []
         self._silence = 0.0  # seconds before the next piece
+        self._normalizer = replace(rendering.normalizer, on_sentence=self._go_on)
+        self._parts: SimpleQueue[tuple[str, float] | None] = SimpleQueue()  # for the thread; None: no more
+        self._ahead: Ahead[Written] | None = None
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """See ``LateLine``."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._parts.put(None)
+        super().stop(error)
 
     def _check(self, text: str) -> None:
         check_spoken(text)
@@ -125,22 +160,60 @@ class SentenceLine(LateLine):
     def _finish(self) -> None:
         for sentence in self._sentences.end():
             self._speak(sentence)
+        if self._ahead is None:
+            self._end_pieces()
+        else:
+            self._parts.put(None)
+
+    @property
+    def _is_said(self) -> bool:
+        return self._ahead is None
+
+    def _advance(self) -> None:
+        while self._ahead is not None and (given := self._ahead.take()) is not None:
+            if given.error is not None:
+                raise given.error
+            if given.value is None:
+                self._ahead = None
+                self._end_pieces()
+            else:
+                self._say(given.value)
+
+    def _end_pieces(self) -> None:
         ended = end_pieces([self._rendering.pieces[index] for index in self._pieces], self._silence)
         for index, piece in zip(self._pieces, ended, strict=True):
             self._rendering.pieces[index] = piece
 
     def _speak(self, sentence: str) -> None:
         paused = read_pauses(sentence)
-        for part, pause in zip(paused.parts, paused.pauses_s, strict=False):
-            self._silence += pause
-            self._speak_part(part)
-        self._silence += paused.pauses_s[-1]
+        for part, pause_s in zip([*paused.parts, ""], paused.pauses_s, strict=True):
+            if self._ahead is None and self._normalizer.is_quick(part, self._line.language):
+                self._say(self._write(part, pause_s))
+                continue
+            if self._ahead is None:
+                self._ahead = Ahead(self._write_ahead(), self._reader.bell.set)
+            self._parts.put((part, pause_s))
 
-    def _speak_part(self, part: str) -> None:
-        rendering, line = self._rendering, self._line
-        said = rendering.normalizer.write_out(part, line.language)
-        self._said.append(said)
-        self._changed = self._changed or said.text.split() != part.split()
+    def _write_ahead(self) -> Iterator[Written]:
+        while (next_part := self._parts.get()) is not None:
+            yield self._write(*next_part)
+
+    def _write(self, part: str, pause_s: float) -> Written:
+        said = self._normalizer.write_out(part, self._line.language) if part else SpokenText("")
+        return Written(part, pause_s, said)
+
+    def _go_on(self) -> None:
+        """Called between two parts of a sentence: end the thread of a line that has been stopped."""
+        if self.done:
+            raise InterruptedError("the line was stopped")
+
+    def _say(self, written: Written) -> None:
+        """Add the pieces of a part."""
+        rendering, line, said = self._rendering, self._line, written.said
+        self._silence += written.pause_s
+        if written.part:
+            self._said.append(said)
+        self._changed = self._changed or said.text.split() != written.part.split()
         if not said.text.strip():
             return
         parts = split_text(said.text, self._limit)

@@ -18,7 +18,7 @@ class TextReader:
     """
 
     def __init__(self, parts: Iterable[str], bell: threading.Event):
-        self._parts, self._bell = parts, bell
+        self._parts, self.bell = parts, bell
         self._changed = threading.Condition()
         self._text: list[str] = []
         self._unread = 0
@@ -52,7 +52,7 @@ class TextReader:
             error = raised
         with self._changed:
             self._error, self._ended = error, True
-        self._bell.set()
+        self.bell.set()
 
     def _read(self) -> None:
         parts = iter(self._parts)
@@ -74,5 +74,5 @@ class TextReader:
             if not self._closed:
                 self._text.append(part)
                 self._unread += len(part)
-        self._bell.set()
+        self.bell.set()
         return not self._closed

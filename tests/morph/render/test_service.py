@@ -122,28 +122,36 @@ def slow_figures(model, monkeypatch) -> threading.Event:
     return go_on
 
 
-def test_a_text_full_of_figures_holds_up_no_other_line(synthesizer, voice, slow_figures) -> None:
+@pytest.mark.parametrize("late", [False, True], ids=["whole", "late"])
+def test_a_text_full_of_figures_holds_up_no_other_line(synthesizer, voice, slow_figures, late) -> None:
     figures = Line("There are 7 of them. [pause 0.2] And 7 more. The end.", voice, seed=2)
     with SpeechService(synthesizer, 2) as service:
-        slow = service.speak(figures, SHORT)
+        slow = service.speak(
+            replace(figures, text=iter(figures.text.partition("them. "))) if late else figures, SHORT
+        )
         other = service.speak(Line("Hello there.", voice, seed=1), SHORT)
         heard(other)
         assert not slow_figures.is_set()
         slow_figures.set()
         codes, samples = heard(slow)
     assert slow.report.spoken == "There are seven of them. And seven more. The end."
+    if late:  # the same sentences, but each is a piece
+        assert slow.report.pieces == 3
+        return
     with stream_line(synthesizer, figures, SHORT) as stream:
         chunks = list(stream)
     assert torch.equal(codes, torch.cat([chunk.codes for chunk in chunks]))
     assert len(samples) == sum(len(chunk.samples) for chunk in chunks)
 
 
-def test_a_reader_who_leaves_ends_the_writing_out(synthesizer, voice, slow_figures) -> None:
+@pytest.mark.parametrize("late", [False, True], ids=["whole", "late"])
+def test_a_reader_who_leaves_ends_the_writing_out(synthesizer, voice, slow_figures, late) -> None:
     def writing() -> bool:
         return any(thread.name == "speech text" for thread in threading.enumerate())
 
     with SpeechService(synthesizer, 1) as service:
-        utterance = service.speak(Line("7 of them. " * 50, voice), SHORT)
+        text = "7 of them. " * 50
+        utterance = service.speak(Line(iter([text]) if late else text, voice), SHORT)
         wait_until(writing)
         utterance.close()
         heard(service.speak(Line("Hello there.", voice), SHORT))  # its row is free
