@@ -7,12 +7,14 @@ import base64
 import json
 import logging
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import anyio
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from ..morph.render.lines import LineReport
 from ..morph.render.takes import WRONG
 from .encoders import FORMATS, open_encoder
 from .errors import ApiError
@@ -23,7 +25,17 @@ from .speaker import Reading, Speaker
 log = logging.getLogger(__name__)
 
 CLIENT_LEFT = 499  # in the metrics only
+GOODBYE_S = 5.0  # for the client to be told that its time is over
 TAKES = 2  # of a file, where nobody has heard the first one
+
+
+@dataclass(frozen=True)
+class _Take:
+    """One take of a file: the file, the samples in it, and how it went."""
+
+    content: bytes
+    samples: int
+    report: LineReport
 
 
 class SpeechAnswer:
@@ -56,7 +68,10 @@ class SpeechAnswer:
                 status = answering.result()
             elif not leaving.done():
                 await _end(answering)
-                status = await self._fail(scope, receive, send, _too_long(seconds))
+                status = 504
+                # A client that takes nothing is not told: its connection is closed for that (``Stalling``).
+                with anyio.move_on_after(GOODBYE_S):
+                    await self._fail(scope, receive, send, _too_long(seconds))
         finally:
             await _end(answering)
             await _end(leaving)
@@ -147,23 +162,33 @@ class SpeechAnswer:
     # A file
 
     async def _send_file(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the sound as a whole. A take that went wrong is spoken again with another seed."""
-        for take in range(1, TAKES + 1):
-            encoder = open_encoder(self._asked.settings.audio, self._speaker.model.sample_rate, complete=True)
-            with await self._speaker.speak(self._asked.text, self._asked.settings) as reading:
-                samples, sound = 0, bytearray()
-                async for part in reading:
-                    sound += encoder.add(part)
-                    samples += len(part)
-                report = reading.report
-            if not self._went_wrong(report.ended) or take == TAKES:
+        """Send the sound as a whole. A take that went wrong is spoken again with another seed, if that can be."""
+        took = await self._take_file()
+        for _ in range(1, TAKES):
+            if not self._went_wrong(took.report.ended):
                 break
-            seed = (self._asked.settings.seed + report.pieces) % (MOST_SEED + 1)
-            self._asked = replace(self._asked, settings=replace(self._asked.settings, seed=seed))
-        self._count(samples, is_first=True)
-        headers = self._headers() | {"x-speech-ended": report.ended}
+            first, seed = self._asked, (self._asked.settings.seed + took.report.pieces) % (MOST_SEED + 1)
+            self._asked = replace(first, settings=replace(first.settings, seed=seed))
+            try:
+                took = await self._take_file()
+            except ApiError as error:
+                log.info("another take could not be made: %s", error.message)
+                self._asked = first
+                break
+        self._count(took.samples, is_first=True)
+        headers = self._headers() | {"x-speech-ended": took.report.ended}
         self._started = True
-        await Response(bytes(sound + encoder.finish()), headers=headers)(scope, receive, send)
+        await Response(took.content, headers=headers)(scope, receive, send)
+
+    async def _take_file(self) -> _Take:
+        """Speak the request once, to a complete file."""
+        encoder = open_encoder(self._asked.settings.audio, self._speaker.model.sample_rate, complete=True)
+        with await self._speaker.speak(self._asked.text, self._asked.settings) as reading:
+            samples, sound = 0, bytearray()
+            async for part in reading:
+                sound += encoder.add(part)
+                samples += len(part)
+            return _Take(bytes(sound + encoder.finish()), samples, reading.report)
 
     def _went_wrong(self, ended: str) -> bool:
         """Return whether another seed may help: not if the request's own limit ended the speech."""

@@ -1,17 +1,49 @@
-"""Connections that ask nothing are closed: uvicorn waits for a first request, and for one's rest, without an end."""
+"""Connections that ask nothing, or take nothing, are closed: uvicorn waits for both without an end."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
+from .options import Limits
 
-class Impatient(asyncio.Protocol):
-    """What is added to uvicorn's protocol of one connection, h11's or httptools'."""
 
-    idle_seconds: float
+class Stalling(asyncio.Protocol):
+    """What is added to uvicorn's protocols: a client that takes nothing of what is sent is disconnected.
+
+    What waits for it can be sent no more: not the rest of its answer, and not that its time is over.
+    """
+
+    stalled_seconds: float
     loop: asyncio.AbstractEventLoop
     transport: Any
+    _stalled: asyncio.TimerHandle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._go_on()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Begin to wait for the client: nothing more fits into the buffers."""
+        super().pause_writing()
+        self._go_on()
+        self._stalled = self.loop.call_later(self.stalled_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has taken something."""
+        super().resume_writing()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+
+
+class Impatient(Stalling):
+    """What is added to uvicorn's protocol of an HTTP connection, h11's or httptools'."""
+
+    idle_seconds: float
     cycle: Any  # uvicorn's request and its answer; None before the first
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -41,8 +73,16 @@ class Impatient(asyncio.Protocol):
             self.transport.close()
 
 
-def impatient_protocol(idle_seconds: float) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol, which closes a connection without a complete request head after ``idle_seconds``."""
+def http_protocol(limits: Limits) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol; it closes connections without a complete request head, and with a stalled client."""
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-    return type("ImpatientProtocol", (Impatient, AutoHTTPProtocol), {"idle_seconds": idle_seconds})
+    waits = {"idle_seconds": limits.idle_seconds, "stalled_seconds": limits.seconds}
+    return type("HTTPProtocol", (Impatient, AutoHTTPProtocol), waits)
+
+
+def websocket_protocol(limits: Limits) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol of WebSockets; it closes those whose client has stalled."""
+    from uvicorn.protocols.websockets.auto import AutoWebSocketsProtocol
+
+    return type("WebSocketProtocol", (Stalling, AutoWebSocketsProtocol), {"stalled_seconds": limits.seconds})

@@ -20,6 +20,11 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def body_bytes(characters: int) -> int:
+    """Return how long a request's JSON may be with a text of so many characters, each escaped as two halves."""
+    return max(256 * 1024, 12 * characters + 16 * 1024)
+
+
 @dataclass(frozen=True)
 class Limits:
     """What one request may ask for.

@@ -209,10 +209,11 @@ def make_replica(arguments: dict[str, Any]) -> Starlette:
     """Load the model, speak a first line, and return the application; for a process of Ray."""
     from ..morph.runtime.collector import spare_older_objects
     from .app import create_app
+    from .logs import start_log
     from .server import SWITCH_S, load_speaker
 
     sys.setswitchinterval(SWITCH_S)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    start_log()
     for name in ("checkpoint", "voices"):
         if arguments[name] is not None:
             arguments[name] = Path(arguments[name])

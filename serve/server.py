@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from .commands.arguments import folder
-from .options import KEY_VARIABLE, PORT, Access, Limits, ServerOptions
+from .options import KEY_VARIABLE, PORT, Access, Limits, ServerOptions, body_bytes
 from .request_checks import listed_hosts
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def read_options(arguments: argparse.Namespace) -> ServerOptions:
         replicas=1 if arguments.replicas is None or not arguments.ray else arguments.replicas,
         limits=Limits(
             characters=arguments.most_characters,
+            body_bytes=body_bytes(arguments.most_characters),
             seconds=arguments.most_seconds,
             pause_seconds=arguments.most_pause,
         ),
@@ -129,13 +130,14 @@ def run_server(options: ServerOptions) -> None:
     check_packages()
     import uvicorn
 
-    from .connections import impatient_protocol
+    from .connections import http_protocol, websocket_protocol
 
     sys.setswitchinterval(SWITCH_S)
     with bind(options.access.host, options.port) as bound:  # before the model is loaded
         config = uvicorn.Config(
             make_app(options),
-            http=impatient_protocol(options.limits.idle_seconds),
+            http=http_protocol(options.limits),
+            ws=websocket_protocol(options.limits),
             log_config=None,
             access_log=False,
             ws_max_size=options.limits.body_bytes,

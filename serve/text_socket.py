@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import time
+from contextlib import suppress
 from typing import Any
 
 import anyio
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from .answer import usage_of
+from .answer import GOODBYE_S, usage_of
 from .arriving import ArrivingText
 from .encoders import open_encoder
 from .errors import ApiError
@@ -55,6 +56,7 @@ class SpeechSocket:
         self._text = ArrivingText(speaker.rules.limits.characters)
         self._began = False  # whether the first message has come
         self._failure: ApiError | None = None
+        self._is_left = self._is_complete = False  # by the client; all of the speech has been sent
 
     async def run(self) -> None:
         """Speak until the end; close the socket."""
@@ -78,7 +80,8 @@ class SpeechSocket:
             self._text.end()
             self._metrics.answered(status)
             if self._socket.application_state is not WebSocketState.DISCONNECTED:
-                await self._socket.close(NORMAL)
+                with suppress(WebSocketDisconnect, RuntimeError), anyio.move_on_after(GOODBYE_S):
+                    await self._socket.close(NORMAL)
 
     async def _converse(self) -> None:
         settings, layout = self._read_config(await self._receive())
@@ -92,9 +95,13 @@ class SpeechSocket:
                     await self._send_speech(reading, settings)
                 except ApiError as error:
                     self._failure = self._failure or error
+                except WebSocketDisconnect:
+                    self._is_left = True
                 tasks.cancel_scope.cancel()
         if self._failure is not None:
             raise self._failure
+        if self._is_left and not self._is_complete:
+            raise _Left
 
     # In
 
@@ -164,10 +171,11 @@ class SpeechSocket:
                 ended = await self._take_text(await self._receive())
             while (await self._socket.receive())["type"] != "websocket.disconnect":
                 pass  # nothing more is expected; a client that leaves ends the speech
+            self._is_left = True
         except ApiError as error:
             self._failure = error
         except _Left:
-            pass
+            self._is_left = True
         scope.cancel()
 
     # Out
@@ -182,18 +190,20 @@ class SpeechSocket:
                 await self._socket.send_bytes(data)
             if first:  # behind it: a client waits for its first sound
                 self._metrics.first_audio(time.perf_counter() - began)
+            self._metrics.sent(len(part) / rate)
             first, samples = False, samples + len(part)
         if data := encoder.finish():
             await self._socket.send_bytes(data)
-        self._metrics.sent(samples / rate)
         report = reading.report
         await self._send("audio.done", {"samples": samples, "text": report.text, "ended": report.ended})
         await self._send("session.done", {"usage": usage_of(reading)})
+        self._is_complete = True
 
     async def _send(self, kind: str, fields: dict[str, Any]) -> None:
         await self._socket.send_text(json.dumps({"type": kind, **fields}))
 
     async def _fail(self, error: ApiError) -> None:
-        """Say what went wrong, and close."""
-        await self._send("error", {"message": error.message, **error.body})
-        await self._socket.close(INTERNAL if error.status >= 500 else POLICY)
+        """Say what went wrong, and close; a client that has left, or takes nothing, is not told."""
+        with suppress(WebSocketDisconnect), anyio.move_on_after(GOODBYE_S):
+            await self._send("error", {"message": error.message, **error.body})
+            await self._socket.close(INTERNAL if error.status >= 500 else POLICY)

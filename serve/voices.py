@@ -19,7 +19,8 @@ from .errors import ApiError
 log = logging.getLogger(__name__)
 
 SUFFIX = ".safetensors"
-# Clients send these because OpenAI's models have them. Each stands for one of the voices there are, always the same.
+# Clients send these because OpenAI's models have them. Each stands for one of the voices that the server has itself,
+# always the same: what a client uploads must not speak for others.
 OPENAI_VOICES = (
     *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
     *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
@@ -118,7 +119,7 @@ class VoiceBook:
             return None
 
     def find(self, name: str | None, description: str | None = None) -> Voice:
-        """Return a voice; None is the first one.
+        """Return a voice; None is the first one that the server has itself.
 
         Args:
             name: of a speaker (in any case), of a saved voice, or one of OpenAI's.
@@ -129,9 +130,11 @@ class VoiceBook:
         """
         if self.designs and description:
             return design_voice(self._model, description)
-        names = [entry.name for entry in self.entries()]
-        if name is None and names:
-            return self._load(names[0])
+        entries = self.entries()
+        names = [entry.name for entry in entries]
+        own = [entry.name for entry in entries if entry.kind != "uploaded"]
+        if name is None and own:
+            return self._load(own[0])
         wanted = (name or "").strip()
         by_case = {preset.lower(): preset for preset in self._presets}
         known = wanted if wanted in names else by_case.get(wanted.lower())
@@ -140,8 +143,8 @@ class VoiceBook:
         unusable = self._read_folder().get(wanted)
         if isinstance(unusable, str):
             raise ApiError(400, unusable, "voice")
-        if names and wanted.lower() in OPENAI_VOICES:
-            return self._load(names[OPENAI_VOICES.index(wanted.lower()) % len(names)])
+        if own and wanted.lower() in OPENAI_VOICES:
+            return self._load(own[OPENAI_VOICES.index(wanted.lower()) % len(own)])
         raise self._unknown(wanted, names)
 
     def _unknown(self, name: str, names: list[str]) -> ApiError:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import logging
 from typing import Any
 
+from ..logs import start_log
 from . import arguments
 from .console import Console
 from .engine import find_checkpoint, folders_of
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.checkpoint is not None:
         options.checkpoint = options.checkpoint.as_posix()  # as labels are written, on Windows too
         options.checkpoint = find_checkpoint(options, console)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=console.err)
+    start_log(console.err)
     try:
         if options.ray:
             ray_server().run_ray(options)

@@ -118,7 +118,7 @@ async function attempt(work) {
     await work()
   } catch (error) {
     if (error.name !== "AbortError") say(error.message, true)
-    else say("stopped")
+    else if (!running) say("stopped") // else the next text is being spoken
   }
 }
 

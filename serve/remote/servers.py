@@ -94,6 +94,8 @@ def find_server(name: str) -> Server:
     if name in servers:
         return servers[name]
     there = (
-        f"choose one of {', '.join(servers)}" if servers else f"list it, as in {EXAMPLE}, and restart ComfyUI"
+        f"choose one of {', '.join(servers)}"
+        if servers
+        else f"list it, as in {EXAMPLE}, and start this program again"
     )
     raise ValueError(f"server {str(name)[:40]!r} is not listed in {SERVERS_VARIABLE}: {there}")

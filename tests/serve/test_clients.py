@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -315,7 +316,10 @@ def test_a_pause_is_sent_in_parts(url: str, client: Client) -> None:
 
 
 @pytest.mark.parametrize("by", ["cancel", "leave"])
-def test_a_websocket_that_is_left_frees_its_row(url: str, client: Client, by: str) -> None:
+def test_a_websocket_that_is_left_frees_its_row_and_is_counted_as_left(
+    url: str, client: Client, by: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    left, spoken = answers(client, 499), answers(client, 200)
     with talking(url, sampling={"max_seconds": 100}) as channel:
         say(channel, "input.text", text="word " * 20 + ". More")
         assert json.loads(channel.recv(PATIENCE))["type"] == "audio.start"
@@ -324,6 +328,14 @@ def test_a_websocket_that_is_left_frees_its_row(url: str, client: Client, by: st
             say(channel, "cancel")
             assert all(one["type"] != "error" for one in hear(channel)[0])
     wait_until(lambda: row_is_free(client.speaker))
+    wait_until(lambda: answers(client, 499) == left + 1)
+    assert answers(client, 200) == spoken and "Exception in ASGI" not in caplog.text
+
+
+def answers(client: Client, status: int) -> float:
+    """Return how many answers the metrics have counted."""
+    found = re.search(rf'requests_total{{status="{status}"}} (\S+)', client.get("/metrics").text)
+    return float(found[1]) if found else 0.0
 
 
 def test_other_sites_get_no_websocket(url: str) -> None:

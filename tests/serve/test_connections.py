@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from qwen3_tts_morph.serve import server
-from qwen3_tts_morph.serve.connections import impatient_protocol
+from qwen3_tts_morph.serve.connections import http_protocol, websocket_protocol
 from qwen3_tts_morph.serve.options import Limits, ServerOptions
 from websockets.sync.client import connect
 
@@ -65,7 +65,7 @@ def watching(seconds: float) -> tuple[type, list]:
     """Return a protocol that gives up after so many seconds, and the connections that it will have."""
     made: list = []
 
-    class Watched(impatient_protocol(seconds)):  # type: ignore[misc]
+    class Watched(http_protocol(Limits(idle_seconds=seconds))):  # type: ignore[misc]
         def connection_made(self, transport) -> None:
             super().connection_made(transport)
             made.append(self)
@@ -119,3 +119,74 @@ def test_the_server_has_this_protocol(monkeypatch) -> None:
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, _: made.append(self.config))
     server.run_server(ServerOptions(port=0, limits=Limits(idle_seconds=7)))
     assert made[0].http.idle_seconds == 7
+
+
+def asking(url: str, body: dict) -> bytes:
+    content, host = json.dumps(body).encode(), urlsplit(url).netloc
+    head = f"POST {PATH} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
+
+
+SILENCE = {**asked("Hi. [pause 60] there."), "response_format": "wav"}  # 3 MB at once
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda url: asking(url, SILENCE),
+        lambda url: asking(url, {**SILENCE, "stream_format": "sse"}),
+        lambda url: f"GET /page.js HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\n\r\n".encode() * 3000,
+    ],
+    ids=["bytes", "events", "files"],
+)
+def test_a_client_that_takes_nothing_is_disconnected(client: Client, ask) -> None:
+    protocol = http_protocol(Limits(seconds=1.0))
+    made = []
+    protocol.connection_lost = noting(protocol.connection_lost, made)
+    with listening(client.app, http=protocol) as url, stalled(url) as connection:
+        connection.sendall(ask(url))
+        wait_until(lambda: bool(made))
+    wait_until(lambda: row_is_free(client.speaker))
+
+
+def test_a_websocket_that_takes_nothing_is_disconnected(client: Client) -> None:
+    protocol = websocket_protocol(Limits(seconds=1.0))
+    made = []
+    protocol.connection_lost = noting(protocol.connection_lost, made)
+    messages = (
+        {"type": "session.config", "voice": "ryan", "sampling": {"max_seconds": 0.5}},
+        {"type": "input.text", "text": "Hi. [pause 59] there. "},
+        {"type": "input.done"},
+    )
+    with listening(client.app, ws=protocol) as url, stalled(url) as connection:
+        upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        key = f"Sec-WebSocket-Key: {'A' * 22}==\r\n\r\n"
+        connection.sendall(
+            f"GET {PATH}/stream HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\n{upgrade}{key}".encode()
+        )
+        assert b" 101 " in connection.recv(1 << 10)
+        for message in messages:
+            text = json.dumps(message).encode()
+            connection.sendall(bytes([0x81, 0x80 | len(text), 0, 0, 0, 0]) + text)  # masked with zeros
+        wait_until(lambda: bool(made))
+    wait_until(lambda: row_is_free(client.speaker))
+
+
+def noting(lost, made: list):
+    """Return ``connection_lost``, which also notes the call."""
+
+    def note(self, exc) -> None:
+        made.append(exc)
+        lost(self, exc)
+
+    return note
+
+
+@contextmanager
+def stalled(url: str) -> Iterator[socket.socket]:
+    """A connection whose client has hardly any room for what comes, and reads nothing of it."""
+    address = urlsplit(url)
+    with socket.socket() as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        made.connect((address.hostname, address.port))
+        yield made

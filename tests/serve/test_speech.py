@@ -17,7 +17,7 @@ import soundfile
 from qwen3_tts_morph.morph.render import codec_turns
 from qwen3_tts_morph.serve.encoders import FORMATS
 from qwen3_tts_morph.serve.errors import ApiError
-from qwen3_tts_morph.serve.options import Limits, ServerOptions
+from qwen3_tts_morph.serve.options import Limits, ServerOptions, body_bytes
 from qwen3_tts_morph.serve.speaker import Reading
 
 from tests.serve.conftest import Client, asked, same_sound
@@ -337,3 +337,30 @@ def test_a_file_that_went_wrong_is_spoken_again(client: Client, monkeypatch) -> 
     response = client.post(asked(stream=False))
     assert response.headers["x-speech-ended"] == "eos" and response.headers["x-speech-seed"] == "4"
     assert next(ends, None) is None
+
+
+def test_a_file_stays_if_another_take_cannot_be_made(client: Client, monkeypatch) -> None:
+    from qwen3_tts_morph.morph.render import open_line
+
+    monkeypatch.setattr(open_line, "judge_end", lambda *_: "silent")
+    speak, asked_for = client.speaker.speak, []
+
+    async def busy(*given, **more):
+        asked_for.append(1)
+        if len(asked_for) > 1:
+            raise ApiError(429, "8 lines wait already")
+        return await speak(*given, **more)
+
+    monkeypatch.setattr(client.speaker, "speak", busy)
+    response = client.post(asked(stream=False))
+    assert len(asked_for) == 2 and response.status_code == 200 and len(response.content) > 1000
+    assert response.headers["x-speech-ended"] == "silent" and response.headers["x-speech-seed"] == "3"
+
+
+def test_a_text_of_escaped_characters_may_be_as_long_as_any(serve) -> None:
+    limits = Limits(characters=30_000, body_bytes=body_bytes(30_000))
+    body = json.dumps(asked("\U0001f642" * 30_000)).encode()
+    answer = serve(ServerOptions(limits=limits)).run(
+        lambda http: http.post("/v1/audio/speech", content=body, headers={"Content-Type": "application/json"})
+    )
+    assert answer.status_code == 400 and "no letter" in answer.json()["error"]["message"], "it was read"

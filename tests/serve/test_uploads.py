@@ -11,6 +11,7 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve import voices as voices_module
+from qwen3_tts_morph.serve.errors import ApiError
 from qwen3_tts_morph.serve.options import Limits, ServerOptions
 
 from tests.serve.conftest import Client, asked
@@ -52,6 +53,16 @@ def test_an_uploaded_voice_speaks_until_it_is_deleted(serve, voice, tmp_path) ->
     assert gone.json() == {"id": "Ann", "deleted": True} and names(client) == []
     assert client.post(asked(voice="Ann")).status_code == 404
     assert client.run(lambda http: http.delete("/v1/audio/voices/Ann")).status_code == 404
+
+
+def test_an_uploaded_voice_speaks_for_nobody_who_does_not_name_it(serve, voice, tmp_path) -> None:
+    client = serve(kind="base")
+    book = client.speaker.voices
+    upload(client, content_of(voice, tmp_path))
+    for name in (None, "coral", "nova"):
+        with pytest.raises(ApiError, match="choose one of Ann"):
+            book.find(name)
+    assert book.find("Ann").name == "Ann"
 
 
 @pytest.mark.parametrize(
