@@ -23,6 +23,7 @@ WEIGHTS = ("full", "int8")
 NORMALIZE = ("auto", "off")
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 10.0  # beyond them logits are not finite, or all alike
 LEAST_PENALTY, MOST_PENALTY = 0.1, 10.0
+MOST_LINES = 256  # decoded together
 MOST_RETRIES = 10
 MOST_CHUNK_FRAMES = 300
 
@@ -199,8 +200,10 @@ class GenerateOptions:
             raise ValueError(
                 f"sampling is {self.sampling!r}: choose a Sampling, or None for the checkpoint's own"
             )
-        if not is_whole(self.batch_size, 1, 256):
-            raise ValueError(f"batch_size is {self.batch_size!r}: choose a whole number from 1 to 256")
+        if not is_whole(self.batch_size, 1, MOST_LINES):
+            raise ValueError(
+                f"batch_size is {self.batch_size!r}: choose a whole number from 1 to {MOST_LINES}"
+            )
         if not is_whole(self.split_chars, 0) or 0 < self.split_chars < 40:
             raise ValueError(
                 f"split_chars is {self.split_chars!r}: choose 0 (never split) or a whole number from 40"

@@ -397,6 +397,7 @@ class GraphDecoder:
         self.start(model, options, batch.positions)
         rows, requests = zip(*batch.requests, strict=True)
         self.put(rows, requests)
+        self._write_texts()  # first: the first frame would write the prompts' texts over those that came late
         slots = self._started[1]
         slots.text[:, : text.shape[1]].copy_(text)
         slots.state.minimums.copy_(minimums)

@@ -15,6 +15,7 @@ from ..model.finite import check_samples
 from ..runtime.sizes import power_above
 from ..waveform.stream import LineCodec, WavesInFlight
 from .claims import Claim, Pace, choose
+from .line_chunks import PieceFrames
 from .pacing import Speed
 from .turn_line import TurnLine
 
@@ -48,11 +49,15 @@ class CodecTurns:
             self.codec.begin(line.number, line.reference)
             line.begun = True
 
-    def begin_ahead(self, line: TurnLine, codes: torch.Tensor | None) -> None:
-        """Begin a line's piece, and its first chunk behind its first ``codes``, if these are one chunk.
+    def begin_ahead(self, line: TurnLine, piece: PieceFrames, codes: torch.Tensor | None) -> None:
+        """Begin a piece of a line, and its first chunk behind its first ``codes``, if these are one chunk.
+
+        A later piece is left alone while codes of the one before wait: the codec has one state for each line.
 
         ``codes``: see ``LineRequest.on_launch``. They may come again: then what was begun with the others is dropped.
         """
+        if line.chunks.piece is not piece:
+            return
         if line.number in self._ahead:
             self.end(line)
         is_new = not line.begun

@@ -34,7 +34,7 @@ class OpenDecoding:
         self, synthesizer: Synthesizer, desk: Desk, first: Utterance, rows: int, linger_s: float = LINGER_S
     ):
         self._synthesizer, self._desk, self._rows, self._linger_s = synthesizer, desk, rows, linger_s
-        self._first, self._options = first, replace(first.options, batch_size=rows)
+        self._options = replace(first.options, batch_size=rows)
         self._group: Group = first.group
         self._speed = Speed(1 / FRAME_RATE)
         self._lines: dict[int, OpenLine] = {}
@@ -61,7 +61,6 @@ class OpenDecoding:
             self._turns.send(self._lines.values())
             self._park(always=True)  # readers are not waited for: others need the model
         except BaseException as error:
-            self._desk.drop(self._first, error)  # if it never got as far as a row, it would be tried for ever
             for line in self._lines.values():
                 line.fail(error)
             raise
@@ -84,7 +83,7 @@ class OpenDecoding:
         self._admit()
         for line in self._silent:
             if (request := line.next_request()) is not None:
-                request = replace(request, on_launch=partial(self._turns.begin_ahead, line))
+                request = replace(request, on_launch=partial(self._turns.begin_ahead, line, line.piece))
                 self._queue.add((line.number,), line.number, request)
         self._queue.drop_cancelled()
         goes_on = self._desk.continues(self._group) and not (self._is_idle and not self._lines)

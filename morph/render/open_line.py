@@ -52,6 +52,8 @@ class OpenLine(TurnLine):
         self._stopped: str | None = None
         self._error: BaseException | None = None
         self._text: LateLine | WholeLine | None = self._open_text()
+        # Also when all of the text has come before the line has a row: the prompt has its first token only.
+        self._tokens = self._text if isinstance(self._text, TokenLine) else None
         if isinstance(self._text, WholeLine):
             self.follow()
             if (
@@ -65,6 +67,7 @@ class OpenLine(TurnLine):
             return WholeLine(self._rendering, line, self.utterance.bell.set)
         self._rendering.lines[0] = line
         reader = TextReader(line.text, self.utterance.bell)
+        self.utterance.is_read = True
         reader.start()
         kinds = {"sentence": SentenceLine, "token": TokenLine}
         return kinds[line.layout](self._rendering, 0, reader)
@@ -131,6 +134,11 @@ class OpenLine(TurnLine):
             self._frames.append(PieceFrames(round(piece.pause_s * self._rate)))
             self.chunks.add_piece(self._frames[-1])
 
+    @property
+    def piece(self) -> PieceFrames:
+        """The piece that has a row, or had one last."""
+        return self._frames[self._given - 1]
+
     def next_request(self) -> LineRequest | None:
         """Return the line's next piece, once the one before has ended."""
         if self.speaking or self.ended or not self._waiting:
@@ -138,7 +146,7 @@ class OpenLine(TurnLine):
         index, self.speaking = self._given, True
         self._given += 1
         [request] = self._rendering.requests([index], 1)
-        text = self._text if isinstance(self._text, TokenLine) else None
+        text = self._tokens
         if text is not None:
             text.follow(request.guard)
 

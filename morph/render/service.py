@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 
 from ..graph.engine import on_device
-from ..options import GenerateOptions
+from ..options import MOST_LINES, GenerateOptions
 from ..synthesizer import Synthesizer
 from .desk import Desk, ServiceStatus
 from .lines import Line, check_line
@@ -34,7 +34,7 @@ class SpeechService:
 
     Args:
         synthesizer: the checkpoint and its engine.
-        rows: how many lines are spoken at a time.
+        rows: how many lines are spoken at a time, 1 to 256.
         waiting: how many more may wait.
         linger_s: the model is free for others when no line has come for so many seconds.
     """
@@ -46,8 +46,10 @@ class SpeechService:
         waiting: int = WAITING,
         linger_s: float = LINGER_S,
     ):
-        if rows < 1 or waiting < 1:
-            raise ValueError(f"rows is {rows} and waiting is {waiting}: choose 1 or more of each")
+        if not 1 <= rows <= MOST_LINES or waiting < 1:
+            raise ValueError(
+                f"rows is {rows} and waiting is {waiting}: choose 1 to {MOST_LINES} rows, and 1 or more that wait"
+            )
         self._synthesizer, self._rows, self._linger_s = synthesizer, rows, linger_s
         self._desk = Desk(rows, waiting)
         self._thread = threading.Thread(target=self._run, name="speech service", daemon=True)
@@ -105,8 +107,11 @@ class SpeechService:
                 continue
             try:
                 self._speak(first)
-            except Exception:  # the readers of its lines have got it, and the next batch may well run
+            except (
+                Exception
+            ) as error:  # the readers of its lines have got it, and the next batch may well run
                 log.exception("a running batch failed: its lines were ended")
+                desk.drop(first, error)  # if it never got as far as a row, it would be tried for ever
 
     def _speak(self, first: Utterance) -> None:
         synthesizer = self._synthesizer

@@ -216,7 +216,7 @@ class StreamDecoding:
             request,
             on_codes=self._pieces[index].codes.append,
             on_end=self._ender(index),
-            on_launch=partial(self._turns.begin_ahead, self._lines[line]),
+            on_launch=partial(self._turns.begin_ahead, self._lines[line], self._pieces[index]),
             cancelled=self._canceller(line),
             text=text if isinstance(text, TokenLine) else None,
         )

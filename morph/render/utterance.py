@@ -61,6 +61,7 @@ class Utterance:
         self._error: BaseException | None = None
         self.text_tokens = 0  # of what was spoken, known at the end
         self.parked: Parked | None = None  # its line, while it is at the desk between two pieces
+        self.is_read = False  # whether a thread reads the iterator of its text, and closes it
 
     # The reader's side
 
@@ -161,4 +162,7 @@ class Utterance:
                 return
             self._report, self._error, self._done = report, error, True
             self._changed.notify_all()
+        close = None if self.is_read else getattr(self.line.text, "close", None)
+        if close is not None:
+            close()
         self._on_change()

@@ -19,7 +19,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line
 from qwen3_tts_morph.morph.render.stream import stream_line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.waveform.incremental import RowStream
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -170,6 +170,25 @@ def test_a_stream_begins_again_where_the_model_was_moved(fresh, monkeypatch):
     assert begun == [True] * 3, "once with the codes of the weights before"
     assert not np.allclose(after, before, atol=1e-3)
     np.testing.assert_allclose(after, speak(Synthesizer(fresh, Engine("graph"))), atol=1e-5)
+
+
+def test_late_text_stays_where_the_model_was_moved(checkpoint, recording, monkeypatch):
+    """The prompt of such a line has its first token only; what came since is not written over."""
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    model = load_model(checkpoint("tiny", "base"), LoadOptions("fp32", "sdpa"))
+    voice = clone_voice(model, recording, 24000, CloneOptions("x_vector"))
+    synthesizer = Synthesizer(model, Engine("graph"))
+    options = GenerateOptions(5, Sampling(max_new_tokens=25), retries=0)
+
+    def speak() -> torch.Tensor:
+        line = Line(iter(["Hello there, how are you today?"]), voice, seed=3, layout="token")
+        with stream_line(synthesizer, line, options) as stream:
+            return torch.cat([chunk.codes for chunk in stream])
+
+    before = speak()
+    assert torch.equal(speak(), before)
+    move(model)
+    assert torch.equal(speak(), before)
 
 
 def test_an_engine_that_is_dropped_is_freed_at_once(load, monkeypatch):

@@ -283,13 +283,58 @@ def test_text_that_comes_in_parts(synthesizer, voice) -> None:
         assert utterance.report.pieces == 2 and utterance.report.text == "The first sentence. The second one."
 
 
-def test_tokens_that_come_in_parts(load, recording) -> None:
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+@pytest.mark.parametrize("parts", [["One ", "and ", "two."], ["One and two."], ["Yes."]], ids=str)
+def test_tokens_give_the_codes_of_their_stream(load, recording, parts, engine) -> None:
+    """However soon they come: all of them may be there before the line has a row."""
     model = load("tiny", "base")
     voice = clone_voice(model, recording, 24000, CloneOptions("x_vector"))
-    with SpeechService(Synthesizer(model, Engine("graph")), 2) as service:
-        line = Line(iter(["One ", "and ", "two."]), voice, layout="token")
-        utterance = service.speak(line, SHORT)
-        assert len(heard(utterance)[1]) and utterance.report.pieces == 1
+    synthesizer = Synthesizer(model, Engine(engine))
+    with stream_line(synthesizer, Line(iter(parts), voice, seed=4, layout="token"), SHORT) as stream:
+        wanted = torch.cat([chunk.codes for chunk in stream])
+    with SpeechService(synthesizer, 2) as service:
+        utterance = service.speak(Line(iter(parts), voice, seed=4, layout="token"), SHORT)
+        codes, samples = heard(utterance)
+    assert torch.equal(codes, wanted) and len(samples) and utterance.report.pieces == 1
+
+
+def test_a_text_is_closed_although_its_line_never_had_a_row(synthesizer, voice, endless) -> None:
+    closed = []
+
+    def parts() -> Iterator[str]:
+        try:
+            yield "One. "
+            yield "Two. "
+        finally:
+            closed.append(1)
+
+    with SpeechService(synthesizer, 1) as service:
+        service.speak(endless, LONG)
+        wait_until(lambda: service.status.speaking == 1)
+        text = parts()
+        next(text)
+        service.speak(Line(text, voice), LONG).close()
+        wait_until(lambda: closed == [1])
+        text = parts()
+        next(text)
+        service.speak(Line(text, voice), LONG)
+    assert closed == [1, 1], "the service was closed"
+
+
+def test_a_batch_that_cannot_begin_ends_its_line(model, voice, monkeypatch) -> None:
+    synthesizer = Synthesizer(model, Engine("eager"))
+
+    def fail() -> None:
+        raise RuntimeError("no such device")
+
+    with SpeechService(synthesizer, 1) as service:
+        with monkeypatch.context() as broken:
+            broken.setattr(Synthesizer, "session", lambda _: fail())
+            with pytest.raises(RuntimeError, match="no such device"):
+                list(service.speak(Line("Hello there.", voice), SHORT))
+        assert len(heard(service.speak(Line("Hello there.", voice), SHORT))[1]), "the next one is spoken"
+    with pytest.raises(ValueError, match="choose 1 to 256 rows"):
+        SpeechService(synthesizer, 257)
 
 
 def test_a_text_that_fails_ends_its_line_only(synthesizer, voice) -> None:

@@ -68,6 +68,24 @@ def of_line(chunks: Iterable[Chunk], line: int = 0) -> tuple[torch.Tensor, np.nd
     return torch.cat([chunk.codes for chunk in own]), np.concatenate([chunk.samples for chunk in own])
 
 
+def test_a_reader_who_has_enough_at_the_end_of_a_piece_hears_the_line(model, voice, monkeypatch) -> None:
+    """Codes of one piece wait then, while the next piece is begun: the codec's state is that of the first."""
+    original = lines_module.build_piece
+    monkeypatch.setattr(
+        lines_module, "build_piece", lambda *arguments: replace(original(*arguments), min_frames=1000)
+    )
+    monkeypatch.setattr(stream_decoding, "QUEUED_FRAMES", 16)  # those of the first piece
+    synthesizer, frames = Synthesizer(model, Engine("graph")), []
+    options = GenerateOptions(5, SHORT, split_chars=40, retries=0, batch_size=1, chunk_frames=(1,))
+    line = Line(f"{THREE} {THREE}", voice, seed=3)
+    whole = render_lines(synthesizer, [line], options)
+    with stream_line(synthesizer, line, options, lambda done, _: frames.append(done)) as stream:
+        wait_until(lambda: bool(frames) and frames[-1] == whole[0].report.frames)
+        chunks = list(stream)
+        check_equal(chunks, stream, whole)
+    assert whole[0].report.pieces > 3
+
+
 def check_equal(chunks: list[Chunk], stream: SpeechStream, whole: list) -> None:
     """The joined chunks are what the stream reports, and what rendering the lines gives."""
     for line, (streamed, rendered) in enumerate(zip(stream.spoken, whole, strict=True)):
