@@ -142,12 +142,26 @@ def run_server(options: ServerOptions) -> None:
             access_log=False,
             ws_max_size=options.limits.body_bytes,
             timeout_graceful_shutdown=GOODBYE_S,
-            limit_concurrency=(options.rows or 0) + options.waiting + MORE_CONNECTIONS,
+            limit_concurrency=rows_of(options) + options.waiting + MORE_CONNECTIONS,
             server_header=False,
         )
         log.info("listening on %s port %d", *bound.getsockname()[:2])
         logging.getLogger("uvicorn.error").addFilter(is_no_cancelling)
         uvicorn.Server(config).run([bound])
+
+
+def rows_of(options: ServerOptions) -> int:
+    """Return how many requests are spoken at a time: where the options name no number, the device's default.
+
+    Raises:
+        ValueError: for a device that cannot be used.
+    """
+    import torch
+
+    from .commands.engine import choose_device
+    from .speaker import default_rows
+
+    return options.rows or default_rows(torch.device(choose_device(options.device)))
 
 
 def is_no_cancelling(record: logging.LogRecord) -> bool:

@@ -39,6 +39,11 @@ LONGEST_PART = 24_000  # samples that are sent at once
 LINGER_S = 600.0  # nobody else wants the model, and to start another batch costs the next request a few ms
 
 
+def default_rows(device: torch.device) -> int:
+    """Return how many requests are spoken at a time on a device, where the options do not say it."""
+    return ROWS if device.type == "cuda" else ROWS_ON_CPU
+
+
 class News:
     """Wakes the readers of one event loop: a step of the model has news for many, and one call of the loop is enough.
 
@@ -137,7 +142,7 @@ class Speaker:
         self._synthesizer = synthesizer
         self.voices = VoiceBook(synthesizer.model, options.voices)
         self.rules = Rules(synthesizer.model, options.seq_groups, options.limits)
-        rows = options.rows or (ROWS if synthesizer.model.device.type == "cuda" else ROWS_ON_CPU)
+        rows = options.rows or default_rows(synthesizer.model.device)
         self._service = SpeechService(synthesizer, rows, options.waiting, LINGER_S)
         self._news: News | None = None
         self._ready = threading.Event()

@@ -190,3 +190,21 @@ def stalled(url: str) -> Iterator[socket.socket]:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         made.connect((address.hostname, address.port))
         yield made
+
+
+@pytest.mark.parametrize(
+    ("rows", "device", "connections"), [(None, "cpu", 212), (None, "cuda", 218), (30, "cpu", 240)]
+)
+def test_the_rows_count_among_the_connections_that_are_taken(
+    rows: int | None, device: str, connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows, those that wait, and 200 more; where the options name no rows, the 2 of a CPU and the 8 of a GPU."""
+    import uvicorn
+
+    made = []
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
+    monkeypatch.setattr(server, "make_app", lambda _: None)
+    monkeypatch.setattr("qwen3_tts_morph.serve.commands.engine.choose_device", lambda _: device)
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, _: made.append(self.config))
+    server.run_server(ServerOptions(port=0, rows=rows, waiting=10))
+    assert made[0].limit_concurrency == connections
