@@ -10,7 +10,7 @@ import numpy as np
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS
 
 from ...judges.speaker import cosine, profile
-from ...judges.stats import Figure, difference, median, ratio, share
+from ...judges.stats import Figure, Median, difference, median, ratio, share
 from .folder import CODES, DISTANCES, JUDGED, REFERENCES, TIMES, RunFolder, kept_lines, read_json
 from .lines import Task
 from .strategies import Condition
@@ -57,7 +57,7 @@ class Batch:
     """Timing of batches, with intervals over batches: eager milliseconds per frame of the whole batch, and predictor
     passes per frame where they are counted."""
 
-    ms: Figure
+    ms: Median
     passes: Figure | None
 
 
@@ -71,14 +71,14 @@ class Row:
     condition: Condition
     figures: dict[str, Figure | None]
     changes: dict[str, Figure | None]
-    ms: dict[str, Figure] = field(default_factory=dict)
+    ms: dict[str, Median] = field(default_factory=dict)
     distance: Figure | None = None
     group_distances: list[float] | None = None
     passes: Figure | None = None
     batch: Batch | None = None
 
     @property
-    def ms_per_frame(self) -> Figure | None:
+    def ms_per_frame(self) -> Median | None:
         """Time on the fastest engine that runs it: the graph engine if available, else eager."""
         return self.ms.get("graph", self.ms.get("eager"))
 

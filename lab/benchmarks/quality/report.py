@@ -14,7 +14,7 @@ from typing import Any
 
 from qwen3_tts_morph.morph.study.plot import Mark, Panel, plot_tradeoff
 
-from ...judges.stats import Figure
+from ...judges.stats import FEWEST_TIMES, Figure, Median
 from ..results import installed_versions
 from .figures import METRICS, Metric, Row, find_power
 from .folder import TIMES, WAVS, About, RunFolder, read_json, write_json
@@ -40,10 +40,12 @@ class Table:
     cells: list[list[str]]
 
 
-def show(figure: Figure | None, metric: Metric, signed: bool = False) -> str:
-    """Format a figure with its interval; "" for None."""
+def show(figure: Figure | Median | None, metric: Metric, signed: bool = False) -> str:
+    """Format a figure with its interval, if it has one; "" for None."""
     if figure is None:
         return ""
+    if figure.low is None or figure.high is None:
+        return f"{figure.value * metric.scale:{'+' if signed else ''}.{metric.digits}f}"
     numbers = [number * metric.scale for number in (figure.value, figure.low, figure.high)]
     sign, digits = "+" if signed else "", needed_digits(numbers[1], numbers[2], metric.digits)
     value, low, high = (f"{number:{sign}.{digits}f}" for number in numbers)
@@ -139,7 +141,7 @@ def _passes_blocks(rows: Sequence[Row]) -> list[str | Table]:
     table = passes_table(rows)
     explained = (
         "Exact decoding (crossbar at 15) takes 15. A batch takes the passes of the line that needs most, including "
-        f"lines that have ended; its ms/frame is for one frame of all {BATCH} lines, its intervals are over {BATCHES} "
+        f"lines that have ended; its ms/frame is for one frame of all {BATCH} lines, the median of {BATCHES} "
         "batches. If the run has too few lines, they are repeated with other seeds."
     )
     return ["## Predictor passes per frame, where they vary", table, explained] if table.cells else []
@@ -180,8 +182,8 @@ def blocks(about: About, rows: Sequence[Row], machine: str) -> list[str | Table]
         f"{about.model}. {len(about.tasks)} lines, {len({task.voice for task in about.tasks})} voices "
         f"({about.voices}). Same lines, voices and seeds in every row; 95 % intervals by bootstrap over lines in "
         f"brackets. Times on {machine}, batch 1, including the prompt, excluding the codec: medians of "
-        f"{_timed_lines(rows)} lines. On a GPU the eager engine is limited by Python on the host, so its times vary "
-        "between rows with equal work.",
+        f"{_timed_lines(rows)} lines{_why_no_interval(rows)}. On a GPU the eager engine is limited by Python on "
+        "the host, so its times vary between rows with equal work.",
         figures_table(rows),
         "Judges: whisper-base (English), Resemblyzer, DistillMOS, DNSMOS; none uses anything above 8 kHz. Similarity "
         "is 0 for a line without speech. Distance: total variation from the exact distribution (0 equal, 1 disjoint), "
@@ -205,6 +207,11 @@ def blocks(about: About, rows: Sequence[Row], machine: str) -> list[str | Table]
 def _timed_lines(rows: Sequence[Row]) -> int:
     """Return how many lines were timed per row; 0 if none."""
     return max((figure.lines for row in rows for figure in row.ms.values()), default=0)
+
+
+def _why_no_interval(rows: Sequence[Row]) -> str:
+    """Return what to say where the times have no intervals."""
+    return ", too few for an interval" if 0 < _timed_lines(rows) < FEWEST_TIMES else ""
 
 
 def to_markdown(parts: Sequence[str | Table]) -> str:
@@ -292,7 +299,7 @@ def plot_rows(rows: Sequence[Row], title: str) -> Any:
 
 
 def to_json(about: About, rows: Sequence[Row], machine: str) -> dict[str, Any]:
-    """Return the rows as JSON: each figure as [value, low, high]."""
+    """Return the rows as JSON: each figure as [value, low, high], where low and high may be null."""
     return {
         "checkpoint": about.checkpoint,
         "weights": about.weights,
@@ -328,9 +335,11 @@ def _json_row(row: Row) -> dict[str, Any]:
     }
 
 
-def triple(figure: Figure | None) -> list[float] | None:
-    """Return [value, low, high], or None."""
-    return None if figure is None else [round(value, 5) for value in (figure.value, figure.low, figure.high)]
+def triple(figure: Figure | Median | None) -> list[float | None] | None:
+    """Return [value, low, high], the last two None where there is no interval; or None."""
+    if figure is None:
+        return None
+    return [value if value is None else round(value, 5) for value in (figure.value, figure.low, figure.high)]
 
 
 def write_report(folder: RunFolder, about: About, rows: Sequence[Row], table: str) -> tuple[str, Path]:
