@@ -11,12 +11,13 @@ fewer bytes is a lost one; the demo voice ends its lines itself.
 
 ``p50_ms`` and ``p95_ms``: from before a request is sent to the first byte of its sound at the client. ``underruns`` are
 parts of the sound that came after a player that started with the first byte had played everything before, of all lines
-together, and ``gap_ms`` is the longest silence of a line that this made. ``lost``: requests without their complete
-sound; ``refused`` are those of them with 429. ``health_p50_ms`` is a request that no model answers, during the same
-load; ``client_late_p95_ms`` is how late the client's own event loop woke up, ``client_late_most_ms`` the latest of
-these (a gap that is no longer may be the client's), ``sent_late_p95_ms`` how late it sent its requests. The memory of
-the server's process and of its GPU is read before and after. ``--rows``: of the server, one number, or one for each
-rate; each starts a server of its own. Every server first speaks lines that are not counted.
+together, and ``gap_ms`` is the longest single silence that this made (in rows before 2026-11-26 the longest sum of a
+line's silences). ``lost``: requests without their complete sound; ``refused`` are those of them with 429.
+``health_p50_ms`` is a request that no model answers, during the same load; ``client_late_p95_ms`` is how late the
+client's own event loop woke up, ``client_late_most_ms`` the latest of these (a gap that is no longer may be the
+client's), ``sent_late_p95_ms`` how late it sent its requests. The memory of the server's process and of its GPU is read
+before and after. ``--rows``: of the server, one number, or one for each rate; each starts a server of its own. Every
+server first speaks lines that are not counted.
 """
 
 from __future__ import annotations

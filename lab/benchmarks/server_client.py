@@ -40,7 +40,7 @@ class Answer:
         first_s: from before the sending to the first byte of sound; None: none came.
         last_s: from before the sending to the end.
         underruns: parts that came after a player had played everything before them.
-        gap_s: the silence that this made.
+        gap_s: the longest silence that this made.
         size: bytes of sound.
         error: why it is not complete, "" if it is.
     """
@@ -135,7 +135,7 @@ async def _hear(response: aiohttp.ClientResponse, answer: Answer, sent: float) -
             answer.first_s, played_until = now - sent, now
         elif now - played_until > TOLERANCE_S:
             answer.underruns += 1
-            answer.gap_s += now - played_until
+            answer.gap_s = max(answer.gap_s, now - played_until)
         played_until = max(now, played_until) + len(data) / BYTES_PER_S
         answer.size += len(data)
 

@@ -5,9 +5,10 @@
 
 ``first_playable_ms`` is the time from the call to a line's first samples on the host. ``first_audible_ms`` is the time
 at which a player that starts with them plays the first 10 ms above -50 dBFS. ``underruns`` counts the chunks, of all
-lines, that arrive after such a player has played everything before them, and ``gap_ms`` is the longest silence of a
-line that this makes. One thread reads all lines. Medians of ``--repeats`` runs after four that warm up (two, where
-lines speak 20 s or longer); underruns and gaps are those of the worst run.
+lines, that arrive after such a player has played everything before them, and ``gap_ms`` is the longest single
+silence that this makes (in rows before 2026-11-26 the longest sum of a line's silences). One thread reads all lines.
+Medians of ``--repeats`` runs after four that warm up (two, where lines speak 20 s or longer); underruns and gaps are
+those of the worst run.
 
 One line, with each of ``--voices``: an ICL voice has 10 s of random codes as its reference, which the warm-up runs have
 decoded. Further columns say when a step was reached, all in ms from the call: ``prompt_ms``, the prompt is built and
@@ -70,7 +71,7 @@ LONG = 250  # frames
 
 @dataclass(frozen=True)
 class Heard:
-    """What the reader of one line hears: seconds from the call, and the chunks that come too late."""
+    """What the reader of one line hears: seconds from the call, the chunks that come too late, the longest silence."""
 
     playable_s: float
     audible_s: float
@@ -96,7 +97,7 @@ class Player:
         if self._playable is None:
             self._playable = self._played_until = now
         elif now - self._played_until > TOLERANCE_S:
-            self._underruns, self._gap = self._underruns + 1, self._gap + now - self._played_until
+            self._underruns, self._gap = self._underruns + 1, max(self._gap, now - self._played_until)
         start = max(now, self._played_until)
         if self._audible is None and (offset := first_audible(samples)) is not None:
             self._audible = start + offset / self._sample_rate

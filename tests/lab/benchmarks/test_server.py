@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,7 @@ import torch
 from aiohttp import web
 from safetensors.torch import load_file
 
-from lab.benchmarks import server
+from lab.benchmarks import server, server_client
 from lab.benchmarks.server import Case, cases_of, figures_of, make_requests, mark_short
 from lab.benchmarks.server_client import BYTES_PER_S, Answers, ask
 from lab.benchmarks.server_process import HEAD, prepare_checkpoint
@@ -121,6 +122,24 @@ async def _speak(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(1.3)
     await response.write(SECOND)
     return response
+
+
+def test_the_clients_gap_is_the_longest_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, parts = (
+        [0.0],
+        [(0.0, 0.1), (0.2, 0.1), (0.15, 0.1)],
+    )  # waits and lengths, s: silences of 0.1 and 0.05 s
+
+    class Content:
+        async def iter_any(self) -> AsyncIterator[bytes]:
+            for wait, length in parts:
+                now[0] += wait
+                yield bytes(round(length * BYTES_PER_S))
+
+    monkeypatch.setattr(server_client, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    answer = server_client.Answer(0.0)
+    asyncio.run(server_client._hear(SimpleNamespace(content=Content()), answer, 0.0))
+    assert answer.underruns == 2 and answer.gap_s == pytest.approx(0.1)
 
 
 def test_the_client_hears_gaps_ends_and_refusals(heard: Answers) -> None:

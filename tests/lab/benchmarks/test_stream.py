@@ -78,6 +78,13 @@ def test_a_late_chunk_is_an_underrun_and_silence_is_not_audible(monkeypatch) -> 
     assert heard.audible_s == pytest.approx(0.24), "played when it has come"
 
 
+def test_the_gap_is_the_longest_silence_and_not_the_sum_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(stream, "time", clock)
+    heard = listen(chunks(clock, (0, 2400, 0.1), (0.2, 2400, 0.1), (0.15, 2400, 0.1)), 0.0, RATE)
+    assert heard.underruns == 2 and heard.gap_s == pytest.approx(0.1), "0.1 s and 0.05 s"
+
+
 def test_a_line_without_samples_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="no samples"):
         listen([], 0.0, RATE)
