@@ -242,6 +242,7 @@ def figures(runs: Sequence[Run]) -> dict[str, float | None]:
         "arrivals": len(arrived),
         "arrival_p50_ms": _percentile_ms(arrived, 50),
         "arrival_p95_ms": _percentile_ms(arrived, 95),
+        "arrival_most_ms": _percentile_ms(arrived, 100),
     }
     steps = [run.steps for run in runs if run.steps]
     names = dict.fromkeys(name for one in steps for name in one)
