@@ -13,7 +13,7 @@ pytest.importorskip("simpy", reason="not run: simpy is not installed")
 import simpy
 
 from lab.benchmarks import capacity
-from lab.benchmarks.capacity import WAITING, Curve, Gpu, Heard, Machine, Planner, read_machine, simulate
+from lab.benchmarks.capacity import WAITING, Curve, Gpu, Heard, Load, Machine, Planner, read_machine, simulate
 from tests.lab.benchmarks.test_readme import check_cell, table
 
 FLAT = Machine(Curve({1: 8.0}), Curve({1: 2.0}), Curve({1: 5.0}))  # a frame takes 10 ms, a prompt 5
@@ -37,7 +37,7 @@ def test_lines_wait_for_a_row_the_running_frame_and_their_prefill() -> None:
         yield env.timeout(0)
 
     env.process(come())
-    env.run(until=20_000)
+    env.run(until=1000 * capacity.WARM_S + 20_000)
     assert heard.first_ms == pytest.approx([15, 23, 48]) and heard.frames == 9
     assert gpu.lines == 0 and heard.slowest_frame_ms == 10
 
@@ -57,25 +57,40 @@ def test_a_server_of_one_row_is_the_queue_of_the_textbooks() -> None:
     times = [0.01 * count for count in frames]
     mean, square = (sum(one**power for one in times) / len(times) for power in (1, 2))
     wait_ms = 1000 * rate * square / 2 / (1 - rate * mean)
-    heard = simulate(machine, 1, 1, rate, 20_000)
+    heard = simulate(machine, Load(1, 1, rate, 20_000))
     assert sum(heard.first_ms) / len(heard.first_ms) == pytest.approx(wait_ms + 10, rel=0.06)
 
 
 def test_every_line_that_comes_is_spoken_and_the_same_seed_gives_the_same_figures() -> None:
-    heard = simulate(FLAT, 2, 8, rate=5, seconds=60)
-    assert heard.first_ms == simulate(FLAT, 2, 8, rate=5, seconds=60).first_ms
+    load = Load(2, 8, rate=5, seconds=60)
+    heard = simulate(FLAT, load)
+    assert heard.first_ms == simulate(FLAT, load).first_ms != simulate(FLAT, load, seed=2).first_ms
     assert len(heard.first_ms) == pytest.approx(300, rel=0.15) and heard.refused == 0
-    assert heard.frames / 65 == pytest.approx(5 * 75, rel=0.15)
+    assert heard.frames / (60 + capacity.WARM_S) == pytest.approx(5 * 75, rel=0.15)
 
 
 def test_more_listeners_need_more_gpus_and_a_sharper_target_no_fewer() -> None:
-    planner = Planner(FLAT, [4, 8], seconds=20)
+    planner = Planner(FLAT, [4, 8], seconds=20, seeds=(1, 2))
     few, many, sharp = planner.plan(20, 60, 2.0), planner.plan(200, 60, 2.0), planner.plan(200, 25, 2.0)
     assert (
         0 < few.gpus < many.gpus <= sharp.gpus and max(few.p95_ms, many.p95_ms) <= 60 and sharp.p95_ms <= 25
     )
     assert many.cost == pytest.approx(2.0 * many.gpus / 200, abs=1e-6)
     assert planner.plan(10, 5, 2.0).gpus == 0, "an idle GPU takes 15 ms"
+
+
+def test_a_target_is_held_only_if_every_run_holds_it() -> None:
+    """Near the most that a GPU can do, runs differ: what is planned for all of them holds each one's target."""
+    seeds, target_ms = (1, 2, 3), 120.0
+    together = Planner(FLAT, [4], 20, seeds).plan(2000, target_ms, 1.0)
+    alone = [Planner(FLAT, [4], 20, [seed]).plan(2000, target_ms, 1.0) for seed in seeds]
+    assert together.gpus >= max(plan.gpus for plan in alone) > min(plan.gpus for plan in alone)
+    assert together.least_p95_ms < together.p95_ms <= target_ms
+
+
+def test_a_run_ends_with_the_first_line_that_is_refused() -> None:
+    heard = simulate(FLAT, Load(1, 1, rate=100, seconds=1e9))
+    assert heard.refused == 1
 
 
 def test_what_was_not_measured_is_said() -> None:
@@ -95,9 +110,10 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
             "rows": 8,
             "cost": 0.3,
             "p95_ms": document["plans"][0]["p95_ms"],
+            "least_p95_ms": document["plans"][0]["least_p95_ms"],
         }
     ]
-    assert 0 < document["plans"][0]["p95_ms"] < 30
+    assert 0 < document["plans"][0]["least_p95_ms"] <= document["plans"][0]["p95_ms"] < 30
     assert all(one["measured_ms"] > 0 and one["simulated_ms"] > 0 for one in document["checks"])
     assert (tmp_path / "capacity.svg").read_text(encoding="utf-8").startswith("<?xml")
     assert "10 listeners, p95 100 ms: 1 GPUs" in capsys.readouterr().out
@@ -113,6 +129,14 @@ def test_the_page_has_the_kept_figures() -> None:
         for cell, target in zip(cells, (25, 50, 100, 250), strict=True):
             check_cell(cell, plans[count, target]["gpus"])
         check_cell(cost, plans[count, 100]["cost"])
+    spread = table(
+        "docs/capacity.md", "100,000 listeners, target", "GPUs", "rows of each", "p95 of five runs, ms"
+    )
+    for target, gpus, rows_of_each, runs in spread:
+        plan = plans[100_000, float(target.removesuffix(" ms"))]
+        check_cell(gpus, plan["gpus"])
+        check_cell(rows_of_each, plan["rows"])
+        check_cell(runs, plan["least_p95_ms"], plan["p95_ms"])
     checks = table("docs/capacity.md", "", "measured", "simulated")
     assert len(checks) == len(document["checks"])
     for (what, *cells), one in zip(checks, document["checks"], strict=True):
