@@ -48,6 +48,10 @@ FEET = re.compile(r"(?<!['\"])\b(\d{1,2})'(?: ?(\d{1,2})(\"|''|(?=\s|[.,]|$)))?(
 QUOTE = re.compile(r"(?P<opens>(?<!\w)'(?!\d\ds\b)(?=\w))|(?<=[\w.,!?])'(?!\w)")
 LONGEST_QUOTE = 80  # characters, as far as its beginning is looked for
 ABOUT = re.compile(r"(?<![\w~\u2248])[~\u2248] ?(?=[$\u00a3\u20ac]?\d)")
+# A quotation that ends in a figure: a figure alone, or one behind which nothing else ends it ("A 27" screen.").
+OPENS = r"(?<![\w.,!?%'\")\]])\"(?=[^\s\"])"
+QUOTED = re.compile(rf"({OPENS}(?:[\d.,:]++(?=\")|[^\"]*+(?=\"[^\"]*+(?:\Z|{OPENS}))))(?<=\d)\"")
+CLOSING = "\u201d"  # the library reads " behind a figure as inches
 INCH_FRACTION = re.compile(r"(?<![\d/])(\d{1,2}/\d{1,2})-(?=[a-z])")  # 1/4-inch
 AND = re.compile(r"\b([A-Z]+)&([A-Z]+)\b|(?<=[A-Za-z])&(?=[A-Za-z])")
 DOTTED = re.compile(r"\b(?![AP]\.M\.)(?:[A-Z]\.){2,}(?P<stop>$)?")  # U.S., not the time of a day
@@ -143,7 +147,7 @@ def before(sentence: str) -> str:
 
 def after(sentence: str) -> str:
     """Write out remaining capitals and digits, and capitalize months."""
-    sentence = lower_capitals(sentence)
+    sentence = lower_capitals(sentence.replace(CLOSING, '"'))
     sentence = re.sub(r"\d", lambda match: f" {DIGITS[int(match[0])]} ", sentence)
     sentence = MONTH_OF_DAY.sub(lambda match: match[0].title(), sentence)
     sentence = " ".join(sentence.split())
@@ -293,4 +297,5 @@ RULES: tuple[tuple[re.Pattern[str], Said], ...] = (
     (RULER, _ruler),
     (MONEY, _money),
     (UNIT, _unit),
+    (QUOTED, rf"\1{CLOSING}"),
 )

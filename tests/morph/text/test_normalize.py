@@ -72,6 +72,16 @@ def test_it_is_written_out_as_people_read_it(text, spoken) -> None:
         ("Press \u20185\u2019 or '10'.", "Press 'five' or 'ten'."),
         ("He said 'give me 5' and left.", "He said 'give me five' and left."),
         ("In the '90s he was 6' tall.", "In the nineties he was six feet tall."),
+        # quotations that end in a figure, and inches
+        ('Press "1" to continue.', 'Press "one" to continue.'),
+        ("\u201cApollo 13\u201d is a film.", '"Apollo thirteen" is a film.'),
+        ('The film "1984" is old.', 'The film "nineteen eighty four" is old.'),
+        ('"1", and "2" too', '"one", and "two" too'),
+        ('He said "give me 5" and left.', 'He said "give me five" and left.'),
+        ('The "Part II" film', 'The "Part two" film'),
+        ('A 27" screen, 5\' 10" wide.', "A twenty seven inches screen, five foot ten wide."),
+        ('He said, "A 27" screen is here."', 'He said, "A twenty seven inches screen is here."'),
+        ('A "big" 2" x 4" board', 'A "big" two inches x four inches board'),
         # fractions and powers
         ("1\xbd cups", "One and a half cups"),
         ("\xbd cup", "One half cup"),
@@ -227,6 +237,9 @@ ROWS += [
     "A.",
     "1/4-",
     "p. 1 ",
+    '"1',
+    ' "a1',
+    '"1" ',
 ]
 
 
