@@ -52,6 +52,7 @@ ABOUT = re.compile(r"(?<![\w~\u2248])[~\u2248] ?(?=[$\u00a3\u20ac]?\d)")
 OPENS = r"(?<![\w.,!?%'\")\]])\"(?=[^\s\"])"
 QUOTED = re.compile(rf"({OPENS}(?:[\d.,:]++(?=\")|[^\"]*+(?=\"[^\"]*+(?:\Z|{OPENS}))))(?<=\d)\"")
 CLOSING = "\u201d"  # the library reads " behind a figure as inches
+MINUS = re.compile(r"(?<![\w$\u00a3\u20ac)-])-(?=[$\u00a3\u20ac]\d)")
 INCH_FRACTION = re.compile(r"(?<![\d/])(\d{1,2}/\d{1,2})-(?=[a-z])")  # 1/4-inch
 AND = re.compile(r"\b([A-Z]+)&([A-Z]+)\b|(?<=[A-Za-z])&(?=[A-Za-z])")
 DOTTED = re.compile(r"\b(?![AP]\.M\.)(?:[A-Z]\.){2,}(?P<stop>$)?")  # U.S., not the time of a day
@@ -296,6 +297,7 @@ RULES: tuple[tuple[re.Pattern[str], Said], ...] = (
     (NUMBERED, _numbered),
     (RULER, _ruler),
     (MONEY, _money),
+    (MINUS, "minus "),
     (UNIT, _unit),
     (QUOTED, rf"\1{CLOSING}"),
 )

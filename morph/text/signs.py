@@ -11,7 +11,7 @@ import unicodedata
 
 READABLE = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\xab": '"', "\xbb": '"', "\u2026": "..."}
-    | {"\u2014": ", ", "\u2013": "-", "\u2044": "/"}
+    | {"\u2014": ", ", "\u2013": "-", "\u2212": "-", "\u2044": "/"}
 )
 SOUNDED_SIGNS = "\u00b0\n\t"
 FRACTION_BEHIND_NUMBER = re.compile("(?<=\\d)(?=[\xbc-\xbe\u2150-\u215e\u2189])")

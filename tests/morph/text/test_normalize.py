@@ -95,6 +95,12 @@ def test_it_is_written_out_as_people_read_it(text, spoken) -> None:
         ("x\xb2y", "X squared y"),
         ("5 m\xb2", "Five square meters"),
         ("9.8 m/s\xb2", "Nine point eight meters per second squared"),
+        # below zero, and ranges
+        ("It is \u221212 \xb0C.", "It is minus twelve degrees Celsius."),
+        ("It fell \u22123.5%.", "It fell minus three point five percent."),
+        ("5 \u2212 3 = 2", "Five minus three equals two"),
+        ("He owes -$5 or \u2212\u20ac300.", "He owes minus five dollars or minus three hundred euros."),
+        ("It costs $5-$10.", "It costs five dollars to ten dollars."),
         # telephone numbers
         ("100-2000 people", "One hundred-two thousand people"),
         ("123.4567 grams", "One hundred and twenty three point four five six seven grams"),
@@ -240,6 +246,8 @@ ROWS += [
     '"1',
     ' "a1',
     '"1" ',
+    "-$1",
+    "\u22121",
 ]
 
 
