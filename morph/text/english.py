@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from .split import OPENERS
+
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 ORDINALS = (
     *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
@@ -85,13 +87,6 @@ UNIT = re.compile(
     rf"(?<=\d)(?: ?(?!(?:{'|'.join(SPACED)})\b)| )({'|'.join(sorted(UNITS, key=len, reverse=True))})(?![\w'/])"
 )
 NAME_BEHIND = re.compile(r"\. ([A-Z]\w*)")
-OPENERS = frozenset(  # words with which sentences begin: "It needs 12 V. It is warm."
-    """
-    a all also an and as at both but by each every for from he here his how i if in is it its let my no not now of on
-    one or our she so some that the their then there these they this those to we what when where while who why with yes
-    you your
-    """.split()  # noqa: SIM905 - as a list it would take sixty lines
-)
 MONEY = re.compile(r"([$\u00a3\u20ac]\d[\d,.]*) ?(k|K|m|M|mn|bn|B|tn)(?![\w'])")
 MILLIONS = {
     "m": "million",

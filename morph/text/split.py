@@ -49,6 +49,16 @@ BEFORE_NUMBERS = frozenset(
     no pp sec art abs kap ch mar apr jun jul sep mon tue tues wed thu thurs fri sat sun
     """.split()  # noqa: SIM905 - as the list above
 )
+OPENERS = frozenset(  # English words with which sentences begin: "It needs 12 V. It is warm."
+    """
+    a all also an and as at both but by each every for from he here his how i if in is it its let my no not now of on
+    one or our she so some that the their then there these they this those to we what when where while who why with yes
+    you your
+    """.split()  # noqa: SIM905 - as a list it would take sixty lines
+)
+# The word behind a dot, once its end is there: texts come in parts (see ``arriving.py``).
+NEXT_WORD = re.compile(r"\s+[\"'“‘(]?([A-Z][a-z]*)(?=[\s,'’])")
+NEVER_LAST = frozenset(("e.g", "i.e", "a.k.a", "c.f", "z.b", "d.h"))
 BEGIN = re.compile(r"""[\s"'“‘„«»(\[]*""")  # what may be before a sentence's first letter
 
 
@@ -79,11 +89,11 @@ def split_sentences(text: str) -> list[str]:
 def split_text(text: str, max_chars: int = 400) -> list[str]:
     """Split ``text`` into pieces of at most ``max_chars`` characters; 0 never splits.
 
-    Pieces end at sentence ends (. ! ? … and their Chinese and Japanese forms, or a new line; not after "Dr."
-    or "U.S."; closing quotes stay with their sentence), and each takes as many sentences as fit. A sentence
-    that is too long is split at commas, semicolons, colons and dashes, then between words, and as a last resort
-    after ``max_chars`` characters. White space at the edges of pieces is dropped; every other character is in
-    exactly one piece, in order.
+    Pieces end at sentence ends (. ! ? … and their Chinese and Japanese forms, or a new line; not after "Dr.", nor
+    after "U.S." unless a word such as "She" follows; closing quotes stay with their sentence), and each takes as
+    many sentences as fit. A sentence that is too long is split at commas, semicolons, colons and dashes, then between
+    words, and as a last resort after ``max_chars`` characters. White space at the edges of pieces is dropped; every
+    other character is in exactly one piece, in order.
 
     Raises:
         ValueError: for an empty text or a negative ``max_chars``.
@@ -201,7 +211,7 @@ def _ends_sentence(text: str, match: re.Match[str], begins_lower: bool) -> bool:
     if behind.islower() and not begins_lower:
         return False  # an abbreviation, unless the writer uses no capitals
     word = WORD_BEFORE.search(text[max(0, match.start() - LONGEST_WORD) : match.start()])
-    return word is None or not _is_short_form(word, behind)
+    return word is None or not _is_short_form(word, behind) or _opens_behind(text, match.end(), word[0])
 
 
 def _is_short_form(word: re.Match[str], behind: str) -> bool:
@@ -212,6 +222,14 @@ def _is_short_form(word: re.Match[str], behind: str) -> bool:
         return True
     joined = word.string[: word.start()].endswith(JOINED)
     return INITIALS.fullmatch(word[0]) is not None and not joined
+
+
+def _opens_behind(text: str, end: int, word: str) -> bool:
+    """Return whether a sentence begins behind a dotted form: "at 5 p.m. She stayed", but not "the U.S. Army"."""
+    if "." not in word or word.casefold() in NEVER_LAST:
+        return False
+    following = NEXT_WORD.match(text, end)
+    return following is not None and following[1].lower() in OPENERS
 
 
 def _clause_ends(text: str, span: Span) -> Iterator[int]:

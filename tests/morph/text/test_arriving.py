@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.text.split import split_sentences
 
 WORDS = [
     *["Hello", "he", "said", "Dr.", "U.S.", "e.g.", "3.", "14", "z.B", "A", "x", "\u4f60\u597d", "\u00bb"],
-    *["no", "can't", "ok", "d", "sat"],
+    *["no", "can't", "ok", "d", "sat", "She", "It's", "p.m"],
     *[
         ". ",
         ".",
@@ -72,6 +72,9 @@ def test_sentences_are_those_of_the_whole_text_however_it_is_cut():
         ("We meet on Mar. 5", []),
         ("We went to the mar. T", ["We went to the mar."]),
         ("Er kommt, d. h. a", []),
+        ("Made in the U.S. I", []),
+        ("Made in the U.S. It ", ["Made in the U.S."]),
+        ("Made in the U.S. Items ", []),
     ],
 )
 def test_a_sentence_is_given_when_the_next_begins(text, complete):

@@ -67,6 +67,9 @@ def test_it_is_written_out_as_people_read_it(text, spoken) -> None:
         ("WE'RE HERE", "We're Here"),
         ("YOU\u2019VE WON", "You've won"),
         ("It is NASA'S and the BBC'S.", "It is Nasa's and the bee bee see's."),
+        ("He left at 5 p.m. She stayed.", "He left at five pee em. She stayed."),
+        ("He left at 5 p.m. Monday.", "He left at five pee em Monday."),
+        ("He lives in the U.S. She does not.", "He lives in the you ess. She does not."),
         # feet and quotation marks
         ("Press '1' to continue.", "Press 'one' to continue."),
         ("Press \u20185\u2019 or '10'.", "Press 'five' or 'ten'."),

@@ -22,6 +22,12 @@ SHORT_FORMS = [
     "He said no.|Then we sat.|There was sun.|It is on mar.|So it was.",
     "I can't.|Allons-y.|Il l'a.|OK.",
     "He lives near Abb. the river.|Yes.",
+    "He left at 5 p.m.|She stayed until 6 P.M. Monday.|He came at 9 a.m.|It was early.",
+    "He lives in the U.S.|She is in the U.S. Army in D.C.|They met.",
+    "He is in the U.S.|“It is big,” he said of the U.S. Open.",
+    "Ask J.R.R. Tolkien, a.k.a. The Author, e.g. In Oxford.|Or J. R. R. Allen, or A. A. Milne.",
+    "She got her Ph.D.|He met the U.S. No. 1 and the U.S. Inspector.",
+    "Das ist z.B. In Ordnung, d.h. So ist es.|Und gut.",
     '"i went home.|it was late.|Then I slept."',
 ]
 
@@ -125,7 +131,7 @@ def test_no_character_is_lost_and_no_piece_is_too_long():
 
 
 LONG = 100_000
-ROWS = ["!", "…", "!)", ",", ")", " x", "x", "Dr. ", ". »", "a.b", "a, ", "Hi! "]
+ROWS = ["!", "…", "!)", ",", ")", " x", "x", "Dr. ", ". »", "a.b", "a, ", "Hi! ", "U.S. I ", "a.b.  "]
 
 
 @pytest.mark.parametrize("text", [row * (LONG // len(row)) + "x" for row in ROWS], ids=ROWS)
@@ -162,7 +168,7 @@ def test_any_letter_or_digit_can_be_spoken(text):
     assert check_text(text) == text
 
 
-ENDS = (".", ".", ".", "!", '."', " Dr.", " B.", "", ",")
+ENDS = (".", ".", ".", "!", '."', " Dr.", " B.", " p.m.", "", ",")
 
 
 @pytest.mark.parametrize("limit", [0, 40, 60, 100, 400])
