@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from .encoding import join_halves
 from .split import sentence_ends, split_sentences
 
+NOTE_BEGUN = re.compile(r"\[\d{0,3}")  # a note's mark, without its end: it belongs to the sentence before it
 HIGH_HALVES = ("\ud800", "\udbff")  # first halves of characters that UTF-16 writes as two
 
 
@@ -41,7 +44,8 @@ class Sentences:
         self._text += part
         certain = 0
         for end in sentence_ends(self._text, (0, len(self._text))):
-            if self._text[end - 1] == "\n" or self._text[end:].strip():
+            behind = self._text[end:].strip()
+            if self._text[end - 1] == "\n" or (behind and not NOTE_BEGUN.fullmatch(behind)):
                 certain = end
         sentences = split_sentences(self._text[:certain])
         self._text = self._text[certain:]

@@ -38,6 +38,7 @@ SHORT_DAYS = {"Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wedn
     "Sun": "Sunday",
 }
 SHORT_DAY = re.compile(rf"\b({'|'.join(SHORT_DAYS)})\.(?=,? [A-Za-z\d])")
+NOTE_MARKS = re.compile(r"(?<=[.,;:!?\"])(?:\[\d{1,3}\])+")  # Wikipedia's, behind a sentence or a clause
 SHORT_WORDS_BEFORE_NUMBERS = {"no": "number", "p": "page", "pp": "pages", "ch": "chapter"}
 BEFORE_NUMBER = re.compile(rf"\b(?i:({'|'.join(SHORT_WORDS_BEFORE_NUMBERS)}))\. (?=\d)")
 # Seven digits alone are a number of a telephone only with a hyphen, and if their exchange is one: 200 or above.
@@ -277,6 +278,7 @@ def _ordinal(number: int | str) -> str:
 Said = str | Callable[[re.Match[str]], str]
 # In this order.
 RULES: tuple[tuple[re.Pattern[str], Said], ...] = (
+    (NOTE_MARKS, ""),
     (SHORT_MONTH, lambda match: _month(match[1]) + " "),
     (SHORT_DAY, lambda match: SHORT_DAYS[match[1]]),
     (BEFORE_NUMBER, lambda match: _before_number(match[1])),

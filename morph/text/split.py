@@ -9,12 +9,16 @@ from .encoding import check_encodable
 
 Span = tuple[int, int]
 
-CLOSERS = r"""(?:[ \u00a0\u202f]?»|["'”’“‘›)\]}」』）】》〉])*"""  # French puts a space before »
-# Latin marks end a sentence only before white space (not in "3.14"); Chinese and Japanese marks always do.
+# French puts a space before », German ends with «; Wikipedia puts the numbers of its notes behind a sentence.
+CLOSERS = r"""(?:[ \u00a0\u202f]?»|\[\d{1,3}\]|["'”’“‘›«‹)\]}」』）】》〉])*"""
+CHINESE = "[\u3040-\u30ff\u3400-\u9fff]"  # or Japanese
+# Latin marks end a sentence only before white space (not in "3.14"); Chinese and Japanese marks always do, and so do a
+# Latin ! and ? between their characters.
 SENTENCE_END = re.compile(
     # Of several marks, a match can only start at the first one: otherwise a long run takes quadratic time.
     rf"(?P<latin>(?<![.!?…])[.!?…]+(?P<closers>{CLOSERS})(?=\s|$))"
     rf"|(?:[。！？｡]|…{{2}})[。！？｡….!?]*{CLOSERS}"
+    rf"|(?<={CHINESE})[!?]+{CLOSERS}(?={CHINESE})"
     r"|\n"
 )
 CLAUSE_END = re.compile(rf"[,;:—–]{CLOSERS}(?=\s)|[，、；：]{CLOSERS}")

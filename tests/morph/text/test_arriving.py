@@ -12,6 +12,7 @@ from qwen3_tts_morph.morph.text.split import split_sentences
 WORDS = [
     *["Hello", "he", "said", "Dr.", "U.S.", "e.g.", "3.", "14", "z.B", "A", "x", "\u4f60\u597d", "\u00bb"],
     *["no", "can't", "ok", "d", "sat", "She", "It's", "p.m"],
+    *["\xab", "[1]", "\u4f60!", "\u597d?\u201d"],
     *[
         ". ",
         ".",
@@ -72,6 +73,12 @@ def test_sentences_are_those_of_the_whole_text_however_it_is_cut():
         ("We meet on Mar. 5", []),
         ("We went to the mar. T", ["We went to the mar."]),
         ("Er kommt, d. h. a", []),
+        ("\xbbHalt!\xab \xbbW", ["\xbbHalt!\xab"]),
+        ("In 1920.[1] H", ["In 1920.[1]"]),
+        ("In 1920.[1", []),
+        ("\u4f60\u597d\u3002[1", []),
+        ("\u4f60\u597d!", []),
+        ("\u4f60\u597d!\u5b83", ["\u4f60\u597d!"]),
         ("Made in the U.S. I", []),
         ("Made in the U.S. It ", ["Made in the U.S."]),
         ("Made in the U.S. Items ", []),

@@ -70,6 +70,9 @@ def test_it_is_written_out_as_people_read_it(text, spoken) -> None:
         ("He left at 5 p.m. She stayed.", "He left at five pee em. She stayed."),
         ("He left at 5 p.m. Monday.", "He left at five pee em Monday."),
         ("He lives in the U.S. She does not.", "He lives in the you ess. She does not."),
+        # the numbers of notes
+        ("Born in 1920.[1] It was,[2][13] he said, 5.", "Born in nineteen twenty. It was, he said, five."),
+        ("See [1] and a[1].", "See [one] and a[one]."),
         # feet and quotation marks
         ("Press '1' to continue.", "Press 'one' to continue."),
         ("Press \u20185\u2019 or '10'.", "Press 'five' or 'ten'."),
@@ -250,6 +253,8 @@ ROWS += [
     ' "a1',
     '"1" ',
     "-$1",
+    ".[1]",
+    "[1]",
     "\u22121",
 ]
 

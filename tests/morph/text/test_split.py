@@ -45,7 +45,10 @@ SHORT_FORMS = [
         "(It was very late at night.)|We all went home to bed.",
         "What is it now?!|I do not know...|Well, go on.",
         "Er kam am 3. Mai zu uns, z. B. mit dem Zug.|»Komm herein«, sagte sie zu ihm.",
-        "« Il fait beau. »|Elle sourit à tous.",
+        "« Il fait beau. »|Elle sourit à tous.|« Oui ! »|« Non ! »",
+        "»Halt!«|»Warum?«|»Weil ich muss.«|Sie gingen.",
+        "»Halt!« rief er, ›halt!‹ und ging.|›Ja.‹|»Nein, was?«, fragte er.",
+        "Born in 1920.[1]|Moved in 1930,[2] to Rome.[3][12]|See a[1].[5] and so on.",
         "今天天气很好。|我们去公园玩吧！|你觉得怎么样呢？|好的好的……|那么走吧。",
         "他说：“今天天气很好。”|我们都同意他说的话。",
         "「今日は天気がいい。」|と彼は言いました。",
@@ -67,6 +70,13 @@ def test_pieces_end_at_sentence_ends_and_not_after_abbreviations():
 
 def test_sentences_end_without_a_space_in_chinese_and_korean_yes_is_a_sentence():
     assert split_text("你好。再见！走吧", 3) == ["你好。", "再见！", "走吧"]
+    assert split_text("你好!今天怎么样?!好!”约翰.史密斯", 8) == [
+        "你好!",
+        "今天怎么样?!",
+        "好!”",
+        "约翰.史密斯",
+    ]
+    assert split_sentences("是A!是B!왜?라고 했다") == ["是A!是B!왜?라고 했다"]
     assert split_text("네. 그래요.", 5) == ["네.", "그래요."]
 
 
@@ -118,7 +128,7 @@ def test_a_text_without_capitals_is_cut_at_its_dots():
 
 def test_no_character_is_lost_and_no_piece_is_too_long():
     rng = random.Random(3)
-    alphabet = "aB3 .,;:!?…。！？，、」»\"')(\n\t—Dr. U.S. 网网"
+    alphabet = "aB3 .,;:!?…。！？，、」»«[1]\"')(\n\t—Dr. U.S. 网网"
     for _ in range(3000):
         text = "".join(rng.choices(alphabet, k=rng.randint(1, 80)))
         if not text.strip():
@@ -131,7 +141,26 @@ def test_no_character_is_lost_and_no_piece_is_too_long():
 
 
 LONG = 100_000
-ROWS = ["!", "…", "!)", ",", ")", " x", "x", "Dr. ", ". »", "a.b", "a, ", "Hi! ", "U.S. I ", "a.b.  "]
+ROWS = [
+    "!",
+    "…",
+    "!)",
+    ",",
+    ")",
+    " x",
+    "x",
+    "Dr. ",
+    ". »",
+    "a.b",
+    "a, ",
+    "Hi! ",
+    "U.S. I ",
+    "a.b.  ",
+    "![1]",
+    "!«",
+    "你!",
+    "你!“",
+]
 
 
 @pytest.mark.parametrize("text", [row * (LONG // len(row)) + "x" for row in ROWS], ids=ROWS)
