@@ -59,6 +59,22 @@ MINUS = re.compile(r"(?<![\w$\u00a3\u20ac)-])-(?=[$\u00a3\u20ac]\d)")
 INCH_FRACTION = re.compile(r"(?<![\d/])(\d{1,2}/\d{1,2})-(?=[a-z])")  # 1/4-inch
 AND = re.compile(r"\b([A-Z]+)&([A-Z]+)\b|(?<=[A-Za-z])&(?=[A-Za-z])")
 DOTTED = re.compile(r"\b(?![AP]\.M\.)(?:[A-Z]\.){2,}(?P<stop>$)?")  # U.S., not the time of a day
+# 1.000,50, and €10.000: a continental number has a comma behind the thousands, or is a price of whole thousands.
+CONTINENTAL = re.compile(
+    r"(?<![\w.,])(?:(?<=\u20ac)\d{1,3}(?:\.\d{3})*\.000|\d{1,3}(?:\.\d{3})+(?:,\d{1,2}|(?<=\.000)(?= ?\u20ac)))"
+    r"(?!\w|[.,]\d)"
+)
+OTHER_POINTS = str.maketrans(".,", ",.")
+# The library reads five digits one by one. Round numbers, and those before a plural, count something.
+LONG_NUMBER = re.compile(
+    r"(?<![\w.,:#/+-])(?<!\d )[1-9]\d{4,8}(?![\w/+-]|[.,:]\d| \d)(?:(?<=00)|(?= (?:[a-z]{3,40}s|people)\b))"
+)
+# What names something by a number, and ZIP codes behind a state: NY 10000.
+IDENTIFIER = re.compile(
+    r"\b(?:[A-Z]{2,}|(?i:account|box|build|bus|call|card|code|dial|extension|fax|flight|invoice|item|model|number|order|part|"
+    r"password|phone|pin|port|room|route|serial|suite|tel|ticket|version|zip))\W{1,3}(?:(?:is|was|no|number)\W{1,3})?\Z"
+)
+LONGEST_NAME = 40  # characters before a number, as far as such a word is looked for
 VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)(?!\.?\d)")
 ALWAYS_OPEN = re.compile(r"\b24/7\b")
 SCORE = re.compile(r"(?i)\b(won|lost|score was|score is|beat \w+|drew) (\d{1,3})[-\u2013](\d{1,3})\b")
@@ -220,6 +236,12 @@ def _compound(match: re.Match[str]) -> str:
     return f"{spell(match[1])} and {spell(match[2])}"
 
 
+def _long_number(match: re.Match[str]) -> str:
+    """Return a number of five or more digits with commas, so that it is read as one, unless it is a name."""
+    before = match.string[max(0, match.start() - LONGEST_NAME) : match.start()]
+    return match[0] if IDENTIFIER.search(before) else f"{int(match[0]):,}"
+
+
 def _version(match: re.Match[str]) -> str:
     """Return a version's number; a date (17.4.2024) is left to the library."""
     is_date = len(match[3]) == 4 and int(match[1][:3]) <= 31 and int(match[2][:3]) <= 12
@@ -286,6 +308,7 @@ RULES: tuple[tuple[re.Pattern[str], Said], ...] = (
     (DOTTED, lambda match: spell(match[0].replace(".", "")) + ("" if match["stop"] is None else ".")),
     (AND, _compound),
     (ABOUT, "about "),
+    (CONTINENTAL, lambda match: match[0].translate(OTHER_POINTS)),
     (PHONE, lambda match: _spell_digits(match[0])),
     (VERSION, _version),
     (INCH_FRACTION, r"\1 "),
@@ -296,5 +319,6 @@ RULES: tuple[tuple[re.Pattern[str], Said], ...] = (
     (MONEY, _money),
     (MINUS, "minus "),
     (UNIT, _unit),
+    (LONG_NUMBER, _long_number),
     (QUOTED, rf"\1{CLOSING}"),
 )

@@ -16,9 +16,10 @@ READABLE = str.maketrans(
 SOUNDED_SIGNS = "\u00b0\n\t"
 FRACTION_BEHIND_NUMBER = re.compile("(?<=\\d)(?=[\xbc-\xbe\u2150-\u215e\u2189])")
 SPACES_IN_NUMBERS = "\xa0\u2007\u2009\u202f"
-# Three digits behind each space: 10 000, but not the telephone number 555 123 4567.
+# Three digits behind each space: 10 000, but not the telephone number 555 123 4567. Decimals have a comma: 10 000,50.
 SPACED_NUMBER = re.compile(
-    rf"(?<![\d.,])\d{{1,3}}(?:[{SPACES_IN_NUMBERS}]\d{{3}}){{1,5}}(?!\d|[{SPACES_IN_NUMBERS}]\d)"
+    rf"(?<![\d.,])(\d{{1,3}}(?:[{SPACES_IN_NUMBERS}]\d{{3}}){{1,5}})(?:,(\d{{1,2}})(?![,\d]))?"
+    rf"(?!\d|[{SPACES_IN_NUMBERS}]\d)"
 )
 # Behind a number, a bracket or the name of a variable; m² is a unit, and the library's.
 POWER = re.compile("(?:(?<=[\\d)])|(?<=\\b[A-Za-ln-z])|(?<=\\bmc))[\u207b\u2070\xb9\xb2\xb3\u2074-\u2079]+")
@@ -29,12 +30,17 @@ PARTS_OF_EMOJI = re.compile("[\ufe00-\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0100
 
 def plain(text: str) -> str:
     """Return a text with plain quotes, dashes and spaces, fractions as 1/2, powers in words, and without emoji."""
-    text = SPACED_NUMBER.sub(lambda match: ",".join(re.findall(r"\d+", match[0])), text)
+    text = SPACED_NUMBER.sub(_spaced, text)
     text = FRACTION_BEHIND_NUMBER.sub(" ", text)
     text = POWER.sub(_power, text)
     text = unicodedata.normalize("NFKC", PARTS_OF_EMOJI.sub("", text)).translate(READABLE)
     spaced = (" " if char.isspace() and char not in SOUNDED_SIGNS else char for char in text)
     return "".join(char for char in spaced if char in SOUNDED_SIGNS or not _is_soundless(char))
+
+
+def _spaced(match: re.Match[str]) -> str:
+    thousands = ",".join(re.findall(r"\d+", match[1]))
+    return f"{thousands}.{match[2]}" if match[2] else thousands
 
 
 def _power(match: re.Match[str]) -> str:

@@ -107,6 +107,29 @@ def test_it_is_written_out_as_people_read_it(text, spoken) -> None:
         ("5 \u2212 3 = 2", "Five minus three equals two"),
         ("He owes -$5 or \u2212\u20ac300.", "He owes minus five dollars or minus three hundred euros."),
         ("It costs $5-$10.", "It costs five dollars to ten dollars."),
+        # long numbers, which count or name something
+        ("10000 people took 86400 s.", "Ten thousand people took eighty six thousand four hundred seconds."),
+        (
+            "12345 votes, 1500000 in all.",
+            "Twelve thousand three hundred and forty five votes, one million five hundred thousand in all.",
+        ),
+        ("She lives in IL 60600.", "She lives in eye ell six zero six zero zero."),
+        ("Room 20100, code 48291.", "Room two zero one zero zero, code four eight two nine one."),
+        ("His ZIP code is 10000.", "His zip code is one zero zero zero zero."),
+        ("Call 12345 67800.", "Call one two three four five six seven eight zero zero."),
+        ("10000+ users", "Ten thousand plus users"),
+        # continental numbers
+        ("\u20ac1.000,50 or \u20ac10.000.", "One thousand euros fifty cents or ten thousand euros."),
+        (
+            "1.000.000,8 or 10.000 \u20ac",
+            "One million point eight or ten thousand euro",
+        ),
+        ("10\xa0000,50 \u20ac", "Ten thousand point five zero euro"),
+        (
+            "\u20ac1.459 per liter, 10.000 s",
+            "One point four five nine euros per liter, ten point zero zero zero seconds",
+        ),
+        ("At 10.0.0.1", "At one zero dot zero dot zero dot one"),
         # telephone numbers
         ("100-2000 people", "One hundred-two thousand people"),
         ("123.4567 grams", "One hundred and twenty three point four five six seven grams"),
@@ -254,6 +277,11 @@ ROWS += [
     '"1" ',
     "-$1",
     ".[1]",
+    ".000",
+    "1.000,5",
+    "10000 ",
+    "pin 10000 ",
+    "12345 a",
     "[1]",
     "\u22121",
 ]
