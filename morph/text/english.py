@@ -25,6 +25,7 @@ ORDINALS = (
         "eighteenth",
     ),
 )
+ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october"),
     *("november", "december"),
@@ -76,7 +77,10 @@ IDENTIFIER = re.compile(
 )
 LONGEST_NAME = 40  # characters before a number, as far as such a word is looked for
 VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)(?!\.?\d)")
+NAMED_VERSION = re.compile(r"(?<![\w./@:])([A-Za-z]++)(\d++)\.(\d++)(?![\w/@]|\.\w)")  # Qwen3.5
 ALWAYS_OPEN = re.compile(r"\b24/7\b")
+NINE_ELEVEN = re.compile(r"(?<![\w./])9/11(?![\w/]| of\b)")
+SHARES = re.compile(r"(?<![\w./$\u00a3\u20ac])(\d\d)/(\d\d)(?![\w/]|\.\d)")  # 50/50
 SCORE = re.compile(r"(?i)\b(won|lost|score was|score is|beat \w+|drew) (\d{1,3})[-\u2013](\d{1,3})\b")
 # What the library leaves out or spells: singular and plural.
 UNITS = {
@@ -104,6 +108,10 @@ UNIT = re.compile(
     rf"(?<=\d)(?: ?(?!(?:{'|'.join(SPACED)})\b)| )({'|'.join(sorted(UNITS, key=len, reverse=True))})(?![\w'/])"
 )
 NAME_BEHIND = re.compile(r"\. ([A-Z]\w*)")
+MONEY_RANGE = re.compile(
+    r"(?<![A-Za-z])([$\u00a3\u20ac])(\d++(?:[.,]\d++)*+)-(\d++(?:[.,]\d++)*+)"
+    r"(?=(?:k|K|m|M|mn|bn|B|tn)\b|(?![\w/-]))"
+)
 MONEY = re.compile(r"([$\u00a3\u20ac]\d[\d,.]*) ?(k|K|m|M|mn|bn|B|tn)(?![\w'])")
 MILLIONS = {
     "m": "million",
@@ -113,7 +121,7 @@ MILLIONS = {
     "B": "billion",
     "tn": "trillion",
 }
-ROMAN = re.compile(r"\b(?=[IVX]{1,5}\b)X{0,1}(?:IX|IV|V?I{0,3})\b")
+ROMAN = re.compile(r"\b(?=[IVXL]{1,8}\b)(?:XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
 NUMBERED = re.compile(
     r"(?:(?<![\w'])([A-Za-z]{1,8}) )?\b((?i:chapter|part|act|volume|book|section|scene|phase|world war|type|appendix)) "
     r"([IVX]{1,5})\b"
@@ -124,9 +132,15 @@ DETERMINERS = frozenset(
     second next last best whole
     """.split()  # noqa: SIM905 - as a list it would take thirty lines
 )
-RULERS = "Henry|Louis|George|Edward|Elizabeth|Charles|James|William|Richard|Pope [A-Z][a-z]+"
+RULERS = (
+    "Alexander|Catherine|Charles|Edward|Elizabeth|Frederick|George|Henry|Ivan|James|John Paul|Louis|Margaret|Napoleon|"
+    "Nicholas|Peter|Philip|Richard|William|Pope [A-Z][a-z]+"
+)
 RULER = re.compile(rf"\b((?:(?:King|Queen|Emperor|Tsar) )?(?:{RULERS})) ([IVX]{{1,5}})\b")
 TITLE = re.compile(r"King|Queen|Emperor|Tsar|Pope")
+SUPER_BOWL = re.compile(r"(?<=\bSuper Bowl )[IVXL]{1,8}\b")
+# No word and no initial, as IV (a drip), VI (an editor) and XX may be.
+SURE_NUMERAL = re.compile(r"(?<=[A-Za-z] )(?:II|IX|(?!XXX)[IVX]{3,6})\b")
 # An I before anything else is the speaker.
 BEHIND_NUMERAL = re.compile(r"'s\b|\s*(?:[.,;:!?)\]\"]|$)|\s+(?:of\b|(?:and|or|to) [A-Z])")
 # Letters by name: every voice tried says "bee bee see" correctly, hardly any says "B B C" correctly (demo voice).
@@ -242,10 +256,21 @@ def _long_number(match: re.Match[str]) -> str:
     return match[0] if IDENTIFIER.search(before) else f"{int(match[0]):,}"
 
 
+def _shares(match: re.Match[str]) -> str:
+    """Return two parts of a hundred as two numbers: 60/40 is no fraction."""
+    return f"{match[1]} {match[2]}" if int(match[1]) + int(match[2]) == 100 else match[0]
+
+
 def _version(match: re.Match[str]) -> str:
     """Return a version's number; a date (17.4.2024) is left to the library."""
     is_date = len(match[3]) == 4 and int(match[1][:3]) <= 31 and int(match[2][:3]) <= 12
     return match[0] if is_date else " point ".join(match.groups())
+
+
+def _money_range(match: re.Match[str]) -> str:
+    """Return "5 to $10" for $5-10: five to ten dollars; prices with cents are read one by one."""
+    sign, low, high = match.groups()
+    return f"{sign if '.' in low + high else ''}{low} to {sign}{high}"
 
 
 def _money(match: re.Match[str]) -> str:
@@ -266,7 +291,10 @@ def _numbered(match: re.Match[str]) -> str:
 
 def _ruler(match: re.Match[str]) -> str:
     """Return a ruler's number as an ordinal; a single I only behind a title, or at the end of a phrase."""
-    if match[2] == "I" and not TITLE.match(match[1]) and not _ends_phrase(match):
+    titled = TITLE.match(match[1])
+    if match[2] == "I" and not titled and not _ends_phrase(match):
+        return match[0]
+    if len(match[2]) == 1 and not titled and _is_initial(match):
         return match[0]
     return f"{match[1]} the {_ordinal(_roman(match[2]))}"
 
@@ -275,26 +303,33 @@ def _ends_phrase(match: re.Match[str]) -> bool:
     return BEHIND_NUMERAL.match(match.string, match.end()) is not None
 
 
-def _unit(match: re.Match[str]) -> str:
+def _is_initial(match: re.Match[str]) -> bool:
+    """Return whether a name is behind the dot of a letter: William V. Roth, but not "It was George V. He"."""
     name = NAME_BEHIND.match(match.string, match.end())
-    if match[1].isupper() and name and name[1].lower() not in OPENERS:
-        return match[0]  # an initial: "In 1990 W. Smith"
+    return name is not None and name[1].lower() not in OPENERS
+
+
+def _unit(match: re.Match[str]) -> str:
+    if match[1].isupper() and _is_initial(match):
+        return match[0]  # "In 1990 W. Smith"
     number = match.string[max(0, match.start() - 2) : match.start()]
     single = number.endswith("1") and number[0] not in "0123456789.,"
     return f" {UNITS[match[1]][0 if single or number == '1' else 1]}"
 
 
 def _roman(numeral: str) -> int | str:
-    """Return the value of a Roman numeral below 20; anything else is returned unchanged."""
+    """Return the value of a Roman numeral below 90; anything else is returned unchanged."""
     if not ROMAN.fullmatch(numeral):
         return numeral
-    values = [{"I": 1, "V": 5, "X": 10}[letter] for letter in numeral]
+    values = [{"I": 1, "V": 5, "X": 10, "L": 50}[letter] for letter in numeral]
     following = [*values[1:], 0]
     return sum(-value if value < after else value for value, after in zip(values, following, strict=True))
 
 
 def _ordinal(number: int | str) -> str:
-    return ORDINALS[number - 1] if isinstance(number, int) and number <= len(ORDINALS) else str(number)
+    if isinstance(number, str):
+        return number
+    return ORDINALS[number - 1] if number <= len(ORDINALS) else f"{number}{ENDINGS.get(number % 10, 'th')}"
 
 
 Said = str | Callable[[re.Match[str]], str]
@@ -305,17 +340,23 @@ RULES: tuple[tuple[re.Pattern[str], Said], ...] = (
     (SHORT_DAY, lambda match: SHORT_DAYS[match[1]]),
     (BEFORE_NUMBER, lambda match: _before_number(match[1])),
     (ALWAYS_OPEN, "twenty four seven"),
+    (NINE_ELEVEN, "nine eleven"),
+    (SHARES, _shares),
     (DOTTED, lambda match: spell(match[0].replace(".", "")) + ("" if match["stop"] is None else ".")),
     (AND, _compound),
     (ABOUT, "about "),
     (CONTINENTAL, lambda match: match[0].translate(OTHER_POINTS)),
     (PHONE, lambda match: _spell_digits(match[0])),
     (VERSION, _version),
+    (NAMED_VERSION, r"\1 \2 point \3"),
     (INCH_FRACTION, r"\1 "),
     (FEET, _feet),
     (SCORE, r"\1 \2 to \3"),
     (NUMBERED, _numbered),
     (RULER, _ruler),
+    (SUPER_BOWL, lambda match: str(_roman(match[0]))),
+    (SURE_NUMERAL, lambda match: str(_roman(match[0]))),
+    (MONEY_RANGE, _money_range),
     (MONEY, _money),
     (MINUS, "minus "),
     (UNIT, _unit),

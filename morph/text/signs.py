@@ -24,8 +24,8 @@ SPACED_NUMBER = re.compile(
 # Behind a number, a bracket or the name of a variable; m² is a unit, and the library's.
 POWER = re.compile("(?:(?<=[\\d)])|(?<=\\b[A-Za-ln-z])|(?<=\\bmc))[\u207b\u2070\xb9\xb2\xb3\u2074-\u2079]+")
 POWERS = {"2": " squared", "3": " cubed"}
-# Variants and skin tones of emoji, and the frame of a keycap: they are no symbols themselves.
-PARTS_OF_EMOJI = re.compile("[\ufe00-\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef]")
+# Marks of trade, which would become letters; variants and skin tones of emoji, and the frame of a keycap.
+SILENT = re.compile("[\u2120\u2122\ufe00-\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef]")
 
 
 def plain(text: str) -> str:
@@ -33,7 +33,7 @@ def plain(text: str) -> str:
     text = SPACED_NUMBER.sub(_spaced, text)
     text = FRACTION_BEHIND_NUMBER.sub(" ", text)
     text = POWER.sub(_power, text)
-    text = unicodedata.normalize("NFKC", PARTS_OF_EMOJI.sub("", text)).translate(READABLE)
+    text = unicodedata.normalize("NFKC", SILENT.sub("", text)).translate(READABLE)
     spaced = (" " if char.isspace() and char not in SOUNDED_SIGNS else char for char in text)
     return "".join(char for char in spaced if char in SOUNDED_SIGNS or not _is_soundless(char))
 
