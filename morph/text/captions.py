@@ -3,7 +3,8 @@
 A caption is one line of a script (see ``script.py``): ``NAME: text`` with a name of the cast, or text of the character
 NARRATOR. WebVTT's mark ``<v NAME>`` chooses the voice, if the cast has that name, and is never spoken. Tags such as
 ``[speed 1.1]`` may stand before its text. Other words in brackets, and a caption that is one remark in parentheses,
-describe sounds: they are not spoken. Dashes at the beginning of a caption's lines are left out.
+describe sounds: they are not spoken. Dashes at the beginning of a caption's lines are left out. A caption has one
+speaker: one in which another line begins with a name is refused.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .encoding import check_encodable
 from .names import name_key
 from .script import KNOWN_TAG, MAX_REPORTED, NARRATOR, RESERVED, ScriptError, ScriptLine, parse_script
 
+LONGEST_SHOWN = 40  # characters of a line in an error
 MOST_CAPTIONS = 20_000
 LAST_S = 12 * 3600.0  # no caption ends later: the track is held in memory
 VTT_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>\s][^<>]*)>")
@@ -30,6 +32,9 @@ UNNAMED = str.maketrans(dict.fromkeys(RESERVED, " "))
 BRACKETS = re.compile(r"\[[^\[\]]*\]")
 REMARK = re.compile(r"[(\uff08][^()\uff08\uff09]*[)\uff09]")
 DASH = re.compile(r"^[-\u2010-\u2014]\s*", re.MULTILINE)
+SURE_DASH = re.compile(r"^[-\u2010-\u2014](?!\d)\s*", re.MULTILINE)  # no minus
+CLOSING_HASH = re.compile(r" #+\Z")  # behind what is sung
+ENTITY = re.compile(r"&#?\w{1,31};")  # only with its semicolon: R&D and "Q&not" are words
 NOTES = str.maketrans("", "", "\u266a\u266b\u266c")  # around what is sung
 HEAD = re.compile("([^:\uff1a]*)[:\uff1a](.*)", re.DOTALL)
 
@@ -101,7 +106,8 @@ def _caption(number: int, event: Any, kind: str) -> TimedText:
     if kind == "vtt":
         voice = VTT_VOICE.search(text)
         speaker = " ".join(html.unescape(voice[1]).translate(UNNAMED).split()) if voice else ""
-        text = html.unescape(VTT_TAG.sub("", text))
+        text = VTT_TAG.sub("", text)
+    text = ENTITY.sub(lambda match: html.unescape(match[0]), text)
     return TimedText(number, event.start, event.end, text.strip(), speaker)
 
 
@@ -129,8 +135,12 @@ def _check(captions: Sequence[TimedText]) -> None:
         raise ValueError(f"captions has {len(captions)}, more than {MOST_CAPTIONS}: split the file")
     errors = [f"caption {one.number}: {fault}" for one in captions for fault in _faults(one)]
     if errors:
-        more = [f"and {len(errors) - MAX_REPORTED} more"] if len(errors) > MAX_REPORTED else []
-        raise ValueError("\n".join(["captions cannot be read:", *errors[:MAX_REPORTED], *more]))
+        raise ValueError(_listed(errors))
+
+
+def _listed(errors: Sequence[str]) -> str:
+    more = [f"and {len(errors) - MAX_REPORTED} more"] if len(errors) > MAX_REPORTED else []
+    return "\n".join(["captions cannot be read:", *errors[:MAX_REPORTED], *more])
 
 
 def _faults(caption: TimedText) -> Iterable[str]:
@@ -156,6 +166,8 @@ def read_dub(
         ScriptError: naming the faulty captions.
     """
     known = {name_key(name): name for name in cast}
+    if errors := [error for one in captions for error in _second_speakers(one, known)]:
+        raise ScriptError(_listed(errors))
     texts = [_as_line(one, known) for one in captions]
     numbered = dict(enumerate(captions, start=1))
     silent = [caption for caption, text in zip(captions, texts, strict=True) if not text]
@@ -178,15 +190,34 @@ def _name_captions(message: str, numbered: dict[int, TimedText]) -> str:
     return named.replace("script cannot be read:", "captions cannot be read:", 1)
 
 
-def _as_line(caption: TimedText, cast: dict[str, str]) -> str:
-    """Return a caption as a line of a script, "" if nothing of it is spoken."""
-    said = BRACKETS.sub(
+def _lines(caption: TimedText) -> list[str]:
+    """Return the lines of a caption without notes, sounds in brackets and the dashes of speakers.
+
+    A dash before a figure is a minus, unless another line begins with a dash too.
+    """
+    text = BRACKETS.sub(
         lambda match: match[0] if KNOWN_TAG.fullmatch(match[0]) else " ", caption.text.translate(NOTES)
     )
-    said = " ".join(DASH.sub("", said).split()).strip(
-        "# "
-    )  # a line of a script that begins with # is a comment
-    if REMARK.fullmatch(said) or not any(char.isalnum() for char in BRACKETS.sub("", said)):
+    dash = DASH if len(DASH.findall(text)) > 1 else SURE_DASH
+    return dash.sub("", text).split("\n")
+
+
+def _second_speakers(caption: TimedText, cast: dict[str, str]) -> Iterable[str]:
+    """Name the lines that begin with a name of the cast behind a spoken line: the name would be read aloud."""
+    spoken = [line for line in _lines(caption) if _has_words(line)]
+    for line in spoken[1:]:
+        name = _head(line)
+        if name is not None and _in_cast(name, cast):
+            shown = repr(line.strip()[:LONGEST_SHOWN])
+            yield f"caption {caption.number}: {shown} begins with a name: make it a caption of its own"
+
+
+def _as_line(caption: TimedText, cast: dict[str, str]) -> str:
+    """Return a caption as a line of a script, "" if nothing of it is spoken."""
+    said = " ".join(" ".join(_lines(caption)).split())
+    # A line of a script that begins with # is a comment; here it is sung. C# is a word.
+    said = said.strip("# ") if said.startswith("#") else CLOSING_HASH.sub("", said)
+    if not _has_words(said):
         return ""
     if _is_named(said, cast):
         return said
@@ -195,12 +226,27 @@ def _as_line(caption: TimedText, cast: dict[str, str]) -> str:
     return f"{speaker}: {said}" if speaker else said
 
 
+def _has_words(said: str) -> bool:
+    """Return whether a text is more than tags, signs, and one remark in parentheses."""
+    return any(char.isalnum() for char in BRACKETS.sub("", said)) and not REMARK.fullmatch(said.strip())
+
+
 def _is_named(said: str, cast: dict[str, str]) -> bool:
     """Return whether the words before a colon are a name: one of the cast, or in capitals, which a typo may be."""
-    head = HEAD.fullmatch(BRACKETS.sub("", said))
-    if head is None:
+    name = _head(said)
+    if name is None:
         return False
-    name = head[1].strip()
     bare = REMARK.sub("", name).strip()
     capitals = bare.isupper() and len(bare.split()) <= 3 and len(cast) > 1
-    return name_key(name) in cast or name_key(bare) in cast or capitals
+    return _in_cast(name, cast) or capitals
+
+
+def _head(said: str) -> str | None:
+    """Return what is before the first colon, without brackets; None without a colon."""
+    head = HEAD.fullmatch(BRACKETS.sub("", said))
+    return head[1].strip() if head else None
+
+
+def _in_cast(name: str, cast: dict[str, str]) -> bool:
+    """Return whether a name, or one with a remark behind it, is in the cast."""
+    return name_key(name) in cast or name_key(REMARK.sub("", name).strip()) in cast

@@ -43,6 +43,11 @@ def test_srt_is_read_without_formatting(line_break: str, mark: str) -> None:
     ]
 
 
+def test_signs_of_html_are_read_in_srt_too() -> None:
+    text = "1\n00:00:01,000 --> 00:00:02,000\nQ&amp;A: 5 &lt; 6 &#38; R&D, AT&region\n"
+    assert read_captions(text)[0].text == "Q&A: 5 < 6 & R&D, AT&region"
+
+
 def test_webvtt_is_read_and_its_voices_are_marks() -> None:
     text = (
         "WEBVTT\n\n00:01.000 --> 00:02.500\n<v Anna>Hello.\n\n00:03.000 --> 00:04.000\n<b>It is late.</b>\n"
@@ -179,6 +184,15 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("BEN: [sighs] Yes.", [("Ben", "Yes.")]),
         ("\u266a La la \u266a", [("", "La la")]),
         ("# La la #", [("", "La la")]),
+        ("#La la#", [("", "La la")]),
+        ("La la ##", [("", "La la")]),
+        ("I write C#", [("", "I write C#")]),
+        ("-5 degrees", [("", "-5 degrees")]),
+        ("It was\n-5 degrees", [("", "It was -5 degrees")]),
+        ("-5 minutes?\n-Yes.", [("", "5 minutes? Yes.")]),
+        ("- 5 minutes?", [("", "5 minutes?")]),
+        ("[door slams]\nANNA: Hi\nthere: you.", [("Anna", "Hi there: you.")]),
+        ("[speed 1.1]\nANNA: Hi\n(sighs)", [("Anna", "Hi (sighs)")]),
         ("Wait (a little).", [("", "Wait (a little).")]),
         ("One [pause 0.3] two.", [("", "One [pause 0.3] two.")]),
     ],
@@ -218,6 +232,12 @@ def test_captions_without_words_are_returned_apart() -> None:
         ("ANNA: [speed 3] Hello.", ["Anna"], "caption 7: [speed 3] is not a speed"),
         ("ANNA: [lang Klingon] Hello.", ["Anna"], "caption 7: 'Klingon' is not in the languages"),
         ("ANNA: Hello. [pause 1]", ["Anna"], "change the caption's time instead"),
+        (
+            "ANNA: Hi\nBEN: Ho",
+            ["Anna", "Ben"],
+            "caption 7: 'BEN: Ho' begins with a name: make it a caption of its own",
+        ),
+        ("Hi\n- ben (low): Ho", ["Narrator", "Ben"], "caption 7: 'ben (low): Ho' begins with a name"),
         ("[music]", ["Anna"], "captions have nothing to speak"),
     ],
 )
