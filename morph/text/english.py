@@ -72,8 +72,9 @@ LONG_NUMBER = re.compile(
 )
 # What names something by a number, and ZIP codes behind a state: NY 10000.
 IDENTIFIER = re.compile(
-    r"\b(?:[A-Z]{2,}|(?i:account|box|build|bus|call|card|code|dial|extension|fax|flight|invoice|item|model|number|order|part|"
-    r"password|phone|pin|port|room|route|serial|suite|tel|ticket|version|zip))\W{1,3}(?:(?:is|was|no|number)\W{1,3})?\Z"
+    r"\b(?:[A-Z]{2,}|(?i:account|apartment|box|build|bus|call|card|code|dial|error|extension|fax|flight|highway|invoice|"
+    r"item|line|model|number|order|part|password|phone|pin|port|room|route|serial|suite|tel|ticket|version|zip))"
+    r"\W{1,3}(?:(?:is|was|no|number)\W{1,3})?\Z"
 )
 LONGEST_NAME = 40  # characters before a number, as far as such a word is looked for
 VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)(?!\.?\d)")

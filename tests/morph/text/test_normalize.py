@@ -123,6 +123,7 @@ def test_it_is_written_out_as_people_read_it(text, spoken) -> None:
         ("Room 20100, code 48291.", "Room two zero one zero zero, code four eight two nine one."),
         ("His ZIP code is 10000.", "His zip code is one zero zero zero zero."),
         ("Call 12345 67800.", "Call one two three four five six seven eight zero zero."),
+        ("Error 12345 occurs.", "Error one two three four five occurs."),
         ("10000+ users", "Ten thousand plus users"),
         # continental numbers
         ("\u20ac1.000,50 or \u20ac10.000.", "One thousand euros fifty cents or ten thousand euros."),
