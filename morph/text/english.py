@@ -54,7 +54,7 @@ LONGEST_QUOTE = 80  # characters, as far as its beginning is looked for
 ABOUT = re.compile(r"(?<![\w~\u2248])[~\u2248] ?(?=[$\u00a3\u20ac]?\d)")
 # A quotation that ends in a figure: a figure alone, or one behind which nothing else ends it ("A 27" screen.").
 OPENS = r"(?<![\w.,!?%'\")\]])\"(?=[^\s\"])"
-QUOTED = re.compile(rf"({OPENS}(?:[\d.,:]++(?=\")|[^\"]*+(?=\"[^\"]*+(?:\Z|{OPENS}))))(?<=\d)\"")
+QUOTED = re.compile(rf"({OPENS}(?:[\d.,:]+(?=\")|[^\"]*(?=\"[^\"]*(?:\Z|{OPENS}))))(?<=\d)\"")
 CLOSING = "\u201d"  # the library reads " behind a figure as inches
 MINUS = re.compile(r"(?<![\w$\u00a3\u20ac)-])-(?=[$\u00a3\u20ac]\d)")
 INCH_FRACTION = re.compile(r"(?<![\d/])(\d{1,2}/\d{1,2})-(?=[a-z])")  # 1/4-inch
@@ -78,7 +78,7 @@ IDENTIFIER = re.compile(
 )
 LONGEST_NAME = 40  # characters before a number, as far as such a word is looked for
 VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)(?!\.?\d)")
-NAMED_VERSION = re.compile(r"(?<![\w./@:])([A-Za-z]++)(\d++)\.(\d++)(?![\w/@]|\.\w)")  # Qwen3.5
+NAMED_VERSION = re.compile(r"(?<![\w./@:])([A-Za-z]+)(\d+)\.(\d+)(?![\w/@]|\.\w)")  # Qwen3.5
 ALWAYS_OPEN = re.compile(r"\b24/7\b")
 NINE_ELEVEN = re.compile(r"(?<![\w./])9/11(?![\w/]| of\b)")
 SHARES = re.compile(r"(?<![\w./$\u00a3\u20ac])(\d\d)/(\d\d)(?![\w/]|\.\d)")  # 50/50
@@ -110,8 +110,8 @@ UNIT = re.compile(
 )
 NAME_BEHIND = re.compile(r"\. ([A-Z]\w*)")
 MONEY_RANGE = re.compile(
-    r"(?<![A-Za-z])([$\u00a3\u20ac])(\d++(?:[.,]\d++)*+)-(\d++(?:[.,]\d++)*+)"
-    r"(?=(?:k|K|m|M|mn|bn|B|tn)\b|(?![\w/-]))"
+    r"(?<![A-Za-z])([$\u00a3\u20ac])(\d+(?:[.,]\d+)*)-(\d+(?:[.,]\d+)*)"
+    r"(?=(?:k|K|m|M|mn|bn|B|tn)\b|(?![\w/-]|[.,]\d))"
 )
 MONEY = re.compile(r"([$\u00a3\u20ac]\d[\d,.]*) ?(k|K|m|M|mn|bn|B|tn)(?![\w'])")
 MILLIONS = {

@@ -1,0 +1,29 @@
+"""Patterns are those of Python 3.10, which the pack supports: it has no possessive repeats and no atomic groups."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import sys
+
+import pytest
+from qwen3_tts_morph.morph import text
+
+MODULES = [one.name for one in pkgutil.iter_modules(text.__path__)]
+NEWER = ("POSSESSIVE_REPEAT", "ATOMIC_GROUP")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="this Python refuses them itself")
+@pytest.mark.parametrize("name", MODULES)
+def test_no_pattern_needs_a_newer_python(name: str) -> None:
+    module = importlib.import_module(f"{text.__name__}.{name}")
+    parser = importlib.import_module("re._parser")
+    for label, value in vars(module).items():
+        if isinstance(value, re.Pattern):
+            assert not any(word in str(parser.parse(value.pattern)) for word in NEWER), label
+
+
+def test_such_patterns_are_noticed() -> None:
+    if sys.version_info >= (3, 11):
+        assert NEWER[0] in str(importlib.import_module("re._parser").parse("a++"))
