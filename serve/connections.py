@@ -83,6 +83,7 @@ def http_protocol(limits: Limits) -> type[asyncio.Protocol]:
 
 def websocket_protocol(limits: Limits) -> type[asyncio.Protocol]:
     """Return uvicorn's protocol of WebSockets; it closes those whose client has stalled."""
-    from uvicorn.protocols.websockets.auto import AutoWebSocketsProtocol
+    from uvicorn.protocols.websockets import auto
 
-    return type("WebSocketProtocol", (Stalling, AutoWebSocketsProtocol), {"stalled_seconds": limits.seconds})
+    bases: tuple[Any, ...] = (Stalling, auto.AutoWebSocketsProtocol)  # uvicorn's type is that of a function
+    return type("WebSocketProtocol", bases, {"stalled_seconds": limits.seconds})

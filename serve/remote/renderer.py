@@ -178,7 +178,7 @@ class _Kept:
 
     def _key(self, job: Job, what: str = "line") -> str:
         # What the request does not say: the silence is cut here, and where no seed is taken each one sounds otherwise.
-        apart = {"trim_ends": True} if job.trim_ends else {}
+        apart: dict[str, int] = {"trim_ends": True} if job.trim_ends else {}
         apart |= {} if "seed" in job.body else {"seed": job.line.seed}
         parts = [what, self.facts.engine, self.facts.fingerprint, job.body, *([apart] if apart else [])]
         said = json.dumps(parts, sort_keys=True)
