@@ -30,8 +30,8 @@ class WordCheckSettings(io.ComfyNode):
             display_name="Word Check (Qwen3-TTS)",
             category=CATEGORY,
             description=(
-                "A speech recogniser hears every line of Generate Speech or Render Script. A line with too many wrong "
-                "words is made again with another seed. Needs the package faster-whisper."
+                "A speech recogniser hears every line of Generate Speech, Render Script or Dub Captions. A line with "
+                "too many wrong words is made again with another seed. Needs the package faster-whisper."
             ),
             inputs=[
                 io.Combo.Input(
@@ -67,7 +67,9 @@ class WordCheckSettings(io.ComfyNode):
             ],
             outputs=[
                 WordCheckSocket.Output(
-                    "check", display_name="word_check", tooltip="For Generate Speech and Render Script."
+                    "check",
+                    display_name="word_check",
+                    tooltip="For Generate Speech, Render Script and Dub Captions.",
                 )
             ],
             hidden=[io.Hidden.unique_id],

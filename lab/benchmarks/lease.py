@@ -82,6 +82,11 @@ def read_plan(path: Path) -> list[Step]:
     return steps
 
 
+def heed_interrupts() -> None:
+    """Make Ctrl+C end this process: what a shell runs in the background ignores it, and so would what that starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Running:
     """A step whose command runs. Its child processes are its own group, to be killed as one."""
 
@@ -94,7 +99,7 @@ class Running:
         with (folder / "log.txt").open("wb") as printed:
             self._process = subprocess.Popen(
                 step.command(folder.resolve(), commit), cwd=pack.ROOT, env=env, stdout=printed,
-                stderr=subprocess.STDOUT, start_new_session=True,
+                stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=heed_interrupts,
             )  # fmt: skip
         log.info("%s: begins on GPU %s", step.name, env["CUDA_VISIBLE_DEVICES"])
 

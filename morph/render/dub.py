@@ -15,12 +15,12 @@ from ...postprocess.checks import check_range
 from ...postprocess.stretch import HIGHEST_SPEED, check_installed, stretched_length
 from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
-from ..text.captions import DubLine, TimedText, read_captions, read_dub
+from ..text.captions import DubLine, TimedText, name_captions, read_captions, read_dub
 from ..text.names import name_key
-from ..text.script import NARRATOR, Script
+from ..text.script import NARRATOR, Script, ScriptError
 from ..text.subtitles import to_srt
 from ..voice.voice import Voice
-from .dialogue import ScriptRequest, amplify_line, lines_of
+from .dialogue import ScriptRequest, amplify_line, check_instructions, lines_of
 from .line_renderer import LineRenderer
 from .lines import Line, Spoken
 from .progress import OnFrame
@@ -155,6 +155,7 @@ def read_request(
     """Return what is spoken for which caption, the captions with nothing to speak, and the lines to be spoken.
 
     Raises:
+        ScriptError: naming the captions with an instruction that the checkpoint does not follow.
         ValueError: for captions that cannot be read or spoken, or where python-stretch is needed and not installed.
     """
     captions = read_captions(request.captions)
@@ -163,6 +164,12 @@ def read_request(
     if changed or request.limits.max_speed > 1:
         check_installed()
     script = Script(tuple(one.line for one in dubbed))
+    try:
+        check_instructions(synthesizer.model, script.lines, request.cast)
+    except ScriptError as error:
+        raise ScriptError(
+            name_captions(str(error), {one.line.number: one.caption for one in dubbed})
+        ) from None
     lines = lines_of(script, ScriptRequest("", request.cast, request.language, request.seed))
     return dubbed, silent, [_without_narrator(line) for line in lines]
 

@@ -83,7 +83,7 @@ class WordCheck:
             asked = [replace(lines[index], seed=take_seed(lines[index].seed, take)) for index in again]
             for index, line, made in zip(again, asked, render(asked), strict=True):
                 on_phase(f"hearing take {take} of line {index + 1}")
-                best[index] = _better(best[index], self._hear(line, made), take)
+                best[index] = _better(best[index], self._hear(line, made), take, line.seed)
         return best
 
     def _hear(self, line: Line, spoken: Spoken) -> Spoken:
@@ -107,8 +107,11 @@ def _is_wrong(spoken: Spoken) -> bool:
     return heard is not None and not heard.passed
 
 
-def _better(before: Spoken, after: Spoken, take: int) -> Spoken:
-    """Return the take with the fewer wrong words, the earlier one of two alike; its report counts all takes."""
+def _better(before: Spoken, after: Spoken, take: int, seed: int) -> Spoken:
+    """Return the take with the fewer wrong words, the earlier one of two alike; its report counts all takes.
+
+    ``take`` and ``seed`` are of ``after``. The seed is told: in a script the line may be another ``[take N]`` already.
+    """
     was, now, name = before.report.heard, after.report.heard, repr(before.report.text[:40])
     if was is None:
         raise ValueError("only a line that was heard has another take")
@@ -116,7 +119,8 @@ def _better(before: Spoken, after: Spoken, take: int) -> Spoken:
         return _with_note(before, f"Take {take} of {name} could not be made: {after.report.error}")
     if now is None or now.rate >= was.rate:
         return _with_heard(before, replace(was, takes=was.takes + 1))
-    better = replace(_with_note(after, f"{name} is take {take}: its words were heard better."), take=take)
+    note = f"{name} is take {take}, with seed {seed}: its words were heard better."
+    better = replace(_with_note(after, note), take=take)
     return _with_heard(better, replace(now, takes=was.takes + 1))
 
 

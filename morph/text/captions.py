@@ -176,13 +176,13 @@ def read_dub(
             raise ScriptError("captions have nothing to speak: write words into them")
         script = parse_script("\n".join(texts), cast, languages)
     except ScriptError as error:
-        raise ScriptError(_name_captions(str(error), numbered)) from None
+        raise ScriptError(name_captions(str(error), numbered)) from None
     if any(script.pauses):
         raise ScriptError("a [pause] is before or after a caption's text: change the caption's time instead")
     return [DubLine(numbered[line.number], line) for line in script.lines], silent
 
 
-def _name_captions(message: str, numbered: dict[int, TimedText]) -> str:
+def name_captions(message: str, numbered: dict[int, TimedText]) -> str:
     """Return an error of ``parse_script`` in which lines are captions, by their numbers in the file."""
     named = re.sub(
         r"^line (\d+)", lambda match: f"caption {numbered[int(match[1])].number}", message, flags=re.M

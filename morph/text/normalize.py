@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
 from . import english
 from .signs import plain
@@ -133,8 +134,15 @@ def _library() -> Callable[[str], str] | None:
         from kitten_text_processing import normalize_text
     except ImportError:
         return None
-    read_out: Callable[[str], str] = normalize_text
-    return read_out
+    return partial(_ask_library, normalize_text)
+
+
+@lru_cache(
+    4096
+)  # parts of sentences, of LONGEST_INPUT characters at most: a script is written out at every run
+def _ask_library(read_out: Callable[[str], str], text: str) -> str:
+    """Return what the library makes of a text; it depends on nothing else."""
+    return read_out(text)
 
 
 def _readable(text: str) -> tuple[str, list[str]]:

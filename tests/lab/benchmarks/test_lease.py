@@ -8,6 +8,7 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,12 +56,24 @@ def test_a_step_whose_time_is_over_ends_and_the_next_one_runs(tmp_path: Path) ->
     assert codes["slow"] and codes["next"] == 0
 
 
-def test_a_step_is_interrupted_so_that_it_can_close(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN], ids=["terminal", "background"])
+def test_a_step_is_interrupted_so_that_it_can_close(
+    tmp_path: Path, before: signal.Handlers, interrupts: None
+) -> None:
+    signal.signal(signal.SIGINT, before)
     code = "import time\ntry: print('on', flush=True); time.sleep(1000)\nfinally: print('closed', flush=True)"
     running = Running(step("one", 0, code=code), tmp_path, "abc1234")
     printed(tmp_path / "one")
     running.stop()
     assert running.code and printed(tmp_path / "one").split()[:2] == ["on", "closed"]
+
+
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """What Ctrl+C does is put back."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_a_step_that_ignores_the_interrupt_is_killed_with_its_processes(

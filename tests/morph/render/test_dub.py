@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render import dub
 from qwen3_tts_morph.morph.render.dub import (
@@ -13,6 +14,7 @@ from qwen3_tts_morph.morph.render.dub import (
     Room,
     assemble_dub,
     find_rooms,
+    read_request,
     render_dub,
 )
 from qwen3_tts_morph.morph.render.line_renderer import LineRenderer
@@ -21,6 +23,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.captions import DubLine, TimedText
 from qwen3_tts_morph.morph.text.script import ScriptError, ScriptLine
 from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
 
 RATE = 24000
 OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=7), batch_size=2, retries=0)
@@ -110,6 +113,16 @@ def test_speech_that_is_too_loud_together_is_clipped_and_said() -> None:
     lines = [DubLine(caption(n, 0, 2), ScriptLine(n, "", "Hello.")) for n in (1, 2)]
     made = assemble_dub(lines, [], [speech(1, 0.8), speech(1, 0.8)], FitLimits())
     assert made.clipped and np.abs(made.track).max() == 1 and "are clipped" in made.summary
+
+
+def test_an_instruction_that_the_checkpoint_does_not_follow_names_its_caption(load) -> None:
+    model = load("tiny", "base")
+    captions = (
+        "1\n00:00:01,000 --> 00:00:02,000\n[door]\n\n2\n00:00:03,000 --> 00:00:04,000\nBEN (angry): Never!\n"
+    )
+    request = DubRequest(captions, {"BEN": Voice("x_vector", model.size, "Ben", torch.zeros(model.width))})
+    with pytest.raises(ScriptError, match="\ncaption 2: 'angry' is an instruction"):
+        read_request(Synthesizer(model), request)
 
 
 def test_a_caption_that_could_not_be_made_is_listed_and_has_no_subtitle() -> None:
