@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable
+from functools import partial
 
 from ..graph.engine import on_device
 from ..options import MOST_LINES, GenerateOptions
@@ -50,10 +52,12 @@ class SpeechService:
             raise ValueError(
                 f"rows is {rows} and waiting is {waiting}: choose 1 to {MOST_LINES} rows, and 1 or more that wait"
             )
-        self._synthesizer, self._rows, self._linger_s = synthesizer, rows, linger_s
-        self._desk = Desk(rows, waiting)
-        self._thread = threading.Thread(target=self._run, name="speech service", daemon=True)
+        self._synthesizer, self._desk = synthesizer, Desk(rows, waiting)
+        serve = partial(_serve, synthesizer, self._desk, rows, linger_s)
+        self._thread = threading.Thread(target=serve, name="speech service", daemon=True)
         self._thread.start()
+        # Also when the program ends: a thread that is in torch then would abort it.
+        self._stop = weakref.finalize(self, _stop, self._desk, self._thread)
 
     def speak(
         self,
@@ -88,7 +92,7 @@ class SpeechService:
 
     def close(self) -> None:
         """End all lines, and return when the model is free."""
-        self._desk.close()
+        self._stop()
         if self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -98,22 +102,26 @@ class SpeechService:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self) -> None:
-        desk = self._desk
-        while not desk.is_closed:
+
+def _stop(desk: Desk, thread: threading.Thread) -> None:
+    """End all lines; wait until the thread has ended, unless it calls this."""
+    desk.close()
+    if thread is not threading.current_thread():
+        thread.join()
+
+
+def _serve(synthesizer: Synthesizer, desk: Desk, rows: int, linger_s: float) -> None:
+    """Speak what comes, batch by batch, until the desk is closed; without the service, which can so be dropped."""
+    while not desk.is_closed:
+        first = None
+        try:
             if (first := desk.first()) is None:
                 desk.bell.wait()
                 desk.bell.clear()
                 continue
-            try:
-                self._speak(first)
-            except (
-                Exception
-            ) as error:  # the readers of its lines have got it, and the next batch may well run
-                log.exception("a running batch failed: its lines were ended")
+            with synthesizer.session(), on_device(synthesizer.model.device):
+                OpenDecoding(synthesizer, desk, first, rows, linger_s).run()
+        except Exception as error:  # the readers of its lines have got it, and the next batch may well run
+            log.exception("a running batch failed: its lines were ended")
+            if first is not None:
                 desk.drop(first, error)  # if it never got as far as a row, it would be tried for ever
-
-    def _speak(self, first: Utterance) -> None:
-        synthesizer = self._synthesizer
-        with synthesizer.session(), on_device(synthesizer.model.device):
-            OpenDecoding(synthesizer, self._desk, first, self._rows, self._linger_s).run()

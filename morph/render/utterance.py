@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Protocol, TypeAlias
 
 from ..options import GenerateOptions, Sampling
 from .channel import Chunk
 from .lines import Line, LineReport
 from .stream_decoding import QUEUED_FRAMES
+
+log = logging.getLogger(__name__)
 
 Group: TypeAlias = tuple[object, ...]
 """What all lines of one running batch have in common."""
@@ -162,7 +166,16 @@ class Utterance:
                 return
             self._report, self._error, self._done = report, error, True
             self._changed.notify_all()
-        close = None if self.is_read else getattr(self.line.text, "close", None)
-        if close is not None:
-            close()
         self._on_change()
+        close = None if self.is_read else getattr(self.line.text, "close", None)
+        if close is not None:  # it is the caller's, and may take long or fail: that is nobody else's
+            thread = threading.Thread(target=_close, args=(close,), name="speech text", daemon=True)
+            with suppress(RuntimeError):  # no thread starts while the program ends
+                thread.start()
+
+
+def _close(close: Callable[[], object]) -> None:
+    try:
+        close()
+    except Exception:
+        log.info("the iterator of a text that was never read could not be closed", exc_info=True)

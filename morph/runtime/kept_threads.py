@@ -61,7 +61,8 @@ class KeptThreads:
     def __init__(self, name: str):
         self._name = name
         self._idle = _Idle()
-        weakref.finalize(self, self._idle.close)
+        # Not at the program's end: a thread that ends then may need Python to free its tensors, and aborts the program.
+        weakref.finalize(self, self._idle.close).atexit = False
 
     @property
     def idle(self) -> int:

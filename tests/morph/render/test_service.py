@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -27,6 +29,7 @@ from qwen3_tts_morph.morph.render.utterance import Utterance
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 
+from pack import ROOT
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 from tests.patience import PATIENCE, wait_until
 
@@ -318,7 +321,60 @@ def test_a_text_is_closed_although_its_line_never_had_a_row(synthesizer, voice, 
         text = parts()
         next(text)
         service.speak(Line(text, voice), LONG)
-    assert closed == [1, 1], "the service was closed"
+    wait_until(lambda: closed == [1, 1])  # the service was closed
+
+
+def test_a_text_that_cannot_be_closed_is_nobody_else_s_trouble(model, voice) -> None:
+    def parts() -> Iterator[str]:
+        try:
+            yield "One. "
+            yield "Two. "
+        finally:
+            raise ConnectionError("gone")
+
+    def begun() -> Iterator[str]:
+        text = parts()
+        next(text)
+        return text
+
+    with SpeechService(Synthesizer(model, Engine("eager")), 1) as service:
+        for _ in range(3):  # the service is idle, or speaks
+            service.speak(Line(begun(), voice), SHORT).close()
+            assert len(heard(service.speak(Line("Hello there.", voice), SHORT))[1])
+
+
+ENDING = """
+import sys
+import pack
+pack.load()
+from pathlib import Path
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.render.lines import Line
+from qwen3_tts_morph.morph.render.service import SpeechService
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import preset_voice
+model = load_model(Path(sys.argv[1]))
+service = SpeechService(Synthesizer(model, Engine(sys.argv[2])))
+service.speak(Line("A line that takes a while. " * 20, preset_voice(model, "ryan"))).take()
+print("speaks", flush=True)
+"""
+
+
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+def test_a_program_may_end_while_a_service_speaks(checkpoint, engine) -> None:
+    """A thread that is in torch when Python ends would abort it, with exit code 134."""
+    command = [sys.executable, "-c", ENDING, str(checkpoint("tiny", "custom_voice")), engine]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == ["speaks"] and done.returncode == 0, done.stderr
+
+
+def test_a_service_that_is_dropped_ends(model) -> None:
+    service = SpeechService(Synthesizer(model, Engine("eager")), 1)
+    thread = service._thread
+    del service
+    gc.collect()
+    wait_until(lambda: not thread.is_alive())
 
 
 def test_a_batch_that_cannot_begin_ends_its_line(model, voice, monkeypatch) -> None:
