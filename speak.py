@@ -47,8 +47,17 @@ def run_in_environment(words: Sequence[str]) -> int:
         python = prepare_environment()
         if words[:1] == ["serve"]:
             add_server(python)
-    except (OSError, subprocess.CalledProcessError) as error:
-        note(f"speak.py: the environment {ENVIRONMENT} cannot be made: {error}")
+    except subprocess.CalledProcessError:
+        note(
+            f"speak.py: the environment {ENVIRONMENT} cannot be made, see the message above: check the connection, "
+            "then run the same command again"
+        )
+        return 1
+    except OSError as error:
+        note(
+            f"speak.py: the environment {ENVIRONMENT} cannot be made ({error.strerror or error}): put the pack where "
+            "you may write and there is room, or run with --here in a Python that has the pack's requirements"
+        )
         return 1
     return wait([str(python), __file__, "--here", *words])
 

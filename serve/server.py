@@ -209,10 +209,13 @@ def load_speaker(options: ServerOptions) -> Speaker:
 
 
 def _warm(speaker: Any) -> None:
+    from ..morph.render.desk import ServiceClosed
     from ..morph.runtime.collector import spare_older_objects
 
     try:
         speaker.warm()
+    except ServiceClosed:
+        log.info("closed before the first line was spoken")
     except Exception:
         log.exception("the first line could not be spoken: /ready stays false")
     else:

@@ -95,7 +95,21 @@ def test_an_environment_that_cannot_be_made_is_one_sentence(
     monkeypatch.setattr(speak, "prepare_environment", full)
     assert speak.run_in_environment(["Yes."]) == 1
     told = capsys.readouterr()
-    assert "cannot be made: [Errno 28] No space left" in told.err and not told.out
+    assert "cannot be made (No space left on device): put the pack where" in told.err and not told.out
+
+
+def test_a_failing_pip_is_one_sentence_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def offline() -> Path:
+        raise subprocess.CalledProcessError(1, ["python", "-m", "pip"])
+
+    monkeypatch.setattr(speak, "prepare_environment", offline)
+    assert speak.run_in_environment(["Yes."]) == 1
+    told = capsys.readouterr()
+    assert (
+        told.err.endswith("check the connection, then run the same command again\n") and "pip" not in told.err
+    )
 
 
 def test_the_environment_is_brought_up_to_date_with_the_pack(

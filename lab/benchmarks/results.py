@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from qwen3_tts_morph.morph.runtime.processor import processor_name
 
 from pack import ROOT
 
@@ -72,15 +73,7 @@ def machine_name(device: torch.device) -> str:
     """Return the GPU's name, or the processor's with the number of threads."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{_processor()}, {torch.get_num_threads()} threads"
-
-
-def _processor() -> str:
-    """Return the processor's model from /proc/cpuinfo (Linux), or else what Python knows."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return next(iter(models), "") or platform.processor() or platform.machine()
+    return f"{processor_name()}, {torch.get_num_threads()} threads"
 
 
 def installed_versions() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,8 @@ def check_installed() -> None:
         import faster_whisper  # noqa: F401
     except ImportError as error:
         raise ValueError(
-            f"the recogniser needs the package faster-whisper ({error}): run python -m pip install faster-whisper with "
-            "ComfyUI's Python and restart, or go without a recogniser"
+            f"the recogniser needs the package faster-whisper ({error}): run {sys.executable} -m pip install "
+            "faster-whisper and restart, or go without a recogniser"
         ) from error
 
 

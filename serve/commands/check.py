@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -101,7 +102,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
             findings.append(run_test(what, test, synthesizer, line, options.frames))
             if show is not None:
                 show(len(findings), len(TESTS) + 1)
-        speeds = measure_speeds(synthesizer, line, options.frames)
+        speeds, found = try_speeds(synthesizer, line, options.frames)
+        findings += found
     report = Report(
         describe_machine(), describe_checkpoint(synthesizer), findings, speeds, _memory(synthesizer)
     )
@@ -213,6 +215,18 @@ def compare_streams(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     return OK if good else FAILED, detail, figures
 
 
+def hear_line(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
+    """Look whether a line has any sound: all that is compared above may be equal, and silent."""
+    from ...morph.options import PREDICTED_GROUPS
+    from ...morph.render.lines import render_lines
+    from ...morph.render.takes import is_silent
+
+    [spoken] = render_lines(synthesizer, [line], _settings(synthesizer, frames, PREDICTED_GROUPS))
+    silent = is_silent(spoken.waveform, spoken.sample_rate)
+    figures = {"seconds": round(spoken.report.seconds, 2), "ended": spoken.report.ended}
+    return FAILED if silent else OK, f"{'silence' if silent else 'sound'}, {figures['seconds']} s", figures
+
+
 def _judge(synthesizer: Synthesizer, decibels: float) -> tuple[bool, str]:
     """Return whether two ways to compute samples are close enough, and that in words."""
     least = LEAST_DB.get(str(synthesizer.model.dtype).removeprefix("torch."), LEAST_DB_OTHERWISE)
@@ -225,6 +239,7 @@ TESTS: dict[str, Test] = {
     "Triton kernels: codes equal those of torch operations up to rounding": compare_kernels,
     "codec: samples equal those of upstream's codec up to rounding": compare_codec,
     "a stream equals the complete line up to rounding": compare_streams,
+    "a line is heard, at SEQ_GROUPS 15": hear_line,
 }
 
 
@@ -247,9 +262,17 @@ def _settings(synthesizer: Synthesizer, frames: int, seq_groups: int) -> Any:
     return GenerateOptions(seq_groups, limited, retries=0)
 
 
-def measure_speeds(synthesizer: Synthesizer, line: Line, frames: int) -> list[Speed]:
-    """Return the speed at some settings."""
-    return [measure(synthesizer, line, _settings(synthesizer, frames, groups), 3) for groups in SPEED_GROUPS]
+def try_speeds(synthesizer: Synthesizer, line: Line, frames: int) -> tuple[list[Speed], list[Finding]]:
+    """Return the speed at some settings; or none, and why: a report of a broken checkpoint is written too."""
+    from ...morph.runtime.errors import first_line
+
+    try:
+        return [
+            measure(synthesizer, line, _settings(synthesizer, frames, groups), 3) for groups in SPEED_GROUPS
+        ], []
+    except Exception as error:
+        log.exception("the speed could not be measured")
+        return [], [Finding("speed", FAILED, first_line(error), {})]
 
 
 def describe_machine() -> dict[str, str]:
@@ -258,11 +281,13 @@ def describe_machine() -> dict[str, str]:
 
     import torch
 
+    from ...morph.runtime.processor import processor_name
     from .folders import pack_version
 
     found = {
         "pack": pack_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processor": f"{processor_name()}, {os.cpu_count()} cores",
         "python": platform.python_version(),
         "threads": str(torch.get_num_threads()),
     }

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from qwen3_tts_morph.morph.study import parity
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.serve.commands import check, speed
+from safetensors.torch import load_file, save_file
 
 
 @pytest.mark.parametrize("kind", ["custom_voice", "base"])
@@ -19,10 +22,10 @@ def test_a_good_checkpoint_passes_and_the_report_says_on_what(
     done = run("check", "--frames", "4", "--text", "Yes.", "--checkpoint", checkpoints(kind), "--out", "a.md")
     assert done.code == 0 and done.lines == [str(tmp_path / "a.md")], done.err
     found = json.loads((tmp_path / "a.json").read_text("utf-8"))
-    assert [one["outcome"] for one in found["findings"]] == ["ok", "ok", "not run", "not run", "ok"]
+    assert [one["outcome"] for one in found["findings"]] == ["ok", "ok", "not run", "not run", "ok", "ok"]
     assert found["findings"][0]["figures"] == {"frames": 4, "equal": 4}
     assert [one["seq_groups"] for one in found["speed"]] == [15, 5]
-    assert {"pack", "torch", "transformers", "python"} <= set(found["machine"])
+    assert {"pack", "torch", "transformers", "python"} | {"processor"} <= set(found["machine"])
     written = (tmp_path / "a.md").read_text("utf-8")
     assert "- **ok**: eager engine" in written and f"tiny-{kind} (0.6B" in written
     assert str(tmp_path) not in written + json.dumps(found)  # it goes into a public issue
@@ -48,6 +51,32 @@ def test_a_test_that_breaks_has_failed_and_the_others_run(
     done = run("check", "--frames", "4", "--text", "Yes.", "--checkpoint", checkpoints(), "--out", "a.md")
     assert done.code == 1 and "**FAILED**: graph engine" in done.err
     assert "RuntimeError: no kernel image is available." in done.err and "**ok**: a stream" in done.err
+
+
+def damaged(checkpoint: Path, target: Path, part: str, value: float) -> Path:
+    """Copy a checkpoint with all weights of one file replaced by one value."""
+    shutil.copytree(checkpoint, target)
+    path = target / part
+    tensors = load_file(path)
+    metadata = {"format": "pt"}
+    save_file({name: torch.full_like(one, value) for name, one in tensors.items()}, path, metadata)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "said"),
+    [
+        ("speech_tokenizer/model.safetensors", 0.0, "**FAILED**: a line is heard"),
+        ("model.safetensors", float("nan"), "**FAILED**: speed"),
+    ],
+)
+def test_a_damaged_checkpoint_fails_and_has_its_report(
+    run: Callable, checkpoints: Callable[..., Path], tmp_path: Path, part: str, value: float, said: str
+) -> None:
+    broken = damaged(checkpoints(), tmp_path / "broken", part, value)
+    done = run("check", "--frames", "4", "--text", "Yes.", "--checkpoint", broken, "--out", "a.md")
+    assert done.code == 1 and said in done.err
+    assert said in (tmp_path / "a.md").read_text("utf-8") and (tmp_path / "a.json").exists()
 
 
 @pytest.mark.parametrize(
