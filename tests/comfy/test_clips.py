@@ -43,6 +43,9 @@ LIVE = "async (on) => await window.app.extensionManager.setting.set('MorphTTS.Li
 PLAYED = "() => window.__played"
 ROWS = """() => [...document.querySelectorAll('.morph-clip')].map((row) =>
   [row.querySelector('b').textContent, row.querySelector('.morph-clip-words')?.textContent ?? null])"""
+# What nodes say of their last run, in text boxes of the pack.
+TEXTS = """() => window.app.graph.nodes.filter((node) => node.type.startsWith('MorphTTS'))
+  .flatMap((node) => node.widgets ?? []).filter((widget) => widget.type === 'MORPH_TTS_TEXT').map((one) => one.value)"""
 LENGTHS = "() => window.__shown.morph_clips.map((clip) => clip.seconds)"
 NOTE_SHOWN = """() => window.app.api.addEventListener('executed', ({detail}) => {
   if (detail.output?.morph_clips) window.__shown = detail.output
@@ -150,6 +153,27 @@ def test_a_scripts_lines_are_listed_played_and_named_and_survive_undo_and_reload
     answer = page.page.request.get(link.evaluate("(link) => link.href"))
     assert answer.ok and answer.body()[:4] == b"fLaC"
     assert page.problems() == []
+
+
+def test_a_workflow_that_is_opened_during_a_run_gets_none_of_its_recordings(page: ComfyPage) -> None:
+    """Its nodes have the same ids and types; what the run made is there when its own workflow is opened again."""
+    workflow = read_dialogue()
+    other = {**workflow, "id": "5b3f0a5e-7774-4d6f-9a70-0000000000ff"}
+    page.load(workflow)
+    page.page.evaluate(SEED_ALL, page.seed + 40)
+    page.page.evaluate(LIVE, True)
+    page.page.evaluate("() => { window.app.queuePrompt(0) }")
+    page.page.locator(".morph-live").first.wait_for(state="attached")  # it speaks
+    page.load(other)
+    page.page.wait_for_function("() => window.__ended.length > 0")
+    assert page.page.evaluate("() => window.__ended.at(-1)[0]") == "execution_success"
+    page.page.wait_for_timeout(500)
+    assert page.page.evaluate(ROWS) == [] and page.page.evaluate(TEXTS) == []
+    page.load(workflow)
+    page.page.wait_for_function("() => document.querySelectorAll('.morph-clip').length === 6")
+    page.page.evaluate(SEED_ALL, page.seed + 40)
+    assert page.run()[0] == "execution_success", "its own runs are shown"
+    assert page.page.evaluate(TEXTS) != []
 
 
 @pytest.mark.parametrize("page", NODES_2, indirect=True)

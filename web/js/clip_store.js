@@ -11,6 +11,9 @@ export function keyOf(node) {
   return [(app.rootGraph ?? app.graph)?.id, node.graph?.id, node.id, node.type].join(" ")
 }
 
+/** The key of a node of a workflow that is not open; of one in no subgraph. */
+export const keyIn = (workflow, id, type) => [workflow, workflow, id, type].join(" ")
+
 function all() {
   if (!kept)
     try {
@@ -23,10 +26,13 @@ function all() {
 }
 
 /** Keep what a node shows. */
-export function remember(node, shown) {
+export const remember = (node, shown) => keep(keyOf(node), shown)
+
+/** Keep what the node of a key shows. */
+export function keep(key, shown) {
   const known = all()
-  known.delete(keyOf(node)) // the newest is last
-  known.set(keyOf(node), shown)
+  known.delete(key) // the newest is last
+  known.set(key, shown)
   for (const key of [...known.keys()].slice(0, -MOST)) known.delete(key)
   try {
     sessionStorage.setItem(ITEM, JSON.stringify([...known]))

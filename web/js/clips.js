@@ -2,7 +2,8 @@
 // Recordings of the same words (a Sweep) are compared: another one goes on at the same moment, blind if wanted.
 import { app } from "../../../scripts/app.js"
 import * as sound from "./clip_sound.js"
-import { keyOf, recall, remember } from "./clip_store.js"
+import { keep, keyIn, keyOf, recall, remember } from "./clip_store.js"
+import { isHere, runOf } from "./runs.js"
 import { say } from "./words.js"
 
 export { stopClips } from "./clip_sound.js"
@@ -289,11 +290,16 @@ function fit(node) {
   app.canvas.setDirty(true, true)
 }
 
-/** Show the clips that a run returned on its node. */
-function showClips(node, output) {
+/** Show the clips that a run returned on its node; keep them for the node that they are of, if that is not open. */
+async function showClips(node, output) {
   const clips = output?.[KEY]
   if (!Array.isArray(clips) || !clips.length) return
   const compare = Boolean(output[`${KEY}_compare`]?.[0])
+  const run = await runOf()
+  if (!isHere(run)) {
+    keep(keyIn(run.workflow, node.id, run.types.get(String(node.id))), { clips, compare })
+    return
+  }
   const list = listOf(node)
   if (sound.isOwner(list)) sound.stopClips()
   list.fill(clips, compare)

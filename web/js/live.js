@@ -4,6 +4,7 @@
 import { app } from "../../../scripts/app.js"
 import { stopClips } from "./clips.js"
 import { openSound, StreamPlayer } from "./player.js"
+import { isHere, runOf } from "./runs.js"
 import { say } from "./words.js"
 
 const ON = "MorphTTS.LiveSound", VOLUME = "MorphTTS.LiveVolume"
@@ -228,12 +229,14 @@ class Run {
   }
 }
 
-/** Show a run on its node; if the node cannot be seen (a closed subgraph), in a bar at the window's edge. */
-function place(run) {
+/** Show a run on its node; if the node cannot be seen (of another workflow, or a subgraph), in a bar at the window's edge. */
+async function place(run) {
+  const here = isHere(await runOf(run.promptId))
   shown.get(run.nodeId)?.element.remove()
   shown.set(run.nodeId, run)
   const { node, isOpen } = findNode(run.nodeId)
-  if (!node || !isOpen) {
+  if (!here) run.isListed = true // not on a node that is open: it goes when it has ended
+  if (!here || !node || !isOpen) {
     bar().replaceChildren(run.element)
     return
   }

@@ -2,6 +2,7 @@
 // when the run ends, adds search aliases for the nodes, and gives each socket type a color.
 // Works on the classic canvas and in Nodes 2.0.
 import { app } from "../../../scripts/app.js"
+import { isHere, runOf } from "./runs.js"
 import "./clips.js" // registered first: a node's list of recordings stands above its text, whatever loads first
 
 const PREFIX = "MorphTTS" // all node types of the pack start with this
@@ -60,9 +61,9 @@ function addTextBox(node) {
 }
 
 /** Show the ``text`` that a run returned (strings, one per execution of the node), and enlarge the node to fit it. */
-function showText(node, output) {
+async function showText(node, output) {
   const text = output?.text
-  if (!Array.isArray(text) || !text.length) return
+  if (!Array.isArray(text) || !text.length || !isHere(await runOf())) return
   const widget = node.widgets?.find((one) => one.name === SHOWN) ?? addTextBox(node)
   widget.value = text.join("\n")
   const [width, height] = node.computeSize()

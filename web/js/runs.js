@@ -1,0 +1,37 @@
+// Which workflow a run is of: the user may have opened another one meanwhile, whose nodes have the same ids.
+import { app } from "../../../scripts/app.js"
+
+const known = new Map() // prompt id -> promise of its run: { workflow, types }
+let running // the id of the prompt that runs
+
+/** What the server says of a prompt: the id of its workflow, and the types of its nodes by execution id. */
+async function look(id) {
+  const { queue_running, queue_pending } = await (await app.api.fetchApi("/queue")).json()
+  const [, , nodes, extra] = [...queue_running, ...queue_pending].find(([, one]) => one === id) ?? []
+  const types = Object.entries(nodes ?? {}).map(([node, { class_type }]) => [node, class_type])
+  return { workflow: extra?.extra_pnginfo?.workflow?.id, types: new Map(types) }
+}
+
+/** A prompt's run, that which is executed now if none is named; without a workflow if the server knows none. */
+export function runOf(id = running) {
+  if (!known.has(id))
+    known.set(id, look(id).catch((error) => {
+      console.warn("a run's workflow is not known:", error)
+      return { types: new Map() }
+    }))
+  return known.get(id)
+}
+
+/** Whether a run is of the workflow that is open, as far as that is known. */
+export const isHere = ({ workflow }) => workflow === undefined || workflow === (app.rootGraph ?? app.graph)?.id
+
+app.registerExtension({
+  name: "MorphTTS.Runs",
+  setup() {
+    app.api.addEventListener("execution_start", ({ detail }) => {
+      running = detail.prompt_id
+      known.clear()
+      runOf()
+    })
+  },
+})
