@@ -17,11 +17,14 @@ from .cast import Cast, make_cast
 from .clone import read_words
 from .console import Console
 from .engine import find_checkpoint, folders_of, load_at, make_settings, read_reference
+from .folder_lock import exclusive
 from .makers import LocalMaker
-from .saved_lines import SavedLines
+from .saved_lines import SavedLines, make_folder
 from .sound import write_whole
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ...morph.render.dub import Dub
     from ...morph.render.lines import Line
     from ...morph.synthesizer import Synthesizer
@@ -65,11 +68,21 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Speak what is not spoken yet, fit it, and write the track; the paths go to stdout."""
-    from ...morph.render.dub import FitLimits, assemble_dub
     from ...morph.text.captions import read_captions
 
     text, recording = read_words(options.file), read_reference(options)
     read_captions(text)  # faults are found before a model is loaded
+    make_folder(options.out)
+    with exclusive(options.out):
+        return dub_into_folder(text, recording, options, console)
+
+
+def dub_into_folder(
+    text: str, recording: tuple[np.ndarray, int] | None, options: argparse.Namespace, console: Console
+) -> int:
+    """Speak the captions that are not in the folder, and write its track; see ``run``."""
+    from ...morph.render.dub import FitLimits, assemble_dub
+
     saved = SavedLines.open(options.out, ".wav" if options.format == "wav" else ".flac")
     path = find_checkpoint(options, console)
     synthesizer = load_at(path, options)

@@ -71,14 +71,8 @@ class SavedLines:
         """Read what an earlier run left in the folder.
 
         Raises:
-            ValueError: for a folder that cannot be made, a manifest of something else, or damaged rows beside it.
+            ValueError: for a manifest of something else, or damaged rows beside it.
         """
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ValueError(
-                f"folder {folder} cannot be made ({error.strerror}): choose another with --out"
-            ) from error
         if not (folder / MANIFEST).exists():
             return cls(folder, ending)
         return cls(folder, ending, read_manifest(folder / MANIFEST) | read_new_lines(folder / NEW_LINES))
@@ -170,6 +164,16 @@ class SavedLines:
         content = json.dumps(known, indent=1, ensure_ascii=False) + "\n"
         write_whole(self.folder / MANIFEST, content.encode())
         (self.folder / NEW_LINES).unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder if it is not there; ValueError if it cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"folder {folder} cannot be made ({error.strerror}): choose another with --out"
+        ) from error
 
 
 def read_manifest(path: Path) -> dict[str, dict[str, Any]]:

@@ -27,7 +27,9 @@ def test_a_missing_package_is_named(monkeypatch, tmp_path) -> None:
         return original(name, *more)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(ValueError, match=r"needs the package faster-whisper .*: run .* -m pip install faster-whisper"):
+    with pytest.raises(
+        ValueError, match=r"needs the package faster-whisper .*: run .* -m pip install faster-whisper"
+    ):
         whisper.load_whisper("base", tmp_path)
 
 
