@@ -21,7 +21,7 @@ def is_loopback(host: str) -> bool:
 
 
 def body_bytes(characters: int) -> int:
-    """Return how long a request's JSON may be with a text of so many characters, each escaped as two halves."""
+    """Return how long a request's JSON may be with a text of so many characters, each escaped as a surrogate pair."""
     return max(256 * 1024, 12 * characters + 16 * 1024)
 
 

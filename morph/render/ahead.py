@@ -33,7 +33,7 @@ class Ahead(Generic[T]):
     def __init__(self, values: Iterator[T], bell: Callable[[], None]):
         self._values, self._bell = values, bell
         self._given: queue.Queue[Given[T]] = queue.Queue(MOST_WAITING)
-        self.is_closed = False
+        self._is_closed = False
         run = contextvars.copy_context().run
         threading.Thread(target=run, args=(self._run,), name="speech text", daemon=True).start()
 
@@ -46,7 +46,7 @@ class Ahead(Generic[T]):
 
     def close(self) -> None:
         """Want no more: the thread ends with the value that it makes now. This does not wait for it."""
-        self.is_closed = True
+        self._is_closed = True
         while self.take() is not None:  # the thread may wait for a place
             pass
 
@@ -54,7 +54,7 @@ class Ahead(Generic[T]):
         try:
             for value in self._values:
                 self._put(Given(value))
-                if self.is_closed:
+                if self._is_closed:
                     return
             self._put(Given())
         except BaseException as error:

@@ -139,7 +139,7 @@ class SentenceLine(LateLine):
         self._changed = False
         self._pieces: list[int] = []
         self._silence = 0.0  # seconds before the next piece
-        self._normalizer = replace(rendering.normalizer, on_sentence=self._go_on)
+        self._normalizer = rendering.normalizer.until(lambda: self.done)
         self._parts: SimpleQueue[tuple[str, float] | None] = SimpleQueue()  # for the thread; None: no more
         self._ahead: Ahead[Written] | None = None
 
@@ -201,11 +201,6 @@ class SentenceLine(LateLine):
     def _write(self, part: str, pause_s: float) -> Written:
         said = self._normalizer.write_out(part, self._line.language) if part else SpokenText("")
         return Written(part, pause_s, said)
-
-    def _go_on(self) -> None:
-        """Called between two parts of a sentence: end the thread of a line that has been stopped."""
-        if self.done:
-            raise InterruptedError("the line was stopped")
 
     def _say(self, written: Written) -> None:
         """Add the pieces of a part."""

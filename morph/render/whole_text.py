@@ -46,7 +46,7 @@ class WholeLine:
         self._limit = piece_limit(rendering.synthesizer.model, rendering.options)
         self.done = self.is_read = False
         self.error: BaseException | None = None
-        self._normalizer = replace(rendering.normalizer, on_sentence=self._go_on)
+        self._normalizer = rendering.normalizer.until(lambda: self.done)
         self._cuts = self._cut()
         quick = self._normalizer.is_quick(line.text, line.language)
         self._ahead = None if quick else Ahead(self._cuts, bell)
@@ -108,8 +108,3 @@ class WholeLine:
             if sentence.text:
                 yield sentence.text
         self.is_read = len(self._said) == len(self._paused.parts)
-
-    def _go_on(self) -> None:
-        """Called between two parts of a sentence: end the thread of a line that has been stopped."""
-        if self.done:
-            raise InterruptedError("the line was stopped")

@@ -17,7 +17,7 @@ from typing import Any
 
 from .encoding import check_encodable
 from .names import name_key
-from .script import KNOWN_TAG, MAX_REPORTED, NARRATOR, RESERVED, ScriptError, ScriptLine, parse_script
+from .script import KNOWN_TAG, NARRATOR, RESERVED, ScriptError, ScriptLine, parse_script, report_faults
 
 LONGEST_SHOWN = 40  # characters of a line in an error
 MOST_CAPTIONS = 20_000
@@ -135,12 +135,7 @@ def _check(captions: Sequence[TimedText]) -> None:
         raise ValueError(f"captions has {len(captions)}, more than {MOST_CAPTIONS}: split the file")
     errors = [f"caption {one.number}: {fault}" for one in captions for fault in _faults(one)]
     if errors:
-        raise ValueError(_listed(errors))
-
-
-def _listed(errors: Sequence[str]) -> str:
-    more = [f"and {len(errors) - MAX_REPORTED} more"] if len(errors) > MAX_REPORTED else []
-    return "\n".join(["captions cannot be read:", *errors[:MAX_REPORTED], *more])
+        raise ValueError(report_faults(errors, "captions"))
 
 
 def _faults(caption: TimedText) -> Iterable[str]:
@@ -167,7 +162,7 @@ def read_dub(
     """
     known = {name_key(name): name for name in cast}
     if errors := [error for one in captions for error in _second_speakers(one, known)]:
-        raise ScriptError(_listed(errors))
+        raise ScriptError(report_faults(errors, "captions"))
     texts = [_as_line(one, known) for one in captions]
     numbered = dict(enumerate(captions, start=1))
     silent = [caption for caption, text in zip(captions, texts, strict=True) if not text]

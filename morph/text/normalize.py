@@ -12,7 +12,7 @@ import logging
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from . import english
@@ -28,6 +28,7 @@ LONGEST_INPUT = 160  # characters: the library's time and memory grow faster tha
 FIGURES = re.compile(
     r"[\d$\u00a3\u20ac%&@\u00b0+=#]|\b[A-Z][a-z]{0,3}\.|\b[a-z]\.[a-z]\.|www|\.com", re.ASCII
 )
+MOST_REMEMBERED = 4096  # parts of sentences: a script is written out again at every run
 LAST_STOP = re.compile(r"[.!?\u3002][\"')\]]*$")
 
 
@@ -57,6 +58,15 @@ class Normalizer:
 
     language: str
     on_sentence: Callable[[], None] | None = None
+
+    def until(self, is_stopped: Callable[[], bool]) -> Normalizer:
+        """Return one that raises InterruptedError between two parts of a sentence once ``is_stopped`` says so."""
+
+        def go_on() -> None:
+            if is_stopped():
+                raise InterruptedError("the line was stopped")
+
+        return replace(self, on_sentence=go_on)
 
     def is_quick(self, text: str, spoken_in: str = "auto") -> bool:
         """Whether nothing of a text needs the library, which may take seconds for a long sentence full of figures."""
@@ -137,9 +147,7 @@ def _library() -> Callable[[str], str] | None:
     return partial(_ask_library, normalize_text)
 
 
-@lru_cache(
-    4096
-)  # parts of sentences, of LONGEST_INPUT characters at most: a script is written out at every run
+@lru_cache(MOST_REMEMBERED)
 def _ask_library(read_out: Callable[[str], str], text: str) -> str:
     """Return what the library makes of a text; it depends on nothing else."""
     return read_out(text)

@@ -373,12 +373,12 @@ def _by_key(what: str, names: Collection[str]) -> dict[str, str]:
     return known
 
 
-def report_faults(errors: list[str]) -> str:
-    """Return what a ScriptError says of faulty lines: the first ten, and how many more there are."""
+def report_faults(errors: list[str], what: str = "script") -> str:
+    """Return what an error says of faulty lines of ``what``: the first ten, and how many more there are."""
     shown = errors[:MAX_REPORTED]
     if len(errors) > MAX_REPORTED:
         shown.append(f"and {len(errors) - MAX_REPORTED} more")
-    return "script cannot be read:\n" + "\n".join(shown)
+    return f"{what} cannot be read:\n" + "\n".join(shown)
 
 
 def _quote(text: str) -> str:

@@ -17,9 +17,8 @@ from .cast import Cast, make_cast
 from .clone import read_words
 from .console import Console
 from .engine import find_checkpoint, folders_of, load_at, make_settings, read_reference
-from .folder_lock import exclusive
 from .makers import LocalMaker
-from .saved_lines import SavedLines, make_folder
+from .saved_lines import SavedLines
 from .sound import write_whole
 
 if TYPE_CHECKING:
@@ -72,18 +71,20 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
     text, recording = read_words(options.file), read_reference(options)
     read_captions(text)  # faults are found before a model is loaded
-    make_folder(options.out)
-    with exclusive(options.out):
-        return dub_into_folder(text, recording, options, console)
+    with SavedLines.open(options.out, options.format) as saved:
+        return dub_into(saved, text, recording, options, console)
 
 
-def dub_into_folder(
-    text: str, recording: tuple[np.ndarray, int] | None, options: argparse.Namespace, console: Console
+def dub_into(
+    saved: SavedLines,
+    text: str,
+    recording: tuple[np.ndarray, int] | None,
+    options: argparse.Namespace,
+    console: Console,
 ) -> int:
-    """Speak the captions that are not in the folder, and write its track; see ``run``."""
+    """Speak the captions that are not saved, and write the track; see ``run``."""
     from ...morph.render.dub import FitLimits, assemble_dub
 
-    saved = SavedLines.open(options.out, ".wav" if options.format == "wav" else ".flac")
     path = find_checkpoint(options, console)
     synthesizer = load_at(path, options)
     cast = make_cast(synthesizer.model, folders_of(options), options, recording)

@@ -13,11 +13,13 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .folder_lock import exclusive
 from .sound import encode, write_whole
 
 if TYPE_CHECKING:
@@ -67,15 +69,19 @@ class SavedLines:
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, folder: Path, ending: str) -> SavedLines:
-        """Read what an earlier run left in the folder.
+    @contextmanager
+    def open(cls, folder: Path, audio: str) -> Iterator[SavedLines]:
+        """Hold the folder, and yield what an earlier run left in it; lines for a track of format ``audio``.
 
         Raises:
-            ValueError: for a manifest of something else, or damaged rows beside it.
+            ValueError: for a folder that cannot be made or that another run has, a manifest of something else, or
+                damaged rows beside it.
         """
-        if not (folder / MANIFEST).exists():
-            return cls(folder, ending)
-        return cls(folder, ending, read_manifest(folder / MANIFEST) | read_new_lines(folder / NEW_LINES))
+        make_folder(folder)
+        with exclusive(folder):
+            is_new = not (folder / MANIFEST).exists()
+            entries = {} if is_new else read_manifest(folder / MANIFEST) | read_new_lines(folder / NEW_LINES)
+            yield cls(folder, ".wav" if audio == "wav" else ".flac", entries)
 
     def place(self, plans: Sequence[Plan]) -> None:
         """Give the files of lines that are spoken already the names of their places in the script.

@@ -26,9 +26,8 @@ from .engine import (
     make_settings,
     read_reference,
 )
-from .folder_lock import exclusive
 from .makers import PUBLISHED_LANGUAGES, LocalMaker, Maker, ServerMaker, ask
-from .saved_lines import MANIFEST, NEW_LINES, Plan, SavedLines, make_folder, make_key
+from .saved_lines import MANIFEST, NEW_LINES, Plan, SavedLines, make_key
 from .sound import to_s16, write_whole
 
 if TYPE_CHECKING:
@@ -161,16 +160,18 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """Speak what is not spoken yet, then write the track; the paths of track and subtitles go to stdout."""
     text, recording = read_words(options.file), read_reference(options)
     check_file(options.file, text)
-    make_folder(options.out)
-    with exclusive(options.out):
-        return speak_into_folder(text, recording, options, console)
+    with SavedLines.open(options.out, options.format) as saved:
+        return speak_into(saved, text, recording, options, console)
 
 
-def speak_into_folder(
-    text: str, recording: tuple[np.ndarray, int] | None, options: argparse.Namespace, console: Console
+def speak_into(
+    saved: SavedLines,
+    text: str,
+    recording: tuple[np.ndarray, int] | None,
+    options: argparse.Namespace,
+    console: Console,
 ) -> int:
-    """Speak a script's lines that are not in the folder, and write its track; see ``run``."""
-    saved = SavedLines.open(options.out, ".wav" if options.format == "wav" else ".flac")
+    """Speak the lines that are not saved, and write the track; see ``run``."""
     if options.server:
         maker, script, lines = open_server(text, options)
     else:

@@ -83,7 +83,7 @@ def test_a_user_cancels_both(server: ComfyServer) -> None:
         if kind == "progress" and data.get("node") == "script":
             server.interrupt()
 
-    # So many lines that they are not over before the cancel arrives, on however busy a machine.
+    # Enough lines that the run still goes on when the cancel arrives, even on a busy machine.
     many = graphs.render_script(
         "ANNA: This line goes on and ends.\n" * 400, seed=1, retries=0, reuse_lines=False
     )

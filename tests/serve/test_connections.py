@@ -62,7 +62,7 @@ def test_a_connection_without_a_complete_request_is_closed(
 
 
 def watching(seconds: float) -> tuple[type, list]:
-    """Return a protocol that gives up after so many seconds, and the connections that it will have."""
+    """Return a protocol that gives up after ``seconds``, and the list to which its connections are added."""
     made: list = []
 
     class Watched(http_protocol(Limits(idle_seconds=seconds))):  # type: ignore[misc]

@@ -4,10 +4,15 @@ import { app } from "../../../scripts/app.js"
 const known = new Map() // prompt id -> promise of its run: { workflow, types }
 let running // the id of the prompt that runs
 
+/** The prompts that run or wait: [number, id, nodes, extra data]. */
+export async function queued() {
+  const { queue_running, queue_pending } = await (await app.api.fetchApi("/queue")).json()
+  return [...queue_running, ...queue_pending]
+}
+
 /** What the server says of a prompt: the id of its workflow, and the types of its nodes by execution id. */
 async function look(id) {
-  const { queue_running, queue_pending } = await (await app.api.fetchApi("/queue")).json()
-  const [, , nodes, extra] = [...queue_running, ...queue_pending].find(([, one]) => one === id) ?? []
+  const [, , nodes, extra] = (await queued()).find(([, one]) => one === id) ?? []
   const types = Object.entries(nodes ?? {}).map(([node, { class_type }]) => [node, class_type])
   return { workflow: extra?.extra_pnginfo?.workflow?.id, types: new Map(types) }
 }

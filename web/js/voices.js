@@ -2,6 +2,7 @@
 // A voice is heard through ComfyUI's queue, as Generate Speech speaks it.
 import { app } from "../../../scripts/app.js"
 import { playClip, stopClips } from "./clip_sound.js"
+import { queued } from "./runs.js"
 import { say } from "./words.js"
 
 const TAB = "morph-voices"
@@ -134,11 +135,10 @@ function onEnd({ type, detail }) {
 
 /** Forget hearings that were removed from the queue, or lost in a restart of the server: they have no end. */
 async function forgetLost() {
-  const queued = [...hearings].filter(([, one]) => one.queued).map(([id]) => id)
-  if (!queued.length) return
-  const { queue_running, queue_pending } = await (await app.api.fetchApi("/queue")).json()
-  const there = new Set([...queue_running, ...queue_pending].map(([, id]) => id))
-  const lost = queued.filter((id) => !there.has(id))
+  const sent = [...hearings].filter(([, one]) => one.queued).map(([id]) => id)
+  if (!sent.length) return
+  const there = new Set((await queued()).map(([, id]) => id))
+  const lost = sent.filter((id) => !there.has(id))
   setTimeout(() => { // the events of one that has just ended may still be on their way
     for (const id of lost) hearings.delete(id)
     show()
