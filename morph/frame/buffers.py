@@ -193,6 +193,7 @@ class Buffers:
     ``frame_cache`` the predictor's (of one frame); ``angles`` and ``frame_angles`` are their RoPE tables.
     ``suppressed`` and ``is_eos`` are bool ``[V]`` over group 0's vocabulary; ``codebook`` is the size of the other
     groups' vocabulary. ``workspace`` is for the kernels' intermediate results. ``config`` is the talker's.
+    ``entering`` int64 ``[1]`` is the row of ``copy_line``.
     """
 
     config: Any
@@ -207,6 +208,7 @@ class Buffers:
     is_eos: torch.Tensor
     codebook: int
     workspace: Workspace
+    entering: torch.Tensor
 
     @classmethod
     def allocate(
@@ -229,6 +231,7 @@ class Buffers:
             is_eos=is_eos,
             codebook=config.code_predictor_config.vocab_size,
             workspace=Workspace(like.device),
+            entering=torch.zeros(1, dtype=torch.int64, device=like.device),
         )
 
     @property
@@ -253,6 +256,11 @@ class Buffers:
         """Before new lines are put into these rows: clear their caches where NaN may be left in them."""
         if self.cache.keys.dtype == torch.float16:  # idle rows can overflow in this dtype only
             self.cache.clear(torch.tensor(rows, device=self.text.device))
+
+    def copy_line(self, line: Buffers, positions: int) -> None:
+        """Copy the only line of other buffers to row ``entering``: its state, and this many positions of its cache."""
+        self.state.copy_rows(self.entering, line.state)
+        self.cache.copy_rows(self.entering, line.cache.window(positions))
 
     def put_texts(self, rows: Sequence[int], prompts: Sequence[Prompt]) -> None:
         """Set what the prefill does not: write the trailing texts of new lines to their rows.

@@ -42,6 +42,9 @@ LATE_LAG = 1  # frames that the device is ahead of the host, where lines come la
 LATE_CONTEXT = 512  # positions, where a line's length is not known: 40 s
 LARGEST_CAPTURED_PREFILL = 2048  # positions of all its lines: a captured one keeps about 40 KB for each
 LARGEST_PREFILL = 8192  # positions of all its lines: a pass over them takes less than 300 MB in bf16
+# Lines that join a running batch at a time, each with a pass of its own over its short prompt: the kernels of one line
+# take a third of the time of a pass in the batch, which for more lines takes hardly longer than for one.
+FEW_NEWCOMERS = 2
 
 
 def choose_window(positions: int) -> int:
@@ -72,8 +75,9 @@ class GraphDecoder:
         captures: the stream that graphs are captured on, to share it; None creates one.
         views: of the weights, to share them; None creates them.
 
-    It keeps caches, a few MB of buffers, the graphs' temporaries and views of the weights until ``free``; between
-    decodings it holds no reference to the model. It notices if the model was moved in between. Not for two threads at
+    It keeps caches, a few MB of buffers, the graphs' temporaries and views of the weights until ``free``; with several
+    rows into which lines come late, also a decoder of one line for their prompts. Between decodings it holds no
+    reference to the model. It notices if the model was moved in between. Not for two threads at
     once.
     """
 
@@ -104,10 +108,12 @@ class GraphDecoder:
         self._unwritten: dict[int, Prompt] = {}
         # Keys and values of what voices' prompts begin with.
         self._prefixes: Recent[PromptPrefix, StaticCache] = Recent(KEPT_PREFIXES)
+        self._entrance: GraphDecoder | None = None  # where the short prompts of late lines are run
 
     def free(self) -> None:
         """Release graphs, caches and views of the weights; the next decoding creates them again."""
         self._release()
+        self._entrance = None
         self._views.free()
         self._addresses = ()
 
@@ -136,6 +142,8 @@ class GraphDecoder:
             ValueError: for a config that the graph engine does not compute.
         """
         self.seq_groups = options.seq_groups
+        if self._entrance is not None:  # first: it may look at the weights, and then views them again
+            self._entrance.start(model, options, assume=assume)
         view = self._views.assume if assume and self._graphs and not self._synchronous else self._views.of
         weights = view(model, options.tail)
         if self._views.addresses != self._addresses or context > self.context:
@@ -175,12 +183,28 @@ class GraphDecoder:
         trailing = max(len(line.prompt.trailing) for line in lines)
         self._grow(max(pad_length(longest), trailing + 1))
         self._started[1].clear(rows)
+        if self._entrance is not None and runs_alone(lines):
+            for row, line in zip(rows, lines, strict=True):
+                self._enter(self._entrance, row, line)
+        else:
+            self._run_prompts(rows, lines)
+        self._unwritten.update(zip(rows, (line.prompt for line in lines), strict=True))
+
+    def _run_prompts(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
+        """Fill the caches of these rows with the prompts, and sample group 0 of the first frames."""
         if self.batch == 1 and lines[0].prompt.prefix is not None:
             self._begin(lines[0], lines[0].prompt.prefix)
         else:
             for part in split_prefill([line.prompt.length for line in lines]):
                 self._prefill(rows[part], lines[part])
-        self._unwritten.update(zip(rows, (line.prompt for line in lines), strict=True))
+
+    def _enter(self, entrance: GraphDecoder, row: int, line: LineRequest) -> None:
+        """Run a line's prompt in a decoder of one line, and copy the line from there into a row."""
+        entrance._run_prompts([0], [line])
+        _, slots, graphs = self._started
+        alone, positions = entrance._started[1], pad_single(line.prompt.length)
+        slots.entering.fill_(row)
+        graphs.run(("enter", positions), lambda: slots.copy_line(alone, positions))
 
     @torch.inference_mode()
     def _write_texts(self) -> None:
@@ -323,6 +347,8 @@ class GraphDecoder:
             raise ValueError("there is no line to decode: give one or more")
         eos = int(model.config.talker_config.codec_eos_token_id)
         batch = LineBatch(lines, eos, self.batch, model.dtype)
+        if batch.source.late and self.batch > 1 and self._entrance is None:
+            self._entrance = GraphDecoder(1, 1, self.frames, self._captures, self._views)
         try:
             with on_device(model.device):
                 self.start(model, options, expected_context(batch.source), assume=True)
@@ -430,6 +456,11 @@ class GraphDecoder:
         self.context = choose_window(positions)
         self._slots = slots.grown(self.context)
         graphs.forget()
+
+
+def runs_alone(lines: Sequence[LineRequest]) -> bool:
+    """Return whether each of the lines that join a batch has a pass of its own over its prompt."""
+    return len(lines) <= FEW_NEWCOMERS and max(line.prompt.length for line in lines) <= SHORT_PROMPTS[-1]
 
 
 def split_prefill(lengths: Sequence[int]) -> Iterator[slice]:

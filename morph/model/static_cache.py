@@ -54,6 +54,12 @@ class StaticCache:
         self.keys[:, :, :, : other.length].copy_(other.keys)
         self.values[:, :, :, : other.length].copy_(other.values)
 
+    def copy_rows(self, rows: torch.Tensor, other: StaticCache) -> None:
+        """Copy a shorter cache of other lines to these rows (int64 ``[N]``, without repeats)."""
+        part = self.window(other.length)
+        part.keys.index_copy_(1, rows, other.keys)
+        part.values.index_copy_(1, rows, other.values)
+
 
 class FillView:
     """Prefill of some rows from position 0 on; ``rows`` is int64 ``[N]`` on the device, without repeats.

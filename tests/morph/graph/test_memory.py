@@ -24,6 +24,7 @@ from qwen3_tts_morph.morph.waveform.incremental import RowStream
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, line_requests, prompts_of
+from tests.morph.moving import move
 from tests.morph.recorded import Recordings
 
 
@@ -31,12 +32,6 @@ from tests.morph.recorded import Recordings
 def fresh(checkpoint):
     """Return a separate model, whose weights may be moved."""
     return load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa"))
-
-
-def move(model) -> None:
-    """Give every parameter a separate storage, as a move to another device and back does."""
-    for parameter in model.module.parameters():
-        parameter.data = parameter.data.clone()
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
@@ -47,7 +42,7 @@ def test_a_model_that_was_moved_in_between_is_used_on_its_current_device(fresh, 
     wanted = engine.decode(fresh, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()))
     fused = StorageWeakRef(fresh.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
     cache = StorageWeakRef(engine._slots.cache.keys.untyped_storage())
-    move(fresh)
+    move(fresh.module)
     assert_equal(
         engine.decode(fresh, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling())), wanted
     )
@@ -83,7 +78,7 @@ def test_free_releases_the_views_of_the_weights(fresh):
     engines.decode(fresh, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling(), 8))
     fused = StorageWeakRef(fresh.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
     engines.free()
-    move(fresh)
+    move(fresh.module)
     assert fused.expired()
 
 
@@ -106,7 +101,7 @@ def test_weights_may_be_assumed_to_be_where_they_were_and_are_looked_at_later(fr
     first = kept.assume(fresh)
     assert kept.confirm(), "they have just been viewed"
     assert kept.assume(fresh) is first and kept.confirm()
-    move(fresh)
+    move(fresh.module)
     assert kept.assume(fresh) is first and not kept.confirm()
     assert kept.of(fresh) is not first and kept.confirm()
     assert kept.assume(fresh, "stock") is not first, "other tails are other weights"
@@ -133,7 +128,7 @@ def test_a_line_begins_again_where_the_model_was_moved(fresh, monkeypatch):
     monkeypatch.setattr(engine._views, "confirm", lambda: assumed.append(ask()) or assumed[-1])
     assert_equal(decode(), wanted)
     assert all(assumed)
-    move(fresh)
+    move(fresh.module)
     with torch.no_grad():
         for parameter in fresh.talker.parameters():
             parameter.mul_(1.5)
@@ -162,7 +157,7 @@ def test_a_stream_begins_again_where_the_model_was_moved(fresh, monkeypatch):
 
     before = speak(synthesizer)
     assert begun == [True]
-    move(fresh)
+    move(fresh.module)
     with torch.no_grad():
         for parameter in fresh.talker.parameters():
             parameter.mul_(1.5)
@@ -187,7 +182,7 @@ def test_late_text_stays_where_the_model_was_moved(checkpoint, recording, monkey
 
     before = speak()
     assert torch.equal(speak(), before)
-    move(model)
+    move(model.module)
     assert torch.equal(speak(), before)
 
 

@@ -42,6 +42,7 @@ from tests.morph.decoding import (
     line_requests,
     prompts_of,
 )
+from tests.morph.moving import move
 from tests.morph.pairwise import pairwise
 from tests.morph.recorded import Recordings
 
@@ -275,12 +276,6 @@ def test_a_trained_tail_works_on_int8_heads(checkpoint, tmp_path, engine):
     assert all(map(torch.equal, codes("auto"), codes("stock"))), "its correction is zero"
     model.tails()[5].left.data.normal_(std=10)
     assert not all(map(torch.equal, codes("auto"), codes("stock")))
-
-
-def move(module: torch.nn.Module) -> None:
-    """Imitate a move to another device and back: every tensor gets a separate storage."""
-    for tensor in [*module.parameters(), *module.buffers()]:
-        tensor.data = tensor.data.clone()
 
 
 def test_a_model_that_was_moved_speaks_as_before(checkpoint):

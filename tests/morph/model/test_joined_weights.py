@@ -9,6 +9,7 @@ from qwen3_tts_morph.morph.model.joined_weights import join, joined, stack
 from qwen3_tts_morph.morph.options import LoadOptions
 from safetensors.torch import load_file, save_file
 
+from tests.morph.moving import move
 from tests.morph.stacking import stacked, unstack
 
 
@@ -29,12 +30,6 @@ def storage_bytes(module: torch.nn.Module) -> int:
     """Return the bytes of all storages of the parameters, each counted once."""
     storages = [parameter.untyped_storage() for parameter in module.parameters()]
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
-
-
-def move(module: torch.nn.Module) -> None:
-    """Imitate a move to another device and back: every parameter gets a separate storage."""
-    for parameter in module.parameters():
-        parameter.data = parameter.data.clone()
 
 
 def test_weights_of_unequal_rows_are_joined_as_they_follow_each_other():

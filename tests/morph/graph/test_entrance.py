@@ -1,0 +1,187 @@
+"""Lines that join a running batch: their short prompts are run with the kernels of one line, and no code changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.decode.source import GivenLines
+from qwen3_tts_morph.morph.frame.buffers import SHORT_PROMPTS
+from qwen3_tts_morph.morph.graph import engine as graph
+from qwen3_tts_morph.morph.graph.backend import FrameBackend
+from qwen3_tts_morph.morph.graph.engine import FEW_NEWCOMERS, GraphDecoder
+from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
+from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.morph.voice.prompt import build_prompt
+
+from tests.morph.decoding import GREEDY, TEXTS, graph_lines, guards_of, line_requests, prompts_of
+from tests.morph.moving import move
+from tests.morph.recorded import Recordings
+
+OPTIONS = GenerateOptions(5, Sampling())
+
+
+class ComingLines(GivenLines):
+    """Lines that come some at a time: the next ones with every second frame."""
+
+    late = True
+
+    def __init__(self, coming: Sequence[Sequence[LineRequest]]):
+        super().__init__(coming[0])
+        self._coming, self._frames = list(coming[1:]), 0
+
+    @property
+    def done(self) -> bool:
+        return not self.ready and not self._coming
+
+    def meanwhile(self) -> None:
+        self._frames += 1
+        if self._frames % 2 == 0:
+            self.wait()
+
+    def wait(self) -> None:
+        if self._coming:
+            self.ready.extend(self._coming.pop(0))
+
+
+@pytest.fixture
+def entered(monkeypatch) -> list[int]:
+    """The rows that lines have entered with a pass of their own."""
+    rows: list[int] = []
+    enter = GraphDecoder._enter
+
+    def note(decoder: GraphDecoder, entrance: GraphDecoder, row: int, line: LineRequest) -> None:
+        rows.append(row)
+        enter(decoder, entrance, row, line)
+
+    monkeypatch.setattr(GraphDecoder, "_enter", note)
+    return rows
+
+
+def requests_of(prompts, frames: Sequence[int]) -> list[LineRequest]:
+    guards = [guards_of([prompt], count)[0] for prompt, count in zip(prompts, frames, strict=True)]
+    return line_requests(prompts, guards, seeds=range(len(prompts)))
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+@pytest.mark.parametrize("kind", ["x_vector", "preset"])
+def test_lines_that_join_one_by_one_have_the_codes_that_they_have_alone(
+    load, recording, monkeypatch, entered, kind, recorded
+):
+    model = load("tiny", "base" if kind == "x_vector" else "custom_voice")
+    prompts = [*prompts_of(model, kind, recording=recording)] * 4
+    frames = [
+        9,
+        14,
+        3,
+        8,
+        12,
+        5,
+        7,
+        300,
+        6,
+        4,
+        9,
+        11,
+    ]  # one needs a longer cache than there is: it grows meanwhile
+    alone = [
+        graph_lines(model, [prompt], 5, Sampling(), [seed], [guard])[0]
+        for seed, (prompt, guard) in enumerate(
+            zip(prompts, [one.guard for one in requests_of(prompts, frames)], strict=True)
+        )
+    ]
+    if recorded:
+        monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    decoder = GraphDecoder(3)
+    for _ in range(2):  # the passes are recorded in the first decoding
+        requests = requests_of(prompts, frames)
+        made = decoder.decode(model, ComingLines([[request] for request in requests]), OPTIONS)
+        for ours, theirs in zip(made, alone, strict=True):
+            assert ours.ended == theirs.ended and torch.equal(ours.codes, theirs.codes)
+    assert len(entered) == 2 * len(prompts) and set(entered) == {0, 1, 2}
+
+
+def test_a_voice_s_prefix_is_run_once_for_all_lines_that_join(load, recording, monkeypatch):
+    model, runs = load("tiny", "base"), []
+    run = FrameBackend.prefill_prefix
+    monkeypatch.setattr(
+        FrameBackend, "prefill_prefix", lambda self, *given: runs.append(1) or run(self, *given)
+    )
+    prompts = prompts_of(model, "x_vector", recording=recording)
+    shared = [replace(prompt, prefix=prompts[0].prefix) for prompt in prompts]
+    decoder = GraphDecoder(3)
+    for _ in range(2):
+        decoder.decode(model, ComingLines([[one] for one in line_requests(shared)]), OPTIONS)
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("count, alone", [(FEW_NEWCOMERS, True), (FEW_NEWCOMERS + 1, False)])
+def test_many_lines_that_join_together_have_one_pass(load, entered, count, alone):
+    model = load("tiny", "custom_voice")
+    prompts = [*prompts_of(model), *prompts_of(model)][:count]
+    wanted = [graph_lines(model, [prompt], 5, Sampling(), [seed])[0] for seed, prompt in enumerate(prompts)]
+    made = GraphDecoder(4).decode(model, ComingLines([line_requests(prompts)]), OPTIONS)
+    assert all(torch.equal(ours.codes, theirs.codes) for ours, theirs in zip(made, wanted, strict=True))
+    assert len(entered) == (count if alone else 0)
+
+
+def test_a_long_prompt_is_run_in_the_batch(load, entered):
+    """It takes as long in either."""
+    model = load("tiny", "custom_voice")
+    long = build_prompt(model, 9 * TEXTS[2], preset_voice(model, "ryan"))
+    assert long.length > SHORT_PROMPTS[-1]
+    GraphDecoder(3).decode(model, ComingLines([[one] for one in line_requests([long])]), OPTIONS)
+    assert not entered
+
+
+def test_a_batch_of_lines_that_are_all_there_has_no_decoder_of_one_line(load):
+    model, decoder = load("tiny", "custom_voice"), GraphDecoder(3)
+    decoder.decode(model, line_requests(prompts_of(model)), OPTIONS)
+    assert decoder._entrance is None
+
+
+def test_a_model_that_was_moved_is_used_where_it_is_now(checkpoint, monkeypatch):
+    """Assumed to be where it was, the first frame is launched before the addresses are looked at."""
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    fresh = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa"))
+    decoder, prompts = GraphDecoder(3), prompts_of(fresh)
+
+    def decode():
+        coming = [[replace(request, on_codes=lambda _: None)] for request in line_requests(prompts)]
+        return decoder.decode(fresh, ComingLines(coming), OPTIONS)
+
+    for _ in range(3):  # plain, recorded, replayed
+        before = decode()
+    move(fresh.module)
+    with torch.no_grad():
+        for parameter in fresh.talker.parameters():
+            parameter.mul_(1.5)
+    changed = decode()
+    assert not torch.equal(changed[0].codes[:2], before[0].codes[:2]), "old weights were used"
+    decoder.free()
+    assert decoder._entrance is None
+    for ours, theirs in zip(changed, decode(), strict=True):
+        assert torch.equal(ours.codes, theirs.codes)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["x_vector", "preset"])
+@pytest.mark.parametrize("seq_groups", [15, 5])
+def test_on_cuda_too(checkpoint, recording, entered, kind, seq_groups):
+    folder = checkpoint("tiny", "base" if kind == "x_vector" else "custom_voice")
+    model = load_model(folder, LoadOptions("fp32", "sdpa"), "cuda")
+    prompts = prompts_of(model, kind, recording=recording)
+    options = GenerateOptions(seq_groups, GREEDY)
+    wanted = [graph_lines(model, [prompt], seq_groups, GREEDY, [7])[0] for prompt in prompts]
+    decoder = GraphDecoder(4)
+    for _ in range(3):  # plain, captured, replayed
+        coming = ComingLines([[one] for one in line_requests(prompts, seeds=[7] * 3)])
+        for ours, theirs in zip(decoder.decode(model, coming, options), wanted, strict=True):
+            assert torch.equal(ours.codes, theirs.codes)
+    assert len(entered) == 3 * len(prompts)
+    assert decoder.fallback is None and decoder._entrance.fallback is None
+    assert all(decoder._graphs._graphs.values()) and all(decoder._entrance._graphs._graphs.values())
