@@ -203,10 +203,9 @@ def test_prompts_of_lines_that_wait_are_made_while_the_device_works(load):
 def test_on_a_gpu_late_text_gives_the_codes_of_the_same_text_at_once(load, recording, engine):
     """With kernels and graphs: plain, captured and replayed frames, with rows that stop between them."""
     model = load("tiny", "base")
-    prompts = prompts_of(model, "x_vector", recording=recording)
+    prompts = [on_cuda(prompt) for prompt in prompts_of(model, "x_vector", recording=recording)]
     model.module.to("cuda")
     try:
-        prompts = [on_cuda(prompt) for prompt in prompts]
         one = Engine(engine)
         given = requests_of(prompts, False)
         batches = [given] if engine == "graph" else [[request] for request in given]
@@ -221,5 +220,6 @@ def test_on_a_gpu_late_text_gives_the_codes_of_the_same_text_at_once(load, recor
 
 
 def on_cuda(prompt):
-    parts = {name: getattr(prompt, name).to("cuda") for name in ("embeds", "trailing", "pad")}
-    return replace(prompt, **parts)
+    """Return the prompt with its rows, which the model on the CPU makes, on the GPU."""
+    inputs, trailing = prompt.embeds.to("cuda"), prompt.text_rows.to("cuda")
+    return replace(prompt, inputs=inputs, trailing=trailing, pad=prompt.pad.to("cuda"))
