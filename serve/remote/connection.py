@@ -217,16 +217,18 @@ async def _read_most(answer: aiohttp.ClientResponse, most: int) -> bytes:
 
 async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
     """Yield the data of server-sent events, however they are cut into packets."""
-    waiting = bytearray()
+    waiting, searched = bytearray(), 0
     async for part in answer.content.iter_any():
         waiting += part
-        *events, waiting = waiting.split(b"\n\n")
-        if len(waiting) > MOST_EVENT:
-            raise ValueError("an event does not end")
-        for event in events:
-            lines = [line[5:] for line in event.splitlines() if line.startswith(b"data:")]
+        while (end := waiting.find(b"\n\n", searched)) >= 0:
+            lines = [line[5:] for line in waiting[:end].splitlines() if line.startswith(b"data:")]
+            del waiting[: end + 2]
+            searched = 0
             if lines:
                 yield json.loads(b"".join(lines))
+        if len(waiting) > MOST_EVENT:
+            raise ValueError("an event does not end")
+        searched = max(0, len(waiting) - 1)  # what was searched once is not searched again
 
 
 def _join(parts: list[np.ndarray]) -> np.ndarray:

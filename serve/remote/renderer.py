@@ -33,7 +33,9 @@ from .servers import Server
 log = logging.getLogger(__name__)
 
 FRAME_SAMPLES = 1920
-UNHEARD_INTERVAL_S = 0.5  # between events of a line that nobody hears yet: they are for the progress
+# Of all lines in flight together, where nobody hears them yet: their events are for the progress.
+UNHEARD_EVENTS_A_S = 8
+SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 0.5, 10.0  # our server takes no longer one
 CHARACTERS_PER_TOKEN = 4  # for the progress only
 
 
@@ -148,7 +150,8 @@ class RemoteRenderer:
             return
         listener.on_phase(f"speaking {len(jobs)} line{'s' * (len(jobs) > 1)} at {self.facts.server.name}")
         if self.facts.takes_interval and not listener.hears_sound:
-            jobs = [(index, replace(job, interval_s=UNHEARD_INTERVAL_S)) for index, job in jobs]
+            interval_s = unheard_interval(min(self.options.batch_size, len(jobs)))
+            jobs = [(index, replace(job, interval_s=interval_s)) for index, job in jobs]
         progress = Progress(listener.on_frame)
         progress.expect([len(str(job.line.text)) // CHARACTERS_PER_TOKEN for _, job in jobs])
         with Background[News](lambda tell: Speaking(self.facts, self.options, tell).run(jobs)) as speaking:
@@ -160,6 +163,11 @@ class RemoteRenderer:
                     progress.add(0)
                 else:
                     yield news
+
+
+def unheard_interval(in_flight: int) -> float:
+    """Return the seconds between two events of a line that nobody hears, of so many in flight."""
+    return min(max(SHORTEST_INTERVAL_S, in_flight / UNHEARD_EVENTS_A_S), LONGEST_INTERVAL_S)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,3 +61,69 @@ def test_what_is_sent_to_a_replica_needs_no_module_of_the_pack() -> None:
     assert "<locals>" in build.__qualname__, "Ray would pickle it by the name of its module"
     sent = [cell.cell_contents for cell in build.__closure__]
     assert json.loads(json.dumps(sent)) == sent, "more than plain values"
+
+
+class FakeRay:
+    """Stands for Ray: notes how it was begun. ``clusters`` are the addresses where there is one."""
+
+    def __init__(self, *clusters: str):
+        self.clusters, self.begun = clusters, list[str]()
+
+    def init(self, address: str, **_: Any) -> None:
+        self.begun.append(address)
+        if address not in (*self.clusters, "local"):
+            raise ConnectionError("there is no cluster")
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 8.0, "GPU": 2.0}
+
+    def shutdown(self) -> None:
+        self.begun.append("shutdown")
+
+
+@pytest.fixture
+def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[FakeRay, dict[str, str]]]:
+    """``begin(clusters, haproxy, **variables)``: open and leave ``cluster``; what Ray was told."""
+
+    def make(*clusters: str, haproxy: bool = True, **variables: str) -> tuple[FakeRay, dict[str, str]]:
+        ray, environment = FakeRay(*clusters), dict(variables)
+        monkeypatch.setitem(sys.modules, "ray", ray)
+        monkeypatch.setattr(ray_server, "os", SimpleNamespace(environ=environment))
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: ray if haproxy else None)
+        with ray_server.cluster() as gpus:
+            assert gpus == 2
+        return ray, environment
+
+    return make
+
+
+def test_a_cluster_that_is_started_has_haproxy_on_free_ports(begin) -> None:
+    """Three fixed ones would be taken by a second server of this host."""
+    for given in ({}, {"RAY_ADDRESS": "local"}):
+        ray, environment = begin(**given)
+        assert ray.begun == ([] if given else ["auto"]) + ["local", "shutdown"]
+        assert environment[ray_server.HAPROXY] == "1" and ray_server.routing(9.0) == {}
+        ports = [int(environment[name]) for name in ray_server.HAPROXY_PORTS]
+        assert len(set(ports)) == 3 and all(port > 1023 for port in ports)
+
+
+def test_what_the_environment_says_of_haproxy_is_left(begin) -> None:
+    _, environment = begin(**{ray_server.HAPROXY: "0", ray_server.HAPROXY_PORTS[0]: "9101"})
+    assert environment[ray_server.HAPROXY] == "0" and environment[ray_server.HAPROXY_PORTS[0]] == "9101"
+
+
+def test_without_haproxy_ray_s_own_proxy_serves(begin) -> None:
+    assert ray_server.HAPROXY not in begin(haproxy=False)[1]
+
+
+@pytest.mark.parametrize("variables", [{}, {"RAY_ADDRESS": "first:6379"}])
+def test_a_cluster_that_is_there_is_joined_as_it_is(begin, variables: dict[str, str]) -> None:
+    """Its processes have their environment already: with another one here, Ray's halves would not fit together."""
+    address = variables.get("RAY_ADDRESS", "auto")
+    ray, environment = begin(address, **variables)
+    assert ray.begun == [address, "shutdown"] and ray_server.HAPROXY not in environment
+
+
+def test_an_address_without_a_cluster_is_no_reason_to_start_one(begin) -> None:
+    with pytest.raises(ConnectionError):
+        begin(RAY_ADDRESS="gone:6379")

@@ -24,8 +24,9 @@ from qwen3_tts_morph.serve import app as app_module
 from qwen3_tts_morph.serve.app import create_app
 from qwen3_tts_morph.serve.options import Access, ServerOptions
 from qwen3_tts_morph.serve.remote import attempts
-from qwen3_tts_morph.serve.remote.renderer import Listener, RemoteRenderer, ask_server
+from qwen3_tts_morph.serve.remote.renderer import Listener, RemoteRenderer, ask_server, unheard_interval
 from qwen3_tts_morph.serve.remote.servers import Server
+from qwen3_tts_morph.serve.request import LONGEST_INTERVAL_S
 from qwen3_tts_morph.serve.speaker import Speaker
 
 from tests.serve.conftest import Client, listening, row_is_free, same_sound, wait_until
@@ -226,6 +227,11 @@ def test_a_line_that_nobody_hears_comes_in_few_events(server: Server, client: Cl
     assert all(close_to(one.waveform, made[0].waveform) for one in made)
     RemoteRenderer(replace(facts, takes_interval=False), SHORT).render([line])
     assert "event_interval" not in sent[-1], "an older server does not know the field"
+
+
+def test_many_lines_that_nobody_hears_have_as_many_events_together_as_a_few() -> None:
+    assert [unheard_interval(lines) for lines in (1, 4, 16, 64, 256)] == [0.5, 0.5, 2.0, 8.0, 10.0]
+    assert unheard_interval(256) <= LONGEST_INTERVAL_S, "the server would refuse it"
 
 
 # What cannot be

@@ -1,0 +1,63 @@
+"""Server-sent events, as they come from the network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
+from qwen3_tts_morph.serve.remote import connection
+from qwen3_tts_morph.serve.remote.connection import _events
+
+STREAM = (
+    b'event: speech.audio.delta\ndata: {"audio": "' + 600 * b"QUJD" + b'"}\n\n'
+    b": a comment\n\n"
+    b'data: {"two":\ndata: "lines"}\n\n'
+    b'data: {"last": 1}\n\n'
+    b'data: {"never": "ended"}\n'
+)
+
+
+class Searches(bytearray):
+    """Notes how many bytes were searched."""
+
+    searched = 0
+
+    def find(self, part: bytes, start: int) -> int:  # type: ignore[override]
+        Searches.searched += len(self) - start
+        return super().find(part, start)
+
+
+def read(stream: bytes, size: int) -> list[dict[str, Any]]:
+    async def parts() -> AsyncIterator[bytes]:
+        for start in range(0, len(stream), size):
+            yield stream[start : start + size]
+
+    async def collect() -> list[dict[str, Any]]:
+        answer: Any = SimpleNamespace(content=SimpleNamespace(iter_any=parts))
+        return [event async for event in _events(answer)]
+
+    return asyncio.run(collect())
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000, len(STREAM)])
+def test_events_are_the_same_however_they_are_cut(size: int) -> None:
+    assert read(STREAM, size) == [{"audio": 600 * "QUJD"}, {"two": "lines"}, {"last": 1}]
+
+
+def test_a_large_event_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In small parts its beginning was searched, and copied, again for every one."""
+    monkeypatch.setattr(connection, "bytearray", Searches, raising=False)
+    stream = b'data: "' + 100_000 * b"x" + b'"\n\n'
+    assert read(stream, 100) == [100_000 * "x"]
+    assert len(stream) <= Searches.searched < 1.1 * len(stream)
+
+
+def test_an_event_that_does_not_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MOST_EVENT", 1000)
+    with pytest.raises(ValueError, match="does not end"):
+        read(b"data: " + 2000 * b"x", 100)
