@@ -14,10 +14,10 @@ parts of the sound that came after a player that started with the first byte had
 together, and ``gap_ms`` is the longest single silence that this made (in rows before 2026-11-26 the longest sum of a
 line's silences). ``lost``: requests without their complete sound; ``refused`` are those of them with 429.
 ``health_p50_ms`` is a request that no model answers, during the same load; ``client_late_p95_ms`` is how late the
-client's own event loop woke up, ``client_late_most_ms`` the latest of these (a gap that is no longer may be the
-client's), ``sent_late_p95_ms`` how late it sent its requests. The memory of the server's process and of its GPU is read
-before and after. ``--rows``: of the server, one number, or one for each rate; each starts a server of its own. Every
-server first speaks lines that are not counted.
+client's own event loop woke up, ``client_late_most_ms`` the latest of these, ``client_underruns`` those of the
+underruns that such a pause of the client explains, ``sent_late_p95_ms`` how late it sent its requests. The memory of
+the server's process and of its GPU is read before and after. ``--rows``: of the server, one number, or one for each
+rate; each starts a server of its own. Every server first speaks lines that are not counted.
 """
 
 from __future__ import annotations
@@ -167,6 +167,7 @@ def figures_of(answers: Mapping[str, Any]) -> dict[str, float | None]:
         "p99_ms": _percentile_ms(first, 99),
         "most_ms": 1000 * max(first, default=0.0),
         "underruns": sum(line["underruns"] for line in lines),
+        "client_underruns": sum(line["own_underruns"] for line in lines),
         "underrun_lines": sum(line["underruns"] > 0 for line in lines),
         "gap_ms": 1000 * max((line["gap_s"] for line in lines), default=0.0),
         "health_p50_ms": _percentile_ms(answers["health_s"], 50),

@@ -25,7 +25,7 @@ import aiohttp
 
 BYTES_PER_S = 2 * 24000
 TOLERANCE_S = 0.001  # of a gap, for the resolution of timers
-TICK_S = 0.005
+TICK_S = 0.002
 NEVER = 1_000_000  # of the collector's looks at younger objects: then it would look at all
 HEALTH_EVERY_S = 0.2
 PATIENCE_S = 60.0  # for the last answers
@@ -41,8 +41,11 @@ class Answer:
         last_s: from before the sending to the end.
         underruns: parts that came after a player had played everything before them.
         gap_s: the longest silence that this made.
+        own_underruns: those of them that are over as the client wakes up late, and had not begun before it slept: the
+            sound may have been there.
         size: bytes of sound.
         error: why it is not complete, "" if it is.
+        silences: of each underrun, from when to when, on the client's clock.
     """
 
     late_s: float
@@ -50,8 +53,10 @@ class Answer:
     last_s: float = 0.0
     underruns: int = 0
     gap_s: float = 0.0
+    own_underruns: int = 0
     size: int = 0
     error: str = ""
+    silences: list[tuple[float, float]] = field(default_factory=list)
 
 
 @dataclass
@@ -75,6 +80,9 @@ class Client:
     def __init__(self, address: str, session: aiohttp.ClientSession):
         self._address, self._session = address, session
         self.answers = Answers()
+        self._slept: list[
+            tuple[float, float]
+        ] = []  # when it was to wake up, and when it did, if that was late
 
     async def run(self, requests: Sequence[Mapping[str, Any]]) -> None:
         """Send every request ``{"at": seconds, "body": {...}}`` at its time, and wait for all answers."""
@@ -90,6 +98,8 @@ class Client:
             task.cancel()
         self.answers.lines = list(await asyncio.gather(*asked))
         self.answers.wall_s = time.perf_counter() - began
+        for line in self.answers.lines:
+            line.own_underruns = sum(slept_through(silence, self._slept) for silence in line.silences)
         for task in beside:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -113,9 +123,12 @@ class Client:
     async def _tick(self) -> None:
         """Note how late this process's own clock ticks."""
         while True:
-            began = time.perf_counter()
+            due = time.perf_counter() + TICK_S
             await asyncio.sleep(TICK_S)
-            self.answers.ticks_late_s.append(time.perf_counter() - began - TICK_S)
+            woke = time.perf_counter()
+            self.answers.ticks_late_s.append(woke - due)
+            if woke - due > TOLERANCE_S:
+                self._slept.append((due, woke))
 
     async def _ask_health(self) -> None:
         while True:
@@ -124,6 +137,18 @@ class Client:
                 await response.read()
             self.answers.health_s.append(time.perf_counter() - began)
             await asyncio.sleep(HEALTH_EVERY_S)
+
+
+def slept_through(silence: tuple[float, float], slept: Sequence[tuple[float, float]]) -> bool:
+    """Return whether a silence began while the client slept, ended as it woke up, and took no longer than that.
+
+    When it fell asleep is known to a tick: after the last time that it woke up, and before it was to wake up again.
+    """
+    began, over = silence
+    return any(
+        due - TICK_S <= began and over <= woke + TICK_S and over - began <= woke - due + TICK_S
+        for due, woke in slept
+    )
 
 
 async def _hear(response: aiohttp.ClientResponse, answer: Answer, sent: float) -> None:
@@ -136,6 +161,7 @@ async def _hear(response: aiohttp.ClientResponse, answer: Answer, sent: float) -
         elif now - played_until > TOLERANCE_S:
             answer.underruns += 1
             answer.gap_s = max(answer.gap_s, now - played_until)
+            answer.silences.append((played_until, now))
         played_until = max(now, played_until) + len(data) / BYTES_PER_S
         answer.size += len(data)
 

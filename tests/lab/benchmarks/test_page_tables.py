@@ -93,6 +93,12 @@ def test_first_samples_of_two_leases() -> None:
             check_firsts(other.split(", ")[-1], [only(H200, commit="1d78a06", **case)])
 
 
+def test_first_samples_on_an_h100() -> None:
+    for label, *line in table(STREAMING, "first samples, ms, on an H100", "x-vector", "preset", "ICL of 10 s"):
+        for cell, voice in zip(line, VOICES, strict=True):
+            check_firsts(cell, [only(H100, commit="073737a", **case_of(f"{voice} voice, {label}"))])
+
+
 def check_many(line: Sequence[str], row: dict[str, Any]) -> None:
     """Check arrivals, and what those that arrive and those that play hear."""
     first, arrivals, times, ms = line

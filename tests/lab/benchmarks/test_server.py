@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,8 +74,8 @@ def test_each_rate_has_its_rows_and_all_share_one_number() -> None:
 
 def test_an_answer_with_fewer_bytes_than_its_frames_is_lost() -> None:
     requests = [{"body": {"sampling": {"max_seconds": 1.0}}}] * 3
-    lines = [{"error": "", "size": size, "first_s": 0.1, "underruns": 0, "gap_s": 0, "late_s": 0} for size in
-             (BYTES_PER_S, BYTES_PER_S - 2, 0)]  # fmt: skip
+    lines = [{"error": "", "size": size, "first_s": 0.1, "underruns": 0, "own_underruns": 0, "gap_s": 0, "late_s": 0}
+             for size in (BYTES_PER_S, BYTES_PER_S - 2, 0)]  # fmt: skip
     lines[2]["error"] = "429 busy"
     mark_short(lines, requests)
     figures = figures_of({"lines": lines, "health_s": [], "ticks_late_s": [0.001] * 99 + [0.4]})
@@ -140,6 +141,49 @@ def test_the_clients_gap_is_the_longest_silence(monkeypatch: pytest.MonkeyPatch)
     answer = server_client.Answer(0.0)
     asyncio.run(server_client._hear(SimpleNamespace(content=Content()), answer, 0.0))
     assert answer.underruns == 2 and answer.gap_s == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("silence", "own"),
+    [
+        pytest.param((10.0, 10.03), True, id="it began and ended while the client slept"),
+        pytest.param((9.99, 10.03), False, id="it had begun before"),
+        pytest.param((10.0, 10.2), False, id="it went on when the client was awake"),
+        pytest.param((20.0, 20.01), False, id="the client was awake"),
+    ],
+)
+def test_a_silence_is_the_clients_own_where_it_slept_through_it(
+    silence: tuple[float, float], own: bool
+) -> None:
+    slept = [(1.0, 1.5), (10.0, 10.03)]  # due, woke
+    assert server_client.slept_through(silence, slept) == own
+
+
+def test_underruns_that_the_client_slept_through_are_counted_apart() -> None:
+    """Its event loop is blocked while the sound comes in time."""
+
+    async def blocked() -> Answers:
+        async def speak(request: web.Request) -> web.StreamResponse:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(bytes(BYTES_PER_S // 2))
+            await asyncio.sleep(0.02)
+            time.sleep(1)  # client and server have one event loop here
+            await response.write(bytes(BYTES_PER_S // 2))
+            return response
+
+        app = web.Application()
+        app.add_routes([web.post("/v1/audio/speech", speak), web.get("/health", _health)])
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        [port] = [address[1] for address in runner.addresses]
+        answers = await ask({"address": f"http://127.0.0.1:{port}", "requests": [{"at": 0.0, "body": {}}]})
+        await runner.cleanup()
+        return answers
+
+    [line] = asyncio.run(blocked()).lines
+    assert (line.underruns, line.own_underruns) == (1, 1) and line.gap_s > 0.1
 
 
 def test_the_client_hears_gaps_ends_and_refusals(heard: Answers) -> None:
