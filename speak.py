@@ -19,7 +19,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import install
@@ -44,9 +46,10 @@ SERVER = (
 def run_in_environment(words: Sequence[str]) -> int:
     """Run these arguments in an environment that has what the engine needs."""
     try:
-        python = prepare_environment()
-        if words[:1] == ["serve"]:
-            add_server(python)
+        with one_at_a_time(ENVIRONMENT.parent):
+            python = prepare_environment()
+            if words[:1] == ["serve"]:
+                add_server(python)
     except subprocess.CalledProcessError:
         note(
             f"speak.py: the environment {ENVIRONMENT} cannot be made, see the message above: check the connection, "
@@ -80,6 +83,24 @@ def outlast(process: subprocess.Popen[bytes]) -> int:
             return process.wait()
         except KeyboardInterrupt:
             continue
+
+
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Hold the folder of the environment; wait while another first run has it, and say so once."""
+    from qwen3_tts_morph.serve.commands.folder_lock import exclusive
+
+    told: list[Path] = []
+
+    def wait_for_it(_: Path) -> None:
+        if not told:
+            note("another run prepares the environment: waiting for it")
+            told.append(folder)
+        time.sleep(0.5)
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(folder, wait_for_it):
+        yield
 
 
 def prepare_environment() -> Path:

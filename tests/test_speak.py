@@ -6,10 +6,13 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tomllib
+from qwen3_tts_morph.serve.commands.folder_lock import exclusive
 
 import speak
 
@@ -141,6 +144,27 @@ def test_the_servers_packages_are_installed_once_and_only_for_it(
     assert installed == [speak.SERVER]
     project = tomllib.loads((speak.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert list(speak.SERVER) == project["project"]["optional-dependencies"]["serve"]
+
+
+def test_two_first_runs_make_the_environment_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The second one deleted what the first one had installed."""
+    done: list[str] = []
+    monkeypatch.setattr(speak, "ENVIRONMENT", tmp_path / "environments" / "speak")
+    monkeypatch.setattr(speak, "prepare_environment", lambda: done.append("second") or Path("its-python"))
+    monkeypatch.setattr(speak, "wait", lambda _: 0)
+    monkeypatch.setattr(
+        speak, "time", SimpleNamespace(sleep=lambda _: first.close() if len(slept) == 3 else slept.append(1))
+    )
+    slept: list[int] = []
+    with ExitStack() as first:
+        (tmp_path / "environments").mkdir()
+        first.enter_context(exclusive(tmp_path / "environments"))
+        first.callback(done.append, "first")
+        assert speak.run_in_environment(["Yes."]) == 0
+    assert done == ["first", "second"]
+    assert capsys.readouterr().err.count("another run prepares the environment: waiting for it") == 1
 
 
 def test_the_exit_code_is_that_of_the_environment() -> None:

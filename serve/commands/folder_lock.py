@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -14,28 +14,42 @@ log = logging.getLogger(__name__)
 LOCK = "manifest.lock"  # on Windows, where a folder itself cannot be locked
 
 
+def refuse(folder: Path) -> None:
+    """Raise ValueError: another run has the folder."""
+    raise ValueError(
+        f"folder {folder} is in use by another run: wait for its end, or choose another with --out"
+    )
+
+
 @contextmanager
-def exclusive(folder: Path) -> Iterator[None]:
+def exclusive(folder: Path, when_taken: Callable[[Path], None] = refuse) -> Iterator[None]:
     """Hold a folder, until the end or until the program dies.
 
-    Raises:
-        ValueError: if another run has it.
+    Args:
+        folder: that exists.
+        when_taken: called while another run has it, again and again: it waits for a moment, or raises.
     """
     descriptor = _open(folder)
     try:
-        try:
-            _lock(descriptor)
-        except (BlockingIOError, PermissionError) as error:
-            raise ValueError(
-                f"folder {folder} is in use by another run: wait for its end, or choose another with --out"
-            ) from error
-        except OSError as error:  # some network drives have no locks
-            log.info("%s cannot be locked: %s", folder, error)
+        while not _is_locked(descriptor, folder):
+            when_taken(folder)
         yield
     finally:
         os.close(descriptor)
         if sys.platform == "win32":
-            (folder / LOCK).unlink(missing_ok=True)
+            with suppress(OSError):  # another run waits for it
+                (folder / LOCK).unlink()
+
+
+def _is_locked(descriptor: int, folder: Path) -> bool:
+    """Lock the folder that is open, where it can be locked; return False if another run has it."""
+    try:
+        _lock(descriptor)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError as error:  # some network drives have no locks
+        log.info("%s cannot be locked: %s", folder, error)
+    return True
 
 
 def _open(folder: Path) -> int:

@@ -94,7 +94,9 @@ def test_first_samples_of_two_leases() -> None:
 
 
 def test_first_samples_on_an_h100() -> None:
-    for label, *line in table(STREAMING, "first samples, ms, on an H100", "x-vector", "preset", "ICL of 10 s"):
+    for label, *line in table(
+        STREAMING, "first samples, ms, on an H100", "x-vector", "preset", "ICL of 10 s"
+    ):
         for cell, voice in zip(line, VOICES, strict=True):
             check_firsts(cell, [only(H100, commit="073737a", **case_of(f"{voice} voice, {label}"))])
 
