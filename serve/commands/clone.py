@@ -89,9 +89,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.transcribe:
         transcript = write_words(options.transcribe, folders, recording, console)
     clone = CloneOptions("icl" if transcript else "x_vector", transcript, options.pad, name)
-    voice = clone_voice(load_synthesizer(options, console).model, *recording, clone)
-    for note in voice.notes:
-        console.note(note)
+    voice = clone_voice(load_synthesizer(options, console).model, *recording, clone)  # its notes are logged
     return save(voice, path, console)
 
 

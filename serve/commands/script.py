@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,7 @@ JSON_LINES = (".jsonl", ".ndjson")
 TRACKS = ("wav", "flac", "mp3", "opus", "ogg")
 PORTION_S = 1  # of sound written at once
 MOST_NAMED = 10  # lines in an error
+ROOM = 1 << 20  # bytes: a disk that has less is full
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -403,7 +405,9 @@ def open_track(path: Path, rate: int, sentences: bool = False) -> Iterator[Track
             yield Track(file.write, rate, kind != "OGG" and subtype == "PCM_16", sentences)
         unfinished.replace(path)
     except (OSError, soundfile.SoundFileError) as error:
-        raise ValueError(f"{path} cannot be written ({error}): choose another folder with --out") from error
+        # libsndfile calls it a system error.
+        reason = "the disk is full" if shutil.disk_usage(path.parent).free < ROOM else str(error)
+        raise ValueError(f"{path} cannot be written ({reason}): choose another folder with --out") from error
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -17,10 +17,14 @@ def base(checkpoints: Callable[..., Path]) -> list[str]:
     return ["--checkpoint", str(checkpoints("base"))]
 
 
-def test_a_clone_is_saved_and_speaks(run: Callable, base: list[str], recording: Path, tmp_path: Path) -> None:
+def test_a_clone_is_saved_and_speaks(
+    run: Callable, base: list[str], recording: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     done = run("clone", recording, "--name", "Anna", *base)
     path = tmp_path / "home" / ".qwen3-tts-morph" / "qwen3-tts-voices" / "Anna.safetensors"
     assert done.code == 0 and done.lines == [str(path)], done.err
+    odd = "level hardly changes"
+    assert (caplog.text + done.err).count(odd) == 1, "what is odd about the recording is said twice"
     voice = load_voice(path)
     assert (voice.kind, voice.name) == ("x_vector", "Anna")
     spoken = run("Yes.", "--voice", "Anna", "--out", "a.wav", "--max-seconds", "0.3", "--retries", "0", *base)

@@ -353,6 +353,17 @@ def test_damaged_rows_of_new_lines_are_named(
     assert done.code == 2 and f"{NEW_LINES} is damaged in row 2: delete it" in done.err
 
 
+@pytest.mark.parametrize(("free", "reason"), [(1000, "the disk is full"), (10**9, "System error.")])
+def test_a_track_for_which_there_is_no_room_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, reason: str
+) -> None:
+    monkeypatch.setattr(script.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    with pytest.raises(ValueError) as told, script.open_track(tmp_path / "a.flac", 24000):
+        raise soundfile.LibsndfileError(2)
+    assert f"a.flac cannot be written ({reason}): choose another folder" in str(told.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_progress_is_shown_in_lines_between_groups() -> None:
     shown = []
     on_frame = script.in_lines(lambda *numbers: shown.append(numbers), before=8, group=4, count=20)
