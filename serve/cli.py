@@ -13,7 +13,7 @@ import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from .commands.console import Console, open_missing_streams
 
@@ -169,14 +169,20 @@ def parse(name: str, words: Sequence[str], program: str = PROGRAM) -> tuple[Comm
         SystemExit: 2 for bad input, with a sentence on stderr; 0 for ``--help``.
     """
     command = load(name)
-    parser = argparse.ArgumentParser(
-        prog=f"{program} {name}", description=COMMANDS[name], conflict_handler="resolve"
-    )
+    parser = Parser(prog=f"{program} {name}", description=COMMANDS[name], conflict_handler="resolve")
     command.add_arguments(parser)
     parser.add_argument(HERE, action="store_true", help="use this Python as it is; install nothing")
     options = parser.parse_args(words)
     command.check(parser, options)
     return command, options
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong without all options before it: ``--help`` has those."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with one sentence."""
+        self.exit(BAD_INPUT, f"{self.prog}: {message}; {self.prog} --help lists the options\n")
 
 
 def load(name: str) -> Command:

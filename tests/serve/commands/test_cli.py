@@ -45,6 +45,17 @@ def test_the_overview_names_every_command(run: Callable) -> None:
     assert nothing.code == 2 and not nothing.out and "usage: speak.py" in nothing.err
 
 
+@pytest.mark.parametrize(
+    "words", [["Yes.", "--seed", "x"], ["voices", "fly"], ["voices", "show"], ["script"], ["serve", "--fly"]]
+)
+def test_bad_input_is_one_sentence(run: Callable, words: list[str]) -> None:
+    """All options of ``speak`` are sixteen lines."""
+    done = run(*words)
+    assert done.code == 2 and not done.out
+    [line] = done.err.splitlines()
+    assert line.startswith("speak.py ") and line.endswith(" --help lists the options")
+
+
 def test_an_interrupt_ends_quietly_with_130(
     run: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
