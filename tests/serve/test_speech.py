@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import anyio
 import av
 import numpy as np
 import pytest
 import soundfile
 from qwen3_tts_morph.morph.render import codec_turns
+from qwen3_tts_morph.serve import answer as answer_module
 from qwen3_tts_morph.serve.encoders import FORMATS
 from qwen3_tts_morph.serve.errors import ApiError
 from qwen3_tts_morph.serve.options import Limits, ServerOptions, body_bytes
@@ -352,6 +354,26 @@ def test_a_file_stays_if_another_take_cannot_be_made(client: Client, monkeypatch
         return await speak(*given, **more)
 
     monkeypatch.setattr(client.speaker, "speak", busy)
+    response = client.post(asked(stream=False))
+    assert len(asked_for) == 2 and response.status_code == 200 and len(response.content) > 1000
+    assert response.headers["x-speech-ended"] == "silent" and response.headers["x-speech-seed"] == "3"
+
+
+def test_a_file_stays_if_another_take_would_take_too_long(serve, monkeypatch) -> None:
+    from qwen3_tts_morph.morph.render import open_line
+
+    monkeypatch.setattr(open_line, "judge_end", lambda *_: "silent")
+    monkeypatch.setattr(answer_module, "SHARE_FOR_ANOTHER", 0.01)
+    client, asked_for = serve(ServerOptions(limits=Limits(seconds=60.0))), []
+    speak = client.speaker.speak
+
+    async def slow(*given, **more):
+        asked_for.append(1)
+        if len(asked_for) > 1:
+            await anyio.sleep_forever()
+        return await speak(*given, **more)
+
+    monkeypatch.setattr(client.speaker, "speak", slow)
     response = client.post(asked(stream=False))
     assert len(asked_for) == 2 and response.status_code == 200 and len(response.content) > 1000
     assert response.headers["x-speech-ended"] == "silent" and response.headers["x-speech-seed"] == "3"
