@@ -66,7 +66,19 @@ WATCH = """() => {
     api.addEventListener(kind, (e) => window.__ended.push([kind, e.detail]))
 }"""
 COUNT_NODES = "(count) => document.querySelectorAll('[data-node-id]').length === count"
-FIT = "() => window.app.extensionManager.command.execute('Comfy.Canvas.FitView')"
+# The page moves the view frame by frame, and Nodes 2.0's elements follow it: both must have come to rest.
+FIT = """async () => {
+  const {ds} = window.app.canvas
+  const view = () => JSON.stringify([ds.scale, ds.offset, ...[...document.querySelectorAll('[data-node-id]')]
+    .flatMap((node) => { const {x, y, height} = node.getBoundingClientRect(); return [x, y, height] })])
+  await window.app.extensionManager.command.execute('Comfy.Canvas.FitView')
+  for (let last, still = 0; still < 30; ) {
+    await new Promise(requestAnimationFrame)
+    const now = view()
+    still = now === last ? still + 1 : 0
+    last = now
+  }
+}"""
 
 
 def find_chromium() -> str | None:
@@ -168,9 +180,8 @@ class ComfyPage:
         self.page.wait_for_function(COUNT_NODES, arg=count)
 
     def fit(self) -> None:
-        """Zoom so that the complete graph is visible."""
+        """Zoom so that the complete graph is visible, and wait until it is drawn so."""
         self.page.evaluate(FIT)
-        self.page.wait_for_timeout(800)
 
     def problems(self) -> list[str]:
         """Return the page's errors, without those that every fresh ComfyUI reports."""
