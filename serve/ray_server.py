@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .options import ServerOptions
-from .server import GOODBYE_S, MORE_CONNECTIONS, bind, check_packages, read_options
+from .server import MORE_CONNECTIONS, SHUTDOWN_S, bind, check_packages, read_options
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -198,7 +198,7 @@ def make_deployment(options: ServerOptions, placing: Placing) -> Any:
         num_replicas=placing.replicas,
         ray_actor_options=placing.resources,
         max_ongoing_requests=waiting + MORE_CONNECTIONS,
-        graceful_shutdown_timeout_s=GOODBYE_S,
+        graceful_shutdown_timeout_s=SHUTDOWN_S,
         health_check_period_s=LOOKS_EVERY_S,
         logging_config={"enable_access_log": False},
         **routing(options.limits.seconds),

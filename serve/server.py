@@ -32,7 +32,7 @@ PACKAGES = {
     "av": "av>=14.2",
     "prometheus_client": "prometheus-client>=0.20",
 }
-GOODBYE_S = 5  # that answers have to end after Ctrl+C
+SHUTDOWN_S = 5  # that answers have to end after Ctrl+C
 # How long the model's thread may keep the event loop waiting while it runs Python; Python's own 5 ms is as long as the
 # model takes for a first frame.
 SWITCH_S = 0.0005
@@ -141,7 +141,7 @@ def run_server(options: ServerOptions) -> None:
             log_config=None,
             access_log=False,
             ws_max_size=options.limits.body_bytes,
-            timeout_graceful_shutdown=GOODBYE_S,
+            timeout_graceful_shutdown=SHUTDOWN_S,
             limit_concurrency=rows_of(options) + options.waiting + MORE_CONNECTIONS,
             server_header=False,
         )
