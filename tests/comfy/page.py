@@ -66,18 +66,18 @@ WATCH = """() => {
     api.addEventListener(kind, (e) => window.__ended.push([kind, e.detail]))
 }"""
 COUNT_NODES = "(count) => document.querySelectorAll('[data-node-id]').length === count"
-# The page moves the view frame by frame, and Nodes 2.0's elements follow it: both must have come to rest.
-FIT = """async () => {
+FIT = "() => window.app.extensionManager.command.execute('Comfy.Canvas.FitView')"
+# Whether nothing moves for 30 frames: neither the view nor Nodes 2.0's elements, which follow it.
+STILL = """async () => {
   const {ds} = window.app.canvas
-  const view = () => JSON.stringify([ds.scale, ds.offset, ...[...document.querySelectorAll('[data-node-id]')]
-    .flatMap((node) => { const {x, y, height} = node.getBoundingClientRect(); return [x, y, height] })])
-  await window.app.extensionManager.command.execute('Comfy.Canvas.FitView')
-  for (let last, still = 0; still < 30; ) {
+  const places = () => [...document.querySelectorAll('[data-node-id]')].map((node) => node.getBoundingClientRect())
+  const view = () => JSON.stringify([ds.scale, ds.offset, places()])
+  const before = view()
+  for (let frame = 0; frame < 30; frame++) {
     await new Promise(requestAnimationFrame)
-    const now = view()
-    still = now === last ? still + 1 : 0
-    last = now
+    if (view() !== before) return false
   }
+  return true
 }"""
 
 
@@ -160,7 +160,7 @@ class ComfyPage:
         (node types unknown to the page), nodes, links (their number) and frontend (its version).
         """
         report = self.page.evaluate(LOAD, workflow)
-        self.page.wait_for_timeout(500)  # let the page draw it
+        self.settle()
         return report
 
     def run(self) -> tuple[str, Any]:
@@ -171,7 +171,7 @@ class ComfyPage:
         if not posted.value.ok:
             raise RuntimeError(f"the server refused the workflow: {posted.value.text()}")
         self.page.wait_for_function("(n) => window.__ended.length > n", arg=before)
-        self.page.wait_for_timeout(500)
+        self.settle()
         kind, data = self.page.evaluate("() => window.__ended.at(-1)")
         return kind, data
 
@@ -179,9 +179,14 @@ class ComfyPage:
         """Wait until this many nodes are drawn as page elements: none on the classic canvas, all with Nodes 2.0."""
         self.page.wait_for_function(COUNT_NODES, arg=count)
 
+    def settle(self) -> None:
+        """Wait until the page has drawn what it was given."""
+        self.page.wait_for_function(STILL)
+
     def fit(self) -> None:
         """Zoom so that the complete graph is visible, and wait until it is drawn so."""
         self.page.evaluate(FIT)
+        self.settle()
 
     def problems(self) -> list[str]:
         """Return the page's errors, without those that every fresh ComfyUI reports."""
