@@ -5,10 +5,11 @@
     python -m lab.benchmarks.many --shape tiny --device cpu --devices cpu cpu --simulated    # what Python takes of it
 
 Engine "shared" is what Render Script uses for several models in one process, and "ray" is ``serve --ray`` with one
-replica, then with one for each device, asked over loopback by the client of Remote Model with ``--batch-size`` lines in
-flight for each replica. ``times_one`` is relative to the row of one device. Lines have 4 to 20 words and at most
-``--frames`` frames; the models of "shared" never end a line before. Each row is the median of ``--repeats`` after a run
-that warms up. ``--simulated`` gives "shared" devices that only take time (``simulated.py``).
+replica, then with one for each device, asked over loopback by the client of Remote Model with ``--in-flight`` lines for
+each replica: with more than its ``--batch-size`` rows, the next line is there when one ends. ``times_one`` is relative
+to the row of one device. Lines have 4 to 20 words and at most ``--frames`` frames; the models of "shared" never end a
+line before. Each row is the median of ``--repeats`` after a run that warms up. ``--simulated`` gives "shared" devices
+that only take time (``simulated.py``).
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def measure_ray(
     """Measure one replica, then one for each device."""
     for replicas in (1, len(options.devices)):
         generate = generate_options(model, options)
-        generate = replace(generate, batch_size=options.batch_size * replicas)
+        generate = replace(generate, batch_size=options.in_flight * replicas)
         with serving(checkpoint, replicas, options) as address:
             renderer = RemoteRenderer(ask_server(Server("ray", address)), generate)
             yield measure(lambda speak=renderer: speak.render(lines), options.repeats)
@@ -166,6 +167,7 @@ def rows_of(
         make_row(
             setting, options, model, one.ms, one.frames,
             devices=count, lines=options.lines, times_one=speed(one) / speed(measured[0]),
+            **({"in_flight": count * options.in_flight} if engine == RAY else {}),
         )
         for one, count in zip(measured, (1, len(options.devices)), strict=False)
     ]  # fmt: skip
@@ -183,10 +185,14 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     )
     table.add_argument("--lines", type=int, default=512)
     table.add_argument("--batch-size", type=int, default=64)
+    table.add_argument(
+        "--in-flight", type=int, help='of "ray", for each replica; default: a quarter more than --batch-size'
+    )
     table.add_argument("--engines", nargs="+", choices=(SHARED, RAY), default=[SHARED])
     add_simulated(table)
     options = table.parse_args(arguments)
     check_simulated(table, options)
+    options.in_flight = options.in_flight or options.batch_size * 5 // 4
     if len(options.devices) < 2:
         table.error("name two devices or more: --devices cuda:0 cuda:1")
     return options

@@ -217,18 +217,34 @@ async def _read_most(answer: aiohttp.ClientResponse, most: int) -> bytes:
 
 async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
     """Yield the data of server-sent events, however they are cut into packets."""
-    waiting, searched = bytearray(), 0
+    data: list[bytes] = []
+    async for line in _lines(answer):
+        if line.startswith(b"data:"):
+            data.append(line[5:])
+            _check_event(sum(map(len, data)))
+        elif not line.strip() and data:
+            yield json.loads(b"".join(data))
+            data = []
+
+
+async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield the lines of an answer, a megabyte long as events with sound are: every byte is searched once."""
+    parts: list[bytes] = []
+    size = 0
     async for part in answer.content.iter_any():
-        waiting += part
-        while (end := waiting.find(b"\n\n", searched)) >= 0:
-            lines = [line[5:] for line in waiting[:end].splitlines() if line.startswith(b"data:")]
-            del waiting[: end + 2]
-            searched = 0
-            if lines:
-                yield json.loads(b"".join(lines))
-        if len(waiting) > MOST_EVENT:
-            raise ValueError("an event does not end")
-        searched = max(0, len(waiting) - 1)  # what was searched once is not searched again
+        start = 0
+        while (end := part.find(b"\n", start)) >= 0:
+            yield b"".join((*parts, part[start:end]))
+            parts, size, start = [], 0, end + 1
+        parts.append(part[start:])
+        size += len(parts[-1])
+        _check_event(size)
+
+
+def _check_event(size: int) -> None:
+    """Raise ValueError if a part of an event has so many bytes that it will not end."""
+    if size > MOST_EVENT:
+        raise ValueError("an event does not end")
 
 
 def _join(parts: list[np.ndarray]) -> np.ndarray:

@@ -20,6 +20,7 @@ from ...morph.render.listener import Listener
 from ...morph.render.progress import Progress
 from ...morph.render.takes import ERROR
 from ...morph.render.word_check import WordCheck
+from ...morph.runtime.collector import older_objects_spared
 from ...morph.text.normalize import SpokenText
 from ...morph.text.pauses import without_pauses
 from .attempts import Lost, Made, News, Sound, Speaking
@@ -103,7 +104,7 @@ class RemoteRenderer:
             ConnectionError: if the server is gone, or no line could be made. What was made before is in the cache.
         """
         listener = listener or Listener()
-        with plain_failures():
+        with plain_failures(), older_objects_spared():
             spoken, failures = self._fill(lines, listener)
             if failures and len(failures) == len(lines):
                 raise failures[0]
