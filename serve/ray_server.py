@@ -13,15 +13,15 @@ import importlib.util
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .options import ServerOptions
+from .ports import free_ports
 from .server import MORE_CONNECTIONS, SHUTDOWN_S, bind, check_packages, read_options
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ HAPROXY_PORTS = (
     "RAY_SERVE_HAPROXY_STATS_PORT",
     "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT",
 )
+DRAINING = "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S"
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -136,11 +137,10 @@ def prefer_haproxy() -> None:
         log.info("Ray has no HAProxy here: all sound goes through one Python process")
         return
     os.environ.setdefault(HAPROXY, "1")
-    with ExitStack() as held:  # all at once, so that they differ
-        for name in HAPROXY_PORTS:
-            probe = held.enter_context(socket.socket())
-            probe.bind(("", 0))
-            os.environ.setdefault(name, str(probe.getsockname()[1]))
+    for name, port in zip(HAPROXY_PORTS, free_ports(len(HAPROXY_PORTS)), strict=True):
+        os.environ.setdefault(name, str(port))
+    # HAProxy is on this host and knows within a second that a replica ends: Ray's 30 s are for balancers elsewhere.
+    os.environ.setdefault(DRAINING, str(SHUTDOWN_S))
 
 
 class Placing:

@@ -39,6 +39,7 @@ from qwen3_tts_morph.morph.render.lines import Line, Spoken
 from qwen3_tts_morph.morph.render.shared_renderer import SharedRenderer
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.serve.ports import free_ports
 from qwen3_tts_morph.serve.remote.renderer import RemoteRenderer, ask_server
 from qwen3_tts_morph.serve.remote.servers import Server
 
@@ -46,7 +47,6 @@ import pack
 
 from .common import DEMO, TEXT, Setting, keep, load_muted, make_row, parser
 from .results import Row
-from .server_process import free_port
 from .simulated import Times, add_simulated, check_simulated, simulated
 
 WORDS = (4, 20)
@@ -128,7 +128,7 @@ def generate_options(model: Model, options: argparse.Namespace) -> GenerateOptio
 @contextmanager
 def serving(checkpoint: Path, replicas: int, options: argparse.Namespace) -> Iterator[str]:
     """Start ``serve --ray`` on this host; yield its address."""
-    port = free_port()
+    port = free_ports(1)[0]
     words = ["--port", port, "--replicas", replicas, "--rows", options.batch_size, "--checkpoint", checkpoint]
     device = "cpu" if options.devices[0] == "cpu" else "cuda"  # Ray shows each replica one GPU
     command = [sys.executable, "-m", "serve", "serve", "--ray", *words, "--device", device]

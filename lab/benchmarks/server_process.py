@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import socket
 import struct
 import subprocess
 import sys
@@ -21,6 +19,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve.ports import free_ports
 
 import pack
 
@@ -79,7 +78,7 @@ def serving(options: Sequence[str], module: str = "serve") -> Iterator[str]:
     Raises:
         RuntimeError: with the end of its log, if it does not get ready.
     """
-    port = free_port()
+    port = free_ports(1)[0]
     command = [sys.executable, "-m", module, "serve", "--port", str(port), *options]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         process = subprocess.Popen(command, cwd=pack.ROOT, stdout=log, stderr=subprocess.STDOUT)
@@ -92,15 +91,6 @@ def serving(options: Sequence[str], module: str = "serve") -> Iterator[str]:
         finally:
             process.terminate()
             process.wait(60)
-
-
-def free_port() -> int:
-    """Return a port that nobody has now, below those that systems give out: Ray takes many of these as it starts."""
-    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
-                return port
-    raise RuntimeError("100 ports of 127.0.0.1 are taken")
 
 
 def _wait_ready(address: str, process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> bool:
