@@ -1,6 +1,6 @@
 """Commands on the GPUs of a rented machine, side by side, each with a time limit of its own.
 
-    python -m lab.benchmarks.lease lab/benchmarks/plans/two_gpus.json --out OUT --commit COMMIT
+    python -m lab.benchmarks.lease lab/benchmarks/plans/one_gpu.json --out OUT --commit COMMIT
 
 A plan is a JSON list of steps in the order in which they matter:
 

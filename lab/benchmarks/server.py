@@ -57,6 +57,7 @@ TEXTS = (
 SHORTEST_S, LONGEST_S = 4.0, 8.0
 WARM_S = 2.0
 SEED = 1
+SLOWEST = 8  # lines of which a row tells when they came
 # Their EOS is never among the codes that are sampled from; a tiny checkpoint has too few others for that.
 UNENDING = ("0.6B", "1.7B")
 
@@ -142,6 +143,7 @@ def measure(address: str, case: Case, voice: str | None, options: argparse.Names
         print(f"lost: {error}", flush=True)
     heard_s = sum(line["size"] for line in lines) / BYTES_PER_S
     figures = figures_of(answers) | memory_of(before, "begin") | memory_of(after, "end")
+    figures["slowest"] = describe_slowest(lines, requests)
     return make_row(case, options, answers["wall_s"], heard_s, figures)
 
 
@@ -153,7 +155,20 @@ def mark_short(lines: Sequence[dict[str, Any]], requests: Sequence[Mapping[str, 
             line["error"] = f"{line['size']} bytes instead of {wanted}"
 
 
-def figures_of(answers: Mapping[str, Any]) -> dict[str, float | None]:
+def describe_slowest(lines: Sequence[Mapping[str, Any]], requests: Sequence[Mapping[str, Any]]) -> str:
+    """Return of the lines whose first sound came last: how late, and how long after the request before theirs."""
+    times = [request["at"] for request in requests]
+    waits = [now - before for now, before in zip(times, [0.0, *times], strict=False)]
+    heard = [
+        (line["first_s"], wait)
+        for line, wait in zip(lines, waits, strict=True)
+        if line["first_s"] is not None
+    ]
+    slowest = sorted(heard, reverse=True)[:SLOWEST]
+    return ", ".join(f"{1000 * first:.1f} ms after {1000 * wait:.0f}" for first, wait in slowest)
+
+
+def figures_of(answers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of all lines, by their names in the row."""
     lines = answers["lines"]
     first = [line["first_s"] for line in lines if line["first_s"] is not None]
@@ -172,6 +187,7 @@ def figures_of(answers: Mapping[str, Any]) -> dict[str, float | None]:
         "gap_ms": 1000 * max((line["gap_s"] for line in lines), default=0.0),
         "health_p50_ms": _percentile_ms(answers["health_s"], 50),
         "health_p95_ms": _percentile_ms(answers["health_s"], 95),
+        "health_most_ms": _percentile_ms(answers["health_s"], 100),
         "client_late_p95_ms": _percentile_ms(answers["ticks_late_s"], 95),
         "client_late_most_ms": _percentile_ms(answers["ticks_late_s"], 100),
         "sent_late_p95_ms": _percentile_ms([line["late_s"] for line in lines], 95),
@@ -195,7 +211,7 @@ def make_row(
     options: argparse.Namespace,
     wall_s: float,
     heard_s: float,
-    figures: Mapping[str, float | None],
+    figures: Mapping[str, Any],
 ) -> Row:
     """Return a row: ``heard_s`` seconds of sound in ``wall_s``, of all lines together."""
     heard_s = heard_s or FRAME_S  # of a run without a single answer

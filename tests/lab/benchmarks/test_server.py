@@ -18,7 +18,7 @@ from aiohttp import web
 from safetensors.torch import load_file
 
 from lab.benchmarks import server, server_client
-from lab.benchmarks.server import Case, cases_of, figures_of, make_requests, mark_short
+from lab.benchmarks.server import Case, cases_of, describe_slowest, figures_of, make_requests, mark_short
 from lab.benchmarks.server_client import BYTES_PER_S, Answers, ask
 from lab.benchmarks.server_process import HEAD, prepare_checkpoint
 from lab.random_checkpoint import write_checkpoint
@@ -82,6 +82,12 @@ def test_an_answer_with_fewer_bytes_than_its_frames_is_lost() -> None:
     assert (figures["lost"], figures["refused"], figures["p50_ms"]) == (2, 1, pytest.approx(100))
     assert figures["health_p50_ms"] is None and figures["client_late_p95_ms"] == pytest.approx(1)
     assert figures["client_late_most_ms"] == pytest.approx(400)
+
+
+def test_the_slowest_lines_tell_how_soon_after_another_they_came() -> None:
+    requests = [{"at": 0.5}, {"at": 1.25}, {"at": 1.26}, {"at": 3.0}]
+    lines = [{"first_s": first} for first in (0.008, 0.009, 0.02, None)]
+    assert describe_slowest(lines, requests) == "20.0 ms after 10, 9.0 ms after 750, 8.0 ms after 500"
 
 
 @pytest.fixture
