@@ -1,0 +1,129 @@
+"""Table "joins": how soon a line is heard that comes shortly after another one.
+
+    python -m lab.benchmarks.joins --shape 0.6B --rows 8 --delays 5 10 20 30 40 80 160
+    python -m lab.benchmarks.joins --shape demo --device cpu --repeats 2 --delays 20
+
+A service (``SpeechService``, which the server has) is asked for a line, and ``delay_ms`` later for another one.
+``p50_ms``, ``p95_ms`` and ``most_ms`` are from that moment to the second line's first samples, of ``--repeats``; in the
+first row nothing else is spoken. Both lines are heard to their ends, of ``--frames``. Between two runs nothing is
+spoken for ``--pause`` seconds: after half a second a service gives the model back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions
+from qwen3_tts_morph.morph.render.lines import Line
+from qwen3_tts_morph.morph.render.service import SpeechService
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.voice import Voice
+
+from .common import TEXT, Setting, keep, load_muted, make_row, parser
+from .results import Row
+from .stream import VOICES, make_voice
+
+WARM_UPS = 4  # runs of each delay: what comes for the first time is captured by the second
+PATIENCE_S = 60.0  # for the reader of a first line
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: the milliseconds between two lines, None where there is one, and what both have in common."""
+
+    delay_ms: float | None
+    voice: Voice
+    generate: GenerateOptions
+    pause_s: float
+
+
+@dataclass(frozen=True)
+class Joined:
+    """One run: seconds from a line's request to its first samples, and until all lines have ended."""
+
+    first_s: float
+    wall_s: float
+
+
+def run(service: SpeechService, case: Case, seed: int) -> Joined:
+    """Speak one line, or two one after the other."""
+    time.sleep(case.pause_s)
+    began = time.perf_counter()
+    others = [] if case.delay_ms is None else [_read_aside(service, case, seed)]
+    if case.delay_ms is not None:
+        time.sleep(max(0.0, began + case.delay_ms / 1000 - time.perf_counter()))
+    asked = time.perf_counter()
+    utterance = service.speak(Line(TEXT, case.voice, "english", seed + 1), case.generate)
+    utterance.take()
+    first_s = time.perf_counter() - asked
+    for _ in utterance:
+        pass
+    for other in others:
+        other.join(PATIENCE_S)
+    return Joined(first_s, time.perf_counter() - began)
+
+
+def _read_aside(service: SpeechService, case: Case, seed: int) -> threading.Thread:
+    """Ask for a line that another thread reads to its end."""
+    utterance = service.speak(Line(TEXT, case.voice, "english", seed), case.generate)
+    reader = threading.Thread(target=lambda: [None for _ in utterance], daemon=True)
+    reader.start()
+    return reader
+
+
+def measure(service: SpeechService, model: Model, case: Case, options: argparse.Namespace) -> Row:
+    """Measure one case."""
+    runs = [run(service, case, 2 * number) for number in range(WARM_UPS + options.repeats)][WARM_UPS:]
+    first_ms = [1000 * one.first_s for one in runs]
+    lines = 1 if case.delay_ms is None else 2
+    return make_row(
+        Setting("joins", "auto", case.generate.seq_groups, options.rows), options, model,
+        1000 * statistics.median(one.wall_s for one in runs), [options.frames] * lines,
+        voice=case.voice.kind, delay_ms=case.delay_ms, repeats=options.repeats, pause_s=case.pause_s,
+        p50_ms=statistics.median(first_ms), p95_ms=float(np.percentile(first_ms, 95)), most_ms=max(first_ms),
+    )  # fmt: skip
+
+
+def generate_options(model: Model, options: argparse.Namespace, groups: int) -> GenerateOptions:
+    """Return how lines are spoken: ``--frames`` long, once."""
+    sampling = replace(
+        model.sampling, max_new_tokens=options.frames + 1, max_seconds=options.frames / FRAME_RATE
+    )
+    return GenerateOptions(groups, sampling, retries=0)
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    table = parser(__doc__, frames=60, repeats=20)
+    table.add_argument("--seq-groups", type=int, nargs="+", default=(15,))
+    table.add_argument("--rows", type=int, default=8, help="of the service (default %(default)s)")
+    table.add_argument("--voice", choices=VOICES, default="x_vector")
+    table.add_argument("--delays", type=float, nargs="+", default=(5, 10, 20, 30, 40, 80, 160), help="in ms")
+    table.add_argument("--pause", type=float, default=0.2, help="seconds between two runs")
+    return table.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line, measure, print and store the table."""
+    options = parse_arguments(arguments)
+    model = load_muted(options)
+    voice, rows = make_voice(model, options.voice), []
+    for groups in options.seq_groups:
+        generate = generate_options(model, options, groups)
+        with SpeechService(Synthesizer(model, Engine("auto")), options.rows) as service:
+            for delay_ms in (None, *options.delays):
+                rows.append(measure(service, model, Case(delay_ms, voice, generate, options.pause), options))
+                told = {name: rows[-1].details[name] for name in ("delay_ms", "p50_ms", "p95_ms", "most_ms")}
+                print(f"S={groups}: {told}", flush=True)
+    keep(rows, options, model)
+
+
+if __name__ == "__main__":
+    main()
