@@ -4,7 +4,8 @@
     python -m lab.judges --wavs artifacts/spoken/wavs --texts artifacts/spoken/texts.tsv \
         --references artifacts/spoken/references
 
-Every held-out voice is cloned by x-vector from two of its references; the judges compare it with the other two.
+Every held-out voice is cloned from two of its references, by x-vector or (``--mode icl``) with their transcripts; the
+judges compare it with the other two.
 To choose sampling without using the test's sentences: ``--texts references --temperatures 0.6 0.9``.
 Needs the unpacked teacher bundle (for the plan) and the spoken references under the corpus's root.
 """
@@ -29,7 +30,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, Spoken, render_lines
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.normalize import Normalizer
-from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.create import MODES, CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from .corpus.bundle import read_bundle
@@ -62,6 +63,7 @@ class EvaluateOptions:
         limit: only the first lines (0: all).
         normalize: write figures and capitals out before the voice gets them.
         temperatures: of talker and predictor; None: the checkpoint's own.
+        mode: how voices are cloned, one of ``MODES``.
     """
 
     corpus: Path
@@ -74,6 +76,7 @@ class EvaluateOptions:
     limit: int = 0
     batch_size: int = 8
     normalize: bool = False
+    mode: str = "x_vector"
 
     def __post_init__(self) -> None:
         if self.split not in REFERENCES:
@@ -94,12 +97,13 @@ def read_references(options: EvaluateOptions) -> dict[str, list[Utterance]]:
     return voices
 
 
-def clone_all(model: Model, references: dict[str, list[Utterance]]) -> dict[str, Voice]:
+def clone_all(model: Model, references: dict[str, list[Utterance]], mode: str) -> dict[str, Voice]:
     """Clone each voice from its first references, concatenated."""
     voices = {}
     for name, lines in references.items():
         audio = np.concatenate([line.audio for line in lines[:CLONED_FROM]]).astype(np.float32) / 32768
-        voices[name] = clone_voice(model, audio, SAMPLE_RATE, CloneOptions(name=name))
+        said = " ".join(line.text for line in lines[:CLONED_FROM]) if mode == "icl" else None
+        voices[name] = clone_voice(model, audio, SAMPLE_RATE, CloneOptions(mode, said, name=name))
     return voices
 
 
@@ -135,7 +139,7 @@ def evaluate(
     if presets:
         voices = {name: preset_voice(model, presets[name]) for name in references}
     else:
-        voices = clone_all(model, references)
+        voices = clone_all(model, references, options.mode)
     tasks = planned(options)
     lines = [
         Line(task.line.text, voices[task.voice.name], "english", options.seed + index)
@@ -163,6 +167,7 @@ def evaluate(
         "rtf": round(elapsed / seconds, 4),
         "batch_size": options.batch_size,
         "normalize": options.normalize,
+        "mode": options.mode,
     }
     (options.out / "endings.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
     return about
@@ -204,6 +209,7 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=0, help="number of lines (0: all)")
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--normalize", action="store_true", help="write figures and capitals out first")
+    parser.add_argument("--mode", choices=MODES, default=EvaluateOptions.mode, help="how voices are cloned")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -218,6 +224,7 @@ def main() -> int:
         limit=given.limit,
         batch_size=given.batch_size,
         normalize=given.normalize,
+        mode=given.mode,
     )
     presets = None
     if given.split == "test_presets":

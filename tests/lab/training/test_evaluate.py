@@ -13,13 +13,14 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.text.normalize import Normalizer
+from qwen3_tts_morph.morph.voice.create import MODES
 from safetensors.torch import save_file
 
 from lab.judges.clips import read_texts
 from lab.random_checkpoint import write_checkpoint
 from lab.training.corpus.bundle import ABOUT, LINES, STYLES
 from lab.training.corpus.shards import Utterance, write_shard
-from lab.training.evaluate import EvaluateOptions, evaluate, spellings
+from lab.training.evaluate import EvaluateOptions, clone_all, evaluate, read_references, spellings
 
 VOICES = ("new_00", "new_01")
 
@@ -80,6 +81,15 @@ def test_sampling_can_be_chosen_on_other_sentences(corpus: Path, tmp_path: Path)
         assert len(clips) == 2 and all(clip.text.startswith("To choose by") for clip in clips)
         takes.append([(tmp_path / name / "wavs" / clip.path).read_bytes() for clip in clips])
     assert takes[0] != takes[1] == takes[2]
+
+
+def test_voices_are_cloned_with_their_transcripts_if_asked(corpus: Path, tmp_path: Path):
+    model = load_model(write_checkpoint(tmp_path / "voice", "tiny", "base"), LoadOptions(precision="fp32"))
+    references = read_references(EvaluateOptions(corpus, tmp_path))
+    for mode in MODES:
+        for voice in clone_all(model, references, mode).values():
+            assert voice.kind == mode
+            assert voice.transcript == ("Reference. Reference." if mode == "icl" else None)
 
 
 def test_sentences_of_voices_without_references_are_refused(tmp_path: Path):
