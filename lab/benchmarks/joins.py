@@ -2,6 +2,7 @@
 
     python -m lab.benchmarks.joins --shape 0.6B --rows 8 --delays 5 10 20 30 40 80 160
     python -m lab.benchmarks.joins --shape demo --device cpu --repeats 2 --delays 20
+    python -m lab.benchmarks.joins --shape tiny --device cpu --simulated     # what Python and waiting take of it
 
 A service (``SpeechService``, which the server has) is asked for a line, and ``delay_ms`` later for another one.
 ``p50_ms``, ``p95_ms`` and ``most_ms`` are from that moment to the second line's first samples, of ``--repeats``; in the
@@ -13,9 +14,11 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,13 +29,16 @@ from qwen3_tts_morph.morph.render.lines import Line
 from qwen3_tts_morph.morph.render.service import SpeechService
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve.server import SWITCH_S
 
 from .common import TEXT, Setting, keep, load_muted, make_row, parser
 from .results import Row
+from .simulated import Times, add_simulated, check_simulated, simulated
 from .stream import VOICES, make_voice
 
 WARM_UPS = 4  # runs of each delay: what comes for the first time is captured by the second
 PATIENCE_S = 60.0  # for the reader of a first line
+SIMULATED = Times(frame=0.0029, talker=0.001)  # of 8 lines at S = 15
 
 
 @dataclass(frozen=True)
@@ -79,13 +85,19 @@ def _read_aside(service: SpeechService, case: Case, seed: int) -> threading.Thre
     return reader
 
 
+def serving(model: Model, options: argparse.Namespace) -> SpeechService:
+    """Return a service of this model; where the device is simulated, call it there."""
+    engine = Engine("graph" if options.simulated else "auto")
+    return SpeechService(Synthesizer(model, engine), options.rows)
+
+
 def measure(service: SpeechService, model: Model, case: Case, options: argparse.Namespace) -> Row:
     """Measure one case."""
     runs = [run(service, case, 2 * number) for number in range(WARM_UPS + options.repeats)][WARM_UPS:]
     first_ms = [1000 * one.first_s for one in runs]
-    lines = 1 if case.delay_ms is None else 2
+    lines, engine = 1 if case.delay_ms is None else 2, "simulated" if options.simulated else "auto"
     return make_row(
-        Setting("joins", "auto", case.generate.seq_groups, options.rows), options, model,
+        Setting("joins", engine, case.generate.seq_groups, options.rows), options, model,
         1000 * statistics.median(one.wall_s for one in runs), [options.frames] * lines,
         voice=case.voice.kind, delay_ms=case.delay_ms, repeats=options.repeats, pause_s=case.pause_s,
         p50_ms=statistics.median(first_ms), p95_ms=float(np.percentile(first_ms, 95)), most_ms=max(first_ms),
@@ -107,22 +119,41 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     table.add_argument("--voice", choices=VOICES, default="x_vector")
     table.add_argument("--delays", type=float, nargs="+", default=(5, 10, 20, 30, 40, 80, 160), help="in ms")
     table.add_argument("--pause", type=float, default=0.2, help="seconds between two runs")
-    return table.parse_args(arguments)
+    add_simulated(table)
+    options = table.parse_args(arguments)
+    check_simulated(table, options)
+    return options
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, measure, print and store the table."""
     options = parse_arguments(arguments)
-    model = load_muted(options)
-    voice, rows = make_voice(model, options.voice), []
+    with switching_soon():
+        keep(measure_all(model := load_muted(options), options), options, model)
+
+
+@contextmanager
+def switching_soon() -> Iterator[None]:
+    """Have Python's threads take turns as often as the server's do."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def measure_all(model: Model, options: argparse.Namespace) -> list[Row]:
+    """Return the rows of all cases, each printed as it is made."""
+    voice, rows = make_voice(model, options.voice), list[Row]()
     for groups in options.seq_groups:
         generate = generate_options(model, options, groups)
-        with SpeechService(Synthesizer(model, Engine("auto")), options.rows) as service:
+        with simulated(SIMULATED) if options.simulated else nullcontext(), serving(model, options) as service:
             for delay_ms in (None, *options.delays):
                 rows.append(measure(service, model, Case(delay_ms, voice, generate, options.pause), options))
                 told = {name: rows[-1].details[name] for name in ("delay_ms", "p50_ms", "p95_ms", "most_ms")}
                 print(f"S={groups}: {told}", flush=True)
-    keep(rows, options, model)
+    return rows
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from qwen3_tts_morph.morph.frame.noise import GROUPS
 from qwen3_tts_morph.morph.graph import pool
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.readback import LAG, Readback
+from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec
 from qwen3_tts_morph.morph.waveform.incremental import FrameAhead, RowStream, StepsInFlight
 
@@ -39,10 +40,11 @@ SAMPLES = 1920  # of a frame
 @dataclass(frozen=True)
 class Times:
     """Seconds on the device, of 0.6B at S = 15 on an H200 (rows of ``nvidia-h200.json``): a frame of 64 to 96 lines,
-    the prompt of a line, a step of the codec without lines, and each line in it; and each frame of a row of complete
-    lines on an H100 (``codec_step``, 4,395 s of sound a second)."""
+    the talker's part of it (about a third), the prompt of a line, a step of the codec without lines, and each line in
+    it; and each frame of a row of complete lines on an H100 (``codec_step``, 4,395 s of sound a second)."""
 
     frame: float = 0.0038
+    talker: float = 0.0012
     prompt: float = 0.0012
     step: float = 0.0009
     line: float = 0.00021
@@ -106,9 +108,20 @@ class Frames:
 
     def decode(self, _: Any, slots: Any, *__: Any) -> None:
         """See ``FrameBackend``."""
+        self._make_codes(slots, self._times.frame)
+
+    def predict(self, _: Any, slots: Any, *__: Any) -> None:
+        """See ``FrameBackend``."""
+        self._make_codes(slots, self._times.frame - self._times.talker)
+
+    def advance(self, *_: Any) -> None:
+        """See ``FrameBackend``."""
+        self._timeline.launch(self._times.talker)
+
+    def _make_codes(self, slots: Any, seconds: float) -> None:
         report, self._count = slots.state.report, self._count + 1
         report.copy_(self._codes[self._count % len(self._codes), : len(report)])
-        self._timeline.launch(self._times.frame)
+        self._timeline.launch(seconds)
 
 
 @dataclass(frozen=True)
@@ -153,6 +166,7 @@ def simulated(times: Times | None = None) -> Iterator[Timeline]:
     instead = [
         (pool, "FrameBackend", lambda *_: Frames(timeline, times)),
         (GraphDecoder, "_synchronous", property(lambda _: False)),
+        (CapturedGraphs, "has", lambda *_: True),
         (BatchCodec, "_start", start_row),
         (RowStream, "_run", run),
         (RowStream, "step_s", lambda row, lines: times.step + times.line * row._size(lines)),

@@ -74,16 +74,18 @@ class CodecTurns:
         self._ahead.discard(line.number)
         line.begun = False
 
-    def turn(self, lines: Collection[TurnLine]) -> None:
+    def turn(self, lines: Collection[TurnLine], comes: bool = False) -> None:
         """Between two frames: pass on what has been decoded, and have decoded what is due.
 
-        Of a few lines that is everything, in the sizes asked for, and it is waited for. Of more, lines that have not
+        ``comes``: whether another line gets a row before the next frame. Of a few lines what is due is everything, in
+        the sizes asked for, and it is waited for; while one of them, or one that comes, is still to be heard for the
+        first time, only that and what cannot wait. Of more, lines that have not
         been heard are a step of their own, before the others: it is short, and only it is waited for. Of many, nothing
         is: the next frame is launched before (``settle`` is next).
         """
         self._count += 1
         if len(lines) <= FEW:
-            self.send(lines)
+            self.send(self._pressing(lines) if comes or any(line.is_awaited for line in lines) else lines)
             return
         while self._in_codec and self._in_codec[0].waves.is_ready:
             self._pass_on()
@@ -97,6 +99,11 @@ class CodecTurns:
         awaited = self._launch_turn(ready, claims, len(lines))
         while len(lines) <= FIRST_AT_ONCE and awaited in self._in_codec:
             self._pass_on()
+
+    def _pressing(self, lines: Collection[TurnLine]) -> list[TurnLine]:
+        """Return the lines that were never heard, and those whose readers would soon have played everything."""
+        dry = time.perf_counter() + self._speed.urgent_s(len(lines))
+        return [line for line in lines if not line.chunks.has_begun or line.chunks.empty_at < dry]
 
     def _awake(self, lines: Collection[TurnLine], now: float) -> list[TurnLine]:
         """Return the lines of which something may be due: those that do not rest, and those that soon run dry."""

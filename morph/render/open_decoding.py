@@ -164,8 +164,14 @@ class OpenDecoding:
         self._is_idle = not self._desk.bell.wait(None if self._lines else self._linger_s)
         self._desk.bell.clear()
 
+    @property
+    def _comes(self) -> bool:
+        """Whether a line gets a row before the next frame."""
+        first = self._desk.first() if len(self._lines) < self._rows else None
+        return first is not None and first.group == self._group
+
     def _on_frame(self, lines: int) -> None:
         """Between two frames: note the time, and let the codec work."""
         self._speed.end_frame()
         self._desk.note_frames(lines, self._speed.frame_s)
-        self._turns.turn(self._lines.values())
+        self._turns.turn(self._lines.values(), len(self._lines) <= FEW and self._comes)

@@ -53,6 +53,11 @@ class TurnLine(ABC):
         """Whether the line waits for text: no frame of it comes soon."""
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether it is to be heard for the first time, soon."""
+        return not (self.chunks.has_begun or self.is_starved or self.ended)
+
+    @property
     @abstractmethod
     def is_full(self) -> bool:
         """Whether its reader has enough for now: codes wait then."""

@@ -219,6 +219,26 @@ def test_few_lines_have_the_sizes_asked_for(monkeypatch):
         assert [part.size // SAMPLES for part in line.samples] == [1, 1, 2, 4, 8, 12, 12]
 
 
+def test_few_lines_wait_for_one_that_is_to_be_heard_unless_they_run_dry(monkeypatch):
+    device = Device(0.002, 0.0005)
+    monkeypatch.setattr(codec_turns, "time", SimpleNamespace(perf_counter=lambda: device.now))
+    speed = Speed(AUDIO_S)
+    turns, line = CodecTurns(partial(Codec, device), torch.float32, speed), Heard(0, speed, device, 0, 40)
+
+    def steps_of_a_turn(comes: bool) -> int:
+        line.made.codes.append(np.zeros(16, dtype=np.int64))
+        before = len(device.steps)
+        turns.turn([line], comes)
+        return len(device.steps) - before
+
+    assert [steps_of_a_turn(comes) for comes in (True, True, False)] == [1, 0, 1], (
+        "its own first is not held back"
+    )
+    assert steps_of_a_turn(True) == 0
+    device.now = line.empty_at - 0.001
+    assert steps_of_a_turn(True) == 1
+
+
 def test_a_step_is_filled_with_those_that_are_pressed_most():
     calm = [Claim(line, 12, empty_at=float(line)) for line in range(7)]
     assert choose(calm[:3], 8) == [], "nobody waits for them"

@@ -185,6 +185,29 @@ def test_a_line_joins_a_running_batch(synthesizer, voice, endless) -> None:
         first.close()
 
 
+def test_a_line_that_gets_a_row_next_is_announced_to_the_codec(model, voice, endless, monkeypatch) -> None:
+    """Chunks of lines that have sound wait for its first one; one that waits for a free row holds up nothing."""
+    told: dict[int, set[bool]] = {1: set(), 2: set()}
+    turn, on_frame, begun = CodecTurns.turn, OpenDecoding._on_frame, []
+
+    def note(turns: CodecTurns, lines, comes: bool = False) -> None:
+        told[len(lines)].add(comes)
+        turn(turns, lines, comes)
+
+    def queue_more(decoding: OpenDecoding, lines: int) -> None:
+        if not begun:  # before this frame's turn
+            begun.extend(service.speak(endless, LONG) for _ in range(2))
+        on_frame(decoding, lines)
+
+    monkeypatch.setattr(CodecTurns, "turn", note)
+    monkeypatch.setattr(OpenDecoding, "_on_frame", queue_more)
+    with SpeechService(Synthesizer(model, Engine("graph")), rows=2) as service:
+        next(service.speak(endless, LONG))
+        next(begun[0])
+        assert wait_for(lambda: len(told[2]) > 0)
+        assert told == {1: {True}, 2: {False}}
+
+
 def test_other_options_wait_for_the_end_of_the_batch(synthesizer, voice) -> None:
     with SpeechService(synthesizer, 2) as service:
         lines = [
