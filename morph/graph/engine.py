@@ -39,6 +39,8 @@ SMALLEST_WINDOW = 256  # positions; windows double from here
 PROMPT_STEP = 64  # prompts are padded to a multiple of this, so that few prefills are captured
 KEPT_PREFIXES = 32  # of nine positions: 1 MB each for 0.6B in bf16
 LATE_LAG = 1  # frames that the device is ahead of the host, where lines come late
+# Up to so many lines are made many times faster than they play: a line that comes is heard as soon as it can be.
+FEW_LINES = 4
 LATE_CONTEXT = 512  # positions, where a line's length is not known: 40 s
 LARGEST_CAPTURED_PREFILL = 2048  # positions of all its lines: a captured one keeps about 40 KB for each
 LARGEST_PREFILL = 8192  # positions of all its lines: a pass over them takes less than 300 MB in bf16
@@ -291,12 +293,12 @@ class GraphDecoder:
     def _can_split(self, batch: LineBatch) -> bool:
         """Return whether the next frame can be made in two parts: its codes, then the talker's step.
 
-        The codes of a single line can then be read before the talker's step; more lines are bound by throughput. Whole
+        The codes of a few lines can then be read before the talker's step; more lines are bound by throughput. Whole
         frames of the same kind must have been captured: they fall back to torch operations if a kernel fails.
         """
         self._grow(batch.positions)
         key = ("frame", self.seq_groups, choose_window(batch.positions))
-        return batch.lines_running == 1 and self._started[2].has(key)
+        return batch.lines_running <= FEW_LINES and self._started[2].has(key)
 
     @torch.inference_mode()
     def _codes(self) -> None:
@@ -368,7 +370,6 @@ class GraphDecoder:
         on_frame: Callable[[int], None] | None,
     ) -> None:
         readback = self._new_readback()
-        lag = self._lag(batch.source)
         while batch.running:
             self._admit(batch)
             batch.end_cancelled()
@@ -386,7 +387,7 @@ class GraphDecoder:
                 batch.source.meanwhile()
             elif not readback.waiting and batch.must_wait:
                 batch.source.wait()
-            if readback.waiting > (lag if makes_frame else 0):
+            while readback.waiting > (self._lag(batch) if makes_frame else 0):
                 self._receive(batch, readback, on_frame)
             # Nothing plays before a line's first frame: it is not read late, and no frame is launched in its way.
             while batch.first_is_awaited:
@@ -394,11 +395,16 @@ class GraphDecoder:
             if makes_frame and splits:
                 self._advance(positions)
 
-    def _lag(self, source: LineSource) -> int:
-        """Return how many frames the device is ahead of the host: a line that comes late waits for them."""
+    def _lag(self, batch: LineBatch) -> int:
+        """Return how many frames the device is ahead of the host: a line that comes late waits for them.
+
+        With few lines, and a row free for another one, that is none: each frame then takes a tenth longer.
+        """
         if self._synchronous:
             return 0
-        return LATE_LAG if source.late else LAG
+        if not batch.source.late:
+            return LAG
+        return 0 if batch.lines_running <= min(FEW_LINES, self.batch - 1) else LATE_LAG
 
     def _new_readback(self) -> Readback:
         readback = self._readback = self._readback or Readback(self.report)

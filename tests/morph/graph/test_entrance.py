@@ -13,7 +13,8 @@ from qwen3_tts_morph.morph.decode.source import GivenLines
 from qwen3_tts_morph.morph.frame.buffers import SHORT_PROMPTS
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
-from qwen3_tts_morph.morph.graph.engine import FEW_NEWCOMERS, GraphDecoder
+from qwen3_tts_morph.morph.graph.batch import LineBatch
+from qwen3_tts_morph.morph.graph.engine import FEW_LINES, FEW_NEWCOMERS, LATE_LAG, GraphDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
@@ -103,6 +104,50 @@ def test_lines_that_join_one_by_one_have_the_codes_that_they_have_alone(
         for ours, theirs in zip(made, alone, strict=True):
             assert ours.ended == theirs.ended and torch.equal(ours.codes, theirs.codes)
     assert len(entered) == 2 * len(prompts) and set(entered) == {0, 1, 2}
+
+
+def listened(prompts, frames: Sequence[int]) -> list[list[LineRequest]]:
+    """Lines that come one by one, each with a listener."""
+    return [[replace(request, on_codes=lambda _: None)] for request in requests_of(prompts, frames)]
+
+
+def test_a_line_that_joins_few_others_is_heard_before_the_talker_s_step(load, monkeypatch):
+    model = load("tiny", "custom_voice")
+    prompts, frames = [*prompts_of(model)] * 2, [20, 18, 16, 14, 12, 10]
+    guards = [one.guard for one in requests_of(prompts, frames)]
+    alone = [
+        graph_lines(model, [prompt], 5, Sampling(), [seed], [guard])[0]
+        for seed, (prompt, guard) in enumerate(zip(prompts, guards, strict=True))
+    ]
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    decoder, splits, can_split = GraphDecoder(6), [], GraphDecoder._can_split
+
+    def note(decoder: GraphDecoder, batch: LineBatch) -> bool:
+        splits.append((batch.lines_running, can_split(decoder, batch)))
+        return splits[-1][1]
+
+    monkeypatch.setattr(GraphDecoder, "_can_split", note)
+    for _ in range(3):  # plain, recorded, replayed
+        splits.clear()
+        made = decoder.decode(model, ComingLines(listened(prompts, frames)), OPTIONS)
+        for ours, theirs in zip(made, alone, strict=True):
+            assert ours.ended == theirs.ended and torch.equal(ours.codes, theirs.codes)
+    assert splits == [(lines, lines <= FEW_LINES) for lines in range(1, 7)]
+
+
+@pytest.mark.parametrize("rows", [2, 6])
+def test_the_device_is_not_ahead_where_a_line_may_join_few_others(load, monkeypatch, rows):
+    model = load("tiny", "custom_voice")
+    monkeypatch.setattr(GraphDecoder, "_synchronous", False)  # as on a GPU: frames are read late
+    decoder, prompts, ahead = GraphDecoder(rows), [*prompts_of(model)] * 2, {}
+
+    def note(lines: int) -> None:
+        ahead.setdefault(lines, set()).add(decoder._readback.waiting)
+
+    decoder.decode(model, ComingLines(listened(prompts, [30] * 6)), OPTIONS, note)
+    few = [lines for lines in ahead if lines < min(rows, FEW_LINES)]
+    assert few and all(ahead[lines] == {0} for lines in few)
+    assert LATE_LAG in ahead[rows]
 
 
 def test_a_voice_s_prefix_is_run_once_for_all_lines_that_join(load, recording, monkeypatch):
