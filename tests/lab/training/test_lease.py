@@ -52,11 +52,12 @@ def test_each_stages_inputs_are_made_by_an_earlier_one(tmp_path: Path) -> None:
     assert len({stage.step.made for stage in todo}) == len(NAMES)
 
 
-def test_the_config_of_a_further_training_only_learns_more_slowly() -> None:
+def test_a_further_training_learns_more_slowly_from_more_references_and_is_else_the_first_one() -> None:
     further, first = load_config(command.CONFIG), load_config(DEFAULT)
     assert further.training.learning_rate < first.training.learning_rate
+    assert further.mix.icl > first.mix.icl
     slower = replace(first.training, learning_rate=further.training.learning_rate)
-    assert further == replace(first, training=slower)
+    assert further == replace(first, training=slower, mix=replace(first.mix, icl=further.mix.icl))
 
 
 @pytest.fixture
