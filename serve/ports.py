@@ -14,7 +14,7 @@ def free_ports(count: int) -> list[int]:
     """Return different ports that nobody listens on now.
 
     Raises:
-        OSError: if there are not so many.
+        OSError: if fewer are free.
     """
     found: list[int] = []
     with ExitStack() as held:  # all at once, so that they differ

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import choose_dtype, load_model
@@ -25,6 +26,7 @@ from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.kernels import available
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import (
+    FRAME_RATE,
     PRECISIONS,
     WEIGHTS,
     GenerateOptions,
@@ -165,6 +167,16 @@ def frame_ms(run: Callable[[Sampling], torch.Tensor], sampling: Sampling, device
 def greedy(sampling: Sampling) -> Sampling:
     """Return greedy sampling for talker and predictor."""
     return replace(sampling, talker=TokenSampling(do_sample=False), subtalker=TokenSampling(do_sample=False))
+
+
+def fixed_length(model: Model, frames: int) -> Sampling:
+    """Return the checkpoint's sampling with a limit: a model that never ends a line makes so many frames."""
+    return replace(model.sampling, max_new_tokens=frames + 1, max_seconds=frames / FRAME_RATE)
+
+
+def percentile_ms(seconds: Sequence[float], percent: float) -> float | None:
+    """Return a percentile of times in milliseconds, or None where there are none."""
+    return 1000 * float(np.percentile(seconds, percent)) if seconds else None
 
 
 def precision_of(model: Model) -> str:

@@ -19,19 +19,18 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions
+from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.render.lines import Line
 from qwen3_tts_morph.morph.render.service import SpeechService
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.server import SWITCH_S
 
-from .common import TEXT, Setting, keep, load_muted, make_row, parser
+from .common import TEXT, Setting, fixed_length, keep, load_muted, make_row, parser, percentile_ms
 from .results import Row
 from .simulated import Times, add_simulated, check_simulated, simulated
 from .stream import VOICES, make_voice
@@ -63,8 +62,9 @@ def run(service: SpeechService, case: Case, seed: int) -> Joined:
     """Speak one line, or two one after the other."""
     time.sleep(case.pause_s)
     began = time.perf_counter()
-    others = [] if case.delay_ms is None else [_read_aside(service, case, seed)]
+    other = None
     if case.delay_ms is not None:
+        other = _read_aside(service, case, seed)
         time.sleep(max(0.0, began + case.delay_ms / 1000 - time.perf_counter()))
     asked = time.perf_counter()
     utterance = service.speak(Line(TEXT, case.voice, "english", seed + 1), case.generate)
@@ -72,7 +72,7 @@ def run(service: SpeechService, case: Case, seed: int) -> Joined:
     first_s = time.perf_counter() - asked
     for _ in utterance:
         pass
-    for other in others:
+    if other is not None:
         other.join(PATIENCE_S)
     return Joined(first_s, time.perf_counter() - began)
 
@@ -94,22 +94,14 @@ def serving(model: Model, options: argparse.Namespace) -> SpeechService:
 def measure(service: SpeechService, model: Model, case: Case, options: argparse.Namespace) -> Row:
     """Measure one case."""
     runs = [run(service, case, 2 * number) for number in range(WARM_UPS + options.repeats)][WARM_UPS:]
-    first_ms = [1000 * one.first_s for one in runs]
+    first_s = [one.first_s for one in runs]
     lines, engine = 1 if case.delay_ms is None else 2, "simulated" if options.simulated else "auto"
     return make_row(
         Setting("joins", engine, case.generate.seq_groups, options.rows), options, model,
         1000 * statistics.median(one.wall_s for one in runs), [options.frames] * lines,
         voice=case.voice.kind, delay_ms=case.delay_ms, repeats=options.repeats, pause_s=case.pause_s,
-        p50_ms=statistics.median(first_ms), p95_ms=float(np.percentile(first_ms, 95)), most_ms=max(first_ms),
+        p50_ms=percentile_ms(first_s, 50), p95_ms=percentile_ms(first_s, 95), most_ms=percentile_ms(first_s, 100),
     )  # fmt: skip
-
-
-def generate_options(model: Model, options: argparse.Namespace, groups: int) -> GenerateOptions:
-    """Return how lines are spoken: ``--frames`` long, once."""
-    sampling = replace(
-        model.sampling, max_new_tokens=options.frames + 1, max_seconds=options.frames / FRAME_RATE
-    )
-    return GenerateOptions(groups, sampling, retries=0)
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -123,13 +115,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     options = table.parse_args(arguments)
     check_simulated(table, options)
     return options
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and store the table."""
-    options = parse_arguments(arguments)
-    with switching_soon():
-        keep(measure_all(model := load_muted(options), options), options, model)
 
 
 @contextmanager
@@ -147,13 +132,20 @@ def measure_all(model: Model, options: argparse.Namespace) -> list[Row]:
     """Return the rows of all cases, each printed as it is made."""
     voice, rows = make_voice(model, options.voice), list[Row]()
     for groups in options.seq_groups:
-        generate = generate_options(model, options, groups)
+        generate = GenerateOptions(groups, fixed_length(model, options.frames), retries=0)
         with simulated(SIMULATED) if options.simulated else nullcontext(), serving(model, options) as service:
             for delay_ms in (None, *options.delays):
                 rows.append(measure(service, model, Case(delay_ms, voice, generate, options.pause), options))
                 told = {name: rows[-1].details[name] for name in ("delay_ms", "p50_ms", "p95_ms", "most_ms")}
                 print(f"S={groups}: {told}", flush=True)
     return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line, measure, print and store the table."""
+    options = parse_arguments(arguments)
+    with switching_soon():
+        keep(measure_all(model := load_muted(options), options), options, model)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from pathlib import Path
 import torch
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions
+from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.render.line_renderer import LineRenderer
 from qwen3_tts_morph.morph.render.lines import Line, Spoken
 from qwen3_tts_morph.morph.render.shared_renderer import SharedRenderer
@@ -45,7 +45,7 @@ from qwen3_tts_morph.serve.remote.servers import Server
 
 import pack
 
-from .common import DEMO, TEXT, Setting, keep, load_muted, make_row, parser
+from .common import DEMO, TEXT, Setting, fixed_length, keep, load_muted, make_row, parser
 from .results import Row
 from .simulated import Times, add_simulated, check_simulated, simulated
 
@@ -119,9 +119,7 @@ def measure_ray(
 
 def generate_options(model: Model, options: argparse.Namespace) -> GenerateOptions:
     """Return how lines are spoken: at most ``--frames`` long, once."""
-    sampling = replace(
-        model.sampling, max_new_tokens=options.frames + 1, max_seconds=options.frames / FRAME_RATE
-    )
+    sampling = fixed_length(model, options.frames)
     return GenerateOptions(SEQ_GROUPS, sampling, options.batch_size, retries=0)
 
 

@@ -33,14 +33,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import choose_dtype
 from qwen3_tts_morph.morph.options import FRAME_RATE
 
 import pack
 
-from .common import FRAME_S, parser
+from .common import FRAME_S, parser, percentile_ms
 from .results import Row, markdown, save_rows
 from .server_client import BYTES_PER_S
 from .server_process import VOICE, prepare_checkpoint, read_metrics, serving
@@ -177,20 +176,20 @@ def figures_of(answers: Mapping[str, Any]) -> dict[str, Any]:
         "lines": len(lines),
         "lost": len(lost),
         "refused": sum(error.startswith("429") for error in lost),
-        "p50_ms": _percentile_ms(first, 50),
-        "p95_ms": _percentile_ms(first, 95),
-        "p99_ms": _percentile_ms(first, 99),
+        "p50_ms": percentile_ms(first, 50),
+        "p95_ms": percentile_ms(first, 95),
+        "p99_ms": percentile_ms(first, 99),
         "most_ms": 1000 * max(first, default=0.0),
         "underruns": sum(line["underruns"] for line in lines),
         "client_underruns": sum(line["own_underruns"] for line in lines),
         "underrun_lines": sum(line["underruns"] > 0 for line in lines),
         "gap_ms": 1000 * max((line["gap_s"] for line in lines), default=0.0),
-        "health_p50_ms": _percentile_ms(answers["health_s"], 50),
-        "health_p95_ms": _percentile_ms(answers["health_s"], 95),
-        "health_most_ms": _percentile_ms(answers["health_s"], 100),
-        "client_late_p95_ms": _percentile_ms(answers["ticks_late_s"], 95),
-        "client_late_most_ms": _percentile_ms(answers["ticks_late_s"], 100),
-        "sent_late_p95_ms": _percentile_ms([line["late_s"] for line in lines], 95),
+        "health_p50_ms": percentile_ms(answers["health_s"], 50),
+        "health_p95_ms": percentile_ms(answers["health_s"], 95),
+        "health_most_ms": percentile_ms(answers["health_s"], 100),
+        "client_late_p95_ms": percentile_ms(answers["ticks_late_s"], 95),
+        "client_late_most_ms": percentile_ms(answers["ticks_late_s"], 100),
+        "sent_late_p95_ms": percentile_ms([line["late_s"] for line in lines], 95),
     }
 
 
@@ -200,10 +199,6 @@ def memory_of(metrics: Mapping[str, float], when: str) -> dict[str, float | None
     return {
         f"{name}_mib_{when}": metrics[key] / 2**20 if key in metrics else None for name, key in names.items()
     }
-
-
-def _percentile_ms(seconds: Sequence[float], percent: float) -> float | None:
-    return 1000 * float(np.percentile(seconds, percent)) if seconds else None
 
 
 def make_row(

@@ -45,7 +45,18 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import CODE_GROUPS, Voice
 
-from .common import ENGINES, TEXT, Measured, Setting, keep, load_muted, make_row, parser, usable_engines
+from .common import (
+    ENGINES,
+    TEXT,
+    Measured,
+    Setting,
+    keep,
+    load_muted,
+    make_row,
+    parser,
+    percentile_ms,
+    usable_engines,
+)
 from .results import Row
 from .stream_probe import (
     ARRIVAL_FRAMES,
@@ -235,22 +246,18 @@ def figures(runs: Sequence[Run]) -> dict[str, float | None]:
     both = [[*run.heard, *run.arrived] for run in runs]
     made: dict[str, float | None] = {
         "first_playable_ms": 1000 * statistics.median(one.playable_s for one in every),
-        "first_playable_p95_ms": _percentile_ms([one.playable_s for one in every], 95),
+        "first_playable_p95_ms": percentile_ms([one.playable_s for one in every], 95),
         "first_audible_ms": 1000 * statistics.median(one.audible_s for one in every),
         "underruns": max(sum(one.underruns for one in heard) for heard in both),
         "gap_ms": 1000 * max(one.gap_s for heard in both for one in heard),
         "arrivals": len(arrived),
-        "arrival_p50_ms": _percentile_ms(arrived, 50),
-        "arrival_p95_ms": _percentile_ms(arrived, 95),
-        "arrival_most_ms": _percentile_ms(arrived, 100),
+        "arrival_p50_ms": percentile_ms(arrived, 50),
+        "arrival_p95_ms": percentile_ms(arrived, 95),
+        "arrival_most_ms": percentile_ms(arrived, 100),
     }
     steps = [run.steps for run in runs if run.steps]
     names = dict.fromkeys(name for one in steps for name in one)
     return made | {name: statistics.median(one[name] for one in steps) for name in names}
-
-
-def _percentile_ms(seconds: Sequence[float], percent: float) -> float | None:
-    return 1000 * float(np.percentile(seconds, percent)) if seconds else None
 
 
 def cases_of(options: argparse.Namespace, engine: str, groups: int) -> list[tuple[Case, int]]:

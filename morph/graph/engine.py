@@ -39,7 +39,7 @@ SMALLEST_WINDOW = 256  # positions; windows double from here
 PROMPT_STEP = 64  # prompts are padded to a multiple of this, so that few prefills are captured
 KEPT_PREFIXES = 32  # of nine positions: 1 MB each for 0.6B in bf16
 LATE_LAG = 1  # frames that the device is ahead of the host, where lines come late
-# Up to so many lines are made many times faster than they play: a line that comes is heard as soon as it can be.
+# Up to this many lines are made many times faster than they play, so a new line's latency comes before throughput.
 FEW_LINES = 4
 LATE_CONTEXT = 512  # positions, where a line's length is not known: 40 s
 LARGEST_CAPTURED_PREFILL = 2048  # positions of all its lines: a captured one keeps about 40 KB for each

@@ -77,11 +77,12 @@ class CodecTurns:
     def turn(self, lines: Collection[TurnLine], comes: bool = False) -> None:
         """Between two frames: pass on what has been decoded, and have decoded what is due.
 
-        ``comes``: whether another line gets a row before the next frame. Of a few lines what is due is everything, in
-        the sizes asked for, and it is waited for; while one of them, or one that comes, is still to be heard for the
-        first time, only that and what cannot wait. Of more, lines that have not
-        been heard are a step of their own, before the others: it is short, and only it is waited for. Of many, nothing
-        is: the next frame is launched before (``settle`` is next).
+        Of a few lines that is everything, in the sizes asked for, and it is waited for; while one of them, or one that
+        comes, is still to be heard for the first time, it is only that and what cannot wait. Of more, lines that have
+        not been heard are a step of their own, before the others: it is short, and only it is waited for. Of many,
+        nothing is: the next frame is launched before (``settle`` is next).
+
+        ``comes``: whether another line gets a row before the next frame.
         """
         self._count += 1
         if len(lines) <= FEW:

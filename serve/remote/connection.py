@@ -218,13 +218,15 @@ async def _read_most(answer: aiohttp.ClientResponse, most: int) -> bytes:
 async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
     """Yield the data of server-sent events, however they are cut into packets."""
     data: list[bytes] = []
+    size = 0
     async for line in _lines(answer):
         if line.startswith(b"data:"):
             data.append(line[5:])
-            _check_event(sum(map(len, data)))
+            size += len(data[-1])
+            _check_event(size)
         elif not line.strip() and data:
             yield json.loads(b"".join(data))
-            data = []
+            data, size = [], 0
 
 
 async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -242,7 +244,7 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _check_event(size: int) -> None:
-    """Raise ValueError if a part of an event has so many bytes that it will not end."""
+    """Raise ValueError if an event is larger than MOST_EVENT bytes so far."""
     if size > MOST_EVENT:
         raise ValueError("an event does not end")
 
