@@ -61,10 +61,17 @@ LOAD = """async (workflow) => {
 }"""
 WATCH = """() => {
   window.__ended = []
+  window.__asking = 0  // requests that the server has not answered yet
   const {api} = window.app
+  const fetchApi = api.fetchApi.bind(api)
+  api.fetchApi = (...given) => {
+    window.__asking++
+    return fetchApi(...given).finally(() => { window.__asking-- })
+  }
   for (const kind of ['execution_success', 'execution_error', 'execution_interrupted'])
     api.addEventListener(kind, (e) => window.__ended.push([kind, e.detail]))
 }"""
+ANSWERED = "() => window.__asking === 0"
 COUNT_NODES = "(count) => document.querySelectorAll('[data-node-id]').length === count"
 FIT = "() => window.app.extensionManager.command.execute('Comfy.Canvas.FitView')"
 # Whether nothing moves for 30 frames: neither the view nor Nodes 2.0's elements, which follow it.
@@ -164,13 +171,14 @@ class ComfyPage:
         return report
 
     def run(self) -> tuple[str, Any]:
-        """Queue the loaded workflow as the Run button does; return its last event, (type, data)."""
+        """Queue the loaded workflow as Run does; return its last event, (type, data), once its nodes show it."""
         before = self.page.evaluate("() => window.__ended.length")
         with self.page.expect_response(is_prompt) as posted:
             self.page.evaluate("async () => { await window.app.queuePrompt(0) }")
         if not posted.value.ok:
             raise RuntimeError(f"the server refused the workflow: {posted.value.text()}")
         self.page.wait_for_function("(n) => window.__ended.length > n", arg=before)
+        self.page.wait_for_function(ANSWERED)  # nodes show their results once it is known whose the run was
         self.settle()
         kind, data = self.page.evaluate("() => window.__ended.at(-1)")
         return kind, data
