@@ -15,7 +15,6 @@ import asyncio
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from qwen3_tts_morph.serve.ports import free_ports
 
 from tests.patience import PATIENCE
 
@@ -143,7 +143,7 @@ class ComfyServer:
     def start(self, timeout: float = PATIENCE) -> ComfyServer:
         """Start the process and wait until it responds; ComfyError with its log if it does not."""
         self._fill_base_dir()
-        self.port = free_port()
+        self.port = free_ports(1)[0]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 self._command(),
@@ -348,13 +348,6 @@ class ComfyServer:
         folder = item.get("subfolder", "")
         path = self.base_dir / item["type"] / folder / item["filename"]
         return OutputFile(node_id, kind, item["filename"], folder, item["type"], path)
-
-
-def free_port() -> int:
-    """Return a port that nothing is listening on."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def link_pack(pack: Path, link: Path) -> None:
