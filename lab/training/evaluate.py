@@ -40,10 +40,11 @@ from .storage import write_wav
 
 SAMPLE_RATE = 24000
 CLONED_FROM = 2  # references that a voice is cloned from; the others are for the judges
+PRESETS = "test_presets"  # the split whose voices are the checkpoint's own
 REFERENCES = {
     "test": "references",
     "test_originals": "references_originals",
-    "test_presets": "references_presets",
+    PRESETS: "references_presets",
     "test_figures": "references",
     "test_paragraphs": "references",
 }
@@ -63,7 +64,7 @@ class EvaluateOptions:
         limit: only the first lines (0: all).
         normalize: write figures and capitals out before the voice gets them.
         temperatures: of talker and predictor; None: the checkpoint's own.
-        mode: how voices are cloned, one of ``MODES``.
+        mode: how voices are cloned, one of ``MODES``; presets are not.
     """
 
     corpus: Path
@@ -85,6 +86,8 @@ class EvaluateOptions:
             raise ValueError(
                 f"texts {self.texts!r} has other voices: choose {self.split} or {REFERENCES[self.split]}"
             )
+        if self.split == PRESETS and self.mode != "x_vector":
+            raise ValueError(f"mode {self.mode!r}: the voices of {PRESETS} are not cloned, leave it out")
 
 
 def read_references(options: EvaluateOptions) -> dict[str, list[Utterance]]:
@@ -227,7 +230,7 @@ def main() -> int:
         mode=given.mode,
     )
     presets = None
-    if given.split == "test_presets":
+    if given.split == PRESETS:
         from .talker.config import load_config
 
         presets = {voice: name for name, voice in load_config().presets.items()}

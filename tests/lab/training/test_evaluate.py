@@ -97,6 +97,11 @@ def test_sentences_of_voices_without_references_are_refused(tmp_path: Path):
         EvaluateOptions(tmp_path, tmp_path, texts="dev")
 
 
+def test_presets_are_not_said_to_be_cloned(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"mode 'icl'.*test_presets"):
+        EvaluateOptions(tmp_path, tmp_path, split="test_presets", mode="icl")
+
+
 def test_an_unknown_split_is_named(tmp_path: Path):
     with pytest.raises(ValueError, match="'train'"):
         EvaluateOptions(tmp_path, tmp_path, split="train")
