@@ -13,6 +13,8 @@ from tests.comfy.graphs import DATA, Graph
 from tests.comfy.server import OutputFile, Result
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Response
+
     from tests.comfy.page import ComfyPage
     from tests.comfy.server import ComfyServer
 
@@ -40,6 +42,9 @@ SET_WIDGET = """([kind, name, value]) => {
   for (const node of window.app.graph.nodes)
     if (node.type === kind) node.widgets.find((widget) => widget.name === name).value = value
 }"""
+GET_SETTING = "(name) => window.app.extensionManager.setting.get(name)"
+SET_SETTING = "async ([name, value]) => { await window.app.extensionManager.setting.set(name, value) }"
+LIVE_SOUND = "MorphTTS.LiveSound"
 FOCUS = "() => window.app.extensionManager.command.execute('Workspace.ToggleFocusMode')"
 
 
@@ -68,6 +73,17 @@ def first_seed(label: str) -> int:
 def set_widget(page: ComfyPage, kind: str, name: str, value: object) -> None:
     """Set a widget of every node of a type, as a user would."""
     page.page.evaluate(SET_WIDGET, [kind, name, value])
+
+
+def set_live_sound(page: ComfyPage, on: bool) -> None:
+    """Set whether speech plays while it is made, and wait until the server knows, which a run asks when it speaks."""
+
+    def is_told(answer: Response) -> bool:
+        return answer.url.endswith("/morph/speech/listen") and answer.request.post_data_json["wanted"] == on
+
+    if page.page.evaluate(GET_SETTING, LIVE_SOUND) != on:
+        with page.page.expect_response(is_told):
+            page.page.evaluate(SET_SETTING, [LIVE_SOUND, on])
 
 
 def after(graph: Graph, source: str, output: int, kind: str) -> str:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.comfy import graphs
-from tests.comfy.examples import BOTH_PAGES, CLASSIC, NODES_2, PAGES, first_seed, read_workflow, set_widget
+from tests.comfy.examples import (
+    BOTH_PAGES,
+    CLASSIC,
+    NODES_2,
+    PAGES,
+    first_seed,
+    read_workflow,
+    set_live_sound,
+    set_widget,
+)
 from tests.comfy.examples import run as run_graph
 
 if TYPE_CHECKING:
@@ -39,7 +48,6 @@ STUB = """() => {
 REAL = (
     "() => { const Real = window.Audio; window.Audio = function () { return window.__audio = new Real() } }"
 )
-LIVE = "async (on) => await window.app.extensionManager.setting.set('MorphTTS.LiveSound', on)"
 PLAYED = "() => window.__played"
 ROWS = """() => [...document.querySelectorAll('.morph-clip')].map((row) =>
   [row.querySelector('b').textContent, row.querySelector('.morph-clip-words')?.textContent ?? null])"""
@@ -98,9 +106,9 @@ def page(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Comf
         opened.seed = first_seed(request.param)
         opened.page.evaluate(STUB)
         opened.page.evaluate(NOTE_SHOWN)
-        opened.page.evaluate(LIVE, False)
+        set_live_sound(opened, False)
         yield opened
-        opened.page.evaluate(LIVE, True)  # the server keeps settings
+        set_live_sound(opened, True)  # the server keeps settings
 
 
 def run(page: ComfyPage, seed: int = 0) -> None:
@@ -161,8 +169,7 @@ def test_a_workflow_that_is_opened_during_a_run_gets_none_of_its_recordings(page
     other = {**workflow, "id": "5b3f0a5e-7774-4d6f-9a70-0000000000ff"}
     page.load(workflow)
     page.page.evaluate(SEED_ALL, page.seed + 40)
-    with page.page.expect_response(lambda answer: answer.url.endswith("/morph/speech/listen")):
-        page.page.evaluate(LIVE, True)  # a run that the server began before it knew this is not heard
+    set_live_sound(page, True)
     page.page.evaluate("() => { window.app.queuePrompt(0) }")
     page.page.locator(".morph-live").first.wait_for(state="attached")  # it speaks
     page.load(other)

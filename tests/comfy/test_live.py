@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.comfy.examples import BOTH_PAGES, CLASSIC, NODES_2, PAGES, first_seed, read_workflow, set_widget
+from tests.comfy.examples import (
+    BOTH_PAGES,
+    CLASSIC,
+    NODES_2,
+    PAGES,
+    first_seed,
+    read_workflow,
+    set_live_sound,
+    set_widget,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,7 +118,6 @@ CLICK_AND_COUNT = """() => {
   return count
 }"""
 SHOW_ALL = "() => window.app.extensionManager.command.execute('Comfy.Canvas.FitView')"
-SET = "async (on) => { await window.app.extensionManager.setting.set('MorphTTS.LiveSound', on) }"
 
 
 @pytest.fixture(params=BOTH_PAGES)
@@ -213,7 +221,7 @@ def test_every_setting_of_a_sweep_is_heard(page: ComfyPage) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_nothing_is_played_when_the_setting_is_off(page: ComfyPage) -> None:
-    page.page.evaluate(SET, False)
+    set_live_sound(page, False)
     try:
         page.load(read_workflow(SPEAKERS))
         set_widget(page, SPEECH, "seed", page.seed + 13)
@@ -221,7 +229,7 @@ def test_nothing_is_played_when_the_setting_is_off(page: ComfyPage) -> None:
         assert kind == "execution_success", data
         assert page.page.evaluate(HEARD) == [] and page.page.locator(".morph-live").count() == 0
     finally:
-        page.page.evaluate(SET, True)
+        set_live_sound(page, True)
 
 
 def speak_unheard(page: ComfyPage, seed: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.comfy.examples import BOTH_PAGES, CLASSIC, NODES_2, PAGES
+from tests.comfy.examples import BOTH_PAGES, CLASSIC, NODES_2, PAGES, set_live_sound
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -43,8 +43,6 @@ STUB = """() => {
   }
 }"""
 CHANGED = "() => window.app.api.dispatchCustomEvent('status', {exec_info: {queue_remaining: 0}})"
-NO_LIVE_SOUND = "async () => { await window.app.extensionManager.setting.set('MorphTTS.LiveSound', false) }"
-LIVE_SOUND = "async () => { await window.app.extensionManager.setting.set('MorphTTS.LiveSound', true) }"
 
 
 @pytest.fixture(params=BOTH_PAGES)
@@ -115,13 +113,13 @@ def test_a_voice_is_heard_through_the_queue_and_again_without_it(page: ComfyPage
     press(page, "Heart", "Hear it")
     page.page.wait_for_function("() => window.__played.length === 1")
     assert len(page.server.get("/history")) == runs, "it was queued again"
-    page.page.evaluate(NO_LIVE_SOUND)
+    set_live_sound(page, False)
     try:
         page.page.get_by_label("What they say").fill("Good morning to all of you.")
         press(page, "Heart", "Hear it")
         page.page.wait_for_function("() => window.__played.length === 2")
     finally:
-        page.page.evaluate(LIVE_SOUND)
+        set_live_sound(page, True)
     assert len(set(page.page.evaluate("() => window.__played"))) == 2
     newest = max(page.server.base_dir.glob("temp/*.flac"), key=lambda path: path.stat().st_mtime_ns)
     samples, rate = soundfile.read(newest)

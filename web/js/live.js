@@ -40,10 +40,10 @@ function setVolume(percent) {
   if (gain) gain.gain.value = Math.min(Math.max(percent ?? 80, 0), 100) / 100
 }
 
-/** Tell the server whether this page wants to hear what it queues. */
-async function ask() {
+/** Tell the server whether this page wants to hear what it queues: as the setting says, or as it is about to. */
+async function ask(on = setting(ON)) {
   const client = api.clientId ?? api.initialClientId
-  const wanted = setting(ON) !== false
+  const wanted = on !== false
   const question = `${client} ${wanted}`
   if (!client || question === asked) return
   asked = question
@@ -338,7 +338,7 @@ app.registerExtension({
       id: ON, name: "Play speech while it is made", type: "boolean", defaultValue: true,
       category: ["Qwen3-TTS Morph", "Sound", "Play"],
       tooltip: "Nodes that speak are heard in this page while they run. Off: they run exactly as without a page.",
-      onChange: () => { if (app.api?.clientId) ask() },
+      onChange: (on) => { if (app.api?.clientId) ask(on) }, // frontend 1.32.9 keeps a value after it calls this
     },
     {
       id: VOLUME, name: "Volume of speech that plays while it is made", type: "slider", defaultValue: 80,
@@ -350,7 +350,7 @@ app.registerExtension({
     addStyle()
     api.addEventListener("morph.speech", ({ detail }) => start(detail))
     api.addEventListener("morph.speech.line", ({ detail }) => runs.get(detail.stream)?.lines.push(detail))
-    api.addEventListener("status", ask)
+    api.addEventListener("status", () => ask())
     api.addEventListener("reconnected", resume)
     api.addEventListener("executing", tellRefusal)
     document.addEventListener("morph.clips.shown", noteList)
