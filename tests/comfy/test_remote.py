@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from qwen3_tts_morph.serve.ports import free_ports
 
 from tests.comfy import graphs
 from tests.comfy.conftest import ROOT
@@ -30,9 +30,7 @@ LONG = " ".join([TEXT] * 60)
 @pytest.fixture(scope="module")
 def speech_url(comfy_python: str) -> Iterator[str]:
     """The speech server, with the demo voice and a key."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_ports(1)[0]
     command = [comfy_python, "-m", "serve", "serve", "--port", str(port), "--device", "cpu"]
     environment = {**os.environ, "MORPH_TTS_API_KEY": KEY, "CUDA_VISIBLE_DEVICES": ""}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -29,6 +28,7 @@ from qwen3_tts_morph.morph.render.lines import Line, Spoken, render_lines
 from qwen3_tts_morph.morph.render.listener import Listener
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.serve.ports import free_ports
 from qwen3_tts_morph.serve.remote.renderer import RemoteRenderer, ask_server
 from qwen3_tts_morph.serve.remote.servers import Server
 
@@ -68,9 +68,7 @@ def wait_until_ready(process: subprocess.Popen[bytes], address: str) -> None:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[psutil.Process, str]]:
     """Yield the process of a server with two replicas of the demo voice, and its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_ports(1)[0]
     words = ["-m", "serve", "serve", "--ray", "--replicas", "2", "--port", str(port), "--device", "cpu"]
     log = tmp_path_factory.mktemp("ray") / "server.log"
     env = {**os.environ, "RAY_ADDRESS": "local", "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}

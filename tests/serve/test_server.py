@@ -17,6 +17,7 @@ import httpx
 import pytest
 from qwen3_tts_morph.serve import server
 from qwen3_tts_morph.serve.options import KEY_VARIABLE, Limits
+from qwen3_tts_morph.serve.ports import free_ports
 
 import pack
 from tests.patience import PATIENCE
@@ -109,9 +110,7 @@ def test_an_answer_that_ctrl_c_ends_leaves_no_traceback() -> None:
 @pytest.fixture
 def url() -> Iterator[str]:
     """The server of the demo voice, as a user starts it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_ports(1)[0]
     command = [sys.executable, "-m", "serve", "serve", "--port", str(port), "--rows", "2"]
     process = subprocess.Popen(command, cwd=pack.ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
