@@ -95,13 +95,21 @@ class Desk:
         hungry = next((one for one in self._parked if not one.is_full), None)
         return hungry or (self._waiting[0] if self._waiting else None)
 
-    def take(self, group: Group) -> Utterance | None:
-        """Remove the line that is next and return it, if it is of this group: nobody is overtaken."""
+    def _offered(self, group: Group) -> Utterance | None:
+        """The line that is next, if it is of this group: nobody is overtaken."""
+        utterance = None if self._closed else self._next()
+        return utterance if utterance is not None and utterance.group == group else None
+
+    def offers(self, group: Group) -> bool:
+        """Return whether ``take`` would return a line."""
         with self._locked():
-            utterance = self._next()
-            if self._closed or utterance is None or utterance.group != group:
-                return None
-            self._remove(utterance)
+            return self._offered(group) is not None
+
+    def take(self, group: Group) -> Utterance | None:
+        """Remove the line that is next and return it, if it is of this group."""
+        with self._locked():
+            if (utterance := self._offered(group)) is not None:
+                self._remove(utterance)
             return utterance
 
     def _remove(self, utterance: Utterance) -> None:

@@ -167,8 +167,7 @@ class OpenDecoding:
     @property
     def _comes(self) -> bool:
         """Whether a line gets a row before the next frame."""
-        first = self._desk.first() if len(self._lines) < self._rows else None
-        return first is not None and first.group == self._group
+        return len(self._lines) < self._rows and self._desk.offers(self._group)
 
     def _on_frame(self, lines: int) -> None:
         """Between two frames: note the time, and let the codec work."""
