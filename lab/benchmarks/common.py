@@ -170,7 +170,7 @@ def greedy(sampling: Sampling) -> Sampling:
 
 
 def fixed_length(model: Model, frames: int) -> Sampling:
-    """Return the checkpoint's sampling with a limit: a model that never ends a line makes so many frames."""
+    """Return the checkpoint's sampling with a limit: a model that never ends a line makes exactly that many frames."""
     return replace(model.sampling, max_new_tokens=frames + 1, max_seconds=frames / FRAME_RATE)
 
 

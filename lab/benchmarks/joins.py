@@ -15,9 +15,9 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -26,6 +26,7 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.render.lines import Line
 from qwen3_tts_morph.morph.render.service import SpeechService
+from qwen3_tts_morph.morph.render.utterance import Utterance
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.server import SWITCH_S
@@ -36,7 +37,6 @@ from .simulated import Times, add_simulated, check_simulated, simulated
 from .stream import VOICES, make_voice
 
 WARM_UPS = 4  # runs of each delay: what comes for the first time is captured by the second
-PATIENCE_S = 60.0  # for the reader of a first line
 SIMULATED = Times(frame=0.0029, talker=0.001)  # of 8 lines at S = 15
 
 
@@ -62,27 +62,25 @@ def run(service: SpeechService, case: Case, seed: int) -> Joined:
     """Speak one line, or two one after the other."""
     time.sleep(case.pause_s)
     began = time.perf_counter()
-    other = None
-    if case.delay_ms is not None:
-        other = _read_aside(service, case, seed)
-        time.sleep(max(0.0, began + case.delay_ms / 1000 - time.perf_counter()))
-    asked = time.perf_counter()
-    utterance = service.speak(Line(TEXT, case.voice, "english", seed + 1), case.generate)
-    utterance.take()
-    first_s = time.perf_counter() - asked
-    for _ in utterance:
-        pass
-    if other is not None:
-        other.join(PATIENCE_S)
+    with ThreadPoolExecutor(1) as reader:
+        other = None
+        if case.delay_ms is not None:
+            other = reader.submit(list, ask(service, case, seed))
+            time.sleep(max(0.0, began + case.delay_ms / 1000 - time.perf_counter()))
+        asked = time.perf_counter()
+        utterance = ask(service, case, seed + 1)
+        utterance.take()
+        first_s = time.perf_counter() - asked
+        for _ in utterance:
+            pass
+        if other is not None:
+            other.result()
     return Joined(first_s, time.perf_counter() - began)
 
 
-def _read_aside(service: SpeechService, case: Case, seed: int) -> threading.Thread:
-    """Ask for a line that another thread reads to its end."""
-    utterance = service.speak(Line(TEXT, case.voice, "english", seed), case.generate)
-    reader = threading.Thread(target=lambda: [None for _ in utterance], daemon=True)
-    reader.start()
-    return reader
+def ask(service: SpeechService, case: Case, seed: int) -> Utterance:
+    """Ask for a line."""
+    return service.speak(Line(TEXT, case.voice, "english", seed), case.generate)
 
 
 def serving(model: Model, options: argparse.Namespace) -> SpeechService:
@@ -95,7 +93,8 @@ def measure(service: SpeechService, model: Model, case: Case, options: argparse.
     """Measure one case."""
     runs = [run(service, case, 2 * number) for number in range(WARM_UPS + options.repeats)][WARM_UPS:]
     first_s = [one.first_s for one in runs]
-    lines, engine = 1 if case.delay_ms is None else 2, "simulated" if options.simulated else "auto"
+    engine = "simulated" if options.simulated else "auto"
+    lines = 1 if case.delay_ms is None else 2
     return make_row(
         Setting("joins", engine, case.generate.seq_groups, options.rows), options, model,
         1000 * statistics.median(one.wall_s for one in runs), [options.frames] * lines,

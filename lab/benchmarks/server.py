@@ -30,6 +30,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,7 @@ def mark_short(lines: Sequence[dict[str, Any]], requests: Sequence[Mapping[str, 
 def describe_slowest(lines: Sequence[Mapping[str, Any]], requests: Sequence[Mapping[str, Any]]) -> str:
     """Return of the lines whose first sound came last: how late, and how long after the request before theirs."""
     times = [request["at"] for request in requests]
-    waits = [now - before for now, before in zip(times, [0.0, *times], strict=False)]
+    waits = [now - before for before, now in pairwise([0.0, *times])]
     heard = [
         (line["first_s"], wait)
         for line, wait in zip(lines, waits, strict=True)

@@ -77,7 +77,7 @@ class EvaluateOptions:
     limit: int = 0
     batch_size: int = 8
     normalize: bool = False
-    mode: str = "x_vector"
+    mode: str = CloneOptions.mode
 
     def __post_init__(self) -> None:
         if self.split not in REFERENCES:
@@ -86,7 +86,7 @@ class EvaluateOptions:
             raise ValueError(
                 f"texts {self.texts!r} has other voices: choose {self.split} or {REFERENCES[self.split]}"
             )
-        if self.split == PRESETS and self.mode != "x_vector":
+        if self.split == PRESETS and self.mode != CloneOptions.mode:
             raise ValueError(f"mode {self.mode!r}: the voices of {PRESETS} are not cloned, leave it out")
 
 
