@@ -94,10 +94,13 @@ def spread_of(tables: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def added_style(voice: Voice, spread: np.ndarray) -> np.ndarray:
-    """Return what is added to a voice's style for every length of a line, float32 ``[256]``; the name is its seed."""
+    """Return what is added to a voice's style for every length of a line, float32 ``[256]``.
+
+    Name and recipe are its seed: voices of one name in corpora of different seeds are different strangers.
+    """
     if not voice.added:
         return np.zeros_like(spread)
-    chance = random.Random(f"style added to {voice.name}")
+    chance = random.Random(f"style added to {voice.name} {sorted(voice.recipe.items())}")
     direction = np.asarray([chance.gauss(0, 1) for _ in spread], np.float32)
     return np.asarray(voice.added * spread * direction, np.float32)
 

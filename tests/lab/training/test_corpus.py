@@ -281,6 +281,12 @@ def test_strangers_are_outside_of_the_originals_and_apart_from_each_other(
         assert np.linalg.norm(one) == pytest.approx(voice.added * 16, rel=0.2)  # the root of 256
     assert all(abs(np.corrcoef(one, other)[0, 1]) < 0.3 for one, other in itertools.combinations(added, 2))
     assert not added_style(cast[0], spread).any()
+    other = [voice for voice in make_cast(styles, replace(options, seed=1)) if voice.added]
+    pairs = [(one, two) for one in strangers for two in other if one.name == two.name]
+    assert pairs, "no name has an addition with both seeds"
+    for one, two in pairs:
+        alike = np.corrcoef(added_style(one, spread) / spread, added_style(two, spread) / spread)[0, 1]
+        assert abs(alike) < 0.3, f"{one.name} is the same stranger in another corpus"
     voice = strangers[0]
     difference = (
         timbres(made, styles)[voice.name]
