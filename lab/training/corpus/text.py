@@ -1,8 +1,9 @@
 """The corpus's sentences: WordNet's examples, short everyday lines, figures, capitals and paragraphs, in splits.
 
-WordNet comes from the Debian package ``wordnet-base`` (WordNet 3.0 licence). ``test`` sentences use only the most
-common words; no training sentence has the same words as a ``test`` or ``dev`` sentence. ``test_figures`` has templates
-of its own, and ``test_paragraphs`` is made of ``test`` and ``dev`` sentences.
+WordNet comes from the Debian package ``wordnet-base`` (WordNet 3.0 licence). ``test`` sentences are those of
+``held_out.txt``, whatever the seed: a talker may train on several corpora, and hears none of them in any. ``dev`` are
+WordNet's, of common words, the same ones for every seed too. No training sentence has the same words as one of these.
+``test_figures`` has templates of its own, and ``test_paragraphs`` is made of ``test`` sentences.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .figures import figure_lines, held_out_figure_lines, read_aloud
 from .paragraphs import paragraphs
 
 EVERYDAY = Path(__file__).with_name("everyday.txt")
+HELD_OUT = Path(__file__).with_name("held_out.txt")
 WORDNET_FILES = ("data.adj", "data.adv", "data.noun", "data.verb")
 SPLITS = ("train", "dev", "test", "test_figures", "test_paragraphs")
 PARAGRAPH_WORDS, HELD_OUT_PARAGRAPH_WORDS = (20, 80), (60, 80)
@@ -30,15 +32,14 @@ _PLAIN = re.compile(r"[A-Za-z' ,.!?-]+")
 class TextOptions:
     """How sentences are chosen.
 
-    Held-out sentences only use the ``common`` most common words, and have at least ``least_held_out`` words, since two
-    seconds of speech are too little to recognise a voice.
+    ``dev`` sentences only use the ``common`` most common words, and have at least ``least_held_out`` words, since two
+    seconds of speech are too little to recognise a voice. ``seed`` chooses everything but held-out sentences.
     """
 
     least_words: int = 4
     most_words: int = 16
     common: int = 2000
     least_held_out: int = 7
-    test: int = 200
     dev: int = 100
     figures: int = 5000
     capitals: int = 1500
@@ -49,8 +50,8 @@ class TextOptions:
     def __post_init__(self) -> None:
         if not 1 <= self.least_words <= self.most_words:
             raise ValueError(f"least_words={self.least_words} must be in 1..most_words={self.most_words}")
-        if self.test < 1 or self.dev < 1:
-            raise ValueError(f"test={self.test} and dev={self.dev} must be at least 1")
+        if self.dev < 1:
+            raise ValueError(f"dev={self.dev}: must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -118,27 +119,34 @@ def most_common(texts: Iterable[str], count: int) -> set[str]:
 
 
 def split_examples(texts: Sequence[str], options: TextOptions) -> list[Sentence]:
-    """Sample ``test`` and ``dev`` from the sentences of common words; the rest, without duplicates, is ``train``."""
+    """Sample ``dev`` from the sentences of common words, the same for every seed; the rest is ``train``.
+
+    The result has no duplicates, and nothing that has the words of a ``test`` sentence.
+    """
     known = most_common(texts, options.common)
-    easy = [
-        text
+    tested = {" ".join(words(text)) for text in held_out_lines()}
+    by_words = {
+        key: text
         for text in texts
-        if len(text.split()) >= options.least_held_out and known.issuperset(words(text))
-    ]
-    wanted = options.test + options.dev
-    by_words = {" ".join(words(text)): text for text in easy}
-    if len(by_words) < wanted:
+        if len(text.split()) >= options.least_held_out
+        and known.issuperset(words(text))
+        and (key := " ".join(words(text))) not in tested
+    }
+    if len(by_words) < options.dev:
         raise ValueError(
-            f"{len(by_words)} sentences of the {options.common} most common words, {wanted} needed: allow more words"
+            f"{len(by_words)} sentences of the {options.common} most common words, {options.dev} needed: "
+            "allow more words"
         )
-    sampled = random.Random(options.seed).sample(sorted(by_words), wanted)
-    held_out = set(sampled)
-    sentences = [
-        Sentence(as_sentence(by_words[key]), "test" if index < options.test else "dev", "wordnet")
-        for index, key in enumerate(sampled)
-    ]
+    sampled = random.Random("dev").sample(sorted(by_words), options.dev)
+    held_out = {*sampled, *tested}
+    dev = [Sentence(as_sentence(by_words[key]), "dev", "wordnet") for key in sampled]
     train = dict.fromkeys(as_sentence(text) for text in texts if " ".join(words(text)) not in held_out)
-    return sentences + [Sentence(text, "train", "wordnet") for text in train]
+    return dev + [Sentence(text, "train", "wordnet") for text in train]
+
+
+def held_out_lines() -> list[str]:
+    """Return the sentences of the split ``test``."""
+    return everyday_lines(HELD_OUT)
 
 
 def everyday_lines(path: Path = EVERYDAY) -> list[str]:
@@ -171,9 +179,9 @@ def capital_sentences(sentences: Sequence[Sentence], options: TextOptions) -> li
 
 
 def paragraph_sentences(sentences: Sequence[Sentence], options: TextOptions) -> list[Sentence]:
-    """Return paragraphs of training sentences, and held-out ones of held-out sentences."""
+    """Return paragraphs of training sentences, and held-out ones of ``test`` sentences."""
     learnt = [one.text for one in sentences if one.split == "train"]
-    kept = [one.text for one in sentences if one.split != "train"]
+    kept = [one.text for one in sentences if one.split == "test"]
     found = paragraphs(learnt, options.paragraphs, PARAGRAPH_WORDS, options.seed)
     held_out = paragraphs(kept, options.special, HELD_OUT_PARAGRAPH_WORDS, options.seed)
     return [Sentence(text, "train", "paragraph") for text in found] + [
@@ -186,7 +194,8 @@ def collect(wordnet: Path, options: TextOptions, write_out: Callable[[str], str]
 
     ``write_out`` returns a text with its figures, signs and letters as words.
     """
-    sentences = split_examples(wordnet_examples(wordnet, options), options)
+    sentences = [Sentence(text, "test", "everyday") for text in held_out_lines()]
+    sentences += split_examples(wordnet_examples(wordnet, options), options)
     held_out = {" ".join(words(one.text)) for one in sentences if one.split != "train"}
     extra = [(text, "everyday") for text in everyday_lines()] + [(text, "number") for text in number_lines()]
     fresh = [(text, kind) for text, kind in extra if " ".join(words(text)) not in held_out]

@@ -38,6 +38,7 @@ from lab.training.corpus.text import (
     TextOptions,
     collect,
     everyday_lines,
+    held_out_lines,
     split_examples,
     wordnet_examples,
     words,
@@ -123,20 +124,32 @@ def test_no_training_sentence_has_the_words_of_a_held_out_one() -> None:
         f"{text[0].upper()}{text[1:]}!" for text in texts
     ]  # duplicates that differ in case and punctuation
     texts += ["an unspeakably rare quotidian sentence"]
-    sentences = split_examples(texts, TextOptions(common=len(WORDS), test=30, dev=20, least_held_out=4))
-    assert Counter(one.split for one in sentences) == {"test": 30, "dev": 20, "train": 901}
+    texts += [text.rstrip(".?").lower() for text in held_out_lines()[:5]]
+    options = TextOptions(common=len(WORDS), dev=50, least_held_out=4)
+    sentences = split_examples(texts, options)
+    assert Counter(one.split for one in sentences) == {"dev": 50, "train": 901}
     said = {
         split: {" ".join(words(one.text)) for one in sentences if one.split == split}
-        for split in ("train", "dev", "test")
+        for split in ("train", "dev")
     }
-    assert not said["train"] & (said["dev"] | said["test"])
-    assert not said["dev"] & said["test"]
+    assert not said["train"] & said["dev"]
+    assert not (said["train"] | said["dev"]) & {" ".join(words(text)) for text in held_out_lines()}
     assert "An unspeakably rare quotidian sentence." in {
         one.text for one in sentences if one.split == "train"
     }
-    assert sentences == split_examples(
-        texts, TextOptions(common=len(WORDS), test=30, dev=20, least_held_out=4)
-    )
+    assert sentences == split_examples(texts, options)
+    other = split_examples(texts, replace(options, seed=1))
+    assert [one for one in sentences if one.split == "dev"] == [one for one in other if one.split == "dev"]
+
+
+def test_held_out_sentences_are_long_enough_to_tell_a_voice_and_no_everyday_lines() -> None:
+    found = held_out_lines()
+    assert len(set(found)) == 200
+    assert [text for text in found if not 7 <= len(text.split()) <= 14 or text[-1] not in ".?"] == []
+    assert [text for text in found if not text.isascii() or any(letter.isdigit() for letter in text)] == []
+    assert not {" ".join(words(text)) for text in found} & {
+        " ".join(words(text)) for text in everyday_lines()
+    }
 
 
 def test_everyday_lines_are_short_spelt_out_and_end_with_a_mark() -> None:
@@ -199,7 +212,7 @@ def test_the_corpus_has_all_kinds_and_its_held_out_lines_stay_out_of_training(tm
     for name in ("data.adj", "data.adv", "data.verb", "data.noun"):
         quoted = "; ".join(f'"{text}"' for text in texts) if name == "data.noun" else ""
         (tmp_path / name).write_text(f"0001 n | a thing; {quoted}\n", encoding="latin-1")
-    options = TextOptions(test=20, dev=10, figures=40, capitals=15, paragraphs=10, special=6)
+    options = TextOptions(dev=10, figures=40, capitals=15, paragraphs=10, special=6)
     found = collect(tmp_path, options, read_letters)
     counts = Counter((one.split, one.kind) for one in found)
     assert counts["train", "capitals"] == 15 and counts["train", "paragraph"] == 10
@@ -209,14 +222,16 @@ def test_the_corpus_has_all_kinds_and_its_held_out_lines_stay_out_of_training(tm
     figures = [one for one in found if one.kind == "figures" and one.split == "train"]
     as_written = sum(one.text != one.read for one in figures)
     assert 0.25 < as_written / len(figures) < 0.75
-    held_out = {one.text for one in found if one.split in ("test", "dev")}
+    held_out = {one.text for one in found if one.split == "test"}
+    assert held_out == set(held_out_lines())
     for one in found:
         if one.kind == "paragraph":
-            assert all(part in held_out for part in sentences_of(one.text)) == (one.split != "train")
+            parts = sentences_of(one.text)
+            assert parts and [part in held_out for part in parts] == [one.split != "train"] * len(parts)
 
 
 def sentences_of(paragraph: str) -> list[str]:
-    return [f"{one}." for one in paragraph.rstrip(".").split(". ")]
+    return re.findall(r"[^.?]+[.?]", paragraph.replace(". ", ".").replace("? ", "?"))
 
 
 # Voices
