@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from safetensors.torch import load_file
 
 from lab.benchmarks import server, server_client
 from lab.benchmarks.server import Case, cases_of, describe_slowest, figures_of, make_requests, mark_short
-from lab.benchmarks.server_client import BYTES_PER_S, Answers, ask
+from lab.benchmarks.server_client import BYTES_PER_S, Answer, Answers, Client, ask
 from lab.benchmarks.server_process import HEAD, prepare_checkpoint
 from lab.random_checkpoint import write_checkpoint
 from tests.lab.benchmarks.test_tables import rows_of
@@ -163,6 +164,28 @@ def test_a_silence_is_the_clients_own_where_it_slept_through_it(
 ) -> None:
     slept = [(1.0, 1.5), (10.0, 10.03)]  # due, woke
     assert server_client.slept_through(silence, slept) == own
+
+
+def test_the_client_does_not_wait_for_answers_that_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio.wait would call back for each of them, and all players stop meanwhile."""
+    waited: list[bool] = []
+    wait = asyncio.wait
+
+    async def counting(tasks: set[asyncio.Task[Answer]], timeout: float) -> tuple[set[Any], set[Any]]:
+        waited.extend(task.done() for task in tasks)
+        return await wait(tasks, timeout=timeout)
+
+    async def speak(self: Client, body: Mapping[str, Any], due: float) -> Answer:
+        await asyncio.sleep(body["takes"])
+        return Answer(due)
+
+    monkeypatch.setattr(asyncio, "wait", counting)
+    monkeypatch.setattr(Client, "_speak", speak)
+    monkeypatch.setattr(Client, "_ask_health", lambda _: asyncio.sleep(60))
+    client = Client("http://nowhere.invalid", session=SimpleNamespace())
+    requests = [{"at": 0.0, "body": {"takes": 0.0}}, {"at": 0.05, "body": {"takes": 0.1}}]
+    asyncio.run(client.run(requests))
+    assert waited == [False] and len(client.answers.lines) == 2
 
 
 def test_underruns_that_the_client_slept_through_are_counted_apart() -> None:
