@@ -32,7 +32,7 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.server import SWITCH_S
 
 from .common import TEXT, Setting, fixed_length, keep, load_muted, make_row, parser, percentile_ms
-from .results import Row
+from .results import Row, save_rows
 from .simulated import Times, add_simulated, check_simulated, simulated
 from .stream import VOICES, make_voice
 
@@ -135,6 +135,7 @@ def measure_all(model: Model, options: argparse.Namespace) -> list[Row]:
         with simulated(SIMULATED) if options.simulated else nullcontext(), serving(model, options) as service:
             for delay_ms in (None, *options.delays):
                 rows.append(measure(service, model, Case(delay_ms, voice, generate, options.pause), options))
+                save_rows(rows, model.device, options)  # at once: a rented machine may be gone before the next row
                 told = {name: rows[-1].details[name] for name in ("delay_ms", "p50_ms", "p95_ms", "most_ms")}
                 print(f"S={groups}: {told}", flush=True)
     return rows
