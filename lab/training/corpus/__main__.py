@@ -74,7 +74,7 @@ def make_bundle(options: argparse.Namespace) -> None:
     longest = max(len(line.phonemes) for line in lines)
     cast = make_cast(
         {name: table[:longest] for name, table in styles.items()},
-        CastOptions(seed=options.seed, strangers=options.strangers),
+        CastOptions(seed=options.seed, strangers=options.strangers, foreign=options.foreign),
     )
     teacher = pack_weights(read_weights(load_shipped_model()), parameter_names())
     about = {"seed": options.seed, "vocabulary": read_vocabulary(), "cast": [asdict(voice) for voice in cast]}
@@ -145,7 +145,8 @@ def parse_arguments() -> argparse.Namespace:
     for name, step in (("fetch", fetch), ("text", make_text)):
         steps.add_parser(name, help=step.__doc__).set_defaults(run=step)
     bundling = steps.add_parser("bundle", help=make_bundle.__doc__)
-    bundling.add_argument("--strangers", type=float, default=0.0, help="share of the mixes, see voices.py")
+    for name in ("strangers", "foreign"):
+        bundling.add_argument(f"--{name}", type=float, default=0.0, help="share of the mixes, see voices.py")
     bundling.set_defaults(run=make_bundle)
     speaking = steps.add_parser("speak", help=speak.__doc__)
     speaking.add_argument(

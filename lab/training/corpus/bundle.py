@@ -1,7 +1,7 @@
 """The teacher, the voices and the phonemised sentences in one file, for a machine without network access.
 
 A ``.tar.xz`` of ``teacher.safetensors`` (8-bit weights as published, NAME with NAME::zero and NAME::scale; large float
-weights as float16), ``styles.safetensors`` (float16 ``[lengths, 256]`` per original), ``lines.jsonl`` and
+weights as float16), ``styles.safetensors`` (float16 ``[lengths, 256]`` per voice), ``lines.jsonl`` and
 ``bundle.json`` (vocabulary, cast, options). Besides it, speaking needs only the wheels that speak.py names.
 """
 
@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file
 from safetensors.torch import load_file as load_tensors
 
 from .plan import Line
-from .voices import ORIGINALS, Voice
+from .voices import FOREIGN, ORIGINALS, TIMBRE, Voice
 
 TEACHER, STYLES, LINES, ABOUT = "teacher.safetensors", "styles.safetensors", "lines.jsonl", "bundle.json"
 STYLE_LENGTHS = 510
@@ -70,16 +70,26 @@ def _unpacked(name: str, stored: Mapping[str, torch.Tensor]) -> torch.Tensor:
 
 
 def read_styles(folder: Path) -> dict[str, np.ndarray]:
-    """Read kokoro-js's English style tables (``voices``), float32 ``[510, 256]``; row p-1 is for p phonemes."""
-    styles = {}
-    for name in ORIGINALS:
-        path = folder / f"{name}.bin"
-        if not path.is_file():
-            raise ValueError(
-                f"no {path.name} in {folder}: choose the voices folder of the npm package kokoro-js 1.2.1"
-            )
-        styles[name] = np.fromfile(path, np.float32).reshape(STYLE_LENGTHS, STYLE_SIZE)
+    """Read kokoro-js's style tables (``voices``), float32 ``[510, 256]``; row p-1 is for p phonemes.
+
+    Those of other languages only have a timbre, the same for all lengths (it differs by a seventh of what voices differ
+    by): their pitch and rhythm are of no use here, and the bundle stays small.
+    """
+    styles = {name: _read_table(folder, name) for name in ORIGINALS}
+    for name in FOREIGN:
+        table = np.zeros((STYLE_LENGTHS, STYLE_SIZE), np.float32)
+        table[:, :TIMBRE] = _read_table(folder, name)[:, :TIMBRE].mean(axis=0)
+        styles[name] = table
     return styles
+
+
+def _read_table(folder: Path, name: str) -> np.ndarray:
+    path = folder / f"{name}.bin"
+    if not path.is_file():
+        raise ValueError(
+            f"no {path.name} in {folder}: choose the voices folder of the npm package kokoro-js 1.2.1"
+        )
+    return np.fromfile(path, np.float32).reshape(STYLE_LENGTHS, STYLE_SIZE)
 
 
 def pack_weights(weights: Mapping[str, Weight], wanted: set[str]) -> dict[str, np.ndarray]:

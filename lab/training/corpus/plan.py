@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from .voices import Voice
 
-# Share of the training hours per voice group: presets must sound like themselves, mixes make cloning general.
-# Originals are the hardest to clone: in training 4 their share fell from 25 to 15 %, and they lost ten points.
-SHARES = {"preset": 0.1, "original": 0.3, "mix": 0.6}
+# Relative shares of the training hours per voice group: presets must sound like themselves, mixes make cloning general.
+# Originals are the hardest to clone: in training 4 their share fell from 25 to 15 %, and they lost ten points. Foreign
+# voices are in a cast only if it was made with them.
+SHARES = {"preset": 0.1, "original": 0.3, "foreign": 0.2, "mix": 0.6}
 # Short lines are few; each is repeated this often relative to a long sentence. Of the hours about 13 % are paragraphs.
 REPEATS = {"wordnet": 1, "everyday": 20, "number": 2, "figures": 1, "capitals": 1, "paragraph": 1}
 REFERENCES = 4  # lines of each held-out voice, to clone from and to compare with

@@ -118,7 +118,7 @@ def _speak_task(
     task: Task, teacher: Teacher, bundle: Bundle, spread: np.ndarray, options: FinishOptions
 ) -> Utterance:
     line = task.line
-    mixed = mixed_style(task.voice.recipe, bundle.styles, len(line.phonemes))
+    mixed = mixed_style(task.voice, bundle.styles, len(line.phonemes))
     style = torch.from_numpy(mixed + added_style(task.voice, spread))
     audio, durations = teacher.speak(line.phonemes, style, task.seed)
     finished = finish(audio.numpy(), durations.numpy(), SAMPLE_RATE, options)

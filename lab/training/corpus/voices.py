@@ -1,11 +1,13 @@
-"""The corpus's voices: Kokoro's English voices and mixes of them, some of both held out.
+"""The corpus's voices: Kokoro's voices and mixes of them, some of both held out.
 
 A voice is a recipe, weights over originals; its style is the weighted sum of their style tables. Held-out mixes are
 chosen far apart from each other, and no training mix is close to one. Held-out originals are in no other recipe.
 
-All mixes of the trained originals lie in their span, and held-out originals do not: two thirds and more of their
-distance from the middle is outside it. A training mix may be a stranger: a random vector is added to its style, as
-large in every number as the originals differ there, times ``Voice.added``.
+All mixes of the trained English originals lie in their span, and held-out originals do not: two thirds and more of
+their distance from the middle is outside it. Two things lead out of it. Kokoro's voices of other languages lend their
+timbre to training voices, and English originals these voices' pitch and rhythm (``Voice.prosody``). And a training mix
+may be a stranger: a random vector is added to its style, as large in every number as the originals differ there, times
+``Voice.added``.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,7 +25,24 @@ _NAMES = {
     "bf": "alice emma isabella lily",
     "bm": "daniel fable george lewis",
 }
+# Spanish, French, Hindi, Italian, Japanese, Portuguese and Chinese.
+_FOREIGN_NAMES = {
+    "ef": "dora",
+    "em": "alex santa",
+    "ff": "siwis",
+    "hf": "alpha beta",
+    "hm": "omega psi",
+    "if": "sara",
+    "im": "nicola",
+    "jf": "alpha gongitsune nezumi tebukuro",
+    "jm": "kumo",
+    "pf": "dora",
+    "pm": "alex santa",
+    "zf": "xiaobei xiaoni xiaoxiao xiaoyi",
+    "zm": "yunjian yunxi yunxia yunyang",
+}
 ORIGINALS = tuple(f"{kind}_{name}" for kind, names in _NAMES.items() for name in names.split())
+FOREIGN = tuple(f"{kind}_{name}" for kind, names in _FOREIGN_NAMES.items() for name in names.split())
 LEFT_OUT = ("af_bella",)  # hard to tell from af_heart
 PRESETS = ("af_heart", "bf_emma", "am_michael", "bm_george")
 HELD_OUT_ORIGINALS = ("af_aoede", "am_liam", "bf_lily", "bm_lewis")  # none sounds like a training voice
@@ -33,17 +52,19 @@ TIMBRE = (
 )
 # Of what is added to strangers: the teacher speaks as clearly with it (docs/experiments.md).
 NEAR, FAR = 0.3, 1.0
-GROUPS = ("preset", "original", "mix", "held_out_mix", "held_out_original")
+GROUPS = ("preset", "original", "foreign", "mix", "held_out_mix", "held_out_original")
 
 
 @dataclass(frozen=True)
 class CastOptions:
     """Number of mixes. ``clearance`` is the minimum distance of a training mix from a held-out one, as a share of the
-    minimum distance between two held-out ones. ``strangers``: the share of training mixes to which something is added.
+    minimum distance between two held-out ones. ``strangers``: the share of training mixes to which something is added;
+    ``foreign``: of those with a timbre from another language, which also are trained on alone if there are any.
     """
 
     mixes: int = 2000
     strangers: float = 0.0
+    foreign: float = 0.0
     held_out_mixes: int = 20
     clearance: float = 0.4
     seed: int = 0
@@ -53,34 +74,49 @@ class CastOptions:
             raise ValueError(
                 f"mixes={self.mixes}, held_out_mixes={self.held_out_mixes}: must be at least 0 and 2"
             )
-        if not 0 <= self.strangers <= 1:
-            raise ValueError(f"strangers={self.strangers}: must be a share, 0 to 1")
+        for name in ("strangers", "foreign"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}={getattr(self, name)}: must be a share, 0 to 1")
 
 
 @dataclass(frozen=True)
 class Voice:
-    """A speaker: weights over originals, with sum 1, its group, and how much is added (see ``added_style``)."""
+    """A speaker.
+
+    Args:
+        name: of the speaker.
+        group: one of ``GROUPS``.
+        recipe: weights over originals, with sum 1.
+        added: how much is added, see ``added_style``.
+        prosody: weights for pitch and rhythm, if these are not the recipe's.
+    """
 
     name: str
     group: str
     recipe: Mapping[str, float]
     added: float = 0.0
+    prosody: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.group not in GROUPS:
             raise ValueError(
                 f"group {self.group!r} of {self.name} is unknown: choose one of {', '.join(GROUPS)}"
             )
-        if abs(sum(self.recipe.values()) - 1) > 1e-3:
-            raise ValueError(f"the weights of {self.name} sum to {sum(self.recipe.values()):.3f}: must be 1")
+        for recipe in (self.recipe, self.prosody or self.recipe):
+            if abs(sum(recipe.values()) - 1) > 1e-3:
+                raise ValueError(f"the weights of {self.name} sum to {sum(recipe.values()):.3f}: must be 1")
 
 
-def mixed_style(recipe: Mapping[str, float], tables: Mapping[str, np.ndarray], phonemes: int) -> np.ndarray:
-    """Return a voice's style for a line of ``phonemes`` phonemes, float32 ``[256]``; tables are ``[lengths, 256]``."""
-    longest = min(len(tables[name]) for name in recipe)
+def mixed_style(voice: Voice, tables: Mapping[str, np.ndarray], phonemes: int) -> np.ndarray:
+    """Return a voice's style for a line of ``phonemes`` phonemes, float32 ``[256]``; tables are ``[lengths, 256]``.
+
+    Nothing is added yet.
+    """
+    used = [*voice.recipe, *voice.prosody]
+    longest = min(len(tables[name]) for name in used)
     if not 0 < phonemes <= longest:
         raise ValueError(f"no style for {phonemes} phonemes, the tables have 1 to {longest}: split the line")
-    return _weighted(recipe, {name: tables[name][phonemes - 1].astype(np.float32) for name in recipe})
+    return _composed(voice, {name: tables[name][phonemes - 1].astype(np.float32) for name in used})
 
 
 def spread_of(tables: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -126,10 +162,21 @@ def make_cast(tables: Mapping[str, np.ndarray], options: CastOptions) -> list[Vo
     points = {name: mean / spread for name, mean in means.items()}
     trained = [name for name in names if name not in HELD_OUT_ORIGINALS]
     held_out = choose_apart(_pair_recipes(trained), points, options.held_out_mixes)
-    mixes = _training_mixes(trained, points, held_out, options)
+    foreign = [name for name in FOREIGN if name in tables] if options.foreign else []
+    if options.foreign and not foreign:
+        raise ValueError("no style table of a voice of another language is there: choose foreign=0")
+    points |= {name: tables[name].astype(np.float32).mean(axis=0) / spread for name in foreign}
     cast = [Voice(name, _group_of(name), {name: 1.0}) for name in names]
-    cast += mixes
+    cast += _foreign_voices(foreign, trained, options)
+    cast += _training_mixes(trained, points, held_out, options)
     return cast + [Voice(f"new_{index:02}", "held_out_mix", recipe) for index, recipe in enumerate(held_out)]
+
+
+def _foreign_voices(names: Sequence[str], english: Sequence[str], options: CastOptions) -> list[Voice]:
+    """Return each timbre of another language alone, with the pitch and rhythm of an English voice of its sex."""
+    rng = random.Random(f"foreign voices {options.seed}")
+    same = {name: [one for one in english if one[1] == name[1]] for name in names}
+    return [Voice(name, "foreign", {name: 1.0}, prosody={rng.choice(same[name]): 1.0}) for name in names]
 
 
 def _group_of(name: str) -> str:
@@ -140,6 +187,14 @@ def _group_of(name: str) -> str:
 
 def _weighted(recipe: Mapping[str, float], vectors: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.asarray(sum(weight * vectors[name] for name, weight in recipe.items()), np.float32)
+
+
+def _composed(voice: Voice, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the voice's timbre by its recipe, and its pitch and rhythm by ``prosody``, if it has one."""
+    style = _weighted(voice.recipe, vectors)
+    if voice.prosody:
+        style[TIMBRE:] = _weighted(voice.prosody, vectors)[TIMBRE:]
+    return style
 
 
 def _pair_recipes(names: Sequence[str]) -> list[dict[str, float]]:
@@ -183,20 +238,26 @@ def _training_mixes(
 ) -> list[Voice]:
     """Return random mixes of two or three originals, some of them strangers, at a distance from the held-out ones.
 
-    ``originals`` are in deviations of all of them.
+    Some have their timbre from other languages too, and their pitch and rhythm from a mix of ``names``. ``originals``
+    are in deviations of the English ones.
     """
     points = np.stack([_weighted(recipe, originals) for recipe in held_out])
     gaps = [np.linalg.norm(one - other) for one, other in itertools.combinations(points, 2)]
     clear = options.clearance * min(gaps)
-    rng, stranger = random.Random(options.seed), random.Random(f"strangers {options.seed}")
+    rng = random.Random(options.seed)
+    stranger, foreign = (random.Random(f"{kind} {options.seed}") for kind in ("strangers", "foreign"))
+    timbres_of = [*names, *(name for name in FOREIGN if name in originals)]
     mixes: list[Voice] = []
     one = np.ones(len(points[0]), np.float32)
     for _ in range(100 * options.mixes):
         if len(mixes) == options.mixes:
             return mixes
         added = stranger.uniform(NEAR, FAR) if stranger.random() < options.strangers else 0.0
-        voice = Voice(f"mix_{len(mixes):03}", "mix", _random_recipe(names, rng), round(added, 4))
-        point = _weighted(voice.recipe, originals) + added_style(voice, one)
+        recipe, prosody = _random_recipe(names, rng), dict[str, float]()
+        if foreign.random() < options.foreign:
+            recipe, prosody = _random_recipe(timbres_of, foreign), recipe
+        voice = Voice(f"mix_{len(mixes):03}", "mix", recipe, round(added, 4), prosody)
+        point = _composed(voice, originals) + added_style(voice, one)
         if np.linalg.norm(points - point, axis=1).min() > clear:
             mixes.append(voice)
     raise ValueError(

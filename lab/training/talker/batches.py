@@ -105,12 +105,15 @@ class Corpus:
         """Return the utterances' codes, int16 ``[F, 16]``."""
         return np.concatenate([self.codes.utterance_codes(row) for row in rows])
 
-    def lay_out(self, rng: np.random.Generator, line: Line, plain: bool) -> Layout:
-        """Lay out a line, with noise in its codes unless ``plain``."""
+    def lay_out(self, rng: np.random.Generator, line: Line, other: int | None) -> Layout:
+        """Lay out a line, with noise in its codes, some of it from the utterance ``other``; None: as it is."""
+        plain = other is None
         text = self.text_of(rng, line.reference, plain) + self.text_of(rng, line.rows, plain)
         codes = self.codes_of((*line.reference, *line.rows))
-        if not plain:
-            codes = add_noise(rng, codes, self.mix)
+        if other is not None:
+            # A reference's frames must remain its voice's.
+            strange = not line.reference and rng.random() < self.mix.voice_noise
+            codes = add_noise(rng, codes, self.codes_of([other]) if strange else codes, self.mix)
         frames = int(sum(self.frames[list(line.rows)]))
         return lay_out(self.ids, text, codes, frames, Style(line.whole, line.tag))
 
@@ -127,15 +130,19 @@ def another(rng: np.random.Generator, peers: np.ndarray, row: int) -> int:
     return int(peers[index if peers[index] != row else (index + 1) % len(peers)])
 
 
-def add_noise(rng: np.random.Generator, codes: np.ndarray, mix: Mix) -> np.ndarray:
-    """Replace some codes by those of other frames of the line, so that the talker learns to cope with its errors."""
+def add_noise(rng: np.random.Generator, codes: np.ndarray, donors: np.ndarray, mix: Mix) -> np.ndarray:
+    """Replace some codes by those of frames of ``donors``, ``[F', 16]``.
+
+    Frames of the same line teach the talker to cope with its errors. Those of another voice teach it to speak as the
+    speaker embedding says: in a recording all frames before one have its voice already, in a clone they are its own.
+    """
     rates = np.full(GROUPS, rng.random() * mix.code_noise)
     rates[0] *= mix.first_noise
     replaced = rng.random(codes.shape) < rates
     if rng.random() < mix.tail_noise:
         replaced[:, rng.integers(2, GROUPS) :] = True
-    donors = rng.integers(len(codes), size=codes.shape)
-    return np.where(replaced, np.take_along_axis(codes, donors, axis=0), codes)
+    chosen = rng.integers(len(donors), size=codes.shape)
+    return np.where(replaced, np.take_along_axis(donors, chosen, axis=0), codes)
 
 
 class Lines(IterableDataset):
@@ -181,7 +188,7 @@ class Lines(IterableDataset):
                 line = self.corpus.sample_line(rng, row, self.peers[int(self.corpus.codes.speakers[row])])
                 if line is None:
                     continue
-                layout = self.corpus.lay_out(rng, line, plain=False)
+                layout = self.corpus.lay_out(rng, line, int(rng.choice(self.rows)))
                 slot = bisect_left(mix.lengths, len(layout.text))
                 if slot == len(mix.lengths):
                     continue
@@ -193,7 +200,7 @@ class Lines(IterableDataset):
 
     def _plain(self, rng: np.random.Generator) -> list[Laid]:
         lines = [Line((row,), (), bool(index % 2), False) for index, row in enumerate(self.rows.tolist())]
-        return [(line, self.corpus.lay_out(rng, line, plain=True)) for line in lines]
+        return [(line, self.corpus.lay_out(rng, line, None)) for line in lines]
 
     def _collate(self, rng: np.random.Generator, laid: Sequence[Laid], length: int) -> Batch:
         corpus, count = self.corpus, len(laid)

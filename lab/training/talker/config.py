@@ -116,6 +116,7 @@ class Mix:
     code_noise: float  # largest share of input codes of groups 1-15 replaced by other frames' codes
     first_noise: float  # the same for group 0, relative to code_noise
     tail_noise: float  # share of utterances in which all groups from a random one on are replaced
+    voice_noise: float  # share of lines without a reference in which what replaces is another utterance's
     reference_frames: tuple[int, int]  # minimum and maximum mel frames of the speaker reference
 
     def __post_init__(self) -> None:

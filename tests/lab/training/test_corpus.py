@@ -45,6 +45,8 @@ from lab.training.corpus.text import (
 )
 from lab.training.corpus.voices import (
     FAR,
+    FOREIGN,
+    GROUPS,
     HELD_OUT_ORIGINALS,
     LEFT_OUT,
     NEAR,
@@ -255,7 +257,7 @@ def test_held_out_mixes_are_far_apart_and_no_training_mix_is_close(
     cast: list[Voice], styles: dict[str, np.ndarray]
 ) -> None:
     def point(voice: Voice) -> np.ndarray:
-        return np.mean([mixed_style(voice.recipe, styles, length) for length in range(1, 13)], axis=0)
+        return np.mean([mixed_style(voice, styles, length) for length in range(1, 13)], axis=0)
 
     new = [point(voice) for voice in cast if voice.group == "held_out_mix"]
     mixes = [point(voice) for voice in cast if voice.group == "mix"]
@@ -271,13 +273,13 @@ def test_held_out_mixes_are_far_apart_and_no_training_mix_is_close(
 
 
 def test_a_mixed_style_is_the_weighted_sum_for_that_length(styles: dict[str, np.ndarray]) -> None:
-    mixed = mixed_style({"af_sky": 0.25, "am_adam": 0.75}, styles, 5)
+    mixed = mixed_style(Voice("both", "mix", {"af_sky": 0.25, "am_adam": 0.75}), styles, 5)
     np.testing.assert_allclose(
         mixed, 0.25 * styles["af_sky"][4] + 0.75 * styles["am_adam"][4], rtol=1e-5, atol=1e-6
     )
     for length in (0, 13):
         with pytest.raises(ValueError, match=f"{length} phonemes"):
-            mixed_style({"af_sky": 1.0}, styles, length)
+            mixed_style(Voice("sky", "mix", {"af_sky": 1.0}), styles, length)
 
 
 def test_strangers_are_outside_of_the_originals_and_apart_from_each_other(
@@ -312,6 +314,34 @@ def test_strangers_are_outside_of_the_originals_and_apart_from_each_other(
         CastOptions(strangers=2)
 
 
+def test_timbres_of_other_languages_come_with_the_rhythm_of_english_voices(
+    styles: dict[str, np.ndarray],
+) -> None:
+    rng = np.random.default_rng(1)
+    tables = styles | {name: rng.normal(size=(12, 256)).astype(np.float32) for name in FOREIGN}
+    options = CastOptions(mixes=100, foreign=0.5)
+    made = make_cast(tables, options)
+    assert made == make_cast(tables, options)
+    english = make_cast(styles, replace(options, foreign=0.0))
+    for group in set(GROUPS) - {"mix", "foreign"}:
+        assert [one for one in made if one.group == group] == [one for one in english if one.group == group]
+    alone = [voice for voice in made if voice.group == "foreign"]
+    assert [voice.name for voice in alone] == list(FOREIGN)
+    mixed = [voice for voice in made if voice.group == "mix" and voice.prosody]
+    assert 30 < len(mixed) < 70 and any(set(voice.recipe) & set(FOREIGN) for voice in mixed)
+    for voice in (*alone, *mixed):
+        assert not set(voice.prosody) & {*FOREIGN, *HELD_OUT_ORIGINALS, *LEFT_OUT}
+        style = mixed_style(voice, tables, 3)
+        rhythm = mixed_style(Voice("rhythm", "mix", voice.prosody), tables, 3)
+        timbre = mixed_style(Voice("timbre", "mix", voice.recipe), tables, 3)
+        np.testing.assert_array_equal(style, np.concatenate([timbre[:128], rhythm[128:]]))
+    assert not any(voice.prosody or set(voice.recipe) & set(FOREIGN) for voice in english)
+    with pytest.raises(ValueError, match="choose foreign=0"):
+        make_cast(styles, options)
+    with pytest.raises(ValueError, match="must be 1"):
+        Voice("half", "mix", {"af_sky": 1.0}, prosody={"am_adam": 0.5})
+
+
 def test_timbres_are_mixed_like_styles_and_standardized_over_the_trained_originals(
     styles: dict[str, np.ndarray], cast: list[Voice]
 ) -> None:
@@ -337,7 +367,7 @@ def test_training_fills_the_hours_reproducibly_without_held_out_voices(cast: lis
     tasks = plan("train", every, cast, seed=3, hours=1.0)
     assert sum(task.line.seconds for task in tasks) == pytest.approx(3600, abs=1)
     assert {task.line.split for task in tasks} == {"train"}
-    assert {task.voice.group for task in tasks} == set(SHARES)
+    assert {task.voice.group for task in tasks} == set(SHARES) - {"foreign"}  # none is in this cast
     presets = sum(task.voice.group == "preset" for task in tasks) / len(tasks)
     assert presets == pytest.approx(SHARES["preset"], abs=0.03)
     assert tasks == plan("train", every, cast, seed=3, hours=1.0)

@@ -32,7 +32,8 @@ from safetensors.torch import load_file
 from lab.random_checkpoint import write_checkpoint
 from lab.training.export import ExportOptions, export
 from lab.training.parallel import World
-from lab.training.talker.batches import Corpus, Line, Lines
+from lab.training.talker import batches
+from lab.training.talker.batches import Corpus, Line, Lines, add_noise
 from lab.training.talker.checkpoint import load_weights
 from lab.training.talker.codes import (
     ROUGH,
@@ -44,7 +45,7 @@ from lab.training.talker.codes import (
     unpack_mel,
     write_styles,
 )
-from lab.training.talker.config import load_config
+from lab.training.talker.config import Mix, load_config
 from lab.training.talker.layout import Ids
 from lab.training.talker.loop import Trainer
 from lab.training.talker.network import Network
@@ -171,7 +172,7 @@ def test_trainer_and_engine_compute_the_same_logits(trained: Trained, layout: st
     corpus = Corpus(codes, tokens, Ids.of(shape, tokens), config.mix)
     reference = (other,) if layout == "icl" else ()
     line = Line((number,), reference, whole=layout == "preset", tag=True)
-    laid = corpus.lay_out(np.random.default_rng(0), line, plain=True)
+    laid = corpus.lay_out(np.random.default_rng(0), line, None)
     voice = voice_of(trained, number, layout)
     with torch.inference_mode():
         speaker = voice.speaker_embedding
@@ -358,6 +359,7 @@ def test_batches_have_few_shapes_and_refer_to_the_voice(trained: Trained) -> Non
         join=0.5,
         code_noise=0.5,
         tail_noise=0.5,
+        voice_noise=0.5,
     )
     corpus = Corpus(codes, tokens, Ids.of(trainer.config.shape, tokens), mix)
     shapes = set()
@@ -375,6 +377,43 @@ def test_batches_have_few_shapes_and_refer_to_the_voice(trained: Trained) -> Non
         assert batch.known().tolist() == counts
     assert {shape[:2] for shape in shapes} == {(4, 40), (2, 80)}
     assert len(shapes) == 2
+
+
+def test_noise_replaces_codes_by_those_of_the_donors_in_the_same_group(trained: Trained) -> None:
+    mix = dataclasses.replace(
+        load_config(trained.folder / "talker.json").mix, code_noise=0.5, first_noise=0.5, tail_noise=0.5
+    )
+    own = np.arange(64, dtype=np.int16).reshape(4, 16)  # a code's group is its number modulo 16
+    donors = own + 1000
+    shares = []
+    for seed in range(50):
+        noisy = add_noise(np.random.default_rng(seed), own, donors, mix)
+        assert ((noisy == own) | ((noisy >= 1000) & ((noisy - 1000) % 16 == np.arange(16)))).all()
+        shares.append((noisy >= 1000).mean(0))
+    groups = np.mean(shares, 0)
+    assert 0.05 < groups[0] < groups[1] < 0.4 < groups[15], "group 0 least; the last ones most, by tail_noise"
+
+
+def test_a_line_hears_another_voice_as_often_as_asked_and_never_behind_a_reference(
+    voices: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[int] = []
+
+    def note(_: np.random.Generator, codes: np.ndarray, donors: np.ndarray, mix: Mix) -> np.ndarray:
+        heard.append(donors is not codes)
+        return codes
+
+    monkeypatch.setattr(batches, "add_noise", note)
+    monkeypatch.setattr(voices, "mix", dataclasses.replace(voices.mix, voice_noise=0.5))
+    for reference, least, most in (((), 0.4, 0.6), ((2,), 0.0, 0.0)):
+        heard.clear()
+        rng = np.random.default_rng(2)
+        for _ in range(200):
+            voices.lay_out(rng, Line((1,), reference, whole=False, tag=False), 12)
+        assert least <= np.mean(heard) <= most and len(heard) == 200
+    heard.clear()
+    voices.lay_out(rng, Line((1,), (), whole=False, tag=False), None)
+    assert not heard
 
 
 @pytest.fixture(scope="module")

@@ -75,6 +75,7 @@ def write_config(path: Path) -> Path:
         "code_noise": 0.0,
         "first_noise": 1.0,
         "tail_noise": 0.0,
+        "voice_noise": 0.0,
         "reference_frames": [176, 176],
     }
     values["training"] |= {"learning_rate": 0.004, "warmup_steps": 20, "weight_decay": 0.0}
