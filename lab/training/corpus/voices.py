@@ -247,7 +247,7 @@ def _training_mixes(
     clear = options.clearance * min(gaps)
     rng = random.Random(options.seed)
     stranger, foreign = (random.Random(f"{kind} {options.seed}") for kind in ("strangers", "foreign"))
-    timbres_of = [*names, *(name for name in FOREIGN if name in originals)]
+    others = [name for name in FOREIGN if name in originals]
     mixes: list[Voice] = []
     one = np.ones(len(points[0]), np.float32)
     for _ in range(100 * options.mixes):
@@ -256,7 +256,7 @@ def _training_mixes(
         added = stranger.uniform(NEAR, FAR) if stranger.random() < options.strangers else 0.0
         recipe, prosody = _random_recipe(names, rng), dict[str, float]()
         if foreign.random() < options.foreign:
-            recipe, prosody = _random_recipe(timbres_of, foreign), recipe
+            recipe, prosody = _foreign_recipe(names, others, foreign), recipe
         voice = Voice(f"mix_{len(mixes):03}", "mix", recipe, round(added, 4), prosody)
         point = _composed(voice, originals) + added_style(voice, one)
         if np.linalg.norm(points - point, axis=1).min() > clear:
@@ -264,6 +264,13 @@ def _training_mixes(
     raise ValueError(
         f"only {len(mixes)} of {options.mixes} mixes are far enough from the held-out ones: lower the clearance"
     )
+
+
+def _foreign_recipe(english: Sequence[str], others: Sequence[str], rng: random.Random) -> dict[str, float]:
+    """Return a mix with at least one of ``others``: without, its timbre could be a held-out mix's."""
+    while not set(recipe := _random_recipe([*english, *others], rng)) & set(others):
+        pass
+    return recipe
 
 
 def _random_recipe(names: Sequence[str], rng: random.Random) -> dict[str, float]:
