@@ -142,13 +142,13 @@ def added_style(voice: Voice, spread: np.ndarray) -> np.ndarray:
     return np.asarray(voice.added * spread * direction, np.float32)
 
 
-def timbres(cast: Sequence[Voice], tables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return each voice's timbre, float32 ``[128]``: its style's first half, averaged over the lengths of a line.
+def mean_styles(cast: Sequence[Voice], tables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return each voice's style, float32 ``[256]``, averaged over the lengths of a line.
 
     The originals that are trained on have mean 0 and deviation 1 in every number.
     """
-    means = {name: table[:, :TIMBRE].astype(np.float32).mean(axis=0) for name, table in tables.items()}
-    mixed = {voice.name: _weighted(voice.recipe, means) for voice in cast}
+    means = {name: table.astype(np.float32).mean(axis=0) for name, table in tables.items()}
+    mixed = {voice.name: _composed(voice, means) for voice in cast}
     trained = np.stack([mixed[voice.name] for voice in cast if voice.group in ("preset", "original")])
     middle, spread = trained.mean(axis=0), trained.std(axis=0)
     found = {voice.name: mixed[voice.name] + added_style(voice, spread) for voice in cast}

@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ..corpus import shards
 from ..corpus.bundle import read_bundle
-from ..corpus.voices import timbres
+from ..corpus.voices import mean_styles
 from ..parallel import ALONE, World, launch
 from .batches import as_it_is, cut_by_length
 from .codes import FIRST_LEAD, MEL_BINS, ROUGH, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel, write_styles
@@ -268,7 +268,7 @@ def encode(options: EncodeOptions, world: World = ALONE) -> None:
         raise ValueError(f"{options.out} already contains codes: choose another folder, or remove them")
     if options.bundle is not None and world.first:
         spoken = read_bundle(options.bundle)
-        write_styles(options.out, timbres(spoken.cast, spoken.styles))
+        write_styles(options.out, mean_styles(spoken.cast, spoken.styles))
     encoder = Encoder(options, world)
     for number in range(options.takes):
         for split in options.splits if number == 0 else ("train",):

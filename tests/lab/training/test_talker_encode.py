@@ -16,7 +16,7 @@ from lab.random_checkpoint import write_checkpoint
 from lab.training.corpus.bundle import read_bundle, unpack_bundle, write_bundle
 from lab.training.corpus.plan import Line
 from lab.training.corpus.shards import Corpus, Utterance, write_shard
-from lab.training.corpus.voices import Voice, timbres
+from lab.training.corpus.voices import Voice, mean_styles
 from lab.training.talker.codes import ROUGH, UNKNOWN_PHONE, Codes, load_codes, unpack_mel
 from lab.training.talker.encode import (
     EncodeOptions,
@@ -142,8 +142,8 @@ def test_the_voices_styles_are_recorded_from_the_bundle(codec_folder: Path, tmp_
     options = EncodeOptions(tmp_path, codec_folder, tmp_path / "codes", ("train",), device="cpu")
     encode(replace(options, bundle=tmp_path / "bundle"))
     codes = load_codes(tmp_path / "codes")
-    wanted = timbres(cast, read_bundle(tmp_path / "bundle").styles)
-    assert codes.names == ["voice_0", "voice_1"] and codes.styles.shape == (2, 128)
+    wanted = mean_styles(cast, read_bundle(tmp_path / "bundle").styles)
+    assert codes.names == ["voice_0", "voice_1"] and codes.styles.shape == (2, 256)
     assert all(
         np.array_equal(style, wanted[name])
         for name, style in zip(codes.names, codes.styles.numpy(), strict=True)
