@@ -239,8 +239,8 @@ def _training_mixes(
 ) -> list[Voice]:
     """Return random mixes of two or three originals, some of them strangers, at a distance from the held-out ones.
 
-    Some have their timbre from other languages too, and their pitch and rhythm from a mix of ``names``. ``originals``
-    are in deviations of the English ones.
+    Some have their timbre from other languages too, and their pitch and rhythm from one of ``names``. ``originals`` are
+    in deviations of the English ones.
     """
     points = np.stack([_weighted(recipe, originals) for recipe in held_out])
     gaps = [np.linalg.norm(one - other) for one, other in itertools.combinations(points, 2)]
@@ -256,7 +256,7 @@ def _training_mixes(
         added = stranger.uniform(NEAR, FAR) if stranger.random() < options.strangers else 0.0
         recipe, prosody = _random_recipe(names, rng), dict[str, float]()
         if foreign.random() < options.foreign:
-            recipe, prosody = _foreign_recipe(names, others, foreign), recipe
+            recipe, prosody = _foreign_recipes(names, others, foreign)
         voice = Voice(f"mix_{len(mixes):03}", "mix", recipe, round(added, 4), prosody)
         point = _composed(voice, originals) + added_style(voice, one)
         if np.linalg.norm(points - point, axis=1).min() > clear:
@@ -266,11 +266,19 @@ def _training_mixes(
     )
 
 
-def _foreign_recipe(english: Sequence[str], others: Sequence[str], rng: random.Random) -> dict[str, float]:
-    """Return a mix with at least one of ``others``: without, its timbre could be a held-out mix's."""
-    while not set(recipe := _random_recipe([*english, *others], rng)) & set(others):
+def _foreign_recipes(
+    english: Sequence[str], others: Sequence[str], rng: random.Random
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return a timbre with at least one of ``others``, and the pitch and rhythm of one of ``english`` of its sex.
+
+    Without one of ``others`` it could be a held-out mix's timbre. Mixes' pitches, most of all those of both sexes, are
+    in the middle; people's are not.
+    """
+    sex = rng.choice("fm")
+    same = [name for name in (*english, *others) if name[1] == sex]
+    while not set(recipe := _random_recipe(same, rng)) & set(others):
         pass
-    return recipe
+    return recipe, {rng.choice([name for name in english if name[1] == sex]): 1.0}
 
 
 def _random_recipe(names: Sequence[str], rng: random.Random) -> dict[str, float]:

@@ -331,6 +331,7 @@ def test_timbres_of_other_languages_come_with_the_rhythm_of_english_voices(
     assert 30 < len(mixed) < 70 and all(set(voice.recipe) & set(FOREIGN) for voice in mixed)
     for voice in (*alone, *mixed):
         assert not set(voice.prosody) & {*FOREIGN, *HELD_OUT_ORIGINALS, *LEFT_OUT}
+        assert len({name[1] for name in (*voice.recipe, *voice.prosody)}) == 1, "all of one sex"
         style = mixed_style(voice, tables, 3)
         rhythm = mixed_style(Voice("rhythm", "mix", voice.prosody), tables, 3)
         timbre = mixed_style(Voice("timbre", "mix", voice.recipe), tables, 3)
