@@ -19,7 +19,7 @@ import torch
 
 from ...judges.stats import Figure, mean
 from ..codec.config import SAMPLE_RATE
-from .periodicity import BANDS, periodicity, pitch_of
+from ..periodicity import BANDS, periodicity, pitch_of
 
 LENGTH = 36_000  # samples of each line that are compared, 1.5 s
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch
 
+from ..periodicity import periodicity, pitch_of
 from .batches import held_out
 from .checkpoint import write_weights
-from .periodicity import periodicity, pitch_of
 from .stretches import Stretches
 from .trainer import Trainer
 

@@ -11,13 +11,13 @@ import torch
 
 from ..average import Average
 from ..codec.discriminators import Discriminators
+from ..periodicity import Pitch, periodicity
 from ..replay import Replayer
 from ..storage import load_optimizer, load_state, optimizer_tensors, save_state
 from .batches import Batch, places_of, sample_batch
 from .checkpoint import Weights
 from .config import Config
 from .network import WindowDecoder
-from .periodicity import Pitch, periodicity
 from .stretches import Stretches
 from .update import Updater
 

@@ -33,6 +33,7 @@ from ..parallel import ALONE, World, launch
 from .batches import as_it_is, cut_by_length
 from .codes import FIRST_LEAD, MEL_BINS, ROUGH, UNKNOWN_PHONE, CodeWriter, Utterance, pack_mel, write_styles
 from .config import GROUPS
+from .pitch import voice_pitches, with_pitch
 from .rough import RoughOptions, roughen
 from .speaker import MEL_HOP, SAMPLE_RATE, speaker_mels
 
@@ -266,10 +267,11 @@ def encode(options: EncodeOptions, world: World = ALONE) -> None:
     world.meet()  # before any process writes
     if held:
         raise ValueError(f"{options.out} already contains codes: choose another folder, or remove them")
+    encoder = Encoder(options, world)
     if options.bundle is not None and world.first:
         spoken = read_bundle(options.bundle)
-        write_styles(options.out, mean_styles(spoken.cast, spoken.styles))
-    encoder = Encoder(options, world)
+        pitches = voice_pitches(encoder.corpora.values(), encoder.device)
+        write_styles(options.out, with_pitch(mean_styles(spoken.cast, spoken.styles), pitches))
     for number in range(options.takes):
         for split in options.splits if number == 0 else ("train",):
             encoder.encode_split(split, number)

@@ -28,10 +28,10 @@ from lab.training.decoder.choose import choose
 from lab.training.decoder.compare import differences, periodic
 from lab.training.decoder.export import MODEL, export
 from lab.training.decoder.network import WindowDecoder, learns, load_codec
-from lab.training.decoder.periodicity import periodicity, pitch_of
 from lab.training.decoder.report import STATE, Reporter
 from lab.training.decoder.stretches import JoinOptions, Stretches, join, load, make_stretches, save
 from lab.training.decoder.trainer import Trainer
+from lab.training.periodicity import periodicity, pitch_of
 from lab.training.storage import write_wav
 from tests.lab.training.tiny_codec import line
 from tests.lab.training.tiny_codec import tiny as tiny_codec

@@ -27,6 +27,7 @@ from lab.training.talker.encode import (
     load_codec,
     phone_labels,
 )
+from lab.training.talker.pitch import WEIGHT, voice_pitches, with_pitch
 from lab.training.talker.rough import RoughOptions, roughen
 from lab.training.talker.speaker import speaker_mels
 
@@ -143,11 +144,32 @@ def test_the_voices_styles_are_recorded_from_the_bundle(codec_folder: Path, tmp_
     encode(replace(options, bundle=tmp_path / "bundle"))
     codes = load_codes(tmp_path / "codes")
     wanted = mean_styles(cast, read_bundle(tmp_path / "bundle").styles)
-    assert codes.names == ["voice_0", "voice_1"] and codes.styles.shape == (2, 256)
+    assert codes.names == ["voice_0", "voice_1"] and codes.styles.shape == (2, 257)
     assert all(
-        np.array_equal(style, wanted[name])
+        np.array_equal(style[:-1], wanted[name])
         for name, style in zip(codes.names, codes.styles.numpy(), strict=True)
     )
+
+
+def test_a_voices_pitch_is_heard_and_counts_as_much_as_many_numbers_of_its_style(tmp_path: Path) -> None:
+    times = np.arange(24000) / 24000
+
+    def line(name: str, hertz: float) -> Utterance:
+        wave = sum(np.sin(2 * np.pi * hertz * number * times) / number for number in range(1, 9))
+        audio = np.round(8000 * wave).astype(np.int16) if hertz else np.zeros(24000, np.int16)
+        return Utterance("Ah.", "ab", name, audio, np.array([600, 11400, 11400, 600], np.int32))
+
+    spoken = [line("low", 100), line("high", 200), line("low", 100), line("mute", 0), line("low", 300)]
+    write_shard(tmp_path / "train-00-000.safetensors", spoken, 24000)
+    pitches = voice_pitches([Corpus(tmp_path, "train")], torch.device("cpu"))
+    assert pitches.keys() == {"low", "high"}, "nothing is voiced in the third"
+    assert np.exp(pitches["low"]) == pytest.approx(100, rel=0.01), "by its first two lines"
+    assert np.exp(pitches["high"]) == pytest.approx(200, rel=0.01)
+    styles = {name: np.full(4, 0.5, np.float32) for name in ("low", "high", "mute")}
+    found = with_pitch(styles, pitches)
+    assert {name: style[:4].tolist() for name, style in found.items()} == dict.fromkeys(styles, [0.5] * 4)
+    assert [float(found[name][4]) for name in styles] == pytest.approx([-WEIGHT, WEIGHT, 0.0], rel=1e-3)
+    assert with_pitch(styles, {})["low"][4] == 0
 
 
 def tone(seconds: float) -> np.ndarray:

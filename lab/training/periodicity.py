@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..codec.config import SAMPLE_RATE
-
+SAMPLE_RATE = 24000
 BANDS = ((1000.0, 2000.0), (2000.0, 4000.0))
 PITCH = (60.0, 400.0)  # Hz
 PITCH_BAND = (50.0, 1000.0)
