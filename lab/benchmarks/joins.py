@@ -135,9 +135,8 @@ def measure_all(model: Model, options: argparse.Namespace) -> list[Row]:
         with simulated(SIMULATED) if options.simulated else nullcontext(), serving(model, options) as service:
             for delay_ms in (None, *options.delays):
                 rows.append(measure(service, model, Case(delay_ms, voice, generate, options.pause), options))
-                save_rows(
-                    rows, model.device, options
-                )  # at once: a rented machine may be gone before the next row
+                # At once: a rented machine may be gone before the next row is there.
+                save_rows(rows, model.device, options)
                 told = {name: rows[-1].details[name] for name in ("delay_ms", "p50_ms", "p95_ms", "most_ms")}
                 print(f"S={groups}: {told}", flush=True)
     return rows

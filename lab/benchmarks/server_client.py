@@ -88,24 +88,22 @@ class Client:
         """Send every request ``{"at": seconds, "body": {...}}`` at its time, and wait for all answers."""
         beside = [asyncio.create_task(self._tick()), asyncio.create_task(self._ask_health())]
         began, asked = time.perf_counter(), []
-        # asyncio.wait calls back for each task that is done already: for 60,000 lines that stops all players for 0.1 s
-        # and more, just when the last lines are heard. So it gets the others only.
-        running: set[asyncio.Task[Answer]] = set()
         for request in requests:
             due = began + request["at"]
             if (wait := due - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
-            asked.append(task := asyncio.create_task(self._speak(request["body"], due)))
-            running.add(task)
-            task.add_done_callback(running.discard)
+            asked.append(asyncio.create_task(self._speak(request["body"], due)))
+        # asyncio.wait calls back for each task that is done already: for 60,000 lines that stops all players for 0.1 s
+        # and more, just when the last lines are heard. So it gets the others only.
+        running = [task for task in asked if not task.done()]
         _, waiting = await asyncio.wait(running, timeout=PATIENCE_S) if running else (None, ())
         self.answers.wall_s = time.perf_counter() - began
         for late in waiting:
             late.cancel()
-        for task_beside in beside:
-            task_beside.cancel()
+        for task in beside:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await task_beside
+                await task
         self.answers.lines = list(await asyncio.gather(*asked))
         for line in self.answers.lines:
             line.own_underruns = sum(slept_through(silence, self._slept) for silence in line.silences)

@@ -81,6 +81,11 @@ def words(text: str) -> list[str]:
     return [word for part in text.lower().split() if (word := part.strip(",.!?'-"))]
 
 
+def as_heard(text: str) -> str:
+    """Return what makes two sentences the same one: their words."""
+    return " ".join(words(text))
+
+
 def wordnet_examples(folder: Path, options: TextOptions) -> list[str]:
     """Return the distinct examples in WordNet's ``data.*`` files, sorted: plain letters only, of suitable length."""
     found: set[str] = set()
@@ -124,13 +129,13 @@ def split_examples(texts: Sequence[str], options: TextOptions) -> list[Sentence]
     The result has no duplicates, and nothing that has the words of a ``test`` sentence.
     """
     known = most_common(texts, options.common)
-    tested = {" ".join(words(text)) for text in held_out_lines()}
+    tested = {as_heard(text) for text in held_out_lines()}
     by_words = {
         key: text
         for text in texts
         if len(text.split()) >= options.least_held_out
         and known.issuperset(words(text))
-        and (key := " ".join(words(text))) not in tested
+        and (key := as_heard(text)) not in tested
     }
     if len(by_words) < options.dev:
         raise ValueError(
@@ -140,7 +145,7 @@ def split_examples(texts: Sequence[str], options: TextOptions) -> list[Sentence]
     sampled = random.Random("dev").sample(sorted(by_words), options.dev)
     held_out = {*sampled, *tested}
     dev = [Sentence(as_sentence(by_words[key]), "dev", "wordnet") for key in sampled]
-    train = dict.fromkeys(as_sentence(text) for text in texts if " ".join(words(text)) not in held_out)
+    train = dict.fromkeys(as_sentence(text) for text in texts if as_heard(text) not in held_out)
     return dev + [Sentence(text, "train", "wordnet") for text in train]
 
 
@@ -196,9 +201,9 @@ def collect(wordnet: Path, options: TextOptions, write_out: Callable[[str], str]
     """
     sentences = [Sentence(text, "test", "everyday") for text in held_out_lines()]
     sentences += split_examples(wordnet_examples(wordnet, options), options)
-    held_out = {" ".join(words(one.text)) for one in sentences if one.split != "train"}
+    held_out = {as_heard(one.text) for one in sentences if one.split != "train"}
     extra = [(text, "everyday") for text in everyday_lines()] + [(text, "number") for text in number_lines()]
-    fresh = [(text, kind) for text, kind in extra if " ".join(words(text)) not in held_out]
+    fresh = [(text, kind) for text, kind in extra if as_heard(text) not in held_out]
     return [
         *sentences,
         *(Sentence(text, "train", kind) for text, kind in fresh),

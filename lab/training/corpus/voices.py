@@ -176,8 +176,15 @@ def make_cast(tables: Mapping[str, np.ndarray], options: CastOptions) -> list[Vo
 def _foreign_voices(names: Sequence[str], english: Sequence[str], options: CastOptions) -> list[Voice]:
     """Return each timbre of another language alone, with the pitch and rhythm of an English voice of its sex."""
     rng = random.Random(f"foreign voices {options.seed}")
-    same = {name: [one for one in english if one[1] == name[1]] for name in names}
-    return [Voice(name, "foreign", {name: 1.0}, prosody={rng.choice(same[name]): 1.0}) for name in names]
+    return [
+        Voice(name, "foreign", {name: 1.0}, prosody={rng.choice(_of_sex(name[1], english)): 1.0})
+        for name in names
+    ]
+
+
+def _of_sex(sex: str, names: Sequence[str]) -> list[str]:
+    """Return the names whose second letter is "f" or "m", as ``sex`` is."""
+    return [name for name in names if name[1] == sex]
 
 
 def _group_of(name: str) -> str:
@@ -275,10 +282,10 @@ def _foreign_recipes(
     in the middle; people's are not.
     """
     sex = rng.choice("fm")
-    same = [name for name in (*english, *others) if name[1] == sex]
+    same = _of_sex(sex, (*english, *others))
     while not set(recipe := _random_recipe(same, rng)) & set(others):
         pass
-    return recipe, {rng.choice([name for name in english if name[1] == sex]): 1.0}
+    return recipe, {rng.choice(_of_sex(sex, english)): 1.0}
 
 
 def _random_recipe(names: Sequence[str], rng: random.Random) -> dict[str, float]:

@@ -2,7 +2,8 @@
 
 A folder contains ``codes-000.safetensors`` (codes, lengths, phones; texts and speakers as JSON in its metadata) and
 ``mels-000.safetensors``, one pair per shard. Codes can be used alone: without mels only the speaker encoder cannot be
-trained. ``styles.safetensors``, if there is one, has each voice's style, which the speaker encoder learns to tell.
+trained. ``styles.safetensors``, if there is one, has each voice's style and pitch, which the speaker encoder learns to
+tell.
 """
 
 from __future__ import annotations

@@ -52,9 +52,7 @@ def test_each_stages_inputs_are_made_by_an_earlier_one(tmp_path: Path) -> None:
     assert len({stage.step.made for stage in todo}) == len(NAMES)
 
 
-def test_a_further_training_is_slower_has_more_references_and_other_voices_noise_and_is_else_the_first_one() -> (
-    None
-):
+def test_a_further_training_differs_from_the_first_in_its_rate_references_and_noise_only() -> None:
     further, first = load_config(command.CONFIG), load_config(DEFAULT)
     assert further.training.learning_rate < first.training.learning_rate
     assert further.mix.icl > first.mix.icl and further.mix.voice_noise > first.mix.voice_noise == 0
