@@ -17,7 +17,8 @@ line's silences). ``lost``: requests without their complete sound; ``refused`` a
 client's own event loop woke up, ``client_late_most_ms`` the latest of these, ``client_underruns`` those of the
 underruns that such a pause of the client explains, ``sent_late_p95_ms`` how late it sent its requests. The memory of
 the server's process and of its GPU is read before and after. ``--rows``: of the server, one number, or one for each
-rate; each starts a server of its own. Every server first speaks lines that are not counted.
+rate; each starts a server of its own. Every server first speaks lines that are not counted. ``slowest`` and
+``silences`` tell when the slowest lines and the longest silences came, in seconds since the measuring began.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ TEXTS = (
 SHORTEST_S, LONGEST_S = 4.0, 8.0
 WARM_S = 2.0
 SEED = 1
-SLOWEST = 8  # lines of which a row tells when they came
+SLOWEST = 8  # lines, and silences, of which a row tells when they came
 # Their EOS is never among the codes that are sampled from; a tiny checkpoint has too few others for that.
 UNENDING = ("0.6B", "1.7B")
 
@@ -143,7 +144,7 @@ def measure(address: str, case: Case, voice: str | None, options: argparse.Names
         print(f"lost: {error}", flush=True)
     heard_s = sum(line["size"] for line in lines) / BYTES_PER_S
     figures = figures_of(answers) | memory_of(before, "begin") | memory_of(after, "end")
-    figures["slowest"] = describe_slowest(lines, requests)
+    figures["slowest"], figures["silences"] = describe_slowest(lines, requests), describe_silences(lines)
     return make_row(case, options, answers["wall_s"], heard_s, figures)
 
 
@@ -156,16 +157,29 @@ def mark_short(lines: Sequence[dict[str, Any]], requests: Sequence[Mapping[str, 
 
 
 def describe_slowest(lines: Sequence[Mapping[str, Any]], requests: Sequence[Mapping[str, Any]]) -> str:
-    """Return of the lines whose first sound came last: how late, and how long after the request before theirs."""
+    """Return of the lines whose first sound came last: how late, when they were asked for since the first could be,
+    and how many ms after the request before theirs."""
     times = [request["at"] for request in requests]
     waits = [now - before for before, now in pairwise([0.0, *times])]
     heard = [
-        (line["first_s"], wait)
-        for line, wait in zip(lines, waits, strict=True)
+        (line["first_s"], at, wait)
+        for line, at, wait in zip(lines, times, waits, strict=True)
         if line["first_s"] is not None
     ]
     slowest = sorted(heard, reverse=True)[:SLOWEST]
-    return ", ".join(f"{1000 * first:.1f} ms after {1000 * wait:.0f}" for first, wait in slowest)
+    return ", ".join(
+        f"{1000 * first:.1f} ms at {at:.2f} s ({1000 * wait:.0f} ms)" for first, at, wait in slowest
+    )
+
+
+def describe_silences(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return of the longest silences of players: how long, since when, and behind how much of the line's sound."""
+    silences = [tuple(one) for line in lines for one in line["silences"]]
+    longest = sorted(silences, key=lambda one: one[0] - one[1])[:SLOWEST]
+    return ", ".join(
+        f"{1000 * (over - began):.1f} ms at {began:.2f} s behind {played_s:.2f} s"
+        for began, over, played_s in longest
+    )
 
 
 def figures_of(answers: Mapping[str, Any]) -> dict[str, Any]:

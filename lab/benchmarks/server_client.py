@@ -19,7 +19,7 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 
@@ -29,6 +29,17 @@ TICK_S = 0.002
 NEVER = 1_000_000  # of the collector's looks at younger objects: then it would look at all
 HEALTH_EVERY_S = 0.2
 PATIENCE_S = 60.0  # for the last answers
+
+
+class Silence(NamedTuple):
+    """A player had nothing to play: from when to when, and how much of the line it had played by then. Seconds.
+
+    The times are those of the client's clock, and in the answer that it writes those since it began.
+    """
+
+    began: float
+    over: float
+    played_s: float
 
 
 @dataclass
@@ -45,7 +56,7 @@ class Answer:
             sound may have been there.
         size: bytes of sound.
         error: why it is not complete, "" if it is.
-        silences: of each underrun, from when to when, on the client's clock.
+        silences: of each underrun.
     """
 
     late_s: float
@@ -56,7 +67,7 @@ class Answer:
     own_underruns: int = 0
     size: int = 0
     error: str = ""
-    silences: list[tuple[float, float]] = field(default_factory=list)
+    silences: list[Silence] = field(default_factory=list)
 
 
 @dataclass
@@ -106,7 +117,8 @@ class Client:
                 await task
         self.answers.lines = list(await asyncio.gather(*asked))
         for line in self.answers.lines:
-            line.own_underruns = sum(slept_through(silence, self._slept) for silence in line.silences)
+            line.own_underruns = sum(slept_through(one[:2], self._slept) for one in line.silences)
+            line.silences = [Silence(one.began - began, one.over - began, one.played_s) for one in line.silences]
 
     async def _speak(self, body: Mapping[str, Any], due: float) -> Answer:
         """Ask for one line and hear its answer."""
@@ -164,7 +176,7 @@ async def _hear(response: aiohttp.ClientResponse, answer: Answer, sent: float) -
         elif now - played_until > TOLERANCE_S:
             answer.underruns += 1
             answer.gap_s = max(answer.gap_s, now - played_until)
-            answer.silences.append((played_until, now))
+            answer.silences.append(Silence(played_until, now, answer.size / BYTES_PER_S))
         played_until = max(now, played_until) + len(data) / BYTES_PER_S
         answer.size += len(data)
 

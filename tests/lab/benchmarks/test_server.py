@@ -19,7 +19,15 @@ from aiohttp import web
 from safetensors.torch import load_file
 
 from lab.benchmarks import server, server_client
-from lab.benchmarks.server import Case, cases_of, describe_slowest, figures_of, make_requests, mark_short
+from lab.benchmarks.server import (
+    Case,
+    cases_of,
+    describe_silences,
+    describe_slowest,
+    figures_of,
+    make_requests,
+    mark_short,
+)
 from lab.benchmarks.server_client import BYTES_PER_S, Answer, Answers, Client, ask
 from lab.benchmarks.server_process import HEAD, prepare_checkpoint
 from lab.random_checkpoint import write_checkpoint
@@ -85,10 +93,18 @@ def test_an_answer_with_fewer_bytes_than_its_frames_is_lost() -> None:
     assert figures["client_late_most_ms"] == pytest.approx(400)
 
 
-def test_the_slowest_lines_tell_how_soon_after_another_they_came() -> None:
+def test_the_slowest_lines_tell_when_and_how_soon_after_another_they_came() -> None:
     requests = [{"at": 0.5}, {"at": 1.25}, {"at": 1.26}, {"at": 3.0}]
     lines = [{"first_s": first} for first in (0.008, 0.009, 0.02, None)]
-    assert describe_slowest(lines, requests) == "20.0 ms after 10, 9.0 ms after 750, 8.0 ms after 500"
+    assert describe_slowest(lines, requests) == (
+        "20.0 ms at 1.26 s (10 ms), 9.0 ms at 1.25 s (750 ms), 8.0 ms at 0.50 s (500 ms)"
+    )
+
+
+def test_the_longest_silences_tell_when_they_came() -> None:
+    lines = [{"silences": []}, {"silences": [[2.0, 2.01, 0.4], [3.5, 3.52, 1.6]]}]  # as they are in JSON
+    assert describe_silences(lines) == "20.0 ms at 3.50 s behind 1.60 s, 10.0 ms at 2.00 s behind 0.40 s"
+    assert describe_silences(lines[:1]) == ""
 
 
 @pytest.fixture
@@ -213,6 +229,8 @@ def test_underruns_that_the_client_slept_through_are_counted_apart() -> None:
 
     [line] = asyncio.run(blocked()).lines
     assert (line.underruns, line.own_underruns) == (1, 1) and line.gap_s > 0.1
+    [silence] = line.silences  # on a clock that began with the first request
+    assert 0 < silence.began < silence.over < 60 and silence.played_s == pytest.approx(0.5)
 
 
 def test_the_client_hears_gaps_ends_and_refusals(heard: Answers) -> None:
