@@ -187,7 +187,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def make_app(options: ServerOptions) -> Starlette:
-    """Load the model and return the application; a thread speaks a first line, after which ``/ready`` says so."""
+    """Load the model and return the application; a thread speaks first lines, after which ``/ready`` says so."""
     from .app import create_app
 
     speaker = load_speaker(options)

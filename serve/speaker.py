@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 ROWS_ON_CPU = 2
 USUAL_SECONDS = 4.0  # that a line holds a row
 WARM_TEXT = "The speech server is ready."
+# On a GPU. The first compiles and captures whole frames. From then on a line's first frame is made in two parts, which
+# the second line runs directly and the third captures.
+WARM_LINES = 3
 WARM_SECONDS = 2.0
 LONGEST_PART = 24_000  # samples that are sent at once
 LINGER_S = 600.0  # nobody else wants the model, and to start another batch costs the next request a few ms
@@ -173,18 +176,19 @@ class Speaker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a line has been spoken, so that requests do not wait for compilers and captures."""
+        """Whether the first lines have been spoken, so that requests do not wait for compilers and captures."""
         return self._ready.is_set()
 
     def warm(self) -> None:
-        """Speak one line that nobody hears. A checkpoint without voices is ready as it is."""
+        """Speak lines that nobody hears, one by one. A checkpoint without voices is ready as it is."""
         entries = self.voices.entries()
         if entries or self.voices.designs:
             voice = self.voices.find(None, "a calm voice" if self.voices.designs else None)
             sampling = replace(self.model.sampling, max_seconds=WARM_SECONDS)
             options = GenerateOptions(self.rules.seq_groups, sampling, retries=0)
-            for _ in self._service.speak(Line(WARM_TEXT, voice), options):
-                pass
+            for _ in range(WARM_LINES if self.model.device.type == "cuda" else 1):  # a CPU captures nothing
+                for _ in self._service.speak(Line(WARM_TEXT, voice), options):
+                    pass
         self._ready.set()
 
     async def speak(self, text: str | Iterable[str], settings: Settings, layout: str = "sentence") -> Reading:

@@ -149,7 +149,7 @@ class Arrivals:
     """
 
     def __init__(self, source: LineSource, together: int, count: int, frames: int):
-        self.late, self.collected = True, source.collected
+        self.late, self.collected, self.joins = True, source.collected, 0
         self.at: list[float] = []  # of each line that arrived while others played: time.perf_counter()
         self._source, self._together, self._frames = source, together, frames
         self._every = max(1, frames // (count + 1))
@@ -256,6 +256,10 @@ class _Watched:
     @property
     def collected(self) -> bool:
         return self._source.collected
+
+    @property
+    def joins(self) -> int:
+        return self._source.joins
 
     @property
     def done(self) -> bool:

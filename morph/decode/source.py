@@ -31,6 +31,10 @@ class LineSource(Protocol):
         """
 
     @property
+    def joins(self) -> int:
+        """How many lines may join others at once, where no line may wait for what is done for the first time; or 0."""
+
+    @property
     def done(self) -> bool:
         """Whether no line is ready and none will come."""
 
@@ -55,6 +59,7 @@ class GivenLines:
 
     late = False
     collected = True
+    joins = 0
 
     def __init__(self, lines: Sequence[LineRequest]):
         self.ready: deque[LineRequest] = deque(lines)

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 from ..decode.decoded import Decoded
+from ..decode.guard import Guard
 from ..decode.request import LineRequest
 from ..decode.source import Lines, LineSource
 from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, PrefillBatch
@@ -354,6 +355,7 @@ class GraphDecoder:
         try:
             with on_device(model.device):
                 self.start(model, options, expected_context(batch.source), assume=True)
+                self._prepare_joins(batch.source.joins)
                 self._decode(model, options, batch, on_frame)
         except ValueError:  # numbers that are not finite: no mask would hide those left in the cache
             self.free()
@@ -361,6 +363,22 @@ class GraphDecoder:
         finally:
             self._unwritten.clear()  # the decoding may have ended between a line's prompt and its first step
         return batch.collect()
+
+    @torch.inference_mode()
+    def _prepare_joins(self, most: int) -> None:
+        """Capture the passes over the short prompts of up to ``most`` lines that join at once, before a line has a row.
+
+        Otherwise all lines that play would wait for it, the first two times that so many join. What the passes leave in
+        the rows is overwritten by the lines that come.
+        """
+        _, slots, graphs = self._started
+        if graphs.fallback is not None:
+            return
+        line = empty_line(slots.state.hidden)
+        for count in prefill_sizes(min(most, self.batch)):
+            if not graphs.has(("prefill", count, PROMPT_STEP)):
+                for _ in range(2):  # direct, then captured
+                    self._prefill(range(count), [line] * count)
 
     def _decode(
         self,
@@ -478,6 +496,21 @@ def split_prefill(lengths: Sequence[int]) -> Iterator[slice]:
             count //= 2
         yield slice(start, start + count)
         start += count
+
+
+def prefill_sizes(most: int) -> list[int]:
+    """Return the numbers of lines in the captured passes over short prompts of at most ``most`` lines, largest first.
+
+    The largest goes first: all passes share its memory.
+    """
+    largest = power_below(min(most, LARGEST_CAPTURED_PREFILL // PROMPT_STEP))
+    return [1 << bit for bit in reversed(range(largest.bit_length()))]
+
+
+def empty_line(like: torch.Tensor) -> LineRequest:
+    """Return a line that says nothing, with a prompt of one position; width, dtype, device of ``like`` ``[B, H]``."""
+    position = torch.zeros_like(like[:1])
+    return LineRequest(Prompt(position, position[:0], position, text_tokens=0), Guard(1))
 
 
 def on_device(device: torch.device) -> AbstractContextManager[object]:

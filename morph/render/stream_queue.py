@@ -24,7 +24,7 @@ class StreamQueue:
         rest: waits for some.
         late: whether any can come.
         meanwhile: see ``LineSource``.
-        collected: likewise.
+        collected, joins: likewise.
     """
 
     def __init__(
@@ -34,10 +34,11 @@ class StreamQueue:
         late: bool,
         meanwhile: Callable[[], None],
         collected: bool = True,
+        joins: int = 0,
     ):
         self._follow, self._rest, self._meanwhile = follow, rest, meanwhile
         self.late = self.open = late
-        self.collected = collected
+        self.collected, self.joins = collected, joins
         self._waiting: list[_Waiting] = []
 
     @property

@@ -352,9 +352,10 @@ class RowStream:
 
     @torch.inference_mode()
     def prepare(self) -> None:
-        """Capture the steps of all sizes, so that no line waits for it later."""
+        """Capture and time the steps of all sizes, so that no line waits for it later."""
         for size in sorted({self._size(lines) for lines in range(1, self.lines + 1)}):
             self._capture(size)
+            self.step_s(size)
 
     @torch.inference_mode()
     def step_s(self, lines: int) -> float | None:

@@ -48,6 +48,7 @@ class Source:
     """Lines that come one at a time when nothing can go on, and whose texts come by ``schedule``."""
 
     late = collected = True
+    joins = 0
 
     def __init__(self, requests: list[LineRequest], schedule: Callable[[list[Arriving]], None]):
         self.coming, self.ready = deque(requests), deque()

@@ -213,6 +213,62 @@ def test_a_model_that_was_moved_is_used_where_it_is_now(checkpoint, monkeypatch)
         assert torch.equal(ours.codes, theirs.codes)
 
 
+class JoiningLines(ComingLines):
+    """Lines of which several may join at once, so that the passes over their prompts are prepared."""
+
+    joins = 8
+
+
+@pytest.fixture
+def prepared(monkeypatch) -> list[set[int]]:
+    """Of each decoding, the numbers of lines whose passes have been recorded before a line has a row."""
+    sizes: list[set[int]] = []
+    decode = GraphDecoder._decode
+
+    def note(decoder: GraphDecoder, *given) -> None:
+        sizes.append(recorded_sizes(decoder))
+        decode(decoder, *given)
+
+    monkeypatch.setattr(GraphDecoder, "_decode", note)
+    return sizes
+
+
+def recorded_sizes(decoder: GraphDecoder) -> set[int]:
+    made = getattr(decoder._graphs, "recordings", {})  # none of a decoder that records nothing
+    return {key[1] for key in made if key[0] == "prefill" and made[key] is not None}
+
+
+@pytest.mark.parametrize(("rows", "sizes"), [(12, {1, 2, 4, 8}), (6, {1, 2, 4})])
+def test_passes_of_lines_that_join_together_are_captured_before_a_line_waits_for_them(
+    load, monkeypatch, prepared, rows, sizes
+):
+    model = load("tiny", "custom_voice")
+    prompts = [*prompts_of(model)] * 2
+    wanted = [graph_lines(model, [prompt], 5, Sampling(), [seed])[0] for seed, prompt in enumerate(prompts)]
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    decoder = GraphDecoder(rows)
+    for _ in range(3):
+        before = Recordings.made
+        made = decoder.decode(model, JoiningLines([line_requests(prompts)]), OPTIONS)
+        assert all(torch.equal(ours.codes, theirs.codes) for ours, theirs in zip(made, wanted, strict=True))
+        assert recorded_sizes(decoder) == prepared[-1] == sizes
+    assert Recordings.made == before, "all is recorded by then"
+
+
+def test_nothing_is_captured_for_lines_that_do_not_join_others(load, monkeypatch, prepared):
+    """A stream's first sample would wait for it."""
+    model = load("tiny", "custom_voice")
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    GraphDecoder(4).decode(model, ComingLines([line_requests(prompts_of(model))]), OPTIONS)
+    assert prepared == [set()]
+
+
+def test_no_pass_is_prepared_that_would_not_be_captured():
+    assert graph.prefill_sizes(8) == [8, 4, 2, 1] and graph.prefill_sizes(7) == [4, 2, 1]
+    assert graph.prefill_sizes(0) == []
+    assert graph.prefill_sizes(256)[0] * graph.PROMPT_STEP <= graph.LARGEST_CAPTURED_PREFILL
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["x_vector", "preset"])
 @pytest.mark.parametrize("seq_groups", [15, 5])
