@@ -118,7 +118,9 @@ class Client:
         self.answers.lines = list(await asyncio.gather(*asked))
         for line in self.answers.lines:
             line.own_underruns = sum(slept_through(one[:2], self._slept) for one in line.silences)
-            line.silences = [Silence(one.began - began, one.over - began, one.played_s) for one in line.silences]
+            line.silences = [
+                Silence(one.began - began, one.over - began, one.played_s) for one in line.silences
+            ]
 
     async def _speak(self, body: Mapping[str, Any], due: float) -> Answer:
         """Ask for one line and hear its answer."""

@@ -75,7 +75,7 @@ def cast_corpus(model: Model, root: Path, limit: int, seed: int) -> tuple[Cast, 
         Task(task.line.text, task.voice.name, seed + index) for index, task in enumerate(planned(options))
     ]
     about = f"cloned from {CLONED_FROM} recordings each and judged against others"
-    return Cast(clone_all(model, spoken), references, about), tasks
+    return Cast(clone_all(model, spoken, options.mode), references, about), tasks
 
 
 def cast_recordings(model: Model, folder: Path) -> Cast:
