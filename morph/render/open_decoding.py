@@ -41,7 +41,7 @@ class OpenDecoding:
         self._count = 0
         self._is_idle = False
         self._queue = StreamQueue(
-            self._follow, self._rest, late=True, meanwhile=self._meanwhile, collected=False, joins=NEWCOMERS
+            self._follow, self._rest, late=True, meanwhile=self._meanwhile, joins=NEWCOMERS
         )
 
     def run(self) -> None:

@@ -24,7 +24,7 @@ class StreamQueue:
         rest: waits for some.
         late: whether any can come.
         meanwhile: see ``LineSource``.
-        collected, joins: likewise.
+        joins: likewise; of lines that join others nothing is collected, each has a reader of its own.
     """
 
     def __init__(
@@ -33,12 +33,11 @@ class StreamQueue:
         rest: Callable[[], None],
         late: bool,
         meanwhile: Callable[[], None],
-        collected: bool = True,
         joins: int = 0,
     ):
         self._follow, self._rest, self._meanwhile = follow, rest, meanwhile
         self.late = self.open = late
-        self.collected, self.joins = collected, joins
+        self.collected, self.joins = not joins, joins
         self._waiting: list[_Waiting] = []
 
     @property
