@@ -366,10 +366,10 @@ class GraphDecoder:
 
     @torch.inference_mode()
     def _prepare_joins(self, most: int) -> None:
-        """Capture the passes over the short prompts of up to ``most`` lines that join at once, before a line has a row.
+        """Capture the prefill of up to ``most`` joining lines with short prompts, before any line has a row.
 
-        Otherwise all lines that play would wait for it, the first two times that so many join. What the passes leave in
-        the rows is overwritten by the lines that come.
+        Otherwise the lines that play would have to wait for the capture. What it leaves in the rows is overwritten
+        when lines join.
         """
         _, slots, graphs = self._started
         if graphs.fallback is not None:

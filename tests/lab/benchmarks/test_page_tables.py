@@ -229,8 +229,12 @@ def test_what_the_knob_says_of_200_lines() -> None:
     }
     said = after("docs/knob.md", "quality_demo.json`, DistillMOS): S = 5 with stock heads")
     keys = (("crossbar", 5), ("trained", 5), ("lossless", 1), ("lossless-trained", 1))
-    for place, key in enumerate(keys):
-        check_cell(" ".join(NUMBER.findall(said)[3 * place : 3 * place + 3]), *rows[key])
+    figures = [NUMBER.findall(said)[3 * place : 3 * place + 3] for place in range(len(keys))]
+    for cell, key in zip(figures, keys, strict=True):
+        check_cell(" ".join(cell), *rows[key])
+    stock, *others = ([float(figure) for figure in cell] for cell in figures)
+    assert all(figure < 0 for figure in stock), "0 is outside of the interval, and is printed so"
+    assert all(low < 0 < high for _, low, high in others), "the page says that these lose nothing measurable"
 
 
 def test_what_the_knob_says_was_better_by_chance() -> None:
