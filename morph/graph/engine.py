@@ -11,8 +11,9 @@ the same distribution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import torch
 
@@ -355,7 +356,8 @@ class GraphDecoder:
         try:
             with on_device(model.device):
                 self.start(model, options, expected_context(batch.source), assume=True)
-                self._prepare_joins(batch.source.joins)
+                if batch.source.joins:
+                    self._prepare(batch.source.joins)
                 self._decode(model, options, batch, on_frame)
         except ValueError:  # numbers that are not finite: no mask would hide those left in the cache
             self.free()
@@ -365,20 +367,26 @@ class GraphDecoder:
         return batch.collect()
 
     @torch.inference_mode()
-    def _prepare_joins(self, most: int) -> None:
-        """Capture the prefill of up to ``most`` joining lines with short prompts, before any line has a row.
+    def _prepare(self, joins: int) -> None:
+        """Capture, before any line has a row, what the lines that play would otherwise have to wait for.
 
-        Otherwise the lines that play would have to wait for the capture. What it leaves in the rows is overwritten
-        when lines join.
+        That is the prefill of up to ``joins`` joining lines with short prompts, and frames of lines as long as the
+        cache has room for. What it leaves in the rows is overwritten when lines join.
         """
-        _, slots, graphs = self._started
-        if graphs.fallback is not None:
+        if self._started[2].fallback is not None:
             return
-        line = empty_line(slots.state.hidden)
-        for count in prefill_sizes(min(most, self.batch)):
-            if not graphs.has(("prefill", count, PROMPT_STEP)):
-                for _ in range(2):  # direct, then captured
-                    self._prefill(range(count), [line] * count)
+        for window in windows_up_to(self.context):
+            self._capture(("frame", self.seq_groups, window), partial(self.frame, window))
+        line = empty_line(self._started[1].state.hidden)
+        for count in prefill_sizes(min(joins, self.batch)):
+            key = ("prefill", count, PROMPT_STEP)
+            self._capture(key, partial(self._prefill, range(count), [line] * count))
+
+    def _capture(self, key: Hashable, function: Callable[[], None]) -> None:
+        """Call a function until the graph of this key has been captured: it runs directly, then is captured."""
+        for _ in range(2):
+            if not self._started[2].has(key):
+                function()
 
     def _decode(
         self,
@@ -505,6 +513,14 @@ def prefill_sizes(most: int) -> list[int]:
     """
     largest = power_below(min(most, LARGEST_CAPTURED_PREFILL // PROMPT_STEP))
     return [1 << bit for bit in reversed(range(largest.bit_length()))]
+
+
+def windows_up_to(context: int) -> list[int]:
+    """Return the windows of frames in a cache of ``context`` positions, largest first: they share its memory too."""
+    windows = [choose_window(context)]
+    while (smaller := choose_window(windows[-1] // 2)) < windows[-1]:
+        windows.append(smaller)
+    return windows
 
 
 def empty_line(like: torch.Tensor) -> LineRequest:

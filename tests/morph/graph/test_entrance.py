@@ -255,6 +255,32 @@ def test_passes_of_lines_that_join_together_are_captured_before_a_line_waits_for
     assert Recordings.made == before, "all is recorded by then"
 
 
+def test_frames_of_long_lines_are_captured_before_a_line_waits_for_them(load, monkeypatch):
+    model, windows = load("tiny", "custom_voice"), []
+    decode = GraphDecoder._decode
+
+    def note(decoder: GraphDecoder, *given) -> None:
+        windows.append(
+            {key[2] for key, made in decoder._graphs.recordings.items() if made and key[0] == "frame"}
+        )
+        decode(decoder, *given)
+
+    monkeypatch.setattr(GraphDecoder, "_decode", note)
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    prompts = prompts_of(model)
+    wanted = [graph_lines(model, [prompt], 5, Sampling(), [seed])[0] for seed, prompt in enumerate(prompts)]
+    windows.clear()
+    made = GraphDecoder(4).decode(model, JoiningLines([line_requests(prompts)]), OPTIONS)
+    assert windows == [set(graph.windows_up_to(graph.LATE_CONTEXT))] and graph.LATE_CONTEXT in windows[0]
+    assert all(torch.equal(ours.codes, theirs.codes) for ours, theirs in zip(made, wanted, strict=True))
+
+
+def test_windows_are_all_that_fit_the_cache():
+    smallest = graph.SMALLEST_WINDOW
+    assert graph.windows_up_to(smallest) == [smallest]
+    assert graph.windows_up_to(4 * smallest) == [4 * smallest, 2 * smallest, smallest]
+
+
 def test_nothing_is_captured_for_lines_that_do_not_join_others(load, monkeypatch, prepared):
     """A stream's first sample would wait for it."""
     model = load("tiny", "custom_voice")
