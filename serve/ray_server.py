@@ -267,6 +267,5 @@ def make_replica(arguments: dict[str, Any]) -> Starlette:
             arguments[name] = Path(arguments[name])
     options = read_options(argparse.Namespace(**arguments))
     speaker = load_speaker(options)
-    speaker.warm()
-    spare_older_objects()
+    speaker.warm(spare_older_objects)
     return create_app(speaker, options)

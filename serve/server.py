@@ -213,11 +213,10 @@ def _warm(speaker: Any) -> None:
     from ..morph.runtime.collector import spare_older_objects
 
     try:
-        speaker.warm()
+        speaker.warm(spare_older_objects)
     except ServiceClosed:
         log.info("closed before the first line was spoken")
     except Exception:
         log.exception("the first line could not be spoken: /ready stays false")
     else:
-        spare_older_objects()
         log.info("ready: %s", speaker.model.name)

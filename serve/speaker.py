@@ -179,8 +179,11 @@ class Speaker:
         """Whether the first lines have been spoken, so that requests do not wait for compilers and captures."""
         return self._ready.is_set()
 
-    def warm(self) -> None:
-        """Speak lines that nobody hears, one by one. A checkpoint without voices is ready as it is."""
+    def warm(self, before_ready: Callable[[], None] = lambda: None) -> None:
+        """Speak lines that nobody hears, one by one. A checkpoint without voices is ready as it is.
+
+        ``before_ready``: called behind them, before requests are taken.
+        """
         entries = self.voices.entries()
         if entries or self.voices.designs:
             voice = self.voices.find(None, "a calm voice" if self.voices.designs else None)
@@ -189,6 +192,7 @@ class Speaker:
             for _ in range(WARM_LINES if self.model.device.type == "cuda" else 1):  # a CPU captures nothing
                 for _ in self._service.speak(Line(WARM_TEXT, voice), options):
                     pass
+        before_ready()
         self._ready.set()
 
     async def speak(self, text: str | Iterable[str], settings: Settings, layout: str = "sentence") -> Reading:

@@ -31,7 +31,8 @@ class Ahead(Generic[T]):
     """
 
     def __init__(self, values: Iterator[T], bell: Callable[[], None]):
-        self._values, self._bell = values, bell
+        self._values: Iterator[T] = values
+        self._bell = bell
         self._given: queue.Queue[Given[T]] = queue.Queue(MOST_WAITING)
         self._is_closed = False
         run = contextvars.copy_context().run
@@ -59,6 +60,8 @@ class Ahead(Generic[T]):
             self._put(Given())
         except BaseException as error:
             self._put(Given(error=error))
+        finally:
+            self._values = iter(())  # it may refer to whoever holds this
 
     def _put(self, given: Given[T]) -> None:
         self._given.put(given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
@@ -40,8 +41,13 @@ class LateLine:
         self._characters = Characters()
         self._whole = ""
         self._is_finished = False  # whether the text is complete, and good
-        self.done = False
+        self._done = threading.Event()  # not a flag of the line: see ``WholeLine``
         self.error: BaseException | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether no piece will come any more."""
+        return self._done.is_set()
 
     def poll(self) -> None:
         """Take what has come; the pieces that follow from it are added to the rendering."""
@@ -66,7 +72,8 @@ class LateLine:
     def stop(self, error: BaseException | None = None) -> None:
         """End the line with the text that has come; nothing more is read."""
         if not self.done:
-            self.done, self.error = True, error
+            self._done.set()
+            self.error = error
             self._reader.close()
             self._rendering.lines[self.index] = replace(self._line, text=self._whole)
             self._rendering.texts[self.index] = self._spoken()
@@ -139,7 +146,7 @@ class SentenceLine(LateLine):
         self._changed = False
         self._pieces: list[int] = []
         self._silence = 0.0  # seconds before the next piece
-        self._normalizer = rendering.normalizer.until(lambda: self.done)
+        self._normalizer = rendering.normalizer.until(self._done.is_set)
         self._parts: SimpleQueue[tuple[str, float] | None] = SimpleQueue()  # for the thread; None: no more
         self._ahead: Ahead[Written] | None = None
 

@@ -55,7 +55,7 @@ class Utterance:
         on_change: Callable[[], None] | None = None,
     ):
         self.line, self.options, self.group = line, options, group
-        self.bell, self._on_change = bell, on_change or (lambda: None)
+        self.bell, self._on_change = bell, on_change or _nothing
         self._changed = threading.Condition()
         self._chunks: deque[Chunk] = deque()
         self._queued = 0  # frames
@@ -166,12 +166,20 @@ class Utterance:
                 return
             self._report, self._error, self._done = report, error, True
             self._changed.notify_all()
-        self._on_change()
+        on_change, self._on_change = (
+            self._on_change,
+            _nothing,
+        )  # a reader refers to the line: no cycle is left
+        on_change()
         close = None if self.is_read else getattr(self.line.text, "close", None)
         if close is not None:  # it is the caller's, and may take long or fail: that is nobody else's
             thread = threading.Thread(target=_close, args=(close,), name="speech text", daemon=True)
             with suppress(RuntimeError):  # no thread starts while the program ends
                 thread.start()
+
+
+def _nothing() -> None:
+    """Tell nobody."""
 
 
 def _close(close: Callable[[], object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -44,12 +45,20 @@ class WholeLine:
         self._said: list[list[SpokenText]] = []  # the sentences of each part between pauses
         self._silence = 0.0  # seconds before the next piece
         self._limit = piece_limit(rendering.synthesizer.model, rendering.options)
-        self.done = self.is_read = False
+        self.is_read = False
         self.error: BaseException | None = None
-        self._normalizer = rendering.normalizer.until(lambda: self.done)
-        self._cuts = self._cut()
+        # The normalizer gets an event of its own. With a flag of this object the two would refer to each other, and
+        # each line would be left to the garbage collector, which stops all threads.
+        self._done = threading.Event()
+        self._normalizer = rendering.normalizer.until(self._done.is_set)
+        self._cuts: Iterator[Cut] = self._cut()
         quick = self._normalizer.is_quick(line.text, line.language)
         self._ahead = None if quick else Ahead(self._cuts, bell)
+
+    @property
+    def done(self) -> bool:
+        """Whether no piece will come any more."""
+        return self._done.is_set()
 
     def poll(self) -> None:
         """Add the next piece if it is there, or note that there is none."""
@@ -80,9 +89,11 @@ class WholeLine:
         """End the line with the pieces it has."""
         if self.done:
             return
-        self.done, self.error = True, error
+        self._done.set()
+        self.error = error
         if self._ahead:
             self._ahead.close()
+        self._cuts = iter(())  # the generator refers to the line too
         said = [join_spoken(part) for part in self._said]
         whole = len(said) == len(self._paused.parts)
         self._rendering.texts[0] = (
