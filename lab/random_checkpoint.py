@@ -9,14 +9,18 @@ from __future__ import annotations
 import copy
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
 from safetensors.torch import save_file
 
 from .qwen_tokenizer import ROLE_WORDS, read_special_ids, write_tokenizer
+
+if TYPE_CHECKING:
+    from qwen_tts.core import Qwen3TTSTokenizerV2Model
 
 KINDS = ("base", "custom_voice", "voice_design")
 # Offsets from the codebook's size, as in the published checkpoints; the speakers' ids are ours.
@@ -70,40 +74,44 @@ def _layers(*sizes: int) -> dict[str, int]:
     return dict(zip(LAYER_SIZES, sizes, strict=True))
 
 
-_TINY = {
-    "predictor": _layers(64, 96, 2, 4, 2, 16),
-    "codebook": 64,
-    "text_vocab": 512,
-    "text_hidden": 48,
-    "codec": {**_layers(32, 64, 2, 2, 2, 16), "latent_dim": 32, "codebook_dim": 16, "decoder_dim": 32},
-    "mimi": {**_layers(32, 64, 2, 2, 2, 16), "num_filters": 2, "codebook_dim": 8, "upsample_groups": 32},
-    "speaker_channels": (32, 32, 32, 32, 96),
-    "mrope": (4, 2, 2),
-    "quantizers": 16,
-}
-_FULL = {
-    "predictor": _layers(1024, 3072, 5, 16, 8, 128),
-    "codebook": 2048,
-    "text_vocab": 151936,
-    "text_hidden": 2048,
-    "codec": {
+_TINY = Shape(
+    size="0b6",
+    talker=_layers(64, 96, 3, 4, 2, 16),
+    predictor=_layers(64, 96, 2, 4, 2, 16),
+    codebook=64,
+    text_vocab=512,
+    text_hidden=48,
+    codec={**_layers(32, 64, 2, 2, 2, 16), "latent_dim": 32, "codebook_dim": 16, "decoder_dim": 32},
+    mimi={**_layers(32, 64, 2, 2, 2, 16), "num_filters": 2, "codebook_dim": 8, "upsample_groups": 32},
+    speaker_channels=(32, 32, 32, 32, 96),
+    mrope=(4, 2, 2),
+    quantizers=16,
+)
+_FULL = Shape(
+    size="0b6",
+    talker=_layers(1024, 3072, 28, 16, 8, 128),
+    predictor=_layers(1024, 3072, 5, 16, 8, 128),
+    codebook=2048,
+    text_vocab=151936,
+    text_hidden=2048,
+    codec={
         **_layers(512, 1024, 8, 16, 16, 64),
         "latent_dim": 1024,
         "codebook_dim": 512,
         "decoder_dim": 1536,
     },
-    "mimi": {
+    mimi={
         **_layers(512, 2048, 8, 8, 8, 64),
         "num_filters": 64,
         "codebook_dim": 256,
         "upsample_groups": 512,
     },
-}
+)
 SHAPES = {
-    "tiny": Shape(size="0b6", talker=_layers(64, 96, 3, 4, 2, 16), **_TINY),
-    "tiny-1.7B": Shape(size="1b7", talker=_layers(96, 128, 3, 4, 2, 16), **_TINY),
-    "0.6B": Shape(size="0b6", talker=_layers(1024, 3072, 28, 16, 8, 128), **_FULL),
-    "1.7B": Shape(size="1b7", talker=_layers(2048, 6144, 28, 16, 8, 128), **_FULL),
+    "tiny": _TINY,
+    "tiny-1.7B": replace(_TINY, size="1b7", talker=_layers(96, 128, 3, 4, 2, 16)),
+    "0.6B": _FULL,
+    "1.7B": replace(_FULL, size="1b7", talker=_layers(2048, 6144, 28, 16, 8, 128)),
 }
 
 
@@ -238,13 +246,13 @@ def _codec_config(shape: Shape) -> dict[str, object]:
     }
 
 
-def _build_codec(config: dict[str, object]) -> torch.nn.Module:
+def _build_codec(config: dict[str, object]) -> Qwen3TTSTokenizerV2Model:
     from qwen_tts.core import Qwen3TTSTokenizerV2Config, Qwen3TTSTokenizerV2Model
 
     return Qwen3TTSTokenizerV2Model(Qwen3TTSTokenizerV2Config(**copy.deepcopy(config)))
 
 
-def random_codec(shape: str = "tiny", seed: int = 0) -> torch.nn.Module:
+def random_codec(shape: str = "tiny", seed: int = 0) -> Qwen3TTSTokenizerV2Model:
     """Return upstream's ``Qwen3TTSTokenizerV2Model`` with random weights: float32, on the CPU, nothing written."""
     import_qwen_tts()
     with default_rope_registered():
@@ -301,7 +309,9 @@ def _random(name: str, tensor: torch.Tensor, generator: torch.Generator) -> torc
 
 
 @torch.no_grad()
-def _random_audible_state(model: torch.nn.Module, generator: torch.Generator) -> dict[str, torch.Tensor]:
+def _random_audible_state(
+    model: Qwen3TTSTokenizerV2Model, generator: torch.Generator
+) -> dict[str, torch.Tensor]:
     """Return a codec's weights, with the last convolution scaled so that random codes decode to about -20 dBFS."""
     state = _random_state(model, generator)
     model.load_state_dict(state)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.kernels import frame as fused
@@ -14,8 +15,8 @@ from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import CacheSpan, Inputs, Residual
 from qwen3_tts_morph.morph.model.layers import LayerStack
 
-if TYPE_CHECKING:
-    from .bench import Bench
+from .bench import Bench, call_each
+from .random_weights import unquantized
 
 FRAME_POSITION = 8  # where the predictor's attention is measured
 
@@ -49,7 +50,7 @@ def batch_kernels(bench: Bench, plan: Plan, batch: int) -> dict[str, tuple[Calla
             lambda layer, _: project(
                 plan, residual, qkv, Projection(layer.qkv, layer.input_norm, decoder.eps)
             ),
-            first.qkv.nbytes,
+            unquantized(first.qkv).nbytes,
         ),
         "attention at 200": (lambda _, index: attend(decoder, talker, index), batch * 201 * position_bytes),
         "predictor's attention": (
@@ -58,14 +59,19 @@ def batch_kernels(bench: Bench, plan: Plan, batch: int) -> dict[str, tuple[Calla
         ),
         "o-proj + residual": (
             lambda layer, _: add(Inputs(heads), layer.out, layer.post_norm),
-            first.out.nbytes,
+            unquantized(first.out).nbytes,
         ),
-        "norm + gate_up + swiglu": (gate_up, first.gate_up.nbytes),
+        "norm + gate_up + swiglu": (gate_up, unquantized(first.gate_up).nbytes),
         "down + residual": (
             lambda layer, _: add(Inputs(active), layer.down, layer.input_norm),
-            first.down.nbytes,
+            unquantized(first.down).nbytes,
         ),
     }
+
+
+def products(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return torch's products of ``x`` with each weight ``[N, K]``."""
+    return [x @ one.T for one in weights]
 
 
 def batch_table(bench: Bench, plan: Plan, label: str, batch: int) -> None:
@@ -75,9 +81,12 @@ def batch_table(bench: Bench, plan: Plan, label: str, batch: int) -> None:
     def note(what: str, action: Callable[[], Any], times: int, size: int) -> None:
         bench.note_kernel(f"{what}, batch {batch}, {label}", action, times, size)
 
+    def call_layers(call: Callable[[Any, int], Any]) -> list[Any]:
+        return [call(one, index) for index, one in enumerate(layers)]
+
     for what, (call, size) in batch_kernels(bench, plan, batch).items():
-        note(what, lambda call=call: [call(one, i) for i, one in enumerate(layers)], len(layers), size)
-    heads, predictor = bench.weights.heads, bench.weights.predictor
+        note(what, partial(call_layers, call), len(layers), size)
+    heads, predictor = unquantized(bench.weights.heads), bench.weights.predictor
     slots = bench.slots(batch, 200, 256)
     narrow = bench.weights.tables[0][:, : len(predictor.norm)].contiguous()
     residual = look_up(plan, Inputs(narrow, slots.state.report[:, 1]), predictor.norm)
@@ -89,7 +98,11 @@ def batch_table(bench: Bench, plan: Plan, label: str, batch: int) -> None:
 
     note(
         "norm + head",
-        lambda: [project(plan, residual, logits, Projection(head, predictor.norm, 1e-6)) for head in heads],
+        partial(
+            call_each,
+            lambda head: project(plan, residual, logits, Projection(head, predictor.norm, 1e-6)),
+            heads,
+        ),
         len(heads),
         heads[0].nbytes,
     )
@@ -98,4 +111,4 @@ def batch_table(bench: Bench, plan: Plan, label: str, batch: int) -> None:
         weights = [getattr(layer, name) for layer in layers]
         x = torch.randn(batch, weights[0].shape[1], device=bench.device).to(weights[0].dtype)
         what = f"torch's product alone, {name}"
-        note(what, lambda x=x, all=weights: [x @ one.T for one in all], len(layers), weights[0].nbytes)
+        note(what, partial(products, x, weights), len(layers), weights[0].nbytes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import torch
 from qwen3_tts_morph.morph.frame.buffers import Buffers
@@ -16,6 +16,15 @@ from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 from .random_weights import SHAPES, random_slots, random_weights
 
 SAMPLING = Sampling(TokenSampling(), TokenSampling(), 1.05)
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def call_each(action: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Call an action with each item; return the results, so that all of them are in memory at once."""
+    return [action(item) for item in items]
 
 
 class Bench:

@@ -26,7 +26,7 @@ import json
 import math
 import random
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -191,7 +191,7 @@ class Gpu:
         if not self._bell.triggered:
             self._bell.succeed()
 
-    def _run(self) -> Iterator[simpy.Event]:
+    def _run(self) -> Generator[simpy.Event, None, None]:
         while True:
             if not self.lines:
                 self._bell = self._env.event()
@@ -208,7 +208,8 @@ class Gpu:
 
     def _admit(self) -> list[float]:
         """Give free rows to lines that wait, a few per frame while others play; return when these came."""
-        came, busy = [], bool(self._playing)
+        came: list[float] = []
+        busy = bool(self._playing)
         while self._waiting and self._playing < self._rows and not (busy and len(came) >= NEWCOMERS):
             at, frames = self._waiting.popleft()
             self._playing += 1
@@ -239,7 +240,7 @@ def simulate(machine: Machine, load: Load, seed: int = SEEDS[0]) -> Heard:
     env, heard, chance = simpy.Environment(), Heard(), random.Random(seed)
     servers = [Gpu(env, machine, load.rows, heard) for _ in range(load.gpus)]
 
-    def come() -> Iterator[simpy.Event]:
+    def come() -> Generator[simpy.Event, None, None]:
         while not heard.refused:
             yield env.timeout(1000 * chance.expovariate(load.rate))
             frames = round(chance.uniform(SHORTEST_S, LONGEST_S) * FRAME_RATE)

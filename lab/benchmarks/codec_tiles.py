@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 
 import torch
@@ -103,7 +104,7 @@ def measure(channels: int, frames: int) -> None:
         for tile in unit_tiles(channels):
             report(
                 f"unit, {name}: {tile.rows}x{tile.step}, {tile.warps} warps, {tile.stages} stages",
-                lambda tile=tile: residual_unit(x, active, unit, after, keep, tile, False),
+                partial(residual_unit, x, active, unit, after, keep, tile, False),
                 conv + point,
             )
 

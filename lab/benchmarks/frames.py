@@ -22,6 +22,7 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from qwen3_tts_morph.morph.decode.eager import Experiment, decode
@@ -167,17 +168,17 @@ def measure(bench: Bench, options: argparse.Namespace) -> list[Row]:
     if bench.has_rivals:
         runs[UPSTREAM, None] = bench.upstream
     for groups in SEQ_GROUPS:
-        runs["eager", groups] = lambda sampling, g=groups: bench.eager(g, sampling)
+        runs["eager", groups] = partial(bench.eager, groups)
     for name in bench.engines:
         for groups in SEQ_GROUPS:
-            runs[name, groups] = lambda sampling, g=groups, n=name: bench.replayed(n, g, sampling)
+            runs[name, groups] = partial(bench.replayed, name, groups)
     times: dict[tuple[str, int | None], list[tuple[float, float | None]]] = {key: [] for key in runs}
     for repeat in range(options.repeats + 1):
-        for (engine, groups), run in runs.items():
-            alone = bench.predictor_ms(groups) if engine in ("eager", UPSTREAM) else None
+        for key, run in runs.items():
+            alone = bench.predictor_ms(key[1]) if key[0] in ("eager", UPSTREAM) else None
             both = frame_ms(run, bench.sampling, bench.device), alone
             if repeat:  # the first round warms up
-                times[engine, groups].append(both)
+                times[key].append(both)
     return [row_of(bench, options, key, times) for key in runs]
 
 

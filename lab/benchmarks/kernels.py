@@ -22,6 +22,7 @@ import json
 import sys
 import time
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,8 +168,8 @@ def pass_table(
         window = 256 if context <= 250 else 2048
         slots = bench.slots(batch, context, window)
         ms, ready = bench.measure(
-            lambda slots=slots, window=window: fused.step_talker(bench.weights, slots, window, plan),
-            lambda slots=slots, context=context: slots.state.positions.fill_(context),
+            partial(fused.step_talker, bench.weights, slots, window, plan),
+            partial(slots.state.positions.fill_, context),
         )
         bench.note(table, f"talker step at {context}, batch {batch}, {label}", ms=ms, first_s=ready)
 
@@ -183,9 +184,7 @@ def frame_table(bench: Bench, seq_groups: list[int], batches: list[int]) -> None
                 slots.state.positions.fill_(100)
 
             ms, ready = bench.measure(
-                lambda slots=slots, groups=groups: fused.decode_frame(
-                    bench.weights, slots, groups, 256, bench.plan
-                ),
+                partial(fused.decode_frame, bench.weights, slots, groups, 256, bench.plan),
                 rewind,
             )
             speed = 80.0 * batch / ms

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from operator import is_, is_not
+from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.kernels import frame as fused
@@ -17,8 +19,8 @@ from qwen3_tts_morph.morph.kernels.precompile import run
 from qwen3_tts_morph.morph.kernels.sampling import sample_codes, sample_first
 from qwen3_tts_morph.morph.kernels.states import Inputs, Residual
 
-if TYPE_CHECKING:
-    from .bench import Bench
+from .bench import Bench, call_each
+from .random_weights import unquantized
 
 OF_TALKER = (attend_line, combine_o_proj, gemv, embed_frame, sample_first)
 OF_PREDICTOR = (attend_o_proj, gemv, sample_codes)
@@ -45,9 +47,9 @@ def kernel_table(bench: Bench, plan: Plan, label: str) -> None:
     kinds: dict[str, tuple[Callable[[Any], None], int]] = {
         "norm + qkv": (
             lambda layer: project(plan, residual, qkv, Projection(layer.qkv, layer.input_norm, decoder.eps)),
-            first.qkv.nbytes,
+            unquantized(first.qkv).nbytes,
         ),
-        "partials + norm + gate_up + swiglu": (gate_up, first.gate_up.nbytes),
+        "partials + norm + gate_up + swiglu": (gate_up, unquantized(first.gate_up).nbytes),
         "down + residual": (
             lambda layer: project(
                 plan,
@@ -55,23 +57,23 @@ def kernel_table(bench: Bench, plan: Plan, label: str) -> None:
                 torch.empty_like(residual.values),
                 Projection(layer.down, residual=residual, partials=partials),
             ),
-            first.down.nbytes,
+            unquantized(first.down).nbytes,
         ),
     }
     for what, (action, size) in kinds.items():
         bench.note_kernel(
             f"{what}, {label}",
-            lambda action=action: [action(layer) for layer in decoder.layers],
+            partial(call_each, action, decoder.layers),
             len(decoder.layers),
             size,
         )
-    heads = bench.weights.heads
+    heads = unquantized(bench.weights.heads)
     logits = torch.empty(1, heads.shape[1], device=bench.device)
     state = Residual(torch.randn(1, heads.shape[2], device=bench.device), None)
     norm = bench.weights.predictor.norm
     bench.note_kernel(
         f"norm + head, {label}",
-        lambda: [project(plan, state, logits, Projection(head, norm, 1e-6)) for head in heads],
+        partial(call_each, lambda head: project(plan, state, logits, Projection(head, norm, 1e-6)), heads),
         len(heads),
         heads[0].nbytes,
     )
@@ -97,9 +99,12 @@ def line_table(bench: Bench, plan: Plan, contexts: tuple[int, ...], seq_groups: 
 
     Chain(bench, plan, predict, lambda: None).note(f"predictor, S={seq_groups}", OF_PREDICTOR)
     logits = 3 * torch.randn(1, slots.codebook, device=bench.device)
-    ms, _ = bench.measure(
-        lambda: [fused.sample(slots, plan, logits, (group, group + 1)) for group in range(8)]
-    )
+
+    def sample() -> None:
+        for group in range(8):
+            fused.sample(slots, plan, logits, (group, group + 1))
+
+    ms, _ = bench.measure(sample)
     bench.note("kernel", "sampling from random logits", us=1000 * ms / 8)
 
 
@@ -116,8 +121,8 @@ class Chain:
         """Record a row per kernel: us per launch alone, and us per launch that the chain takes longer with it."""
         complete, _ = self.bench.measure(lambda: self.action(self.plan), self.before)
         for kernel in kernels:
-            alone, count = self._measure_some(lambda one, kernel=kernel: one is kernel)
-            others, _ = self._measure_some(lambda one, kernel=kernel: one is not kernel)
+            alone, count = self._measure_some(partial(is_, kernel))
+            others, _ = self._measure_some(partial(is_not, kernel))
             chain = 1000 * (complete - others) / count
             name = f"{kernel.fn.__name__}, {what}"
             self.bench.note("kernel", name, launches=count, us=1000 * alone / count, chain_us=chain)

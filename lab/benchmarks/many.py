@@ -28,6 +28,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -114,7 +115,7 @@ def measure_ray(
         generate = replace(generate, batch_size=options.in_flight * replicas)
         with serving(checkpoint, replicas, options) as address:
             renderer = RemoteRenderer(ask_server(Server("ray", address)), generate)
-            yield measure(lambda speak=renderer: speak.render(lines), options.repeats)
+            yield measure(partial(renderer.render, lines), options.repeats)
 
 
 def generate_options(model: Model, options: argparse.Namespace) -> GenerateOptions:

@@ -28,6 +28,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import eq, ne
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +44,13 @@ from qwen3_tts_morph.morph.kernels.precompile import compile_only
 from qwen3_tts_morph.morph.kernels.precompile import run as run_kernel
 from qwen3_tts_morph.morph.kernels.states import CacheSpan, Inputs, Residual
 from qwen3_tts_morph.morph.model.layers import Layer
+from qwen3_tts_morph.morph.model.linear import Weight
 
 from . import stream
 from .bench import Bench
 from .common import load_muted, parser
 from .kernels import check_pass, relative, widened
-from .random_weights import SHAPES
+from .random_weights import SHAPES, unquantized
 from .results import machine_name
 
 HELD, DEFAULT = "held", "default"
@@ -89,6 +92,15 @@ class Product:
     made: torch.Tensor
     torch_x: torch.Tensor
 
+    def run(self, layer: Layer, tile: GemmTile | None, plan: Plan) -> None:
+        """Call it for a layer."""
+        self.call(layer, plan, tile)
+
+    def run_all(self, layers: Sequence[Layer], tile: GemmTile | None, plan: Plan) -> None:
+        """Call it for each layer."""
+        for layer in layers:
+            self.call(layer, plan, tile)
+
 
 def products_of(bench: Bench, plan: Plan, rows: int) -> list[Product]:
     """Return the four products of a layer with ``rows`` rows."""
@@ -105,11 +117,11 @@ def products_of(bench: Bench, plan: Plan, rows: int) -> list[Product]:
     target = Residual.empty(plan, rows, stack.norm)
     target.values.zero_()
 
-    def normed(weight: torch.Tensor) -> torch.Tensor:
+    def normed(weight: Weight) -> torch.Tensor:
         scale = (stream.values.square().mean(-1, keepdim=True) + eps).rsqrt()
-        return (stream.operand(plan).float() * scale) @ weight.float().T
+        return (stream.operand(plan).float() * scale) @ unquantized(weight).float().T
 
-    def add(inputs: torch.Tensor, weight: Any, plan: Plan, tile: GemmTile | None) -> None:
+    def add(inputs: torch.Tensor, weight: Weight, plan: Plan, tile: GemmTile | None) -> None:
         made = Projection(weight, residual=target, next_norm=stack.norm)
         project(plan, Inputs(inputs), target.values, made, tile)
 
@@ -117,9 +129,12 @@ def products_of(bench: Bench, plan: Plan, rows: int) -> list[Product]:
         gate, up = normed(layer.gate_up).chunk(2, dim=-1)
         return torch.nn.functional.silu(gate) * up
 
-    def shape(weight: Any, gated: bool = False) -> GemmShape:
+    def shape(weight: Weight, gated: bool = False) -> GemmShape:
         outputs, width = weight.shape
         return GemmShape(rows, outputs // 2 if gated else outputs, width, dtype.itemsize, gated)
+
+    def size(weight: Weight) -> int:
+        return unquantized(weight).nbytes
 
     def call_qkv(layer: Layer, plan: Plan, tile: GemmTile | None) -> None:
         project(plan, stream, qkv, Projection(layer.qkv, layer.input_norm, eps), tile)
@@ -129,17 +144,17 @@ def products_of(bench: Bench, plan: Plan, rows: int) -> list[Product]:
 
     operand = stream.operand(plan)
     return [
-        Product("qkv", shape(first.qkv), first.qkv.nbytes, call_qkv, lambda one: normed(one.qkv), qkv, operand),
+        Product("qkv", shape(first.qkv), size(first.qkv), call_qkv, lambda one: normed(one.qkv), qkv, operand),
         Product(
-            "out", shape(first.out), first.out.nbytes, lambda one, *how: add(heads, one.out, *how),
-            lambda one: heads.float() @ one.out.float().T, target.values, heads,
+            "out", shape(first.out), size(first.out), lambda one, *how: add(heads, one.out, *how),
+            lambda one: heads.float() @ unquantized(one.out).float().T, target.values, heads,
         ),
         Product(
-            "gate_up", shape(first.gate_up, True), first.gate_up.nbytes, call_gate_up, swiglu, gated, operand
+            "gate_up", shape(first.gate_up, True), size(first.gate_up), call_gate_up, swiglu, gated, operand
         ),
         Product(
-            "down", shape(first.down), first.down.nbytes, lambda one, *how: add(active, one.down, *how),
-            lambda one: active.float() @ one.down.float().T, target.values, active,
+            "down", shape(first.down), size(first.down), lambda one, *how: add(active, one.down, *how),
+            lambda one: active.float() @ unquantized(one.down).float().T, target.values, active,
         ),
     ]  # fmt: skip
 
@@ -216,23 +231,28 @@ def variants_of(plan: Plan, names: Sequence[str] = tuple(PLANS)) -> dict[str, Pl
     return {name: one for one, name in found.items()} if plan.gemm_held else {DEFAULT: plan}
 
 
+def started(run: Callable[[Plan], None], variant: Plan) -> Callable[[Plan], None]:
+    """Return a call of a plan that runs a variant with the plan's ``start``."""
+    return lambda plan: run(replace(variant, start=plan.start))
+
+
 def jobs_of(bench: Bench, options: argparse.Namespace) -> Iterator[Callable[[Plan], None]]:
     """Yield everything that will be measured, as calls of a plan whose ``start`` compiles."""
     if "pass" in options.parts:
         run = prompt_pass(bench, options.positions)
         for variant in variants_of(bench.plan).values():
-            yield lambda plan, variant=variant: run(replace(variant, start=plan.start))
+            yield started(run, variant)
     if "frames" in options.parts:
         for batch, groups in cases_of(options):
             make, _ = frames_of(bench, batch, groups)
             for variant in variants_of(bench.plan, IN_FRAMES).values():
-                yield lambda plan, make=make, variant=variant: make(replace(variant, start=plan.start))
+                yield started(make, variant)
     if "sweep" in options.parts:
         layer = bench.weights.talker.layers[0]
         for rows in options.rows:
             for product in products_of(bench, bench.plan, rows):
                 for tile in candidates(bench.plan, product.shape).values():
-                    yield lambda plan, product=product, tile=tile: product.call(layer, plan, tile)
+                    yield partial(product.run, layer, tile)
 
 
 def cases_of(options: argparse.Namespace) -> list[tuple[int, int]]:
@@ -289,7 +309,7 @@ def pass_part(bench: Bench, options: argparse.Namespace) -> None:
     run = prompt_pass(bench, options.positions)
     for name, plan in variants_of(bench.plan).items():
         try:
-            ms, _ = bench.measure(lambda plan=plan: run(plan))
+            ms, _ = bench.measure(partial(run, plan))
             bench.note("pass", f"{options.positions} positions, {name}", ms=ms)
         except Exception as error:
             bench.note("pass", f"{options.positions} positions, {name}", error=str(error).splitlines()[0])
@@ -308,8 +328,8 @@ def kernels_of_pass(bench: Bench, run: Callable[[Plan], None], plan: Plan, label
     run(replace(plan, start=count))
     complete, _ = bench.measure(lambda: run(plan))
     for kind, launches in counts.items():
-        alone = measure_some(bench, run, plan, lambda one, kind=kind: one == kind)
-        others = measure_some(bench, run, plan, lambda one, kind=kind: one != kind)
+        alone = measure_some(bench, run, plan, partial(eq, kind))
+        others = measure_some(bench, run, plan, partial(ne, kind))
         us, chain = (1000 * ms / launches for ms in (alone, complete - others))
         bench.note("kernel", f"{kind}, {label}", launches=launches, us=us, chain_us=chain)
 
@@ -339,7 +359,7 @@ def frames_part(bench: Bench, options: argparse.Namespace) -> None:
     for batch, groups in cases_of(options):
         make, rewind = frames_of(bench, batch, groups)
         times = {
-            f"{name}_ms": bench.measure(lambda make=make, plan=plan: make(plan), rewind)[0]
+            f"{name}_ms": bench.measure(partial(make, plan), rewind)[0]
             for name, plan in variants_of(bench.plan, IN_FRAMES).items()
         }
         bench.note("frame", f"S={groups}, batch {batch}", **times)
@@ -359,7 +379,7 @@ def sweep(bench: Bench, product: Product, rows: int) -> None:
     for name, tile in candidates(bench.plan, product.shape).items():
         try:
             error = error_of(bench, product, tile)
-            ms, _ = bench.measure(lambda tile=tile: [product.call(one, bench.plan, tile) for one in layers])
+            ms, _ = bench.measure(partial(product.run_all, layers, tile, bench.plan))
         except Exception as failure:
             bench.note("sweep", f"{product.name}, {rows} rows: {describe(tile)}", failed=str(failure)[:100])
             continue
@@ -417,7 +437,7 @@ def planned(changes: dict[str, Any]) -> Iterator[None]:
     def changed(device: torch.device) -> Plan:
         return replace(original(device), **changes)
 
-    Plan.of = changed  # type: ignore[assignment, method-assign]
+    Plan.of = changed  # type: ignore[method-assign]
     try:
         yield
     finally:

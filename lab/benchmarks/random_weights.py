@@ -12,8 +12,9 @@ import torch
 from qwen3_tts_morph.morph.frame.buffers import Buffers
 from qwen3_tts_morph.morph.frame.noise import line_keys
 from qwen3_tts_morph.morph.frame.weights import Weights
-from qwen3_tts_morph.morph.model.int8 import Int8Weight, quantize
+from qwen3_tts_morph.morph.model.int8 import quantize
 from qwen3_tts_morph.morph.model.layers import Layer, LayerStack
+from qwen3_tts_morph.morph.model.linear import Weight
 from qwen3_tts_morph.morph.options import Sampling
 
 import pack
@@ -141,17 +142,26 @@ def config_of(shape: FrameShape) -> Any:
     )
 
 
+def unquantized(weight: Weight) -> torch.Tensor:
+    """Return a weight that ``random_weights`` made: none of them is INT8."""
+    assert isinstance(weight, torch.Tensor)
+    return weight
+
+
 def quantize_weights(weights: Weights) -> Weights:
     """Return the same weights in INT8, in the layers that a model quantizes."""
 
     def decoder(one: LayerStack) -> LayerStack:
-        return replace(one, layers=tuple(replace(layer, **quantize_all(layer)) for layer in one.layers))
+        return replace(one, layers=tuple(quantize_layer(layer) for layer in one.layers))
 
-    def quantize_all(layer: Layer) -> dict[str, Int8Weight]:
-        return {name: quantize(getattr(layer, name)) for name in ("qkv", "out", "gate_up", "down")}
+    def quantize_layer(layer: Layer) -> Layer:
+        qkv, out, gate_up, down = (
+            quantize(unquantized(weight)) for weight in (layer.qkv, layer.out, layer.gate_up, layer.down)
+        )
+        return replace(layer, qkv=qkv, out=out, gate_up=gate_up, down=down)
 
     talker, predictor = decoder(weights.talker), decoder(weights.predictor)
-    return replace(weights, talker=talker, predictor=predictor, heads=quantize(weights.heads))
+    return replace(weights, talker=talker, predictor=predictor, heads=quantize(unquantized(weights.heads)))
 
 
 def random_slots(

@@ -90,12 +90,16 @@ def installed_versions() -> dict[str, str]:
 class Flat(Protocol):
     """A row of any table."""
 
-    table: str
-    model: str
-    precision: str
+    @property
+    def table(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def precision(self) -> str: ...
 
     def flat(self) -> dict[str, Any]:
         """Return the row as one level of keys."""
+        ...
 
 
 def save_rows(rows: Sequence[Flat], device: torch.device, options: argparse.Namespace) -> Path:

@@ -84,7 +84,8 @@ class Case:
 
 def make_requests(case: Case, voice: str | None, seed: int = SEED) -> list[dict[str, Any]]:
     """Return requests with their times, ``{"at": s, "body": {...}}``."""
-    chance, at, made = random.Random(seed), 0.0, []
+    made: list[dict[str, Any]] = []
+    chance, at = random.Random(seed), 0.0
     while (at := at + chance.expovariate(case.rate)) < case.seconds or not made:
         made.append({"at": at, "body": make_body(case, voice, chance)})
     return made
@@ -267,7 +268,7 @@ def run(options: argparse.Namespace, folder: Path) -> list[Row]:
     for name in ("device", "weights", "precision", "waiting"):
         given += [f"--{name}", str(getattr(options, name))]
     module = "lab.benchmarks.simulated" if options.simulated else "serve"
-    made = []
+    made: list[Row] = []
     for rows, cases in cases_of(options).items():
         more = ["--rows", str(rows), "--seq-groups", str(cases[0].seq_groups)]
         more += ["--engine", "graph"] if options.simulated else []

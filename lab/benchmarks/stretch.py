@@ -55,7 +55,7 @@ def signalsmith_preset(wave: np.ndarray, rate: int, by: Stretch) -> np.ndarray:
     processor.preset(1, rate)
     processor.setTimeFactor(by.speed)
     processor.setTransposeSemitones(by.semitones)
-    return processor.process(wave[None])[0]
+    return np.asarray(processor.process(wave[None]))[0]
 
 
 def atempo(wave: np.ndarray, rate: int, by: Stretch) -> np.ndarray:
@@ -81,12 +81,14 @@ def _filtered(wave: np.ndarray, rate: int, tempo: float) -> np.ndarray:
     frame.sample_rate, frame.pts = rate, 0
     source.push(frame)
     source.push(None)
-    made = []
+    made: list[np.ndarray] = []
     while True:
         try:
-            made.append(sink.pull().to_ndarray()[0])
+            pulled = sink.pull()
         except (av.error.BlockingIOError, av.error.EOFError):
             return np.concatenate(made)
+        assert isinstance(pulled, av.AudioFrame)  # the graph has audio only
+        made.append(pulled.to_ndarray()[0])
 
 
 def phase_vocoder(wave: np.ndarray, rate: int, by: Stretch) -> np.ndarray:

@@ -37,7 +37,7 @@ ROUNDS = 4
 POSITION, WINDOW = 100, 256
 WARM_UPS = 2
 
-Work = Callable[[], object]
+Work = Callable[[], None]
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Replayer:
     def __init__(self) -> None:
         self.calls: dict[Hashable, int] = {}
         self.captured: dict[Hashable, Captured] = {}
-        self.pool: tuple[int, int] | None = None
+        self.pool: torch.cuda._POOL_HANDLE | None = None
 
     def run(self, kind: Hashable, update: Callable[..., Results], inputs: Sequence[torch.Tensor]) -> Results:
         """Run an update; the next call of the same kind overwrites the returned tensors.

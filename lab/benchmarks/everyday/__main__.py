@@ -133,7 +133,8 @@ def speak_all(parts: Sequence[str], asked: argparse.Namespace, folder: Path) -> 
     """Speak these parts' lines; write a recording per line, and ``spoken.json`` with rows and correct readings."""
     folder.mkdir(parents=True)
     synthesizer = Synthesizer.load(demo_voice(), LoadOptions(engine=asked.engine), torch.device(asked.device))
-    options, lines = GenerateOptions(seq_groups=asked.seq_groups), []
+    options = GenerateOptions(seq_groups=asked.seq_groups)
+    lines: list[dict[str, Any]] = []
     for part in parts:
         for said in PARTS[part](synthesizer.model, range(1, asked.seeds + 1)):
             row, spoken = speak(synthesizer, said, options)

@@ -15,6 +15,7 @@ from qwen3_tts_morph.morph.decode.lossless import Tally
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import Randomness, distribution, sample_tokens
 from qwen3_tts_morph.morph.model.crossbar import crossbar
+from qwen3_tts_morph.morph.model.linear import linear
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import TokenSampling
 from qwen3_tts_morph.morph.study.sweep import embed_inputs
@@ -131,7 +132,7 @@ class AdaptivePredictor(Predictor):
             if not going:
                 break
             state = self._run(tables[done - 1](codes[:, done - 1 : done]), done + 1, cache)[:, -1]
-            codes[going, done] = _sample_rows(state @ self.heads[done].T, going, sampling, randomness)
+            codes[going, done] = _sample_rows(linear(state, self.heads[done]), going, sampling, randomness)
             for row in going:
                 passes[row] += 1
         self._count(passes)

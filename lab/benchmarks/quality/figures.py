@@ -137,7 +137,7 @@ def _figure(metric: Metric, pairs: Pairs) -> Figure | None:
     return ratio(*_columns(pairs))
 
 
-def _columns(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
     return [part for part, _ in pairs], [whole for _, whole in pairs]
 
 

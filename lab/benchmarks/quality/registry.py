@@ -7,6 +7,13 @@ where ``MyPredictor`` has the same ``decode_frame`` as the product's ``Predictor
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from qwen3_tts_morph.morph.decode.predictor import Predictor
+from qwen3_tts_morph.morph.model.model import Model
+
 from .paper_strategies import ABLATION
 from .strategies import (
     TAIL_FROM,
@@ -82,11 +89,18 @@ OURS = (
         groups=(TAIL_FROM,),
     ),
 )
+
+
+def predict_tail(make: Callable[[Any], Predictor], model: Model, seq_groups: int) -> Predictor:
+    """Return a tail's predictor for a model; ``make`` is an entry of ``TAILS``."""
+    return make(model.talker.code_predictor)
+
+
 TAIL_STRATEGIES = tuple(
     Strategy(
         name,
         about,
-        by_predictor(lambda model, _, make=make: make(model.talker.code_predictor)),
+        by_predictor(partial(predict_tail, make)),
         counts_passes=name == "lossless",
     )
     for name, (about, make) in TAILS.items()

@@ -59,7 +59,7 @@ class Speaker:
         for line in lines:
             check_line(synthesizer.model, line)
         builder = PromptBuilder(synthesizer.model)
-        prompts = [build_piece(builder, line, line.text) for line in lines]
+        prompts = [build_piece(builder, line, task.text) for line, task in zip(lines, tasks, strict=True)]
         return cls(synthesizer, prompts, tasks, sampling)
 
     def guards(self, lines: Sequence[int]) -> list[Guard]:

@@ -10,16 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from qwen3_tts_morph.morph.decode.decoded import Decoded
-from qwen3_tts_morph.morph.decode.lossless import Tally
+from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor, Tally
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.options import GenerateOptions
 from tqdm import tqdm
 
 from ..common import synchronize, timed_ms
 from ..results import machine_name
+from .adaptive import AdaptivePredictor
 from .folder import TIMES, RunFolder, read_json, write_json
 from .speak import Speaker
-from .strategies import Condition
+from .strategies import Condition, Decode, PredictorDecode
 
 WARM_UPS = 2  # lines: first use of kernels, captures, compilation
 BATCH = 16
@@ -118,6 +119,13 @@ def _are_timed(folder: RunFolder, conditions: Sequence[Condition], machine: str,
     return len(sessions) == 1
 
 
+def _tally_of(decode: Decode) -> Tally:
+    """Return the tally of a strategy that ``counts_passes``: its predictor's."""
+    assert isinstance(decode, PredictorDecode)
+    assert isinstance(decode.predictor, (LosslessPredictor, AdaptivePredictor))
+    return decode.predictor.tally
+
+
 def _eager(speaker: Speaker, condition: Condition) -> Timed:
     """Time the condition as the lab decodes it."""
     decode = condition.strategy.start(speaker.model, condition.seq_groups)
@@ -126,7 +134,7 @@ def _eager(speaker: Speaker, condition: Condition) -> Timed:
         prompts = [speaker.prompts[line] for line in lines]
         return decode(prompts, speaker.guards(lines), speaker.sampling, seeds, None)
 
-    return Timed(run, decode.predictor.tally if condition.strategy.counts_passes else None)
+    return Timed(run, _tally_of(decode) if condition.strategy.counts_passes else None)
 
 
 def _engines(speaker: Speaker, condition: Condition) -> dict[str, Timed]:

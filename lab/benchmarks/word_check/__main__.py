@@ -111,7 +111,8 @@ class Bench:
                 heard[name] = texts[1]
         counts = (words, len(frames), (frames[0], sum(frames)))
         return Row(
-            *asdict(setting).values(),
+            setting.most_errors,
+            setting.retakes,
             str(line.text),
             line.voice.name,
             line.seed,

@@ -62,9 +62,9 @@ class Speech:
         return len(self.audio) / 24000
 
     def to(self, device: torch.device | str) -> Speech:
-        tensors = (tensor.to(device) for tensor in (self.audio, self.phones, self.voices))
+        audio, phones, voices = (tensor.to(device) for tensor in (self.audio, self.phones, self.voices))
         codes = None if self.codes is None else self.codes.to(device)
-        return Speech(*tensors, self.symbols, self.voice_count, codes)
+        return Speech(audio, phones, voices, self.symbols, self.voice_count, codes)
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ def pack_lines(lines: Iterable[Line], symbols: Sequence[str] | None = None) -> S
     who = np.array([names[line.speaker] for line in ordered], np.int16)
     line_ends = np.cumsum([len(line.audio) for line in ordered], dtype=np.int64)
     voices = who[np.searchsorted(line_ends, centres, side="right")]
-    tensors = map(torch.from_numpy, (audio, phones, voices))
-    return Speech(*tensors, tuple(symbols), len(names))
+    made = torch.from_numpy(audio), torch.from_numpy(phones), torch.from_numpy(voices)
+    return Speech(*made, tuple(symbols), len(names))
 
 
 def load_speech(folder: Path, split: str, symbols: Sequence[str] | None = None, limit: int = 0) -> Speech:

@@ -105,7 +105,7 @@ class Trainer:
 
     def save(self, path: Path) -> None:
         """Write everything that ``resume`` needs."""
-        groups = {
+        groups: dict[str, Mapping[str, torch.Tensor]] = {
             "decoder": self.network.learnt(),
             "average": self.average.values,
             "discriminators": self.discriminators.state_dict(),

@@ -30,10 +30,10 @@ class Batch(NamedTuple):
 
     def fields(self) -> Fields:
         """Return the fields, as views of one int64 copy."""
-        sizes = [math.prod(shape) for shape in self._shapes()]
+        shapes = self._shapes()
+        sizes = [math.prod(shape) for shape in shapes]
         parts = self.flat.long().split([*sizes, len(self.flat) - sum(sizes)])
-        shaped = (part.view(shape) for part, shape in zip(parts, self._shapes(), strict=False))
-        return Fields(*shaped, parts[-1])
+        return Fields(*(part.view(shape) for part, shape in zip(parts, (*shapes, (-1,)), strict=True)))
 
     def _shapes(self) -> tuple[tuple[int, ...], ...]:
         """Return the shapes of all fields but the last, which gets the remaining values."""

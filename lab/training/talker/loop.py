@@ -138,7 +138,7 @@ class Trainer:
             if stop or self.step % AGREE_EVERY == 0:
                 now = time.monotonic()
                 self.seconds = self.world.agree(before + now - began)
-                over = stop or self.world.agree(float(now >= until)) or self.seconds >= 60 * self.minutes
+                over = stop or self.world.agree(float(now >= until)) > 0 or self.seconds >= 60 * self.minutes
                 if not over and now > saved + 60 * self.config.training.save_minutes:
                     self.save()
                     saved = now
