@@ -160,7 +160,7 @@ def check_code() -> list[Outcome]:
 
 
 def check_package() -> list[Outcome]:
-    """Run mypy and the import contracts (pyproject.toml, [tool.importlinter]) on a copy of the sources.
+    """Run mypy and the import contracts (pyproject.toml, [tool.importlinter]) on a copy of the sources, lab included.
 
     The copy has a name that a package can have: the repository's own folder may have a hyphen. mypy's cache is beside
     it: what has not changed since the last run is not read again.
@@ -174,8 +174,9 @@ def check_package() -> list[Outcome]:
     for name in TYPED:
         shutil.copytree(ROOT / name, package / name, ignore=ignored)
     shutil.copytree(ROOT / "lab", sources / "lab", ignore=ignored)
+    shutil.copy(ROOT / "pack.py", sources)  # lab imports it
     mypy = [COMFY_PYTHON, "-m", "mypy", "--config-file", config, "--cache-dir", ENVS / "mypy"]
-    mypy += ["-p", package.name]
+    mypy += ["-p", package.name, "-p", "lab"]
     contracts = [COMFY_PYTHON, "-c", LINT_IMPORTS, "--config", config, "--no-cache"]
     return [
         run_beside("mypy", mypy, cwd=sources, env={"MYPYPATH": str(COMFY / "ComfyUI")}),
