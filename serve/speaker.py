@@ -24,6 +24,7 @@ from ..morph.render.report import describe_groups
 from ..morph.render.service import ROWS, SpeechService
 from ..morph.render.utterance import Utterance
 from ..morph.synthesizer import Synthesizer
+from ..morph.voice.voice import Voice
 from .errors import ApiError
 from .options import ServerOptions
 from .request import Rules, Settings
@@ -180,20 +181,26 @@ class Speaker:
         return self._ready.is_set()
 
     def warm(self, before_ready: Callable[[], None] = lambda: None) -> None:
-        """Speak lines that nobody hears, one by one. A checkpoint without voices is ready as it is.
+        """Speak lines that nobody hears, one by one; then requests are taken.
 
-        ``before_ready``: called behind them, before requests are taken.
+        ``before_ready``: called between the two.
         """
-        entries = self.voices.entries()
-        if entries or self.voices.designs:
-            voice = self.voices.find(None, "a calm voice" if self.voices.designs else None)
-            sampling = replace(self.model.sampling, max_seconds=WARM_SECONDS)
-            options = GenerateOptions(self.rules.seq_groups, sampling, retries=0)
-            for _ in range(WARM_LINES if self.model.device.type == "cuda" else 1):  # a CPU captures nothing
-                for _ in self._service.speak(Line(WARM_TEXT, voice), options):
-                    pass
+        voice = self._warm_voice()
+        sampling = replace(self.model.sampling, max_seconds=WARM_SECONDS)
+        options = GenerateOptions(self.rules.seq_groups, sampling, retries=0)
+        for _ in range(WARM_LINES if self.model.device.type == "cuda" else 1):  # a CPU captures nothing
+            for _ in self._service.speak(Line(WARM_TEXT, voice), options):
+                pass
         before_ready()
         self._ready.set()
+
+    def _warm_voice(self) -> Voice:
+        """Return the voice that the first request is likely to have; a Base checkpoint may get one by upload only."""
+        if self.voices.designs:
+            return self.voices.find(None, "a calm voice")
+        if self.voices.entries():
+            return self.voices.find(None)
+        return Voice("x_vector", self.model.size, speaker_embedding=torch.zeros(self.model.width))
 
     async def speak(self, text: str | Iterable[str], settings: Settings, layout: str = "sentence") -> Reading:
         """Queue a text; return what reads its sound.

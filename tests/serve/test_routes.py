@@ -92,6 +92,12 @@ def test_a_checkpoint_without_voices_says_how_to_get_some(serve) -> None:
     assert "--voices" in error["message"] and error["code"] == "voice_not_found"
 
 
+def test_a_checkpoint_without_voices_speaks_before_its_first_upload(serve) -> None:
+    """Otherwise the first request would wait for compilers and captures."""
+    client = serve(ServerOptions(), "base")
+    assert client.speaker.is_ready and client.speaker.status.frames > 0
+
+
 def test_a_checkpoint_that_designs_voices_takes_descriptions(load) -> None:
     model = load("tiny", "voice_design")
     book = VoiceBook(model)
