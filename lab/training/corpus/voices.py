@@ -281,7 +281,7 @@ def _foreign_recipes(
     Without one of ``others`` it could be a held-out mix's timbre. Mixes' pitches, most of all those of both sexes, are
     in the middle; people's are not.
     """
-    sex = rng.choice("fm")
+    sex = rng.choice([sex for sex in "fm" if _of_sex(sex, others)])
     same = _of_sex(sex, (*english, *others))
     while not set(recipe := _random_recipe(same, rng)) & set(others):
         pass

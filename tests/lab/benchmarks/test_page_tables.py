@@ -140,7 +140,9 @@ def test_a_stream_of_its_own_for_the_codec() -> None:
         check_cell(saved, 100 * (1 - row["beside_ms"] / row["behind_ms"]))
 
 
-@pytest.mark.parametrize(("index", "name", "commit"), [(0, H200, ""), (1, H200, "f3eb5c7"), (2, H100, "931d6c0")])
+@pytest.mark.parametrize(
+    ("index", "name", "commit"), [(0, H200, ""), (1, H200, "f3eb5c7"), (2, H100, "931d6c0")]
+)
 def test_the_server(index: int, name: str, commit: str) -> None:
     titles = ("model", "requests a second, rows", "lines", "p50, p95, ms", "aim", "underruns, lost, refused")
     for label, asked, lines, times, _, wrong in tables(SERVER, *titles)[index]:

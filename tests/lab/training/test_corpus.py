@@ -337,6 +337,10 @@ def test_timbres_of_other_languages_come_with_the_rhythm_of_english_voices(
         timbre = mixed_style(Voice("timbre", "mix", voice.recipe), tables, 3)
         np.testing.assert_array_equal(style, np.concatenate([timbre[:128], rhythm[128:]]))
     assert not any(voice.prosody or set(voice.recipe) & set(FOREIGN) for voice in english)
+    women = {name: table for name, table in tables.items() if name in styles or name[1] == "f"}
+    assert any(
+        set(voice.recipe) & set(FOREIGN) for voice in make_cast(women, options) if voice.group == "mix"
+    )
     with pytest.raises(ValueError, match="choose foreign=0"):
         make_cast(styles, options)
     with pytest.raises(ValueError, match="must be 1"):
