@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -69,11 +69,6 @@ def batch_kernels(bench: Bench, plan: Plan, batch: int) -> dict[str, tuple[Calla
     }
 
 
-def products(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return torch's products of ``x`` with each weight ``[N, K]``."""
-    return [x @ one.T for one in weights]
-
-
 def batch_table(bench: Bench, plan: Plan, label: str, batch: int) -> None:
     """Measure each kernel of a batch alone, over all layers in turn, and torch's products of the same shapes."""
     layers = bench.weights.talker.layers
@@ -111,4 +106,4 @@ def batch_table(bench: Bench, plan: Plan, label: str, batch: int) -> None:
         weights = [getattr(layer, name) for layer in layers]
         x = torch.randn(batch, weights[0].shape[1], device=bench.device).to(weights[0].dtype)
         what = f"torch's product alone, {name}"
-        note(what, partial(products, x, weights), len(layers), weights[0].nbytes)
+        note(what, partial(call_each, x.matmul, [one.T for one in weights]), len(layers), weights[0].nbytes)

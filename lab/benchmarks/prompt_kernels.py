@@ -79,7 +79,7 @@ BEST = 5
 
 @dataclass(frozen=True)
 class Product:
-    """A linear layer of the talker, as the pass launches it: a call of (layer, plan, tile), and how to check it.
+    """A linear layer of the talker, as the pass launches it: a call of (layer, tile, plan), and how to check it.
 
     ``wanted`` returns the result of a layer in float32, ``made`` what a call has left; ``before`` clears that.
     """
@@ -87,19 +87,15 @@ class Product:
     name: str
     shape: GemmShape
     size: int
-    call: Callable[[Layer, Plan, GemmTile | None], None]
+    call: Callable[[Layer, GemmTile | None, Plan], None]
     wanted: Callable[[Layer], torch.Tensor]
     made: torch.Tensor
     torch_x: torch.Tensor
 
-    def run(self, layer: Layer, tile: GemmTile | None, plan: Plan) -> None:
-        """Call it for a layer."""
-        self.call(layer, plan, tile)
-
     def run_all(self, layers: Sequence[Layer], tile: GemmTile | None, plan: Plan) -> None:
         """Call it for each layer."""
         for layer in layers:
-            self.call(layer, plan, tile)
+            self.call(layer, tile, plan)
 
 
 def products_of(bench: Bench, plan: Plan, rows: int) -> list[Product]:
@@ -121,7 +117,7 @@ def products_of(bench: Bench, plan: Plan, rows: int) -> list[Product]:
         scale = (stream.values.square().mean(-1, keepdim=True) + eps).rsqrt()
         return (stream.operand(plan).float() * scale) @ unquantized(weight).float().T
 
-    def add(inputs: torch.Tensor, weight: Weight, plan: Plan, tile: GemmTile | None) -> None:
+    def add(inputs: torch.Tensor, weight: Weight, tile: GemmTile | None, plan: Plan) -> None:
         made = Projection(weight, residual=target, next_norm=stack.norm)
         project(plan, Inputs(inputs), target.values, made, tile)
 
@@ -136,10 +132,10 @@ def products_of(bench: Bench, plan: Plan, rows: int) -> list[Product]:
     def size(weight: Weight) -> int:
         return unquantized(weight).nbytes
 
-    def call_qkv(layer: Layer, plan: Plan, tile: GemmTile | None) -> None:
+    def call_qkv(layer: Layer, tile: GemmTile | None, plan: Plan) -> None:
         project(plan, stream, qkv, Projection(layer.qkv, layer.input_norm, eps), tile)
 
-    def call_gate_up(layer: Layer, plan: Plan, tile: GemmTile | None) -> None:
+    def call_gate_up(layer: Layer, tile: GemmTile | None, plan: Plan) -> None:
         project(plan, stream, gated, Projection(layer.gate_up, layer.post_norm, eps, gated=True), tile)
 
     operand = stream.operand(plan)
@@ -252,7 +248,7 @@ def jobs_of(bench: Bench, options: argparse.Namespace) -> Iterator[Callable[[Pla
         for rows in options.rows:
             for product in products_of(bench, bench.plan, rows):
                 for tile in candidates(bench.plan, product.shape).values():
-                    yield partial(product.run, layer, tile)
+                    yield partial(product.call, layer, tile)
 
 
 def cases_of(options: argparse.Namespace) -> list[tuple[int, int]]:
@@ -400,7 +396,7 @@ def error_of(bench: Bench, product: Product, tile: GemmTile) -> float:
     """Return a candidate's relative error against float32."""
     layer = bench.weights.talker.layers[0]
     product.made.zero_()
-    product.call(layer, bench.plan, tile)
+    product.call(layer, tile, bench.plan)
     return float(relative(product.made.float(), product.wanted(layer)))
 
 

@@ -11,7 +11,7 @@ the same distribution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -241,10 +241,14 @@ class GraphDecoder:
 
         graphs.run(("begin", window), function)
 
+    def _pad(self, positions: int) -> int:
+        """Return the padded length of a pass over prompts, of which the longest has this many positions."""
+        return pad_length(positions) if self.batch > 1 else pad_single(positions)
+
     def _prefill(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
         weights, slots, graphs = self._started
         longest = max(line.prompt.length for line in lines)
-        length = pad_length(longest) if self.batch > 1 else pad_single(longest)
+        length = self._pad(longest)
         small = len(rows) * length <= LARGEST_CAPTURED_PREFILL and not self._synchronous
         if not small:  # nothing is captured, so the number of different lengths does not matter
             length = longest
@@ -373,20 +377,13 @@ class GraphDecoder:
         That is the prefill of up to ``joins`` joining lines with short prompts, and frames of lines as long as the
         cache has room for. What it leaves in the rows is overwritten when lines join.
         """
-        if self._started[2].fallback is not None:
-            return
         for window in windows_up_to(self.context):
-            self._capture(("frame", self.seq_groups, window), partial(self.frame, window))
+            # A frame that cannot be captured replaces the graphs.
+            self._started[2].prepare(("frame", self.seq_groups, window), partial(self.frame, window))
         line = empty_line(self._started[1].state.hidden)
         for count in prefill_sizes(min(joins, self.batch)):
-            key = ("prefill", count, PROMPT_STEP)
-            self._capture(key, partial(self._prefill, range(count), [line] * count))
-
-    def _capture(self, key: Hashable, function: Callable[[], None]) -> None:
-        """Call a function until the graph of this key has been captured: it runs directly, then is captured."""
-        for _ in range(2):
-            if not self._started[2].has(key):
-                function()
+            prefill = partial(self._prefill, range(count), [line] * count)
+            self._started[2].prepare(("prefill", count, self._pad(line.prompt.length)), prefill)
 
     def _decode(
         self,
@@ -518,8 +515,8 @@ def prefill_sizes(most: int) -> list[int]:
 def windows_up_to(context: int) -> list[int]:
     """Return the windows of frames in a cache of ``context`` positions, largest first: they share its memory too."""
     windows = [choose_window(context)]
-    while (smaller := choose_window(windows[-1] // 2)) < windows[-1]:
-        windows.append(smaller)
+    while windows[-1] > SMALLEST_WINDOW:
+        windows.append(windows[-1] // 2)
     return windows
 
 

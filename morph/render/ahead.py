@@ -31,12 +31,12 @@ class Ahead(Generic[T]):
     """
 
     def __init__(self, values: Iterator[T], bell: Callable[[], None]):
-        self._values: Iterator[T] = values
         self._bell = bell
         self._given: queue.Queue[Given[T]] = queue.Queue(MOST_WAITING)
         self._is_closed = False
         run = contextvars.copy_context().run
-        threading.Thread(target=run, args=(self._run,), name="speech text", daemon=True).start()
+        # Only the thread holds the iterator, which may refer to whoever holds this.
+        threading.Thread(target=run, args=(self._run, values), name="speech text", daemon=True).start()
 
     def take(self) -> Given[T] | None:
         """Return the next of what it has given; None if there is nothing yet."""
@@ -51,17 +51,15 @@ class Ahead(Generic[T]):
         while self.take() is not None:  # the thread may wait for a place
             pass
 
-    def _run(self) -> None:
+    def _run(self, values: Iterator[T]) -> None:
         try:
-            for value in self._values:
+            for value in values:
                 self._put(Given(value))
                 if self._is_closed:
                     return
             self._put(Given())
         except BaseException as error:
             self._put(Given(error=error))
-        finally:
-            self._values = iter(())  # it may refer to whoever holds this
 
     def _put(self, given: Given[T]) -> None:
         self._given.put(given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
@@ -20,13 +19,14 @@ from ..text.pauses import check_spoken, read_pauses, without_pauses
 from ..text.split import check_text, split_text
 from ..voice.prompt import Prompt, check_context
 from .ahead import Ahead
+from .line_text import LineText
 from .lines import Piece, Rendering, build_piece, cut_pieces, end_pieces, guard_line, piece_limit
 from .text_reader import TextReader
 
 TOKENS_AHEAD = 250  # of the speech, 20 s: text that comes faster is not read beyond them
 
 
-class LateLine:
+class LateLine(LineText):
     """A line whose text comes in parts. Only the thread that decodes calls it.
 
     Args:
@@ -36,18 +36,12 @@ class LateLine:
     """
 
     def __init__(self, rendering: Rendering, index: int, reader: TextReader):
+        super().__init__()
         self._rendering, self.index, self._reader = rendering, index, reader
         self._line = rendering.lines[index]
         self._characters = Characters()
         self._whole = ""
         self._is_finished = False  # whether the text is complete, and good
-        self._done = threading.Event()  # not a flag of the line: see ``WholeLine``
-        self.error: BaseException | None = None
-
-    @property
-    def done(self) -> bool:
-        """Whether no piece will come any more."""
-        return self._done.is_set()
 
     def poll(self) -> None:
         """Take what has come; the pieces that follow from it are added to the rendering."""
@@ -71,9 +65,7 @@ class LateLine:
 
     def stop(self, error: BaseException | None = None) -> None:
         """End the line with the text that has come; nothing more is read."""
-        if not self.done:
-            self._done.set()
-            self.error = error
+        if self._end(error):
             self._reader.close()
             self._rendering.lines[self.index] = replace(self._line, text=self._whole)
             self._rendering.texts[self.index] = self._spoken()

@@ -166,11 +166,9 @@ class Utterance:
                 return
             self._report, self._error, self._done = report, error, True
             self._changed.notify_all()
-        on_change, self._on_change = (
-            self._on_change,
-            _nothing,
-        )  # a reader refers to the line: no cycle is left
-        on_change()
+        self._on_change()
+        # A reader refers to this: with its callback in here neither would be freed without the garbage collector.
+        self._on_change = _nothing
         close = None if self.is_read else getattr(self.line.text, "close", None)
         if close is not None:  # it is the caller's, and may take long or fail: that is nobody else's
             thread = threading.Thread(target=_close, args=(close,), name="speech text", daemon=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -10,6 +9,7 @@ from ..text.normalize import SpokenText, join_spoken
 from ..text.pauses import read_pauses
 from ..text.split import split_arriving
 from .ahead import Ahead, Given
+from .line_text import LineText
 from .lines import Line, Rendering, build_piece, cut_pieces, end_pieces, join_texts, piece_limit
 
 
@@ -21,7 +21,7 @@ class Cut:
     pause_s: float
 
 
-class WholeLine:
+class WholeLine(LineText):
     """Gives a rendering of one line its pieces, those of ``render_lines``, as they are wanted.
 
     A prompt takes some milliseconds, so a long text must not hold up other lines with all of them. Figures take far
@@ -38,6 +38,7 @@ class WholeLine:
     starved = False
 
     def __init__(self, rendering: Rendering, line: Line, bell: Callable[[], None] = lambda: None):
+        super().__init__()
         assert isinstance(line.text, str)
         self._rendering, self._line, self._text = rendering, line, line.text
         rendering.lines[0] = line
@@ -46,19 +47,10 @@ class WholeLine:
         self._silence = 0.0  # seconds before the next piece
         self._limit = piece_limit(rendering.synthesizer.model, rendering.options)
         self.is_read = False
-        self.error: BaseException | None = None
-        # The normalizer gets an event of its own. With a flag of this object the two would refer to each other, and
-        # each line would be left to the garbage collector, which stops all threads.
-        self._done = threading.Event()
         self._normalizer = rendering.normalizer.until(self._done.is_set)
         self._cuts: Iterator[Cut] = self._cut()
         quick = self._normalizer.is_quick(line.text, line.language)
         self._ahead = None if quick else Ahead(self._cuts, bell)
-
-    @property
-    def done(self) -> bool:
-        """Whether no piece will come any more."""
-        return self._done.is_set()
 
     def poll(self) -> None:
         """Add the next piece if it is there, or note that there is none."""
@@ -87,10 +79,8 @@ class WholeLine:
 
     def stop(self, error: BaseException | None = None) -> None:
         """End the line with the pieces it has."""
-        if self.done:
+        if not self._end(error):
             return
-        self._done.set()
-        self.error = error
         if self._ahead:
             self._ahead.close()
         self._cuts = iter(())  # the generator refers to the line too

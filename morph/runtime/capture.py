@@ -64,6 +64,11 @@ class CapturedGraphs:
         """Return whether the function of this key has been captured."""
         return self._graphs.get(key) is not None
 
+    def prepare(self, key: Hashable, call: Callable[[], object]) -> None:
+        """Have ``call`` run the function of this key until a graph holds it, where graphs can be captured."""
+        while self.fallback is None and not self.has(key):
+            call()
+
     def run(self, key: Hashable, function: Callable[[], None]) -> None:
         """Call, capture or replay the function of this key, in the current stream's order."""
         if self.fallback is None and key not in self._graphs:

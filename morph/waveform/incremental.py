@@ -375,8 +375,8 @@ class RowStream:
 
     def _capture(self, size: int) -> None:
         """Run steps in which no line makes a frame, until a graph holds them."""
-        while not (self._graphs is None or self._graphs.has(("step", size)) or self._graphs.fallback):
-            self._step(self._put({}, size))
+        if self._graphs is not None:
+            self._graphs.prepare(("step", size), lambda: self._step(self._put({}, size)))
 
     def _size(self, lines: int) -> int:
         """Return how many lines a step has in which so many make frames."""

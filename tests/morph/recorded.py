@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
+from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -50,6 +51,8 @@ class Recordings:
 
     def has(self, key: Hashable) -> bool:
         return self.recordings.get(key) is not None
+
+    prepare = CapturedGraphs.prepare
 
     def run(self, key: Hashable, function: Callable[[], None]) -> None:
         if key not in self.recordings:

@@ -238,7 +238,7 @@ def recorded_sizes(decoder: GraphDecoder) -> set[int]:
     return {key[1] for key in made if key[0] == "prefill" and made[key] is not None}
 
 
-@pytest.mark.parametrize(("rows", "sizes"), [(12, {1, 2, 4, 8}), (6, {1, 2, 4})])
+@pytest.mark.parametrize(("rows", "sizes"), [(12, {1, 2, 4, 8}), (6, {1, 2, 4}), (1, {1})])
 def test_passes_of_lines_that_join_together_are_captured_before_a_line_waits_for_them(
     load, monkeypatch, prepared, rows, sizes
 ):

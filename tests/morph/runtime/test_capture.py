@@ -131,6 +131,20 @@ def test_full_memory_does_not_stop_capturing(cuda, monkeypatch):
     assert replays.fallback is None and cuda[-1] == "replay"
 
 
+def test_what_is_prepared_is_captured_once(cuda):
+    replays, calls = CapturedGraphs(torch.device("cuda")), []
+
+    def call() -> None:
+        replays.run("a", lambda: calls.append(1))
+
+    replays.prepare("a", call)
+    assert replays.has("a") and len(calls) == 2, "direct, then captured"
+    done = list(cuda)
+    replays.prepare("a", call)
+    assert cuda == done and done.count("capture") == 1
+    CapturedGraphs(torch.device("cpu")).prepare("a", lambda: pytest.fail("nothing is captured on a CPU"))
+
+
 def test_a_first_call_that_fails_is_repeated_as_the_first(cuda):
     replays, calls = CapturedGraphs(torch.device("cuda")), []
 
