@@ -10,6 +10,7 @@ torchaudio, gradio and accelerate are left out: no 12 Hz model uses them.
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import re
 import shutil
@@ -18,10 +19,12 @@ import sys
 import tempfile
 import venv
 from pathlib import Path
+from types import ModuleType
 
 QWEN_TTS = {4: "qwen-tts==0.1.1", 5: "qwen-tts-hf==0.1.1.post1"}  # by transformers' major version
 OLDEST_MINOR = {4: 57, 5: 4}  # tried: older versions of 5 cannot read qwen-tts-hf's configuration
 NEEDED = "4.57, or 5.4 and later"
+TESTED = Path(__file__).resolve().parent / "morph" / "tested.py"
 FIX = "update ComfyUI with its requirements, then run install.py again"
 
 
@@ -145,10 +148,21 @@ def _back_up(name: str, folder: Path) -> Path:
     return site
 
 
+def load_tested() -> ModuleType:
+    """Return ``morph/tested.py``, loaded by its path: the pack may not be importable yet."""
+    spec = importlib.util.spec_from_file_location("qwen3_tts_morph_tested", TESTED)
+    assert spec is not None and spec.loader is not None  # it ends in .py
+    tested = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tested)
+    return tested
+
+
 def main() -> int:
     """Install, and print in one line what happened; return 1 if nothing could be installed."""
     try:
         print(f"Qwen3-TTS Morph: {install_qwen_tts()}")
+        if newer := load_tested().describe_newer():
+            print(f"Qwen3-TTS Morph: {newer}")
     except (ValueError, OSError) as problem:
         print(f"Qwen3-TTS Morph: {problem}", file=sys.stderr)
         return 1

@@ -9,5 +9,9 @@ INNER = find_packages(include=[pattern for name in TOPS for pattern in (name, f"
 setup(
     package_dir={NAME: "."},
     packages=[NAME, *(f"{NAME}.{name}" for name in INNER)],
-    package_data={NAME: ["demo_voice/*", "demo_voice/speech_tokenizer/*"], f"{NAME}.serve": ["page/*"]},
+    package_data={
+        NAME: ["demo_voice/*", "demo_voice/speech_tokenizer/*"],
+        f"{NAME}.morph": ["tested.json"],
+        f"{NAME}.serve": ["page/*"],
+    },
 )

@@ -11,16 +11,13 @@ import json
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
 from safetensors.torch import save_file
 
 from .qwen_tokenizer import ROLE_WORDS, read_special_ids, write_tokenizer
-
-if TYPE_CHECKING:
-    from qwen_tts.core import Qwen3TTSTokenizerV2Model
 
 KINDS = ("base", "custom_voice", "voice_design")
 # Offsets from the codebook's size, as in the published checkpoints; the speakers' ids are ours.
@@ -193,8 +190,7 @@ def _talker_config(shape: Shape, kind: str) -> dict[str, object]:
 
 
 def _write_model(path: Path, shape: Shape, kind: str, generator: torch.Generator, dtype: torch.dtype) -> None:
-    from qwen_tts.core.models import Qwen3TTSConfig, Qwen3TTSForConditionalGeneration
-
+    models = import_qwen_tts().core.models
     ids = read_special_ids(path)
     config = {
         "architectures": ["Qwen3TTSForConditionalGeneration"],
@@ -213,7 +209,7 @@ def _write_model(path: Path, shape: Shape, kind: str, generator: torch.Generator
         "tts_bos_token_id": ids["<tts_text_bos>"],
         "tts_eos_token_id": ids["<tts_text_eod>"],
     }
-    model = Qwen3TTSForConditionalGeneration(Qwen3TTSConfig(**copy.deepcopy(config)))
+    model = models.Qwen3TTSForConditionalGeneration(models.Qwen3TTSConfig(**copy.deepcopy(config)))
     _save(path, _random_state(model, generator), config, dtype)
     generation = {
         "do_sample": True,
@@ -246,15 +242,13 @@ def _codec_config(shape: Shape) -> dict[str, object]:
     }
 
 
-def _build_codec(config: dict[str, object]) -> Qwen3TTSTokenizerV2Model:
-    from qwen_tts.core import Qwen3TTSTokenizerV2Config, Qwen3TTSTokenizerV2Model
+def _build_codec(config: dict[str, object]) -> Any:
+    core = import_qwen_tts().core
+    return core.Qwen3TTSTokenizerV2Model(core.Qwen3TTSTokenizerV2Config(**copy.deepcopy(config)))
 
-    return Qwen3TTSTokenizerV2Model(Qwen3TTSTokenizerV2Config(**copy.deepcopy(config)))
 
-
-def random_codec(shape: str = "tiny", seed: int = 0) -> Qwen3TTSTokenizerV2Model:
+def random_codec(shape: str = "tiny", seed: int = 0) -> Any:
     """Return upstream's ``Qwen3TTSTokenizerV2Model`` with random weights: float32, on the CPU, nothing written."""
-    import_qwen_tts()
     with default_rope_registered():
         model = _build_codec(_codec_config(SHAPES[shape]))
     model.load_state_dict(_random_audible_state(model, torch.Generator().manual_seed(seed)))
@@ -309,9 +303,7 @@ def _random(name: str, tensor: torch.Tensor, generator: torch.Generator) -> torc
 
 
 @torch.no_grad()
-def _random_audible_state(
-    model: Qwen3TTSTokenizerV2Model, generator: torch.Generator
-) -> dict[str, torch.Tensor]:
+def _random_audible_state(model: Any, generator: torch.Generator) -> dict[str, torch.Tensor]:
     """Return a codec's weights, with the last convolution scaled so that random codes decode to about -20 dBFS."""
     state = _random_state(model, generator)
     model.load_state_dict(state)

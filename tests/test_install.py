@@ -71,6 +71,24 @@ def test_no_transformers_says_so_and_fails(
     assert said.count("\n") == 1
 
 
+def test_a_newer_version_than_tested_is_said_in_one_line_and_does_not_stop(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newer = {"transformers": "5.999.0", "qwen-tts-hf": "0.1.1.post1"}
+    monkeypatch.setattr(install, "installed_version", newer.get)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: newer.get(name, "0.0.1"))
+    assert install.main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and "nothing to do" in lines[0]
+    assert "newer than what this version was tested with: transformers 5.999.0 (tested: up to" in lines[1]
+
+
+def test_the_pack_looks_for_the_packages_that_are_installed_here() -> None:
+    from qwen3_tts_morph.morph.checkpoint.qwen_tts import DISTRIBUTIONS
+
+    assert {major: package.partition("==")[0] for major, package in install.QWEN_TTS.items()} == DISTRIBUTIONS
+
+
 def wheel(folder: Path, name: str, version: str, *files: str) -> None:
     """Write a wheel of a package; its files contain its name."""
     folder.mkdir(exist_ok=True)

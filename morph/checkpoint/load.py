@@ -17,7 +17,7 @@ from ..options import LoadOptions
 from .find import check_complete, fingerprint_digest
 from .json_file import read_object
 from .profile import read_profile
-from .qwen_tts import default_rope_registered, import_qwen_tts
+from .qwen_tts import default_rope_registered, import_qwen_tts, registries_restored
 from .tail_file import FILE, load_tails
 from .verify import blame, check_checkpoint, check_tokenizer
 
@@ -121,7 +121,7 @@ def load_model(
     )  # before the files are read: one that is replaced meanwhile is not missed
     qwen_tts = import_qwen_tts()
     # Parameters must not be inference tensors: those could not be moved between devices later.
-    with torch.inference_mode(False), default_rope_registered():
+    with torch.inference_mode(False), default_rope_registered(), registries_restored():
         with blame(path):
             check_checkpoint(path)
             upstream = qwen_tts.Qwen3TTSModel.from_pretrained(

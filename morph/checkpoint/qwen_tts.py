@@ -8,19 +8,32 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.metadata
+import importlib.util
 import io
 import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ..model.rope import inverse_frequencies
+from ..tested import describe_versions
+from .adapt.auto_model import OwnAutoModel
+from .adapt.codec_encoder import keep_published_names
+from .adapt.generation import accept_new_names, penalize_all_generated
+from .adapt.loaded_weights import keep_loaded_weights
 
 log = logging.getLogger(__name__)
 
+NAME = "_qwen3_tts_morph_qwen_tts"  # in sys.modules
+DISTRIBUTIONS = {
+    4: "qwen-tts",
+    5: "qwen-tts-hf",
+}  # by transformers' major version; install.py has their versions
 ONLY_FOR_25_HZ = ("torchaudio.compliance.kaldi", "sox", "onnxruntime")
 
 
@@ -104,13 +117,16 @@ def default_rope_registered() -> Iterator[None]:
 
 
 def import_qwen_tts() -> ModuleType:
-    """Return the package ``qwen_tts`` (from ``qwen-tts`` or ``qwen-tts-hf``).
+    """Return the package ``qwen_tts`` of ``qwen-tts`` or ``qwen-tts-hf``, whichever fits the installed transformers.
+
+    It is imported under a name of the pack's own: ``sys.modules["qwen_tts"]`` may be another pack's copy, with other
+    classes, and stays as it is. All imports inside the package are relative, so that the copies do not mix.
 
     Raises:
         ImportError: naming the fix, if it is not installed or does not fit the installed transformers.
     """
-    if "qwen_tts" in sys.modules:
-        return sys.modules["qwen_tts"]
+    if NAME in sys.modules:
+        return sys.modules[NAME]
     import transformers.utils
 
     # transformers caches the first answer: ask before a stand-in could make it "yes".
@@ -118,14 +134,84 @@ def import_qwen_tts() -> ModuleType:
     printed = io.StringIO()  # it prints a flash-attn warning that concerns only the 25 Hz tokenizer
     with stand_ins() as placed, default_rope_registered(), contextlib.redirect_stdout(printed):
         try:
-            package = importlib.import_module("qwen_tts")
-        except ImportError as error:
+            package = _import_as(NAME, _find_package())
+            _adapt(package)
+        except (ImportError, AttributeError, TypeError) as error:
+            _forget(NAME)
             raise ImportError(
                 f"qwen_tts cannot be imported with transformers {transformers.__version__}: {error}. "
                 "Run this pack's install.py with ComfyUI's Python (transformers 4.57 needs qwen-tts, "
-                "transformers 5 needs qwen-tts-hf), then restart ComfyUI."
+                f"transformers 5 needs qwen-tts-hf), then restart ComfyUI. {describe_versions()}"
             ) from error
     log.debug("qwen_tts printed: %s", printed.getvalue().strip())
     if placed:
         log.info("not importable, and not needed for 12 Hz models: %s", ", ".join(placed))
     return package
+
+
+def _adapt(package: ModuleType) -> None:
+    """Change in the pack's own copy what does not run on the installed transformers."""
+    talker, codec = package.core.models.modeling_qwen3_tts, package.core.tokenizer_12hz
+    keep_loaded_weights(talker, codec.modeling_qwen3_tts_tokenizer_v2)
+    keep_published_names(codec.modeling_qwen3_tts_tokenizer_v2)
+    accept_new_names(talker)
+    penalize_all_generated(talker)
+    for loading in (package.inference.qwen3_tts_model, package.inference.qwen3_tts_tokenizer):
+        loading.AutoModel = OwnAutoModel()
+
+
+def _find_package() -> Path:
+    """Return the folder of ``qwen_tts`` in the distribution that fits; ImportError if it is not installed."""
+    import transformers
+
+    fitting = DISTRIBUTIONS.get(int(transformers.__version__.partition(".")[0]))
+    if fitting is None:
+        raise ImportError("no qwen-tts was made for it")
+    try:
+        folder = Path(str(importlib.metadata.distribution(fitting).locate_file("qwen_tts")))
+    except importlib.metadata.PackageNotFoundError as error:
+        raise ImportError(f"{fitting} is not installed") from error
+    if not (folder / "__init__.py").is_file():
+        raise ImportError(f"{fitting} has no files in {folder.parent}")
+    return folder
+
+
+def _import_as(name: str, folder: Path) -> ModuleType:
+    """Import a package from its folder under another name."""
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None and spec.loader is not None  # it ends in .py
+    package = importlib.util.module_from_spec(spec)
+    sys.modules[name] = package
+    spec.loader.exec_module(package)
+    return package
+
+
+def _forget(name: str) -> None:
+    """Remove a package that was imported in part, so that the next import starts again."""
+    for module in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
+        del sys.modules[module]
+
+
+@contextmanager
+def registries_restored() -> Iterator[None]:
+    """Restore transformers' registries of model types after the ``with``.
+
+    Upstream registers its classes there whenever it loads a checkpoint; those of another pack, for the same types,
+    must be found there afterwards.
+    """
+    from transformers.models.auto import configuration_auto, modeling_auto, processing_auto
+
+    registries: tuple[Any, ...] = (
+        configuration_auto.CONFIG_MAPPING,
+        modeling_auto.MODEL_MAPPING,
+        processing_auto.PROCESSOR_MAPPING,
+    )
+    before = [dict(registry._extra_content) for registry in registries]
+    try:
+        yield
+    finally:
+        for registry, content in zip(registries, before, strict=True):
+            registry._extra_content.clear()
+            registry._extra_content.update(content)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from ..tested import describe_versions
 from .configs import check_groups, check_ids, check_kind, check_rope, check_sizes, check_types
 from .find import weight_files
 from .json_file import read_object
@@ -51,9 +52,18 @@ def blame(path: Path) -> Iterator[None]:
         if is_out_of_memory(error):
             raise
         raise ValueError(
-            f"checkpoint {path.name} cannot be loaded ({_cause(error)}): download it again, or undo the changes "
-            "to its files"
+            f"checkpoint {path.name} cannot be loaded ({_cause(error)}): {_advice(error)}"
         ) from error
+
+
+def _advice(error: Exception) -> str:
+    """Return what to do: an error that only code raises may come of a version that nobody tried."""
+    if isinstance(error, AttributeError | TypeError | ImportError):
+        return (
+            "undo the changes to its files if there are any, or install versions that were tested. "
+            f"{describe_versions()}"
+        )
+    return "download it again, or undo the changes to its files"
 
 
 def is_out_of_memory(error: Exception) -> bool:

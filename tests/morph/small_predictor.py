@@ -28,16 +28,8 @@ class Small:
 @torch.inference_mode(False)
 def make_small(groups: int, codes: int, attention: str = "sdpa", seed: int = 0) -> Small:
     """Return a predictor of ``groups`` groups with ``codes`` codes each; large weights make it far from uniform."""
-    import_qwen_tts()
-    from qwen_tts.core.models.configuration_qwen3_tts import (
-        Qwen3TTSTalkerCodePredictorConfig,
-        Qwen3TTSTalkerConfig,
-    )
-    from qwen_tts.core.models.modeling_qwen3_tts import (
-        Qwen3TTSTalkerCodePredictorModelForConditionalGeneration,
-    )
-
-    config = Qwen3TTSTalkerCodePredictorConfig(
+    upstream = import_qwen_tts().core.models.modeling_qwen3_tts
+    config = upstream.Qwen3TTSTalkerCodePredictorConfig(
         vocab_size=codes,
         hidden_size=16,
         intermediate_size=32,
@@ -51,8 +43,8 @@ def make_small(groups: int, codes: int, attention: str = "sdpa", seed: int = 0) 
     config._attn_implementation = attention
     generator = torch.Generator().manual_seed(seed)
     with default_rope_registered():
-        module = Qwen3TTSTalkerCodePredictorModelForConditionalGeneration(
-            config, Qwen3TTSTalkerConfig(hidden_size=WIDTH)
+        module = upstream.Qwen3TTSTalkerCodePredictorModelForConditionalGeneration(
+            config, upstream.Qwen3TTSTalkerConfig(hidden_size=WIDTH)
         ).eval()
     with torch.no_grad():
         for name, weight in module.named_parameters():

@@ -115,7 +115,7 @@ def test_it_has_four_different_speakers(demo):
     assert all(not torch.equal(one, other) for at, one in enumerate(prompts) for other in prompts[:at])
 
 
-def test_unmodified_upstream_loads_it_and_speaks(recording):
+def test_upstreams_own_methods_load_it_and_speak(recording):
     wrapper, folder = import_qwen_tts().Qwen3TTSModel, str(demo_voice())
     with default_rope_registered():  # transformers 5 lacks it
         cloning = wrapper.from_pretrained(folder)

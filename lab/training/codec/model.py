@@ -30,11 +30,10 @@ DECODING = re.compile(r"decoder\.")
 
 def build_upstream(shape: Shape) -> Any:
     """Return upstream's ``Qwen3TTSTokenizerV2Model``, float32, initialised to keep activations near unit size."""
-    import_qwen_tts()
+    core = import_qwen_tts().core
     with default_rope_registered():
-        from qwen_tts.core import Qwen3TTSTokenizerV2Config, Qwen3TTSTokenizerV2Model
-
-        model = Qwen3TTSTokenizerV2Model(Qwen3TTSTokenizerV2Config(**copy.deepcopy(shape.upstream_config())))
+        config = core.Qwen3TTSTokenizerV2Config(**copy.deepcopy(shape.upstream_config()))
+        model = core.Qwen3TTSTokenizerV2Model(config)
     _initialise(model)
     return model.float()
 

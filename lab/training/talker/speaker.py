@@ -26,20 +26,14 @@ def encoder_config(shape: Shape) -> dict[str, Any]:
 
 
 def _upstream() -> Any:
-    import_qwen_tts()
-    from qwen_tts.core.models import modeling_qwen3_tts
-
-    return modeling_qwen3_tts
+    return import_qwen_tts().core.models.modeling_qwen3_tts
 
 
 def build_encoder(shape: Shape) -> torch.nn.Module:
     """Return upstream's speaker encoder with new weights: log mel ``[B, M, 128]`` to ``[B, H]``."""
-    import_qwen_tts()
-    from qwen_tts.core.models.configuration_qwen3_tts import Qwen3TTSSpeakerEncoderConfig
-
-    encoder: torch.nn.Module = _upstream().Qwen3TTSSpeakerEncoder(
-        Qwen3TTSSpeakerEncoderConfig(**encoder_config(shape))
-    )
+    upstream = _upstream()
+    config = upstream.Qwen3TTSSpeakerEncoderConfig(**encoder_config(shape))
+    encoder: torch.nn.Module = upstream.Qwen3TTSSpeakerEncoder(config)
     return encoder
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered
+from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
 from qwen3_tts_morph.morph.decode.eager import decode
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import Predictor
@@ -271,10 +271,10 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_upstream_loads_one_folder_as_both_kinds(learnt: Trained) -> None:
-    from qwen_tts import Qwen3TTSModel
-
     with default_rope_registered():  # transformers 5 lacks it
-        model = Qwen3TTSModel.from_pretrained(str(learnt.checkpoint), tts_model_type="custom_voice")
+        model = import_qwen_tts().Qwen3TTSModel.from_pretrained(
+            str(learnt.checkpoint), tts_model_type="custom_voice"
+        )
     waveforms, rate = model.generate_custom_voice(
         text=TEXTS[0], speaker="first", language="english", do_sample=False, subtalker_dosample=False
     )

@@ -114,7 +114,23 @@ def test_a_damaged_file_is_a_sentence_that_names_the_checkpoint(mine, damage):
         load_model(mine)
     said = str(error.value)
     assert "\n" not in said and len(said) < 600
-    assert "download it again" in said or "only 12 Hz models are supported" in said
+    assert any(
+        advice in said
+        for advice in ("download it again", "only 12 Hz models are supported", "undo the changes")
+    )
+
+
+@pytest.mark.parametrize("kind", [AttributeError, TypeError, ImportError])
+def test_an_error_of_code_names_the_versions(mine, monkeypatch, kind):
+    def fail(*_: object, **__: object) -> None:
+        raise kind("property 'upsample' has no setter")
+
+    monkeypatch.setattr(import_qwen_tts().Qwen3TTSModel, "from_pretrained", fail)
+    with pytest.raises(
+        ValueError, match=r"no setter.*Installed: transformers \d.*Tested: transformers 4\.57\.3,"
+    ) as error:
+        load_model(mine)
+    assert "download it again" not in str(error.value)
 
 
 FULL = [

@@ -11,6 +11,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import choose_attention, choose_dtype, load_model
 from qwen3_tts_morph.morph.options import LoadOptions
+from safetensors.torch import load_file
 
 from lab.random_checkpoint import write_checkpoint
 from tests.morph.stacking import stacked
@@ -45,6 +46,17 @@ def saved(tmp_path_factory, checkpoint):
         return checkpoint() if dtype == "fp32" else write_checkpoint(root, "tiny", "base", 0, torch.bfloat16)
 
     return get
+
+
+def test_every_weight_is_the_files(checkpoint):
+    """Before transformers 5.15 upstream's initialisation overwrote what had been loaded; nothing said so."""
+    path = checkpoint("tiny", "base")
+    model = load_model(path, LoadOptions("fp32", "sdpa"))
+    for part, folder in ((model.upstream, path), (model.codec, path / "speech_tokenizer")):
+        saved = load_file(folder / "model.safetensors")
+        state = part.state_dict()
+        wrong = [name for name, tensor in saved.items() if not torch.equal(state[name], tensor)]
+        assert len(saved) > 50 and wrong == []
 
 
 @pytest.fixture

@@ -8,6 +8,10 @@ import os
 import subprocess
 import sys
 import textwrap
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import qwen3_tts_morph
@@ -67,23 +71,103 @@ def test_broken_packages_do_no_harm_and_nothing_stays_changed(checkpoint, tmp_pa
         (tmp_path / name / "__init__.py").write_text(
             f'raise OSError("lib{name}.so: undefined symbol")', encoding="utf-8"
         )
-    paths = [str(tmp_path), qwen3_tts_morph.__path__[0], os.environ.get("PYTHONPATH", "")]
+    told = run_alone(SPEAK, checkpoint("tiny", "base"), tmp_path)
+    assert 2 <= told["frames"] <= 4 and told["loudest"] > 0.001
+    assert told["stand-ins"] == [] and told["left"] == []
+    # Other packs must meet the package's own error.
+    assert told["errors"] == {name: f"lib{name}.so: undefined symbol" for name in BROKEN}
+    assert told["rope unchanged"] == [True, True]
+
+
+OTHER_PACK = """
+import json, sys
+from pathlib import Path
+import pack
+pack.load()
+from transformers import AutoConfig, AutoModel, PretrainedConfig
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+
+def other_pack():
+    import qwen_tts
+
+    qwen_tts.register()
+    return qwen_tts
+
+
+first = other_pack() if sys.argv[2] == "first" else None
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.options import LoadOptions
+
+model = load_model(Path(sys.argv[1]), LoadOptions("fp32", "sdpa"))
+theirs = first or other_pack()
+again = load_model(Path(sys.argv[1]), LoadOptions("fp32", "sdpa"))
+print(json.dumps({
+    "their package": sys.modules["qwen_tts"].__file__ == theirs.__file__ and theirs.name,
+    "their parts": sorted(name for name in sys.modules if name.startswith("qwen_tts.")),
+    "their config": CONFIG_MAPPING["qwen3_tts"] is theirs.Config,
+    "their model": type(AutoModel.from_config(theirs.Config())).__module__,
+    "speakers": [model.can_clone, again.can_clone],
+    "ours": type(model.upstream).__module__,
+}))
+"""
+VENDORED = """
+import torch
+from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
+
+name = "vendored"
+
+
+class Config(PretrainedConfig):
+    model_type = "qwen3_tts"
+
+
+class Qwen3TTSForConditionalGeneration(PreTrainedModel):
+    config_class = Config
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.layer = torch.nn.Linear(1, 1)
+        self.post_init()
+
+
+def register():
+    AutoConfig.register("qwen3_tts", Config)
+    AutoModel.register(Config, Qwen3TTSForConditionalGeneration)
+"""
+
+
+@pytest.mark.parametrize("when", ["first", "last"])
+def test_another_packs_qwen_tts_is_not_taken_and_not_disturbed(checkpoint, tmp_path, when):
+    """Packs that bring a copy of ``qwen_tts`` put it into ``sys.modules``, before or after this one loads a model."""
+    (tmp_path / "qwen_tts").mkdir()
+    (tmp_path / "qwen_tts" / "__init__.py").write_text(VENDORED, encoding="utf-8")
+    told = run_alone(OTHER_PACK, checkpoint("tiny", "base"), tmp_path, when)
+    assert told == {
+        "their package": "vendored",
+        "their parts": [],
+        "their config": True,
+        "their model": "qwen_tts",
+        "speakers": [True, True],
+        "ours": f"{upstream.NAME}.core.models.modeling_qwen3_tts",
+    }
+
+
+def run_alone(program: str, checkpoint: Path, folder: Path, *arguments: str) -> dict[str, Any]:
+    """Run a program in a Python of its own that finds a folder's packages first; return the JSON that it prints."""
+    paths = [str(folder), qwen3_tts_morph.__path__[0], os.environ.get("PYTHONPATH", "")]
     ran = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(SPEAK), str(checkpoint("tiny", "base"))],
+        [sys.executable, "-c", textwrap.dedent(program), str(checkpoint), *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=1200,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert "flash-attn" not in ran.stdout, "upstream's warning about the 25 Hz tokenizer got through"
-    told = json.loads(ran.stdout.splitlines()[-1])
-    assert 2 <= told["frames"] <= 4 and told["loudest"] > 0.001
-    assert told["stand-ins"] == [] and told["left"] == []
-    # Other packs must meet the package's own error.
-    assert told["errors"] == {name: f"lib{name}.so: undefined symbol" for name in BROKEN}
-    assert told["rope unchanged"] == [True, True]
+    told: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return told
 
 
 def test_importing_and_loading_restore_transformers_rope(load):
@@ -143,15 +227,16 @@ def test_a_stand_in_below_a_real_package_leaves_no_trace_on_it():
 
 
 def test_a_qwen_tts_that_cannot_be_imported_names_the_mend(monkeypatch):
-    imported = upstream.importlib.import_module
+    def refuse(package: ModuleType) -> None:
+        raise ImportError("cannot import name 'check_model_inputs'")
 
-    def refuse(name: str, *more: str) -> object:
-        if name == "qwen_tts":
-            raise ImportError("cannot import name 'check_model_inputs'")
-        return imported(name, *more)
-
-    monkeypatch.delitem(sys.modules, "qwen_tts")
-    monkeypatch.setattr(upstream.importlib, "import_module", refuse)
-    with pytest.raises(ImportError, match=r"check_model_inputs.*Run this pack's install\.py"):
+    for name in [one for one in sys.modules if one.partition(".")[0] == upstream.NAME]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(upstream, "_adapt", refuse)
+    with pytest.raises(
+        ImportError, match=r"check_model_inputs.*Run this pack's install\.py.*Tested: transf"
+    ) as error:
         import_qwen_tts()
+    assert f"transformers {version('transformers')}" in str(error.value)
+    assert not [name for name in sys.modules if name.startswith(upstream.NAME)]
     assert not [name for name, module in sys.modules.items() if isinstance(module, StandIn)]

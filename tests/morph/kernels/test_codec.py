@@ -61,10 +61,8 @@ KEEP = torch.tensor([False, True, True, False, True])
 def test_snake_equals_upstreams(channels, loud, generator):
     from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 
-    import_qwen_tts()
-    from qwen_tts.core.tokenizer_12hz.modeling_qwen3_tts_tokenizer_v2 import SnakeBeta
-
-    module = SnakeBeta(channels)
+    core = import_qwen_tts().core
+    module = core.tokenizer_12hz.modeling_qwen3_tts_tokenizer_v2.SnakeBeta(channels)
     module.alpha.data = 0.3 * torch.randn(channels, generator=generator)
     module.beta.data = 0.3 * torch.randn(channels, generator=generator)
     x = loud * torch.randn(FRAMES * 40, channels, generator=generator)

@@ -1,0 +1,61 @@
+"""Which versions of other packages this pack was tested with (``tested.json``), and which are installed.
+
+``install.py`` loads this file by its path, before anything is installed: it imports the standard library alone.
+``python run_tests.py --newest`` adds the versions that it ran.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+FILE = Path(__file__).with_name("tested.json")
+QWEN_TTS = ("qwen-tts", "qwen-tts-hf")
+Look = Callable[[str], "str | None"]
+
+
+def tested() -> dict[str, list[str]]:
+    """Return the versions by package, the oldest first."""
+    found: dict[str, list[str]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return found
+
+
+def installed(name: str) -> str | None:
+    """Return the version of an installed package, None if there is none."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def order(version: str) -> tuple[int, ...]:
+    """Return a version's numbers for comparisons: "2.13.0+cpu" is (2, 13, 0)."""
+    release = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, release[0].split("."))) if release else ()
+
+
+def describe_versions(look: Look = installed) -> str:
+    """Return two sentences for an error: what is installed, and what was tested."""
+    names = ("transformers", "torch", *QWEN_TTS)
+    here = ", ".join(f"{name} {version}" for name in names if (version := look(name)))
+    known = "; ".join(f"{name} {', '.join(tested()[name])}" for name in ("transformers", "torch"))
+    return f"Installed: {here or 'none of them'}. Tested: {known}."
+
+
+def describe_newer(look: Look = installed, more: Mapping[str, str] | None = None) -> str | None:
+    """Return a line that names what is newer than anything tested, None if nothing is.
+
+    Args:
+        look: returns a package's version, or None.
+        more: versions of what is no package, such as ComfyUI's.
+    """
+    here = {name: (more or {}).get(name) or look(name) for name in tested()}
+    newer = [
+        f"{name} {here[name]} (tested: up to {known[-1]})"
+        for name, known in tested().items()
+        if (found := here[name]) and order(found) > order(known[-1])
+    ]
+    return f"newer than what this version was tested with: {', '.join(newer)}" if newer else None
