@@ -3,14 +3,18 @@
     python run_tests.py                      # the default run: what CI runs
     python run_tests.py --all                # also the cases marked slow, and coverage
     python run_tests.py --gpu                # the cases that need a GPU, in this Python; creates no environment
+    python run_tests.py --newest             # transformers 5 and ComfyUI with the newest of all packages, made anew
+    python run_tests.py --plain              # units, with this Python (3.10 too, any system) and the newest packages
     python run_tests.py --only unit          # lint, unit, tf5 or comfy; may be repeated
     python run_tests.py -- -k sampling -x    # everything after -- goes to pytest
 
-The environments are created once, in .envs/: a real ComfyUI with transformers 4, and one with transformers 5; with
---all also one with Ray. To test your own ComfyUI instead, set COMFYUI_DIR (the folder of its main.py) and
-COMFYUI_PYTHON (the Python that runs it). Page tests use the Chromium named by CHROMIUM, or one on the PATH;
---install-browser installs Debian's. Cases that could not run are listed as skipped. --gpu records the last commit that
-passed in tests/gpu.json.
+The environments are created once, in .envs/: a real ComfyUI with transformers 4, and two with transformers 5: the
+oldest that is supported, and the newest that the package index had then; with --all also one with Ray. To test your own
+ComfyUI instead, set COMFYUI_DIR (the folder of its main.py) and COMFYUI_PYTHON (the Python that runs it). Page tests
+use the Chromium named by CHROMIUM, or one on the PATH; --install-browser installs Debian's. Cases that could not run
+are listed as skipped. --gpu records the last commit that passed in tests/gpu.json. --newest records it in
+tests/newest.json and adds the versions that it ran to morph/tested.json; with COMFYUI_DIR alone it runs that ComfyUI
+with the newest packages that its requirements.txt allows.
 """
 
 from __future__ import annotations
@@ -19,13 +23,14 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -39,6 +44,10 @@ from tests.environments import (
     COMFY_PYTHON,
     ENVS,
     FRONTEND,
+    NEWEST,
+    NEWEST_PYTHON,
+    NEWEST_TRANSFORMERS,
+    PLAIN,
     PYTHONS,
     RAY_PYTHON,
     ROOT,
@@ -46,8 +55,12 @@ from tests.environments import (
     bring_chromium,
     choose_python,
     make_comfy,
+    make_newest,
+    make_newest_transformers,
+    make_plain,
     make_ray,
     make_transformers_5,
+    read_versions,
 )
 
 GROUPS = ("lint", "unit", "tf5", "comfy")
@@ -57,27 +70,39 @@ TYPED = (*COVERED, "nodes")
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 KERNELS = "tests/morph/kernels"
 NOTHING_COLLECTED = 5  # pytest's exit code
-# What can differ between transformers 4 and 5.
+# What differed between versions of transformers 5: loading, the codes of the encoder, and what upstream speaks.
+ON_OLDEST_TRANSFORMERS_5 = (
+    *("checkpoint/test_load", "codec/test_upstream::test_a_tone_has_the_codes_of_every_transformers"),
+    "checkpoint/test_qwen_tts::test_importing_and_loading_restore_transformers_rope",
+    "test_parity::test_codes_equal_upstream",
+    *(
+        "test_demo_voice::test_its_codes_equal_upstreams",
+        "test_demo_voice::test_upstreams_own_methods_load_it_and_speak",
+    ),
+)
+# What can differ between transformers 4 and 5. --all runs it on the oldest 5 too.
 ON_TRANSFORMERS_5 = (
-    *(
-        "test_parity",
-        "test_demo_voice",
-        "checkpoint/test_qwen_tts",
-        "checkpoint/test_load",
-        "checkpoint/test_find",
-    ),
-    *(
-        "voice/test_prompt",
-        "voice/test_voice",
-        "decode/test_eager",
-        "decode/test_talker",
-        "decode/test_predictor",
-    ),
+    *("test_parity", "test_demo_voice"),
+    *("checkpoint/test_qwen_tts", "checkpoint/test_load", "checkpoint/test_find"),
+    *("voice/test_prompt", "voice/test_voice"),
+    *("decode/test_eager", "decode/test_talker", "decode/test_predictor"),
     *("codec/test_upstream", "model/test_model", "model/test_rope"),
+)
+# Cases of these files that compare what is ours with what is ours: the default run has them on transformers 4 alone.
+OURS_ALONE = (
+    "test_demo_voice::test_its_trained_tails_are_closer_to_exact_than_the_stock_crossbar",
+    "test_demo_voice::test_both_engines_decode_the_same_codes",
+    "voice/test_voice::test_the_rate_of_a_recording_hardly_changes_its_embedding",
 )
 MOST_WORKERS = 8  # each loads its own torch; on an H200's 16 cores 16 compiled the kernels no faster
 GB_PER_WORKER = 4  # of a GPU's memory
+FRONTEND_PACKAGE = "comfyui-frontend-package"
 GPU_RECORD = ROOT / "tests" / "gpu.json"
+NEWEST_RECORD = ROOT / "tests" / "newest.json"
+TESTED = ROOT / "morph" / "tested.json"
+# What users run with any Python and on any system: not ComfyUI, pages, Ray and the laboratory, which need pinned tools.
+PLAIN_TESTS = ("morph", "postprocess", "serve", "nodes", "workflows", "test_install.py")
+NOT_PLAIN = (KERNELS, "tests/serve/test_page.py", "tests/serve/test_ray.py")
 
 
 @dataclass(frozen=True)
@@ -92,7 +117,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one step ended. ``skipped`` counts pytest's reasons."""
+    """How one step ended. ``skipped`` counts pytest's reasons; ``note`` is a line for the summary."""
 
     name: str
     ok: bool
@@ -100,6 +125,7 @@ class Outcome:
     passed: int = 0
     failed: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
+    note: str = ""
 
 
 def run_step(
@@ -138,7 +164,8 @@ def end_step(name: str, ok: bool, started: float, said: str = "") -> Outcome:
     return Outcome(name, ok, seconds, failed=0 if ok else 1)
 
 
-def make_environment(name: str, make: Callable[[], None]) -> Outcome:
+def make_environment(name: str, make: Callable[[], None], unpinned: Path | None = None) -> Outcome:
+    """Make an environment; ``unpinned``, its folder, has a file with the versions that it got."""
     print(f"\n=== {name}", flush=True)
     started = time.monotonic()
     try:
@@ -146,7 +173,14 @@ def make_environment(name: str, make: Callable[[], None]) -> Outcome:
     except (subprocess.CalledProcessError, OSError) as problem:
         print(problem, file=sys.stderr)
         return end_step(name, False, started)
-    return end_step(name, True, started)
+    step = end_step(name, True, started)
+    return replace(step, note=describe_environment(name, unpinned)) if unpinned else step
+
+
+def describe_environment(name: str, folder: Path) -> str:
+    """Return one line: which versions an environment has."""
+    found = json.loads((folder / "versions.json").read_text(encoding="utf-8"))
+    return f"{name.removesuffix(' environment')}: {', '.join(f'{one} {found[one]}' for one in found)}"
 
 
 def check_code() -> list[Outcome]:
@@ -267,28 +301,47 @@ def test_kernels(request: Request) -> Outcome:
 
 
 def test_transformers_5(request: Request) -> Outcome:
-    """Run the engine's tests on transformers 5: all of them with --all, else those of what can differ there."""
-    paths = [f"tests/morph/{name}.py" for name in ON_TRANSFORMERS_5]
-    if request.everything:
-        paths = [f"tests/{name}" for name in ("morph", "postprocess", "lab")]
-    options = [*paths, *tier(request), *spread(count_workers())]
+    """Run what differed between versions on the oldest transformers 5; with --all what can differ from 4."""
+    names = ON_TRANSFORMERS_5 if request.everything else ON_OLDEST_TRANSFORMERS_5
     python = install.environment_python(TRANSFORMERS_5)
-    return run_pytest("transformers 5 tests", python, options, request.extra)
+    return test_engine("oldest transformers 5", python, morph_files(names), request)
+
+
+def test_newest_transformers(request: Request) -> Outcome:
+    """Run the engine's tests on the newest transformers: all with --all, else what can differ there."""
+    everything = [f"tests/{name}" for name in ("morph", "postprocess", "lab")]
+    chosen = [*morph_files(ON_TRANSFORMERS_5), *(f"--deselect={case}" for case in morph_files(OURS_ALONE))]
+    python = install.environment_python(NEWEST_TRANSFORMERS)
+    return test_engine("newest transformers 5", python, everything if request.everything else chosen, request)
+
+
+def morph_files(names: Sequence[str]) -> list[str]:
+    """Return the paths of files or of cases in files ("file::case")."""
+    parts = [name.partition("::") for name in names]
+    return [f"tests/morph/{file}.py{colons}{case}" for file, colons, case in parts]
+
+
+def test_engine(name: str, python: Path, paths: Sequence[str], request: Request) -> Outcome:
+    return run_pytest(name, python, [*paths, *tier(request), *spread(count_workers())], request.extra)
 
 
 def test_comfy(request: Request) -> Outcome:
     """Run the tests with a real ComfyUI and a real browser."""
-    if request.install_browser:
-        bring_chromium()
     comfy = {"COMFYUI_DIR": str(COMFY / "ComfyUI"), "COMFYUI_PYTHON": str(COMFY_PYTHON)}
     if own := os.environ.get("COMFYUI_DIR"):
         comfy = {"COMFYUI_DIR": own, "COMFYUI_PYTHON": os.environ.get("COMFYUI_PYTHON", sys.executable)}
-    env = {"COMFYUI_FRONTEND": str(FRONTEND), **comfy}
+    return test_in_comfy("ComfyUI tests", COMFY_PYTHON, {"COMFYUI_FRONTEND": str(FRONTEND), **comfy}, request)
+
+
+def test_in_comfy(name: str, python: Path, env: dict[str, str], request: Request) -> Outcome:
+    """Run the ComfyUI group with this Python; ``env`` names ComfyUI, the Python that runs it, and a frontend."""
+    if request.install_browser:
+        bring_chromium()
     # Pages wait for servers, and listeners for sound: a third process keeps two cores busy. Each starts two servers, so
     # more cores get no more processes than cores.
     workers = count_workers()
     options = ["tests/comfy", *tier(request), *spread(max(workers, 3) if workers > 1 else 1)]
-    return run_pytest("ComfyUI tests", COMFY_PYTHON, options, request.extra, env)
+    return run_pytest(name, python, options, request.extra, env)
 
 
 def run_in_comfy(request: Request) -> list[Outcome]:
@@ -311,10 +364,126 @@ def run_groups(request: Request) -> list[Outcome]:
     if {"lint", "unit", "comfy"} & set(groups):
         outcomes.append(make_environment("ComfyUI environment", make_comfy))
         outcomes += run_in_comfy(request) if outcomes[-1].ok else []
-    if "tf5" in groups:
-        outcomes.append(make_environment("transformers 5 environment", make_transformers_5))
-        outcomes += [test_transformers_5(request)] if outcomes[-1].ok else []
-    return outcomes
+    return [*outcomes, *run_transformers_5(request)] if "tf5" in groups else outcomes
+
+
+def run_transformers_5(request: Request) -> list[Outcome]:
+    """Run the engine on the oldest and on the newest transformers 5; the second environment needs the first."""
+    outcomes = [make_environment("oldest transformers 5 environment", make_transformers_5)]
+    if not outcomes[0].ok:
+        return outcomes
+    outcomes.append(test_transformers_5(request))
+    outcomes.append(
+        make_environment("newest transformers 5 environment", make_newest_transformers, NEWEST_TRANSFORMERS)
+    )
+    return [*outcomes, test_newest_transformers(request)] if outcomes[-1].ok else outcomes
+
+
+# With the newest packages
+
+
+def run_plain(request: Request) -> list[Outcome]:
+    """Run what needs neither ComfyUI nor pinned tools, with the Python that starts this."""
+    made = make_environment(f"plain {PLAIN.name.removeprefix('plain-')} environment", make_plain, PLAIN)
+    paths = [f"tests/{name}" for name in PLAIN_TESTS]
+    python = install.environment_python(PLAIN)
+    options = [*paths, *(f"--ignore={path}" for path in NOT_PLAIN), *spread(count_workers())]
+    return [made, run_pytest("plain tests", python, options, request.extra)] if made.ok else [made]
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The ComfyUI of --newest: 0.3.75, or one of the user's."""
+
+    program: Path
+    python: str
+
+    def versions(self) -> dict[str, set[str]]:
+        """Return what runs, by package: the engine's, ComfyUI's, and the newest frontend."""
+        found: dict[str, set[str]] = {}
+        engine = read_versions(NEWEST_PYTHON)
+        engine.pop(FRONTEND_PACKAGE, None)  # its tests open no page
+        page = {FRONTEND_PACKAGE: find_frontend().name.partition("-")[2]}
+        for here in (engine, read_versions(self.python), {"ComfyUI": self.version()}, page):
+            for package, version in here.items():
+                found.setdefault(package, set()).add(version)
+        return found
+
+    def version(self) -> str:
+        """Return the version that ComfyUI says; ValueError if it says none."""
+        text = (self.program / "comfyui_version.py").read_text(encoding="utf-8")
+        if not (found := re.search(r"^__version__ = \"(.+)\"", text, re.M)):
+            raise ValueError(f"{self.program / 'comfyui_version.py'} has no __version__")
+        return found[1]
+
+
+def find_frontend() -> Path:
+    """Return the frontend that --newest unpacked."""
+    (found,) = NEWEST.glob("frontend-*")
+    return found
+
+
+def test_newest(chosen: Newest, request: Request) -> list[Outcome]:
+    """Run the files of transformers 5, and ComfyUI's tests."""
+    env = {"COMFYUI_DIR": str(chosen.program), "COMFYUI_PYTHON": chosen.python}
+    env |= {"COMFYUI_FRONTEND": str(find_frontend())}
+    return [
+        test_engine("newest packages", NEWEST_PYTHON, morph_files(ON_TRANSFORMERS_5), request),
+        test_in_comfy("ComfyUI, newest packages", NEWEST_PYTHON, env, request),
+    ]
+
+
+def run_newest(commit: str, request: Request) -> bool:
+    """Make the environment of the newest packages and test in it; record its versions if all passes."""
+    own = os.environ.get("COMFYUI_DIR")
+    chosen = Newest(
+        Path(own or NEWEST / "ComfyUI").resolve(), os.environ.get("COMFYUI_PYTHON") or str(NEWEST_PYTHON)
+    )
+    made = make_environment(
+        "newest packages environment", lambda: make_newest(chosen.program if own else None), NEWEST
+    )
+    if not made.ok:
+        return summarize([made])
+    versions = {name: sort_versions(found) for name, found in chosen.versions().items()}
+    outcomes = [made, *test_newest(chosen, request)]
+    passed = summarize(outcomes)
+    print(f"ran on commit {commit}, with {describe_versions(versions)}")
+    if passed and not request.extra:
+        write_record(NEWEST_RECORD, commit, {"versions": versions}, outcomes[1:])
+        add_tested(versions)
+    return passed
+
+
+def describe_versions(versions: Mapping[str, Sequence[str]]) -> str:
+    return ", ".join(f"{name} {' and '.join(found)}" for name, found in versions.items())
+
+
+def sort_versions(versions: Iterable[str]) -> list[str]:
+    return sorted(set(versions), key=install.load_tested().order)
+
+
+def add_tested(versions: Mapping[str, Sequence[str]]) -> None:
+    """Add versions to those that the pack says it was tested with."""
+    known: dict[str, list[str]] = json.loads(TESTED.read_text(encoding="utf-8"))
+    known = {name: sort_versions([*old, *versions.get(name, ())]) for name, old in known.items()}
+    TESTED.write_text(format_tested(known), encoding="utf-8")
+
+
+def format_tested(known: Mapping[str, Sequence[str]]) -> str:
+    """Return the file's text: one line per package."""
+    lines = [f"  {json.dumps(name)}: {json.dumps(versions)}" for name, versions in known.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def last_with_newest() -> str:
+    """Return one line: when --newest last passed."""
+    if not NEWEST_RECORD.exists():
+        return "the newest packages: no run is recorded (python run_tests.py --newest)"
+    last = json.loads(NEWEST_RECORD.read_text(encoding="utf-8"))
+    return (
+        f"the newest packages last passed on commit {last['commit']}, {last['date']}: {last['passed']} passed, "
+        f"{last['skipped']} skipped ({describe_versions(last['versions'])})"
+    )
 
 
 # On a GPU
@@ -338,9 +507,9 @@ def describe_machine() -> dict[str, Any] | None:
     return {**json.loads(done.stdout.splitlines()[-1]), "python": "{}.{}.{}".format(*sys.version_info[:3])}
 
 
-def find_commit() -> str | None:
-    """Return this tree's commit and whether it has changes; None if the tree is not a git checkout itself."""
-    found = pack.find_commit(ROOT, GPU_RECORD)
+def find_commit(record: Path) -> str | None:
+    """Return this tree's commit and whether it has changes but the record; None if it is not a git checkout."""
+    found = pack.find_commit(ROOT, record)
     return found and f"{found[0]}{' with changes' if found[1] else ''}"
 
 
@@ -376,13 +545,18 @@ def run_gpu(commit: str, extra: Sequence[str]) -> int:
     passed = summarize(outcomes)
     print(f"ran on commit {commit}")
     if passed and not extra:
-        counts = {"passed": sum(step.passed for step in outcomes)}
-        counts |= {"skipped": sum(step.skipped.total() for step in outcomes)}
-        steps = {step.name: {"passed": step.passed, "skipped": step.skipped.total()} for step in outcomes}
-        date = datetime.now(timezone.utc).date().isoformat()
-        record = {"commit": commit, "date": date, **machine, **counts, "steps": steps}
-        GPU_RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        write_record(GPU_RECORD, commit, machine, outcomes)
     return 0 if passed else 1
+
+
+def write_record(file: Path, commit: str, about: Mapping[str, Any], outcomes: Sequence[Outcome]) -> None:
+    """Write a commit that passed, the date, what it ran on, and the counts."""
+    counts = {"passed": sum(step.passed for step in outcomes)}
+    counts |= {"skipped": sum(step.skipped.total() for step in outcomes)}
+    steps = {step.name: {"passed": step.passed, "skipped": step.skipped.total()} for step in outcomes}
+    date = datetime.now(timezone.utc).date().isoformat()
+    record = {"commit": commit, "date": date, **about, **counts, "steps": steps}
+    file.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
 def last_on_gpu() -> str:
@@ -397,14 +571,16 @@ def last_on_gpu() -> str:
 
 
 def summarize(outcomes: Sequence[Outcome]) -> bool:
-    """Print the table, why cases were skipped and the totals; return whether every step passed."""
-    print(f"\n{'step':28} {'result':8} {'time':>8} {'passed':>7} {'failed':>7} {'skipped':>8}")
+    """Print the table, why cases were skipped, notes and the totals; return whether every step passed."""
+    print(f"\n{'step':33} {'result':8} {'time':>8} {'passed':>7} {'failed':>7} {'skipped':>8}")
     for step in outcomes:
         result, skipped = "ok" if step.ok else "FAILED", step.skipped.total()
-        print(f"{step.name:28} {result:8} {step.seconds:6.1f} s {step.passed:7} {step.failed:7} {skipped:8}")
+        print(f"{step.name:33} {result:8} {step.seconds:6.1f} s {step.passed:7} {step.failed:7} {skipped:8}")
     for step in outcomes:
         for reason, count in step.skipped.items():
             print(f"skipped in {step.name}, {count}: {reason}")
+    for note in (step.note for step in outcomes if step.note):
+        print(note)
     passed, failed = sum(step.passed for step in outcomes), sum(step.failed for step in outcomes)
     print(f"{passed} passed, {failed} failed, {sum(step.skipped.total() for step in outcomes)} skipped")
     return all(step.ok for step in outcomes)
@@ -419,15 +595,19 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     tiers = parser.add_mutually_exclusive_group()
     tiers.add_argument("--all", action="store_true", help="also run the cases marked slow")
     tiers.add_argument("--gpu", action="store_true", help="run the cases that need a GPU, in this Python")
+    tiers.add_argument("--newest", action="store_true", help="test the newest packages, and record versions")
+    tiers.add_argument("--plain", action="store_true", help="units, in this Python, with the newest packages")
     parser.add_argument("--only", action="append", choices=GROUPS, help="run only this group of steps")
     parser.add_argument("--install-browser", action="store_true", help="apt-get install Chromium, as root")
-    parser.add_argument("--commit", help="with --gpu: the commit of this tree, if it is not a git checkout")
+    parser.add_argument("--commit", help="of this tree, if it is not a git checkout: for --gpu and --newest")
     options = parser.parse_args(words[:end])
     options.extra = list(words[end + 1 :])
-    if options.gpu and options.only:
-        parser.error("--gpu has no groups: leave --only out")
-    if options.gpu and not (options.commit or find_commit()):
-        parser.error("this tree is not a git checkout: give its commit with --commit, which --gpu records")
+    if options.only and (options.gpu or options.newest or options.plain):
+        parser.error("--gpu, --newest and --plain have no groups: leave --only out")
+    if options.gpu or options.newest:
+        options.commit = options.commit or find_commit(GPU_RECORD if options.gpu else NEWEST_RECORD)
+        if not options.commit:
+            parser.error("this tree is not a git checkout: give its commit with --commit, which is recorded")
     return options
 
 
@@ -435,7 +615,10 @@ def main() -> int:
     options = parse_arguments(sys.argv[1:])
     ENVS.mkdir(exist_ok=True)
     if options.gpu:
-        return run_gpu(options.commit or find_commit() or "", options.extra)
+        return run_gpu(options.commit, options.extra)
+    request = Request(options.only or GROUPS, options.all, options.install_browser, options.extra)
+    if options.plain:
+        return 0 if summarize(run_plain(request)) else 1
     python = choose_python()
     if python is None:
         versions = f"{', '.join(PYTHONS[:-1])} or {PYTHONS[-1]}"
@@ -446,8 +629,9 @@ def main() -> int:
         return 1
     if python != sys.executable:
         return subprocess.run([python, *sys.argv]).returncode
-    request = Request(options.only or GROUPS, options.all, options.install_browser, options.extra)
-    print(last_on_gpu())
+    if options.newest:
+        return 0 if run_newest(options.commit, request) else 1
+    print(f"{last_on_gpu()}\n{last_with_newest()}")
     return 0 if summarize(run_groups(request)) else 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,14 +16,21 @@ ROOT = Path(__file__).resolve().parents[1]
 ENVS = ROOT / ".envs"
 COMFY = ENVS / "comfy"
 COMFY_PYTHON = install.environment_python(COMFY / "venv")
-TRANSFORMERS_5 = ENVS / "transformers5"
+TRANSFORMERS_5 = ENVS / "transformers5"  # the oldest that the pack supports
+NEWEST_TRANSFORMERS = ENVS / "transformers5-newest"  # beside it
+NEWEST = ENVS / "newest"  # ComfyUI with the newest of everything: --newest
+NEWEST_PYTHON = install.environment_python(NEWEST / "venv")
+PLAIN = ENVS / "plain-{}.{}".format(*sys.version_info[:2])
 RAY = ENVS / "ray"  # beside ComfyUI's
 RAY_PYTHON = install.environment_python(RAY)
 FRONTEND = COMFY / "frontend-1.58.1"  # unpacked by tests/comfy/install.py
 
 PYTEST = ("pytest==9.2.0", "pytest-xdist==3.8.0")
 LINTERS = ("ruff==0.17.5", "mypy==2.4.1", "import-linter==2.16")
-TOOLS = (*PYTEST, *LINTERS, "pytest-cov==7.1.0", "playwright==1.65.2")
+BROWSER = "playwright==1.65.2"
+TOOLS = (*PYTEST, *LINTERS, "pytest-cov==7.1.0", BROWSER)
+TORCH = "torch==2.13.0"
+OLDEST_TRANSFORMERS_5 = "transformers==5.4.0"
 MODELS = ("simpy==4.1.2",)  # lab/benchmarks/capacity.py
 # The speech server, and its clients.
 SERVER = (
@@ -107,11 +115,73 @@ def brings_triton(python: Path) -> bool:
 
 
 def make_transformers_5() -> None:
-    """Create the environment of a current ComfyUI, without ComfyUI itself."""
+    """Create the environment of the oldest transformers 5, without ComfyUI."""
     python = install.create_environment(TRANSFORMERS_5)
     if not (TRANSFORMERS_5 / "installed.txt").exists():
-        install.pip_install(python, "torch==2.13.0")
-    add_packages(python, "transformers==5.17.0", *PYTEST)
+        install.pip_install(python, TORCH)
+    add_packages(python, OLDEST_TRANSFORMERS_5, *PYTEST)
+
+
+def make_newest_transformers() -> None:
+    """Create the environment of the newest transformers 5 on the index, beside that of the oldest.
+
+    torch and what is new enough come from there, through a path file. Another pin there makes this one anew.
+    """
+    base = (TRANSFORMERS_5 / "installed.txt").read_text(encoding="utf-8")
+    stamp = NEWEST_TRANSFORMERS / "base.txt"
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != base:
+        shutil.rmtree(NEWEST_TRANSFORMERS, ignore_errors=True)
+    python = install.create_environment(NEWEST_TRANSFORMERS)
+    link_packages(python, install.environment_python(TRANSFORMERS_5))
+    add_packages(python, "--upgrade", "transformers", *PYTEST)
+    stamp.write_text(base, encoding="utf-8")
+    write_versions(NEWEST_TRANSFORMERS, python)
+
+
+def make_newest(program: Path | None) -> None:
+    """Create the environment of --newest anew; the next default run looks for the newest transformers again too.
+
+    ``program``: a ComfyUI of yours, whose requirements it gets, in the place of 0.3.75.
+    """
+    for folder in (NEWEST, NEWEST_TRANSFORMERS):
+        shutil.rmtree(folder, ignore_errors=True)
+    command = [sys.executable, ROOT / "tests" / "comfy" / "install.py", NEWEST, "--newest"]
+    command += ["--program", program] if program else []
+    subprocess.run(command, check=True)
+    server = map(without_pin, SERVER)
+    add_packages(NEWEST_PYTHON, *PYTEST, BROWSER, *server, files=[JUDGES], alone=[JUDGES_ALONE])
+    write_versions(NEWEST, NEWEST_PYTHON)
+
+
+def make_plain() -> None:
+    """Create the environment of --plain: what a user gets today with this Python, without ComfyUI."""
+    python = install.create_environment(PLAIN)
+    add_packages(python, "torch", "transformers", *map(without_pin, (*PYTEST, *SERVER)))
+    write_versions(PLAIN, python)
+
+
+def without_pin(requirement: str) -> str:
+    return requirement.partition("==")[0]
+
+
+def read_versions(python: Path | str) -> dict[str, str]:
+    """Return the versions of what the pack was tested with (morph/tested.json), as far as this Python has it."""
+    names = [*install.load_tested().tested(), *install.load_tested().QWEN_TTS]
+    code = (
+        "import importlib.metadata as m, json\n"
+        "there = {d.metadata['Name'].replace('_', '-') for d in m.distributions()}\n"
+        f"print(json.dumps({{n: m.version(n).partition('+')[0] for n in {names!r} if n in there}}))"
+    )
+    done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def write_versions(folder: Path, python: Path) -> None:
+    """Write which versions an environment got whose packages are not pinned."""
+    (folder / "versions.json").write_text(
+        json.dumps(read_versions(python), indent=2) + "\n", encoding="utf-8"
+    )
 
 
 def make_ray() -> None:
@@ -120,11 +190,16 @@ def make_ray() -> None:
     Ray brings other versions of packages that ComfyUI uses.
     """
     python = install.create_environment(RAY)
-    (site_packages(python) / "comfy.pth").write_text(f"{site_packages(COMFY_PYTHON)}\n", encoding="utf-8")
+    link_packages(python, COMFY_PYTHON)
     stamp, wanted = RAY / "installed.txt", "\n".join(RAY_PACKAGES)
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
         install.pip_install(python, *RAY_PACKAGES)
         stamp.write_text(wanted, encoding="utf-8")
+
+
+def link_packages(python: Path, other: Path) -> None:
+    """Let an environment import what another has, after its own packages."""
+    (site_packages(python) / "other.pth").write_text(f"{site_packages(other)}\n", encoding="utf-8")
 
 
 def site_packages(python: Path) -> Path:

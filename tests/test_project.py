@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 import pack
-from tests.environments import LINTERS
+import run_tests
+from tests.comfy import install as comfy
+from tests.environments import LINTERS, OLDEST_TRANSFORMERS_5, TORCH
 
 HERE = Path(__file__).resolve()
 NOT_OURS = {"__pycache__", "artifacts", "node_modules", "venv"}
@@ -121,6 +126,44 @@ def test_pre_commit_runs_the_ruff_that_the_tests_run() -> None:
     assert re.findall(r"rev: v(\S+)", config) == [
         pin.removeprefix("ruff==") for pin in LINTERS if pin.startswith("ruff")
     ]
+
+
+def workflow() -> dict[Any, Any]:
+    text = (pack.ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    found: dict[Any, Any] = yaml.safe_load(text)
+    return found
+
+
+def test_the_workflow_runs_commands_that_exist() -> None:
+    steps = [step for job in workflow()["jobs"].values() for step in job["steps"]]
+    words = [step["run"].split() for step in steps if "run" in step]
+    ours = [one[2:] for one in words if one[:2] == ["python", "run_tests.py"]]
+    assert sorted(ours) == [["--newest"], ["--plain"]] and [".ci/run"] in words
+    for options in ours:
+        run_tests.parse_arguments([*options, "--commit", "abc"])
+
+
+def test_the_workflow_runs_on_all_systems_and_every_week() -> None:
+    found = workflow()
+    on, jobs = found[True], found["jobs"]  # YAML 1.1 reads "on" as true
+    assert {"push", "pull_request", "schedule"} <= set(on)
+    assert all(len(one["cron"].split()) == 5 for one in on["schedule"])
+    chosen = {(one["system"], one["python"]) for one in jobs["plain"]["strategy"]["matrix"]["include"]}
+    assert {("ubuntu-24.04", "3.10"), ("ubuntu-24.04", "3.13")} <= chosen
+    assert {"windows-latest", "macos-latest"} <= {system for system, _ in chosen}
+    assert all("schedule" in job["if"] and "timeout-minutes" in job for job in jobs.values())
+
+
+def test_tested_versions_are_sorted_and_have_those_that_the_tests_pin() -> None:
+    text = run_tests.TESTED.read_text(encoding="utf-8")
+    known = json.loads(text)
+    assert set(known) == {"transformers", "torch", "ComfyUI", "comfyui-frontend-package"}
+    assert text == run_tests.format_tested(known)
+    assert known == {name: run_tests.sort_versions(versions) for name, versions in known.items()}
+    pins = [*comfy.TORCH, *comfy.PACKAGES, comfy.FRONTEND, f"ComfyUI=={comfy.VERSION}"]
+    pinned = [pin.split("==") for pin in (*pins, OLDEST_TRANSFORMERS_5, TORCH)]
+    assert {name for name, _ in pinned} >= set(known)
+    assert [(name, version) for name, version in pinned if version not in known.get(name, version)] == []
 
 
 def test_every_folder_of_code_is_a_package_that_pip_installs() -> None:

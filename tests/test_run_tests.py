@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import install
 import run_tests
 from tests import environments
 from tests.patience import PATIENCE
@@ -32,9 +34,9 @@ class Steps(list):
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     found = Steps()
     monkeypatch.setattr(run_tests, "run_pytest", found)
-    monkeypatch.setattr(run_tests, "make_comfy", lambda: None)
-    monkeypatch.setattr(run_tests, "make_ray", lambda: None)
-    monkeypatch.setattr(run_tests, "make_transformers_5", lambda: None)
+    for name in ("make_comfy", "make_ray", "make_transformers_5", "make_newest_transformers"):
+        monkeypatch.setattr(run_tests, name, lambda: None)
+    monkeypatch.setattr(run_tests, "describe_environment", lambda name, folder: f"{folder.name}: some 1.0")
     monkeypatch.setattr(run_tests, "bring_chromium", lambda: pytest.fail("the option was not given"))
     return found
 
@@ -46,10 +48,32 @@ def test_the_default_run_has_every_group_and_no_slow_case(steps: Steps) -> None:
     outcomes = run_tests.run_groups(run_tests.Request(PYTEST_GROUPS))
     assert all(step.ok for step in outcomes)
     assert [name for name, _ in steps] == [
-        *("unit tests", "kernel tests", "ComfyUI tests", "transformers 5 tests"),
+        *("unit tests", "kernel tests", "ComfyUI tests", "oldest transformers 5", "newest transformers 5"),
     ]
     assert "--all" not in steps.options()
-    assert "tests/morph/test_parity.py" in steps[-1][1] and "tests/morph" not in steps[-1][1]
+    oldest, newest = ({option.partition("::")[0] for option in options} for _, options in steps[-2:])
+    assert "tests/morph/test_parity.py" in oldest and oldest < newest and "tests/morph" not in newest
+
+
+def test_the_summary_says_the_newest_versions(steps: Steps, capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = run_tests.run_groups(run_tests.Request(("tf5",)))
+    assert run_tests.summarize(outcomes)
+    assert "transformers5-newest: some 1.0" in capsys.readouterr().out.splitlines()
+
+
+def test_without_the_oldest_there_is_no_newest(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr(run_tests, "make_transformers_5", fail)
+    outcomes = run_tests.run_groups(run_tests.Request(("tf5",)))
+    assert [step.ok for step in outcomes] == [False] and not steps
+
+
+def test_an_environment_says_what_it_got(tmp_path: Path) -> None:
+    (tmp_path / "versions.json").write_text('{"transformers": "5.24.0", "torch": "2.13.0"}', encoding="utf-8")
+    step = run_tests.make_environment("newest transformers 5 environment", lambda: None, tmp_path)
+    assert step.note == "newest transformers 5: transformers 5.24.0, torch 2.13.0"
 
 
 def test_the_code_is_checked_beside_the_tests(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +121,7 @@ def test_all_runs_every_case_on_both_transformers(steps: Steps) -> None:
     run_tests.run_groups(run_tests.Request(PYTEST_GROUPS, everything=True))
     assert all("--all" in options for _, options in steps)
     assert {"tests/morph", "tests/postprocess", "tests/lab"} <= set(steps[-1][1])
+    assert set(run_tests.morph_files(run_tests.ON_TRANSFORMERS_5)) <= set(steps[-2][1])
 
 
 def test_a_browser_is_installed_only_with_its_option(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,10 +132,11 @@ def test_a_browser_is_installed_only_with_its_option(steps: Steps, monkeypatch: 
         assert brought == [True] * asked
 
 
-def test_the_files_of_transformers_5_exist() -> None:
-    folder = run_tests.ROOT / "tests" / "morph"
-    names = run_tests.ON_TRANSFORMERS_5
-    assert [name for name in names if not (folder / f"{name}.py").exists()] == []
+def test_the_files_and_cases_of_transformers_5_exist() -> None:
+    names = (*run_tests.ON_TRANSFORMERS_5, *run_tests.ON_OLDEST_TRANSFORMERS_5, *run_tests.OURS_ALONE)
+    for path in run_tests.morph_files(names):
+        file, _, case = path.partition("::")
+        assert f"def {case}" in (run_tests.ROOT / file).read_text(encoding="utf-8")
 
 
 def test_there_is_one_worker_per_core_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +185,22 @@ def test_without_any_python_one_line_says_what_to_install(
     assert said.count("\n") == 1 and "3.11, 3.12 or 3.13" in said and "on the PATH" in said
 
 
+def test_versions_are_read_from_the_python_that_has_them() -> None:
+    found = environments.read_versions(sys.executable)
+    assert re.fullmatch(r"\d+\.\d+\.\d+", found["torch"]) and "transformers" in found
+    assert "ComfyUI" not in found
+
+
+def test_an_environment_beside_another_imports_its_packages_after_its_own(tmp_path: Path) -> None:
+    one, two = (install.create_environment(tmp_path / name) for name in ("one", "two"))
+    for python, name, text in ((one, "shared", "one"), (one, "both", "one"), (two, "both", "two")):
+        file = environments.site_packages(python) / f"{name}.py"
+        file.write_text(f"here = {text!r}\n", encoding="utf-8")
+    environments.link_packages(two, one)
+    code = "import both, shared; print(both.here, shared.here)"
+    assert subprocess.check_output([two, "-c", code], text=True).split() == ["two", "one"]
+
+
 def test_a_python_of_another_version_is_not_used(tmp_path: Path) -> None:
     assert environments.is_python(sys.executable, own_version())
     assert not environments.is_python(sys.executable, "2.7")
@@ -168,7 +210,8 @@ def test_a_python_of_another_version_is_not_used(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["--all", "--gpu"], "not allowed with"),
-        (["--gpu", "--only", "unit"], "no groups"),
+        (["--newest", "--plain"], "not allowed with"),
+        *((([mode, "--only", "unit"]), "no groups") for mode in ("--gpu", "--newest", "--plain")),
         (["--fast"], "--fast"),
     ],
 )
@@ -183,14 +226,15 @@ def test_arguments_after_the_dashes_go_to_pytest() -> None:
     assert options.extra == ["-k", "x", "--all"] and options.only == ["unit"] and not options.all
 
 
-def test_gpu_needs_a_commit_to_record(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("mode", ["--gpu", "--newest"])
+def test_a_record_needs_a_commit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mode: str
 ) -> None:
-    monkeypatch.setattr(run_tests, "find_commit", lambda: None)
+    monkeypatch.setattr(run_tests, "find_commit", lambda record: None)
     with pytest.raises(SystemExit):
-        run_tests.parse_arguments(["--gpu"])
+        run_tests.parse_arguments([mode])
     assert "--commit" in capsys.readouterr().err
-    assert run_tests.parse_arguments(["--gpu", "--commit", "abc"]).commit == "abc"
+    assert run_tests.parse_arguments([mode, "--commit", "abc"]).commit == "abc"
 
 
 @pytest.fixture
@@ -250,21 +294,112 @@ def test_a_failed_or_partial_run_on_a_gpu_is_not_recorded(
     assert not run_tests.GPU_RECORD.exists()
 
 
+TESTED = {"transformers": ["5.4.0", "5.9.0"], "torch": ["2.13.0"], "ComfyUI": ["0.3.75"]}
+PAGE = "comfyui-frontend-package"
+
+
+@pytest.fixture
+def newest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path | None]:
+    """As if environments could be made; records go to a temporary folder. Return the programs they were made for."""
+    made: list[Path | None] = []
+    for name in ("COMFYUI_DIR", "COMFYUI_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("newest/frontend-1.60.0", "newest/ComfyUI"):
+        (tmp_path / name).mkdir(parents=True)
+    say_version(tmp_path / "newest" / "ComfyUI", "0.3.75")
+    monkeypatch.setattr(run_tests, "NEWEST", tmp_path / "newest")
+    monkeypatch.setattr(run_tests, "NEWEST_RECORD", tmp_path / "newest.json")
+    monkeypatch.setattr(run_tests, "TESTED", tmp_path / "tested.json")
+    run_tests.TESTED.write_text(run_tests.format_tested(TESTED), encoding="utf-8")
+    monkeypatch.setattr(run_tests, "make_newest", made.append)
+    monkeypatch.setattr(run_tests, "read_versions", read_versions)
+    return made
+
+
+def say_version(folder: Path, version: str) -> None:
+    (folder / "comfyui_version.py").write_text(f'# by hand\n__version__ = "{version}"\n', encoding="utf-8")
+
+
+def read_versions(python: str) -> dict[str, str]:
+    if python == "their/python":
+        return {"transformers": "5.9.0", "torch": "2.15.0", PAGE: "1.49.6"}
+    return {"transformers": "5.10.0", "torch": "2.13.0", "qwen-tts-hf": "0.1", PAGE: "1.55.0"}
+
+
+def test_newest_runs_both_and_records_the_versions(steps: Steps, newest, capsys) -> None:
+    assert "no run is recorded" in run_tests.last_with_newest()
+    assert run_tests.run_newest("abc", run_tests.Request())
+    assert newest == [None]
+    assert [name for name, _ in steps] == ["newest packages", "ComfyUI, newest packages"]
+    assert set(run_tests.morph_files(run_tests.ON_TRANSFORMERS_5)) <= set(steps[0][1])
+    record = json.loads(run_tests.NEWEST_RECORD.read_text(encoding="utf-8"))
+    assert record["commit"] == "abc" and record["passed"] == 6 and record["skipped"] == 2
+    assert record["versions"]["ComfyUI"] == ["0.3.75"] and record["versions"][PAGE] == ["1.55.0", "1.60.0"]
+    assert json.loads(run_tests.TESTED.read_text(encoding="utf-8")) == {
+        **TESTED,
+        "transformers": ["5.4.0", "5.9.0", "5.10.0"],
+    }
+    said = "transformers 5.10.0, torch 2.13.0"
+    assert said in capsys.readouterr().out and said in run_tests.last_with_newest()
+
+
+def test_newest_with_a_comfyui_of_yours_records_that_one(
+    steps: Steps, newest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (theirs := tmp_path / "theirs").mkdir()
+    say_version(theirs, "0.33.0")
+    monkeypatch.setenv("COMFYUI_DIR", str(theirs))
+    monkeypatch.setenv("COMFYUI_PYTHON", "their/python")
+    assert run_tests.run_newest("abc", run_tests.Request())
+    assert newest == [theirs.resolve()]
+    assert json.loads(run_tests.NEWEST_RECORD.read_text(encoding="utf-8"))["versions"] == {
+        "transformers": ["5.9.0", "5.10.0"],
+        "torch": ["2.13.0", "2.15.0"],
+        "qwen-tts-hf": ["0.1"],
+        PAGE: ["1.49.6", "1.60.0"],
+        "ComfyUI": ["0.33.0"],
+    }
+
+
+def test_a_failed_or_partial_run_of_the_newest_is_not_recorded(
+    steps: Steps, newest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = run_tests.TESTED.read_bytes()
+    assert run_tests.run_newest("abc", run_tests.Request(extra=("-k", "one")))
+    monkeypatch.setattr(run_tests, "test_newest", lambda *_: [run_tests.Outcome("x", False, 1.0, failed=1)])
+    assert not run_tests.run_newest("abc", run_tests.Request())
+    assert not run_tests.NEWEST_RECORD.exists() and run_tests.TESTED.read_bytes() == before
+
+
+def test_plain_runs_what_needs_no_pinned_tool_in_this_python(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_tests, "make_plain", lambda: None)
+    monkeypatch.setattr(environments, "PYTHONS", ())
+    monkeypatch.setattr(sys, "argv", ["run_tests.py", "--plain"])
+    assert run_tests.main() == 0
+    [(name, options)] = steps
+    paths = [option.removeprefix("--ignore=") for option in options if "tests/" in option]
+    assert name == "plain tests" and len(paths) > 5
+    assert all((run_tests.ROOT / path).exists() for path in paths)
+    assert not {"tests", "tests/comfy", "tests/lab"} & set(options)
+
+
 def test_a_commit_is_reported_with_changes_and_only_for_a_checkout(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
     monkeypatch.setattr(run_tests, "GPU_RECORD", tmp_path / "gpu.json")
-    assert run_tests.find_commit() is None
+    assert run_tests.find_commit(run_tests.GPU_RECORD) is None
     git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@example.org"]
     for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
         subprocess.run([*git, *words], check=True)
-    commit = run_tests.find_commit()
+    commit = run_tests.find_commit(run_tests.GPU_RECORD)
     assert commit is not None and len(commit) == 40
     (tmp_path / "gpu.json").touch()
-    assert run_tests.find_commit() == commit
+    assert run_tests.find_commit(run_tests.GPU_RECORD) == commit
     (tmp_path / "new.py").touch()
-    assert run_tests.find_commit() == f"{commit} with changes"
+    assert run_tests.find_commit(run_tests.GPU_RECORD) == f"{commit} with changes"
 
 
 def test_the_summary_ends_with_the_counts(capsys: pytest.CaptureFixture[str]) -> None:

