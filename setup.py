@@ -10,7 +10,7 @@ setup(
     package_dir={NAME: "."},
     packages=[NAME, *(f"{NAME}.{name}" for name in INNER)],
     package_data={
-        NAME: ["demo_voice/*", "demo_voice/speech_tokenizer/*"],
+        NAME: ["demo_voice/*", "demo_voice/speech_tokenizer/*", "recordings/*"],
         f"{NAME}.morph": ["tested.json"],
         f"{NAME}.serve": ["page/*"],
     },

@@ -32,8 +32,13 @@ class LowPass:
     def __post_init__(self) -> None:
         if not is_whole(self.order, 1, MAX_ORDER):
             raise ValueError(f"order is {self.order!r}: choose a whole number from 1 to {MAX_ORDER}")
-        check_range("cutoff_hz", self.cutoff_hz, 1.0, 1e6, "Hz")
+        check_range("cutoff", self.cutoff_hz, 1.0, 1e6, "Hz")
         check_switch("zero_phase", self.zero_phase)
+
+    def has_effect(self, sample_rate: int) -> bool:
+        """Whether audio of this rate (samples per second) has frequencies at the cutoff."""
+        check_sample_rate(sample_rate)
+        return self.cutoff_hz < sample_rate / 2
 
 
 def low_pass(waveform: Waveform, sample_rate: int, options: LowPass | None = None) -> Waveform:
@@ -44,11 +49,10 @@ def low_pass(waveform: Waveform, sample_rate: int, options: LowPass | None = Non
     """
     options = options or LowPass()
     check_waveform(waveform)
-    check_sample_rate(sample_rate)
-    nyquist = sample_rate / 2
-    if options.cutoff_hz >= nyquist:
+    if not options.has_effect(sample_rate):
+        nyquist = sample_rate / 2
         raise ValueError(
-            f"cutoff_hz is {options.cutoff_hz:g} Hz, but audio of {sample_rate} samples per second ends at "
+            f"cutoff is {options.cutoff_hz:g} Hz, but audio of {sample_rate} samples per second ends at "
             f"{nyquist:g} Hz: choose a cutoff below {nyquist:g} Hz, or leave the filter out"
         )
     sections = butter(options.order, options.cutoff_hz, fs=sample_rate, output="sos")

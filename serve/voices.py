@@ -13,6 +13,8 @@ from ..morph.text.encoding import is_encodable
 from ..morph.text.names import check_name
 from ..morph.voice.create import design_voice, preset_voice
 from ..morph.voice.file import load_voice
+from ..morph.voice.library import VoiceLibrary
+from ..morph.voice.recording import clone_recording, read_recording
 from ..morph.voice.voice import Voice, check_voice
 from .errors import ApiError
 
@@ -42,7 +44,8 @@ class VoiceBook:
 
     Args:
         model: the checkpoint.
-        folder: of saved voices (``*.safetensors``), read again at each request; None for none.
+        folder: of saved voices (``*.safetensors``), read again at each request; None for none. Recordings in it are
+            cloned here, once: later the model is busy with speech.
     """
 
     def __init__(self, model: Model, folder: Path | None = None):
@@ -52,6 +55,7 @@ class VoiceBook:
         # after an ICL voice's reference belongs to this object.
         self._saved: dict[str, tuple[tuple[int, int], Voice | str]] = {}
         self._presets = {name: preset_voice(model, name) for name in model.speakers}
+        self._recorded = {} if folder is None else clone_recordings(model, folder)
         self._uploaded: dict[str, Voice] = {}  # in memory only, the least recently used first
 
     @property
@@ -187,7 +191,7 @@ class VoiceBook:
                 kept = self._saved.get(name)
                 found[name] = kept if kept is not None and kept[0] == state else (state, self._read(path))
             self._saved = found
-            return {name: voice for name, (_, voice) in found.items()}
+            return {**self._recorded, **{name: voice for name, (_, voice) in found.items()}}
 
     def _files(self) -> list[Path]:
         if self._folder is None:
@@ -203,6 +207,20 @@ class VoiceBook:
             log.warning("voice file %s is not offered: %s", path.name, error)
             return str(error)
         return voice
+
+
+def clone_recordings(model: Model, folder: Path) -> dict[str, Voice | str]:
+    """Return the voices of a folder's recordings by name, or why they cannot be used."""
+    found: dict[str, Voice | str] = {}
+    if not model.can_clone:
+        return found
+    for name, path in VoiceLibrary(folder).recordings().items():
+        try:
+            found[name] = clone_recording(model, read_recording(path))
+        except ValueError as error:
+            log.warning("recording %s is not offered: %s", path.name, error)
+            found[name] = str(error)
+    return found
 
 
 def _state_of(path: Path) -> tuple[int, int]:

@@ -21,6 +21,7 @@ PUBLISHED = (
     "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice",
     "Qwen/Qwen3-TTS-12Hz-1.7B-VoiceDesign",
 )
+DOWNLOAD_GB = {"0.6B": 2.5, "1.7B": 4.5}  # of a published checkpoint with its codec, rounded
 # Under ComfyUI's models/: where other node packs keep Qwen3-TTS.
 MODEL_FOLDERS = ("qwen-tts", "TTS", "tts", "Qwen3-TTS", "tts/Qwen3TTS")
 NEEDED_FILES = (
@@ -197,6 +198,11 @@ def demo_voice() -> Path:
             "or choose another checkpoint"
         )
     return DEMO_VOICE_PATH
+
+
+def download_gb(name: str) -> float:
+    """Return how many gigabytes a published checkpoint is, about."""
+    return next(size for part, size in DOWNLOAD_GB.items() if f"-{part}-" in name)
 
 
 def resolve_checkpoint(name: str, roots: Sequence[Path]) -> Path | None:

@@ -2,9 +2,9 @@
 
 A caption is one line of a script (see ``script.py``): ``NAME: text`` with a name of the cast, or text of the character
 NARRATOR. WebVTT's mark ``<v NAME>`` chooses the voice, if the cast has that name, and is never spoken. Tags such as
-``[speed 1.1]`` may stand before its text. Other words in brackets, and a caption that is one remark in parentheses,
-describe sounds: they are not spoken. Dashes at the beginning of a caption's lines are left out. A caption has one
-speaker: one in which another line begins with a name is refused.
+``[speed 1.1]`` may stand before its text. Sounds (see ``sounds.py``) are not spoken unless the caller wants it. Dashes
+at the beginning of a caption's lines are left out. A caption has one speaker: one in which another line begins with a
+name is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 
 from .encoding import check_encodable
 from .names import name_key
-from .script import KNOWN_TAG, NARRATOR, RESERVED, ScriptError, ScriptLine, parse_script, report_faults
+from .script import NARRATOR, RESERVED, ScriptError, ScriptLine, parse_script, report_faults
+from .sounds import BRACKETS, with_sounds, without_sounds
 
 LONGEST_SHOWN = 40  # characters of a line in an error
 MOST_CAPTIONS = 20_000
@@ -29,13 +30,12 @@ VTT_BLOCK = re.compile(
 )  # the first line of one that is no caption
 ARROW = "-->"
 UNNAMED = str.maketrans(dict.fromkeys(RESERVED, " "))
-BRACKETS = re.compile(r"\[[^\[\]]*\]")
 REMARK = re.compile(r"[(\uff08][^()\uff08\uff09]*[)\uff09]")
+REMARKS = re.compile(rf"((?:{REMARK.pattern}\s*)+)(.*)", re.DOTALL)  # before a text
 DASH = re.compile(r"^[-\u2010-\u2014]\s*", re.MULTILINE)
 SURE_DASH = re.compile(r"^[-\u2010-\u2014](?!\d)\s*", re.MULTILINE)  # no minus
 CLOSING_HASH = re.compile(r" #+\Z")  # behind what is sung
 ENTITY = re.compile(r"&#?\w{1,31};")  # only with its semicolon: R&D and "Q&not" are words
-NOTES = str.maketrans("", "", "\u266a\u266b\u266c")  # around what is sung
 HEAD = re.compile("([^:\uff1a]*)[:\uff1a](.*)", re.DOTALL)
 
 
@@ -61,10 +61,11 @@ class TimedText:
 
 @dataclass(frozen=True)
 class DubLine:
-    """A caption and what is spoken for it."""
+    """A caption, what is spoken for it, and whether sounds of it are left out."""
 
     caption: TimedText
     line: ScriptLine
+    left_out: bool = False
 
 
 def read_captions(text: str) -> list[TimedText]:
@@ -148,7 +149,10 @@ def _faults(caption: TimedText) -> Iterable[str]:
 
 
 def read_dub(
-    captions: Sequence[TimedText], cast: Collection[str], languages: Collection[str] | None = None
+    captions: Sequence[TimedText],
+    cast: Collection[str],
+    languages: Collection[str] | None = None,
+    read_sounds: bool = False,
 ) -> tuple[list[DubLine], list[TimedText]]:
     """Return the lines to speak, and the captions that have nothing to speak.
 
@@ -156,6 +160,7 @@ def read_dub(
         captions: of ``read_captions``.
         cast: the names of the characters; NARRATOR speaks captions without one of these names.
         languages: as for ``parse_script``.
+        read_sounds: whether descriptions of sounds are read aloud.
 
     Raises:
         ScriptError: naming the faulty captions.
@@ -163,18 +168,23 @@ def read_dub(
     known = {name_key(name): name for name in cast}
     if errors := [error for one in captions for error in _second_speakers(one, known)]:
         raise ScriptError(report_faults(errors, "captions"))
-    texts = [_as_line(one, known) for one in captions]
+    texts = [_as_line(one, known, read_sounds) for one in captions]
     numbered = dict(enumerate(captions, start=1))
     silent = [caption for caption, text in zip(captions, texts, strict=True) if not text]
     try:
         if len(silent) == len(captions):
-            raise ScriptError("captions have nothing to speak: write words into them")
+            raise ScriptError("captions have nothing to speak: write words into them, or have sounds read")
         script = parse_script("\n".join(texts), cast, languages)
     except ScriptError as error:
         raise ScriptError(name_captions(str(error), numbered)) from None
     if any(script.pauses):
         raise ScriptError("a [pause] is before or after a caption's text: change the caption's time instead")
-    return [DubLine(numbered[line.number], line) for line in script.lines], silent
+    return [_dubbed(numbered[line.number], line, read_sounds) for line in script.lines], silent
+
+
+def _dubbed(caption: TimedText, line: ScriptLine, read_sounds: bool) -> DubLine:
+    left_out = not read_sounds and without_sounds(caption.text) != caption.text
+    return DubLine(caption, line, left_out)
 
 
 def name_captions(message: str, numbered: dict[int, TimedText]) -> str:
@@ -185,21 +195,18 @@ def name_captions(message: str, numbered: dict[int, TimedText]) -> str:
     return named.replace("script cannot be read:", "captions cannot be read:", 1)
 
 
-def _lines(caption: TimedText) -> list[str]:
-    """Return the lines of a caption without notes, sounds in brackets and the dashes of speakers.
+def _lines(text: str) -> list[str]:
+    """Return the lines of a caption without the dashes of speakers.
 
     A dash before a figure is a minus, unless another line begins with a dash too.
     """
-    text = BRACKETS.sub(
-        lambda match: match[0] if KNOWN_TAG.fullmatch(match[0]) else " ", caption.text.translate(NOTES)
-    )
     dash = DASH if len(DASH.findall(text)) > 1 else SURE_DASH
     return dash.sub("", text).split("\n")
 
 
 def _second_speakers(caption: TimedText, cast: dict[str, str]) -> Iterable[str]:
     """Name the lines that begin with a name of the cast behind a spoken line: the name would be read aloud."""
-    spoken = [line for line in _lines(caption) if _has_words(line)]
+    spoken = [line for line in _lines(without_sounds(caption.text)) if _has_words(line)]
     for line in spoken[1:]:
         name = _head(line)
         if name is not None and _in_cast(name, cast):
@@ -207,12 +214,14 @@ def _second_speakers(caption: TimedText, cast: dict[str, str]) -> Iterable[str]:
             yield f"caption {caption.number}: {shown} begins with a name: make it a caption of its own"
 
 
-def _as_line(caption: TimedText, cast: dict[str, str]) -> str:
+def _as_line(caption: TimedText, cast: dict[str, str], read_sounds: bool) -> str:
     """Return a caption as a line of a script, "" if nothing of it is spoken."""
-    said = " ".join(" ".join(_lines(caption)).split())
+    text = with_sounds(caption.text) if read_sounds else without_sounds(caption.text)
+    said = " ".join(" ".join(_lines(text)).split())
     # A line of a script that begins with # is a comment; here it is sung. C# is a word.
     said = said.strip("# ") if said.startswith("#") else CLOSING_HASH.sub("", said)
-    if not _has_words(said):
+    said = _name_first(said, cast)
+    if not _has_words(said) or (text != caption.text and _is_only_name(said, cast)):
         return ""
     if _is_named(said, cast):
         return said
@@ -221,9 +230,24 @@ def _as_line(caption: TimedText, cast: dict[str, str]) -> str:
     return f"{speaker}: {said}" if speaker else said
 
 
+def _name_first(said: str, cast: dict[str, str]) -> str:
+    """Return a text with its name before the sounds that it begins with: a script's line begins with the name."""
+    found = REMARKS.fullmatch(said)
+    if not found or not _is_named(found[2], cast):
+        return said
+    name, words = re.split("[:\uff1a]", found[2], maxsplit=1)
+    return f"{name}: {found[1]}{words.lstrip()}"
+
+
+def _is_only_name(said: str, cast: dict[str, str]) -> bool:
+    """Return whether a text is a name whose words were all sounds: one of the cast, or in capitals."""
+    head = _head(said)
+    return head is not None and said.endswith((":", "\uff1a")) and (_in_cast(head, cast) or head.isupper())
+
+
 def _has_words(said: str) -> bool:
-    """Return whether a text is more than tags, signs, and one remark in parentheses."""
-    return any(char.isalnum() for char in BRACKETS.sub("", said)) and not REMARK.fullmatch(said.strip())
+    """Return whether a text is more than tags and signs."""
+    return any(char.isalnum() for char in BRACKETS.sub("", said))
 
 
 def _is_named(said: str, cast: dict[str, str]) -> bool:

@@ -45,7 +45,9 @@ def blend_voices(voices: Sequence[Voice], weights: Sequence[float], model: Model
     name = " + ".join(
         f"{share:.0%} {voice.name}" for share, voice in zip(shares.tolist(), voices, strict=True)
     )
-    size = voices[0].model_size
+    size = next(
+        (voice.model_size for voice in voices if voice.model_size), "" if model is None else model.size
+    )
     if len(named) < len(voices):
         return Voice("x_vector", size, name, mixed)
     speakers = AND.join(dict.fromkeys(speaker for voice in voices for speaker in voice.speakers))
@@ -62,7 +64,7 @@ def _check_weights(voices: Sequence[Voice], weights: Sequence[float]) -> None:
 
 
 def _check_sizes(voices: Sequence[Voice]) -> None:
-    sizes = sorted({voice.model_size for voice in voices})
+    sizes = sorted({voice.model_size for voice in voices} - {""})
     if len(sizes) > 1:
         shown = ", ".join(SIZE_NAMES.get(size, size) for size in sizes)
         raise ValueError(

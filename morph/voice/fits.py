@@ -17,7 +17,7 @@ class Needs:
     """What a voice needs of a checkpoint.
 
     Args:
-        size: upstream's tts_model_size.
+        size: upstream's tts_model_size; "" for any.
         type: upstream's tts_model_type; "" for any.
         speakers: presets that the checkpoint must have.
     """
@@ -29,6 +29,8 @@ class Needs:
     @property
     def checkpoint(self) -> str:
         """The checkpoint's size and kind in words: "0.6B Base", "1.7B", "demo voice"."""
+        if not self.size:
+            return "any checkpoint"
         if self.size == DEMO_SIZE:
             return "demo voice"
         return " ".join([SIZE_NAMES.get(self.size, self.size), *filter(None, [KIND_NAMES.get(self.type)])])
@@ -43,7 +45,7 @@ class Needs:
         speakers = talker.get("spk_id") if isinstance(talker, dict) else None
         known = {name.lower() for name in speakers or ()}
         return (
-            config.get("tts_model_size") == self.size
+            self.size in ("", config.get("tts_model_size"))
             and self.type in ("", config.get("tts_model_type"))
             and {name.lower() for name in self.speakers} <= known
         )

@@ -1,8 +1,11 @@
-"""The voice library: voices in the files of a folder. A name is looked up in its listing; it never becomes a path."""
+"""The voice library: voices in the files of a folder. A name is looked up in its listing; it never becomes a path.
+
+Recordings in the folder are voices too (see ``recording.py``): whoever loads one says how it is cloned.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +16,8 @@ from ..options import FRAME_RATE
 from ..text.names import check_name, confine, file_names
 from .file import check_description, holds_voice, is_voice_file, load_voice, read_description, save_voice
 from .fits import needs_of
+from .recording import SUFFIXES as RECORDED
+from .recording import Recording, read_recording
 from .voice import Voice
 
 SUFFIX = ".safetensors"
@@ -44,6 +49,20 @@ class VoiceLibrary:
         """Return the files that are voices by name, sorted."""
         return {name: path for name, path in self.files().items() if is_voice_file(path)}
 
+    def recordings(self) -> dict[str, Path]:
+        """Return the recordings by name, sorted, but for those whose name a voice has."""
+        voices = self.voices()
+        found: dict[str, Path] = {}
+        for folder in dict.fromkeys([self.folder, *self.others]):
+            for name in file_names(folder):
+                if name.lower().endswith(RECORDED) and (stem := Path(name).stem) not in voices:
+                    found.setdefault(stem, folder / name)
+        return dict(sorted(found.items()))
+
+    def names(self) -> list[str]:
+        """Return the names of all voices and recordings, sorted."""
+        return sorted([*self.voices(), *self.recordings()])
+
     def find(self, name: str) -> Path:
         """Return a voice's file; ValueError, naming the voices there are, if it is not in the library."""
         path = self.files().get(name) if isinstance(name, str) else None
@@ -51,8 +70,13 @@ class VoiceLibrary:
             raise ValueError(f"voice {str(name)[:80]!r} is not in the library: {self._others()}")
         return path
 
+    def source(self, name: str) -> Path:
+        """Return the file of a voice or a recording; ValueError as ``find``."""
+        recordings = {} if name in self.voices() else self.recordings()
+        return recordings[name] if name in recordings else self.find(name)
+
     def _others(self) -> str:
-        names = list(self.voices())
+        names = self.names()
         if not names:
             return "it has none, save one first"
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
@@ -62,9 +86,24 @@ class VoiceLibrary:
         """Return the path under which a voice is saved; ValueError for a name that is no file name."""
         return confine(self.folder, typed_name(name) + SUFFIX)
 
-    def load(self, name: str) -> Voice:
-        """Return a voice; ValueError if it is not in the library or damaged."""
-        return load_voice(self.find(name))
+    def load(self, name: str, clone: Callable[[Recording], Voice] | None = None) -> Voice:
+        """Return a voice.
+
+        Args:
+            name: of a voice or a recording.
+            clone: makes a recording's voice; None where there is no model to do that.
+
+        Raises:
+            ValueError: it is not in the library, damaged, or a recording and ``clone`` is None.
+        """
+        path = self.source(name)
+        if path.suffix == SUFFIX:
+            return load_voice(path)
+        if clone is None:
+            raise ValueError(
+                f"voice {name!r} is a recording ({path.name}): give the model that is to clone it"
+            )
+        return clone(read_recording(path))
 
     def about(self, name: str) -> dict[str, Any]:
         """Return what people and programs are told of a voice; under "error" why it cannot be read."""

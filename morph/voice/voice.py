@@ -33,7 +33,8 @@ class Voice:
     Args:
         kind: "x_vector" (speaker embedding only), "icl" (also reference codes and transcript), "preset" (a speaker of
             the checkpoint), "design" (a description) or "blend" (the mean of presets).
-        model_size: upstream's tts_model_size of the checkpoint that it was made with.
+        model_size: upstream's tts_model_size of the checkpoint that it was made with; "" for a preset of any checkpoint
+            that has the speaker.
         name: shown to people.
         speaker_embedding: ``[H_talker]``, in the checkpoint's dtype.
         ref_codes: ``[T, 16]`` int64.
@@ -130,7 +131,8 @@ def _shape(value: object) -> list[int] | str:
 
 def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None:
     """Raise ValueError if the model cannot speak with this voice (and this instruction)."""
-    if voice.model_size != model.size:
+    any_size = voice.kind == "preset" and not voice.model_size
+    if voice.model_size != model.size and not any_size:
         made_for, loaded = (SIZE_NAMES.get(size, size) for size in (voice.model_size, model.size))
         raise ValueError(
             f"voice {voice.name!r} was made for a {made_for} model and {model.name} is {loaded}: "

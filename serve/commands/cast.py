@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...morph.text.names import name_key
@@ -14,14 +14,13 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ...morph.model.model import Model
+    from ...morph.voice.cast import Cast
     from ...morph.voice.voice import Voice
     from ..remote.facts import ServerFacts
     from .folders import Folders
 
 NARRATOR = "NARRATOR"
 RESERVED = ":\uff1a[]#\n\r"  # these have a meaning in scripts
-
-MakeVoice = Callable[[], "Voice"]
 
 
 def part(word: str) -> tuple[str, str]:
@@ -36,37 +35,15 @@ def part(word: str) -> tuple[str, str]:
     return name, voice
 
 
-@dataclass(frozen=True)
-class Cast(Mapping[str, "Voice"]):
-    """Voices by name; each is loaded when a script first names it.
-
-    Args:
-        makers: what makes each voice.
-    """
-
-    makers: Mapping[str, MakeVoice]
-    _made: dict[str, Voice] = field(default_factory=dict)
-
-    def __getitem__(self, name: str) -> Voice:
-        if name not in self._made:
-            self._made[name] = self.makers[name]()
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.makers)
-
-    def __len__(self) -> int:
-        return len(self.makers)
-
-    def find(self, name: str) -> Voice:
-        """Return the voice of a name in upper or lower case; "" is the narrator. ValueError if there is none."""
-        spelled = _spelled(name or NARRATOR, self.makers)
-        if spelled not in self.makers:
-            known = ", ".join(sorted(self.makers))
-            raise ValueError(
-                f"voice {name or NARRATOR!r} is not in the cast: choose one of {known}, or add --cast"
-            )
-        return self[spelled]
+def find_voice(cast: Cast, name: str) -> Voice:
+    """Return the voice of a name in upper or lower case; "" is the narrator. ValueError if there is none."""
+    spelled = cast.spelled(name or NARRATOR)
+    if spelled is None:
+        known = ", ".join(sorted(cast))
+        raise ValueError(
+            f"voice {name or NARRATOR!r} is not in the cast: choose one of {known}, or add --cast"
+        )
+    return cast[spelled]
 
 
 def make_cast(
@@ -83,16 +60,24 @@ def make_cast(
     Raises:
         ValueError: for a name that ``--cast`` has twice, or a voice of it that does not exist.
     """
+    from ...morph.voice.cast import GIVEN, PRESET, SAVED, Part, join_parts, named_parts
+    from ...morph.voice.create import preset_voice
+
+    def choose(voice: str) -> Voice:
+        if voice.casefold() in [speaker.casefold() for speaker in model.speakers]:
+            return preset_voice(model, voice)
+        return saved_voice(voice, folders, model)
+
     given = check_parts(options.cast)
-    found: dict[str, MakeVoice] = {name: _choose(model, folders, voice) for name, voice in given.items()}
+    narrator = {}
     if model.speakers or options.voice or recording or options.describe:
-        found.setdefault(_spelled(NARRATOR, found), lambda: make_voice(model, options, recording))
-    for name in folders.library.voices():
-        if not any(char in name for char in RESERVED):
-            found.setdefault(_spelled(name, found), _choose(model, folders, name))
-    for speaker in model.speakers:
-        found.setdefault(_spelled(speaker, found), _choose(model, folders, speaker))
-    return Cast(found)
+        narrator = {NARRATOR: Part(GIVEN, lambda: make_voice(model, options, recording))}
+    return join_parts(
+        {name: Part(GIVEN, partial(choose, voice)) for name, voice in given.items()},
+        narrator,
+        named_parts(SAVED, folders.library.names(), lambda name: saved_voice(name, folders, model)),
+        named_parts(PRESET, model.speakers, lambda name: preset_voice(model, name)),
+    )
 
 
 def server_cast(server: ServerFacts, folders: Folders, options: argparse.Namespace) -> Cast:
@@ -101,22 +86,25 @@ def server_cast(server: ServerFacts, folders: Folders, options: argparse.Namespa
     Raises:
         ValueError: for a name that ``--cast`` has twice.
     """
+    from ...morph.voice.cast import GIVEN, PRESET, SAVED, Part, join_parts, named_parts
 
-    def choose(voice: str) -> MakeVoice:
+    def choose(voice: str) -> Voice:
         if voice.casefold() in [name.casefold() for name in server.voices]:
-            return lambda: preset_at(server, voice)
-        return lambda: saved_voice(voice, folders)
+            return preset_at(server, voice)
+        return saved_voice(voice, folders)
 
     given = check_parts(options.cast)
-    found: dict[str, MakeVoice] = {name: choose(voice) for name, voice in given.items()}
+    narrator = {}
     if options.describe:
-        found.setdefault(_spelled(NARRATOR, found), lambda: design_at(server, options.describe))
+        narrator = {NARRATOR: Part(GIVEN, lambda: design_at(server, options.describe))}
     elif name := options.voice or options.speaker or next(iter(server.voices), ""):
-        found.setdefault(_spelled(NARRATOR, found), choose(name))
-    for name in (*folders.library.voices(), *server.voices):
-        if not any(char in name for char in RESERVED):
-            found.setdefault(_spelled(name, found), choose(name))
-    return Cast(found)
+        narrator = {NARRATOR: Part(GIVEN, lambda: choose(name))}
+    return join_parts(
+        {name: Part(GIVEN, partial(choose, voice)) for name, voice in given.items()},
+        narrator,
+        named_parts(SAVED, folders.library.voices(), choose),
+        named_parts(PRESET, server.voices, choose),
+    )
 
 
 def preset_at(server: ServerFacts, name: str) -> Voice:
@@ -147,12 +135,3 @@ def check_parts(parts: Sequence[tuple[str, str]]) -> dict[str, str]:
 def _spelled(name: str, known: Mapping[str, object]) -> str:
     """Return a name as it is known already, in upper or lower case (see ``names.name_key``)."""
     return next((other for other in known if name_key(other) == name_key(name)), name)
-
-
-def _choose(model: Model, folders: Folders, voice: str) -> MakeVoice:
-    """Return what makes a voice: a speaker of the checkpoint, or a saved one by its name or file."""
-    from ...morph.voice.create import preset_voice
-
-    if voice.casefold() in [speaker.casefold() for speaker in model.speakers]:
-        return lambda: preset_voice(model, voice)
-    return lambda: saved_voice(voice, folders)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import arguments, script
-from .cast import Cast, make_cast
+from .cast import make_cast
 from .clone import read_words
 from .console import Console
 from .engine import find_checkpoint, folders_of, load_at, make_settings, read_reference
@@ -24,10 +24,11 @@ from .sound import write_whole
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...morph.render.dub import Dub
+    from ...morph.render.dub import Dub, FitLimits
     from ...morph.render.lines import Line
     from ...morph.synthesizer import Synthesizer
     from ...morph.text.captions import DubLine, TimedText
+    from ...morph.voice.cast import Cast
 
 FILES = (".srt", ".vtt")
 HIGHEST_SPEED = 2.0  # that of the engine, here because it is checked before there is one
@@ -47,6 +48,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=arguments.number(0, 60),
         default=0.5,
         help="seconds that speech may go on behind its caption, before the next one, default: 0.5",
+    )
+    parser.add_argument(
+        "--speak-over",
+        action="store_true",
+        help="start every caption at its time, over one that is too long; default: when that one has ended",
+    )
+    parser.add_argument(
+        "--read-sounds",
+        action="store_true",
+        help="read [door slams], (laughs) and what is between notes aloud; default: they are left out",
     )
     script.add_shared(parser)
 
@@ -83,7 +94,7 @@ def dub_into(
     console: Console,
 ) -> int:
     """Speak the captions that are not saved, and write the track; see ``run``."""
-    from ...morph.render.dub import FitLimits, assemble_dub
+    from ...morph.render.dub import assemble_dub
 
     path = find_checkpoint(options, console)
     synthesizer = load_at(path, options)
@@ -94,8 +105,7 @@ def dub_into(
     started = time.perf_counter()
     new = script.speak_missing(job, console)
     elapsed = time.perf_counter() - started
-    limits = FitLimits(options.max_speed, options.overrun)
-    dub = assemble_dub(dubbed, silent, [job.read(plan) for plan in job.plans], limits)
+    dub = assemble_dub(dubbed, silent, [job.read(plan) for plan in job.plans], make_limits(options))
     paths = write_dub(dub, options)
     job.write_manifest(complete=True)
     script.tell(job, new, elapsed, console)
@@ -105,17 +115,24 @@ def dub_into(
     return 0
 
 
+def make_limits(options: argparse.Namespace) -> FitLimits:
+    """Return how speech is fitted."""
+    from ...morph.render.dub import FitLimits
+
+    return FitLimits(options.max_speed, options.overrun, options.speak_over)
+
+
 def read_lines(
     synthesizer: Synthesizer, text: str, cast: Cast, options: argparse.Namespace
 ) -> tuple[list[DubLine], list[TimedText], list[Line]]:
     """Return what ``read_request`` does; ValueError for anything that cannot be spoken."""
-    from ...morph.render.dub import DubRequest, FitLimits, read_request
+    from ...morph.render.dub import DubRequest, read_request
     from ...morph.render.lines import check_line
 
     if not cast:
         raise ValueError("no voice is set: choose one with --cast NAME=VOICE, --voice or --reference")
-    limits = FitLimits(options.max_speed, options.overrun)
-    request = DubRequest(text, cast, options.language, options.seed, limits)
+    limits = make_limits(options)
+    request = DubRequest(text, cast, options.language, options.seed, limits, options.read_sounds)
     dubbed, silent, lines = read_request(synthesizer, request)
     lines = [replace(line, instruct=line.instruct or options.instruct) for line in lines]
     for line in lines:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,17 +107,23 @@ def make_voice(model: Model, options: argparse.Namespace, recording: tuple[np.nd
             model, *recording, CloneOptions(mode, options.transcript, name=options.reference.stem)
         )
     if options.voice:
-        return saved_voice(options.voice, folders_of(options))
+        return saved_voice(options.voice, folders_of(options), model)
     if options.describe:
         return design_voice(model, options.describe)
     return preset_voice(model, options.speaker or (model.speakers or [""])[0])
 
 
-def saved_voice(word: str, folders: Folders) -> Voice:
-    """Return a voice by the path of its file or by its name in the library; ValueError if there is none."""
-    from ...morph.voice.file import load_voice
+def saved_voice(word: str, folders: Folders, model: Model | None = None) -> Voice:
+    """Return a voice by the path of its file or by its name in the library; ValueError if there is none.
 
-    return load_voice(Path(word) if os.path.isfile(word) else folders.library.find(word))
+    ``model`` clones it where it is a recording.
+    """
+    from ...morph.voice.file import load_voice
+    from ...morph.voice.recording import clone_recording
+
+    if os.path.isfile(word):
+        return load_voice(Path(word))
+    return folders.library.load(word, None if model is None else partial(clone_recording, model))
 
 
 def make_settings(model: Model, options: argparse.Namespace, **others: Any) -> GenerateOptions:

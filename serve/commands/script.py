@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import arguments
-from .cast import Cast, make_cast, part, server_cast
+from .cast import find_voice, make_cast, part, server_cast
 from .clone import read_words
 from .console import Console
 from .engine import (
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ...morph.synthesizer import Synthesizer
     from ...morph.text.script import Script, ScriptLine
     from ...morph.text.subtitles import Caption
+    from ...morph.voice.cast import Cast
 
 JSON_LINES = (".jsonl", ".ndjson")
 TRACKS = ("wav", "flac", "mp3", "opus", "ogg")
@@ -254,7 +255,9 @@ def read_named_lines(
     request = ScriptRequest(text, cast, options.language, options.seed, options.gap)
     if options.file.suffix.lower() in JSON_LINES:
         listed = parse_lines(text)
-        request = replace(request, cast={name: cast.find(voice) for name, voice in listed.voices.items()})
+        request = replace(
+            request, cast={name: find_voice(cast, voice) for name, voice in listed.voices.items()}
+        )
         script = listed.script
     else:
         script = parse_script(text, list(cast), languages)

@@ -77,8 +77,14 @@ def test_silence_stays_silence(zero_phase):
 
 @pytest.mark.parametrize("cutoff", [8000.0, 11000.0])
 def test_a_cutoff_at_or_above_nyquist_is_refused_with_both_numbers(cutoff):
-    with pytest.raises(ValueError, match=rf"cutoff_hz is {cutoff:g} Hz.*choose a cutoff below 8000 Hz"):
+    with pytest.raises(ValueError, match=rf"cutoff is {cutoff:g} Hz.*choose a cutoff below 8000 Hz"):
         low_pass(np.zeros(100), 16000, LowPass(cutoff_hz=cutoff))
+
+
+def test_a_filter_has_an_effect_on_audio_with_frequencies_at_its_cutoff():
+    assert [LowPass().has_effect(rate) for rate in (16000, 22000, 22050, RATE)] == [False, False, True, True]
+    with pytest.raises(ValueError, match="sample_rate is 0"):
+        LowPass().has_effect(0)
 
 
 @pytest.mark.parametrize("order", [0, 17, 2.5, True, "2"])
@@ -104,5 +110,5 @@ def test_zero_phase_is_on_or_off(zero_phase):
 
 @pytest.mark.parametrize("cutoff", [0.0, -1.0, np.nan, np.inf, "11000"])
 def test_a_wrong_cutoff_is_refused(cutoff):
-    with pytest.raises(ValueError, match=r"cutoff_hz is .*Hz"):
+    with pytest.raises(ValueError, match=r"cutoff is .*Hz"):
         LowPass(cutoff_hz=cutoff)

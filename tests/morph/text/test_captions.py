@@ -29,8 +29,8 @@ def captions(*texts: str) -> list[TimedText]:
     ]
 
 
-def spoken(text: str, *cast: str) -> list[tuple[str, str]]:
-    lines, _ = read_dub(captions(text), cast or ("Anna", "Ben", "NARRATOR"))
+def spoken(text: str, *cast: str, read_sounds: bool = False) -> list[tuple[str, str]]:
+    lines, _ = read_dub(captions(text), cast or ("Anna", "Ben", "NARRATOR"), read_sounds=read_sounds)
     return [(one.line.name.replace("NARRATOR", ""), one.line.text) for one in lines]
 
 
@@ -182,9 +182,8 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("- Who is it?\n- Me.", [("", "Who is it? Me.")]),
         ("[door slams] Who is it?", [("", "Who is it?")]),
         ("BEN: [sighs] Yes.", [("Ben", "Yes.")]),
-        ("\u266a La la \u266a", [("", "La la")]),
-        ("# La la #", [("", "La la")]),
-        ("#La la#", [("", "La la")]),
+        ("BEN: Yes. \u266a la la \u266a", [("Ben", "Yes.")]),
+        ("(sighs) BEN: (laughs) Yes.", [("Ben", "Yes.")]),
         ("La la ##", [("", "La la")]),
         ("I write C#", [("", "I write C#")]),
         ("-5 degrees", [("", "-5 degrees")]),
@@ -192,7 +191,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("-5 minutes?\n-Yes.", [("", "5 minutes? Yes.")]),
         ("- 5 minutes?", [("", "5 minutes?")]),
         ("[door slams]\nANNA: Hi\nthere: you.", [("Anna", "Hi there: you.")]),
-        ("[speed 1.1]\nANNA: Hi\n(sighs)", [("Anna", "Hi (sighs)")]),
+        ("[speed 1.1]\nANNA: Hi\n(sighs)", [("Anna", "Hi")]),
         ("Wait (a little).", [("", "Wait (a little).")]),
         ("One [pause 0.3] two.", [("", "One [pause 0.3] two.")]),
     ],
@@ -214,9 +213,44 @@ def test_tags_apply_to_their_caption() -> None:
 
 
 def test_captions_without_words_are_returned_apart() -> None:
-    lines, silent = read_dub(captions("[door slams]", "Hi.", "(sighs)", "\u266a", "..."), ["NARRATOR"])
-    assert [one.caption.number for one in lines] == [2]
-    assert [one.number for one in silent] == [1, 3, 4, 5]
+    texts = (
+        "[door slams]",
+        "Hi.",
+        "(sighs)",
+        "\u266a",
+        "...",
+        "\u266a la la \u266a",
+        "ANNA: [sighs]",
+        "(he) sighs",
+    )
+    lines, silent = read_dub(captions(*texts), ["NARRATOR"])
+    assert [(one.caption.number, one.line.text, one.left_out) for one in lines] == [
+        (2, "Hi.", False),
+        (8, "sighs", True),
+    ]
+    assert [one.number for one in silent] == [1, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("cast", [("NARRATOR",), ("Anna", "NARRATOR"), ("Anna", "Ben", "NARRATOR")])
+def test_a_name_whose_words_are_all_sounds_is_not_spoken(cast: tuple[str, ...]) -> None:
+    lines, silent = read_dub(captions("ANNA: [sighs]", "He said: [bleep]"), cast)
+    assert [one.line.text for one in lines] == ["He said:"] and [one.number for one in silent] == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[door slams]", ("", "(door slams)")),
+        ("(laughs) Hello.", ("", "(laughs) Hello.")),
+        ("\u266a soft music \u266a", ("", "soft music")),
+        ("# La la #", ("", "La la")),
+        ("BEN: [sighs] Yes.", ("Ben", "(sighs) Yes.")),
+        ("[door slams]\nANNA: Hi\nthere: you.", ("Anna", "(door slams) Hi there: you.")),
+        ("[speed 1.1] ANNA: [sighs]", ("Anna", "(sighs)")),
+    ],
+)
+def test_sounds_are_read_where_that_is_wanted(text: str, line: tuple[str, str]) -> None:
+    assert spoken(text, read_sounds=True) == [line]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""Who speaks in a script: voices by name, each made when a line first names it, and where each came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ..text.names import name_key
+from ..text.script import RESERVED
+from .voice import Voice
+
+GIVEN, SAVED, PRESET = "cast", "saved voice", "preset"  # where a voice came from
+
+
+@dataclass(frozen=True)
+class Part:
+    """A character: where the voice comes from (GIVEN, SAVED or PRESET), and what makes it."""
+
+    origin: str
+    make: Callable[[], Voice]
+
+
+@dataclass(frozen=True)
+class Cast(Mapping[str, Voice]):
+    """Voices by name. No two names are the same (see ``names.name_key``)."""
+
+    parts: Mapping[str, Part]
+    _made: dict[str, Voice] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Voice:
+        if name not in self._made:
+            self._made[name] = self.parts[name].make()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def spelled(self, name: str) -> str | None:
+        """Return a name as the cast has it, None if nobody is called so."""
+        return next((known for known in self.parts if name_key(known) == name_key(name)), None)
+
+    def describe_found(self) -> str:
+        """Return a line that says where the voices were found that have been used and were not given; "" for none."""
+        found = [
+            f"{name} ({self.parts[name].origin})" for name in self._made if self.parts[name].origin != GIVEN
+        ]
+        return f"Voices found by name: {', '.join(found)}." if found else ""
+
+
+def join_parts(*groups: Mapping[str, Part]) -> Cast:
+    """Return the cast of several groups of characters; of names that are the same the first one is taken."""
+    keys: set[str] = set()
+    parts: dict[str, Part] = {}
+    for group in groups:
+        for name, part in group.items():
+            if (key := name_key(name)) not in keys:
+                keys.add(key)
+                parts[name] = part
+    return Cast(parts)
+
+
+def given_parts(voices: Mapping[str, Voice]) -> dict[str, Part]:
+    """Return the characters of a cast that somebody chose."""
+    return {name: Part(GIVEN, lambda voice=voice: voice) for name, voice in voices.items()}  # type: ignore[misc]
+
+
+def named_parts(origin: str, names: Iterable[str], make: Callable[[str], Voice]) -> dict[str, Part]:
+    """Return the characters that can be found by these names, but for names that no script line can have.
+
+    Args:
+        origin: SAVED or PRESET.
+        names: of voices.
+        make: returns the voice of a name.
+    """
+    usable = [name for name in names if not any(char in name for char in RESERVED)]
+    return {name: Part(origin, lambda name=name: make(name)) for name in usable}  # type: ignore[misc]

@@ -1,0 +1,78 @@
+"""A recording in the voice folder as a voice: it is cloned by the model that is to speak.
+
+``anna.wav`` is the voice "anna". With ``anna.txt`` beside it, the words that it says, it is cloned with its manner
+(ICL); without, its timbre alone (x-vector).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..model.model import Model
+from .create import LONGEST_TRANSCRIPT, CloneOptions, clone_voice
+from .voice import Voice
+
+SUFFIXES = (".wav", ".flac", ".mp3", ".ogg")
+LONGEST_READ_S = 60.0  # of a file: cloning uses the first 30 s, or says that it is too long
+MOST_TEXT_BYTES = 4 * LONGEST_TRANSCRIPT
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """A recording of a speaker.
+
+    Args:
+        name: of the voice.
+        waveform: float32 ``[C, T]``.
+        sample_rate: in Hz.
+        transcript: what it says; None if nobody wrote that down.
+    """
+
+    name: str
+    waveform: np.ndarray
+    sample_rate: int
+    transcript: str | None = None
+
+
+def read_recording(path: Path) -> Recording:
+    """Return the recording of a file, with the text beside it if there is one.
+
+    Raises:
+        ValueError: a file that cannot be read as what its ending says.
+    """
+    import soundfile
+
+    try:
+        with soundfile.SoundFile(path) as file:
+            rate = int(file.samplerate)
+            waveform = file.read(round(LONGEST_READ_S * rate), dtype="float32", always_2d=True).T
+    except (OSError, soundfile.SoundFileError) as error:
+        raise ValueError(f"{path.name} cannot be read as a recording ({error}): save it as wav") from error
+    return Recording(path.stem, waveform, rate, read_transcript(path.with_suffix(".txt")))
+
+
+def read_transcript(path: Path) -> str | None:
+    """Return the text of a file, None if there is no such file or nothing in it; ValueError if it cannot be read."""
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_TEXT_BYTES + 1)
+        text = raw.decode("utf-8-sig").strip()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path.name} cannot be read ({error}): save it as text in UTF-8") from error
+    if len(raw) > MOST_TEXT_BYTES:
+        raise ValueError(
+            f"{path.name} has more than {MOST_TEXT_BYTES} bytes: keep only what the recording says"
+        )
+    return text or None
+
+
+def clone_recording(model: Model, recording: Recording) -> Voice:
+    """Return the voice of a recording; errors as ``clone_voice``."""
+    mode = "icl" if recording.transcript else "x_vector"
+    options = CloneOptions(mode, recording.transcript, name=recording.name)
+    return clone_voice(model, recording.waveform, recording.sample_rate, options)

@@ -1,0 +1,49 @@
+"""Voices that are found by name: who comes first, when they are made, and what the report says of them."""
+
+from __future__ import annotations
+
+import pytest
+from qwen3_tts_morph.morph.voice.cast import PRESET, SAVED, given_parts, join_parts, named_parts
+from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice, check_voice
+
+
+def preset(name: str) -> Voice:
+    return Voice("preset", "0b6", name, speaker=name)
+
+
+def test_the_cast_comes_before_saved_voices_and_presets_and_each_is_made_once():
+    made: list[str] = []
+
+    def make(name: str) -> Voice:
+        made.append(name)
+        return preset(name)
+
+    given = preset("mine")
+    cast = join_parts(
+        given_parts({"Anna": given}),
+        named_parts(SAVED, ["anna", "Ben", "a:b"], make),
+        named_parts(PRESET, ["BEN", "ryan"], make),
+    )
+    assert list(cast) == ["Anna", "Ben", "ryan"] and made == [], "no voice is made before a line names it"
+    assert cast["Anna"] is given and cast["Ben"] is cast["Ben"] and cast["ryan"].name == "ryan"
+    assert made == ["Ben", "ryan"]
+    assert cast.describe_found() == "Voices found by name: Ben (saved voice), ryan (preset)."
+    assert (cast.spelled("BEN"), cast.spelled("nobody")) == ("Ben", None)
+
+
+def test_nothing_is_said_of_voices_that_were_given():
+    cast = join_parts(given_parts({"Anna": preset("x")}), named_parts(SAVED, ["ben"], preset))
+    assert cast["Anna"].name == "x" and cast.describe_found() == ""
+
+
+def test_a_preset_of_any_checkpoint_fits_those_that_have_the_speaker(load):
+    anybody = Voice("preset", "", "ryan", speaker="ryan")
+    for shape in ("tiny", "tiny-1.7B"):
+        model = load(shape, "custom_voice")
+        check_voice(model, anybody)
+        assert preset_voice(model, "ryan").speaker == anybody.speaker
+    with pytest.raises(ValueError, match="speaker 'heart' is unknown to"):
+        check_voice(load("tiny", "custom_voice"), Voice("preset", "", "heart", speaker="heart"))
+    with pytest.raises(ValueError, match="was made for a"):  # only presets are of any checkpoint
+        check_voice(load("tiny", "voice_design"), Voice("design", "", "x", instruct="an old man"))
