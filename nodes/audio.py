@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from comfy_api.latest import io
+from comfy_api.latest import io, ui
 
 from .audio_io import to_audio, to_waveforms
 from .facts import facts_of
 from .inputs import check_filled
+from .schema import schema
 from .sockets import CATEGORY
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..postprocess import Loudness
+    from ..postprocess import Loudness, LowPass
 
 MODES = ("peak", "loudness", "off")
+CUTOFF_HZ = 11000.0  # the default
 
 
 class SmoothNormalize(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSSmoothNormalize",
             display_name="Smooth and Normalize",
             category=CATEGORY,
@@ -50,13 +52,13 @@ class SmoothNormalize(io.ComfyNode):
                 ),
                 io.Float.Input(
                     "cutoff",
-                    default=11000.0,
+                    default=CUTOFF_HZ,
                     min=20.0,
                     max=96000.0,
                     step=100.0,
                     tooltip=(
-                        "The frequency at which the level has dropped by 3 dB. Must be below half the sample rate. "
-                        "Unit: Hz. Default: 11000."
+                        "The frequency at which the level has dropped by 3 dB. Must be below half the sample rate; "
+                        "the default leaves recordings of lower rates unfiltered. Unit: Hz. Default: 11000."
                     ),
                 ),
                 io.Boolean.Input(
@@ -130,10 +132,11 @@ class SmoothNormalize(io.ComfyNode):
         from ..postprocess.checks import check_choice
 
         check_choice("normalize", normalize, MODES)
-        filtering = postprocess.LowPass(order, cutoff, zero_phase) if low_pass else None
         level = postprocess.Loudness(lufs, peak_db)
-        waveforms = to_waveforms(audio)
-        rate = audio["sample_rate"]
+        waveforms, rate = to_waveforms(audio), audio["sample_rate"]
+        wanted = postprocess.LowPass(order, cutoff, zero_phase) if low_pass else None
+        left_out = wanted is not None and is_needless(wanted, rate)
+        filtering = None if left_out else wanted
         facts = facts_of(audio) if len(waveforms) == 1 else ()
         done = []
         for waveform in waveforms:
@@ -142,7 +145,20 @@ class SmoothNormalize(io.ComfyNode):
             if filtering:
                 waveform = postprocess.low_pass(waveform, rate, filtering)
             done.append(to_audio(set_level(waveform, rate, normalize, level), rate, facts))
+        if left_out:
+            return io.NodeOutput(done, ui=ui.PreviewText(say_left_out(rate)))
         return io.NodeOutput(done)
+
+
+def is_needless(filtering: LowPass, rate: int) -> bool:
+    """Return whether nobody chose the cutoff, and the audio has no frequencies there."""
+    return filtering.cutoff_hz == CUTOFF_HZ and not filtering.has_effect(rate)
+
+
+def say_left_out(rate: int) -> str:
+    """Return what a node says of audio that it does not filter."""
+    end = f"audio of {rate} samples per second ends at {rate / 2:g} Hz"
+    return f"low-pass left out: {end}, and the default cutoff is {CUTOFF_HZ:g} Hz"
 
 
 def set_level(waveform: np.ndarray, rate: int, mode: str, level: Loudness) -> np.ndarray:
@@ -159,7 +175,7 @@ def set_level(waveform: np.ndarray, rate: int, mode: str, level: Loudness) -> np
 class JoinAudio(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSJoinAudio",
             display_name="Join Audio",
             category=CATEGORY,

@@ -9,6 +9,7 @@ from comfy_api.latest import io
 from . import inputs
 from .characters import assign_voices, check_character, join_casts, read_names
 from .linked import check_cast, check_voice
+from .schema import schema
 from .sockets import CATEGORY, CastSocket, VoiceSocket
 
 if TYPE_CHECKING:
@@ -24,9 +25,9 @@ EXAMPLE = "NARRATOR\nANNA\nBEN"
 class Cast(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSCast",
-            display_name="Cast (Qwen3-TTS)",
+            display_name="Cast",
             category=CATEGORY,
             description="Assigns a voice to a character of a script. Use one node per character and chain them.",
             inputs=[
@@ -67,9 +68,9 @@ class Cast(io.ComfyNode):
 class WholeCast(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSWholeCast",
-            display_name="Whole Cast (Qwen3-TTS)",
+            display_name="Whole Cast",
             category=CATEGORY,
             description=(
                 "Assigns voices to all characters of a script: the first name has the first voice, and so on. "
@@ -103,7 +104,8 @@ class WholeCast(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, names: str | None = None) -> bool | str:
+    def validate_inputs(cls, names: str | None = None, voices: object = None) -> bool | str:
+        """Check the names. ``voices`` is not checked here: ComfyUI from 0.13 on passes the inputs that grow, nested."""
         return inputs.judge(names=(read_names, names))
 
     @classmethod
@@ -133,7 +135,7 @@ def voice_inputs() -> list[io.Input]:
     )
     names = [f"{SLOT}{number}" for number in range(1, MOST_GROWN + 1)]
     template = growing.TemplateNames(input=voice, names=names, min=1)
-    return [growing.Input(VOICES, template=template, tooltip="The characters' voices.")]
+    return [growing.Input(VOICES, template=template, tooltip="The characters' voices. Required: the first.")]
 
 
 def fixed_input(number: int) -> io.Input:

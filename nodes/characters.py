@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..morph.text.names import name_key
 from ..morph.text.script import RESERVED
+
+if TYPE_CHECKING:
+    from ..morph.voice.cast import Cast
+    from ..morph.voice.voice import Voice
+    from .memory import ManagedModel, ManagedModels
+    from .remote import ServedModel
 
 
 def check_character(name: str) -> str:
@@ -72,3 +78,21 @@ def assign_voices(names: Sequence[str], voices: Mapping[int, Any]) -> dict[str, 
             f"voice_{unnamed[0]} has no name: type the character's name as line {unnamed[0]} of names, or disconnect it"
         )
     return {name: voices[number] for number, name in enumerate(names, 1)}
+
+
+def find_characters(
+    model: ManagedModel | ManagedModels | ServedModel, cast: Mapping[str, Voice] | None
+) -> Cast:
+    """Return everybody whom a script may name: the cast, then the saved voices, then the model's own speakers.
+
+    A voice that is found by its name is made when a line first needs it.
+    """
+    from ..morph.voice.cast import PRESET, SAVED, given_parts, join_parts, named_parts
+    from .folders import voice_library
+
+    library = voice_library()
+    return join_parts(
+        given_parts(cast or {}),
+        named_parts(SAVED, library.names(), lambda name: library.load(name, model.clone_recording)),
+        named_parts(PRESET, model.speakers(), lambda name: model.preset_voice(name, "")),
+    )

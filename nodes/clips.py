@@ -53,12 +53,19 @@ def to_clip(spoken: Spoken, name: str = "") -> Clip:
     return Clip(spoken.waveform, spoken.sample_rate, name or report.name, text, tuple(problems))
 
 
-def show(text: str, clips: Sequence[Clip], compare: bool = False) -> dict[str, Any]:
-    """Return the ui of a node's output: a text, and its clips as a list; ``compare``: of the same words."""
+def show(text: str, clips: Sequence[Clip], compare: bool = False, report: str = "") -> dict[str, Any]:
+    """Return the ui of a node's output: a text, and its clips as a list.
+
+    Args:
+        text: what happened; the page shows its first line, and the others folded.
+        clips: in their order.
+        compare: whether the clips are of the same words.
+        report: all that is to be said; the page shows it folded, in place of the text's other lines.
+    """
     import folder_paths
 
     shown = write_clips(clips, Path(folder_paths.get_temp_directory()))
-    return {"text": (text,), KEY: shown, f"{KEY}_compare": (compare,)}
+    return {"text": (text,), KEY: shown, f"{KEY}_compare": (compare,), f"{KEY}_report": (report,)}
 
 
 def write_clips(clips: Sequence[Clip], folder: Path) -> list[dict[str, Any]]:

@@ -13,14 +13,17 @@ from ..morph.options import GenerateOptions, Sampling, check_decoding
 from ..morph.text.captions import read_captions
 from ..morph.text.names import name_key
 from ..morph.text.script import NARRATOR
+from ..postprocess.checks import check_choice
 from . import inputs
 from .audio_io import to_audio
+from .characters import find_characters
 from .clips import Clip, show, to_clip
-from .facts import Facts, facts_of_line
+from .facts import Facts, describe_seeds, facts_of_line
 from .kept_lines import line_cache
 from .linked import check_cast, check_model, check_voice, check_word_check
 from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
+from .schema import schema
 from .script import plain_errors
 from .sockets import CATEGORY, CastSocket, VoiceSocket
 
@@ -28,9 +31,11 @@ if TYPE_CHECKING:
     from ..morph.render.dub import Dub, DubRequest, Placed
     from ..morph.render.word_check import WordCheck
     from ..morph.synthesizer import Synthesizer
+    from ..morph.voice.cast import Cast
     from ..morph.voice.voice import Voice
 
 DEFAULTS = GenerateOptions()
+LATER, OVER = OVERLAPS = ("move later", "speak over the next")
 EXAMPLE = """\
 1
 00:00:00,500 --> 00:00:02,500
@@ -49,13 +54,14 @@ Then let us walk. The rain has stopped.
 class DubCaptions(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSDub",
-            display_name="Dub Captions (Qwen3-TTS)",
+            display_name="Dub Captions",
             category=CATEGORY,
             description=(
                 "Speaks captions (SRT or WebVTT) so that each starts at its own start time. Speech that is too long "
-                "for its caption is spoken faster, up to your limit; captions that still do not fit are listed."
+                "for its caption is spoken faster, up to your limit; captions that still do not fit are listed, and "
+                "the next one waits for their end."
             ),
             inputs=[
                 inputs.model(),
@@ -108,7 +114,10 @@ class DubCaptions(io.ComfyNode):
                 CastSocket.Input(
                     "cast",
                     optional=True,
-                    tooltip="The characters' voices, from Cast or Whole Cast. Default: none, one voice speaks.",
+                    tooltip=(
+                        "The characters' voices, from Cast or Whole Cast. A name that it does not have is looked up "
+                        "among the saved voices, then among the checkpoint's speakers. Default: not connected."
+                    ),
                 ),
                 inputs.sampling(),
                 inputs.advanced(inputs.decoding()),
@@ -116,6 +125,26 @@ class DubCaptions(io.ComfyNode):
                 inputs.advanced(inputs.normalize_text()),
                 inputs.advanced(inputs.reuse_lines()),
                 inputs.word_check(),
+                io.Combo.Input(
+                    "overlap",
+                    options=list(OVERLAPS),
+                    default=LATER,
+                    optional=True,
+                    tooltip=(
+                        "What happens to the caption after one that is too long. move later: it starts when that one "
+                        "has ended; the report says how much later. speak over the next: it starts at its time, and "
+                        "both are heard together. Default: move later."
+                    ),
+                ),
+                io.Boolean.Input(
+                    "read_sounds",
+                    default=False,
+                    optional=True,
+                    tooltip=(
+                        "Whether sounds are read aloud: words in brackets, as [door slams] and (laughs), and what is "
+                        "sung between notes. A caption with nothing else is silent if not. Default: off."
+                    ),
+                ),
             ],
             outputs=[
                 io.Audio.Output(
@@ -135,7 +164,7 @@ class DubCaptions(io.ComfyNode):
                 io.String.Output(
                     "misfits",
                     display_name="misfits",
-                    tooltip="The captions that do not fit, one per line; empty if all do.",
+                    tooltip="The captions that do not fit or start later, one per line; empty if all do.",
                 ),
                 io.String.Output(
                     "report",
@@ -144,6 +173,7 @@ class DubCaptions(io.ComfyNode):
                 ),
             ],
             hidden=[io.Hidden.unique_id],
+            is_output_node=True,
         )
 
     @classmethod
@@ -153,12 +183,14 @@ class DubCaptions(io.ComfyNode):
         language: str | None = None,
         decoding: str | None = None,
         normalize_text: str | None = None,
+        overlap: str | None = None,
     ) -> bool | str:
         return inputs.judge(
             language=(inputs.check_language, language),
             decoding=(check_decoding, decoding),
             normalize_text=(inputs.check_normalize, normalize_text),
             captions=(read_captions, captions),
+            overlap=(check_overlap, overlap),
         )
 
     @classmethod
@@ -180,6 +212,8 @@ class DubCaptions(io.ComfyNode):
         normalize_text: str = DEFAULTS.normalize,
         reuse_lines: bool = True,
         word_check: WordCheck | None = None,
+        overlap: str = LATER,
+        read_sounds: bool = False,
     ) -> io.NodeOutput:
         from ..morph.render.dub import DubRequest, FitLimits, render_dub
         from ..morph.render.line_renderer import LineRenderer
@@ -189,7 +223,12 @@ class DubCaptions(io.ComfyNode):
         check_word_check(word_check)
         inputs.check_word("language", language)
         inputs.check_normalize(normalize_text)
-        limits, speakers = FitLimits(max_speed, overrun), with_narrator(cast, voice)
+        check_overlap(overlap)
+        limits = FitLimits(max_speed, overrun, overlap == OVER)
+        given = with_narrator(cast, voice)
+        characters = find_characters(model, given)
+        if not given:
+            check_named(captions, characters)
         options = GenerateOptions(
             seq_groups,
             sampling,
@@ -199,7 +238,7 @@ class DubCaptions(io.ComfyNode):
             normalize=normalize_text,
             trim_ends=True,
         )
-        request = DubRequest(captions, speakers, language, seed, limits)
+        request = DubRequest(captions, characters, language, seed, limits, read_sounds)
         with model.use() as ready, show_progress(cls.hidden.unique_id) as progress:
             started = time.perf_counter()
             with plain_errors():
@@ -207,24 +246,36 @@ class DubCaptions(io.ComfyNode):
                 dub = render_dub(renderer, request, progress, progress.say)
             elapsed = time.perf_counter() - started
             spoken = [one.spoken for one in dub.placed]
-            report = f"{dub.summary}\n\n{describe(ready.model, spoken, options, elapsed)}"
             facts = facts_of_dub(ready, request, dub, options)
+            described = describe(ready.model, spoken, options, elapsed)
+            parts = [dub.summary, described, characters.describe_found(), describe_seeds(facts)]
+            report = "\n\n".join(filter(None, parts))
         lines = [
             to_audio(one.waveform, one.sample_rate, [known]) for one, known in zip(spoken, facts, strict=True)
         ]
         said = f"{dub.summary}\n{outcome(spoken, elapsed)}"
-        shown = show(said, [to_fitted_clip(one) for one in dub.placed])
+        shown = show(said, [to_fitted_clip(one) for one in dub.placed], report=report)
         track = to_audio(dub.track, dub.sample_rate, facts)
         return io.NodeOutput(lines, track, dub.srt, dub.misfits, report, ui=shown)
 
 
+def check_overlap(overlap: str) -> None:
+    """Raise ValueError for a way to treat captions that are too long that there is not."""
+    check_choice("overlap", overlap, OVERLAPS)
+
+
+def check_named(captions: str, characters: Cast) -> None:
+    """Raise ValueError where nobody is connected and no caption names anybody who can be found."""
+    heads = [line.partition(":")[0] for line in captions.splitlines() if ":" in line]
+    if not any(characters.spelled(head) for head in heads):
+        raise ValueError("no voice: connect a voice or a cast")
+
+
 def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict[str, Voice]:
-    """Return the cast with the voice of captions that name none; ValueError for neither or two of these."""
+    """Return the cast with the voice of captions that name none; ValueError for two of these."""
     check_cast(cast or {})
     speakers = dict(cast or {})
     if voice is None:
-        if not speakers:
-            raise ValueError("no voice: connect a voice or a cast")
         return speakers
     check_voice(voice)
     if NARRATOR in {name_key(name) for name in speakers}:
@@ -237,7 +288,7 @@ def to_fitted_clip(placed: Placed) -> Clip:
     from ..morph.render.dub import DOES_NOT_FIT
 
     clip = to_clip(placed.spoken)
-    return replace(clip, problems=(*clip.problems, DOES_NOT_FIT)) if placed.late_s else clip
+    return clip if placed.fits else replace(clip, problems=(*clip.problems, DOES_NOT_FIT))
 
 
 def facts_of_dub(ready: Synthesizer, request: DubRequest, dub: Dub, options: GenerateOptions) -> list[Facts]:

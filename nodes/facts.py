@@ -80,6 +80,14 @@ def facts_of_line(line: Line, spoken: Spoken, options: GenerateOptions, checkpoi
     return Facts(str(line.text), line.voice.name, seed, options.seq_groups, line.name, settings)
 
 
+def describe_seeds(facts: Sequence[Facts]) -> str:
+    """Return a line with the seed of each line's take, as ``[seed N]`` and the widget take it."""
+    if len(facts) == 1:
+        return f"Seed: {facts[0].seed}."
+    seeds = [f"{one.name or number} {one.seed}" for number, one in enumerate(facts, start=1)]
+    return f"Seeds of the lines: {', '.join(seeds)}."
+
+
 def pack_version() -> str:
     """Return the pack's version, from its pyproject.toml."""
     found = re.search(r'^version = "([^"]+)"', PROJECT.read_text(encoding="utf-8"), re.MULTILINE)

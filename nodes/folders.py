@@ -14,6 +14,7 @@ from ..morph.checkpoint.find import (
     DEMO_VOICE_PATH,
     MODEL_FOLDERS,
     PUBLISHED,
+    download_gb,
     list_checkpoints,
     missing_files,
     resolve_checkpoint,
@@ -52,6 +53,18 @@ def local_checkpoints() -> dict[str, dict[str, Any]]:
     return {label: read_object(path / "config.json") for label, path in paths.items()}
 
 
+def checkpoint_labels() -> dict[str, str]:
+    """Return what the list of Load Qwen3-TTS Model shows for the values that need a word: here, or to be downloaded."""
+    roots = checkpoint_roots()
+    labels = {
+        name: f"{name} (incomplete)" for name, path in list_checkpoints(roots).items() if missing_files(path)
+    }
+    for name in PUBLISHED:
+        here = resolve_checkpoint(name, roots) is not None
+        labels[name] = f"{name} (here)" if here else f"{name} (downloads {download_gb(name):g} GB)"
+    return labels
+
+
 def download_root() -> Path:
     """Return the folder that published checkpoints are downloaded to."""
     return Path(folder_paths.models_dir, MODEL_FOLDERS[0])
@@ -67,12 +80,12 @@ def voice_library() -> VoiceLibrary:
 
 
 def list_voices() -> list[str]:
-    """Return the names of the files that are voices, NO_VOICE if there are none; log a warning if listing fails.
+    """Return the names of the saved voices and recordings, NO_VOICE if there are none; log a warning if listing fails.
 
     ComfyUI builds all schemas of a pack in one ``try``: an error here would remove every node of the pack.
     """
     try:
-        return list(voice_library().voices()) or [NO_VOICE]
+        return voice_library().names() or [NO_VOICE]
     except Exception as error:
         log.warning("cannot list the voice library: %s", error, exc_info=True)
         return [NO_VOICE]

@@ -12,13 +12,14 @@ from ..morph.options import GenerateOptions, check_decoding
 from . import inputs
 from .audio_io import to_audio
 from .clips import show, to_clip
-from .facts import Facts, facts_of_line
+from .facts import Facts, describe_seeds, facts_of_line
 from .kept_lines import line_cache
 from .linked import check_model, check_voice, check_word_check
 from .live import announce
 from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
 from .remote import ServedModel
+from .schema import schema
 from .sockets import CATEGORY
 from .voicing import SpeakOptions
 
@@ -31,9 +32,9 @@ DEFAULTS = GenerateOptions()
 class GenerateSpeech(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSGenerateSpeech",
-            display_name="TTS Generate Speech (text to speech)",
+            display_name="Generate Speech",
             category=CATEGORY,
             description="Turns text into speech with a voice. SEQ_GROUPS trades accuracy for speed.",
             inputs=[
@@ -93,6 +94,7 @@ class GenerateSpeech(io.ComfyNode):
             ],
             hidden=[io.Hidden.unique_id],
             is_input_list=True,
+            is_output_node=True,
         )
 
     @classmethod
@@ -124,7 +126,11 @@ class GenerateSpeech(io.ComfyNode):
             to_audio(line.waveform, line.sample_rate, [known])
             for line, known in zip(lines, facts, strict=True)
         ]
-        return io.NodeOutput(audio, reports, ui=show("\n".join(outcomes), [to_clip(line) for line in lines]))
+        return io.NodeOutput(
+            audio,
+            reports,
+            ui=show("\n".join(outcomes), [to_clip(line) for line in lines], report="\n\n".join(reports)),
+        )
 
     @classmethod
     def speak(cls, take: dict[str, Any]) -> tuple[Spoken, Facts, str, str]:
@@ -149,8 +155,8 @@ class GenerateSpeech(io.ComfyNode):
             started = time.perf_counter()
             spoken = voicing.speak_line(line, progress, speaker)
             elapsed = time.perf_counter() - started
-            report = voicing.describe([spoken], elapsed)
             facts = facts_of_line(line, spoken, options, voicing.name)
+            report = f"{voicing.describe([spoken], elapsed)}\n\n{describe_seeds([facts])}"
         return spoken, facts, report, outcome([spoken], elapsed)
 
 

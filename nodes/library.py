@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,20 +11,26 @@ from comfy_api.latest import io, ui
 
 from . import inputs
 from .folders import NO_VOICE, VOICE_FOLDER, list_voices, voice_library
-from .linked import check_voice
+from .linked import check_model, check_voice
+from .memory import ManagedModel, ManagedModels
+from .remote import ServedModel
 from .saved_voices import FileState, Fingerprint, file_state, saved_voices
-from .sockets import CATEGORY, VoiceSocket
+from .schema import schema
+from .sockets import CATEGORY, ModelSocket, VoiceSocket
 
 if TYPE_CHECKING:
+    from ..morph.voice.recording import Recording
     from ..morph.voice.voice import Voice
+
+SUFFIX = ".safetensors"  # of saved voices; recordings end otherwise
 
 
 class SaveVoice(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSSaveVoice",
-            display_name="Save Voice (Qwen3-TTS)",
+            display_name="Save Voice",
             category=CATEGORY,
             description=(f"Saves a voice by name to the voice library, models/{VOICE_FOLDER} (safetensors)."),
             inputs=[
@@ -88,16 +95,26 @@ class SaveVoice(io.ComfyNode):
 class LoadVoice(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSLoadVoice",
-            display_name="Load Voice (Qwen3-TTS)",
+            display_name="Load Voice",
             category=CATEGORY,
             description=f"Loads a voice from the voice library, models/{VOICE_FOLDER}.",
             inputs=[
                 io.Combo.Input(
                     "name",
                     options=list_voices(),
-                    tooltip="A saved voice. Press R to refresh the list. Default: the first voice.",
+                    tooltip=(
+                        "A saved voice, or a recording in the voice folder (its words in a .txt file of the same name "
+                        "let it be cloned with its manner). Press R to refresh the list. Default: the first voice."
+                    ),
+                ),
+                ModelSocket.Input(
+                    "model",
+                    optional=True,
+                    tooltip=(
+                        "The checkpoint that clones a recording; saved voices need none. Default: not connected."
+                    ),
                 ),
             ],
             outputs=[
@@ -111,17 +128,24 @@ class LoadVoice(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, name: str | None = None) -> bool | str:
-        return inputs.judge(name=(read_voice, name))
+        return inputs.judge(name=(check_saved, name))
 
     @classmethod
-    def fingerprint_inputs(cls, name: str | None = None) -> FileState:
-        """Change when the file is replaced, so that ComfyUI loads it again."""
-        path = None if name is None else voice_library().files().get(name)
-        return None if path is None else file_state(path)
+    def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> tuple[FileState, ...]:
+        """Change when the file, or the words beside it, are replaced, so that ComfyUI loads it again."""
+        try:
+            path = voice_library().source(name or "")
+        except ValueError:
+            return ()
+        return file_state(path), file_state(path.with_suffix(".txt"))
 
     @classmethod
-    def execute(cls, name: str) -> io.NodeOutput:
-        return io.NodeOutput(read_voice(name))
+    def execute(
+        cls, name: str, model: ManagedModel | ManagedModels | ServedModel | None = None
+    ) -> io.NodeOutput:
+        if model is not None:
+            check_model(model)
+        return io.NodeOutput(read_voice(name, None if model is None else model.clone_recording))
 
 
 def voice_path(name: str) -> Path:
@@ -129,9 +153,23 @@ def voice_path(name: str) -> Path:
     return voice_library().path(name)
 
 
-def read_voice(name: str) -> Voice:
-    """Load a voice from the library; ValueError, naming the voices there are, if it does not exist or is damaged."""
+def check_saved(name: str) -> None:
+    """Raise ValueError, naming the voices there are, for a voice that does not exist or is damaged."""
+    path = find_source(name)
+    if path.suffix == SUFFIX:
+        read_voice(name)
+
+
+def find_source(name: str) -> Path:
+    """Return the file of a voice or a recording; ValueError, naming the voices there are, if it does not exist."""
     inputs.check_word("name", name)
     if name == NO_VOICE:
         raise ValueError(f"name is {name!r}: save one with Save Voice, then press R and choose it")
-    return voice_library().load(name)
+    return voice_library().source(name)
+
+
+def read_voice(name: str, clone: Callable[[Recording], Voice] | None = None) -> Voice:
+    """Load a voice from the library, or clone a recording there; errors as ``find_source``, or if it is damaged."""
+    if find_source(name).suffix != SUFFIX and clone is None:
+        raise ValueError(f"voice {name!r} is a recording: connect model, the checkpoint that is to clone it")
+    return voice_library().load(name, clone)

@@ -27,6 +27,7 @@ from .linked import shown
 from .memory import ManagedModel, ManagedModels, load_managed
 from .progress import show_progress
 from .remote import ServedModel
+from .schema import schema
 from .sockets import CATEGORY, ModelSocket
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 class LoadModel(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSLoadModel",
             display_name="Load Qwen3-TTS Model",
             category=CATEGORY,
@@ -54,12 +55,12 @@ class LoadModel(io.ComfyNode):
             inputs=[
                 io.Combo.Input(
                     "checkpoint",
-                    options=[DEMO_VOICE, *PUBLISHED, *found_checkpoints()],
+                    options=[DEMO_VOICE, *found_checkpoints(), *PUBLISHED],
                     default=DEMO_VOICE,
                     tooltip=(
-                        "The demo voice (small, English only, no download), a published checkpoint (read from your "
-                        "model folders or the Hugging Face cache if it is there, otherwise downloaded, 2 to 5 GB), "
-                        f"or a folder found under models/. Default: {DEMO_VOICE}."
+                        "The demo voice (small, English only, no download), a folder found under models/, or a "
+                        "published checkpoint: read from your model folders or the Hugging Face cache if it is there, "
+                        f"otherwise downloaded (0.6B: 2.5 GB, 1.7B: 4.5 GB). Default: {DEMO_VOICE}."
                     ),
                 ),
                 io.Combo.Input(

@@ -19,6 +19,7 @@ from .voicing import LocalVoicing, SpeakOptions, Voicing
 
 if TYPE_CHECKING:
     from ..morph.synthesizer import Synthesizer
+    from ..morph.voice.recording import Recording
     from ..morph.voice.voice import Voice
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,17 @@ class ManagedModel:
         with self.use() as ready:
             yield LocalVoicing(LineRenderer(ready, options.generate, options.cache, options.check))
 
+    def speakers(self) -> list[str]:
+        """Return the names of the checkpoint's speakers."""
+        return self.synthesizer.model.speakers
+
+    def clone_recording(self, recording: Recording) -> Voice:
+        """Return the voice of a recording."""
+        from ..morph.voice.recording import clone_recording
+
+        with self.use() as ready:
+            return clone_recording(ready.model, recording)
+
     def preset_voice(self, speaker: str, instruct: str) -> Voice:
         """Return a speaker of the checkpoint, with an instruction."""
         from ..morph.voice.create import preset_voice
@@ -140,6 +152,14 @@ class ManagedModels:
                 for one in self.models
             ]
             yield SharedVoicing(SharedRenderer(tuple(renderers)))
+
+    def speakers(self) -> list[str]:
+        """See ``ManagedModel``."""
+        return self.models[0].speakers()
+
+    def clone_recording(self, recording: Recording) -> Voice:
+        """See ``ManagedModel``."""
+        return self.models[0].clone_recording(recording)
 
     def preset_voice(self, speaker: str, instruct: str) -> Voice:
         """See ``ManagedModel``."""

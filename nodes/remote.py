@@ -13,10 +13,12 @@ from comfy_api.latest import io
 from ..serve.remote.servers import SERVERS_VARIABLE, find_server, listed_servers
 from . import inputs
 from .progress import Progress, show_progress
+from .schema import schema
 from .sockets import CATEGORY, ModelSocket
 from .voicing import SpeakOptions, Voicing
 
 if TYPE_CHECKING:
+    from ..morph.voice.recording import Recording
     from ..morph.voice.voice import Voice
     from ..serve.remote.facts import ServerFacts
     from ..serve.remote.servers import Server
@@ -29,9 +31,9 @@ NO_SERVER = "(no server is listed)"
 class RemoteModel(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSRemoteModel",
-            display_name="Remote Model (Qwen3-TTS)",
+            display_name="Remote Model",
             category=CATEGORY,
             description=(
                 "Speaks on another computer: a speech server of this pack (python speak.py serve), or another one with "
@@ -131,6 +133,17 @@ class ServedModel:
         """Refuse what needs the model itself."""
         raise ValueError(
             f"model is server {self.facts}, and this node needs one of this computer: connect Load Qwen3-TTS Model"
+        )
+
+    def speakers(self) -> list[str]:
+        """Return the names of the server's voices."""
+        return list(self.facts.voices)
+
+    def clone_recording(self, recording: Recording) -> NoReturn:
+        """Refuse: a server gets voices, not recordings."""
+        raise ValueError(
+            f"voice {recording.name!r} is a recording, and model is server {self.facts}: clone and save it on this "
+            "computer first, with Clone Voice and Save Voice"
         )
 
     def preset_voice(self, speaker: str, instruct: str) -> Voice:

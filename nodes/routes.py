@@ -1,5 +1,5 @@
-"""The pack's HTTP routes: the page reads live speech from them, sees and removes the lines that are kept, and manages
-the voice library (``voice_routes``).
+"""The pack's HTTP routes: the page reads live speech from them, sees and removes the lines that are kept, asks which
+checkpoints are here (``checkpoint_routes``), and manages the voice library (``voice_routes``).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from ..serve.request_checks import HOSTS_VARIABLE, listed_hosts, unlisted_host, why_refused
+from .checkpoint_routes import ROOT as CHECKPOINTS_ROOT
+from .checkpoint_routes import CheckpointRoutes
 from .live import APP_KEY, SAMPLE_BYTES, Speech, SpeechStore
 from .saved_voices import APP_KEY as SAVED_KEY
 from .saved_voices import SavedVoices
@@ -34,7 +36,7 @@ def add_routes(server: Any) -> None:
     """Add the routes to ComfyUI's ``PromptServer``, unless they are there."""
     from comfy.cli_args import args
 
-    from .folders import local_checkpoints, voice_library
+    from .folders import checkpoint_labels, local_checkpoints, voice_library
     from .kept_lines import kept_lines
 
     if any(getattr(route, "path", "").startswith(ROOT) for route in server.routes):
@@ -51,6 +53,8 @@ def add_routes(server: Any) -> None:
     lines = KeptLineRoutes(kept_lines)
     server.routes.get(LINES_ROOT)(routes.guard(lines.show))
     server.routes.post(f"{LINES_ROOT}/clear")(routes.guard(lines.clear))
+    checkpoints = CheckpointRoutes(checkpoint_labels)
+    server.routes.get(CHECKPOINTS_ROOT)(routes.guard(checkpoints.show))
     voices = VoiceRoutes(voice_library, local_checkpoints)
     server.routes.get(VOICES_ROOT)(routes.guard(voices.show))
     server.routes.get(f"{VOICES_ROOT}/file")(routes.guard(voices.export))

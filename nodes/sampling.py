@@ -5,6 +5,7 @@ from __future__ import annotations
 from comfy_api.latest import io
 
 from ..morph.options import Sampling, TokenSampling
+from .schema import schema
 from .sockets import CATEGORY, SamplingSocket
 
 DEFAULTS = Sampling()
@@ -62,9 +63,9 @@ class SamplingSettings(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         talker, subtalker = DEFAULTS.talker, DEFAULTS.subtalker
-        return io.Schema(
+        return schema(
             node_id="MorphTTSSampling",
-            display_name="Sampling (Qwen3-TTS)",
+            display_name="Sampling",
             category=CATEGORY,
             description=(
                 "How codes are sampled. Without this node, the checkpoint's own settings apply. The defaults "

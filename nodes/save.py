@@ -14,25 +14,27 @@ from . import inputs
 from .facts import Facts, from_json
 from .folders import chosen_file, input_files, output_folder
 from .names import check_name, confine
-from .recordings import Recording, listed, recordings_of, write_run
+from .recordings import Recording, listed, recordings_of, replace_run, write_run
 from .saved_voices import FileState, file_state
+from .schema import schema
 from .sockets import CATEGORY
 from .sound_files import DEMUXERS, FORMATS, check_fits, encode, read_comment
 
 LOWEST_RATE, HIGHEST_RATE = 32, 320  # kbit/s
+KEEP, REPLACE = EXISTING = ("keep (new number)", "replace changed")
 
 
 class SaveSpeech(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSSaveSpeech",
-            display_name="Save Speech (wav, flac, mp3, opus)",
+            display_name="Save Speech",
             category=CATEGORY,
             description=(
                 "Saves speech to a folder of ComfyUI's output folder, one file per line, named by number, character "
                 "and first words. Each file says inside what it was made from: text, voice, seed, SEQ_GROUPS, "
-                "checkpoint. Existing files are never overwritten."
+                "checkpoint. Existing files are overwritten only if you choose it."
             ),
             inputs=[
                 io.Audio.Input(
@@ -75,6 +77,18 @@ class SaveSpeech(io.ComfyNode):
                     optional=True,
                     tooltip="The joined audio of Render Script, saved beside the lines. Default: not connected.",
                 ),
+                io.Combo.Input(
+                    "existing",
+                    options=list(EXISTING),
+                    default=KEEP,
+                    optional=True,
+                    tooltip=(
+                        "What happens to files of earlier runs. keep (new number): they stay, and a run's number "
+                        "begins the new names. replace changed: names have no such number, a file with the same sound "
+                        "and facts is not written again, others are replaced; nothing is deleted. Default: keep (new "
+                        "number)."
+                    ),
+                ),
             ],
             outputs=[],
             is_output_node=True,
@@ -87,11 +101,13 @@ class SaveSpeech(io.ComfyNode):
         name: Sequence[str | None] = (None,),
         format: Sequence[str | None] = (None,),
         bit_rate: Sequence[int | None] = (None,),
+        existing: Sequence[str | None] = (None,),
     ) -> bool | str:
         return inputs.judge(
             name=(check_name, name[0]),
             format=(check_format, format[0]),
             bit_rate=(check_bit_rate, bit_rate[0]),
+            existing=(check_existing, existing[0]),
         )
 
     @classmethod
@@ -102,11 +118,13 @@ class SaveSpeech(io.ComfyNode):
         format: list[str],
         bit_rate: list[int],
         track: list[dict[str, Any]] | None = None,
+        existing: Sequence[str] = (KEEP,),
     ) -> io.NodeOutput:
         inputs.check_filled("audio", audio)
         kind, kbit_s = format[0], bit_rate[0]
         check_format(kind)
         check_bit_rate(kbit_s)
+        check_existing(existing[0])
         folder = confine(output_folder(), check_name(name[0]))
         recordings = recordings_of(audio) + recordings_of(track or [], is_track=True)
         for one in recordings:
@@ -116,8 +134,8 @@ class SaveSpeech(io.ComfyNode):
             one.file_name(kind): encode(one.waveform, one.sample_rate, kind, kbit_s, tags_of(one, workflow))
             for one in recordings
         }
-        paths = write_run(folder, files)
-        return io.NodeOutput(ui=listed(recordings, paths))
+        write = replace_run if existing[0] == REPLACE else write_run
+        return io.NodeOutput(ui=listed(recordings, write(folder, files)))
 
 
 def check_format(kind: str) -> None:
@@ -128,6 +146,11 @@ def check_format(kind: str) -> None:
 def check_bit_rate(kbit_s: int) -> None:
     """Raise ValueError for a bit rate that is too low or too high."""
     check_range("bit_rate", kbit_s, LOWEST_RATE, HIGHEST_RATE, "kbit/s")
+
+
+def check_existing(existing: str) -> None:
+    """Raise ValueError for a way to treat files of earlier runs that there is not."""
+    check_choice("existing", existing, EXISTING)
 
 
 def workflow_of(prompt: object, extra: Mapping[str, object] | None) -> dict[str, str] | None:
@@ -148,7 +171,7 @@ def tags_of(recording: Recording, workflow: Mapping[str, str] | None) -> dict[st
 class SpeechFromFile(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSSpeechFromFile",
             display_name="Speech From File",
             category=CATEGORY,

@@ -14,14 +14,16 @@ from ..morph.options import GenerateOptions, Sampling, check_decoding
 from ..morph.text.script import ScriptError, check_script
 from . import inputs
 from .audio_io import to_audio
+from .characters import find_characters
 from .clips import show, to_clip
-from .facts import Facts, facts_of_line
+from .facts import Facts, describe_seeds, facts_of_line
 from .kept_lines import line_cache
 from .linked import check_cast, check_model, check_word_check
 from .live import announce
 from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
 from .remote import ServedModel
+from .schema import schema
 from .sockets import CATEGORY, CastSocket
 from .voicing import SpeakOptions, Voicing
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 DEFAULTS = GenerateOptions()
 EXAMPLE = """\
-# NAME: what the character says. The names come from Cast or Whole Cast.
+# NAME: what the character says. The names come from Cast, the saved voices or the speakers.
 ANNA: Good morning! Did you sleep at all?
 BEN: Not a minute. [pause 0.5]
 [seed 7] ANNA: Then let us walk. The rain has stopped.
@@ -43,9 +45,9 @@ BEN: Not a minute. [pause 0.5]
 class RenderScript(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSRenderScript",
-            display_name="Render Script (Qwen3-TTS)",
+            display_name="Render Script",
             category=CATEGORY,
             description=(
                 "Speaks a script of 'NAME: text' lines, several lines in parallel. 'NAME (softly): text' gives an "
@@ -55,7 +57,12 @@ class RenderScript(io.ComfyNode):
             inputs=[
                 inputs.model(),
                 CastSocket.Input(
-                    "cast", tooltip="The characters' voices, from Cast or Whole Cast. Required."
+                    "cast",
+                    optional=True,
+                    tooltip=(
+                        "The characters' voices, from Cast or Whole Cast. A name that it does not have is looked up "
+                        "among the saved voices, then among the checkpoint's speakers. Default: not connected."
+                    ),
                 ),
                 io.String.Input(
                     "script",
@@ -119,6 +126,7 @@ class RenderScript(io.ComfyNode):
                 ),
             ],
             hidden=[io.Hidden.unique_id],
+            is_output_node=True,
         )
 
     @classmethod
@@ -140,13 +148,13 @@ class RenderScript(io.ComfyNode):
     def execute(
         cls,
         model: ManagedModel | ManagedModels | ServedModel,
-        cast: dict[str, Voice],
         script: str,
         seq_groups: int,
         seed: int,
         batch_size: int,
         language: str,
         gap: float,
+        cast: dict[str, Voice] | None = None,
         sampling: Sampling | None = None,
         decoding: str = DEFAULTS.decoding,
         retries: int = DEFAULTS.retries,
@@ -160,7 +168,7 @@ class RenderScript(io.ComfyNode):
         from ..morph.render.report import outcome
 
         check_model(model)
-        check_cast(cast)
+        check_cast(cast or {})
         check_word_check(word_check)
         inputs.check_word("language", language)
         inputs.check_normalize(normalize_text)
@@ -173,7 +181,8 @@ class RenderScript(io.ComfyNode):
             normalize=normalize_text,
             trim_ends=trim_silence,
         )
-        request = ScriptRequest(script, cast, language, seed, gap, sentence_subtitles)
+        characters = find_characters(model, cast)
+        request = ScriptRequest(script, characters, language, seed, gap, sentence_subtitles)
         node, cache = cls.hidden.unique_id, line_cache(reuse_lines)
         with (
             model.open(SpeakOptions(options, cache, word_check)) as voicing,
@@ -184,14 +193,18 @@ class RenderScript(io.ComfyNode):
             with plain_errors():
                 dialogue = voicing.speak_script(request, progress, speaker)
             elapsed = time.perf_counter() - started
-            report = voicing.describe(dialogue.lines, elapsed)
             facts = facts_of_script(voicing, request, dialogue, options)
+            described = voicing.describe(dialogue.lines, elapsed)
+            report = "\n\n".join(
+                filter(None, [described, characters.describe_found(), describe_seeds(facts)])
+            )
         lines = [
             to_audio(line.waveform, line.sample_rate, [known])
             for line, known in zip(dialogue.lines, facts, strict=True)
         ]
         joined = to_audio(dialogue.joined, dialogue.sample_rate, facts)
-        said = show(outcome(dialogue.lines, elapsed), [to_clip(line) for line in dialogue.lines])
+        clips = [to_clip(line) for line in dialogue.lines]
+        said = show(outcome(dialogue.lines, elapsed), clips, report=report)
         return io.NodeOutput(lines, joined, dialogue.srt, report, ui=said)
 
 

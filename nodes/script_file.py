@@ -7,6 +7,7 @@ from comfy_api.latest import io, ui
 from . import inputs
 from .folders import chosen_file, input_files
 from .saved_voices import FileState, file_state
+from .schema import schema
 from .sockets import CATEGORY
 from .text_file import KINDS, read_text
 
@@ -14,7 +15,7 @@ from .text_file import KINDS, read_text
 class ScriptFromFile(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSScriptFromFile",
             display_name="Script From File",
             category=CATEGORY,

@@ -10,13 +10,14 @@ from comfy_api.latest import io, ui
 from ..postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 from .audio_io import to_audio, to_waveforms
 from .facts import facts_of
+from .schema import schema
 from .sockets import CATEGORY
 
 
 class SpeedPitch(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSSpeedPitch",
             display_name="Speed and Pitch",
             category=CATEGORY,

@@ -13,6 +13,7 @@ from ..postprocess.checks import check_choice
 from . import inputs
 from .folders import output_folder
 from .names import check_name, confine, write_whole
+from .schema import schema
 from .sockets import CATEGORY
 
 FORMATS = ("srt", "vtt")
@@ -21,9 +22,9 @@ FORMATS = ("srt", "vtt")
 class SaveSubtitles(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSSaveSubtitles",
-            display_name="Save Subtitles (SRT, WebVTT)",
+            display_name="Save Subtitles",
             category=CATEGORY,
             description=(
                 "Writes subtitles to ComfyUI's output folder as NAME_00001.srt or .vtt. Existing files are never "

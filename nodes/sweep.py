@@ -16,6 +16,7 @@ from .linked import check_model, check_voice
 from .live import announce
 from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
+from .schema import schema
 from .sockets import CATEGORY
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 class Sweep(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSSweep",
-            display_name="Speed/Quality Sweep (Qwen3-TTS)",
+            display_name="Speed/Quality Sweep",
             category=CATEGORY,
             description=(
                 "Speaks one text at several SEQ_GROUPS. Shows how long each takes on this machine and how far "
@@ -69,6 +70,7 @@ class Sweep(io.ComfyNode):
                 ),
             ],
             hidden=[io.Hidden.unique_id],
+            is_output_node=True,
         )
 
     @classmethod

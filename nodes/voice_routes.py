@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ROOT = "/morph/voices"
 FILE_TYPE = "application/octet-stream"
 MOST_JSON = 1 << 16  # bytes of a request that is no file
+RECORDING = "recording"  # the kind of what is no voice file
+CLONES = "a checkpoint that clones"  # what a recording fits
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -40,13 +42,22 @@ class VoiceRoutes:
         self._one_change = asyncio.Lock()
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        """All voices: what each is, which checkpoints it fits, and one on this machine that does (or null)."""
-        return web.json_response({"voices": await asyncio.to_thread(self._list)}, headers=HEADERS)
+        """All voices: what each is, which checkpoints it fits, and one on this machine that does (or null).
 
-    def _list(self) -> list[dict[str, Any]]:
+        Recordings in the library are voices too. Beside them the preset speakers of the checkpoints on this machine.
+        """
+        return web.json_response(await asyncio.to_thread(self._list), headers=HEADERS)
+
+    def _list(self) -> dict[str, Any]:
+        configs = self._checkpoints()
+        recorded = list_recordings(self._open_library(), configs)
+        voices = sorted([*self._saved(configs), *recorded], key=lambda one: one["name"])
+        return {"voices": voices, "presets": list_presets(configs)}
+
+    def _saved(self, configs: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
         from ..morph.voice.fits import needs_of
 
-        library, configs = self._open_library(), self._checkpoints()
+        library = self._open_library()
 
         def about(name: str, path: Path) -> dict[str, Any]:
             try:
@@ -127,6 +138,39 @@ class VoiceRoutes:
             return _refuse(f"{' and '.join(keys)}: send texts", 400)
         async with self._one_change:
             return await _answer(lambda: act(self._open_library(), *values))
+
+
+def list_recordings(
+    library: VoiceLibrary, configs: Mapping[str, dict[str, Any]]
+) -> list[dict[str, str | None]]:
+    """Return the library's recordings, each with a checkpoint that can clone it (or None)."""
+    from ..morph.voice.fits import Needs
+
+    cloning = Needs("", "base")
+    checkpoint = next((label for label, config in configs.items() if cloning.are_met_by(config)), None)
+    about = {"kind": RECORDING, "fits": CLONES, "checkpoint": checkpoint}
+    return [
+        {"name": name, **about, "changed": str(path.stat().st_mtime_ns)}
+        for name, path in library.recordings().items()
+    ]
+
+
+def list_presets(configs: Mapping[str, dict[str, Any]]) -> list[dict[str, str]]:
+    """Return the speakers of checkpoints: name, what it fits in words, and the first checkpoint that has it.
+
+    Args:
+        configs: of the checkpoints, by their labels.
+    """
+    from ..morph.voice.fits import Needs
+
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for label, config in configs.items():
+        talker = config.get("talker_config")
+        speakers = talker.get("spk_id") if isinstance(talker, dict) else None
+        fits = Needs(str(config.get("tts_model_size")), str(config.get("tts_model_type"))).checkpoint
+        for name in speakers if isinstance(speakers, dict) else ():
+            found.setdefault((fits, name.lower()), {"name": name, "fits": fits, "checkpoint": label})
+    return list(found.values())
 
 
 def import_bytes(library: VoiceLibrary, name: str, data: bytes) -> str:

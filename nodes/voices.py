@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io, ui
@@ -13,6 +14,8 @@ from .audio_io import to_one_waveform
 from .linked import check_model, check_voice
 from .memory import ManagedModel, ManagedModels
 from .progress import show_progress
+from .remote import ServedModel
+from .schema import schema
 from .sockets import CATEGORY, ModelSocket, VoiceSocket
 from .word_check import load_recogniser
 
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
 # Mode names shown in ComfyUI -> the engine's names.
 MODES = {"x-vector": "x_vector", "ICL": "icl"}
 NO_RECOGNISER = "off"
+NOT_CONNECTED = "not connected"  # what no link gives
+PACKED = (
+    Path(__file__).resolve().parents[1] / "recordings" / "austen.flac"
+)  # its source and licence are beside it
 # If a checkpoint does not know a speaker, the engine's error lists the ones it has.
 DEMO_SPEAKERS = ("heart", "emma", "michael", "george")
 PUBLISHED_SPEAKERS = (
@@ -44,9 +51,9 @@ def voice_output(tooltip: str) -> io.Output:
 class CloneVoice(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSCloneVoice",
-            display_name="Clone Voice (Qwen3-TTS)",
+            display_name="Clone Voice",
             category=CATEGORY,
             description=(
                 "Clones a voice from a recording of 1 to 30 seconds. Needs the demo voice or a Base checkpoint."
@@ -55,9 +62,11 @@ class CloneVoice(io.ComfyNode):
                 inputs.model(),
                 io.Audio.Input(
                     "audio",
+                    optional=True,
                     tooltip=(
                         "One recording of one speaker, 1 to 30 s, any sample rate, mono or stereo. If it is longer, "
-                        "x-vector uses the first 30 s and ICL reports an error. Required."
+                        "x-vector uses the first 30 s and ICL reports an error. Default: not connected, a free "
+                        "recording of seven seconds that comes with the pack."
                     ),
                 ),
                 io.Combo.Input(
@@ -108,10 +117,11 @@ class CloneVoice(io.ComfyNode):
         mode: str | None = None,
         transcript: str | None = "",
         transcribe: str | None = NO_RECOGNISER,
+        audio: object = NOT_CONNECTED,
     ) -> bool | str:
         from ..morph.voice.create import check_transcript
 
-        if mode != "ICL":
+        if mode != "ICL" or audio == NOT_CONNECTED:  # the pack's own recording has its words
             return inputs.judge(mode=(check_mode, mode))
         if not isinstance(transcript, str) or transcript.strip() or transcribe == NO_RECOGNISER:
             return inputs.judge(transcript=(check_transcript, transcript))
@@ -121,30 +131,44 @@ class CloneVoice(io.ComfyNode):
     def execute(
         cls,
         model: ManagedModel | ManagedModels,
-        audio: dict[str, Any],
         mode: str,
         transcript: str = "",
         pad_reference: bool = False,
         transcribe: str = NO_RECOGNISER,
+        audio: dict[str, Any] | None = None,
     ) -> io.NodeOutput:
         from ..morph.voice.create import CloneOptions, clone_voice
         from ..morph.voice.transcript import hear_transcript
 
         check_model(model)
-        waveform = to_one_waveform(audio, "audio")
         check_mode(mode)
         heard: list[str] = []
+        if audio is None:
+            audio, transcript = packed_recording()
+            heard = [f"audio is not connected: cloned the pack's own recording, {PACKED.name}"]
+        waveform = to_one_waveform(audio, "audio")
         if mode == "ICL" and transcribe != NO_RECOGNISER and not transcript.strip():
             with show_progress(cls.hidden.unique_id) as progress:
                 recogniser = load_recogniser(transcribe, progress)
                 progress.say("hearing the recording")
                 transcript = hear_transcript(recogniser, waveform, audio["sample_rate"])
-            heard = [f"{recogniser.name} heard: {transcript}"]
+            heard += [f"{recogniser.name} heard: {transcript}"]
         options = CloneOptions(MODES[mode], transcript, pad_reference)
         with model.use() as ready:
             voice = clone_voice(ready.model, waveform, audio["sample_rate"], options)
         shown = "\n".join([f"{mode} voice cloned", *heard, *voice.notes])
         return io.NodeOutput(voice, ui=ui.PreviewText(shown))
+
+
+def packed_recording() -> tuple[dict[str, Any], str]:
+    """Return the pack's own recording as AUDIO, and its words."""
+    import torch
+
+    from ..morph.voice.recording import read_recording
+
+    read = read_recording(PACKED)
+    audio = {"waveform": torch.from_numpy(read.waveform)[None], "sample_rate": read.sample_rate}
+    return audio, read.transcript or ""
 
 
 def check_mode(mode: str) -> None:
@@ -155,16 +179,23 @@ def check_mode(mode: str) -> None:
 class PresetVoice(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSPresetVoice",
-            display_name="Preset Voice (Qwen3-TTS)",
+            display_name="Preset Voice",
             category=CATEGORY,
             description=(
                 "Selects a speaker that is built into the checkpoint, with an optional speaking instruction. Needs "
                 "the demo voice, a CustomVoice checkpoint, or one with fine-tuned speakers."
             ),
             inputs=[
-                inputs.model(),
+                ModelSocket.Input(
+                    "model",
+                    optional=True,
+                    tooltip=(
+                        "The checkpoint, to check the speaker at once. Default: not connected; the checkpoint that "
+                        "speaks must have the speaker."
+                    ),
+                ),
                 io.Combo.Input(
                     "speaker",
                     options=[*DEMO_SPEAKERS, *PUBLISHED_SPEAKERS],
@@ -195,24 +226,33 @@ class PresetVoice(io.ComfyNode):
                     ),
                 ),
             ],
-            outputs=[voice_output("The preset voice. It works with this checkpoint.")],
+            outputs=[voice_output("The preset voice. It works with checkpoints that have this speaker.")],
         )
 
     @classmethod
     def execute(
-        cls, model: ManagedModel | ManagedModels, speaker: str, instruct: str = "", custom_speaker: str = ""
+        cls,
+        speaker: str,
+        instruct: str = "",
+        custom_speaker: str = "",
+        model: ManagedModel | ManagedModels | ServedModel | None = None,
     ) -> io.NodeOutput:
-        check_model(model)
+        from ..morph.voice.voice import Voice
+
         inputs.check_word("speaker", speaker)
-        return io.NodeOutput(model.preset_voice(custom_speaker.strip() or speaker, instruct))
+        name = custom_speaker.strip() or speaker
+        if model is None:
+            return io.NodeOutput(Voice("preset", "", name, speaker=name, instruct=instruct.strip() or None))
+        check_model(model)
+        return io.NodeOutput(model.preset_voice(name, instruct))
 
 
 class DesignVoice(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSDesignVoice",
-            display_name="Design Voice (Qwen3-TTS)",
+            display_name="Design Voice",
             category=CATEGORY,
             description="Creates a voice from a description. Needs a VoiceDesign checkpoint.",
             inputs=[
@@ -265,9 +305,9 @@ def weight_input(letter: str, optional: bool = False) -> io.Input:
 class BlendVoices(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSBlendVoices",
-            display_name="Blend Voices (Qwen3-TTS)",
+            display_name="Blend Voices",
             category=CATEGORY,
             description=(
                 "Mixes the timbres of two to four cloned or preset voices of the same model size. The result is the "

@@ -10,6 +10,7 @@ from comfy_api.latest import io
 from ..morph.hearing.whisper import SIZES, Whisper, check_installed, load_whisper
 from . import inputs
 from .progress import Progress, show_progress
+from .schema import schema
 from .sockets import CATEGORY, WordCheckSocket
 
 FOLDER = "faster-whisper"  # below models/
@@ -25,9 +26,9 @@ def load_recogniser(size: str, progress: Progress) -> Whisper:
 class WordCheckSettings(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="MorphTTSWordCheck",
-            display_name="Word Check (Qwen3-TTS)",
+            display_name="Word Check",
             category=CATEGORY,
             description=(
                 "A speech recogniser hears every line of Generate Speech, Render Script or Dub Captions. A line with "

@@ -27,13 +27,13 @@ class Card:
 CARDS = {
     "1 Start here - preset speakers": Card("Start here", "Type a text, press Run", "#1f9d55", (2, 3)),
     "A whole cast in one node": Card(
-        "A whole cast", "All voices in one node", "#4d7c0f", view=(400, 310, 1280, 470)
+        "A whole cast", "All voices in one node", "#4d7c0f", view=(0, 270, 1060, 400)
     ),
     "Clone a voice and speak": Card(
-        "Clone a voice", "A recording of 1 to 30 seconds speaks", "#c2571a", (1, 2)
+        "Clone a voice", "A recording of 1 to 30 seconds speaks", "#c2571a", (2, 3)
     ),
     "Design a voice": Card("Design a voice", "Describe it in words", "#b83280", (2, 3)),
-    "Design once, then clone": Card("Design, then clone", "A designed voice that stays", "#9d174d", (2, 3)),
+    "Design once, then clone": Card("Design, then clone", "A designed voice that stays", "#9d174d", (2, 4)),
     "Dialogue to files, track and subtitles": Card(
         "Dialogue", "A script, voices, subtitles", "#0e7490", (2, 3)
     ),
@@ -41,9 +41,9 @@ CARDS = {
     "SEQ_GROUPS sweep": Card("Speed or quality?", "Hear what each setting costs", "#6d28d9", (2, 3)),
     "Save, load and blend voices": Card("Blend and save", "Mix voices, keep them", "#b7791f", (2, 3)),
     "Script from a text file": Card(
-        "Script file", "A text file becomes speech", "#475569", view=(-20, 530, 1350, 496)
+        "Script file", "A text file becomes speech", "#475569", view=(-20, 225, 1080, 400)
     ),
-    "Smooth and normalize": Card("Smooth and level", "Finish any audio", "#2b6cb0", (4, 5)),
+    "Smooth and normalize": Card("Smooth and level", "Finish any audio", "#2b6cb0", (3, 4)),
 }
 BAND = 250  # height of the title band in pixels, of 720
 SHOW = """({title, says, color, groups, view, band}) => {

@@ -18,7 +18,10 @@ PREFIX = "MorphTTS"
 
 
 def english_texts(object_info: dict[str, Any]) -> dict[str, Any]:
-    """Return the pack's part of /object_info in the format of a locale file."""
+    """Return the pack's part of /object_info in the format of a locale file.
+
+    A ComfyUI with inputs that grow tells of the group only, an older one of each input: the file has those.
+    """
     return {name: node_texts(info) for name, info in object_info.items() if name.startswith(PREFIX)}
 
 

@@ -22,7 +22,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "workflows"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 RECORDINGS = {"your_voice.wav": "austen-0880.flac", "another_voice.wav": "austen-0870.flac"}
 SCRIPT_FILE = "your_script.txt"
-SCRIPT = "# a scene\nIt was late. [pause 0.4] Nobody answered.\nCLARA: Hello? Who is there?\n"
+SCRIPT = "# a scene\nIt was late. [pause 0.4] Nobody answered.\nEMMA: Hello? Who is there?\n"
 # The frontends that the pack must work with: label -> (server fixture, whether Nodes 2.0 is on).
 PAGES = {"0.3.75": ("server", False), "today": ("todays_server", False), "Nodes 2.0": ("todays_server", True)}
 SLOW = pytest.mark.slow
@@ -51,6 +51,11 @@ FOCUS = "() => window.app.extensionManager.command.execute('Workspace.ToggleFocu
 def read_workflow(name: str) -> dict[str, Any]:
     """Return a shipped workflow in UI format."""
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def read_old_workflow(name: str) -> dict[str, Any]:
+    """Return a workflow as version 0.1.0 shipped it."""
+    return json.loads((DATA / "workflows_0_1_0" / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def place_own_files(input_folder: Path) -> None:

@@ -40,6 +40,7 @@ USUAL = (
     "Content Security Policy",
     "[Jobs API]",
     "Failed to fetch queue",
+    "ComfyApp graph accessed before initialization",  # frontend 1.49.6 says it of its own code
     "reading 'id')\n    at onChange (",  # frontend 1.32.9 stores a setting that it does not define
 )
 

@@ -276,7 +276,10 @@ class ComfyServer:
         on_event: Callable[[str, Any], None] | None = None,
         extra_data: dict[str, Any] | None = None,
     ) -> Result:
-        """Queue an API-format graph and wait until it ends; ComfyError if it is rejected or too slow."""
+        """Queue an API-format graph and wait until it ends; ComfyError if it is too slow, or any of it is rejected.
+
+        ComfyUI runs what it does not reject, if that has an output node.
+        """
         # In a separate thread: a test with an open playwright page has a running event loop in this one.
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(asyncio.run, self._run(graph, timeout, on_event, extra_data or {})).result()
@@ -313,7 +316,11 @@ class ComfyServer:
             # ComfyUI requires this to be the first message on the socket.
             await messages.send_json({"type": "feature_flags", "data": {"supports_preview_metadata": True}})
             body = {"prompt": graph, "client_id": client_id, "extra_data": extra_data}
-            prompt_id = (await asyncio.to_thread(self.post, "/prompt", body))["prompt_id"]
+            queued = await asyncio.to_thread(self.post, "/prompt", body)
+            prompt_id = queued["prompt_id"]
+            if queued.get("node_errors"):
+                await asyncio.to_thread(self._drop, prompt_id)
+                raise ComfyError(f"ComfyUI refused a part of the graph: {queued['node_errors']}", queued)
             try:
                 await asyncio.wait_for(follow(messages, prompt_id), timeout)
             except asyncio.TimeoutError:
@@ -324,6 +331,11 @@ class ComfyServer:
         outputs = await asyncio.to_thread(self._outputs, prompt_id)
         error = last if status == "execution_error" else None
         return Result(prompt_id, status, error, outputs, self._files(outputs), events, previews)
+
+    def _drop(self, prompt_id: str) -> None:
+        """Take a prompt out of the queue, or stop it."""
+        self.post("/queue", {"delete": [prompt_id]})
+        self.post("/interrupt", {})
 
     def _outputs(self, prompt_id: str, timeout: float = PATIENCE) -> dict[str, Any]:
         # The history is written shortly after the last websocket event.

@@ -225,7 +225,7 @@ FAILING = {
     ),
     "beyond the context": (speech(text="word " * 9000, split_chars=0), "split it into shorter lines"),
     "missing files": (changed(speech(), "model", checkpoint="TTS/broken"), "checkpoint broken lacks merges.txt"),
-    "Nyquist": (smoothed("short.wav", cutoff=12000.0), "choose a cutoff below 12000 Hz"),
+    "Nyquist": (smoothed("short.wav", cutoff=12000.0), "cutoff is 12000 Hz, but audio of 24000 samples"),
     "smooth NaN": (smoothed("nan.wav"), "NaN or infinity"),
     "unknown character": (scripted(script="CARL: Hi."), "'CARL' is not in the cast: choose from ANNA"),
     "no colon and no narrator": (scripted(script="Good morning"), "line 1: 'Good morning' names no character"),
@@ -313,7 +313,10 @@ def subtitled(**inputs: Any) -> Graph:
 WRITTEN = {
     "Generate Speech": (speech, "speech", ("model", "voice", "language", "decoding", "normalize_text", "word_check")),
     "Render Script": (scripted, "script", ("model", "cast", "language", "decoding", "normalize_text", "word_check")),
-    "Dub": (dubbed, "dub", ("model", "voice", "cast", "language", "decoding", "normalize_text", "word_check")),
+    "Dub": (
+        dubbed, "dub",
+        ("model", "voice", "cast", "language", "decoding", "normalize_text", "word_check", "overlap"),
+    ),
     "Sweep": (swept, "sweep", ("model", "voice", "language", "sampling")),
     "Clone Voice": (speech, "voice", ("model", "audio", "mode")),
     "Preset Voice": (preset, "voice", ("model", "speaker")),
@@ -322,7 +325,7 @@ WRITTEN = {
     "Save Voice": (preset, "save", ("voice",)),
     "Cast": (preset, "more", ("voice", "cast")),
     "Load Model": (speech, "model", ("checkpoint", "precision", "engine", "device", "more_models")),
-    "Save Speech": (kept, "save", ("audio", "format")),
+    "Save Speech": (kept, "save", ("audio", "format", "existing")),
     "Save Subtitles": (subtitled, "save", ("format",)),
     "Load Voice": (lambda: speech() | {"voice": node("MorphTTSLoadVoice")}, "voice", ("name",)),
     "Script From File": (lambda: {"read": node("MorphTTSScriptFromFile")}, "read", ("file",)),
@@ -334,6 +337,9 @@ MAY_BE_NOTHING = {
     "voice_c",
     "more_models",
     "Blend Voices.model",
+    "Clone Voice.audio",
+    "Preset Voice.model",
+    "Render Script.cast",
     "Dub.cast",
     "Cast.cast",
 }
@@ -361,10 +367,33 @@ def said_of(server: ComfyServer, graph: Graph) -> str:
         result = server.run(graph)
     except ComfyError as refused:
         [errors] = [one["errors"] for one in refused.body["node_errors"].values()]
+        if {one["type"] for one in errors} == {
+            "value_not_in_list"
+        }:  # newer ComfyUIs check choices themselves
+            return f"{errors[0]['extra_info']['input_name']}: {errors[0]['details']}"
         assert {one["type"] for one in errors} == {"custom_validation_failed"}
         return errors[0]["details"].partition(" - ")[2]
     assert result.error and result.error["exception_type"] == "ValueError", result.error
     return result.error["exception_message"]
+
+
+def test_the_default_cutoff_leaves_a_recording_without_such_frequencies_unfiltered(
+    server: ComfyServer,
+) -> None:
+    """``long.wav`` has 12000 samples per second."""
+    filtered, whole = (
+        server.run(smoothed("long.wav", low_pass=switch, normalize="off")) for switch in (True, False)
+    )
+    assert filtered.ok and whole.ok, filtered.error
+    with_filter, without = (soundfile.read(one.files[0].path)[0] for one in (filtered, whole))
+    assert np.array_equal(with_filter, without)
+    assert shown(filtered, "smooth") == (
+        "low-pass left out: audio of 12000 samples per second ends at 6000 Hz, and the default cutoff is 11000 Hz"
+    )
+    assert "smooth" not in whole.outputs
+    for cutoff in (6000.0, 11000.1):
+        chosen = server.run(smoothed("long.wav", cutoff=cutoff))
+        assert chosen.error["exception_message"].startswith(f"cutoff is {cutoff:g} Hz, but audio of 12000")
 
 
 def test_warnings_about_a_recording_are_shown_on_the_node(server: ComfyServer) -> None:

@@ -54,6 +54,8 @@ ROWS = """() => [...document.querySelectorAll('.morph-clip')].map((row) =>
 # What nodes say of their last run, in text boxes of the pack.
 TEXTS = """() => window.app.graph.nodes.filter((node) => node.type.startsWith('MorphTTS'))
   .flatMap((node) => node.widgets ?? []).filter((widget) => widget.type === 'MORPH_TTS_TEXT').map((one) => one.value)"""
+ROWS_COUNT = "() => document.querySelectorAll('.morph-clip').length"
+HEIGHT = "(kind) => window.app.graph.nodes.find((node) => node.type === kind).size[1]"
 LENGTHS = "() => window.__shown.morph_clips.map((clip) => clip.seconds)"
 NOTE_SHOWN = """() => window.app.api.addEventListener('executed', ({detail}) => {
   if (detail.output?.morph_clips) window.__shown = detail.output
@@ -86,6 +88,7 @@ SEED_ALL = """(seed) => {
 }"""
 PLAY = ".morph-clip > button:first-child"
 HEAD = ".morph-clips-head button"
+SAVER_NODE = "MorphTTSSaveSpeech"
 SPEECH, SCRIPT_NODE, SWEEP_NODE = "MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSSweep"
 
 
@@ -165,8 +168,8 @@ def test_a_scripts_lines_are_listed_played_and_named_and_survive_undo_and_reload
 
 def test_a_workflow_that_is_opened_during_a_run_gets_none_of_its_recordings(page: ComfyPage) -> None:
     """Its nodes have the same ids and types; what the run made is there when its own workflow is opened again."""
-    workflow = read_dialogue()
-    other = {**workflow, "id": "5b3f0a5e-7774-4d6f-9a70-0000000000ff"}
+    workflow = {**read_dialogue(), "id": "0c9f2a52-6a0e-4c1b-8d3f-0000000000fe"}  # a user's own keeps its id
+    other = {**workflow, "id": "0c9f2a52-6a0e-4c1b-8d3f-0000000000ff"}
     page.load(workflow)
     page.page.evaluate(SEED_ALL, page.seed + 40)
     set_live_sound(page, True)
@@ -182,6 +185,50 @@ def test_a_workflow_that_is_opened_during_a_run_gets_none_of_its_recordings(page
     page.page.evaluate(SEED_ALL, page.seed + 40)
     assert page.run()[0] == "execution_success", "its own runs are shown"
     assert page.page.evaluate(TEXTS) != []
+
+
+def test_another_copy_of_a_template_starts_empty_and_a_reload_does_not(page: ComfyPage) -> None:
+    template = read_workflow("1 Start here - preset speakers")
+    page.load(template)
+    set_widget(page, SPEECH, "text", "The rain has stopped.")
+    run(page, seed=60)
+    assert page.page.evaluate(ROWS_COUNT) > 0
+    page.load(template)
+    assert page.page.evaluate(ROWS_COUNT) == 0
+    set_widget(page, SPEECH, "text", "The rain has stopped.")
+    run(page, seed=61)
+    count = page.page.evaluate(ROWS_COUNT)
+    own = page.page.evaluate("() => window.app.graph.id")
+    page.page.wait_for_timeout(2000)  # the page keeps its drafts a moment later
+    reload(page)
+    assert page.page.evaluate(ROWS_COUNT) == count > 0
+    assert page.page.evaluate("() => window.app.graph.id") == own != template["id"]
+    assert page.problems() == []
+
+
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
+def test_save_speech_lists_its_files_folded(page: ComfyPage) -> None:
+    page.load(read_workflow(DIALOGUE))
+    set_widget(page, SCRIPT_NODE, "script", SCRIPT)
+    run(page, seed=80)
+    page.page.locator(".morph-clip").first.wait_for(state="attached")
+    lists = page.page.locator(".morph-clips")
+    of_files = lists.filter(has=page.page.locator(".morph-clips-fold"))
+    assert (lists.count(), of_files.count()) == (2, 1)
+    rows = of_files.locator(".morph-clips-rows")
+    assert (
+        rows.evaluate("(rows) => rows.hidden")
+        and "3 lines, " in of_files.inner_text()
+        and "and the track" in of_files.inner_text()
+    )
+    before = page.page.evaluate(HEIGHT, SAVER_NODE)
+    of_files.locator(".morph-clips-fold").dispatch_event("click")
+    assert not rows.evaluate("(rows) => rows.hidden")
+    assert rows.locator("b").all_text_contents() == ["CLARA", "BEN", "CLARA", "track"]
+    of_files.locator(".morph-clips-fold").dispatch_event("click")
+    page.settle()
+    assert rows.evaluate("(rows) => rows.hidden") and page.page.evaluate(HEIGHT, SAVER_NODE) == before
+    assert page.problems() == []
 
 
 @pytest.mark.parametrize("page", NODES_2, indirect=True)

@@ -18,6 +18,7 @@ from tests.comfy.examples import (
     NODES_2,
     PAGES,
     first_seed,
+    read_old_workflow,
     read_workflow,
     set_live_sound,
     set_widget,
@@ -154,7 +155,7 @@ def wait_for_the_end(page: ComfyPage) -> None:
 
 
 def test_a_line_is_heard_before_the_run_ends_as_it_is_saved(page: ComfyPage) -> None:
-    page.load(read_workflow(SPEAKERS))
+    page.load(read_old_workflow(SPEAKERS))
     set_widget(page, SPEECH, "text", TEXT)
     set_widget(page, SPEECH, "seed", page.seed + 11)
     kind, data = page.run()
@@ -223,7 +224,7 @@ def test_every_setting_of_a_sweep_is_heard(page: ComfyPage) -> None:
 def test_nothing_is_played_when_the_setting_is_off(page: ComfyPage) -> None:
     set_live_sound(page, False)
     try:
-        page.load(read_workflow(SPEAKERS))
+        page.load(read_old_workflow(SPEAKERS))
         set_widget(page, SPEECH, "seed", page.seed + 13)
         kind, data = page.run()
         assert kind == "execution_success", data
@@ -235,7 +236,7 @@ def test_nothing_is_played_when_the_setting_is_off(page: ComfyPage) -> None:
 def speak_unheard(page: ComfyPage, seed: int) -> None:
     """Run a long line in a page that may not sound; return when its player says so."""
     page.page.evaluate("() => { window.__state = 'suspended' }")
-    page.load(read_workflow(SPEAKERS))
+    page.load(read_old_workflow(SPEAKERS))
     set_widget(page, SPEECH, "seed", seed)
     set_widget(page, SPEECH, "text", f"{TEXT} " * 3)
     page.page.evaluate("() => { window.app.queuePrompt(0) }")
@@ -267,7 +268,7 @@ def test_a_sound_device_that_opens_late_needs_no_click(page: ComfyPage) -> None:
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_after_the_run_the_list_is_there_and_the_player_is_not(page: ComfyPage) -> None:
     page.page.evaluate("() => { window.__state = 'suspended' }")  # also where nobody has clicked
-    page.load(read_workflow(SPEAKERS))
+    page.load(read_old_workflow(SPEAKERS))
     set_widget(page, SPEECH, "seed", page.seed + 19)
     set_widget(page, SPEECH, "text", TEXT)
     sizes = page.page.evaluate(WIDGETS)
@@ -283,7 +284,7 @@ def test_after_the_run_the_list_is_there_and_the_player_is_not(page: ComfyPage) 
 
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_a_muted_node_has_no_player_and_a_pasted_one_has_its_own(page: ComfyPage) -> None:
-    page.load(read_workflow(SPEAKERS))
+    page.load(read_old_workflow(SPEAKERS))
     set_widget(page, SPEECH, "text", TEXT)
     set_widget(page, SPEECH, "seed", page.seed + 20)
     muted, other = page.page.evaluate(MUTE_ONE, SPEECH)
@@ -309,7 +310,7 @@ def test_a_page_that_is_loaded_again_during_the_run_goes_on_with_it(page: ComfyP
 
     page.page.add_init_script(f"({STUB})()")
     page.page.add_init_script("window.__ended = []")
-    page.load(read_workflow(SPEAKERS))
+    page.load(read_old_workflow(SPEAKERS))
     set_widget(page, SPEECH, "seed", page.seed + 21)
     set_widget(page, SPEECH, "text", f"{TEXT} " * 60)  # longer than a page loads on however busy a machine
     page.page.evaluate("() => { window.app.queuePrompt(0) }")
@@ -341,7 +342,7 @@ def test_a_page_under_a_name_that_is_not_listed_says_once_what_to_do(
     server, first, second = page.server, page.seed + 22, page.seed + 23
     page = ComfyPage(page.page.context.new_page(), server.url.replace("127.0.0.1", "studio.localhost"))
     for seed in (first, second):
-        page.load(read_workflow(SPEAKERS))
+        page.load(read_old_workflow(SPEAKERS))
         set_widget(page, SPEECH, "seed", seed)
         set_widget(page, SPEECH, "text", "The rain has stopped.")
         kind, data = page.run()
@@ -360,7 +361,7 @@ def test_a_page_under_a_name_that_is_not_listed_says_once_what_to_do(
 
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_cancel_silences_the_page(page: ComfyPage) -> None:
-    page.load(read_workflow(SPEAKERS))
+    page.load(read_old_workflow(SPEAKERS))
     set_widget(page, SPEECH, "seed", page.seed + 15)
     set_widget(page, SPEECH, "text", f"{TEXT} " * 12)
     page.page.evaluate("() => { window.app.queuePrompt(0) }")
@@ -391,7 +392,7 @@ def test_a_node_in_a_closed_subgraph_is_shown_in_a_bar_and_other_pages_hear_noth
 ) -> None:
     with browser.open(page.server) as other:
         other.page.evaluate(STUB)
-        page.load(read_workflow(SPEAKERS))
+        page.load(read_old_workflow(SPEAKERS))
         set_widget(page, SPEECH, "seed", page.seed + 16)
         subgraph = page.page.evaluate(INTO_SUBGRAPH, SPEECH)
         page.page.evaluate(NODES)
@@ -408,7 +409,7 @@ def test_a_node_in_a_closed_subgraph_is_shown_in_a_bar_and_other_pages_hear_noth
 @pytest.mark.slow
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_a_run_that_is_cached_plays_nothing_and_can_be_heard_again(page: ComfyPage) -> None:
-    page.load(read_workflow(SPEAKERS))
+    page.load(read_old_workflow(SPEAKERS))
     set_widget(page, SPEECH, "seed", page.seed + 17)
     page.run()
     wait_for_the_end(page)

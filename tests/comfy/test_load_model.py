@@ -22,7 +22,7 @@ from qwen3_tts_morph.nodes.load import LoadModel
 
 folder_paths.models_dir = sys.argv[1]
 shown = lambda: LoadModel.define_schema().inputs[0].options
-assert shown() == [DEMO_VOICE, *PUBLISHED, "TTS/good"], shown()
+assert shown() == [DEMO_VOICE, "TTS/good", *PUBLISHED], shown()
 
 valid = dict(checkpoint="TTS/good", precision="auto", attention="auto", engine="auto")
 assert LoadModel.validate_inputs(**valid) is True

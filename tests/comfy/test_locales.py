@@ -21,8 +21,12 @@ LARGEST = 2**63  # larger numbers are written differently in help pages (2^64 - 
 
 
 def test_the_english_locale_matches_the_nodes(server: ComfyServer) -> None:
-    written = json.loads(PATH.read_text(encoding="utf-8"))
-    assert written == english_texts(server.object_info()), "run tests/comfy/english_locale.py"
+    written, found = json.loads(PATH.read_text(encoding="utf-8")), english_texts(server.object_info())
+    if found["MorphTTSWholeCast"]["inputs"].pop("voices", None):  # inputs that grow, in newer ComfyUIs
+        inputs = written["MorphTTSWholeCast"]["inputs"]
+        for name in [one for one in inputs if one.startswith("voices_")]:
+            del inputs[name]
+    assert written == found, "run tests/comfy/english_locale.py"
 
 
 def test_comfyui_serves_both_locales(server: ComfyServer) -> None:

@@ -1,8 +1,9 @@
-"""What web/js adds to ComfyUI's page: texts on nodes, progress texts, socket colors, search aliases."""
+"""What web/js adds to the page: texts and errors on nodes, progress texts, a menu entry, socket colors, aliases."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,28 @@ if TYPE_CHECKING:
 SPEAKERS = "1 Start here - preset speakers"
 DIALOGUE = "Dialogue to files, track and subtitles"
 LOADER, SCRIPT, SUBTITLES = "MorphTTSLoadModel", "MorphTTSRenderScript", "MorphTTSSaveSubtitles"
+SPEAKER = "MorphTTSPresetVoice"
+NODE_IDS = (
+    "(kind) => window.app.graph.nodes.filter((node) => node.type === kind).map((node) => String(node.id))"
+)
+HEIGHT = "(kind) => window.app.graph.nodes.find((node) => node.type === kind).size[1]"
+# The height of a node's own text box, on the classic canvas or in Nodes 2.0.
+BOX_HEIGHT = """(kind) => {
+  const node = window.app.graph.nodes.find((node) => node.type === kind)
+  const drawn = document.querySelector(`[data-node-id="${node.id}"] textarea`)
+  return drawn?.offsetHeight ?? node.widgets.find((one) => one.element?.tagName === 'TEXTAREA').computedHeight
+}"""
+FAIL = """([id, type, message, exception]) => window.app.api.dispatchCustomEvent('execution_error', {
+  prompt_id: 'x', node_id: id, node_type: type, exception_type: exception, exception_message: message,
+  traceback: [], executed: [],
+})"""
+OPEN_START = "() => window.app.extensionManager.command.execute('MorphTTS.OpenStart')"
+OPENED = """(kind) => {
+  const {activeWorkflow} = window.app.extensionManager.workflow
+  return [(window.app.rootGraph ?? window.app.graph).id, activeWorkflow.path,
+          window.app.graph.nodes.some((node) => node.type === kind)]
+}"""
+MENU = ".comfy-menu-button-wrapper, .comfyui-logo"
 SHOWN = """(kind) => window.app.graph.nodes.find((node) => node.type === kind)
   .widgets.find((widget) => widget.name === 'shown_text')?.value"""
 LOOK_AT = """(kind) => {
@@ -35,9 +58,17 @@ COLORS = """() => ['MODEL', 'VOICE', 'CAST', 'SAMPLING', 'WORD_CHECK'].map((one)
   getComputedStyle(document.body).getPropertyValue(`--color-datatype-${type}`).trim()])"""
 BACKGROUND = "() => getComputedStyle(document.body).getPropertyValue('--comfy-menu-bg')"
 SEARCH = "() => window.app.extensionManager.command.execute('Workspace.SearchBox.Toggle')"
-SPEECH = "TTS Generate Speech (text to speech)"
-IN_NAMES = ["text to speech", "tts"]
-IN_ALIASES = ["speak", "narrate", "voice clone"]  # frontend 1.32.9 searches only in names
+SPEECH = "Generate Speech"
+IN_NAMES = ["generate speech"]
+IN_ALIASES = [
+    "text to speech",
+    "tts",
+    "speak",
+    "narrate",
+    "voice clone",
+]  # frontend 1.32.9 searches only in names
+SHOW_REPORT = """([kind, text, report]) => window.app.graph.nodes.find((node) => node.type === kind)
+  .onExecuted({text: [text], morph_clips_report: [report]})"""
 WIDGETS = "(kind) => window.app.graph.nodes.find((node) => node.type === kind).widgets.map((one) => one.name)"
 
 
@@ -61,6 +92,14 @@ def run(page: ComfyPage, seed: int) -> None:
     assert kind == "execution_success", data
 
 
+def close_messages(page: ComfyPage) -> None:
+    """Close the dialogs in which frontend 1.32.9 tells errors: they cover the page."""
+    dialogs = page.page.locator(".p-dialog:visible")
+    while dialogs.count():
+        page.page.keyboard.press("Escape")
+        page.page.wait_for_timeout(500)
+
+
 def test_a_returned_text_is_shown_on_its_node_and_not_saved(page: ComfyPage) -> None:
     page.load(read_workflow(DIALOGUE))
     set_widget(page, SCRIPT, "script", "BEN: Hello there.")
@@ -70,12 +109,95 @@ def test_a_returned_text_is_shown_on_its_node_and_not_saved(page: ComfyPage) -> 
     first = page.page.evaluate(SHOWN, SUBTITLES)
     assert first.startswith("saved dialogue_")
     page.page.evaluate(LOOK_AT, SUBTITLES)
-    box = page.page.locator("textarea[readonly]").and_(page.page.locator(":visible"))
-    assert first in [box.nth(n).input_value() for n in range(box.count())]
+    page.page.locator(".morph-report-head:visible", has_text=first).wait_for()
     run(page, 2)
     second = page.page.evaluate(SHOWN, SUBTITLES)
     assert second.startswith("saved dialogue_") and second != first
     assert page.page.evaluate(SAVED, SUBTITLES) == before
+    assert page.problems() == []
+
+
+def test_a_nodes_own_text_comes_first_then_the_list_then_the_folded_report(page: ComfyPage) -> None:
+    page.load(read_workflow(DIALOGUE))
+    set_widget(page, SCRIPT, "script", "BEN: Hello there.\nCLARA: Good evening.")
+    page.page.evaluate(LOOK_AT, SCRIPT)
+    page.settle()
+    before = page.page.evaluate(BOX_HEIGHT, SCRIPT)
+    run(page, 3)
+    names = page.page.evaluate(WIDGETS, SCRIPT)
+    assert names.index("script") < names.index("speech_clips") < names.index("shown_text")
+    page.page.evaluate(LOOK_AT, SCRIPT)
+    page.settle()
+    assert page.page.evaluate(BOX_HEIGHT, SCRIPT) >= min(before, 100), "the results took the text box's room"
+    page.page.evaluate(SHOW_REPORT, [SCRIPT, "It ended by itself.", "line 1\nline 2\nRTF 1.1"])
+    head = page.page.locator(".morph-report-head", has_text="It ended by itself.")
+    rest = page.page.locator(".morph-report-rest", has_text="RTF 1.1")
+    head.wait_for(state="attached")
+    assert head.get_attribute("aria-expanded") == "false" and not rest.is_visible()
+    page.settle()
+    folded = page.page.evaluate(HEIGHT, SCRIPT)
+    head.dispatch_event("click")
+    rest.wait_for()
+    assert rest.text_content() == "line 1\nline 2\nRTF 1.1"
+    head.dispatch_event("click")
+    rest.wait_for(state="hidden")
+    page.settle()
+    assert page.page.evaluate(HEIGHT, SCRIPT) == folded
+    of_one_line = page.page.locator(".morph-report-head", has_text="saved dialogue_").first
+    assert of_one_line.is_disabled() and of_one_line.text_content().startswith("saved dialogue_")
+    assert page.problems() == []
+
+
+def test_a_failed_node_says_why_until_it_runs_again(page: ComfyPage, label: str, screenshots: Path) -> None:
+    page.load(read_workflow(SPEAKERS))
+    set_widget(page, SPEAKER, "custom_speaker", "nobody")
+    kind, data = page.run()
+    assert kind == "execution_error"
+    said = data["exception_message"].strip()
+    assert "nobody" in said
+    failed = page.page.locator(".morph-failed")
+    failed.wait_for(state="attached")
+    assert failed.text_content() == said
+    toast = page.page.get_by_text(said).and_(page.page.locator(":visible:not(.morph-failed)"))
+    toast.first.wait_for()
+    page.page.evaluate(LOOK_AT, SPEAKER)
+    page.settle()
+    page.screenshot(screenshots / f"failed node ({label}).png")
+    close_messages(page)
+    set_widget(page, SPEAKER, "custom_speaker", "")
+    kind, data = page.run()
+    assert kind == "execution_success", data
+    assert failed.count() == 0 and "shown_error" not in page.page.evaluate(WIDGETS, SPEAKER)
+    assert page.problems() == []
+
+
+def test_an_error_that_no_sentence_explains_says_what_it_is(page: ComfyPage) -> None:
+    page.load(read_workflow(SPEAKERS))
+    node = page.page.evaluate(NODE_IDS, LOADER)[0]
+    failed = page.page.locator(".morph-failed")
+    page.page.evaluate(FAIL, [node, "KSampler", "not ours", "ValueError"])
+    page.page.evaluate(FAIL, ["morph-voice", SPEAKER, "of the Voices tab", "ValueError"])
+    page.page.evaluate(FAIL, [node, LOADER, "'speaker'\n", "KeyError"])
+    failed.wait_for(state="attached")
+    assert failed.all_text_contents() == ["KeyError: 'speaker'"]
+    close_messages(page)
+
+
+def test_the_menu_opens_start_here_each_time_as_a_workflow_of_its_own(page: ComfyPage, label: str) -> None:
+    page.load({"nodes": [], "links": [], "version": 0.4})
+    page.page.locator(MENU).first.click()
+    page.page.get_by_text("Extensions", exact=True).first.hover()
+    page.page.get_by_text("Qwen3-TTS Morph", exact=True).last.hover()
+    page.page.get_by_text("Open Start here", exact=True).last.click()
+    page.page.wait_for_function(f"(kind) => ({OPENED})(kind)[2]", arg=SPEAKER)
+    page.settle()
+    first, path, _ = page.page.evaluate(OPENED, SPEAKER)
+    assert SPEAKERS in path
+    page.page.evaluate(OPEN_START)
+    page.page.wait_for_function(f"([kind, first]) => ({OPENED})(kind)[0] !== first", arg=[SPEAKER, first])
+    page.settle()
+    second, _, is_loaded = page.page.evaluate(OPENED, SPEAKER)
+    assert is_loaded and read_workflow(SPEAKERS)["id"] not in (first, second)
     assert page.problems() == []
 
 

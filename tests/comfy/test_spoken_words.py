@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.comfy.conftest import ROOT
-from tests.comfy.examples import after, of_kind, only, read_workflow, run
+from tests.comfy.examples import after, of_kind, only, read_old_workflow, read_workflow, run
 from tests.comfy.graphs import Graph
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def hear(result: Result, saver: str) -> list[np.ndarray]:
 def test_the_words_of_the_text_are_spoken(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], recogniser: Recogniser
 ) -> None:
-    graph = convert(read_workflow("1 Start here - preset speakers"))
+    graph = convert(read_old_workflow("1 Start here - preset speakers"))
     speakers = of_kind(graph, "MorphTTSGenerateSpeech")
     heard = []
     for texts in TALKS:

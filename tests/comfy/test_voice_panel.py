@@ -1,4 +1,6 @@
-"""The voice library in ComfyUI's sidebar: hear, rename, describe, export, import and delete, as a user does."""
+"""The voice library in ComfyUI's sidebar, as a user has it: presets and saved voices, heard, sought, put on the canvas,
+renamed, described, exported, imported and deleted.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +32,32 @@ LOADER = """() => {
     .widgets.find((widget) => widget.name === 'name')
   return [value, options.values]
 }"""
+# The demo voice and a preset, saved under a name.
+ADD_SAVER = """() => {
+  const [model, voice, save] = ['MorphTTSLoadModel', 'MorphTTSPresetVoice', 'MorphTTSSaveVoice'].map((type) => {
+    const node = window.LiteGraph.createNode(type)
+    window.app.graph.add(node)
+    return node
+  })
+  const set = (node, name, value) => { node.widgets.find((widget) => widget.name === name).value = value }
+  set(model, 'checkpoint', 'demo voice (in the pack)')
+  set(save, 'name', 'Newcomer')
+  model.connect(0, voice, 'model')
+  voice.connect(0, save, 'voice')
+}"""
+LIST_OF_LAST = """() => {
+  const {value, options} = window.app.graph.nodes.at(-1).widgets.find((widget) => widget.name === 'name')
+  return [value, options.values]
+}"""
+# Of each node: its type and what it is set to, whether its middle is visible beside the tab, where it is.
+ADDED = """() => window.app.graph.nodes.map((node) => {
+  const {pos, size} = node
+  const [x, y] = window.app.canvas.ds.convertOffsetToCanvas([pos[0] + size[0] / 2, pos[1] + size[1] / 2])
+  const tab = document.querySelector('.morph-voices').getBoundingClientRect()
+  const canvas = window.app.canvas.canvas.getBoundingClientRect()
+  const isSeen = x + canvas.left > tab.right && x < canvas.width && y > 0 && y < canvas.height
+  return [[node.type, node.widgets[0].value], isSeen, [...node.pos]]
+})"""
 # The page's one Audio element: it notes what it is to play, and plays nothing.
 STUB = """() => {
   window.__played = []
@@ -67,7 +95,7 @@ def page(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Comf
         opened.folder, opened.server = folder, server
         opened.page.evaluate(STUB)
         opened.page.evaluate(TOGGLE)
-        rows(opened).first.wait_for()
+        row(opened, "Heart").wait_for()
         yield opened
     for path in folder.glob("*.safetensors"):
         path.unlink()
@@ -80,11 +108,18 @@ def rows(page: ComfyPage) -> Locator:
 
 
 def row(page: ComfyPage, name: str) -> Locator:
-    return rows(page).filter(has=page.page.locator("strong", has_text=name))
+    """The row of a saved voice: presets are in lower case."""
+    return rows(page).filter(has=page.page.get_by_text(name, exact=True).and_(page.page.locator("strong")))
 
 
 def press(page: ComfyPage, name: str, action: str) -> None:
     row(page, name).get_by_role("button", name=action, exact=True).click()
+
+
+def choose_action(page: ComfyPage, name: str, action: str) -> None:
+    """Choose an entry of a voice's menu."""
+    press(page, name, "More")
+    page.page.get_by_role("menuitem", name=action, exact=True).click()
 
 
 def answer(page: ComfyPage, text: str) -> None:
@@ -102,7 +137,7 @@ def names(page: ComfyPage) -> list[str]:
 def test_a_voice_is_heard_through_the_queue_and_again_without_it(page: ComfyPage, screenshots: Path) -> None:
     first = row(page, "Heart")
     assert "demo voice with heart" in first.inner_text() and "a warm voice" in first.inner_text()
-    far = row(page, "Far").get_by_role("button").first
+    far = row(page, "Far").get_by_role("button", name="Hear it")
     assert far.is_disabled() and "needs 9b Base" in str(far.get_attribute("title"))
     page.screenshot(screenshots / "voice library.png")
     press(page, "Heart", "Hear it")
@@ -124,6 +159,90 @@ def test_a_voice_is_heard_through_the_queue_and_again_without_it(page: ComfyPage
     newest = max(page.server.base_dir.glob("temp/*.flac"), key=lambda path: path.stat().st_mtime_ns)
     samples, rate = soundfile.read(newest)
     assert rate == 24000 and len(samples) > rate and np.abs(samples).max() > 0.05
+    assert page.problems() == []
+
+
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
+def test_presets_are_on_top_and_are_heard(page: ComfyPage) -> None:
+    found = page.page.locator(".morph-voices strong").all_text_contents()
+    assert found == ["heart", "emma", "michael", "george", "Far", "Heart"]
+    assert "demo voice" in row(page, "emma").inner_text()
+    assert row(page, "emma").get_by_role("button", name="More").count() == 0
+    assert [row(page, name).get_by_role("button", name="Hear it").count() for name in ("emma", "Heart")] == [
+        1,
+        1,
+    ]
+    press(page, "emma", "Hear it")
+    page.page.locator(".morph-live-bar .morph-live").wait_for()
+    page.page.locator(".morph-voices .pi-spinner").wait_for(state="hidden")
+    assert page.problems() == []
+
+
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)
+def test_a_search_leaves_the_voices_that_have_its_words(page: ComfyPage) -> None:
+    def sought(words: str) -> list[str]:
+        page.page.get_by_label("Search voices").fill(words)
+        return page.page.locator(".morph-voices strong").all_text_contents()
+
+    assert sought("HEART") == ["heart", "Heart"]
+    assert sought("warm voice") == ["Heart"]
+    assert sought("9b base") == ["Far"]
+    assert sought("nobody") == []
+    assert rows(page).all_text_contents() == ["No voice is called so."]
+    everybody = sought("")  # other checkpoints that are here may have speakers too
+    assert everybody[:4] == ["heart", "emma", "michael", "george"] and everybody[-2:] == ["Far", "Heart"]
+
+
+def test_a_voice_is_added_to_the_canvas_where_it_can_be_seen(page: ComfyPage) -> None:
+    page.page.evaluate("() => window.app.graph.clear()")
+    press(page, "emma", "Add to the canvas")
+    press(page, "Far", "Add to the canvas")
+    press(page, "Far", "Add to the canvas")
+    added = page.page.evaluate(ADDED)
+    assert [values for values, _, _ in added] == [
+        ["MorphTTSPresetVoice", "emma"],
+        *2 * [["MorphTTSLoadVoice", "Far"]],
+    ]
+    assert all(is_seen for _, is_seen, _ in added) and added[1][2] != added[2][2], "one hides the other"
+    assert page.problems() == []
+
+
+def test_a_voice_that_a_run_saves_is_in_the_tab_and_in_the_lists(page: ComfyPage) -> None:
+    page.page.evaluate(ADD_LOADER, "Far")
+    page.page.evaluate(ADD_SAVER)
+    kind, data = page.run()
+    assert kind == "execution_success", data
+    row(page, "Newcomer").wait_for()
+    page.page.wait_for_function(f"() => ({LOADER})()[1].includes('Newcomer')")
+    assert page.page.evaluate(LOADER) == ["Far", ["Far", "Heart", "Newcomer"]]
+    press(page, "Newcomer", "Add to the canvas")
+    later = page.page.evaluate(LIST_OF_LAST)
+    assert later == ["Newcomer", ["Far", "Heart", "Newcomer"]], "a node that is added later has the old list"
+    assert page.problems() == []
+
+
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
+def test_a_menu_closes_when_something_else_is_pressed(page: ComfyPage) -> None:
+    menu = page.page.locator(".morph-voice-menu")
+    press(page, "Far", "More")
+    assert menu.get_by_role("menuitem").all_text_contents() == ["Rename", "Describe", "Export", "Delete"]
+    page.page.keyboard.press("Escape")
+    menu.wait_for(state="hidden")
+    press(page, "Far", "More")
+    press(page, "Far", "More")
+    assert menu.count() == 0
+    press(page, "Far", "More")
+    page.page.get_by_label("What they say").click()
+    menu.wait_for(state="hidden")
+
+
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)
+def test_a_button_opens_start_here(page: ComfyPage) -> None:
+    page.page.get_by_role("button", name="Start here").click()
+    page.page.wait_for_function(
+        "() => window.app.graph.nodes.some((node) => node.type === 'MorphTTSGenerateSpeech')"
+    )
+    page.settle()
     assert page.problems() == []
 
 
@@ -154,14 +273,14 @@ def test_a_hearing_that_is_removed_from_the_queue_waits_no_longer(page: ComfyPag
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_a_renamed_voice_is_renamed_in_the_open_workflow(page: ComfyPage) -> None:
     page.page.evaluate(ADD_LOADER, "Heart")
-    press(page, "Heart", "Rename")
+    choose_action(page, "Heart", "Rename")
     answer(page, "Anna")
     row(page, "Anna").wait_for()
     assert names(page) == ["Anna", "Far"]
     page.page.get_by_text("Heart is now Anna").first.wait_for()
     value, options = page.page.evaluate(LOADER)
     assert value == "Anna" and options == ["Anna", "Far"]
-    press(page, "Anna", "Rename")
+    choose_action(page, "Anna", "Rename")
     answer(page, "Far")
     page.page.get_by_text("a voice named 'Far' already exists").first.wait_for()
     assert names(page) == ["Anna", "Far"] and page.problems() == []
@@ -169,7 +288,7 @@ def test_a_renamed_voice_is_renamed_in_the_open_workflow(page: ComfyPage) -> Non
 
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_description_is_kept(page: ComfyPage) -> None:
-    press(page, "Far", "Describe")
+    choose_action(page, "Far", "Describe")
     answer(page, "from far <b>away</b>")
     row(page, "Far").get_by_text("from far <b>away</b>").wait_for()
     page.page.evaluate(TOGGLE)
@@ -180,13 +299,13 @@ def test_a_description_is_kept(page: ComfyPage) -> None:
 
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_deleting_asks(page: ComfyPage) -> None:
-    press(page, "Far", "Delete")
+    choose_action(page, "Far", "Delete")
     dialog = page.page.locator("[role=dialog]").filter(has_text="cannot be undone")
     dialog.wait_for()
     page.page.keyboard.press("Escape")
     dialog.wait_for(state="hidden")
     assert names(page) == ["Far", "Heart"]
-    press(page, "Far", "Delete")
+    choose_action(page, "Far", "Delete")
     dialog.get_by_role("button", name="Delete").click()
     row(page, "Far").wait_for(state="hidden")
     assert names(page) == ["Heart"] and page.problems() == []
@@ -195,7 +314,7 @@ def test_deleting_asks(page: ComfyPage) -> None:
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_voice_is_exported_and_imported_under_another_name(page: ComfyPage, tmp_path: Path) -> None:
     with page.page.expect_download() as download:
-        press(page, "Heart", "Export")
+        choose_action(page, "Heart", "Export")
     assert download.value.suggested_filename == "Heart.safetensors"
     file = tmp_path / "Heart.safetensors"
     download.value.save_as(file)

@@ -187,7 +187,7 @@ def test_on_todays_page_inputs_grow_and_the_prompt_names_them_alike(
     workflow = read_workflow("A whole cast in one node")
     report = page.load(workflow)
     [cast] = [one for one in report["api"].values() if one["class_type"] == "MorphTTSWholeCast"]
-    assert set(cast["inputs"]) == {"names", *names[:4]} and page.problems() == []
+    assert set(cast["inputs"]) == {"names", *names[:3]} and page.problems() == []
 
 
 def test_where_inputs_grow_the_node_has_them_and_reads_them(comfy_dir: Path, comfy_python: str) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ from qwen3_tts_morph.postprocess.pcm import to_s16
 from tests.nodes.package import load
 
 clips = load("clips")
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -50,3 +55,22 @@ def test_clips_are_written_as_they_are_heard(tmp_path: Path) -> None:
         path = tmp_path / one["subfolder"] / one["filename"]
         samples, rate = soundfile.read(path, dtype="int16")
         assert rate == 24000 and np.array_equal(samples, to_s16(clip.waveform))
+
+
+def test_a_node_shows_a_text_its_clips_and_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        sys.modules, "folder_paths", SimpleNamespace(get_temp_directory=lambda: str(tmp_path))
+    )
+    clip = clips.Clip(np.zeros(240, dtype=np.float32), 24000, "", "Hello.")
+    shown = clips.show("It ended by itself.", [clip], report="RTF 1.1")
+    assert (shown["text"], shown["morph_clips_report"]) == (("It ended by itself.",), ("RTF 1.1",))
+    assert [one["text"] for one in shown["morph_clips"]] == ["Hello."]
+    assert clips.show("It ended by itself.", [clip])["morph_clips_report"] == ("",)
+
+
+def test_the_page_knows_every_template_by_its_id() -> None:
+    """It gives each copy of one an id of its own."""
+    source = (ROOT / "web" / "js" / "copies.js").read_text(encoding="utf-8")
+    [prefix] = re.findall(r'TEMPLATE_IDS = "([^"]+)"', source)
+    ids = [json.loads(path.read_text(encoding="utf-8"))["id"] for path in (ROOT / "workflows").glob("*.json")]
+    assert ids and all(one.startswith(prefix) for one in ids) and len(set(ids)) == len(ids)

@@ -19,8 +19,8 @@ from qwen3_tts_morph.postprocess.pcm import to_s16
 
 from tests.nodes.package import load
 
-audio_io, facts, recordings, sound_files = (
-    load(name) for name in ("audio_io", "facts", "recordings", "sound_files")
+audio_io, facts, names, recordings, same_files, sound_files = (
+    load(name) for name in ("audio_io", "facts", "names", "recordings", "same_files", "sound_files")
 )
 
 RATE = 24000
@@ -190,10 +190,10 @@ def test_lines_are_named_by_number_character_and_words_and_a_track_is_called_tra
 
 def test_runs_are_numbered_and_nothing_is_overwritten(tmp_path: Path) -> None:
     folder = tmp_path / "speech"
-    first = recordings.write_run(folder, {"001_a.wav": b"1", "track.wav": b"2"})
+    first = recordings.write_run(folder, {"001_a.wav": b"1", "track.wav": b"2"}).paths
     assert [path.name for path in first] == ["00001_001_a.wav", "00001_track.wav"]
     (folder / "00041_x.txt").write_text("mine")
-    second = recordings.write_run(folder, {"001_a.wav": b"3"})
+    second = recordings.write_run(folder, {"001_a.wav": b"3"}).paths
     assert [path.name for path in second] == ["00042_001_a.wav"] and first[0].read_bytes() == b"1"
 
 
@@ -201,3 +201,123 @@ def test_a_run_that_cannot_be_written_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         recordings.write_run(tmp_path, {"001_a.wav": b"1", "x" * 300 + ".wav": b"2"})
     assert list(tmp_path.iterdir()) == []
+
+
+def encoded(lines: list[Any], kind: str, workflow: str, wave: np.ndarray = WAVE) -> dict[str, bytes]:
+    """Return the files of a run by their names, with a workflow inside if there is one."""
+    made = recordings.recordings_of([audio_io.to_audio(wave, RATE, [line]) for line in lines])
+    more = {"workflow": workflow} if workflow else {}
+    return {
+        one.file_name(kind): sound_files.encode(one.waveform, RATE, kind, 96, {**more, **one.tags()})
+        for one in made
+    }
+
+
+def state(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {path.name: (path.stat().st_ino, path.read_bytes()) for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("kind", list(sound_files.FORMATS))
+def test_only_files_of_changed_lines_are_written_again(tmp_path: Path, kind: str) -> None:
+    """The workflow changes with any line: it is in every file."""
+    folder = tmp_path / "scene"
+    lines = [replace(BEN, text=f"Line {number}.") for number in (1, 2, 3)]
+    first = recordings.replace_run(folder, encoded(lines, kind, "one"))
+    assert (first.unchanged, first.older) == (0, ()) and first.summary == "wrote 3 of 3 files in output/scene"
+    assert [path.name for path in first.paths] == [f"00{n}_BEN_Line-{n}.{kind}" for n in (1, 2, 3)]
+    before = state(folder)
+    changed = [lines[0], replace(lines[1], seed=8), lines[2]]
+    second = recordings.replace_run(folder, encoded(changed, kind, "two"))
+    assert second.unchanged == 2 and second.summary == "wrote 1 of 3 files in output/scene, 2 unchanged"
+    assert [name for name, one in state(folder).items() if one != before[name]] == [f"002_BEN_Line-2.{kind}"]
+    assert facts.from_json(sound_files.read_comment(second.paths[1]))[0].seed == 8
+    again = recordings.replace_run(folder, encoded(changed, kind, "three"))
+    assert again.unchanged == 3 and again.paths == second.paths
+
+
+@pytest.mark.parametrize("kind", list(sound_files.FORMATS))
+def test_other_sound_other_facts_and_a_workflow_less_are_not_the_same(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"a.{kind}"
+    data = encoded([BEN], kind, "one")[f"001_BEN_Hello-there.{kind}"]
+    path.write_bytes(data)
+    others = {
+        "nothing": ([BEN], "one", WAVE, True),
+        "workflow": ([BEN], "two", WAVE, True),
+        "sound": ([BEN], "one", 0.9 * WAVE, False),
+        "length": ([BEN], "one", WAVE[:-100], False),
+        "seed": ([replace(BEN, seed=8)], "one", WAVE, False),
+        "no workflow": ([BEN], "", WAVE, kind == "wav"),  # wav holds none
+    }
+    for name, (lines, workflow, wave, same) in others.items():
+        [other] = encoded(lines, kind, workflow, wave).values()
+        assert same_files.is_same(path, other) == same, name
+    for junk in (b"", b"junk", data[:100]):
+        path.write_bytes(junk)
+        assert not same_files.is_same(path, data)
+    assert not same_files.is_same(tmp_path / f"missing.{kind}", data)
+
+
+def test_an_older_text_of_the_same_number_is_named_and_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "scene"
+    recordings.write_run(folder, encoded([BEN, ANNA], "wav", ""))
+    recordings.replace_run(folder, encoded([BEN, BEN], "wav", "") | {"track.wav": b"old"})
+    for name in ("001_notes.txt", "track_mine.wav", "009_x.wav"):
+        (folder / name).write_text("mine")
+    before = state(folder)
+    run = recordings.replace_run(folder, encoded([replace(BEN, text="New words."), BEN], "wav", ""))
+    assert run.older == ("001_BEN_Hello-there.wav",) and run.unchanged == 1
+    assert run.summary.splitlines() == [
+        "wrote 1 of 2 files in output/scene, 1 unchanged",
+        "still there, with the number of a file of this run and other words: 001_BEN_Hello-there.wav",
+    ]
+    after = state(folder)
+    assert {name: after.pop(name) for name in before} == before and list(after) == ["001_BEN_New-words.wav"]
+    many = recordings.Run(run.paths, 1, tuple(f"{n:03}_x.wav" for n in range(12)))
+    assert many.summary.endswith("009_x.wav and 2 more")
+
+
+def test_files_that_cannot_all_be_written_change_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recordings.replace_run(tmp_path, {"001_a.wav": b"1", "002_b.wav": b"2"})
+    write, seen = names.write_whole, []
+
+    def fill_the_disk(file: Any, path: Path, data: bytes) -> None:
+        seen.append(path)
+        if len(seen) == 2:
+            file.close()
+            path.unlink()
+            raise OSError(28, "No space left on device")
+        write(file, path, data)
+
+    monkeypatch.setattr(names, "write_whole", fill_the_disk)
+    with pytest.raises(OSError, match="No space left"):
+        recordings.replace_run(tmp_path, {"001_a.wav": b"3", "002_b.wav": b"4"})
+    assert {name: data for name, (_, data) in state(tmp_path).items()} == {
+        "001_a.wav": b"1",
+        "002_b.wav": b"2",
+    }
+
+
+def test_a_folder_or_a_link_is_not_written_over(tmp_path: Path) -> None:
+    folder, other = tmp_path / "scene", tmp_path / "mine.wav"
+    (folder / "001_a.wav").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"001_a.wav is a folder in scene: rename it"):
+        recordings.replace_run(folder, {"000_x.wav": b"1", "001_a.wav": b"1"})
+    other.write_bytes(b"mine")
+    (folder / "002_b.wav").symlink_to(other)
+    with pytest.raises(ValueError, match="outside the folder"):
+        recordings.replace_run(folder, {"000_x.wav": b"1", "002_b.wav": b"1"})
+    assert other.read_bytes() == b"mine" and not (folder / "000_x.wav").exists()
+
+
+def test_the_track_is_told_from_the_lines(tmp_path: Path) -> None:
+    lines = recordings.recordings_of([audio_io.to_audio(WAVE, RATE, [one]) for one in (ANNA, BEN)])
+    track = recordings.recordings_of([audio_io.to_audio(WAVE, RATE, [ANNA, BEN])], is_track=True)
+    run = recordings.write_run(tmp_path / "x", {one.file_name("wav"): b"1" for one in lines + track})
+    shown = recordings.listed(lines + track, run)
+    assert [one["track"] for one in shown["morph_clips"]] == [False, False, True]
+    assert [one["version"] for one in shown["morph_clips"]] == [
+        str(path.stat().st_mtime_ns) for path in run.paths
+    ]
+    assert shown["text"] == ("saved 3 files in output/x",)

@@ -27,7 +27,24 @@ voice_routes = load("voice_routes")
 
 ANNA = Voice("x_vector", "0b6", "Anna", torch.arange(8) / 8)
 OLD = Voice("design", "1b7", "Old", instruct="an old man")
-CHECKPOINTS = {"my/0.6B": {"tts_model_size": "0b6", "tts_model_type": "base"}}
+CHECKPOINTS = {
+    "my/0.6B": {"tts_model_size": "0b6", "tts_model_type": "base", "talker_config": {"spk_id": {}}},
+    "demo": {
+        "tts_model_size": "0b02",
+        "tts_model_type": "base",
+        "talker_config": {"spk_id": {"heart": 1, "emma": 2}},
+    },
+    "copy of demo": {
+        "tts_model_size": "0b02",
+        "tts_model_type": "base",
+        "talker_config": {"spk_id": {"Heart": 1}},
+    },
+    "published": {
+        "tts_model_size": "1b7",
+        "tts_model_type": "custom_voice",
+        "talker_config": {"spk_id": {"heart": 3}},
+    },
+}
 BYTES = {"Content-Type": voice_routes.FILE_TYPE}
 Ask = Callable[..., Awaitable[tuple[int, Any]]]
 
@@ -81,6 +98,36 @@ def test_the_list_says_what_a_voice_is_and_which_checkpoint_here_fits(
     path = library.folder / "Cut.safetensors"
     data = library.find("Anna").read_bytes()
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    serve(library, scenario)
+
+
+def test_the_speakers_of_the_checkpoints_here_are_listed_once_for_what_they_fit(
+    library: VoiceLibrary,
+) -> None:
+    async def scenario(ask: Ask) -> None:
+        presets = (await ask())[1]["presets"]
+        assert [(one["name"], one["fits"], one["checkpoint"]) for one in presets] == [
+            ("heart", "demo voice", "demo"),
+            ("emma", "demo voice", "demo"),
+            ("heart", "1.7B CustomVoice", "published"),
+        ]
+
+    serve(library, scenario)
+
+
+@pytest.mark.parametrize("config", [{}, {"talker_config": None}, {"talker_config": {"spk_id": ["heart"]}}])
+def test_a_config_without_speakers_gives_none(config: dict[str, Any]) -> None:
+    assert voice_routes.list_presets({"odd": config}) == []
+
+
+def test_a_recording_in_the_folder_is_listed_with_a_checkpoint_that_clones(library: VoiceLibrary) -> None:
+    async def scenario(ask: Ask) -> None:
+        anna, berta, old = (await ask())[1]["voices"]
+        assert (anna["name"], berta["name"], old["name"]) == ("Anna", "Berta", "Old")
+        assert (berta["kind"], berta["checkpoint"]) == ("recording", "my/0.6B")
+        assert berta["fits"] == "a checkpoint that clones" and berta["changed"]
+
+    (library.folder / "Berta.wav").write_bytes(b"RIFF")
     serve(library, scenario)
 
 

@@ -1,5 +1,5 @@
 // What nodes showed last, kept for the tab: a reload or an undo builds all nodes again.
-import { app } from "../../../scripts/app.js"
+import { rootGraph } from "./nodes.js"
 
 const ITEM = "MorphTTS.Clips" // of the tab's session storage
 const MOST = 30 // nodes; the oldest are forgotten
@@ -8,7 +8,7 @@ let kept // Map: key of a node -> what it shows
 
 /** The same node after a reload: of the same workflow, graph (there may be subgraphs), id and type. */
 export function keyOf(node) {
-  return [(app.rootGraph ?? app.graph)?.id, node.graph?.id, node.id, node.type].join(" ")
+  return [rootGraph()?.id, node.graph?.id, node.id, node.type].join(" ")
 }
 
 /** The key of a node of a workflow that is not open; of one in no subgraph. */

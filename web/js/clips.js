@@ -3,16 +3,18 @@
 import { app } from "../../../scripts/app.js"
 import * as sound from "./clip_sound.js"
 import { keep, keyIn, keyOf, recall, remember } from "./clip_store.js"
+import { addElement, giveRoom, keepEvents, make, MARGIN, takeRoom } from "./elements.js"
+import { allNodes, extend, PREFIX, widgetOf } from "./nodes.js"
 import { isHere, runOf } from "./runs.js"
 import { say } from "./words.js"
 
 export { stopClips } from "./clip_sound.js"
 
-const PREFIX = "MorphTTS" // all node types of the pack start with this
 const KEY = "morph_clips" // of a node's output
+const FOLDED = ["MorphTTSSaveSpeech"] // their lists begin folded: the node that speaks lists the same recordings
 const WIDGET = "speech_clips" // name of the widget; no input has this name
 const ROW = 26, MOST_ROWS = 6 // pixels; more rows scroll
-const PADDING = 4, MARGIN = 4 // pixels; the classic canvas subtracts the margin on both sides
+const PADDING = 4 // pixels
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 const STEPS = 1000 // of the slider
 const UNDO_MS = 2000 // an undo builds all nodes again: sound goes on if its node is back within this time
@@ -21,21 +23,14 @@ const UNDO_MS = 2000 // an undo builds all nodes again: sound goes on if its nod
 // element of a node that it knows.
 const lists = new Map()
 
-const address = ({ filename, subfolder, type }) =>
-  app.api.apiURL(`/view?${new URLSearchParams({ filename, subfolder, type })}`)
+// ``version``: a file that was replaced keeps its name, and the browser would play the old one from its cache.
+const address = ({ filename, subfolder, type, version = "" }) =>
+  app.api.apiURL(`/view?${new URLSearchParams({ filename, subfolder, type, version })}`)
 
 function time(seconds) {
   if (seconds < 60) return `${seconds.toFixed(1)} s`
   const whole = Math.round(seconds)
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`
-}
-
-function make(kind, name, text = "", title = "") {
-  const element = document.createElement(kind)
-  element.className = name
-  element.textContent = text
-  if (title) element.title = title
-  return element
 }
 
 function button(text, title, onclick) {
@@ -46,26 +41,11 @@ function button(text, title, onclick) {
   return made
 }
 
-const OWN_KEYS = ["Enter", " ", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"] // buttons, slider
-
-/** Keep the page from taking these events: keys are its shortcuts, a press drags the node, the wheel zooms. */
-function keepEvents(element, rows) {
-  for (const kind of ["keydown", "keyup"])
-    element.addEventListener(kind, (event) => {
-      if (OWN_KEYS.includes(event.key) && !event.ctrlKey && !event.metaKey) event.stopPropagation()
-    })
-  for (const kind of ["pointerdown", "dblclick"]) element.addEventListener(kind, (event) => event.stopPropagation())
-  element.addEventListener("wheel", (event) => {
-    const list = rows()
-    if (list.scrollHeight > list.clientHeight) event.stopPropagation()
-    else app.canvas.processMouseWheel(event) // zoom, as elsewhere on the node
-  })
-}
-
 /** The list of one node. */
 class ClipList {
-  constructor() {
-    Object.assign(this, { node: undefined, clips: [], players: [], compare: false })
+  /** ``folds``: whether it is folded at first, and has a button that unfolds it. */
+  constructor(folds) {
+    Object.assign(this, { node: undefined, clips: [], players: [], compare: false, folds, folded: folds })
     this.element = make("div", "morph-clips")
     keepEvents(this.element, () => this.rows)
   }
@@ -83,7 +63,8 @@ class ClipList {
   }
 
   get height() {
-    const lines = this.isAlone ? 1 : 1 + this.compare + Math.min(this.clips.length, MOST_ROWS)
+    const rows = this.folded ? 0 : this.compare + Math.min(this.clips.length, MOST_ROWS)
+    const lines = this.isAlone ? 1 : 1 + rows
     return ROW * lines + 2 * (PADDING + MARGIN)
   }
 
@@ -102,6 +83,7 @@ class ClipList {
     if (this.compare) parts.push(this.status)
     this.rows = make("div", "morph-clips-rows")
     this.rows.tabIndex = 0 // keys scroll it
+    this.rows.hidden = this.folded && !this.isAlone
     this.rows.dataset.captureWheel = "true" // Nodes 2.0: the wheel scrolls what has been clicked
     this.players = this.order.map((index, place) => this.row(this.clips[index], index, place))
     this.element.replaceChildren(...parts, this.rows)
@@ -111,6 +93,7 @@ class ClipList {
 
   buildHead() {
     const head = make("div", "morph-clips-head")
+    if (this.folds) head.append(this.buildFold())
     head.append(button(`▶ ${say("Play all")}`, say("Play all in order"), () => this.playAll()))
     if (this.compare)
       head.append(
@@ -118,10 +101,34 @@ class ClipList {
           ? button(say("Show names"), say("Show names"), () => this.setBlind(false))
           : button(say("Blind test"), say("Hide and shuffle the names, and guess"), () => this.setBlind(true)),
       )
-    const total = this.clips.reduce((sum, clip) => sum + clip.seconds, 0)
-    this.note.textContent = this.note.title = say("{0} recordings, {1}", this.clips.length, time(total))
+    this.note.textContent = this.note.title = this.count()
     head.append(this.slider, this.note)
     return head
+  }
+
+  /** How many lines there are and how long they are together; the track holds the same lines again. */
+  count() {
+    const lines = this.clips.filter((clip) => !clip.track)
+    const total = time(lines.reduce((sum, clip) => sum + clip.seconds, 0))
+    if (lines.length === this.clips.length) return say("{0} recordings, {1}", lines.length, total)
+    return say("{0} lines, {1}, and the track", lines.length, total)
+  }
+
+  buildFold() {
+    const words = this.folded ? say("Show the list") : say("Hide the list")
+    const made = button(this.folded ? "▸" : "▾", words, () => this.fold())
+    made.classList.add("morph-clips-fold")
+    made.setAttribute("aria-expanded", String(!this.folded))
+    return made
+  }
+
+  /** Fold the rows, or unfold them: the node grows, and shrinks again. */
+  fold() {
+    this.folded = !this.folded
+    if (!this.folded) this.before = this.node.size[1]
+    this.build()
+    if (this.folded) takeRoom(this.node, this.before)
+    else giveRoom(this.node)
   }
 
   buildSlider() {
@@ -270,25 +277,15 @@ function shuffle(list) {
 /** The node's list, on the node as a widget that is neither saved nor sent with a prompt. */
 function listOf(node) {
   const key = keyOf(node)
-  const list = lists.get(key) ?? new ClipList()
+  const list = lists.get(key) ?? new ClipList(FOLDED.includes(node.type))
   lists.set(key, list)
   list.node = node
   if (hasList(node)) return list
-  const height = () => list.height
-  const widget = node.addDOMWidget(WIDGET, "MORPH_TTS_CLIPS", list.element, {
-    getMinHeight: height, getMaxHeight: height, getHeight: height, margin: MARGIN, serialize: false,
-  })
-  widget.serialize = false
+  addElement(node, WIDGET, "MORPH_TTS_CLIPS", list.element, () => list.height)
   return list
 }
 
-const hasList = (node) => Boolean(node.widgets?.some((widget) => widget.name === WIDGET))
-
-function fit(node) {
-  const [width, height] = node.computeSize()
-  node.setSize([Math.max(node.size[0], width), Math.max(node.size[1], height)])
-  app.canvas.setDirty(true, true)
-}
+const hasList = (node) => Boolean(widgetOf(node, WIDGET))
 
 /** Show the clips that a run returned on its node; keep them for the node that they are of, if that is not open. */
 async function showClips(node, output) {
@@ -304,23 +301,19 @@ async function showClips(node, output) {
   if (sound.isOwner(list)) sound.stopClips()
   list.fill(clips, compare)
   remember(node, { clips, compare })
-  fit(node)
+  giveRoom(node)
   document.dispatchEvent(new CustomEvent("morph.clips.shown", { detail: node })) // live.js gives way
 }
 
 /** Show again what nodes showed before the graph was loaded: after a reload, an undo, or a change of the workflow. */
 function restore() {
-  for (const node of allNodes(app.rootGraph ?? app.graph)) {
+  for (const node of allNodes()) {
     const shown = node.type?.startsWith(PREFIX) && !hasList(node) && recall(node)
     if (!shown) continue
     const list = listOf(node)
     if (list.clips !== shown.clips) list.fill(shown.clips, shown.compare)
-    fit(node)
+    giveRoom(node)
   }
-}
-
-function allNodes(graph) {
-  return (graph?.nodes ?? []).flatMap((node) => [node, ...(node.subgraph ? allNodes(node.subgraph) : [])])
 }
 
 /** A deleted node falls silent, unless an undo has put another one in its place. */
@@ -336,6 +329,8 @@ const STYLE = `
     box-sizing: border-box; height: ${ROW}px; padding: 0 4px; min-width: 0; }
   .morph-clips-status { display: block; line-height: ${ROW}px; }
   .morph-clips-rows { overflow-y: auto; max-height: ${ROW * MOST_ROWS}px; min-height: 0; }
+  .morph-clips-rows[hidden] { display: none; }
+  .morph-clips-head .morph-clip-button.morph-clips-fold { width: 20px; padding: 0; border: 0; }
   .morph-clips-status, .morph-clips-note, .morph-clip b, .morph-clip em, .morph-clip-words { overflow: hidden;
     text-overflow: ellipsis; white-space: nowrap; }
   .morph-clip-button { all: unset; box-sizing: border-box; cursor: pointer; flex: none; width: 20px; height: 20px;
@@ -357,15 +352,6 @@ const STYLE = `
   .morph-clips-wrong { color: var(--error-text, #f44); opacity: 1; }
   .morph-clip-time { flex: none; margin-left: auto; opacity: .8; font-variant-numeric: tabular-nums; }
   .morph-clip-current { background: color-mix(in srgb, currentColor 12%, transparent); border-radius: 4px; }`
-
-/** Call ``then`` after a method of a node type, whatever the method was before. */
-function extend(nodeType, method, then) {
-  const before = nodeType.prototype[method]
-  nodeType.prototype[method] = function (...given) {
-    before?.apply(this, given)
-    then(this, ...given)
-  }
-}
 
 app.registerExtension({
   name: "MorphTTS.Clips",

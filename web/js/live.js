@@ -3,6 +3,8 @@
 // (clips.js). A page setting turns it off or sets the volume.
 import { app } from "../../../scripts/app.js"
 import { stopClips } from "./clips.js"
+import { addElement, giveRoom, MARGIN, takeRoom } from "./elements.js"
+import { findNode, widgetOf } from "./nodes.js"
 import { openSound, StreamPlayer } from "./player.js"
 import { isHere, runOf } from "./runs.js"
 import { say } from "./words.js"
@@ -12,7 +14,7 @@ const ROUTE = "/morph/speech"
 const WIDGET = "live_speech" // name of the widget; no input has this name
 const ENDS = ["execution_error", "execution_interrupted"]
 const REFRESH = 100 // milliseconds between updates of the player's text
-const HEIGHT = 34, MARGIN = 4 // pixels; the classic canvas subtracts the margin on both sides
+const HEIGHT = 34 // pixels
 const REFUSAL_HEIGHT = 84
 const SPEAKING = ["MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSSweep"] // heard while they run
 
@@ -87,18 +89,6 @@ function tellRefusal({ detail }) {
 
 function time(seconds) {
   return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`
-}
-
-/** The node of an execution id ("5", or "12:5" in a subgraph) and its graph; the node is missing if it was deleted. */
-function findNode(id) {
-  let graph = app.rootGraph ?? app.graph, node
-  for (const part of String(id).split(":")) {
-    node = graph?.getNodeById(Number(part)) ?? graph?.getNodeById(part)
-    if (!node) return {}
-    const inner = node.subgraph
-    if (inner) graph = inner
-  }
-  return { node, isOpen: (app.canvas.graph ?? app.graph) === (node.graph ?? graph) }
 }
 
 /** One stream: its player, its words, and the element that shows it. */
@@ -245,7 +235,7 @@ async function place(run) {
 
 /** Show an element on a node, in place of the one before. */
 function putOn(node, element, height) {
-  const before = node.widgets?.find((one) => one.name === WIDGET)
+  const before = widgetOf(node, WIDGET)
   if (before && before.needs !== height) removeWidget(node)
   const widget = before?.needs === height ? before : addWidget(node, height)
   widget.holder.replaceChildren(element)
@@ -255,21 +245,18 @@ function putOn(node, element, height) {
 function addWidget(node, height) {
   const holder = document.createElement("div")
   holder.className = "morph-live-holder"
-  const fixed = () => height
-  const widget = node.addDOMWidget(WIDGET, "MORPH_TTS_LIVE", holder, {
-    getMinHeight: fixed, getMaxHeight: fixed, getHeight: fixed, margin: MARGIN, serialize: false,
-  })
-  Object.assign(widget, { serialize: false, holder, needs: height })
-  const [least, needed] = node.computeSize()
-  node.setSize([Math.max(node.size[0], least), Math.max(node.size[1], needed)])
+  const before = node.size[1]
+  const widget = addElement(node, WIDGET, "MORPH_TTS_LIVE", holder, () => height)
+  Object.assign(widget, { holder, needs: height, before: node.size[1] })
+  giveRoom(node)
   return widget
 }
 
 function removeWidget(node) {
-  const widget = node.widgets?.find((one) => one.name === WIDGET)
+  const widget = widgetOf(node, WIDGET)
   if (!widget) return
   node.removeWidget(widget)
-  app.canvas.setDirty(true, true)
+  takeRoom(node, widget.before)
 }
 
 function bar() {

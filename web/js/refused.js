@@ -1,8 +1,10 @@
 // One error for one wrong value. ComfyUI gives the sentence of a node's check to every input that the check looks at:
-// one wrong value is then shown as several errors, most of them under the names of inputs that are right.
+// one wrong value is then shown as several errors, most of them under the names of inputs that are right. And newer
+// pages say only that a value was rejected: the sentence is shown on the node too.
 import { app } from "../../../scripts/app.js"
+import { clearAll, tellWhy } from "./failed.js"
+import { PREFIX } from "./nodes.js"
 
-const PREFIX = "MorphTTS" // all node types of the pack start with this
 const OF_CHECK = "custom_validation_failed"
 
 const inputOf = (error) => error.extra_info?.input_name
@@ -21,10 +23,14 @@ function keepOne(errors) {
   return errors.filter((error) => error.type !== OF_CHECK || error === kept)
 }
 
-/** Drop the repeated errors of the pack's nodes from an answer of the server. */
-function dropRepeated(answer) {
-  for (const node of Object.values(answer?.node_errors ?? {}))
-    if (node.class_type?.startsWith(PREFIX)) node.errors = keepOne(node.errors)
+/** Drop the repeated errors of the pack's nodes from an answer of the server, and show the others on their nodes. */
+function keepAndTell(answer) {
+  for (const [id, node] of Object.entries(answer?.node_errors ?? {})) {
+    if (!node.class_type?.startsWith(PREFIX)) continue
+    node.errors = keepOne(node.errors)
+    const said = node.errors.filter((error) => error.type === OF_CHECK).map(sentenceOf)
+    if (said.length) tellWhy(id, node.class_type, said.join("\n"))
+  }
 }
 
 app.registerExtension({
@@ -32,12 +38,13 @@ app.registerExtension({
   setup() {
     const queue = app.api.queuePrompt
     app.api.queuePrompt = async function (...given) {
+      clearAll()
       try {
         const answer = await queue.apply(this, given)
-        dropRepeated(answer) // some outputs may run although others are refused
+        keepAndTell(answer) // some outputs may run although others are refused
         return answer
       } catch (error) {
-        dropRepeated(error.response)
+        keepAndTell(error.response)
         throw error
       }
     }

@@ -1,5 +1,6 @@
 // Which workflow a run is of: the user may have opened another one meanwhile, whose nodes have the same ids.
 import { app } from "../../../scripts/app.js"
+import { rootGraph } from "./nodes.js"
 
 const known = new Map() // prompt id -> promise of its run: { workflow, types }
 let running // the id of the prompt that runs
@@ -28,7 +29,7 @@ export function runOf(id = running) {
 }
 
 /** Whether a run is of the workflow that is open, as far as that is known. */
-export const isHere = ({ workflow }) => workflow === undefined || workflow === (app.rootGraph ?? app.graph)?.id
+export const isHere = ({ workflow }) => workflow === undefined || workflow === rootGraph()?.id
 
 app.registerExtension({
   name: "MorphTTS.Runs",

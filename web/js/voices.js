@@ -1,25 +1,23 @@
-// The voice library as a tab of ComfyUI's sidebar: hear, rename, describe, export, import and delete saved voices.
-// A voice is heard through ComfyUI's queue, as Generate Speech speaks it.
+// The voice library as a tab of ComfyUI's sidebar: the speakers of the checkpoints on this machine, and the saved
+// voices. Hear one, put it on the canvas; rename, describe, export, import and delete saved ones.
 import { app } from "../../../scripts/app.js"
-import { playClip, stopClips } from "./clip_sound.js"
-import { queued } from "./runs.js"
+import { stopClips } from "./clip_sound.js"
+import { make } from "./elements.js"
+import { hear, isBusy, watchHearings } from "./hearing.js"
+import { widgetOf } from "./nodes.js"
+import { openStart } from "./start.js"
+import { addVoiceNode, loaders, refreshLists } from "./voice_nodes.js"
 import { say } from "./words.js"
 
 const TAB = "morph-voices"
 const ROUTE = "/morph/voices"
-const LOADER = "MorphTTSLoadVoice" // its widget "name" is the list of voices
 const SUFFIX = ".safetensors"
+const RECORDING = "recording" // the kind of what is no voice file: it is managed in the folder
 const SENTENCE = "Hello, this is how I sound. I hope that you like it." // English: the demo voice reads no other
-const HEARD = "morph-voice-heard" // the node of a hearing whose output is a file
-const LIVE = "MorphTTS.LiveSound" // the setting of live.js
-const LATE_MS = 1000
-const ENDS = ["execution_success", "execution_error", "execution_interrupted"]
 
-let panel, list, sentence // elements of the open tab
-let voices = []
-const hearings = new Map() // prompt id -> { key, queued, live } of a voice that is being spoken
-const heard = new Map() // key -> the file in which it can be heard again
-const player = { show() {}, ended() {} } // for clip_sound.js
+let panel, list, sentence, sought // elements of the open tab
+let voices = [], presets = []
+let closeMenu = () => {} // of the menu that is open
 
 async function ask(path = "", body, type = "application/json") {
   const options = body === undefined ? {} : { method: "POST", headers: { "Content-Type": type }, body }
@@ -45,104 +43,12 @@ async function attempt(act) {
   await refresh()
 }
 
-function make(kind, name, text = "") {
-  const element = document.createElement(kind)
-  element.className = name
-  element.textContent = text
-  return element
-}
-
 function button(icon, title, onclick) {
   const element = make("button", `pi pi-${icon}`)
   element.title = title
   element.ariaLabel = title
   element.onclick = onclick
   return element
-}
-
-/** All Load Voice nodes of the open workflow, those in subgraphs too. */
-function loaders(graph = app.rootGraph ?? app.graph) {
-  return graph.nodes.flatMap((node) => [
-    ...(node.type === LOADER ? [node] : []),
-    ...(node.subgraph ? loaders(node.subgraph) : []),
-  ])
-}
-
-// Hear
-
-const keyOf = (voice) => `${voice.changed} ${voice.name} ${sentence.value}`
-
-/** The smallest workflow that speaks a sentence with a saved voice. */
-function hearing(voice) {
-  const node = (class_type, inputs) => ({ class_type, inputs })
-  return {
-    "morph-voice-model": node("MorphTTSLoadModel",
-      { checkpoint: voice.checkpoint, precision: "auto", attention: "auto", engine: "auto" }),
-    "morph-voice": node(LOADER, { name: voice.name }),
-    "morph-voice-speech": node("MorphTTSGenerateSpeech", {
-      model: ["morph-voice-model", 0], voice: ["morph-voice", 0], text: sentence.value, language: "auto",
-      seq_groups: 15, seed: 0,
-    }),
-    [HEARD]: node("PreviewAudio", { audio: ["morph-voice-speech", 0] }),
-  }
-}
-
-async function hear(voice) {
-  const key = keyOf(voice)
-  const file = heard.get(key)
-  if (file && (await playClip(player, file, 0))) return
-  const id = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}` // a page without TLS has no randomUUID
-  hearings.set(id, { key, queued: false, live: false }) // before the run can begin
-  show()
-  try {
-    await queue(id, hearing(voice))
-  } catch (error) {
-    hearings.delete(id)
-    throw error
-  }
-}
-
-async function queue(id, prompt) {
-  const body = JSON.stringify({ prompt, prompt_id: id, client_id: app.api.clientId })
-  const headers = { "Content-Type": "application/json" }
-  const answer = await app.api.fetchApi("/prompt", { method: "POST", headers, body })
-  if (answer.ok) {
-    const one = hearings.get(id)
-    if (one) one.queued = true // it may have ended already
-    return
-  }
-  const said = await answer.json()
-  const [first] = Object.values(said.node_errors ?? {})
-  throw new Error(first?.errors[0]?.details || said.error?.message || answer.statusText)
-}
-
-/** A hearing's file is there: it can be heard again; where it was not heard while it was made, it is heard now. */
-function onExecuted({ detail }) {
-  const one = hearings.get(detail.prompt_id)
-  const [file] = (detail.node === HEARD && detail.output?.audio) || []
-  if (!one || !file) return
-  const { filename, subfolder, type } = file
-  const address = app.api.apiURL(`/view?${new URLSearchParams({ filename, subfolder, type })}`)
-  heard.set(one.key, address)
-  if (!one.live) playClip(player, address, 0)
-}
-
-function onEnd({ type, detail }) {
-  if (!hearings.delete(detail.prompt_id)) return
-  if (type === "execution_error") tell("error", say("The voice cannot be played"), detail.exception_message)
-  show()
-}
-
-/** Forget hearings that were removed from the queue, or lost in a restart of the server: they have no end. */
-async function forgetLost() {
-  const sent = [...hearings].filter(([, one]) => one.queued).map(([id]) => id)
-  if (!sent.length) return
-  const there = new Set((await queued()).map(([, id]) => id))
-  const lost = sent.filter((id) => !there.has(id))
-  setTimeout(() => { // the events of one that has just ended may still be on their way
-    for (const id of lost) hearings.delete(id)
-    show()
-  }, LATE_MS)
 }
 
 // The library's files
@@ -153,9 +59,8 @@ async function rename(voice) {
   })
   if (!given || given === voice.name) return
   const { name } = await change("rename", { name: voice.name, new: given })
-  const users = loaders().map((node) => node.widgets.find((widget) => widget.name === "name"))
-    .filter((widget) => widget?.value === voice.name)
-  await app.refreshComboInNodes()
+  const users = loaders().map((node) => widgetOf(node, "name")).filter((widget) => widget?.value === voice.name)
+  await refreshLists()
   for (const widget of users) widget.value = name
   tell("info", say("{0} is now {1}", voice.name, name),
     say("Load Voice nodes of this workflow that have the new name: {0}. Choose it in other workflows.", users.length))
@@ -177,7 +82,7 @@ async function remove(voice) {
   })
   if (!agreed) return
   await change("delete", { name: voice.name })
-  await app.refreshComboInNodes()
+  await refreshLists()
 }
 
 function save(voice) {
@@ -196,7 +101,7 @@ async function takeIn(file) {
     })
   if (!name) return
   await ask(`/import?${new URLSearchParams({ name })}`, file, "application/octet-stream")
-  await app.refreshComboInNodes()
+  await refreshLists()
 }
 
 function choose() {
@@ -207,65 +112,163 @@ function choose() {
 
 // The tab
 
-function makeRow(voice) {
-  const row = make("li", "morph-voice")
-  const head = make("div", "morph-voice-head")
-  head.append(make("strong", "", voice.name))
-  row.append(head)
-  if (voice.error) {
-    row.append(make("p", "morph-voice-error", voice.error))
-    head.append(button("trash", say("Delete"), () => attempt(() => remove(voice))))
-    return row
+/** An icon beside words, which say the same to a screen reader. */
+const picture = (icon) => Object.assign(make("i", `pi pi-${icon}`), { ariaHidden: "true" })
+
+/** A menu under a button: entries are [icon, words, what they do]. */
+function openMenu(under, entries) {
+  const wasOpen = under.ariaExpanded === "true"
+  closeMenu()
+  if (wasOpen) return
+  const menu = make("div", "morph-voice-menu")
+  menu.setAttribute("role", "menu")
+  for (const [icon, words, act] of entries) {
+    const entry = make("button", "", words)
+    entry.prepend(picture(icon))
+    entry.setAttribute("role", "menuitem")
+    entry.onclick = () => { closeMenu(); act() }
+    menu.append(entry)
   }
-  const play = button("play", say("Hear it"), () => attempt(() => hear(voice)))
-  if ([...hearings.values()].some((one) => one.key === keyOf(voice))) play.className = "pi pi-spin pi-spinner"
+  placeMenu(menu, under)
+}
+
+/** Show a menu beside its button until something else is pressed. */
+function placeMenu(menu, under) {
+  const { right, bottom, top } = under.getBoundingClientRect()
+  document.body.append(menu)
+  const isLow = bottom + menu.offsetHeight > window.innerHeight
+  menu.style.left = `${Math.max(0, right - menu.offsetWidth)}px`
+  menu.style.top = `${isLow ? top - menu.offsetHeight : bottom}px`
+  under.ariaExpanded = "true"
+  const outside = ({ type, key, target }) => {
+    if (type === "keydown" ? key === "Escape" : !menu.contains(target) && !under.contains(target)) closeMenu()
+  }
+  for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, outside, true)
+  closeMenu = () => {
+    for (const kind of ["pointerdown", "keydown"]) document.removeEventListener(kind, outside, true)
+    under.ariaExpanded = "false"
+    menu.remove()
+    closeMenu = () => {}
+  }
+  menu.firstChild.focus()
+}
+
+function moreButton(voice) {
+  const deletion = ["trash", say("Delete"), () => attempt(() => remove(voice))]
+  const entries = voice.error ? [deletion] : [
+    ["pencil", say("Rename"), () => attempt(() => rename(voice))],
+    ["comment", say("Describe"), () => attempt(() => describe(voice))],
+    ["download", say("Export"), () => save(voice)],
+    deletion,
+  ]
+  const made = button("ellipsis-v", say("More"), () => openMenu(made, entries))
+  made.ariaHasPopup = "menu"
+  return made
+}
+
+function playButton(voice) {
+  const made = button("play", say("Hear it"), () => attempt(() => hear(voice, sentence.value)))
+  if (isBusy(voice, sentence.value)) made.className = "pi pi-spin pi-spinner"
   if (!voice.checkpoint) {
-    play.disabled = true
-    play.title = say("No checkpoint on this machine fits: it needs {0}", voice.fits)
+    made.disabled = true
+    made.title = say("No checkpoint on this machine fits: it needs {0}", voice.fits)
   }
-  head.append(
-    play,
-    button("pencil", say("Rename"), () => attempt(() => rename(voice))),
-    button("comment", say("Describe"), () => attempt(() => describe(voice))),
-    button("download", say("Export"), () => save(voice)),
-    button("trash", say("Delete"), () => attempt(() => remove(voice))),
-  )
+  return made
+}
+
+/** How a saved voice was made, in words. */
+function originOf(voice) {
   const seconds = voice.reference_seconds ? `, ${voice.reference_seconds.toFixed(1)} s` : ""
-  row.append(make("small", "", `${voice.fits} · ${voice.kind}${seconds}`))
+  const words = {
+    preset: say("preset speaker"), x_vector: say("timbre"), icl: say("recording with its words"),
+    design: say("made from a description"), recording: say("recording, cloned when it is used"),
+  }
+  return `${words[voice.kind] ?? voice.kind}${seconds}`
+}
+
+function tellVoice(row, voice) {
+  row.append(make("small", "", `${voice.fits} · ${originOf(voice)}`))
   if (voice.description) row.append(make("p", "", voice.description))
   const words = voice.transcript || voice.instruct
   if (words) row.append(make("q", "", words))
+}
+
+function makeRow(voice) {
+  const row = make("li", "morph-voice")
+  const head = make("div", "morph-voice-head")
+  row.append(head)
+  if (!voice.error) head.append(playButton(voice))
+  head.append(make("strong", "", voice.name, voice.name))
+  if (voice.isPreset) head.append(make("small", "", voice.fits))
+  if (!voice.error) head.append(button("plus", say("Add to the canvas"), () => addVoiceNode(voice, panel)))
+  if (!voice.isPreset && voice.kind !== RECORDING) head.append(moreButton(voice))
+  if (voice.error) row.append(make("p", "morph-voice-error", voice.error))
+  else if (!voice.isPreset) tellVoice(row, voice)
   return row
+}
+
+/** Whether a voice is among those that are sought: each word is somewhere in what the tab says of it. */
+function isSought(voice) {
+  const known = [voice.name, voice.fits, voice.description, voice.transcript, voice.instruct].join(" ").toLowerCase()
+  return sought.value.toLowerCase().split(/\s+/).every((word) => known.includes(word))
+}
+
+/** A headline and the rows under it; words instead of rows where there are none; nothing where none are sought. */
+function section(words, all, ifNone) {
+  const found = all.filter(isSought)
+  if (all.length ? !found.length : !ifNone) return []
+  const rows = found.length ? found.map(makeRow) : [make("li", "morph-voice", ifNone)]
+  return [make("li", "morph-voices-part", words), ...rows]
 }
 
 function show() {
   if (!list?.isConnected) return
-  list.replaceChildren(...voices.map(makeRow))
-  if (!voices.length) list.append(make("li", "morph-voice", say("No voices yet: Save Voice adds one.")))
+  closeMenu()
+  list.replaceChildren(
+    ...section(say("Preset speakers"), presets),
+    ...section(say("Saved voices"), voices, say("No voices yet: Save Voice adds one.")),
+  )
+  if (!list.childElementCount) list.append(make("li", "morph-voice", say("No voice is called so.")))
 }
 
 async function refresh() {
   try {
-    ({ voices } = await ask())
+    const said = await ask()
+    voices = said.voices
+    presets = said.presets.map((one) => ({ ...one, isPreset: true }))
     show()
   } catch (error) {
     tell("error", say("The voice library"), error.message)
   }
 }
 
+function field(type, value, words, most) {
+  const made = Object.assign(make("input", ""), { type, value, maxLength: most, ariaLabel: words, placeholder: words })
+  made.title = words
+  made.oninput = show // not onchange: a click that ends the typing would meet another button
+  return made
+}
+
+function startButton() {
+  const made = make("button", "morph-voices-start", say("Start here"))
+  made.prepend(picture("play-circle"))
+  made.title = say("A small workflow that speaks at once")
+  made.onclick = openStart
+  return made
+}
+
 function render(element) {
   const before = sentence?.value ?? SENTENCE
   panel = make("div", "morph-voices")
-  sentence = Object.assign(make("input", ""), { value: before, maxLength: 300, ariaLabel: say("What they say") })
-  sentence.title = say("What they say")
-  sentence.oninput = show // not onchange: a click that ends the typing would meet another button
+  sentence = field("text", before, say("What they say"), 300)
+  sought = field("search", "", say("Search voices"), 100)
   list = make("ul", "")
   const head = make("div", "morph-voices-head")
   head.append(make("h3", "", say("The voice library")),
     button("upload", say("Import voice files"), choose),
     button("stop", say("Stop"), stopClips),
     button("refresh", say("Read the library again"), refresh))
-  panel.append(head, sentence, list)
+  panel.append(head, startButton(), sentence, sought, list)
   element.replaceChildren(panel)
   return refresh()
 }
@@ -279,16 +282,25 @@ function addStyle() {
       background: var(--comfy-input-bg, #222); color: inherit; }
     .morph-voices-head, .morph-voice-head { display: flex; gap: 4px; align-items: center; }
     .morph-voices h3, .morph-voice strong { flex: 1; min-width: 0; margin: 0; overflow-wrap: anywhere; }
-    .morph-voices button { padding: 6px; border: 0; border-radius: 4px; background: none; color: inherit;
-      cursor: pointer; }
-    .morph-voices button:hover { background: var(--comfy-input-bg, #222); }
+    .morph-voices button, .morph-voice-menu button { padding: 6px; border: 0; border-radius: 4px; background: none;
+      color: inherit; cursor: pointer; }
+    .morph-voices button:hover, .morph-voice-menu button:hover, .morph-voice-menu button:focus-visible {
+      background: var(--comfy-input-bg, #222); }
     .morph-voices button:disabled { opacity: .35; cursor: default; }
-    .morph-voice { padding: 8px 0; border-top: 1px solid var(--border-color, #444); }
+    .morph-voices .morph-voices-start, .morph-voice-menu button { display: flex; gap: 8px; align-items: center; }
+    .morph-voices .morph-voices-start { justify-content: center; border: 1px solid var(--border-color, #444);
+      border-radius: 6px; font: inherit; }
+    .morph-voices-part { margin-top: 12px; padding-bottom: 4px; font-size: 11px; opacity: .7; }
+    .morph-voice { padding: 4px 0; border-top: 1px solid var(--border-color, #444); }
     .morph-voice small { opacity: .7; }
+    .morph-voice > :not(.morph-voice-head) { margin-left: 30px; }
     .morph-voice p { margin: 4px 0 0; overflow-wrap: anywhere; }
     .morph-voice q { display: -webkit-box; margin-top: 4px; overflow: hidden; opacity: .7; -webkit-line-clamp: 2;
       -webkit-box-orient: vertical; }
-    .morph-voice-error { color: var(--error-text, #f66); }`))
+    .morph-voice-error { color: var(--error-text, #f66); }
+    .morph-voice-menu { position: fixed; z-index: 3000; display: flex; flex-direction: column; min-width: 120px;
+      padding: 4px; border: 1px solid var(--border-color, #444); border-radius: 6px; font: 13px sans-serif;
+      background: var(--comfy-menu-bg, #333); color: var(--input-text, #ddd); }`))
 }
 
 app.registerExtension({
@@ -297,13 +309,9 @@ app.registerExtension({
     addStyle()
     app.extensionManager.registerSidebarTab({
       id: TAB, icon: "pi pi-microphone", title: say("Voices"), tooltip: say("The voice library"), type: "custom", render,
+      destroy: () => closeMenu(),
     })
-    app.api.addEventListener("executed", onExecuted)
-    app.api.addEventListener("morph.speech", ({ detail }) => {
-      const one = hearings.get(detail.prompt_id)
-      if (one) one.live = app.extensionManager.setting.get(LIVE) !== false // the server may not know yet that it is off
-    })
-    for (const end of ENDS) app.api.addEventListener(end, onEnd)
-    for (const change of ["status", "reconnected"]) app.api.addEventListener(change, forgetLost)
+    watchHearings(show)
+    document.addEventListener("morph.voices.changed", () => { if (list?.isConnected) refresh() })
   },
 })

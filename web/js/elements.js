@@ -1,0 +1,81 @@
+// Page elements, and room for them on a node. They work on the classic canvas and in Nodes 2.0.
+import { app } from "../../../scripts/app.js"
+
+export const MARGIN = 4 // pixels; the classic canvas subtracts the margin on both sides
+const LEAST_TEXT = 110, MOST_TEXT = 150 // pixels, about 6 and 9 lines: what a node's own text box keeps
+const OWN_KEYS = ["Enter", " ", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"] // buttons, slider
+
+export function make(kind, name, text = "", title = "") {
+  const element = document.createElement(kind)
+  element.className = name
+  element.textContent = text
+  if (title) element.title = title
+  return element
+}
+
+/** Keep the page from taking these events: keys are its shortcuts, a press drags the node, the wheel zooms. */
+export function keepEvents(element, scrolled) {
+  for (const kind of ["keydown", "keyup"])
+    element.addEventListener(kind, (event) => {
+      if (OWN_KEYS.includes(event.key) && !event.ctrlKey && !event.metaKey) event.stopPropagation()
+    })
+  for (const kind of ["pointerdown", "dblclick"]) element.addEventListener(kind, (event) => event.stopPropagation())
+  element.addEventListener("wheel", (event) => {
+    const { scrollHeight, clientHeight } = scrolled()
+    if (scrollHeight > clientHeight) event.stopPropagation()
+    else app.canvas.processMouseWheel(event) // zoom, as elsewhere on the node
+  })
+}
+
+/** Put an element on a node, as a widget that is neither saved nor sent with a prompt; ``height`` returns pixels. */
+export function addElement(node, name, type, element, height, options = {}) {
+  const widget = node.addDOMWidget(name, type, element, {
+    getMinHeight: height, getMaxHeight: height, getHeight: height, margin: MARGIN, serialize: false, ...options,
+  })
+  widget.serialize = false
+  element.style.flex = "none" // Nodes 2.0 would stretch it
+  // Nodes 2.0 shares a node's free space among all widgets with a layout size: it belongs to the text box alone.
+  widget.computeLayoutSize = undefined
+  widget.computeSize = () => [0, height()]
+  node.widgets.push(node.widgets.pop()) // Nodes 2.0 looks at the widgets again
+  return widget
+}
+
+/** Enlarge a node for what it shows, so that its own text box keeps its height. */
+export function giveRoom(node) {
+  const kept = keepText(node)
+  if (window.LiteGraph.vueNodesMode) return giveVueRoom(node, kept)
+  const [width, height] = node.computeSize()
+  node.setSize([Math.max(node.size[0], width), Math.max(node.size[1], height)])
+  app.canvas.setDirty(true, true)
+}
+
+/** Make a node as high as it was before it was given room, as far as its widgets allow. */
+export function takeRoom(node, before) {
+  const kept = keepText(node)
+  const isVue = window.LiteGraph.vueNodesMode
+  const least = isVue ? 0 : node.computeSize()[1]
+  node.setSize([node.size[0], Math.max(Math.min(node.size[1], before), least)])
+  if (isVue) giveVueRoom(node, kept)
+  app.canvas.setDirty(true, true)
+}
+
+/** The text box of a node as Nodes 2.0 draws it. */
+const vueBox = (node) => document.querySelector(`[data-node-id="${node.id}"] textarea`)
+
+/** Nodes 2.0 gives a node the height that its elements need, but takes it from the text box first. */
+async function giveVueRoom(node, kept) {
+  for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame) // until it is drawn
+  const lost = kept - (vueBox(node)?.offsetHeight ?? kept)
+  if (lost > 0) node.setSize([node.size[0], node.size[1] + lost])
+}
+
+/** Let a node's first text box keep the height that it has, within limits; return how much. */
+function keepText(node) {
+  const box = node.widgets?.find((one) => one.element?.tagName === "TEXTAREA")
+  if (!box?.options) return 0
+  const now = (window.LiteGraph.vueNodesMode ? vueBox(node)?.offsetHeight : box.computedHeight) ?? 0
+  const kept = Math.min(Math.max(now, LEAST_TEXT), MOST_TEXT)
+  box.options.getMinHeight = () => kept
+  return kept
+}

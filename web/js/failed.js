@@ -1,0 +1,80 @@
+// A node of the pack that fails, or whose values are refused (refused.js), says why: on itself, until the next run
+// begins, and in a message of the page. Newer pages say only that something is wrong, and keep the sentence in a log.
+import { app } from "../../../scripts/app.js"
+import { addElement, giveRoom, keepEvents, make, MARGIN, takeRoom } from "./elements.js"
+import { isOfHearing } from "./hearing.js"
+import { allNodes, findNode, PREFIX, widgetOf } from "./nodes.js"
+import { isHere, runOf } from "./runs.js"
+
+const WIDGET = "shown_error" // name of the widget; no input has this name
+const LINE = 16, MOST_LINES = 10, PADDING = 6 // pixels; more lines scroll
+const LETTER = 6.4 // pixels, the mean width of a letter
+const OWN = "ValueError" // the pack's own sentences; others say what they are
+const SHOWN_MS = 20000
+
+/** What went wrong, in one text. */
+function sentenceOf({ exception_type: type, exception_message: message }) {
+  const said = (message ?? "").trim()
+  return type?.split(".").at(-1) === OWN && said ? said : [type, said].filter(Boolean).join(": ")
+}
+
+/** Pixels that a text takes on a node of this width. */
+function heightOf(text, width) {
+  const letters = Math.max(20, Math.floor((width - 4 * PADDING - 2 * MARGIN) / LETTER))
+  const lines = text.split("\n").reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / letters)), 0)
+  return LINE * Math.min(lines, MOST_LINES) + 2 * (PADDING + MARGIN)
+}
+
+function showOn(node, sentence) {
+  clear(node)
+  const element = make("div", "morph-failed", sentence)
+  element.setAttribute("role", "alert")
+  keepEvents(element, () => element)
+  const before = node.size[1]
+  const widget = addElement(node, WIDGET, "MORPH_TTS_ERROR", element, () => heightOf(sentence, node.size[0]))
+  widget.before = before
+  giveRoom(node)
+}
+
+function clear(node) {
+  const widget = widgetOf(node, WIDGET)
+  if (!widget) return
+  node.removeWidget(widget)
+  takeRoom(node, widget.before)
+}
+
+/** The name under which a user knows the node: of one that is not open, that of its type. */
+function titleOf(node, type) {
+  return node?.title || window.LiteGraph.registered_node_types[type]?.title || type
+}
+
+/** Show a sentence on a node, where that is open, and in a message of the page. */
+export function tellWhy(id, type, sentence, isOpen = true) {
+  const found = isOpen ? findNode(id).node : undefined
+  const node = found?.type === type ? found : undefined
+  if (node) showOn(node, sentence)
+  app.extensionManager.toast.add({ severity: "error", summary: titleOf(node, type), detail: sentence, life: SHOWN_MS })
+}
+
+/** Remove what the nodes say of the run before. */
+export const clearAll = () => allNodes().forEach(clear)
+
+async function onError({ detail }) {
+  const { prompt_id: prompt, node_id: id, node_type: type } = detail
+  if (!type?.startsWith(PREFIX) || isOfHearing(id)) return
+  tellWhy(id, type, sentenceOf(detail), isHere(await runOf(prompt)))
+}
+
+const STYLE = `
+  .morph-failed { box-sizing: border-box; width: 100%; padding: ${PADDING}px ${2 * PADDING}px; border-radius: 6px;
+    overflow-y: auto; font: 12px/${LINE}px sans-serif; white-space: pre-wrap; overflow-wrap: anywhere;
+    user-select: text; background: #7f1d1d; color: #fff; }`
+
+app.registerExtension({
+  name: "MorphTTS.Failed",
+  setup() {
+    document.head.append(make("style", "", STYLE))
+    app.api.addEventListener("execution_error", onError)
+    app.api.addEventListener("execution_start", clearAll)
+  },
+})
