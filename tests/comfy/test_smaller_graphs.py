@@ -91,7 +91,7 @@ def test_a_dialogue_finds_its_voices_by_name(server: ComfyServer) -> None:
     assert "Seeds of the lines: emma " in report
     assert [one["name"] for one in result.outputs["script"]["morph_clips"]] == ["emma", "jane", "michael"]
     unknown = server.run(MODEL | {"script": node("MorphTTSRenderScript", script="ZOE: Hello.", **SCRIPT)})
-    assert "'ZOE' is not in the cast: choose from emma" in unknown.error["exception_message"]
+    assert "'ZOE' is not in the cast: choose from " in unknown.error["exception_message"]
 
 
 def test_captions_find_their_voices_by_name(server: ComfyServer) -> None:
