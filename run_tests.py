@@ -3,7 +3,7 @@
     python run_tests.py                      # the default run: what CI runs
     python run_tests.py --all                # also the cases marked slow, and coverage
     python run_tests.py --gpu                # the cases that need a GPU, in this Python; creates no environment
-    python run_tests.py --newest             # transformers 5 and ComfyUI with the newest of all packages, made anew
+    python run_tests.py --newest             # transformers 5 and ComfyUI with the newest of all packages, made again
     python run_tests.py --plain              # units, with this Python (3.10 too, any system) and the newest packages
     python run_tests.py --only unit          # lint, unit, tf5 or comfy; may be repeated
     python run_tests.py -- -k sampling -x    # everything after -- goes to pytest
@@ -475,14 +475,28 @@ def format_tested(known: Mapping[str, Sequence[str]]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
+def last_run(file: Path, what: str, option: str, describe: Callable[[dict[str, Any]], str]) -> str:
+    """Return one line: when the run with an option last passed.
+
+    Args:
+        file: its record; see ``write_record``.
+        what: was run.
+        option: of this program.
+        describe: says what the recorded run was on.
+    """
+    if not file.exists():
+        return f"{what}: no run is recorded (python run_tests.py {option})"
+    last = json.loads(file.read_text(encoding="utf-8"))
+    return (
+        f"{what} last passed on commit {last['commit']}, {last['date']}: {last['passed']} passed, "
+        f"{last['skipped']} skipped ({describe(last)})"
+    )
+
+
 def last_with_newest() -> str:
     """Return one line: when --newest last passed."""
-    if not NEWEST_RECORD.exists():
-        return "the newest packages: no run is recorded (python run_tests.py --newest)"
-    last = json.loads(NEWEST_RECORD.read_text(encoding="utf-8"))
-    return (
-        f"the newest packages last passed on commit {last['commit']}, {last['date']}: {last['passed']} passed, "
-        f"{last['skipped']} skipped ({describe_versions(last['versions'])})"
+    return last_run(
+        NEWEST_RECORD, "the newest packages", "--newest", lambda last: describe_versions(last["versions"])
     )
 
 
@@ -561,12 +575,11 @@ def write_record(file: Path, commit: str, about: Mapping[str, Any], outcomes: Se
 
 def last_on_gpu() -> str:
     """Return one line: when the cases that need a GPU last passed."""
-    if not GPU_RECORD.exists():
-        return "cases that need a GPU: no run is recorded (python run_tests.py --gpu)"
-    last = json.loads(GPU_RECORD.read_text(encoding="utf-8"))
-    return (
-        f"cases that need a GPU last passed on commit {last['commit']}, {last['date']}: {last['passed']} passed, "
-        f"{last['skipped']} skipped ({last['gpu']}, torch {last['torch']}, transformers {last['transformers']})"
+    return last_run(
+        GPU_RECORD,
+        "cases that need a GPU",
+        "--gpu",
+        lambda last: f"{last['gpu']}, torch {last['torch']}, transformers {last['transformers']}",
     )
 
 

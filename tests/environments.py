@@ -125,7 +125,7 @@ def make_transformers_5() -> None:
 def make_newest_transformers() -> None:
     """Create the environment of the newest transformers 5 on the index, beside that of the oldest.
 
-    torch and what is new enough come from there, through a path file. Another pin there makes this one anew.
+    torch and what is new enough come from there, through a path file. With another pin there, this one is made again.
     """
     base = (TRANSFORMERS_5 / "installed.txt").read_text(encoding="utf-8")
     stamp = NEWEST_TRANSFORMERS / "base.txt"
@@ -139,7 +139,7 @@ def make_newest_transformers() -> None:
 
 
 def make_newest(program: Path | None) -> None:
-    """Create the environment of --newest anew; the next default run looks for the newest transformers again too.
+    """Create the environment of --newest again; the next default run looks for the newest transformers again too.
 
     ``program``: a ComfyUI of yours, whose requirements it gets, in the place of 0.3.75.
     """

@@ -5,7 +5,7 @@ Recordings in the folder are voices too (see ``recording.py``): whoever loads on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,7 +51,10 @@ class VoiceLibrary:
 
     def recordings(self) -> dict[str, Path]:
         """Return the recordings by name, sorted, but for those whose name a voice has."""
-        voices = self.voices()
+        return self._recordings(self.voices())
+
+    def _recordings(self, voices: Collection[str]) -> dict[str, Path]:
+        """Return ``recordings``; ``voices``: those of the library, each of which is a file to be opened."""
         found: dict[str, Path] = {}
         for folder in dict.fromkeys([self.folder, *self.others]):
             for name in file_names(folder):
@@ -61,7 +64,8 @@ class VoiceLibrary:
 
     def names(self) -> list[str]:
         """Return the names of all voices and recordings, sorted."""
-        return sorted([*self.voices(), *self.recordings()])
+        voices = self.voices()
+        return sorted([*voices, *self._recordings(voices)])
 
     def find(self, name: str) -> Path:
         """Return a voice's file; ValueError, naming the voices there are, if it is not in the library."""
@@ -72,7 +76,8 @@ class VoiceLibrary:
 
     def source(self, name: str) -> Path:
         """Return the file of a voice or a recording; ValueError as ``find``."""
-        recordings = {} if name in self.voices() else self.recordings()
+        voices = self.voices()
+        recordings = {} if name in voices else self._recordings(voices)
         return recordings[name] if name in recordings else self.find(name)
 
     def _others(self) -> str:

@@ -8,7 +8,7 @@ creates in DIR:
     frontend-1.58.1/   a current frontend, for ``--front-end-root``
     done               written last; if it exists, a second run does nothing
 
-With --newest all packages and the unpacked frontend are the newest on the index, and what exists is made anew; the
+With --newest all packages and the unpacked frontend are the newest on the index, and what exists is made again; the
 frontend that ComfyUI itself pins stays. --program names another ComfyUI, with its main.py, whose requirements.txt is
 installed in the place of the list here.
 
