@@ -101,7 +101,7 @@ GPU_RECORD = ROOT / "tests" / "gpu.json"
 NEWEST_RECORD = ROOT / "tests" / "newest.json"
 TESTED = ROOT / "morph" / "tested.json"
 # What users run with any Python and on any system: not ComfyUI, pages, Ray and the laboratory, which need pinned tools.
-PLAIN_TESTS = ("morph", "postprocess", "serve", "nodes", "workflows", "test_install.py")
+PLAIN_TESTS = ("morph", "postprocess", "serve", "nodes", "workflows", "test_install.py", "test_speak.py")
 NOT_PLAIN = (KERNELS, "tests/serve/test_page.py", "tests/serve/test_ray.py")
 
 
