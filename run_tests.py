@@ -142,7 +142,11 @@ def run_step(
 
 
 def run_beside(
-    name: str, command: Sequence[str | Path], cwd: Path = ROOT, env: dict[str, str] | None = None
+    name: str,
+    command: Sequence[str | Path],
+    env: dict[str, str] | None = None,
+    fine: tuple[int, ...] = (0,),
+    cwd: Path = ROOT,
 ) -> Outcome:
     """Run a command beside other steps: its output is printed in one piece when it has ended."""
     started = time.monotonic()
@@ -155,7 +159,7 @@ def run_beside(
         encoding="utf-8",
         errors="replace",
     )
-    return end_step(name, done.returncode == 0, started, f"\n=== {name}\n{done.stdout}")
+    return end_step(name, done.returncode in fine, started, f"\n=== {name}\n{done.stdout}")
 
 
 def end_step(name: str, ok: bool, started: float, said: str = "") -> Outcome:
@@ -234,26 +238,40 @@ def spread(workers: int, how: str = "loadfile") -> list[str]:
     return ["-n", str(workers), "--dist", how] if workers > 1 else []
 
 
-def run_pytest(
-    name: str,
-    python: Path,
-    options: Sequence[str | Path],
-    extra: Sequence[str],
-    env: dict[str, str] | None = None,
-) -> Outcome:
+@dataclass(frozen=True)
+class Suite:
+    """A run of pytest. ``beside``: other steps run meanwhile."""
+
+    name: str
+    python: Path
+    options: Sequence[str | Path]
+    env: Mapping[str, str] = field(default_factory=dict)
+    beside: bool = False
+
+    @property
+    def report(self) -> Path:
+        """The file of pytest's results."""
+        return ENVS / f"{self.name.replace(' ', '_')}.xml"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment's variables."""
+        alone = {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
+        alone["PYTHONDONTWRITEBYTECODE"] = ""  # else every worker and every server compiles each file again
+        return alone | self.env
+
+
+def run_pytest(suite: Suite, extra: Sequence[str]) -> Outcome:
     """Run pytest and read its counts from its report; ``extra``, the user's own, may leave no test to run."""
-    report = ENVS / f"{name.replace(' ', '_')}.xml"
+    name, report = suite.name, suite.report
     report.unlink(missing_ok=True)
-    alone = {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
-    alone["PYTHONDONTWRITEBYTECODE"] = ""  # else every worker and every server compiles each file again
-    command = [python, "-m", "pytest", f"--junit-xml={report}", *options, *extra]
-    may_be_empty = bool(extra) or KERNELS in options  # without Triton
-    step = run_step(
-        name, command, env=alone | (env or {}), fine=(0, NOTHING_COLLECTED) if may_be_empty else (0,)
-    )
+    command = [suite.python, "-m", "pytest", f"--junit-xml={report}", *suite.options, *extra]
+    may_be_empty = bool(extra) or KERNELS in suite.options  # without Triton
+    fine = (0, NOTHING_COLLECTED) if may_be_empty else (0,)
+    step = (run_beside if suite.beside else run_step)(name, command, suite.variables, fine)
     if not report.exists():
         return step
-    if KERNELS in options and not extra and step.ok and not _cases(report):
+    if KERNELS in suite.options and not extra and step.ok and not _cases(report):
         return replace(step, skipped=Counter({"not run: no Triton": 1}))
     cases = _cases(report)
     failed = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
@@ -290,14 +308,15 @@ def test_unit(request: Request) -> Outcome:
     options += coverage if request.everything and not request.extra else []
     env = {"COVERAGE_FILE": str(ENVS / "coverage")}
     env |= {"RAY_PYTHON": str(RAY_PYTHON)} if request.everything and RAY_PYTHON.exists() else {}
-    return run_pytest("unit tests", COMFY_PYTHON, options, request.extra, env)
+    return run_pytest(Suite("unit tests", COMFY_PYTHON, options, env), request.extra)
 
 
-def test_kernels(request: Request) -> Outcome:
+def test_kernels(request: Request, beside: bool = False) -> Outcome:
     """Run the kernels in Triton's interpreter, without coverage, which would make it twice as slow."""
     # No fixture takes long here, and few files have most of the work.
     options = [KERNELS, *tier(request), *spread(count_workers(), "worksteal")]
-    return run_pytest("kernel tests", COMFY_PYTHON, options, request.extra, {"TRITON_INTERPRET": "1"})
+    suite = Suite("kernel tests", COMFY_PYTHON, options, {"TRITON_INTERPRET": "1"}, beside)
+    return run_pytest(suite, request.extra)
 
 
 def test_transformers_5(request: Request) -> Outcome:
@@ -322,7 +341,8 @@ def morph_files(names: Sequence[str]) -> list[str]:
 
 
 def test_engine(name: str, python: Path, paths: Sequence[str], request: Request) -> Outcome:
-    return run_pytest(name, python, [*paths, *tier(request), *spread(count_workers())], request.extra)
+    options = [*paths, *tier(request), *spread(count_workers())]
+    return run_pytest(Suite(name, python, options), request.extra)
 
 
 def test_comfy(request: Request) -> Outcome:
@@ -341,20 +361,24 @@ def test_in_comfy(name: str, python: Path, env: dict[str, str], request: Request
     # more cores get no more processes than cores.
     workers = count_workers()
     options = ["tests/comfy", *tier(request), *spread(max(workers, 3) if workers > 1 else 1)]
-    return run_pytest(name, python, options, request.extra, env)
+    return run_pytest(Suite(name, python, options, env), request.extra)
 
 
 def run_in_comfy(request: Request) -> list[Outcome]:
-    """Run the steps of ComfyUI's environment, the checks of the code beside the tests."""
+    """Run the steps of ComfyUI's environment: checks of the code beside the first tests, kernels beside ComfyUI's.
+
+    ComfyUI's tests wait for pages and for sound, and leave a part of the processor free.
+    """
     groups = request.groups
     with ThreadPoolExecutor(1) as beside:
         checks = beside.submit(check_code) if "lint" in groups else None
         tests: list[Outcome] = []
         if "unit" in groups and request.everything:
             tests.append(make_environment("Ray environment", make_ray))
-        if "unit" in groups:
-            tests += [test_unit(request), test_kernels(request)]
+        tests += [test_unit(request)] if "unit" in groups else []
+        kernels = beside.submit(test_kernels, request, "comfy" in groups) if "unit" in groups else None
         tests += [test_comfy(request)] if "comfy" in groups else []
+        tests += [kernels.result()] if kernels else []
         return [*(checks.result() if checks else []), *tests]
 
 
@@ -388,7 +412,7 @@ def run_plain(request: Request) -> list[Outcome]:
     paths = [f"tests/{name}" for name in PLAIN_TESTS]
     python = install.environment_python(PLAIN)
     options = [*paths, *(f"--ignore={path}" for path in NOT_PLAIN), *spread(count_workers())]
-    return [made, run_pytest("plain tests", python, options, request.extra)] if made.ok else [made]
+    return [made, run_pytest(Suite("plain tests", python, options), request.extra)] if made.ok else [made]
 
 
 @dataclass(frozen=True)
@@ -540,12 +564,12 @@ def test_on_gpu(workers: int, extra: Sequence[str]) -> list[Outcome]:
     env, python = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}, Path(sys.executable)
     engine = [*gpu_files(), "-m", "gpu", "--all", *processes]
     outcomes = [
-        run_pytest("kernels on the GPU", python, [KERNELS, "--all", *processes], extra, env),
-        run_pytest("engine on the GPU", python, engine, extra, env),
+        run_pytest(Suite("kernels on the GPU", python, [KERNELS, "--all", *processes], env), extra),
+        run_pytest(Suite("engine on the GPU", python, engine, env), extra),
     ]
     if os.environ.get("COMFYUI_GPU") and os.environ.get("COMFYUI_DIR"):
         comfy = ["tests/comfy/test_gpu.py", "--all"]
-        outcomes.append(run_pytest("ComfyUI on the GPU", python, comfy, extra, env))
+        outcomes.append(run_pytest(Suite("ComfyUI on the GPU", python, comfy, env), extra))
     return outcomes
 
 

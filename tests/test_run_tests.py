@@ -22,9 +22,9 @@ from tests.patience import PATIENCE
 class Steps(list):
     """Records calls of pytest instead of making them."""
 
-    def __call__(self, name, python, options, extra, env=None):
-        self.append((name, [str(option) for option in options]))
-        return run_tests.Outcome(name, True, 1.0, passed=3, skipped=Counter(why=1))
+    def __call__(self, suite: run_tests.Suite, extra: object) -> run_tests.Outcome:
+        self.append((suite.name, [str(option) for option in suite.options]))
+        return run_tests.Outcome(suite.name, True, 1.0, passed=3, skipped=Counter(why=1))
 
     def options(self) -> list[str]:
         return [option for _, options in self for option in options]
@@ -47,9 +47,9 @@ PYTEST_GROUPS = ("unit", "tf5", "comfy")
 def test_the_default_run_has_every_group_and_no_slow_case(steps: Steps) -> None:
     outcomes = run_tests.run_groups(run_tests.Request(PYTEST_GROUPS))
     assert all(step.ok for step in outcomes)
-    assert [name for name, _ in steps] == [
-        *("unit tests", "kernel tests", "ComfyUI tests", "oldest transformers 5", "newest transformers 5"),
-    ]
+    names = [name for name, _ in steps]
+    assert names[0] == "unit tests" and set(names[1:3]) == {"kernel tests", "ComfyUI tests"}
+    assert names[3:] == ["oldest transformers 5", "newest transformers 5"]
     assert "--all" not in steps.options()
     oldest, newest = ({option.partition("::")[0] for option in options} for _, options in steps[-2:])
     assert "tests/morph/test_parity.py" in oldest and oldest < newest and "tests/morph" not in newest
@@ -92,6 +92,26 @@ def test_the_code_is_checked_beside_the_tests(steps: Steps, monkeypatch: pytest.
     outcomes = run_tests.run_groups(run_tests.Request(("lint", "unit")))
     assert [step.name for step in outcomes] == ["ComfyUI environment", "lint", "unit tests", "kernel tests"]
     assert not run_tests.summarize(outcomes)
+
+
+def test_kernels_are_tested_beside_comfyui(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    began = threading.Event()
+
+    def kernels(_: run_tests.Request, beside: bool) -> run_tests.Outcome:
+        began.set()
+        return run_tests.Outcome("kernel tests", beside, 1.0)
+
+    def comfy(_: run_tests.Request) -> run_tests.Outcome:
+        assert began.wait(PATIENCE)
+        return run_tests.Outcome("ComfyUI tests", True, 1.0)
+
+    monkeypatch.setattr(run_tests, "test_kernels", kernels)
+    monkeypatch.setattr(run_tests, "test_comfy", comfy)
+    outcomes = run_tests.run_groups(run_tests.Request(("unit", "comfy")))
+    assert run_tests.summarize(outcomes) and [step.name for step in outcomes[2:]] == [
+        "ComfyUI tests",
+        "kernel tests",
+    ]
 
 
 def test_a_check_prints_in_one_piece_and_an_exit_code_is_a_failure(capfd: pytest.CaptureFixture[str]) -> None:

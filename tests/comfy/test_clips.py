@@ -170,6 +170,7 @@ def test_a_scripts_lines_are_listed_played_and_named_and_survive_undo_and_reload
     assert page.problems() == []
 
 
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_workflow_that_is_opened_during_a_run_gets_none_of_its_recordings(page: ComfyPage) -> None:
     """Its nodes have the same ids and types; what the run made is there when its own workflow is opened again."""
     workflow = {**read_dialogue(), "id": "0c9f2a52-6a0e-4c1b-8d3f-0000000000fe"}  # a user's own keeps its id
@@ -191,6 +192,7 @@ def test_a_workflow_that_is_opened_during_a_run_gets_none_of_its_recordings(page
     assert page.page.evaluate(TEXTS) != []
 
 
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_another_copy_of_a_template_starts_empty_and_a_reload_does_not(page: ComfyPage) -> None:
     template = read_workflow("1 Start here - preset speakers")
     page.load(template)
@@ -320,6 +322,7 @@ VISIBLE = """() => {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_list_of_200_rows_scrolls_follows_what_plays_and_does_not_grow_the_node(page: ComfyPage) -> None:
     page.load(read_dialogue())

@@ -103,6 +103,7 @@ def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(
     assert "__qwen3_tts_morph" not in str(server.get("/userdata?dir=.&recurse=true"))
 
 
+@pytest.mark.slow
 def test_no_lines_are_kept_where_the_user_allows_none(
     start_server: Callable[..., ComfyServer], folder: Path
 ) -> None:

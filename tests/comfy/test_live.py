@@ -186,6 +186,7 @@ def test_a_script_is_heard_as_its_track_with_the_characters_names(page: ComfyPag
     assert page.problems() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_lines_from_before_are_heard_in_their_place(page: ComfyPage) -> None:
     page.load(read_workflow(DIALOGUE))
@@ -256,6 +257,7 @@ def test_a_page_that_may_not_sound_plays_from_the_beginning_after_a_click(page: 
     page.page.wait_for_function("() => window.__ended.length === 1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_sound_device_that_opens_late_needs_no_click(page: ComfyPage) -> None:
     speak_unheard(page, page.seed + 25)
@@ -282,6 +284,7 @@ def test_after_the_run_the_list_is_there_and_the_player_is_not(page: ComfyPage) 
     assert page.problems() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_a_muted_node_has_no_player_and_a_pasted_one_has_its_own(page: ComfyPage) -> None:
     page.load(read_old_workflow(SPEAKERS))

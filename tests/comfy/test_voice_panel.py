@@ -246,6 +246,7 @@ def test_a_button_opens_start_here(page: ComfyPage) -> None:
     assert page.problems() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_hearing_that_is_removed_from_the_queue_waits_no_longer(page: ComfyPage) -> None:
     """Held up at the route, so that it is there for as long as the test needs it."""

@@ -166,7 +166,7 @@ def grow(route: Route) -> None:
     route.fulfill(response=answer, json=definitions)
 
 
-@pytest.mark.parametrize("nodes_2", [False, True])
+@pytest.mark.parametrize("nodes_2", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_on_todays_page_inputs_grow_and_the_prompt_names_them_alike(
     todays_server: ComfyServer, new_page: Callable[..., ComfyPage], nodes_2: bool, screenshots: Path
 ) -> None:

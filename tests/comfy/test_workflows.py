@@ -128,8 +128,8 @@ def test_it_opens_completely_and_with_its_values(opened: Opened, name: str, scre
             assert set(inputs) == set(values) | linked
 
 
-# By default, run those whose nodes are closest, on both canvases.
-CLOSE = {NAMES[0], DIALOGUE, LIBRARY}
+# By default, run the one whose nodes are closest.
+CLOSE = {DIALOGUE}
 RUN = [
     pytest.param(page, name, marks=() if name in CLOSE and page == "Nodes 2.0" else pytest.mark.slow)
     for page in ("0.3.75", "Nodes 2.0")
@@ -199,7 +199,7 @@ OPEN_AS_TEMPLATE = """async ([workflow, name]) => {
 SMALLEST_SCALE = 0.65  # below, the classic canvas draws no text
 
 
-@pytest.mark.parametrize("nodes_2", [False, True])
+@pytest.mark.parametrize("nodes_2", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_every_template_opens_readable_in_a_usual_window(
     todays_server: ComfyServer, new_page: Callable[..., ComfyPage], nodes_2: bool, screenshots: Path
 ) -> None:
@@ -214,7 +214,9 @@ def test_every_template_opens_readable_in_a_usual_window(
     assert wrong == {}
 
 
-@pytest.mark.parametrize("opened", ["0.3.75", "Nodes 2.0"], indirect=True)
+@pytest.mark.parametrize(
+    "opened", [pytest.param("0.3.75", marks=pytest.mark.slow), "Nodes 2.0"], indirect=True
+)
 def test_workflows_of_0_1_0_open_with_their_links_and_values(opened: Opened) -> None:
     object_info = opened.server.object_info()
     for path in sorted((graphs.DATA / "workflows_0_1_0").glob("*.json")):
@@ -485,6 +487,7 @@ def test_a_cloned_voice_speaks_from_the_page(
     assert page.problems() == []
 
 
+@pytest.mark.slow
 def test_a_dialogue_is_rendered_from_the_current_frontend(
     todays_server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
 ) -> None:

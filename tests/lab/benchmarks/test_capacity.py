@@ -69,6 +69,7 @@ def test_every_line_that_comes_is_spoken_and_the_same_seed_gives_the_same_figure
     assert heard.frames / (60 + capacity.WARM_S) == pytest.approx(5 * 75, rel=0.15)
 
 
+@pytest.mark.slow
 def test_more_listeners_need_more_gpus_and_a_sharper_target_no_fewer() -> None:
     planner = Planner(FLAT, [4, 8], seconds=20, seeds=(1, 2))
     few, many, sharp = planner.plan(20, 60, 2.0), planner.plan(200, 60, 2.0), planner.plan(200, 25, 2.0)
@@ -79,6 +80,7 @@ def test_more_listeners_need_more_gpus_and_a_sharper_target_no_fewer() -> None:
     assert planner.plan(10, 5, 2.0).gpus == 0, "an idle GPU takes 15 ms"
 
 
+@pytest.mark.slow
 def test_a_target_is_held_only_if_every_run_holds_it() -> None:
     """Near the most that a GPU can do, runs differ: what is planned for all of them holds each one's target."""
     seeds, target_ms = (1, 2, 3), 120.0
@@ -98,6 +100,7 @@ def test_what_was_not_measured_is_said() -> None:
         read_machine([], "0.6B", 15, 0.0)
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--listeners", "10", "--targets", "100", "--rows", "8", "--seconds", "5", "--price", "3"]
     capacity.main([*options, "--out", str(tmp_path / "capacity.json")])

@@ -176,6 +176,7 @@ def test_a_step_of_the_codec_is_measured_for_each_number_of_lines(tmp_path: Path
     assert all(row.keys() >= KEYS and row["ms"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_frames_and_codec_are_measured_alone_and_together(tmp_path: Path) -> None:
     asked = ["--shape", "tiny", "--device", "cpu", "--lines", "2", "--seq-groups", "5", "--repeats", "1"]
     two_streams.main([*asked, "--out", str(tmp_path)])

@@ -36,6 +36,8 @@ from lab.training.corpus.shards import write_shard
 from lab.training.parallel import ALONE
 from tests.lab.training.tiny_codec import line, tiny
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 FRAME = configs.SAMPLES_PER_FRAME
 
 

@@ -14,6 +14,8 @@ from lab.training.codec.listener import Listener, speaker_loss, voice_loss
 from lab.training.codec.trainer import Trainer
 from tests.lab.training.tiny_codec import line, tiny
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 PITCHES = {"a": 200.0, "b": 310.0, "c": 470.0}
 
 

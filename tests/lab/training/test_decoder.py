@@ -36,6 +36,8 @@ from lab.training.storage import write_wav
 from tests.lab.training.tiny_codec import line
 from tests.lab.training.tiny_codec import tiny as tiny_codec
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 JOIN = JoinOptions(seconds=4.0, batch_seconds=20.0)
 
 

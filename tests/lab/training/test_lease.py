@@ -30,6 +30,8 @@ from lab.training.talker.config import DEFAULT, load_config
 from lab.training.talker.train import train
 from tests.lab.training.tiny_talker import TEXTS, VOICES, recording, tiny_run, write_codes, write_config
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 
 def lease(root: Path, **more: object) -> Lease:
     return replace(Lease(root, root / "old", root / "teacher.tar.xz"), **more)  # type: ignore[arg-type]

@@ -13,6 +13,8 @@ from safetensors.torch import load_file
 
 from lab.training.parallel import World, launch
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 CASES = Path(__file__).parent / "world_cases.py"
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT = 1200  # seconds, on a busy core; a process that waits for a dead one sleeps an hour

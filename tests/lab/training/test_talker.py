@@ -64,6 +64,8 @@ from tests.lab.training.tiny_talker import (
 )
 from tests.morph.decoding import line_requests, one_stream
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 STEPS = 20
 GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False), repetition_penalty=1.0)
 

@@ -15,6 +15,8 @@ from lab.training import __main__ as whole
 from lab.training import steps as runner
 from lab.training.codec.train import parse_arguments as codec_arguments
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 
 def steps(root: Path, *more: str) -> list[runner.Step]:
     return whole.steps(whole.parse_arguments(["--root", str(root), *more]))

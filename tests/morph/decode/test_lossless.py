@@ -143,10 +143,15 @@ OUTCOMES = [
         for seq_groups in (1, 2)
         for sampling in (PLAIN, FILTERED)
     ),
-    *((*case, 1, FILTERED) for case in LARGE),
-    *((*case, 2, PLAIN) for case in LARGE),
+    (*LARGE[0], 1, FILTERED),
+    (*LARGE[0], 2, PLAIN),
 ]
 LENGTHY = [
+    *(
+        (*case, seq_groups, sampling)
+        for case in LARGE[1:]
+        for seq_groups, sampling in ((1, FILTERED), (2, PLAIN))
+    ),
     *((*case, 1, PLAIN) for case in LARGE),
     *((*case, 2, FILTERED) for case in LARGE),
     *((3, 3, (2, 2), seq_groups, sampling) for seq_groups in (1, 2) for sampling in (PLAIN, FILTERED)),

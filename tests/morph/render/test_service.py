@@ -37,12 +37,16 @@ SHORT = GenerateOptions(5, Sampling(max_new_tokens=17), retries=0)  # at most 16
 LONG = GenerateOptions(5, Sampling(max_new_tokens=2000), retries=0, guard=False)
 
 
+EAGER = pytest.param("eager", marks=pytest.mark.slow)
+
+
 @pytest.fixture
 def model(load):
     return load("tiny", "custom_voice")
 
 
-@pytest.fixture(params=["eager", "graph"])
+# By default on the graph engine alone: test_stream.py and test_late_text.py have the eager engine too.
+@pytest.fixture(params=[EAGER, "graph"])
 def synthesizer(model, request):
     return Synthesizer(model, Engine(request.param))
 
@@ -384,7 +388,7 @@ print("speaks", flush=True)
 """
 
 
-@pytest.mark.parametrize("engine", ["eager", "graph"])
+@pytest.mark.parametrize("engine", [EAGER, "graph"])
 def test_a_program_may_end_while_a_service_speaks(checkpoint, engine) -> None:
     """A thread that is in torch when Python ends would abort it, with exit code 134."""
     command = [sys.executable, "-c", ENDING, str(checkpoint("tiny", "custom_voice")), engine]
