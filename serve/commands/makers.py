@@ -27,7 +27,6 @@ PUBLISHED_LANGUAGES = (
     *("french", "russian", "portuguese", "spanish", "italian"),
 )
 ADDRESS = ("http://", "https://")
-NAMELESS = "server"  # what one is called that was given by its address
 
 
 class Maker(Protocol):
@@ -158,7 +157,7 @@ def named_server(word: str) -> Server:
     Raises:
         ValueError: for an address that cannot be used, or a name that is not listed.
     """
-    from ..remote.servers import Server, find_server, key_variable, plain_address
+    from ..remote.servers import NAMELESS, Server, find_server, key_variable, plain_address
 
     if not word.startswith(ADDRESS):
         return find_server(word)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -17,8 +17,12 @@ from .facts import ServerFacts
 from .failure import Failure
 from .payload import Job, uploaded_name
 
-ATTEMPTS = 6  # at a take, where another may help
+log = logging.getLogger(__name__)
+
+# At a take, where another may help: a minute together, longer than a server takes to start.
+ATTEMPTS = 8
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
+TOLD_AT = 3  # the attempt whose failure is logged: people wait from then on
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class Speaking:
     def __init__(self, facts: ServerFacts, options: GenerateOptions, tell: Tell):
         self._facts, self._options, self._tell = facts, options, tell
         self._uploads: dict[str, asyncio.Task[None]] = {}
+        self._has_said = False
 
     async def run(self, jobs: Sequence[tuple[int, Job]]) -> None:
         """Speak all jobs, each with the index that its news have.
@@ -137,6 +142,8 @@ class Speaking:
                     raise
                 if attempt == ATTEMPTS:
                     raise
+                if attempt == TOLD_AT and error.remedy.ends_all:
+                    self._say_waiting(error)
                 wait = (
                     FIRST_WAIT_S * 2 ** (attempt - 1)
                     if error.remedy.after_s is None
@@ -144,6 +151,12 @@ class Speaking:
                 )
             await asyncio.sleep(min(wait, LONGEST_WAIT_S))
         raise AssertionError("the last attempt returns or raises")
+
+    def _say_waiting(self, error: Failure) -> None:
+        """Log once that the server is waited for."""
+        if not self._has_said:
+            log.warning("%s; it is asked again for about a minute", error)
+            self._has_said = True
 
     async def _uploaded(self, connection: Connection, job: Job) -> None:
         """Upload a job's voice once for all lines."""
@@ -156,22 +169,21 @@ class Speaking:
         await asyncio.shield(task)
 
     def _spoken(self, job: Job, answer: Answer, take: int) -> Spoken:
-        line, told = job.line, answer.report
+        line, told = job.line, answer.told
         waveform, rate = answer.waveform, answer.sample_rate
-        ended = str(told.get("ended") or ("silent" if is_silent(waveform, rate) else "eos"))
+        seconds = len(waveform) / rate
         report = LineReport(
             line.name,
             str(line.text),
-            int(told.get("frames", round(len(waveform) / rate * FRAME_RATE))),
-            len(waveform) / rate,
-            ended,
-            int(told.get("pieces", 1)),
-            spoken=_words(told.get("spoken")),
+            round(seconds * FRAME_RATE) if told.frames is None else told.frames,
+            seconds,
+            told.ended or ("silent" if is_silent(waveform, rate) else "eos"),
+            told.pieces,
+            spoken=told.spoken,
             takes=take,
-            notes=tuple(map(_words, told.get("notes", ()))),
+            notes=told.notes,
         )
-        made_by = " · ".join(map(_words, told.get("made_by", ())))
-        return Spoken(waveform, rate, report, engine=made_by)
+        return Spoken(waveform, rate, report, engine=" · ".join(told.made_by))
 
 
 class _Heard:
@@ -202,7 +214,3 @@ class _Heard:
 def _rank(spoken: Spoken) -> int:
     ends = ("eos", *WRONG)
     return ends.index(spoken.report.ended) if spoken.report.ended in ends else len(ends)
-
-
-def _words(said: Any) -> str:
-    return str(said or "")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import io
-import json
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +25,19 @@ from .facts import SAMPLE_RATE, ServerFacts, read_facts
 from .failure import ENDS_ALL, LATER, Failure, Remedy, of_status
 from .payload import Job, uploaded_name
 from .servers import Server
+from .told import Fields, LineTold, check_rate, header_number, parse, read_report
 
 CONNECT_S = 10.0
 SILENT_S = 600.0  # without a byte: a line may wait for a row at the server
 ASKED_S = 15.0  # for a question without speech
 MOST_ERROR = 1 << 16  # bytes of an answer that is no sound
-MOST_SCHEMA = 1 << 22
+MOST_TOLD = 1 << 22  # bytes of what a server says of itself
 MOST_BYTES = 1 << 30  # of a line's sound: hours
+MOST_SAMPLES = 1 << 28  # of all channels, in memory: three hours
 MOST_EVENT = 1 << 26  # bytes: a minute of silence as base64 has 4 MB
 TOKENS_HEADER = "x-vllm-omni-output-tokens"  # frames
+RATE_HEADER = "x-speech-sample-rate"
+UPDATE = "update the program there or the pack here"
 FRAMES_OFF = 3  # between the tokens and the length of the sound
 
 OnSound = Callable[[np.ndarray], None]
@@ -48,12 +50,12 @@ class Answer:
     Args:
         waveform: float32 ``[T]``.
         sample_rate: in Hz.
-        report: our server's words on it; {} from others.
+        told: our server's words on it; of others nothing.
     """
 
     waveform: np.ndarray
     sample_rate: int
-    report: Mapping[str, Any]
+    told: LineTold = field(default_factory=LineTold)
 
 
 class Connection:
@@ -81,16 +83,13 @@ class Connection:
         schema = None if status else await self._get_schema(limit)
         try:
             return read_facts(self._server, status, voices, models, schema)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise Failure(
-                self._server,
-                f"describes itself in another way ({error!r:.80}): update the pack there and here",
-            ) from error
+        except ValueError as error:
+            raise Failure(self._server, f"describes itself in another way ({error}): {UPDATE}") from error
 
     async def _get(self, path: str, limit: aiohttp.ClientTimeout) -> dict[str, Any] | None:
         """Return the JSON at a path; None if there is none."""
         async with self._request("GET", path, timeout=limit) as answer:
-            body = await _read_json(answer)
+            body = await _read_json(answer, MOST_TOLD)
             if answer.status in (404, 405, 501):
                 return None
             if answer.status != 200:
@@ -100,7 +99,7 @@ class Connection:
     async def _get_schema(self, limit: aiohttp.ClientTimeout) -> Any:
         """Return what the server's OpenAPI document says, which many frameworks write; None where there is none."""
         async with self._request("GET", "/openapi.json", timeout=limit) as answer:
-            return await _read_json(answer, MOST_SCHEMA) if answer.status == 200 else None
+            return await _read_json(answer, MOST_TOLD) if answer.status == 200 else None
 
     async def upload(self, voice: Voice) -> None:
         """Send a voice; the caller has the consent of the person whose voice it is."""
@@ -125,45 +124,65 @@ class Connection:
         async with self._request("POST", "/v1/audio/speech", json=job.request) as answer:
             if answer.status != 200:
                 raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
-            if job.streams:
-                return await self._read_events(answer, on_sound)
-            made = self._read_wav(await _read_most(answer, MOST_BYTES), answer.headers.get(TOKENS_HEADER))
-            if job.trim_ends:
-                made = replace(made, waveform=trim_ends(made.waveform, made.sample_rate)[0])
-            on_sound(made.waveform)
-            return made
+            read = self._read_events if job.streams else self._read_sound
+            try:
+                made = await read(answer, job, on_sound)
+            except ValueError as error:
+                raise Failure(self._server, f"sent what cannot be read ({error}): {UPDATE}") from error
+        if not len(made.waveform):
+            raise Failure(self._server, "sent no sound: try another seed", Remedy(new_seed=True))
+        return made
 
-    async def _read_events(self, answer: aiohttp.ClientResponse, on_sound: OnSound) -> Answer:
+    async def _read_events(self, answer: aiohttp.ClientResponse, job: Job, on_sound: OnSound) -> Answer:
+        """Return the line of a stream of events; ValueError for one that is none."""
+        self._check_rate(answer.headers.get(RATE_HEADER), job)
         parts: list[np.ndarray] = []
-        rate = int(answer.headers.get("x-speech-sample-rate", "24000"))
-        try:
-            async for event in _events(answer):
-                if event.get("type") == "speech.audio.delta":
-                    pcm = np.frombuffer(base64.b64decode(event["audio"], validate=True), "<i2")
-                    parts.append(pcm.astype(np.float32) / np.float32(32768))
-                    on_sound(parts[-1])
-                elif event.get("type") == "speech.audio.done":
-                    return Answer(_join(parts), rate, event["report"])
-                else:
-                    raise of_status(self._server, 500, event, {})
-        except (binascii.Error, KeyError, TypeError, ValueError) as error:
-            raise Failure(self._server, f"sent events that cannot be read ({error!r:.80})", LATER) from error
+        size = 0
+        async for said in _events(answer):
+            event = Fields(said)
+            kind = event.string("type", "")
+            if kind == "speech.audio.delta":
+                pcm = np.frombuffer(base64.b64decode(event.string("audio"), validate=True), "<i2")
+                size += pcm.nbytes
+                if size > MOST_BYTES:
+                    raise ValueError("the line does not end")
+                parts.append(pcm.astype(np.float32) / np.float32(32768))
+                on_sound(parts[-1])
+            elif kind == "speech.audio.done":
+                return Answer(_join(parts), job.sample_rate, read_report(event.values.get("report")))
+            else:
+                raise of_status(self._server, 500, event.values, {})
         raise Failure(self._server, "broke off the line before its end", LATER)
 
-    def _read_wav(self, content: bytes, tokens: str | None) -> Answer:
-        """Return a WAV's sound as mono at SAMPLE_RATE: lines of one script have one rate."""
-        try:
-            samples, rate = soundfile.read(io.BytesIO(content), dtype="float32", always_2d=True)
-        except (RuntimeError, ValueError) as error:
-            raise Failure(self._server, "sent a sound that cannot be read", LATER) from error
-        seconds = len(samples) / rate
-        if tokens and tokens.isdigit() and abs(int(tokens) / FRAME_RATE - seconds) > FRAMES_OFF / FRAME_RATE:
+    def _check_rate(self, said: str | None, job: Job) -> None:
+        """Raise ``Failure`` for a stream of another rate than the server says of itself."""
+        if said is not None and header_number(said) != job.sample_rate:
             raise Failure(
                 self._server,
-                f"sent {seconds:.1f} s of a sound of {int(tokens) / FRAME_RATE:.1f} s",
-                LATER,
+                f"sends {said[:20]} Hz and says {job.sample_rate} Hz of itself: {UPDATE}",
             )
-        return Answer(resample(samples.mean(axis=1), rate, SAMPLE_RATE), SAMPLE_RATE, {})
+
+    async def _read_sound(self, answer: aiohttp.ClientResponse, job: Job, on_sound: OnSound) -> Answer:
+        """Return the line of a complete sound; ValueError for one that is too large."""
+        content = await _read_most(answer, MOST_BYTES)
+        made = self._read_wav(content, header_number(answer.headers.get(TOKENS_HEADER)))
+        if job.trim_ends:
+            made = replace(made, waveform=trim_ends(made.waveform, made.sample_rate)[0])
+        on_sound(made.waveform)
+        return made
+
+    def _read_wav(self, content: bytes, tokens: int | None) -> Answer:
+        """Return a WAV's sound as mono at SAMPLE_RATE: lines of one script have one rate."""
+        try:
+            samples, rate = _samples(content)
+        except soundfile.SoundFileError as error:
+            raise Failure(self._server, "sent a sound that cannot be read", LATER) from error
+        seconds = len(samples) / rate
+        if tokens and abs(tokens / FRAME_RATE - seconds) > FRAMES_OFF / FRAME_RATE:
+            raise Failure(
+                self._server, f"sent {seconds:.1f} s of a sound of {tokens / FRAME_RATE:.1f} s", LATER
+            )
+        return Answer(resample(samples.mean(axis=1), rate, SAMPLE_RATE), SAMPLE_RATE)
 
     @asynccontextmanager
     async def _request(self, method: str, path: str, **more: Any) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -201,8 +220,8 @@ async def connect(server: Server, in_flight: int = 4) -> AsyncIterator[Connectio
 async def _read_json(answer: aiohttp.ClientResponse, most: int = MOST_ERROR) -> Any:
     """Return the JSON of an answer; None if it is another thing."""
     try:
-        return json.loads(await _read_most(answer, most))
-    except (ValueError, RecursionError):
+        return parse(await _read_most(answer, most))
+    except ValueError:
         return None
 
 
@@ -215,8 +234,8 @@ async def _read_most(answer: aiohttp.ClientResponse, most: int) -> bytes:
     return bytes(content)
 
 
-async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
-    """Yield the data of server-sent events, however they are cut into packets."""
+async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[Any]:
+    """Yield the JSON of server-sent events, however they are cut into packets; ValueError for what is none."""
     data: list[bytes] = []
     size = 0
     async for line in _lines(answer):
@@ -225,7 +244,7 @@ async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any
             size += len(data[-1])
             _check_event(size)
         elif not line.strip() and data:
-            yield json.loads(b"".join(data))
+            yield parse(b"".join(data))
             data, size = [], 0
 
 
@@ -247,6 +266,23 @@ def _check_event(size: int) -> None:
     """Raise ValueError if an event is larger than MOST_EVENT bytes so far."""
     if size > MOST_EVENT:
         raise ValueError("an event does not end")
+
+
+def _samples(content: bytes) -> tuple[np.ndarray, int]:
+    """Return a sound file's samples, float32 ``[T, C]``, and its rate in Hz.
+
+    Raises:
+        ValueError: for one that is no speech, such as one whose header promises more than any memory has.
+        soundfile.SoundFileError: for one that is damaged.
+    """
+    with soundfile.SoundFile(io.BytesIO(content)) as file:
+        rate = check_rate(file.samplerate)
+        if file.frames * file.channels > MOST_SAMPLES:
+            raise ValueError(f"it has {file.frames} samples")
+        samples: np.ndarray = file.read(dtype="float32", always_2d=True)
+    if not np.isfinite(samples).all():
+        raise ValueError("some of its samples are no numbers")
+    return samples, rate
 
 
 def _join(parts: list[np.ndarray]) -> np.ndarray:

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from .servers import Server
+from .told import Fields, check_name, check_rate
 
 SEED = "seed"
 OUR_UPLOADS = "comfyui-"  # how the names of voices begin that a client of this pack has uploaded
 SAMPLE_RATE = 24000  # Hz: of Qwen3-TTS, and what the sound of another server becomes here
 MOST_LINES = 64  # of a server that does not say how many it takes at once
+MOST_AT_ONCE = 10**9
+MOST_WIDTH = 10**6  # numbers of a speaker embedding
 OURS, VLLM_OMNI, OTHER = "qwen3-tts-morph", "vLLM-Omni", "another server"
 
 
@@ -82,29 +85,36 @@ def read_facts(
     Raises:
         ValueError: for answers of another shape.
     """
-    listed = (voices or {}).get("voices", ())
+    listed = Fields(voices or {}).items("voices")
     names = tuple(sorted(name for name in map(_name, listed) if not name.startswith(OUR_UPLOADS)))
-    ids = [str(one["id"]) for one in (models or {}).get("data", ())]
     if status is not None and status.get("server") == OURS:
-        return ServerFacts(
-            server,
-            OURS,
-            str(status["model"]),
-            names,
-            tuple(status["languages"]),
-            str(status["kind"]),
-            str(status["size"]),
-            int(status["width"]),
-            int(status["sample_rate"]),
-            str(status["fingerprint"]),
-            takes_interval="event_interval" in status.get("fields", ()),
-            most_lines=max(1, int(status.get("most_lines", MOST_LINES))),
-        )
+        return _our_facts(server, names, Fields(status))
+    ids = [Fields(one).name("id") for one in Fields(models or {}).items("data")]
     engine = VLLM_OMNI if "uploaded_voices" in (voices or {}) else OTHER
     model = ids[0] if ids else ""
     fingerprint = hashlib.sha256(f"{server.url} {engine} {model}".encode()).hexdigest()
     takes_seed = engine == VLLM_OMNI or SEED in speech_fields(schema)
     return ServerFacts(server, engine, model, names, fingerprint=fingerprint, takes_seed=takes_seed)
+
+
+def _our_facts(server: Server, names: tuple[str, ...], status: Fields) -> ServerFacts:
+    rate, fingerprint = check_rate(status.values.get("sample_rate")), status.name("fingerprint")
+    if fingerprint and rate != SAMPLE_RATE:
+        fingerprint += f" {rate} Hz"  # kept lines of two rates do not fit into one track
+    return ServerFacts(
+        server,
+        OURS,
+        status.name("model"),
+        names,
+        status.names("languages"),
+        status.name("kind"),
+        status.name("size"),
+        status.whole("width", 1, MOST_WIDTH),
+        rate,
+        fingerprint,
+        takes_interval="event_interval" in status.names("fields"),
+        most_lines=status.whole("most_lines", 1, MOST_AT_ONCE, MOST_LINES),
+    )
 
 
 def speech_fields(schema: Any) -> tuple[str, ...]:
@@ -127,4 +137,4 @@ def _inside(value: Any, *keys: str) -> Any:
 
 
 def _name(voice: Any) -> str:
-    return str(voice["id"]) if isinstance(voice, dict) else str(voice)
+    return Fields(voice).name("id") if isinstance(voice, dict) else check_name(voice, "a voice")

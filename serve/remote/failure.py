@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..plain_text import one_line
 from .servers import Server, key_variable
+from .told import header_number
 
 TRY_AGAIN = (408, 429, 502, 503, 504)
 BUSY = 429
@@ -38,7 +40,7 @@ NONE, LATER, ENDS_ALL = Remedy(), Remedy(again=True), Remedy(ends_all=True)
 
 
 class Failure(Exception):
-    """An attempt failed. The message is one sentence for people that names the server.
+    """An attempt failed. The message is one sentence for people that names the server, without control characters.
 
     Args:
         server: which.
@@ -47,7 +49,7 @@ class Failure(Exception):
     """
 
     def __init__(self, server: Server, what: str, remedy: Remedy = NONE):
-        super().__init__(f"server {server} {what}")
+        super().__init__(one_line(f"server {server} {what}"))
         self.remedy = remedy
 
 
@@ -69,10 +71,8 @@ def of_status(server: Server, status: int, body: Any, headers: Mapping[str, str]
         return Failure(server, f"refused this computer (403){said}", ENDS_ALL)
     if status in TRY_AGAIN:
         why = "is busy" if status == BUSY else f"could not answer ({status})"
-        after = headers.get("Retry-After", "")
-        return Failure(
-            server, why + said, Remedy(again=True, after_s=float(after) if after.isdigit() else None)
-        )
+        after = header_number(headers.get("Retry-After"))
+        return Failure(server, why + said, Remedy(again=True, after_s=after))
     if status == NOT_FOUND and not words:
         return Failure(server, "has no /v1/audio/speech (404): correct its address", ENDS_ALL)
     if status == NOT_FOUND:
@@ -90,4 +90,4 @@ def read_error(body: Any) -> tuple[str, str]:
     error = body.get("error", body.get("detail")) if isinstance(body, dict) else None
     code = error.get("code") if isinstance(error, dict) else ""
     words = error.get("message") if isinstance(error, dict) else error
-    return " ".join(str(words or "").split())[:LONGEST], str(code or "")
+    return one_line(str(words or ""))[:LONGEST], str(code or "")

@@ -12,7 +12,7 @@ from ...morph.text.encoding import check_encodable
 from ...morph.text.pauses import check_spoken, read_pauses
 from ...morph.voice.file import voice_digest
 from ...morph.voice.voice import Voice
-from .facts import OUR_UPLOADS, VLLM_OMNI, ServerFacts
+from .facts import OUR_UPLOADS, SAMPLE_RATE, VLLM_OMNI, ServerFacts
 
 MOST_SEED = 2**64 - 1
 MOST_SEED_OF_VLLM = 2**63 - 1
@@ -31,6 +31,7 @@ class Job:
         trim_ends: whether the silence at both ends is cut here, because the server does not.
         most_seed: the largest seed that the server takes, of the form 2**n - 1.
         interval_s: the shortest time between two events, in seconds; 0 where somebody listens.
+        sample_rate: of the stream, in Hz, as the server says of itself.
     """
 
     line: Line
@@ -39,6 +40,7 @@ class Job:
     trim_ends: bool = False
     most_seed: int = MOST_SEED
     interval_s: float = 0.0
+    sample_rate: int = SAMPLE_RATE
 
     @property
     def request(self) -> dict[str, Any]:
@@ -89,7 +91,7 @@ def _ours(facts: ServerFacts, line: Line, options: GenerateOptions, consent: boo
         body["voice"], upload = uploaded_name(voice), voice
     if instruct := line.instruct or voice.instruct:
         body["instructions"] = instruct
-    return Job(line, body, upload)
+    return Job(line, body, upload, sample_rate=facts.sample_rate)
 
 
 def _check_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> None:

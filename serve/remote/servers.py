@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 SERVERS_VARIABLE = "MORPH_TTS_SERVERS"  # name=address, separated by commas
 KEY_PREFIX = "MORPH_TTS_KEY_"  # and the server's name in capitals, other characters as _
+NAMELESS = "server"  # what one is called that was given by its address
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,39}")
 EXAMPLE = f"{SERVERS_VARIABLE}=studio=http://192.168.1.20:8765"
 
@@ -44,8 +45,8 @@ class Server:
             raise ValueError(f"the key in {key_variable(self.name)} has characters that a header cannot have")
 
     def __str__(self) -> str:
-        """What messages and reports say."""
-        return f"{self.name} ({self.url})"
+        """What messages and reports say, behind the word "server"."""
+        return self.url if self.name == NAMELESS else f"{self.name} ({self.url})"
 
 
 def is_address(url: str) -> bool:

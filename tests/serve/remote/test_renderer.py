@@ -254,7 +254,7 @@ def test_a_server_that_is_not_there() -> None:
 
 
 def test_a_server_that_dies_ends_the_rendering_and_what_was_made_is_kept(
-    make_speaker, tmp_path, monkeypatch
+    make_speaker, tmp_path, monkeypatch, caplog
 ) -> None:
     monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.0)
     cache = LineCache(tmp_path / "lines", 10**8)
@@ -266,6 +266,7 @@ def test_a_server_that_dies_ends_the_rendering_and_what_was_made_is_kept(
     renderer = RemoteRenderer(facts, SHORT, cache=cache)
     with pytest.raises(ConnectionError, match="cannot be reached"):
         renderer.render(lines)
+    assert caplog.text.count("cannot be reached") == caplog.text.count("asked again for about a minute") == 1
     assert [one.report.from_before for one in renderer.render(lines[:2])] == [True, True]
 
 

@@ -1,0 +1,33 @@
+"""Words from outside, made safe to show: those of a server, of a file's name, of a voice file.
+
+A terminal obeys control characters: they clear it, set its title, or write over what is there. Characters that turn the
+direction of writing make a name look like another.
+"""
+
+from __future__ import annotations
+
+import re
+
+# C0 and C1 controls, line separators, directions of writing, and halves of characters, which no file can take.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+LAYOUT = "\n\t"  # of our own messages
+
+
+def is_plain(words: str) -> bool:
+    """Return whether words have no control character, and no line break."""
+    return not CONTROL.search(words)
+
+
+def one_line(words: str) -> str:
+    """Return words on one line, with a blank for every control character."""
+    return " ".join(CONTROL.sub(" ", words).split())
+
+
+def escaped(text: str) -> str:
+    r"""Return a text with its control characters as escapes such as ``\x1b``; line breaks and tabs stay."""
+    return CONTROL.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    return character if character in LAYOUT else character.encode("unicode_escape").decode()

@@ -1,0 +1,172 @@
+"""What a server says, checked in one place: it may be another program, a later version of this one, or lie.
+
+Numbers are in their limits, names are plain text, and words for people have no control characters. Anything else is a
+ValueError that names the field; ``connection.py`` makes it a sentence with the server's name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...morph.render.takes import ENDS, STOPPED
+from ..plain_text import is_plain, one_line
+
+DEEPEST = 50  # levels of lists and objects; an OpenAPI document has about 15
+LONGEST_NAME = 255  # characters: of voices, languages, checkpoints
+LONGEST_NOTE = 1000
+LONGEST_TEXT = 400_000  # of a line as it is spoken: figures are longer as words
+MOST_NAMES = 10_000
+MOST_FRAMES = 10**7  # nine days
+MOST_PIECES = 10**6
+LOWEST_RATE, HIGHEST_RATE = 8000, 192_000  # Hz
+MOST_DIGITS = 12  # of a number in a header
+NEEDED: Any = object()  # the default of a field that must be there
+
+
+def parse(content: bytes) -> Any:
+    """Return JSON; ValueError for what is none, or deeper than DEEPEST levels."""
+    try:
+        value = json.loads(content)
+    except RecursionError:
+        raise ValueError("it has too many levels") from None
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [inner for one in level for inner in _inside(one)]
+        if not level:
+            return value
+    raise ValueError("it has too many levels")
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def header_number(word: str | None) -> int | None:
+    """Return the whole number that a header has; None if it is not there, or another thing."""
+    if word is None or len(word) > MOST_DIGITS or not (word.isascii() and word.isdigit()):
+        return None
+    return int(word)
+
+
+def check_name(said: Any, what: str) -> str:
+    """Return a name, which requests may have as it is; ValueError for what is none."""
+    if not isinstance(said, str) or len(said) > LONGEST_NAME or not is_plain(said):
+        raise ValueError(
+            f"{what} is {reprlib.repr(said)}, not a name of at most {LONGEST_NAME} plain characters"
+        )
+    return said
+
+
+def check_rate(said: Any, what: str = "sample_rate") -> int:
+    """Return a sample rate in Hz; ValueError for a number that is none."""
+    return _whole(said, what, LOWEST_RATE, HIGHEST_RATE)
+
+
+def _whole(said: Any, what: str, low: int, high: int) -> int:
+    is_whole = type(said) is int or (isinstance(said, float) and math.isfinite(said) and said.is_integer())
+    if not is_whole or not low <= said <= high:
+        raise ValueError(f"{what} is {reprlib.repr(said)}, not a whole number from {low} to {high}")
+    return int(said)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """An object of a server's JSON; its fields are checked when they are read.
+
+    Args:
+        values: the object.
+
+    Raises:
+        ValueError: if it is none; by its methods, for a field that is not there or is another thing.
+    """
+
+    values: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.values, dict):
+            raise ValueError(f"{reprlib.repr(self.values)} stands where an object should")
+
+    def _get(self, name: str, default: Any) -> Any:
+        if name not in self.values and default is NEEDED:
+            raise ValueError(f"{name} is missing")
+        return self.values.get(name, default)
+
+    def string(self, name: str, default: str = NEEDED) -> str:
+        """Return a text as it is."""
+        said = self._get(name, default)
+        if not isinstance(said, str):
+            raise ValueError(f"{name} is {reprlib.repr(said)}, not a text")
+        return said
+
+    def name(self, name: str, default: str = NEEDED) -> str:
+        """Return a name (see ``check_name``)."""
+        return check_name(self._get(name, default), name)
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Return a list of names; () if it is not there."""
+        return tuple(check_name(one, f"{name}[{place}]") for place, one in enumerate(self.items(name)))
+
+    def items(self, name: str) -> list[Any]:
+        """Return a list; [] if it is not there."""
+        said = self._get(name, [])
+        if not isinstance(said, list) or len(said) > MOST_NAMES:
+            raise ValueError(f"{name} is {reprlib.repr(said)}, not a list of at most {MOST_NAMES}")
+        return said
+
+    def whole(self, name: str, low: int, high: int, default: int = NEEDED) -> int:
+        """Return a whole number in these limits."""
+        return _whole(self._get(name, default), name, low, high)
+
+    def words(self, name: str, longest: int = LONGEST_NOTE) -> str:
+        """Return words for people, on one line and cut to a length; "" if they are not there, or null."""
+        said = self._get(name, None)
+        return "" if said is None else one_line(self.string(name))[:longest]
+
+    def all_words(self, name: str) -> tuple[str, ...]:
+        """Return a list of words for people."""
+        listed = [Fields({name: one}).words(name) for one in self.items(name)]
+        return tuple(filter(None, listed))
+
+
+@dataclass(frozen=True)
+class LineTold:
+    """How a line went, as the server says; of another program's server nothing is known.
+
+    Args:
+        ended: one of ``takes.ENDS`` or ``takes.STOPPED``; "" if it does not say.
+        frames: of 80 ms; None if it does not say.
+        pieces: how many the text was cut into.
+        spoken: the text as it was spoken; "" if that is the text itself.
+        notes: sentences for the user.
+        made_by: the engine and its settings.
+    """
+
+    ended: str = ""
+    frames: int | None = None
+    pieces: int = 1
+    spoken: str = ""
+    notes: tuple[str, ...] = ()
+    made_by: tuple[str, ...] = ()
+
+
+def read_report(said: Any) -> LineTold:
+    """Return the report of a line; ValueError for what is none."""
+    report = Fields(said)
+    ended = report.string("ended", "")
+    if ended not in ("", *ENDS, *STOPPED):
+        raise ValueError(f"ended is {reprlib.repr(ended)}, not one of {', '.join((*ENDS, *STOPPED))}")
+    return LineTold(
+        ended,
+        report.whole("frames", 0, MOST_FRAMES) if "frames" in report.values else None,
+        report.whole("pieces", 0, MOST_PIECES, 1),
+        report.words("spoken", LONGEST_TEXT),
+        report.all_words("notes"),
+        report.all_words("made_by"),
+    )

@@ -1,0 +1,361 @@
+"""Servers that lie: whatever they say, it is one sentence with the server's name, and nothing reaches the terminal."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
+from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.render.lines import Line
+from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve.remote import attempts, connection, told
+from qwen3_tts_morph.serve.remote.renderer import RemoteRenderer, ask_server
+from qwen3_tts_morph.serve.remote.servers import NAMELESS, Server
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tests.serve.conftest import listening
+
+STATUS = {
+    "server": "qwen3-tts-morph",
+    "model": "demo",
+    "kind": "custom_voice",
+    "size": "0b6",
+    "fingerprint": "f" * 64,
+    "width": 64,
+    "languages": ["auto", "english"],
+    "sample_rate": 24000,
+    "most_lines": 4,
+    "fields": ["event_interval"],
+}
+REPORT = {"frames": 1, "ended": "eos", "pieces": 1, "spoken": "", "notes": [], "made_by": ["an engine"]}
+ONCE = GenerateOptions(retries=0)
+EXACT = GenerateOptions(15, retries=0)
+ESCAPES = "\x1b[2J\x1b]0;title\x07 \u202egnorw\u2066 \x9b31m\ud800"
+LINE = Line("Hello there.", Voice("preset", "0b6", name="ann", speaker="ann"), seed=7)
+SOUND = base64.b64encode(np.full(1920, 3000, "<i2").tobytes()).decode()
+
+
+class Liar:
+    """What the server says now; ``reset`` makes it honest."""
+
+    def reset(self) -> None:
+        self.status: Any = STATUS
+        self.voices: Any = {"voices": ["ann"]}
+        self.models: Any = {"data": [{"id": "demo"}]}
+        self.speak: Callable[[], Response] = lambda: stream([delta(), done()])
+        self.asked = 0
+
+
+@pytest.fixture(scope="module")
+def server_and_liar() -> Iterator[tuple[Server, Liar]]:
+    liar = Liar()
+
+    def tell(name: str) -> Callable:
+        async def answer(_: Request) -> Response:
+            said = getattr(liar, name)
+            return Response(status_code=404) if said is None else raw(said)
+
+        return answer
+
+    async def speak(_: Request) -> Response:
+        liar.asked += 1
+        return liar.speak()
+
+    routes = [
+        Route("/v1/status", tell("status")),
+        Route("/v1/audio/voices", tell("voices")),
+        Route("/v1/models", tell("models")),
+        Route("/v1/audio/speech", speak, methods=["POST"]),
+    ]
+    with listening(Starlette(routes=routes)) as url:
+        yield Server("studio", url), liar
+
+
+@pytest.fixture
+def server(server_and_liar: tuple[Server, Liar]) -> Server:
+    return server_and_liar[0]
+
+
+@pytest.fixture
+def liar(server_and_liar: tuple[Server, Liar], monkeypatch: pytest.MonkeyPatch) -> Liar:
+    monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(attempts, "LONGEST_WAIT_S", 0.0)
+    server_and_liar[1].reset()
+    return server_and_liar[1]
+
+
+def raw(said: Any) -> Response:
+    """JSON, or bytes as they are."""
+    return Response(said if isinstance(said, bytes) else json.dumps(said), media_type="application/json")
+
+
+def stream(events: list[Any], **headers: str) -> Response:
+    data = b"".join(
+        b"data: " + (one if isinstance(one, bytes) else json.dumps(one).encode()) + b"\n\n" for one in events
+    )
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Response(data, media_type="text/event-stream", headers=named)
+
+
+def delta(audio: Any = SOUND) -> dict[str, Any]:
+    return {"type": "speech.audio.delta", "audio": audio}
+
+
+def done(**report: Any) -> dict[str, Any]:
+    return {"type": "speech.audio.done", "report": {**REPORT, **report}}
+
+
+def sentence(caught: pytest.ExceptionInfo) -> str:
+    """The message: one line without control characters that names the server."""
+    said = str(caught.value)
+    assert said.isprintable() and said.startswith("server studio (http://127.0.0.1:") and len(said) < 700
+    return said
+
+
+def test_an_honest_server_is_believed(server: Server, liar: Liar) -> None:
+    [one] = RemoteRenderer(ask_server(server), ONCE).render([LINE])
+    assert (one.report.ended, one.report.frames, one.engine) == ("eos", 1, "an engine")
+    liar.speak = lambda: stream(
+        [delta(), done(notes=[f"a{ESCAPES}note"], made_by=[ESCAPES], spoken=f"{ESCAPES}.")]
+    )
+    [one] = RemoteRenderer(ask_server(server), ONCE).render([LINE])
+    assert one.report.notes == ("a [2J ]0;title gnorw 31m note",)
+    assert one.engine.isprintable() and one.report.spoken.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        ([delta(), {"type": "speech.audio.done", "report": None}], "None stands where an object should"),
+        ([delta(), {"type": "speech.audio.done", "report": [1]}], "stands where an object should"),
+        ([delta(), {"type": "speech.audio.done"}], "stands where an object should"),
+        ([[delta()]], "stands where an object should"),
+        ([b"5"], "5 stands where an object should"),
+        ([b"[" * 100_000], "too many levels"),
+        ([b"[" * 200 + b"]" * 200], "too many levels"),
+        ([b"{nothing}"], "sent what cannot be read"),
+        ([b"\xff\xfe\xfd"], "sent what cannot be read"),
+        ([{"type": ["speech.audio.delta"]}], "type is"),
+        ([delta(5)], "audio is 5, not a text"),
+        ([delta("***")], "sent what cannot be read"),
+        ([delta("QUJD")], "sent what cannot be read"),  # one sample and a half
+        ([{"type": "speech.audio.delta"}], "audio is missing"),
+        ([done()], "sent no sound: try another seed"),
+        ([delta(""), done()], "sent no sound"),
+        ([delta(), done(ended={"how": "well"})], "ended is {'how': 'well'}, not a text"),
+        ([delta(), done(ended="dreaming")], "ended is 'dreaming', not one of eos"),
+        ([delta(), done(notes=5)], "notes is 5, not a list"),
+        ([delta(), done(notes=[5])], "notes is 5, not a text"),
+        ([delta(), done(made_by="an engine")], "made_by is 'an engine', not a list"),
+        ([delta(), done(spoken=["Hello"])], "spoken is"),
+        ([delta(), done(frames=float("nan"))], "frames is nan, not a whole number"),
+        ([delta(), done(frames=float("inf"))], "frames is inf, not a whole number"),
+        ([delta(), done(frames="1")], "frames is '1', not a whole number"),
+        ([delta(), done(frames=True)], "frames is True, not a whole number"),
+        ([delta(), done(frames=-1)], "frames is -1"),
+        ([delta(), done(frames=10**400)], "frames is 1000"),
+        ([delta(), done(pieces=None)], "pieces is None"),
+        ([{"type": "error", "error": {"message": f"no{ESCAPES}"}}], "failed at the line (500): no [2J"),
+        ([{"type": f"{ESCAPES}"}], "failed at the line (500)"),
+    ],
+)  # fmt: skip
+def test_a_lie_in_an_event_is_one_sentence_at_once(
+    server: Server, liar: Liar, events: list[Any], words: str
+) -> None:
+    liar.speak = lambda: stream(events)
+    with pytest.raises(ConnectionError) as caught:
+        RemoteRenderer(ask_server(server), ONCE).render([LINE])
+    assert words in sentence(caught) and liar.asked == 1
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "44100", "24000.5", "nan", "\u00b2", "9" * 5000, ""])
+def test_a_stream_of_another_rate_is_one_sentence(server: Server, liar: Liar, rate: str) -> None:
+    """It was saved, and every later run ended at it."""
+    liar.speak = lambda: stream([delta(), done()], x_speech_sample_rate=rate)
+    with pytest.raises(ConnectionError) as caught:
+        RemoteRenderer(ask_server(server), ONCE).render([LINE])
+    assert "Hz and says 24000 Hz of itself" in sentence(caught)
+
+
+def test_a_header_without_end_is_one_sentence(server: Server, liar: Liar) -> None:
+    liar.speak = lambda: stream([delta(), done()], x_speech_seed="7" * 40_000)
+    with pytest.raises(ConnectionError) as caught:
+        RemoteRenderer(ask_server(server), ONCE).render([LINE])
+    assert "broke the connection" in sentence(caught)
+
+
+def test_a_line_without_end_is_one_sentence(
+    server: Server, liar: Liar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MOST_BYTES", 10_000)
+    liar.speak = lambda: stream(100 * [delta()])
+    with pytest.raises(ConnectionError) as caught:
+        RemoteRenderer(ask_server(server), ONCE).render([LINE])
+    assert "the line does not end" in sentence(caught)
+
+
+@pytest.mark.parametrize(
+    ("name", "lie"),
+    [
+        *(("sample_rate", rate) for rate in (0, -1, 10**9, float("nan"), float("inf"), "24000", True, None)),
+        *(("width", width) for width in (0, "64", float("inf"), [64])),
+        *(("languages", said) for said in ("english", 5, [["english"]], [ESCAPES])),
+        *(("model", said) for said in (None, 5, ESCAPES, "m" * 5000)),
+        *(("kind", said) for said in ({}, f"base{ESCAPES}")),
+        *(("most_lines", said) for said in (0, float("inf"), "4", 10**400)),
+        ("fingerprint", ["f"]),
+        ("fields", "event_interval"),
+    ],
+)
+def test_a_lie_in_the_status_is_one_sentence(server: Server, liar: Liar, name: str, lie: Any) -> None:
+    liar.status = {**STATUS, name: lie}
+    with pytest.raises(ConnectionError) as caught:
+        ask_server(server)
+    assert f"describes itself in another way ({name}" in sentence(caught)
+
+
+@pytest.mark.parametrize(
+    "voices", ["ann", 5, [["ann"]], [5], [{"name": "ann"}], [{"id": 5}], ["ann", f"b{ESCAPES}"], ["v" * 5000]]
+)
+@pytest.mark.parametrize("status", [STATUS, None])
+def test_a_lie_in_the_voices_is_one_sentence(server: Server, liar: Liar, status: Any, voices: Any) -> None:
+    liar.status, liar.voices = status, {"voices": voices}
+    with pytest.raises(ConnectionError) as caught:
+        ask_server(server)
+    assert "describes itself in another way (" in sentence(caught)
+
+
+@pytest.mark.parametrize("said", [b"[" * 100_000, b'{"voices": [' + b"[" * 300, b"\xff", [1], 5])
+def test_what_is_no_object_is_no_speech_server(server: Server, liar: Liar, said: Any) -> None:
+    liar.status, liar.voices, liar.models = said, said, said
+    with pytest.raises(ConnectionError) as caught:
+        ask_server(server)
+    assert "is no speech server: correct its address" in sentence(caught)
+
+
+def test_lines_of_another_rate_are_other_lines(server: Server, liar: Liar) -> None:
+    usual = ask_server(server)
+    liar.status = {**STATUS, "sample_rate": 48000.0}
+    other = ask_server(server)
+    assert (usual.fingerprint, other.sample_rate) == (
+        "f" * 64,
+        48000,
+    ) and other.fingerprint != usual.fingerprint
+    [one] = RemoteRenderer(other, ONCE).render([LINE])
+    assert one.sample_rate == 48000
+
+
+# Another program's server
+
+
+def wav(samples: np.ndarray, rate: int = 24000, subtype: str = "PCM_16", kind: str = "WAV") -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, subtype, format=kind)
+    return file.getvalue()
+
+
+def boundless_flac() -> bytes:
+    """A FLAC whose header claims 2**36 - 1 samples."""
+    content = bytearray(wav(np.zeros(2400, dtype=np.float32), kind="FLAC"))
+    content[21] |= 0x0F
+    content[22:26] = b"\xff" * 4
+    return bytes(content)
+
+
+TONE = np.sin(np.arange(19200) / 10).astype(np.float32) / 3
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (wav(TONE[:0]), "sent no sound: try another seed"),
+        (wav(TONE, rate=1), "sample_rate is 1, not a whole number"),
+        (wav(TONE, rate=2**31 - 1), "sample_rate is 2147483647"),
+        (wav(np.where(TONE > 0.3, np.nan, TONE), subtype="FLOAT"), "some of its samples are no numbers"),
+        (wav(np.where(TONE > 0.3, np.inf, TONE), subtype="FLOAT"), "some of its samples are no numbers"),
+        (boundless_flac(), "it has 68719476735 samples"),
+        (b"RIFF", "sent a sound that cannot be read"),
+        (b"", "sent a sound that cannot be read"),
+    ],
+)
+def test_a_sound_that_is_none_is_one_sentence(server: Server, liar: Liar, content: bytes, words: str) -> None:
+    liar.status, liar.speak = None, lambda: Response(content, media_type="audio/wav")
+    with pytest.raises(ConnectionError) as caught:
+        RemoteRenderer(ask_server(server), EXACT).render([LINE])
+    assert words in sentence(caught)
+
+
+def test_a_sound_that_is_too_large_is_one_sentence(
+    server: Server, liar: Liar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MOST_BYTES", 10_000)
+    liar.status, liar.speak = None, lambda: Response(wav(TONE), media_type="audio/wav")
+    with pytest.raises(ConnectionError) as caught:
+        RemoteRenderer(ask_server(server), EXACT).render([LINE])
+    assert "more than 10000 bytes" in sentence(caught)
+
+
+def test_a_header_that_is_no_number_counts_as_none(server: Server, liar: Liar) -> None:
+    odd = ("\u00b2", "1e3", "9" * 5000, "-1")
+    answers = iter(
+        [JSONResponse({"error": f"busy{ESCAPES[:-1]}"}, 429, {"Retry-After": word}) for word in odd]
+    )
+    headers = {"x-vllm-omni-output-tokens": "\u00b2"}
+    liar.status = None
+    liar.speak = lambda: next(answers, Response(wav(TONE), media_type="audio/wav", headers=headers))
+    [one] = RemoteRenderer(ask_server(server), EXACT).render([LINE])
+    assert one.report.ended == "eos" and liar.asked == len(odd) + 1
+    assert [told.header_number(word) for word in (None, "", "12", " 12", "1_2")] == [
+        None,
+        None,
+        12,
+        None,
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"message": ESCAPES, "code": ESCAPES}},
+        {"error": [ESCAPES] * 1000},
+        {"detail": {"message": 5, "code": {}}},
+        [ESCAPES],
+        b"[" * 100_000,
+        b"\x1b[2J",
+    ],
+)
+@pytest.mark.parametrize("status", [400, 403, 404, 500])
+def test_an_error_of_any_shape_is_one_sentence(server: Server, liar: Liar, body: Any, status: int) -> None:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    liar.speak = lambda: Response(content, status, media_type="application/json")
+    with pytest.raises(ConnectionError) as caught:
+        RemoteRenderer(ask_server(server), replace(ONCE, retries=2)).render([LINE])
+    sentence(caught)
+
+
+# The server's own name, and how long it is waited for
+
+
+def test_a_server_that_was_given_by_its_address_is_named_once() -> None:
+    assert str(Server(NAMELESS, "http://127.0.0.1:9")) == "http://127.0.0.1:9"
+    assert str(Server("studio", "http://127.0.0.1:9")) == "studio (http://127.0.0.1:9)"
+    with pytest.raises(ConnectionError, match=r"^server http://127.0.0.1:9 cannot be reached .*: start it"):
+        ask_server(Server(NAMELESS, "http://127.0.0.1:9"))
+
+
+def test_a_server_that_restarts_is_waited_for_a_minute() -> None:
+    waits = [attempts.FIRST_WAIT_S * 2**number for number in range(attempts.ATTEMPTS - 1)]
+    assert 55 < sum(min(wait, attempts.LONGEST_WAIT_S) for wait in waits) < 90
