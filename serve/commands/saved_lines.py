@@ -32,6 +32,7 @@ NEW_LINES = "manifest.new.jsonl"
 FORMAT = "qwen3-tts-morph script"
 VERSION = 1
 ENDINGS = (".wav", ".flac")
+MOST = 10**12  # of any number of a line: samples, frames, seconds
 SHOWN_KEY = 8  # letters of the key in a file's name
 
 
@@ -152,10 +153,7 @@ class SavedLines:
 
     def report(self, key: str) -> LineReport:
         """Return how a line went."""
-        from ...morph.render.lines import LineReport
-
-        fields = dict(self.entries[key]["report"])
-        return LineReport(**{**fields, "notes": tuple(fields["notes"])})
+        return read_report(self.entries[key]["report"])
 
     def write_manifest(self, source: str, plans: Sequence[Plan], more: Mapping[str, Any]) -> None:
         """Write the manifest: the script's lines by key in their order, and all that is saved."""
@@ -188,11 +186,42 @@ def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
             raise ValueError
-        return dict(manifest["saved"])
+        return {str(key): check_entry(entry) for key, entry in dict(manifest["saved"]).items()}
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{path} is not a manifest of this program: choose another folder with --out, or delete it"
         ) from error
+
+
+def check_entry(entry: Any) -> dict[str, Any]:
+    """Return the entry of a line; ValueError, KeyError or TypeError for what is none."""
+    from ...morph.render.lines import PieceSpan
+
+    report = read_report(entry["report"])
+    spans = [PieceSpan(**span) for span in entry.get("spans", ())]
+    texts = [
+        entry["file"],
+        entry["engine"],
+        report.name,
+        report.text,
+        report.ended,
+        report.spoken,
+        report.error,
+    ]
+    numbers = [report.frames, report.seconds, report.pieces, report.takes]
+    numbers += [place for span in spans for place in (span.start, span.end)]
+    for text in (*texts, *report.notes, *(span.text for span in spans)):
+        str.encode(text)  # TypeError for another thing, ValueError for half a character
+    if not all(0 <= number < MOST for number in numbers):  # NaN compares false
+        raise ValueError("a number is out of its limits")
+    return dict(entry)
+
+
+def read_report(fields: Mapping[str, Any]) -> LineReport:
+    """Return a report from its fields; KeyError or TypeError for other ones."""
+    from ...morph.render.lines import LineReport
+
+    return LineReport(**{**fields, "notes": tuple(fields["notes"])})
 
 
 def read_new_lines(path: Path) -> dict[str, dict[str, Any]]:
@@ -209,8 +238,8 @@ def read_new_lines(path: Path) -> dict[str, dict[str, Any]]:
             break
         try:
             key, entry = json.loads(row)
-            entries[str(key)] = dict(entry)
-        except (ValueError, TypeError, RecursionError) as error:
+            entries[str(key)] = check_entry(entry)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(
                 f"{path} is damaged in row {number}: delete it; the lines that only it knows are spoken again"
             ) from error

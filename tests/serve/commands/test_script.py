@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ import pytest
 import soundfile
 import torch
 from qwen3_tts_morph.morph.render import lines as rendering
+from qwen3_tts_morph.morph.render.lines import LineReport
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -313,6 +315,80 @@ def test_what_cannot_be_read_is_one_sentence(
     assert done.code == 2 and sentence in done.err and "Traceback" not in done.err and not done.out
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "words", "sentence"),
+    [
+        ("a.txt", "[lang klingon] RYAN: Yes.", (), "klingon"),
+        (
+            "a.jsonl",
+            '{"text": "Yes.", "language": "klingon"}',
+            (),
+            "language 'klingon' is unknown to the checkpoint (line 1)",
+        ),
+        (
+            "a.txt",
+            "RYAN: Yes.",
+            ("--language", "klingon"),
+            "language 'klingon' is unknown to tiny-custom_voice",
+        ),
+    ],
+)
+def test_languages_are_checked_before_the_model_is_loaded(
+    run: Callable,
+    tiny: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    text: str,
+    words: tuple[str, ...],
+    sentence: str,
+) -> None:
+    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    done = run("script", name, *words, *tiny)
+    assert done.code == 2 and sentence in done.err
+
+
+ENTRY = {
+    "file": "0001_ryan_aaaaaaaa.wav",
+    "report": {**asdict(LineReport("ryan", "Yes.", 6, 0.48, "eos", 1)), "notes": ["A note."]},
+    "engine": "eager",
+    "spans": [{"text": "Yes.", "start": 0, "end": 11520}],
+}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *({**ENTRY, "report": one} for one in (None, [], {}, {**ENTRY["report"], "odd": 1})),
+        *(
+            {key: value for key, value in ENTRY.items() if key != gone}
+            for gone in ("report", "file", "engine")
+        ),
+        *(
+            {**ENTRY, "report": {**ENTRY["report"], "seconds": one}}
+            for one in ("1", None, float("nan"), 10**400)
+        ),
+        *({**ENTRY, "report": {**ENTRY["report"], "notes": one}} for one in (5, [5])),
+        *({**ENTRY, "spans": one} for one in (5, [5], [{"text": "Yes."}])),
+        {**ENTRY, "report": {**ENTRY["report"], "text": "\ud83d"}},
+        *(None, [], "entry", 5),
+    ],
+)
+def test_a_damaged_entry_of_a_manifest_is_one_sentence(tmp_path: Path, damage: object) -> None:
+    about = {"format": saved_lines.FORMAT, "version": saved_lines.VERSION, "saved": {"a": ENTRY}}
+    path, rows = tmp_path / "manifest.json", tmp_path / NEW_LINES
+    path.write_text(json.dumps(about), encoding="utf-8")
+    rows.write_text(json.dumps(["a", ENTRY]) + "\n", encoding="utf-8")
+    assert saved_lines.read_manifest(path) == saved_lines.read_new_lines(rows) == {"a": ENTRY}
+    path.write_text(json.dumps({**about, "saved": {"a": ENTRY, "b": damage}}), encoding="utf-8")
+    rows.write_text(json.dumps(["a", damage]) + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="is not a manifest of this program: choose another folder"):
+        saved_lines.read_manifest(path)
+    with pytest.raises(ValueError, match="is damaged in row 1: delete it"):
+        saved_lines.read_new_lines(rows)
+
+
 def test_a_folder_with_another_manifest_is_left_alone(
     run: Callable, tiny: list[str], file: Path, tmp_path: Path
 ) -> None:
@@ -348,7 +424,7 @@ def test_damaged_rows_of_new_lines_are_named(
     run: Callable, tiny: list[str], file: Path, tmp_path: Path, row: str
 ) -> None:
     assert run("script", file, *tiny).code == 0
-    (tmp_path / "scene" / NEW_LINES).write_text(f'["key", {{}}]\n{row}\n', encoding="utf-8")
+    (tmp_path / "scene" / NEW_LINES).write_text(f"{json.dumps(['key', ENTRY])}\n{row}\n", encoding="utf-8")
     done = run("script", file, *tiny)
     assert done.code == 2 and f"{NEW_LINES} is damaged in row 2: delete it" in done.err
 
