@@ -72,7 +72,8 @@ def pip_install(python: Path | str, *arguments: str) -> None:
 
 
 def _has_pip(python: Path | str) -> bool:
-    return subprocess.run([str(python), "-m", "pip", "--version"], capture_output=True).returncode == 0
+    # Not "pip --version": that takes half a second, and speak.py asks before every command.
+    return subprocess.run([str(python), "-c", "import pip"], capture_output=True).returncode == 0
 
 
 def _pip(python: Path | str, action: str, *arguments: str) -> None:

@@ -13,9 +13,10 @@ import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 from .commands.console import Console, open_missing_streams
+from .commands.parser import BAD_INPUT, Parser, meant
 
 PROGRAM = "qwen3-tts-morph"
 COMMANDS = {
@@ -32,7 +33,7 @@ COMMANDS = {
 }
 DEFAULT = "speak"  # where the first word is no command, it is the text
 HERE = "--here"
-FAILED, BAD_INPUT, INTERRUPTED, READER_LEFT = 1, 2, 130, 141
+FAILED, INTERRUPTED, READER_LEFT = 1, 130, 141
 
 NO_MEMORY = (
     "the memory is full: close other programs, or choose --batch-size 1, --weights int8 or --device cpu"
@@ -41,6 +42,8 @@ NO_MEMORY = (
 
 class Command(Protocol):
     """What the module of a command has."""
+
+    EPILOG: str  # examples, below the options in its ``--help``
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's options."""
@@ -134,7 +137,7 @@ def _run_flushed(words: list[str], console: Console, elsewhere: Callable[[Sequen
 
 
 def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]], int] | None) -> int:
-    name, rest = split_command(words)
+    name, rest = split_command(words, console.program)
     if name is None:
         return _tell(rest, console)
     try:
@@ -150,12 +153,21 @@ def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]]
         return command.run(options, console)
 
 
-def split_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the command and its arguments; None, with the words given, for the overview and the version."""
+def split_command(words: Sequence[str], program: str = PROGRAM) -> tuple[str | None, list[str]]:
+    """Return the command and its arguments; None, with the words given, for the overview and the version.
+
+    Raises:
+        ValueError: for a first word that is a slip of a command rather than a text.
+    """
     given = [word for word in words if word != HERE]
     if not given or given[0] in ("-h", "--help", "help", "--version"):
         return None, given
     if given[0] not in COMMANDS:
+        if (command := meant(given[0], COMMANDS)) is not None:
+            raise ValueError(
+                f"unknown command {given[0]!r}: did you mean {command}? To speak the word, type {program} {DEFAULT} "
+                f"{given[0]}"
+            )
         return DEFAULT, list(words)
     rest = list(words)
     rest.remove(given[0])
@@ -168,21 +180,24 @@ def parse(name: str, words: Sequence[str], program: str = PROGRAM) -> tuple[Comm
     Raises:
         SystemExit: 2 for bad input, with a sentence on stderr; 0 for ``--help``.
     """
-    command = load(name)
-    parser = Parser(prog=f"{program} {name}", description=COMMANDS[name], conflict_handler="resolve")
-    command.add_arguments(parser)
-    parser.add_argument(HERE, action="store_true", help="use this Python as it is; install nothing")
+    command, parser = load(name), make_parser(name, program)
     options = parser.parse_args(words)
     command.check(parser, options)
     return command, options
 
 
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong without all options before it: ``--help`` has those."""
-
-    def error(self, message: str) -> NoReturn:
-        """End with one sentence."""
-        self.exit(BAD_INPUT, f"{self.prog}: {message}; {self.prog} --help lists the options\n")
+def make_parser(name: str, program: str = PROGRAM) -> Parser:
+    """Return what reads a command's options."""
+    command = load(name)
+    parser = Parser(
+        prog=f"{program} {name}",
+        description=COMMANDS[name],
+        epilog=command.EPILOG,
+        conflict_handler="resolve",
+    )
+    command.add_arguments(parser)
+    parser.add_argument(HERE, action="store_true", help="use this Python as it is; install nothing")
+    return parser
 
 
 def load(name: str) -> Command:

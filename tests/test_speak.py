@@ -130,6 +130,22 @@ def test_the_environment_is_brought_up_to_date_with_the_pack(
     assert len(installed) == 4
 
 
+def test_pip_is_not_started_before_every_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    commands: list[list[str]] = []
+    real = subprocess.run
+
+    def watched(command: list[str], **more: object) -> subprocess.CompletedProcess:
+        commands.append(command)
+        return real(command, **more)
+
+    monkeypatch.setattr(speak.install, "environment_python", lambda _: Path(sys.executable))
+    monkeypatch.setattr(speak.install.subprocess, "run", watched)
+    monkeypatch.setattr(speak, "ENVIRONMENT", tmp_path)
+    (tmp_path / "ready").write_text(speak.wanted(), encoding="utf-8")
+    assert speak.prepare_environment() == Path(sys.executable)
+    assert commands == [[sys.executable, "-c", "import pip"]]
+
+
 def test_the_servers_packages_are_installed_once_and_only_for_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

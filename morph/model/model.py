@@ -34,6 +34,11 @@ class Qwen3TTS(torch.nn.Module):
         self.tails = torch.nn.ModuleDict()  # trained tails, by SEQ_GROUPS
 
 
+def list_languages(ids: Mapping[str, int] | None) -> list[str]:
+    """Return the languages of a checkpoint's codec ids: "auto" and its own, without the dialects."""
+    return ["auto", *sorted(name for name in ids or {} if "dialect" not in name)]
+
+
 class Model:
     """A Qwen3-TTS checkpoint, ready to speak.
 
@@ -91,8 +96,7 @@ class Model:
     @property
     def languages(self) -> list[str]:
         """The languages to choose from: "auto" and the checkpoint's own, without the dialects."""
-        known = self.config.talker_config.codec_language_id or {}
-        return ["auto", *sorted(name for name in known if "dialect" not in name)]
+        return list_languages(self.config.talker_config.codec_language_id)
 
     @property
     def can_clone(self) -> bool:

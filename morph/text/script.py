@@ -142,11 +142,14 @@ def parse_script(text: str, cast: Collection[str], languages: Collection[str] | 
     return _read(text, reader)
 
 
-def check_script(text: str) -> None:
-    """Raise ScriptError for faults that do not depend on the cast: wrong tags, lines that are not ``NAME: text``."""
+def check_script(text: str, languages: Collection[str] | None = None) -> None:
+    """Raise ScriptError for faults that do not depend on the cast: wrong tags, lines that are not ``NAME: text``.
+
+    ``languages`` are as for ``parse_script``.
+    """
     if not text.strip():
         raise ScriptError("script is empty: write lines such as 'NAME: text'")
-    _read(text, _Reader(None, None))
+    _read(text, _Reader(None, None if languages is None else _by_key("languages", languages)))
 
 
 def _read(text: str, reader: _Reader) -> Script:

@@ -387,10 +387,15 @@ def _language_id(model: Model, voice: Voice, language: str) -> int | None:
 
 def check_language(model: Model, language: str) -> str:
     """Return the language's name in lower case; raise ValueError, with the known names, for an unknown one."""
+    return known_language(language, model.languages, model.name)
+
+
+def known_language(language: str, known: Sequence[str], checkpoint: str) -> str:
+    """Return a language's name in lower case; raise ValueError if it is none of those known to a checkpoint."""
     name = language.strip().lower()
-    if name not in model.languages:
+    if name not in known:
         raise ValueError(
-            f"language {language!r} is unknown to {model.name}: choose one of {', '.join(model.languages)}"
+            f"language {language!r} is unknown to {checkpoint}: choose one of {', '.join(known)}"
         )
     return name
 

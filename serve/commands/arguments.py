@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -118,6 +119,27 @@ def check_sources(
                 parser.error(f"{path} is read and would be overwritten: choose another place with --out")
 
 
+def free_file(path: Path, *endings: str) -> Path:
+    """Return the path given, or a numbered one (speech-2.wav): nothing is there, nor beside it with these endings."""
+    for number in itertools.count(1):
+        free = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        if not any(one.exists() for one in (free, *map(free.with_suffix, endings))):
+            return free
+    raise AssertionError("a number is free")
+
+
+def add_overwrite(parser: argparse.ArgumentParser) -> None:
+    """Add the option that lets ``--out`` replace files."""
+    parser.add_argument("--overwrite", action="store_true", help="replace files that are there already")
+
+
+def check_new(parser: argparse.ArgumentParser, written: Iterable[Path], overwrite: bool) -> None:
+    """End with an error where a file would be replaced that the user did not give up."""
+    for path in written:
+        if not overwrite and path.exists():
+            parser.error(f"{path} exists already: choose another with --out, or add --overwrite")
+
+
 def unfinished(path: Path) -> Path:
     """Return the temporary path that a file is written to before it is renamed."""
     return path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -133,11 +155,27 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "Qwen/Qwen3-TTS-12Hz-0.6B-Base, which is downloaded if it is not on this machine; none: the demo voice",
     )
     add_folders(group)
-    group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1 ...; auto: CUDA if there is one")
-    group.add_argument("--precision", choices=PRECISIONS, default="auto")
-    group.add_argument("--attention", choices=ATTENTIONS, default="auto")
-    group.add_argument("--engine", choices=ENGINES, default="auto")
-    group.add_argument("--weights", choices=WEIGHTS, default="full")
+    group.add_argument(
+        "--device", default="auto", help="cpu, cuda or cuda:N; auto is CUDA where there is one"
+    )
+    group.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="auto",
+        help="of the weights; auto is bf16 on GPUs that have it",
+    )
+    group.add_argument(
+        "--attention", choices=ATTENTIONS, default="auto", help="how attention is computed; auto is sdpa"
+    )
+    group.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="auto",
+        help="graph is the fast one on CUDA, eager runs everywhere",
+    )
+    group.add_argument(
+        "--weights", choices=WEIGHTS, default="full", help="int8 needs less memory and is approximate"
+    )
 
 
 def add_folders(group: argparse._ActionsContainer) -> None:
@@ -154,20 +192,25 @@ def add_voice(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose who speaks."""
     group = parser.add_argument_group("voice")
     kinds = group.add_mutually_exclusive_group()
-    kinds.add_argument("--voice", type=filled, help="a saved voice: its name, or the path of its file")
+    kinds.add_argument("--voice", type=filled, help="a saved voice: its name, or its file; none: a speaker")
     kinds.add_argument("--speaker", type=filled, help="a preset speaker; none: the checkpoint's first")
     kinds.add_argument(
         "--reference",
         type=existing_file,
-        help="a recording of 1-30 s to clone (the demo voice, Base checkpoints)",
+        help="a recording of 1-30 s to clone (the demo voice, Base checkpoints); none: no clone",
     )
-    kinds.add_argument("--describe", type=filled, help="the voice in words (VoiceDesign checkpoints)")
+    kinds.add_argument(
+        "--describe", type=filled, help="the voice in words (VoiceDesign checkpoints); none: a speaker"
+    )
     group.add_argument(
         "--transcript",
         type=filled,
-        help="the words of the recording: clones its manner of speaking too (ICL)",
+        help="the words of the recording: clones its manner of speaking too (ICL); none: its timbre alone",
     )
-    group.add_argument("--instruct", help="how to speak, e.g. whispering (1.7B CustomVoice and VoiceDesign)")
+    group.add_argument(
+        "--instruct",
+        help="how to speak, e.g. whispering (1.7B CustomVoice and VoiceDesign); none: the voice's own",
+    )
 
 
 def check_text(parser: argparse.ArgumentParser, text: str) -> None:
@@ -185,17 +228,31 @@ def check_voice(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
 def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> None:
     """Add the options of the decoding."""
     group = parser.add_argument_group("decoding")
-    group.add_argument("--language", default="auto")
+    group.add_argument(
+        "--language", default="auto", help="one of the checkpoint's, e.g. german; auto leaves it to the model"
+    )
     if seq_groups:
         group.add_argument(
             "--seq-groups",
             type=whole_number(1, MOST_GROUPS),
             default=5,
-            help="1-15; 15 is exact, less is approximate and faster; default: 5",
+            help="1-15; 15 is exact, less is approximate and faster",
         )
-    group.add_argument("--seed", type=whole_number(0, MAX_SEED), default=0)
-    group.add_argument("--tail", choices=TAILS, default="auto", help="stock: without the trained tail")
-    group.add_argument("--decoding", choices=DECODINGS, default="crossbar")
+    group.add_argument(
+        "--seed", type=whole_number(0, MAX_SEED), default=0, help="the same seed gives the same speech"
+    )
+    group.add_argument(
+        "--tail",
+        choices=TAILS,
+        default="auto",
+        help="auto takes the trained tail if there is one, stock none",
+    )
+    group.add_argument(
+        "--decoding",
+        choices=DECODINGS,
+        default="crossbar",
+        help="lossless sounds as 15 groups do at any --seq-groups, and is slower than crossbar",
+    )
     group.add_argument(
         "--retries",
         type=whole_number(0, MOST_RETRIES),
@@ -204,7 +261,23 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
     )
     group.add_argument("--trim-ends", action="store_true", help="cut the silence at both ends of a line")
     temperature = number(LEAST_TEMPERATURE, MOST_TEMPERATURE)
-    group.add_argument("--temperature", type=temperature, help="none: the checkpoint's own")
-    group.add_argument("--top-p", type=number(0.01, 1))
-    group.add_argument("--top-k", type=whole_number(0, 10_000), help="0: off")
-    group.add_argument("--max-seconds", type=number(0.08, 3600), help="longest line, in seconds of audio")
+    group.add_argument(
+        "--temperature",
+        type=temperature,
+        help="lower is steadier, higher livelier; none: the checkpoint's own",
+    )
+    group.add_argument(
+        "--top-p",
+        type=number(0.01, 1),
+        help="draw from the likeliest codes that have this probability together; none: the checkpoint's own",
+    )
+    group.add_argument(
+        "--top-k",
+        type=whole_number(0, 10_000),
+        help="draw from so many of the likeliest codes, 0 from all; none: the checkpoint's own",
+    )
+    group.add_argument(
+        "--max-seconds",
+        type=number(0.08, 3600),
+        help="longest line, in seconds of audio; none: what its text can need",
+    )

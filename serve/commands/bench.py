@@ -9,7 +9,10 @@ from dataclasses import replace
 from . import arguments
 from .console import Console
 from .engine import load_synthesizer, make_settings, make_voice, read_reference
+from .parser import examples
 from .speed import TEXT, as_json, measure, memory, quietly, table, voice_for
+
+EPILOG = examples("--groups 5,15", "--repeats 5 --json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,9 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--repeats",
         type=arguments.whole_number(1, 1000),
         default=3,
-        help="how many runs the medians are of, default: 3",
+        help="how many runs the medians are of",
     )
-    parser.add_argument("--json", action="store_true", help="for other programs")
+    parser.add_argument("--json", action="store_true", help="print JSON, for other programs")
     arguments.add_voice(parser)
     arguments.add_settings(parser, seq_groups=False)
     arguments.add_model(parser)

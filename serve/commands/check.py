@@ -14,11 +14,13 @@ import os
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import arguments
 from .console import Console
 from .engine import load_synthesizer, make_voice, read_reference
+from .parser import examples
 from .sound import write_whole
 from .speed import TEXT, Speed, as_json, measure, memory, quietly, table, voice_for
 
@@ -40,6 +42,7 @@ PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton", "flash
 LEAST_DB = {"float32": 80.0}
 LEAST_DB_OTHERWISE = 10.0
 FRAMES = 50
+EPILOG = examples("", "--checkpoint FOLDER --device cuda --out report.md")
 OK, FAILED, NOT_RUN, DIFFERS = "ok", "FAILED", "not run", "differs"
 
 
@@ -59,16 +62,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=arguments.writable_file,
         metavar="FILE",
-        help="the report, .md; another with .json lies beside it; default: qwen3-tts-morph-check.md",
+        help="the report, .md; another with .json lies beside it; default: qwen3-tts-morph-check.md, or with a number",
     )
+    arguments.add_overwrite(parser)
     parser.add_argument(
         "--frames",
         type=arguments.whole_number(2, 2000),
         default=FRAMES,
-        help=f"of 80 ms that are compared, default: {FRAMES}",
+        help="how many frames of 80 ms are compared",
     )
-    parser.add_argument("--text", default=TEXT, help="default: an English sentence")
-    parser.add_argument("--language", default="auto")
+    parser.add_argument("--text", default=TEXT, help="what is spoken; default: an English sentence")
+    parser.add_argument("--language", default="auto", help="of the text, one of the checkpoint's")
     arguments.add_voice(parser)
     arguments.add_model(parser)
 
@@ -79,11 +83,13 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     arguments.check_text(parser, options.text)
     if options.out is None:
         try:
-            options.out = arguments.writable_file("qwen3-tts-morph-check.md")
+            free = arguments.free_file(Path("qwen3-tts-morph-check.md"), ".json")
+            options.out = arguments.writable_file(str(free))
         except argparse.ArgumentTypeError as error:
             parser.error(str(error))
     if options.out.suffix != ".md":
         parser.error(f"{options.out} does not end in .md: rename it")
+    arguments.check_new(parser, (options.out, options.out.with_suffix(".json")), options.overwrite)
 
 
 def run(options: argparse.Namespace, console: Console) -> int:

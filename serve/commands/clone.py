@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from . import arguments
 from .console import Console
 from .engine import folders_of, load_synthesizer
+from .parser import examples
 from .sound import read_recording
 
 if TYPE_CHECKING:
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from .folders import Folders
 
 VOICE_FILE = ".safetensors"
+EPILOG = examples(
+    "recording.wav --name Anna",
+    'recording.wav --transcript "What she says there." --name Anna',
+    "recording.wav --transcribe --out anna.safetensors",
+)
 RECOGNISERS = ("tiny", "base", "small", "medium", "large-v3-turbo")  # as morph/hearing/whisper.py
 
 
@@ -28,10 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words.add_argument(
         "--transcript",
         type=arguments.filled,
-        help="what the recording says: clones the manner of speaking too (ICL)",
+        help="what the recording says: clones the manner of speaking too (ICL); none: its timbre alone",
     )
     words.add_argument(
-        "--transcript-file", type=arguments.existing_file, help="a text file with it, in UTF-8"
+        "--transcript-file",
+        type=arguments.existing_file,
+        help="a text file with the transcript, in UTF-8; none: --transcript",
     )
     words.add_argument(
         "--transcribe",
@@ -39,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         const="base",
         choices=RECOGNISERS,
         metavar="SIZE",
-        help=f"let a speech recogniser write it: {', '.join(RECOGNISERS)} (base); needs faster-whisper",
+        help=f"let a speech recogniser write it: {', '.join(RECOGNISERS)} (base); needs faster-whisper; "
+        "none: nobody does",
     )
     parser.add_argument(
         "--pad",
@@ -52,9 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_saving(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where a voice is saved."""
-    parser.add_argument("--name", type=arguments.filled, help="in the voice library")
     parser.add_argument(
-        "--out", type=voice_file, metavar="FILE", help="write this .safetensors file, not into the library"
+        "--name", type=arguments.filled, help="in the voice library; none: that of --out or of the recording"
+    )
+    parser.add_argument(
+        "--out", type=voice_file, metavar="FILE", help="write this .safetensors file; none: the voice library"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace another voice of this name")
 

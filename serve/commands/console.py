@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, TextIO
 
+from ..plain_text import escaped
+
 CLOSED = (errno.EPIPE, errno.EINVAL)  # Windows calls a closed pipe an invalid argument
 
 
@@ -28,8 +30,8 @@ class Console:
     err: TextIO
 
     def result(self, text: object) -> None:
-        """Print a line for other programs."""
-        say(text, self.out)
+        """Print a line for other programs; only a terminal gets its control characters as escapes."""
+        say(text, self.out, exact=not self.out.isatty())
 
     def note(self, text: object) -> None:
         """Print a line for people; where stderr cannot be written, nobody can be told."""
@@ -39,10 +41,10 @@ class Console:
             silence(self.err)
 
     def agrees(self, question: str) -> bool:
-        """Ask a question on the terminal; without one, True: a script means what it says."""
+        """Ask a question on the terminal; ValueError without one: nobody can answer it."""
         if not (self.err.isatty() and sys.stdin is not None and sys.stdin.isatty()):
-            return True
-        self.err.write(f"{question} [y/N] ")
+            raise ValueError(f"{question} There is no terminal to ask on: add --yes")
+        self.err.write(escaped(f"{question} [y/N] "))
         self.err.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -122,10 +124,10 @@ def closed_pipes_are_broken() -> Iterator[None]:
         raise
 
 
-def say(text: object, stream: TextIO) -> None:
-    """Print a line in the stream's encoding; ignore a closed pipe."""
+def say(text: object, stream: TextIO, exact: bool = False) -> None:
+    """Print a line in the stream's encoding, ``exact`` or with escapes for control characters; ignore a closed pipe."""
     encoding = stream.encoding or "utf-8"
-    shown = str(text).encode(encoding, "backslashreplace").decode(encoding)
+    shown = (str(text) if exact else escaped(str(text))).encode(encoding, "backslashreplace").decode(encoding)
     try:
         print(shown, file=stream, flush=True)
     except OSError as error:

@@ -8,6 +8,11 @@ from . import arguments
 from .clone import add_saving, choose_path, save
 from .console import Console
 from .engine import folders_of, load_synthesizer
+from .parser import examples
+
+EPILOG = examples(
+    '"A calm old man with a deep voice." --name Sailor --checkpoint Qwen/Qwen3-TTS-12Hz-1.7B-VoiceDesign'
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from .clone import read_words
 from .console import Console
 from .engine import find_checkpoint, folders_of, load_at, make_settings, read_reference
 from .makers import LocalMaker
+from .parser import examples
 from .saved_lines import SavedLines
 from .sound import write_whole
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ...morph.voice.cast import Cast
 
 FILES = (".srt", ".vtt")
+EPILOG = examples("film.srt --speaker michael", "film.srt --cast ANNA=heart --max-speed 1.4 --overrun 0.3")
 HIGHEST_SPEED = 2.0  # that of the engine, here because it is checked before there is one
 
 
@@ -41,13 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-speed",
         type=arguments.number(1, HIGHEST_SPEED),
         default=1.25,
-        help="the highest speed of speech that is too long for its caption, default: 1.25",
+        help="the highest speed of speech that is too long for its caption",
     )
     parser.add_argument(
         "--overrun",
         type=arguments.number(0, 60),
         default=0.5,
-        help="seconds that speech may go on behind its caption, before the next one, default: 0.5",
+        help="seconds that speech may go on behind its caption, before the next one",
     )
     parser.add_argument(
         "--speak-over",

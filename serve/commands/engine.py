@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ...morph.voice.voice import Voice
     from .folders import Folders
 
+DEVICES = "choose cpu, cuda, cuda:N or auto"
+UNREAD_SOUNDS = (".m4a", ".aac", ".mp4", ".webm", ".wma")  # recordings that soundfile cannot read
+
 
 def folders_of(options: argparse.Namespace) -> Folders:
     """Return the folders of checkpoints and voices."""
@@ -43,8 +46,36 @@ def load_at(path: Path, options: argparse.Namespace) -> Synthesizer:
     from ...morph.options import LoadOptions
     from ...morph.synthesizer import Synthesizer
 
+    check_request(path, options)
     load = LoadOptions(options.precision, options.attention, options.engine, options.weights)
     return Synthesizer.load(path, load, device=choose_device(options.device))
+
+
+def check_request(path: Path, options: argparse.Namespace) -> None:
+    """Check the text and the language, of a command that has them, before the checkpoint in ``path`` is loaded.
+
+    Raises:
+        ValueError: for what it cannot speak.
+    """
+    from ...morph.text.pauses import check_spoken
+    from ...morph.voice.prompt import known_language
+
+    if getattr(options, "text", None) is not None:
+        check_spoken(options.text)
+    if "language" in options and (languages := read_languages(path)):
+        known_language(options.language, languages, path.resolve().name)
+
+
+def read_languages(path: Path) -> list[str]:
+    """Return the languages of a checkpoint that is not loaded; [] if it is damaged, which loading it explains."""
+    from ...morph.checkpoint.json_file import read_object
+    from ...morph.model.model import list_languages
+
+    try:
+        ids = read_object(path / "config.json")["talker_config"]["codec_language_id"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return list_languages(ids) if isinstance(ids, dict) else []
 
 
 def find_checkpoint(options: argparse.Namespace, console: Console) -> Path:
@@ -84,11 +115,15 @@ def choose_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
+        torch.device(name)
+    except RuntimeError as error:  # it lists twenty, most of which no torch that people have can use
+        raise ValueError(f"device is {name!r}, which torch does not know: {DEVICES}") from error
+    try:
         torch.zeros(1, device=name)
         torch.Generator(name)  # "meta" has none
     except (RuntimeError, AssertionError) as error:
         first = str(error).partition("\n")[0].rstrip(".")
-        raise ValueError(f"device {name} cannot be used ({first}): choose cpu, cuda or auto") from error
+        raise ValueError(f"device {name} cannot be used ({first}): {DEVICES}") from error
     return name
 
 
@@ -122,8 +157,24 @@ def saved_voice(word: str, folders: Folders, model: Model | None = None) -> Voic
     from ...morph.voice.recording import clone_recording
 
     if os.path.isfile(word):
+        refuse_recording(Path(word))
         return load_voice(Path(word))
     return folders.library.load(word, None if model is None else partial(clone_recording, model))
+
+
+def refuse_recording(path: Path) -> None:
+    """Raise ValueError if a file that should hold a voice is a recording of one."""
+    import soundfile
+
+    if path.suffix.lower() not in UNREAD_SOUNDS:
+        try:
+            soundfile.info(str(path))
+        except (OSError, TypeError, soundfile.SoundFileError):  # TypeError: by its name it is raw samples
+            return
+    raise ValueError(
+        f"{path} is a recording, not a saved voice: save its voice with the command clone, or speak with it by "
+        "--reference"
+    )
 
 
 def make_settings(model: Model, options: argparse.Namespace, **others: Any) -> GenerateOptions:

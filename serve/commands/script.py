@@ -25,9 +25,11 @@ from .engine import (
     load_at,
     make_sampling,
     make_settings,
+    read_languages,
     read_reference,
 )
 from .makers import PUBLISHED_LANGUAGES, LocalMaker, Maker, ServerMaker, ask
+from .parser import examples
 from .saved_lines import MANIFEST, NEW_LINES, Plan, SavedLines, make_key
 from .sound import to_s16, write_whole
 
@@ -41,6 +43,11 @@ if TYPE_CHECKING:
     from ...morph.text.subtitles import Caption
     from ...morph.voice.cast import Cast
 
+EPILOG = examples(
+    "scene.txt --cast ANNA=heart --cast BEN=michael",
+    "lines.jsonl --format mp3 --out chapter-1",
+    "lines.jsonl --server http://192.168.1.20:8765 --batch-size 32",
+)
 JSON_LINES = (".jsonl", ".ndjson")
 TRACKS = ("wav", "flac", "mp3", "opus", "ogg")
 PORTION_S = 1  # of sound written at once
@@ -55,15 +62,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=arguments.existing_file,
         help='\'NAME: text\' lines, or .jsonl with objects such as {"text": "Hello.", "voice": "heart"}',
     )
-    parser.add_argument(
-        "--gap", type=arguments.number(0, 60), default=0.3, help="seconds between lines, default: 0.3"
-    )
+    parser.add_argument("--gap", type=arguments.number(0, 60), default=0.3, help="seconds between lines")
     parser.add_argument(
         "--server",
         type=arguments.filled,
         metavar="NAME",
         help="let a speech server speak: its name in MORPH_TTS_SERVERS, or http://HOST:PORT; its key is in the "
-        "environment (MORPH_TTS_KEY_NAME, MORPH_TTS_KEY_SERVER for an address); --batch-size lines are in flight",
+        "environment (MORPH_TTS_KEY_NAME, MORPH_TTS_KEY_SERVER for an address); --batch-size lines are in flight; "
+        "none: the checkpoint on this computer",
     )
     parser.add_argument(
         "--consent",
@@ -82,7 +88,7 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=arguments.folder,
         metavar="FOLDER",
-        help="default: the file's name without its ending",
+        help="where everything is written; default: the file's name without its ending",
     )
     parser.add_argument(
         "--cast",
@@ -102,7 +108,7 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
         "--batch-size",
         type=arguments.whole_number(1, arguments.MOST_BATCH),
         default=8,
-        help="lines spoken at once, default: 8",
+        help="lines spoken at once",
     )
     parser.add_argument(
         "--again", action="store_true", help="speak all lines again, also those already spoken"
@@ -119,6 +125,9 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         options.out = Path(options.file.stem)
     written = (*outputs(options), options.out / MANIFEST, options.out / NEW_LINES)
     arguments.check_sources(parser, (options.file, options.reference), written)
+    if not (options.out / MANIFEST).exists():  # what is there is not of an earlier run
+        for path in filter(Path.exists, outputs(options)):
+            parser.error(f"{path} exists already and is no earlier run's: choose another folder with --out")
     here = ("checkpoint", "reference")
     if given := [name for name in here if getattr(options, name) and getattr(options, "server", None)]:
         parser.error(f"--{given[0]} needs a model on this computer: leave it out with --server")
@@ -199,6 +208,7 @@ def open_checkpoint(
 ) -> tuple[Maker, Script, list[Line]]:
     """Load the checkpoint; return it with the script and its lines."""
     path = find_checkpoint(options, console)
+    check_file(options.file, text, read_languages(path))
     synthesizer = load_at(path, options)
     cast = make_cast(synthesizer.model, folders_of(options), options, recording)
     script, lines = read_lines(synthesizer, text, cast, options)
@@ -221,12 +231,20 @@ def open_server(text: str, options: argparse.Namespace) -> tuple[Maker, Script, 
     return maker, script, lines
 
 
-def check_file(file: Path, text: str) -> None:
-    """Raise ValueError for a file that cannot be read whatever the cast is, before a model is loaded."""
+def check_file(file: Path, text: str, languages: Sequence[str] = ()) -> None:
+    """Raise ValueError for a file that cannot be read whatever the cast is, before a model is loaded.
+
+    ``languages`` are those that it may name; () if they are not known yet.
+    """
     from ...morph.text.script import check_script
+    from ...morph.voice.prompt import known_language
     from .line_list import parse_lines
 
-    (parse_lines if file.suffix.lower() in JSON_LINES else check_script)(text)
+    if file.suffix.lower() not in JSON_LINES:
+        return check_script(text, languages or None)
+    for line in parse_lines(text).script.lines:
+        if languages and line.language:
+            known_language(line.language, languages, f"the checkpoint (line {line.number})")
 
 
 def read_lines(

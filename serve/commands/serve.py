@@ -10,6 +10,16 @@ from ..logs import start_log
 from . import arguments
 from .console import Console
 from .engine import find_checkpoint, folders_of
+from .parser import examples
+
+EPILOG = (
+    examples("", "--port 8765 --seq-groups 15", "--host 0.0.0.0 --voices FOLDER")
+    + """
+
+environment:
+  MORPH_TTS_API_KEY  the key that clients send as Authorization: Bearer KEY; needed beyond loopback; none: no key
+  MORPH_TTS_HOSTS    names of this server beside addresses and localhost, separated by commas; none: no other name"""
+)
 
 
 def server() -> Any:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from . import arguments
 from .console import Console
 from .engine import load_synthesizer, make_settings, make_voice, read_reference
+from .parser import examples
 from .player import find_device, playing
 from .sound import STREAMED, encode, stream_header, to_s16, write_sound
 
@@ -25,12 +26,18 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 KINDS = ("wav", "flac", "mp3", "opus", "ogg", "pcm")
+EPILOG = examples(
+    '"Hello there."',
+    '"Hello there." --out hello.mp3 --seed 7',
+    '"Hello there." --reference recording.wav --play',
+    "--stdin --out - --format pcm",
+)
 PIECE = 4096  # bytes of stdin at a time: what has come, up to this
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``speak``."""
-    parser.add_argument("text", nargs="?", help="what to say")
+    parser.add_argument("text", nargs="?", help="what to say; none: --stdin has it")
     parser.add_argument("--stdin", action="store_true", help="speak the text on stdin, while it comes")
     parser.add_argument(
         "--layout",
@@ -41,15 +48,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         type=sound_or_stdout,
-        help="a wav, flac, ogg, mp3 or opus file, default: speech.wav; or - for stdout",
+        help="a wav, flac, ogg, mp3 or opus file, or - for stdout; default: speech.wav, speech-2.wav and so on",
     )
+    arguments.add_overwrite(parser)
     parser.add_argument(
         "--play", action="store_true", help="speak aloud, while it is made; a file is written only with --out"
     )
     parser.add_argument(
         "--format",
         choices=KINDS,
-        help="with --out -: wav (default) and pcm (signed 16 bits, 24 kHz, mono) come while they are made",
+        help="with --out -: wav and pcm (signed 16 bits, 24 kHz, mono) come while they are made; default: wav",
     )
     arguments.add_voice(parser)
     arguments.add_settings(parser)
@@ -76,13 +84,15 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         check_play(parser, options)
     elif options.out is None:
         try:
-            options.out = arguments.sound_file(f"speech.{options.format or 'wav'}")
+            free = arguments.free_file(Path(f"speech.{options.format or 'wav'}"))
+            options.out = arguments.sound_file(str(free))
         except argparse.ArgumentTypeError as error:
             parser.error(str(error))
     elif options.out != STDOUT and options.format not in (None, options.out.suffix[1:].lower()):
         parser.error(f"--format {options.format} and --out {options.out} differ: leave one out")
     if isinstance(options.out, Path):
         arguments.check_sources(parser, (options.reference,), (options.out,))
+        arguments.check_new(parser, (options.out,), options.overwrite)
 
 
 def check_play(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:

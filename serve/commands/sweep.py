@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from . import arguments
 from .console import Console
 from .engine import load_synthesizer, make_settings, make_voice, read_reference
+from .parser import examples
 from .sound import write_sound
 
 if TYPE_CHECKING:
     from ...morph.study.sweep import Sweep
 
 PLOT = "sweep.png"
+RECORDINGS = "groups_*.wav"
+EPILOG = examples('"Hello there."', '"Hello there." --groups 1,5,15 --out sweep')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,8 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=arguments.folder,
         metavar="FOLDER",
-        help="write a recording of each, and a plot, here",
+        help="write a recording of each, and a plot, here; none: the table alone",
     )
+    arguments.add_overwrite(parser)
     arguments.add_voice(parser)
     arguments.add_settings(parser, seq_groups=False)
     arguments.add_model(parser)
@@ -42,6 +46,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         try:
             options.out.mkdir(parents=True, exist_ok=True)
             arguments.writable_file(str(options.out / PLOT))  # before minutes of rendering
+            written = (options.out / PLOT, *sorted(options.out.glob(RECORDINGS)))
+            arguments.check_new(parser, written, options.overwrite)
         except OSError as error:
             parser.error(f"folder {options.out} cannot be made ({error.strerror}): choose another with --out")
         except argparse.ArgumentTypeError as error:

@@ -9,47 +9,52 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..plain_text import one_line
 from . import arguments, speak
 from .clone import choose_path, save, voice_file
 from .console import Console
-from .engine import folders_of, load_synthesizer, make_voice, read_reference, saved_voice
+from .engine import (
+    folders_of,
+    load_synthesizer,
+    make_voice,
+    read_reference,
+    refuse_recording,
+    saved_voice,
+)
+from .parser import examples
 
 if TYPE_CHECKING:
     from .folders import Folders
 
 PREVIEW = "Hello, this is how I sound. I hope that you like it."
 LONGEST_SHOWN = 50
+EPILOG = examples(
+    "list", "save Michael --speaker michael", "preview Anna --out anna.wav", "import Anna.safetensors"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions of ``voices`` and their options."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _add_list(actions.add_parser("list", help="the saved voices"))
-    _add_show(actions.add_parser("show", help="what a saved voice is"))
-    _add_save(actions.add_parser("save", help="save a voice: a file's, a preset, a clone or a description"))
-    _add_delete(actions.add_parser("delete", help="delete saved voices; asks on a terminal"))
-    _add_rename(actions.add_parser("rename", help="give a saved voice another name"))
-    _add_describe(actions.add_parser("describe", help="keep a short text with a saved voice, for lists"))
-    _add_export(actions.add_parser("export", help="copy a saved voice to a file"))
-    _add_import(actions.add_parser("import", help="check a voice file and copy it into the library"))
-    _add_preview(actions.add_parser("preview", help="speak a sentence with a saved voice"))
-    for action in actions.choices.values():
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", help="what to do:")
+    for name, add, example, about in ACTIONS:
+        action = actions.add_parser(name, help=about, description=about, epilog=examples(example))
+        add(action)
         action.add_argument("--here", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="for other programs")
+    parser.add_argument("--json", action="store_true", help="print JSON, for other programs")
     arguments.add_folders(parser)
 
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="or the path of a voice file")
-    parser.add_argument("--json", action="store_true", help="for other programs")
+    parser.add_argument("name", metavar="NAME", help="of a saved voice, or the path of its file")
+    parser.add_argument("--json", action="store_true", help="print JSON, for other programs")
     arguments.add_folders(parser)
 
 
 def _add_save(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help="of the new voice")
     parser.add_argument("--overwrite", action="store_true", help="replace another voice of this name")
     parser.set_defaults(out=None)
     arguments.add_voice(parser)
@@ -57,44 +62,51 @@ def _add_save(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="+", metavar="NAME")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="of saved voices")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     arguments.add_folders(parser)
 
 
 def _add_rename(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument("new", metavar="NEW")
+    parser.add_argument("name", metavar="NAME", help="of a saved voice")
+    parser.add_argument("new", metavar="NEW", help="its new name")
     arguments.add_folders(parser)
 
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help="of a saved voice")
     parser.add_argument("text", metavar="TEXT", help="one line; an empty one removes it")
     arguments.add_folders(parser)
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument("--out", type=voice_file, metavar="FILE", help="default: NAME.safetensors")
+    parser.add_argument("name", metavar="NAME", help="of a saved voice")
+    parser.add_argument("--out", type=voice_file, metavar="FILE", help="the copy; default: NAME.safetensors")
     parser.add_argument("--overwrite", action="store_true", help="replace another file")
     arguments.add_folders(parser)
 
 
 def _add_import(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=arguments.existing_file, metavar="FILE")
+    parser.add_argument(
+        "file", type=arguments.existing_file, metavar="FILE", help="a voice file (.safetensors)"
+    )
     parser.add_argument("--name", type=arguments.filled, help="in the voice library; default: the file's")
     parser.add_argument("--overwrite", action="store_true", help="replace another voice of this name")
     arguments.add_folders(parser)
 
 
 def _add_preview(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", type=arguments.filled, metavar="NAME", help="or the path of a voice file")
-    parser.add_argument("--text", default=PREVIEW)
     parser.add_argument(
-        "--out", type=speak.sound_or_stdout, help="a sound file, or - for stdout; default: speech.wav"
+        "name", type=arguments.filled, metavar="NAME", help="of a saved voice, or the path of its file"
     )
-    parser.add_argument("--format", choices=speak.KINDS, help="with --out -")
+    parser.add_argument("--text", default=PREVIEW, help="what is spoken")
+    parser.add_argument(
+        "--out",
+        type=speak.sound_or_stdout,
+        help="a sound file, or - for stdout; default: speech.wav, speech-2.wav and so on",
+    )
+    arguments.add_overwrite(parser)
+    parser.add_argument("--format", choices=speak.KINDS, help="of the sound with --out -; default: wav")
     parser.set_defaults(
         stdin=False,
         layout=arguments.LAYOUTS[0],
@@ -107,6 +119,29 @@ def _add_preview(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_settings(parser)
     arguments.add_model(parser)
+
+
+ACTIONS = (
+    ("list", _add_list, "--json", "list the saved voices"),
+    ("show", _add_show, "Anna", "show what a saved voice is"),
+    (
+        "save",
+        _add_save,
+        "Michael --speaker michael",
+        "save a voice: a file's, a preset, a clone or a description",
+    ),
+    ("delete", _add_delete, "Anna Ben", "delete saved voices; asks first, without a terminal it needs --yes"),
+    ("rename", _add_rename, "Anna Clara", "give a saved voice another name"),
+    ("describe", _add_describe, 'Anna "low and calm"', "keep a short text with a saved voice, for lists"),
+    ("export", _add_export, "Anna --out Anna.safetensors", "copy a saved voice to a file"),
+    (
+        "import",
+        _add_import,
+        "Anna.safetensors --name Anna",
+        "check a voice file and copy it into the library",
+    ),
+    ("preview", _add_preview, "Anna --out anna.wav", "speak a sentence with a saved voice"),
+)
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -171,7 +206,7 @@ def show(options: argparse.Namespace, console: Console) -> int:
     else:
         for key, value in voice.items():
             if value not in (None, ""):
-                console.result(f"{key.replace('_', ' ')}: {value}")
+                console.result(f"{key.replace('_', ' ')}: {one_line(str(value))}")
     return 0
 
 
@@ -180,10 +215,18 @@ def about(name: str, folders: Folders) -> dict[str, Any]:
     from ...morph.voice.library import describe_file
 
     try:
-        path = Path(name).absolute() if os.path.isfile(name) else folders.library.find(name)
+        path = voice_path(name, folders)
         return {**describe_file(name, path), "file": str(path)}
     except ValueError as error:
         return {"name": name, "error": str(error)}
+
+
+def voice_path(name: str, folders: Folders) -> Path:
+    """Return the file of a voice by its path or its name; ValueError if there is none, or it is a recording."""
+    if not os.path.isfile(name):
+        return folders.library.find(name)
+    refuse_recording(Path(name))
+    return Path(name).absolute()
 
 
 def save_one(options: argparse.Namespace, console: Console) -> int:
@@ -198,10 +241,10 @@ def save_one(options: argparse.Namespace, console: Console) -> int:
 
 
 def delete(options: argparse.Namespace, console: Console) -> int:
-    """Delete voices of the library; none of them if one is unknown, or if a terminal's user does not agree."""
+    """Delete voices of the library; none of them if one is unknown, or the user does not agree or cannot be asked."""
     library = folders_of(options).library
     paths = {name: library.find(name) for name in options.names}
-    if not options.yes and not console.agrees(f"delete {', '.join(paths)}?"):
+    if not options.yes and not console.agrees(f"Delete {', '.join(paths)}?"):
         console.note("deleted nothing")
         return 0
     for name, path in paths.items():
@@ -243,6 +286,7 @@ def export(options: argparse.Namespace, console: Console) -> int:
 def take_in(options: argparse.Namespace, console: Console) -> int:
     """Import a voice file."""
     library = folders_of(options).library
+    refuse_recording(options.file)
     name = library.take_in(options.file, options.name or options.file.stem, options.overwrite)
     console.note(f"imported voice {name!r}: speak with --voice {name!r}")
     console.result(library.path(name).absolute())

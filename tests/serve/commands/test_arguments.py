@@ -28,6 +28,7 @@ def test_only_the_text_is_required(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (["--out", "{}/speech.txt"], "does not end in one of .wav, .flac, .ogg, .mp3"),
         (["--out", "{}/none/speech.wav"], "does not exist: create it"),
         (["--out", "{}/" + 250 * "x" + ".wav"], "cannot be written"),
+        (["--out", "{}/\x1b[2J.txt"], r"\x1b[2J.txt does not end in"),
         (["--out", "{}/speech.wav", "--format", "mp3"], "differ: leave one out"),
         (["--format", "pcm"], "write it to stdout with --out -"),
         (["--stdin"], "not both"),
@@ -89,6 +90,42 @@ def test_a_reference_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFi
     with pytest.raises(SystemExit, match="2"):
         parse("speak", ["Yes.", *words])
     assert "is read and would be overwritten: choose another place with --out" in capsys.readouterr().err
+
+
+def test_out_replaces_no_file_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.wav", "report.json", "groups_05.wav", "scene.txt", "scene.srt"):
+        (tmp_path / name).write_bytes(b"a user's")
+    for words in (
+        ("speak", "Yes.", "--out", "a.wav"),
+        ("speak", "Yes.", "--out", "a.wav", "--play"),
+        ("voices", "preview", "Anna", "--out", "a.wav"),
+        ("check", "--out", "report.md"),
+        ("sweep", "Yes.", "--out", "."),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            parse(words[0], words[1:])
+        assert "exists already: choose another with --out, or add --overwrite" in capsys.readouterr().err
+        parse(words[0], [*words[1:], "--overwrite"])
+    with pytest.raises(SystemExit, match="2"):
+        parse("script", ["scene.txt", "--out", "."])
+    assert "scene.srt exists already and is no earlier run's" in capsys.readouterr().err
+    (tmp_path / "manifest.json").touch()
+    parse("script", ["scene.txt", "--out", "."])
+
+
+def test_without_out_the_next_free_name_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The README's first command works twice."""
+    monkeypatch.chdir(tmp_path)
+    for number in ("", "-2", "-3"):
+        out = parse("speak", ["Yes."])[1].out
+        assert out == Path(f"speech{number}.wav")
+        out.touch()
+    assert parse("speak", ["Yes.", "--format", "flac"])[1].out == Path("speech.flac")
+    Path("qwen3-tts-morph-check.json").touch()
+    assert parse("check", [])[1].out == Path("qwen3-tts-morph-check-2.md")
 
 
 @pytest.mark.parametrize(("words", "sentence"), [(["  "], "the text is empty"), ([], "there is no text")])

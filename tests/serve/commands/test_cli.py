@@ -35,6 +35,31 @@ def test_a_first_word_that_is_no_command_is_the_text(
     assert cli.split_command(words) == (command, rest)
 
 
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["vioces"], "voices"),
+        (["voice", "list"], "voices"),
+        (["speek", "Hello."], "speak"),
+        (["--here", "Speak", "Hello."], "speak"),
+        (["chekc", "--checkpoint", "mine"], "check"),
+        (["srve"], "serve"),
+    ],
+)
+def test_a_slip_of_a_command_is_not_spoken(run: Callable, words: list[str], command: str) -> None:
+    done = run(*words)
+    word = next(one for one in words if one != "--here")
+    meant = f"did you mean {command}? To speak the word, type speak.py speak {word}"
+    assert (done.code, done.out, done.err) == (2, b"", f"speak.py: unknown command {word!r}: {meant}\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["Hello", "Serve.", "Check!", "Voices in the dark", "Speech", "Ja", "\u8bf4"]
+)
+def test_a_word_that_is_no_slip_is_a_text(text: str) -> None:
+    assert cli.split_command([text]) == ("speak", [text])
+
+
 def test_the_overview_names_every_command(run: Callable) -> None:
     done = run("--help")
     assert done.code == 0 and not done.err

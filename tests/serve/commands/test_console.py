@@ -26,6 +26,19 @@ def test_a_closed_pipe_is_not_an_error() -> None:
         say("nor this", stream)
 
 
+HOSTILE = "a\x1b[2Jb\x9b31m\u202ec\x00\rd\n\te"
+
+
+def test_no_control_character_reaches_a_terminal() -> None:
+    """File names have them too. Other programs get their results as they are."""
+    shown = r"a\x1b[2Jb\x9b31m\u202ec\x00\rd" + "\n\te\n"
+    terminal, file, notes = Terminal(), io.StringIO(), io.StringIO()
+    Console("x", terminal, notes).result(HOSTILE)
+    Console("x", file, notes).result(HOSTILE)
+    Console("x", file, notes).note(HOSTILE)
+    assert (terminal.getvalue(), notes.getvalue(), file.getvalue()) == (shown, shown, HOSTILE + "\n")
+
+
 def test_progress_is_shown_only_on_a_terminal() -> None:
     terminal, file = Terminal(), io.StringIO()
     with Console("x", io.StringIO(), terminal).progress() as show:
@@ -43,7 +56,9 @@ def test_a_question_is_asked_on_a_terminal_only(monkeypatch, answer: str, agrees
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     assert Console("x", io.StringIO(), terminal).agrees("sure?") == agrees
     assert terminal.getvalue() == "sure? [y/N] "
-    assert Console("x", io.StringIO(), file).agrees("sure?") and file.getvalue() == ""
+    with pytest.raises(ValueError, match=r"^sure\? There is no terminal to ask on: add --yes$"):
+        Console("x", io.StringIO(), file).agrees("sure?")
+    assert file.getvalue() == ""
 
 
 def test_sound_does_not_go_to_a_terminal() -> None:

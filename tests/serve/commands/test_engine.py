@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from qwen3_tts_morph.morph.checkpoint import download
 from qwen3_tts_morph.morph.checkpoint.find import PUBLISHED, demo_voice
+from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.options import Sampling
 from qwen3_tts_morph.serve.cli import parse
 from qwen3_tts_morph.serve.commands import engine
@@ -63,9 +64,31 @@ def test_a_published_checkpoint_that_is_not_here_is_downloaded(
 
 def test_an_unknown_device_is_refused() -> None:
     assert engine.choose_device("cpu") == "cpu" and engine.choose_device("auto") in ("cpu", "cuda")
-    for name in ("toaster", "meta"):
-        with pytest.raises(ValueError, match=f"device {name} cannot be used .*: choose cpu, cuda or auto"):
+    for name in ("toaster", "cuda:x", "cpu:", ""):
+        with pytest.raises(
+            ValueError, match=rf"^device is '{name}', which torch does not know: choose cpu, cuda, cuda:N"
+        ):
             engine.choose_device(name)
+    with pytest.raises(
+        ValueError, match=r"^device meta cannot be used .*: choose cpu, cuda, cuda:N or auto$"
+    ):
+        engine.choose_device("meta")
+
+
+def test_the_languages_are_known_before_a_checkpoint_is_loaded(
+    checkpoints: Callable[..., Path], tmp_path: Path
+) -> None:
+    assert engine.read_languages(checkpoints()) == load_model(checkpoints()).languages
+    for content in (
+        "",
+        "[]",
+        "{}",
+        '{"talker_config": 5}',
+        '{"talker_config": {"codec_language_id": "english"}}',
+    ):
+        (tmp_path / "config.json").write_text(content, encoding="utf-8")
+        assert engine.read_languages(tmp_path) == [], "loading it says what is wrong"
+    assert engine.read_languages(tmp_path / "none") == []
 
 
 def test_only_what_the_options_name_changes_the_checkpoints_sampling(read: Callable) -> None:

@@ -21,7 +21,7 @@ import pack
 
 def test_the_speaker_is_the_first_unless_one_is_named(run: Callable, tiny: list[str], tmp_path: Path) -> None:
     def speech(*words: str) -> bytes:
-        done = run("Yes.", "--out", tmp_path / "speech.wav", *tiny, *words)
+        done = run("Yes.", "--out", tmp_path / "speech.wav", "--overwrite", *tiny, *words)
         assert done.code == 0 and done.lines == [str(tmp_path / "speech.wav")], done.err
         return (tmp_path / "speech.wav").read_bytes()
 
@@ -40,6 +40,34 @@ def test_a_reference_that_is_not_a_recording_is_refused_before_the_model_is_load
     noise.write_bytes(bytes(range(256)) * 10)
     done = run("Yes.", "--reference", noise, "--out", tmp_path / "a.wav")
     assert done.code == 2 and f"{noise} cannot be read as a recording: give a wav" in done.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("speak", "{}"),
+        ("speak", "{}", "--out", "-"),
+        ("sweep", "{}"),
+        ("bench", "{}"),
+        ("check", "--text", "{}"),
+        ("voices", "preview", "ryan", "--text", "{}"),
+    ],
+)
+def test_text_and_language_are_checked_before_the_model_is_loaded(
+    run: Callable, tiny: list[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    mute = run(*(word.format("...") for word in words), *tiny[:2])
+    assert mute.code == 2 and "text '...' has no letter and no digit to speak" in mute.err
+    other = run(*(word.format("Yes.") for word in words), "--language", "klingon", *tiny[:2])
+    assert (
+        other.code == 2
+        and "language 'klingon' is unknown to tiny-custom_voice: choose one of auto" in other.err
+    )
+    device = run(*(word.format("Yes.") for word in words), "--device", "toaster", *tiny[:2])
+    assert device.code == 2 and device.err == (
+        "speak.py: device is 'toaster', which torch does not know: choose cpu, cuda, cuda:N or auto\n"
+    )
 
 
 @pytest.mark.parametrize("kind", ["wav", "flac", "pcm"])

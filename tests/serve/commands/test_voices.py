@@ -10,6 +10,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.voice.file import load_voice, save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve.commands import console
 from qwen3_tts_morph.serve.commands.console import Console
 
 
@@ -68,7 +69,10 @@ def test_voices_are_deleted_all_or_none(run: Callable, comfyui: Path) -> None:
     library = comfyui / "models" / "qwen3-tts-voices"
     assert run("voices", "delete", "Anna", "Carl", "--comfyui", comfyui).code == 2
     assert (library / "Anna.safetensors").exists()
-    assert run("voices", "delete", "Anna", "Bob", "--comfyui", comfyui).code == 0
+    unasked = run("voices", "delete", "Anna", "Bob", "--comfyui", comfyui)
+    assert unasked.code == 2 and "Delete Anna, Bob? There is no terminal to ask on: add --yes" in unasked.err
+    assert (library / "Anna.safetensors").exists()
+    assert run("voices", "delete", "Anna", "Bob", "--yes", "--comfyui", comfyui).code == 0
     assert [path.name for path in library.iterdir()] == ["other.safetensors"]
     assert run("voices", "delete", "../x", "--comfyui", comfyui).code == 2
 
@@ -79,7 +83,7 @@ def test_a_terminals_user_is_asked_before_voices_are_deleted(
     asked: list[str] = []
     monkeypatch.setattr(Console, "agrees", lambda _, question: bool(asked.append(question)))
     done = run("voices", "delete", "Anna", "--comfyui", comfyui)
-    assert done.code == 0 and asked == ["delete Anna?"] and "deleted nothing" in done.err
+    assert done.code == 0 and asked == ["Delete Anna?"] and "deleted nothing" in done.err
     assert load_voice(comfyui / "models" / "qwen3-tts-voices" / "Anna.safetensors").name == "Anna"
     assert run("voices", "delete", "Anna", "--yes", "--comfyui", comfyui).code == 0 and len(asked) == 1
 
@@ -110,6 +114,39 @@ def test_a_voice_is_exported_and_imported(
     assert "already exists" in run("voices", "import", "Anna.safetensors", "--name", "Bob", *library).err
     odd = run("voices", "import", comfyui / "models" / "qwen3-tts-voices" / "other.safetensors", *library)
     assert odd.code == 2 and "other.safetensors is damaged" in odd.err
+
+
+def test_a_recording_is_no_voice(run: Callable, comfyui: Path, tmp_path: Path, recording: Path) -> None:
+    library = ["--comfyui", comfyui]
+    renamed, other = tmp_path / "renamed.safetensors", tmp_path / "phone.m4a"
+    renamed.write_bytes(recording.read_bytes())
+    other.write_bytes(b"its own format")
+    for file in (recording, renamed, other):
+        for words in (
+            ("voices", "import", file),
+            ("voices", "show", file),
+            ("voices", "save", "Carl", "--voice", file),
+            ("speak", "Yes.", "--voice", file, "--out", tmp_path / "a.wav"),
+        ):
+            done = run(*words, *library)
+            assert (
+                done.code == 2
+                and f"{file} is a recording, not a saved voice: save its voice with" in done.err
+            )
+
+
+def test_a_voice_with_control_characters_does_not_reach_the_terminal(
+    run: Callable, comfyui: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transcript is another's; where the output is a pipe, other programs get it as it is."""
+    library = comfyui / "models" / "qwen3-tts-voices"
+    words, codes = "a\x1b[2Jb\x9b31m", torch.zeros(25, 16, dtype=torch.int64)
+    save_voice(Voice("icl", "0b6", "Eve", torch.zeros(64), codes, words), library / "Eve.safetensors")
+    assert "transcript: a [2Jb 31m" in run("voices", "show", "Eve", "--comfyui", comfyui).lines
+    monkeypatch.setattr(console, "say", lambda text, _, exact=False: shown.append((text, exact)))
+    shown: list[tuple[object, bool]] = []
+    run("voices", "list", "--comfyui", comfyui)
+    assert all(exact for _, exact in shown) and len(shown) == 3
 
 
 def test_a_voice_is_previewed(run: Callable, comfyui: Path, checkpoints: Callable[..., Path]) -> None:
