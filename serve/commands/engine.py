@@ -52,18 +52,31 @@ def load_at(path: Path, options: argparse.Namespace) -> Synthesizer:
 
 
 def check_request(path: Path, options: argparse.Namespace) -> None:
-    """Check the text and the language, of a command that has them, before the checkpoint in ``path`` is loaded.
+    """Check text, transcript, voice and language of a command, as far as it has them, before a checkpoint is loaded.
 
     Raises:
-        ValueError: for what it cannot speak.
+        ValueError: for what the checkpoint in ``path`` cannot speak, or a voice that is not there.
     """
     from ...morph.text.pauses import check_spoken
+    from ...morph.voice.create import check_transcript
     from ...morph.voice.prompt import known_language
 
     if getattr(options, "text", None) is not None:
         check_spoken(options.text)
+    if getattr(options, "transcript", None) is not None:
+        check_transcript(options.transcript)
+    if getattr(options, "voice", None) is not None:
+        check_saved(options.voice, folders_of(options))
     if "language" in options and (languages := read_languages(path)):
         known_language(options.language, languages, path.resolve().name)
+
+
+def check_saved(word: str, folders: Folders) -> None:
+    """Raise ValueError if there is no saved voice of this path or name."""
+    if os.path.isfile(word):
+        refuse_recording(Path(word))
+    else:
+        folders.library.source(word)
 
 
 def read_languages(path: Path) -> list[str]:

@@ -127,7 +127,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     arguments.check_sources(parser, (options.file, options.reference), written)
     if not (options.out / MANIFEST).exists():  # what is there is not of an earlier run
         for path in filter(Path.exists, outputs(options)):
-            parser.error(f"{path} exists already and is no earlier run's: choose another folder with --out")
+            parser.error(f"{path} is no earlier run's: choose another folder with --out, or move it away")
     here = ("checkpoint", "reference")
     if given := [name for name in here if getattr(options, name) and getattr(options, "server", None)]:
         parser.error(f"--{given[0]} needs a model on this computer: leave it out with --server")

@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 import soundfile
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.file import save_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.commands import speak
+from qwen3_tts_morph.serve.commands.folders import OWN, VOICE_FOLDER
 
 import pack
 
@@ -50,12 +53,14 @@ def test_a_reference_that_is_not_a_recording_is_refused_before_the_model_is_load
         ("sweep", "{}"),
         ("bench", "{}"),
         ("check", "--text", "{}"),
-        ("voices", "preview", "ryan", "--text", "{}"),
+        ("voices", "preview", "Ryan", "--text", "{}"),
     ],
 )
 def test_text_and_language_are_checked_before_the_model_is_loaded(
     run: Callable, tiny: list[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
+    library = Path.home() / OWN / VOICE_FOLDER
+    save_voice(Voice("preset", "0b6", "Ryan", speaker="ryan"), library / "Ryan.safetensors")
     monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
     mute = run(*(word.format("...") for word in words), *tiny[:2])
     assert mute.code == 2 and "text '...' has no letter and no digit to speak" in mute.err
@@ -68,6 +73,16 @@ def test_text_and_language_are_checked_before_the_model_is_loaded(
     assert device.code == 2 and device.err == (
         "speak.py: device is 'toaster', which torch does not know: choose cpu, cuda, cuda:N or auto\n"
     )
+
+
+def test_voice_and_transcript_are_checked_before_the_model_is_loaded(
+    run: Callable, recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    nobody = run("Yes.", "--voice", "Nobody")
+    assert nobody.code == 2 and "voice 'Nobody' is not in the library" in nobody.err
+    long = run("Yes.", "--reference", recording, "--transcript", "word " * 1000)
+    assert long.code == 2 and "transcript has 4999 characters and 2000 are allowed" in long.err
 
 
 @pytest.mark.parametrize("kind", ["wav", "flac", "pcm"])
