@@ -80,7 +80,7 @@ def load_tails(path: Path, checkpoint: Path, heads: Weight) -> dict[int, Tail]:
     """
     fix = f"delete it, or train it again with `{COMMAND} --checkpoint {checkpoint.name}`"
     try:
-        tensors, metadata = read_tensors(path)
+        tensors, metadata = read_tensors(path, FORMAT)
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path.name} of {checkpoint.name} is damaged ({error}): {fix}") from error
     if metadata.get("format") != FORMAT:
@@ -94,7 +94,7 @@ def load_tails(path: Path, checkpoint: Path, heads: Weight) -> dict[int, Tail]:
         raise ValueError(f"{path.name} of {checkpoint.name} was trained for another checkpoint: {fix}")
     try:
         return _tails(json.loads(metadata["tails"]), tensors, heads)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path.name} of {checkpoint.name} is damaged ({error}): {fix}") from error
 
 

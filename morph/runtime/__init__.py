@@ -1,1 +1,1 @@
-"""Shared by the GPU engines: captured graphs, workspaces, fallbacks, errors as text."""
+"""Shared by the engines: captured graphs, workspaces, fallbacks, errors as text; files that are written whole."""

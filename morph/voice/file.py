@@ -51,14 +51,6 @@ def check_description(text: str) -> str:
     return line
 
 
-def read_description(path: Path) -> str:
-    """Return what a voice file says for people, or ""; ValueError if it cannot be read."""
-    try:
-        return check_description(read_metadata(path).get("description", ""))
-    except (*UNREADABLE, ValueError) as error:
-        raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
-
-
 def holds_voice(path: Path, voice: Voice) -> bool:
     """Whether a file contains this voice, under any name; False if the file is missing or unreadable."""
     try:
@@ -106,6 +98,20 @@ def load_voice(path: Path) -> Voice:
     Raises:
         ValueError: if the file is missing, damaged, of another format or of a later version.
     """
+    return _read(path)[0]
+
+
+def read_voice(path: Path) -> tuple[Voice, str]:
+    """Return the voice in a file, and what the same file says for people, or ""; errors as ``load_voice``."""
+    voice, metadata = _read(path)
+    try:
+        return voice, check_description(metadata.get("description", ""))
+    except ValueError as error:
+        raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
+
+
+def _read(path: Path) -> tuple[Voice, Mapping[str, str]]:
+    """Return the voice in a file and the file's metadata. It is opened once: another may take its place meanwhile."""
     try:
         if not path.is_file():
             raise ValueError(
@@ -116,12 +122,10 @@ def load_voice(path: Path) -> Voice:
                 f"{path.name} has {size / 1e6:.0f} MB, and a voice has less than {MOST_BYTES / 1e6:.0f}: it is not a "
                 "voice file of this pack"
             )
-        metadata = read_metadata(path)  # before the tensors: another kind of file may have gigabytes
-        foreign = metadata.get("format") != FORMAT
-        tensors = {} if foreign else read_tensors(path)[0]
+        tensors, metadata = read_tensors(path, FORMAT)
     except UNREADABLE as error:
         raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
-    if foreign:
+    if metadata.get("format") != FORMAT:
         raise ValueError(f"{path.name} is not a voice file of this pack: save the voice with Save Voice")
     if metadata.get("version") != VERSION:
         raise ValueError(
@@ -134,7 +138,7 @@ def load_voice(path: Path) -> Voice:
         texts = json.loads(metadata["voice"])
         fields: dict[str, Any] = {key: texts[key] for key in TEXTS}
         fields |= {key: tensors.get(key) for key in TENSORS}
-        return Voice(**fields)
+        return Voice(**fields), metadata
     except RecursionError as error:
         raise ValueError(
             f"voice file {path.name} is damaged (its texts are nested too deeply): save the voice again"

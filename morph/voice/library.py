@@ -14,7 +14,7 @@ from typing import Any
 from ..model.model import SIZE_NAMES
 from ..options import FRAME_RATE
 from ..text.names import check_name, confine, file_names
-from .file import check_description, holds_voice, is_voice_file, load_voice, read_description, save_voice
+from .file import check_description, holds_voice, is_voice_file, load_voice, read_voice, save_voice
 from .fits import needs_of
 from .recording import SUFFIXES as RECORDED
 from .recording import Recording, read_recording
@@ -125,7 +125,7 @@ class VoiceLibrary:
                 file cannot be changed.
         """
         path, new = self.find(name), typed_name(new)
-        voice, description = load_voice(path), read_description(path)
+        voice, description = read_voice(path)
         target = confine(path.parent, new + SUFFIX)
         # Where names have no case, "anna" is there already when it becomes "Anna".
         if any(one.exists() and not one.samefile(path) for one in (target, self.files().get(new, target))):
@@ -167,7 +167,7 @@ class VoiceLibrary:
             ValueError: for a file that is no voice of this pack or damaged, a name that is no file name or is taken by
                 another voice (without ``overwrite``), and where the library cannot be written.
         """
-        path, voice, description = self.path(name), load_voice(source), read_description(source)
+        path, (voice, description) = self.path(name), read_voice(source)
         named = replace(voice, name=typed_name(name))
         if path.exists() and not overwrite:
             if holds_voice(path, named):
@@ -186,14 +186,18 @@ def typed_name(name: str) -> str:
 
 def describe_file(name: str, path: Path) -> dict[str, Any]:
     """Return what people and programs are told of a voice file; ValueError if it is damaged."""
-    voice = load_voice(path)
+    return describe_voice(name, *read_voice(path))
+
+
+def describe_voice(name: str, voice: Voice, description: str) -> dict[str, Any]:
+    """Return what people and programs are told of a voice, and of its file's description."""
     needs = needs_of(voice)
     return {
         "name": name,
         "kind": voice.kind,
         "model": SIZE_NAMES.get(voice.model_size, voice.model_size),
         "fits": str(needs),
-        "description": read_description(path),
+        "description": description,
         "speaker": voice.speaker,
         "instruct": voice.instruct,
         "transcript": voice.transcript,

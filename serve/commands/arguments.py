@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from ...morph.runtime.whole_file import name_beside
+
 # soundfile's names by the ends of file names.
 FORMATS = {
     ".wav": ("WAV", "PCM_16"),
@@ -99,8 +101,9 @@ def writable_file(word: str) -> Path:
     try:
         if path.exists():
             path.open("r+b").close()
-        unfinished(path).touch()
-        unfinished(path).unlink()
+        beside = name_beside(path)
+        beside.touch(exist_ok=False)
+        beside.unlink()
     except OSError as error:
         raise argparse.ArgumentTypeError(
             f"{word} cannot be written ({error.strerror}): choose another file or folder"
@@ -138,11 +141,6 @@ def check_new(parser: argparse.ArgumentParser, written: Iterable[Path], overwrit
     for path in written:
         if not overwrite and path.exists():
             parser.error(f"{path} exists already: choose another with --out, or add --overwrite")
-
-
-def unfinished(path: Path) -> Path:
-    """Return the temporary path that a file is written to before it is renamed."""
-    return path.with_name(f"{path.name}.{os.getpid()}.part")
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...morph.runtime.whole_file import name_beside
 from . import arguments
 from .cast import find_voice, make_cast, part, server_cast
 from .clone import read_words
@@ -420,8 +421,9 @@ def open_track(path: Path, rate: int, sentences: bool = False) -> Iterator[Track
     import soundfile
 
     kind, subtype = arguments.FORMATS[path.suffix]
-    unfinished = arguments.unfinished(path)
+    unfinished = name_beside(path)
     try:
+        unfinished.touch(exist_ok=False)  # it is new: soundfile would follow a link
         with soundfile.SoundFile(unfinished, "w", rate, 1, subtype, format=kind) as file:
             yield Track(file.write, rate, kind != "OGG" and subtype == "PCM_16", sentences)
         unfinished.replace(path)

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import io
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .arguments import FORMATS, unfinished
+from ...morph.runtime import whole_file
+from ..compressed import is_compressed, is_installed, read_compressed
+from .arguments import FORMATS
 
 if TYPE_CHECKING:
     import numpy as np
 
 STREAMED = ("wav", "pcm")  # can be read while they are written
+LONGEST_S = 24 * 3600.0  # of a recording; a damaged header may claim any length
 
 
 def read_recording(path: Path) -> tuple[np.ndarray, int]:
     """Return a recording as float32 ``[C, T]`` and its rate; ValueError for a file that is not one."""
     import soundfile
 
+    kinds = "a wav, flac, ogg or mp3 file" + (", or m4a, mp4, aac or webm" if is_installed() else "")
     try:
-        waveform, rate = soundfile.read(path, dtype="float32", always_2d=True)
-    except (OSError, soundfile.SoundFileError) as error:
-        raise ValueError(
-            f"{path} cannot be read as a recording: give a wav, flac, ogg or mp3 file"
-        ) from error
-    return waveform.T, rate
+        if is_compressed(path) and is_installed():
+            return read_compressed(path)
+        return _read_sound(path)
+    except (OSError, soundfile.SoundFileError, ValueError, MemoryError) as error:
+        raise ValueError(f"{path} cannot be read as a recording: give {kinds} ({error})") from error
+
+
+def _read_sound(path: Path) -> tuple[np.ndarray, int]:
+    import soundfile
+
+    with soundfile.SoundFile(path) as file:
+        if file.frames > LONGEST_S * file.samplerate:  # memory for them would be asked for
+            raise ValueError(f"it says that it has {file.frames} samples: save it again")
+        return file.read(dtype="float32", always_2d=True).T, file.samplerate
 
 
 def encode(waveform: np.ndarray, rate: int, ending: str) -> bytes:
@@ -49,12 +60,9 @@ def write_sound(path: Path, waveform: np.ndarray, rate: int) -> None:
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file completely or not at all; ValueError if it cannot be written."""
     try:
-        unfinished(path).write_bytes(content)
-        os.replace(unfinished(path), path)
+        whole_file.write_whole(path, content)
     except OSError as error:
         raise ValueError(f"{path} cannot be written ({error.strerror}): choose another with --out") from error
-    finally:
-        unfinished(path).unlink(missing_ok=True)
 
 
 def to_s16(samples: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from qwen3_tts_morph.morph.checkpoint import tensor_file
 from qwen3_tts_morph.morph.voice import file as voice_file
 from qwen3_tts_morph.morph.voice.file import load_voice, save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -68,17 +69,14 @@ def test_a_saved_voice_has_the_mode_of_the_umask(tmp_path, mask, mode):
     "error", [RuntimeError("the file was truncated"), FileNotFoundError(2, "it is gone")]
 )
 def test_a_file_that_changes_while_it_is_read_is_damaged(saved, monkeypatch, error):
-    def fail(_):
+    def fail(*_):
         raise error
 
-    for name in ("read_metadata", "read_tensors"):
-        with monkeypatch.context() as patch:
-            patch.setattr(voice_file, name, fail)
-            with pytest.raises(ValueError, match=r"anna\.safetensors is damaged"):
-                load_voice(saved)
+    monkeypatch.setattr(voice_file, "read_tensors", fail)
+    for read in (load_voice, voice_file.read_voice):
+        with pytest.raises(ValueError, match=r"anna\.safetensors is damaged"):
+            read(saved)
     monkeypatch.setattr(voice_file, "read_metadata", fail)
-    with pytest.raises(ValueError, match=r"anna\.safetensors is damaged"):
-        voice_file.read_description(saved)
     assert not voice_file.is_voice_file(saved)
 
 
@@ -172,17 +170,41 @@ def test_a_save_that_fails_leaves_nothing_half_written(tmp_path, monkeypatch, ex
     if existing:
         save_voice(VOICES["preset"], path)
 
-    def fail(path: Path, content: bytes) -> None:
-        with path.open("wb") as file:
-            file.write(content[: len(content) // 2])
+    def fail(*_: Path) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(Path, "write_bytes", fail)
+    monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
         save_voice(VOICES["icl"], path)
     assert [file.name for file in tmp_path.iterdir()] == (["anna.safetensors"] if existing else [])
     if existing:
         assert load_voice(path).speaker == "ryan"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="not run: Windows does not replace a file that is open")
+def test_a_file_that_is_replaced_while_it_is_read_is_whole(saved, monkeypatch):
+    """Its metadata and its tensors are those of one file, the old or the new one."""
+
+    def open_and_replace(*arguments, **options):
+        opened = safe_open(*arguments, **options)
+        save_voice(VOICES["preset"], saved, "calm")
+        return opened
+
+    monkeypatch.setattr(tensor_file, "safe_open", open_and_replace)
+    voice, description = voice_file.read_voice(saved)
+    assert (voice.transcript, description) == (VOICES["icl"].transcript, "") and same(voice.ref_codes, CODES)
+
+
+def test_a_link_beside_the_file_is_not_written_through(saved):
+    """Whoever may write to the folder could make Save Voice write anywhere."""
+    outside = saved.parent.parent / f"{saved.parent.name} outside.txt"
+    outside.write_bytes(b"mine")
+    try:
+        (saved.parent / f"{saved.name}.part").symlink_to(outside)
+    except OSError:
+        pytest.skip("not run: this system does not allow links")
+    save_voice(VOICES["preset"], saved)
+    assert outside.read_bytes() == b"mine" and not saved.is_symlink() and load_voice(saved).speaker == "ryan"
 
 
 @pytest.mark.parametrize("position", ["tensor data", "dtype", "texts"])

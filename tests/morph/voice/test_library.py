@@ -15,7 +15,7 @@ from qwen3_tts_morph.morph.voice.file import (
     MOST_BYTES,
     holds_voice,
     load_voice,
-    read_description,
+    read_voice,
     save_voice,
 )
 from qwen3_tts_morph.morph.voice.fits import needs_of
@@ -146,9 +146,9 @@ def test_a_description_is_one_line_in_the_file_and_changes_nothing_of_the_voice(
 ) -> None:
     assert library.describe("Bob", " an old\n man, 老人 ") == "an old man, 老人"
     path = library.find("Bob")
-    assert read_description(path) == "an old man, 老人" and holds_voice(path, BOB)
+    assert read_voice(path)[1] == "an old man, 老人" and holds_voice(path, BOB)
     library.describe("Bob", "")
-    assert read_description(path) == ""
+    assert read_voice(path)[1] == ""
 
 
 @pytest.mark.parametrize("text", ["x" * (LONGEST_DESCRIPTION + 1), "\x1b[31mred", "\ud800"])
