@@ -7,6 +7,7 @@ The next caption starts when it has ended, later than its time, and is listed wi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -164,6 +165,11 @@ class Dub:
             said.append(f"{len(faster)} spoken faster than 1, at most {max(faster):.2f}.")
         if mixed := [one.caption for one in self.placed if one.source.left_out]:
             said.append(f"Captions whose sounds are not read: {_numbers(mixed)}.")
+        captions = Counter(one.caption.number for one in self.placed)
+        if shared := [one.caption for one in self.placed if captions[one.caption.number] > 1]:
+            said.append(
+                f"Captions of several speakers, in turn, each in a share of the time: {_numbers(shared)}."
+            )
         if self.silent:
             said.append(f"Captions with nothing to speak: {_numbers(self.silent)}.")
         if self.clipped:
@@ -185,8 +191,9 @@ class Dub:
 
 def _numbers(captions: Sequence[TimedText]) -> str:
     """Return the numbers of captions, and how many there are if that is not seen at once."""
-    count = f"{len(captions)} in all: " if len(captions) > 3 else ""
-    return count + ", ".join(str(one.number) for one in captions)
+    numbers = dict.fromkeys(one.number for one in captions)  # speakers of one caption have its number
+    count = f"{len(numbers)} in all: " if len(numbers) > 3 else ""
+    return count + ", ".join(map(str, numbers))
 
 
 def read_request(

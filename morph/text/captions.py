@@ -3,8 +3,8 @@
 A caption is one line of a script (see ``script.py``): ``NAME: text`` with a name of the cast, or text of the character
 NARRATOR. WebVTT's mark ``<v NAME>`` chooses the voice, if the cast has that name, and is never spoken. Tags such as
 ``[speed 1.1]`` may stand before its text. Sounds (see ``sounds.py``) are not spoken unless the caller wants it. Dashes
-at the beginning of a caption's lines are left out. A caption has one speaker: one in which another line begins with a
-name is refused.
+at the beginning of a caption's lines are left out. A caption of several speakers, by such marks or by names at the
+beginning of its lines, becomes one for each, in turn: they share its time by the lengths of their texts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import html
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 from .encoding import check_encodable
@@ -20,15 +21,23 @@ from .names import name_key
 from .script import NARRATOR, RESERVED, ScriptError, ScriptLine, parse_script, report_faults
 from .sounds import BRACKETS, with_sounds, without_sounds
 
-LONGEST_SHOWN = 40  # characters of a line in an error
 MOST_CAPTIONS = 20_000
 LAST_S = 12 * 3600.0  # no caption ends later: the track is held in memory
-VTT_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>\s][^<>]*)>")
+VTT_VOICE = re.compile(r"(?:^[-\u2010-\u2014][ \t]*)?<v(?:\.[^\s<>]*)?\s+([^<>\s][^<>]*)>", re.MULTILINE)
 VTT_TAG = re.compile(r"</?[A-Za-z][^<>]*>|<[\d:.]+>")  # a mark, or the time of a word
 VTT_BLOCK = re.compile(
     r"(?:NOTE(?:[ \t].*)?|STYLE[ \t]*|REGION[ \t]*)"
 )  # the first line of one that is no caption
 ARROW = "-->"
+STAMP = r"\d{1,4}(?::\d{1,4}){1,2}[.,]\d{1,3}"
+TIMES = re.compile(rf"\s*-?{STAMP}[^\w<]{{1,9}}{STAMP}(?:\s+X1:.*)?\s*")  # also with another arrow, or none
+ODD_STAMP = re.compile(rf"(?:^|{ARROW})\s*(-{STAMP}|\d{{3,}}(?::\d+){{2}}[.,]\d+)")
+ASS = re.compile(r"^(?:\[(?:Script Info|V4\+? Styles|Events)\]|Dialogue:)", re.MULTILINE | re.IGNORECASE)
+ASS_STYLE = re.compile(
+    r"\{\\[^{}]*\}"
+)  # found in SRT too, and how pysubs2 returns <i>; other braces are words
+# Stand for what pysubs2 must not see in words. Unicode says that they are no characters, so no text has them.
+COLON, END = "\ufdd0", "\ufdd1"
 UNNAMED = str.maketrans(dict.fromkeys(RESERVED, " "))
 REMARK = re.compile(r"[(\uff08][^()\uff08\uff09]*[)\uff09]")
 REMARKS = re.compile(rf"((?:{REMARK.pattern}\s*)+)(.*)", re.DOTALL)  # before a text
@@ -79,10 +88,37 @@ def read_captions(text: str) -> list[TimedText]:
     check_encodable(text, "captions")
     plain = "\n".join(text.removeprefix("\ufeff").replace("\r\n", "\n").split("\r"))
     kind = "vtt" if plain.lstrip().startswith("WEBVTT") else "srt"
-    events = _parse(_cues_only(plain) if kind == "vtt" else plain, kind)
-    captions = [_caption(number, event, kind) for number, event in enumerate(events, start=1)]
-    _check(captions)
+    events = _parse(_words_hidden(_cues_only(plain), False) if kind == "vtt" else _words_hidden(plain), kind)
+    captions = [one for number, event in enumerate(events, start=1) for one in _captions(number, event, kind)]
+    _check(captions, is_ass=kind == "srt" and ASS.search(plain) is not None)
     return sorted(captions, key=lambda one: one.start_ms)
+
+
+def _words_hidden(text: str, numbered: bool = True) -> str:
+    """Return the text of a file whose words pysubs2 takes for nothing else.
+
+    It takes every line with two times for those of a caption, and a number at the end of a text for the next caption's.
+
+    Args:
+        text: of the file.
+        numbered: whether a number before a caption's times is the caption's, not a word.
+
+    Raises:
+        ValueError: a time is before 0, or has 100 hours or more: pysubs2 would read another.
+    """
+    lines: list[str] = []
+    times_follow = False
+    for line in reversed(text.split("\n")):
+        if ARROW in line or TIMES.fullmatch(line):
+            if odd := ODD_STAMP.search(line):
+                raise ValueError(f"captions has the time {odd[1]}: give times from 00:00:00,000 to 12 hours")
+            times_follow = True
+        elif line.strip():
+            is_number = numbered and times_follow and line.strip().isdecimal()
+            line = line if is_number else line.replace(":", COLON) + END
+            times_follow = False
+        lines.append(line)
+    return "\n".join(reversed(lines))
 
 
 def _cues_only(text: str) -> str:
@@ -101,15 +137,42 @@ def _cue(lines: list[str]) -> str:
     return "\n".join(lines[1:] if times == 1 else lines)
 
 
-def _caption(number: int, event: Any, kind: str) -> TimedText:
-    """Return a caption as pysubs2 read it; WebVTT's tags are still in its text."""
-    text, speaker = event.plaintext, ""
-    if kind == "vtt":
-        voice = VTT_VOICE.search(text)
-        speaker = " ".join(html.unescape(voice[1]).translate(UNNAMED).split()) if voice else ""
-        text = VTT_TAG.sub("", text)
-    text = ENTITY.sub(lambda match: html.unescape(match[0]), text)
-    return TimedText(number, event.start, event.end, text.strip(), speaker)
+def _captions(number: int, event: Any, kind: str) -> list[TimedText]:
+    """Return a caption as pysubs2 read it, one for each of its speakers; WebVTT's tags are still in its text."""
+    text = event.text.replace(COLON, ":").replace(END, "")
+    for sign, meaning in (("\\N", "\n"), ("\\n", "\n"), ("\\h", " ")):
+        text = text.replace(sign, meaning)
+    text = ASS_STYLE.sub("", text)
+    marked = _by_mark(text) if kind == "vtt" else [("", text)]
+    plain = [(speaker, ENTITY.sub(lambda match: html.unescape(match[0]), said)) for speaker, said in marked]
+    return _shares(TimedText(number, event.start, event.end, ""), plain)
+
+
+def _by_mark(text: str) -> list[tuple[str, str]]:
+    """Return who speaks what of a caption by WebVTT's marks, without tags; what is before the first mark is the same
+    speaker's.
+    """
+    marks = list(VTT_VOICE.finditer(text))
+    starts = [0, *(mark.start() for mark in marks[1:]), len(text)]
+    said: list[tuple[str, str]] = []
+    for mark, (start, end) in zip(marks or [None], pairwise(starts), strict=True):
+        speaker = " ".join(html.unescape(mark[1]).translate(UNNAMED).split()) if mark else ""
+        words = VTT_TAG.sub("", text[start:end])
+        if said and name_key(said[-1][0]) == name_key(speaker):
+            said[-1] = said[-1][0], said[-1][1] + words
+        else:
+            said.append((speaker, words))
+    return [one for one in said if one[1].strip()] or said[:1]
+
+
+def _shares(caption: TimedText, said: Sequence[tuple[str, str]]) -> list[TimedText]:
+    """Return a caption for each of its speakers and their texts; their time is shared by the lengths of the texts."""
+    ends = [0, *accumulate(max(1, len(text.strip())) for _, text in said)]
+    times = [caption.start_ms + (caption.end_ms - caption.start_ms) * end // ends[-1] for end in ends]
+    return [
+        TimedText(caption.number, start, end, text.strip(), speaker)
+        for (speaker, text), (start, end) in zip(said, pairwise(times), strict=True)
+    ]
 
 
 def _parse(text: str, kind: str) -> Any:
@@ -126,17 +189,19 @@ def _parse(text: str, kind: str) -> Any:
         raise ValueError(f"captions cannot be read ({error}): save the file as SRT") from error
 
 
-def _check(captions: Sequence[TimedText]) -> None:
+def _check(captions: Sequence[TimedText], is_ass: bool) -> None:
     """Raise ValueError for no captions, or faulty ones; the first ten are named."""
+    if not captions and is_ass:
+        raise ValueError("captions is ASS or SSA, not SRT or WebVTT: save it as SRT in a subtitle editor")
     if not captions:
         raise ValueError(
             "captions has no caption: write a number, '00:00:01,000 --> 00:00:02,500' and a text, then a blank line"
         )
     if len(captions) > MOST_CAPTIONS:
         raise ValueError(f"captions has {len(captions)}, more than {MOST_CAPTIONS}: split the file")
-    errors = [f"caption {one.number}: {fault}" for one in captions for fault in _faults(one)]
+    errors = dict.fromkeys(f"caption {one.number}: {fault}" for one in captions for fault in _faults(one))
     if errors:
-        raise ValueError(report_faults(errors, "captions"))
+        raise ValueError(report_faults(list(errors), "captions"))
 
 
 def _faults(caption: TimedText) -> Iterable[str]:
@@ -154,7 +219,7 @@ def read_dub(
     languages: Collection[str] | None = None,
     read_sounds: bool = False,
 ) -> tuple[list[DubLine], list[TimedText]]:
-    """Return the lines to speak, and the captions that have nothing to speak.
+    """Return the lines to speak, and the captions that have nothing to speak, in the order of their starts.
 
     Args:
         captions: of ``read_captions``.
@@ -166,8 +231,8 @@ def read_dub(
         ScriptError: naming the faulty captions.
     """
     known = {name_key(name): name for name in cast}
-    if errors := [error for one in captions for error in _second_speakers(one, known)]:
-        raise ScriptError(report_faults(errors, "captions"))
+    parts = [part for one in captions for part in _by_name(one, known)]
+    captions = sorted(parts, key=lambda one: one.start_ms)
     texts = [_as_line(one, known, read_sounds) for one in captions]
     numbered = dict(enumerate(captions, start=1))
     silent = [caption for caption, text in zip(captions, texts, strict=True) if not text]
@@ -204,14 +269,20 @@ def _lines(text: str) -> list[str]:
     return dash.sub("", text).split("\n")
 
 
-def _second_speakers(caption: TimedText, cast: dict[str, str]) -> Iterable[str]:
-    """Name the lines that begin with a name of the cast behind a spoken line: the name would be read aloud."""
-    spoken = [line for line in _lines(without_sounds(caption.text)) if _has_words(line)]
-    for line in spoken[1:]:
-        name = _head(line)
-        if name is not None and _in_cast(name, cast):
-            shown = repr(line.strip()[:LONGEST_SHOWN])
-            yield f"caption {caption.number}: {shown} begins with a name: make it a caption of its own"
+def _by_name(caption: TimedText, cast: dict[str, str]) -> list[TimedText]:
+    """Return a caption, one for each speaker if a line after a spoken one begins with a name of the cast."""
+    parts: list[list[str]] = [[]]
+    is_spoken = False
+    for line in _lines(caption.text):
+        said = without_sounds(line).strip()
+        name = _head(said)
+        if is_spoken and name is not None and _in_cast(name, cast):
+            parts.append([])
+        parts[-1].append(line)
+        is_spoken = is_spoken or _has_words(said)
+    if len(parts) == 1:
+        return [caption]
+    return _shares(caption, [(caption.speaker, "\n".join(lines)) for lines in parts])
 
 
 def _as_line(caption: TimedText, cast: dict[str, str], read_sounds: bool) -> str:

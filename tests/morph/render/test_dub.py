@@ -192,6 +192,16 @@ def test_sounds_that_are_not_read_are_counted() -> None:
     assert "Captions with nothing to speak: 4 in all: 3, 4, 5, 6.\n" in made.summary
 
 
+def test_speakers_of_one_caption_are_spoken_in_turn_and_said() -> None:
+    lines = [
+        DubLine(caption(3, 0, 1), ScriptLine(1, "A", "Hello.")),
+        DubLine(caption(3, 1, 2), ScriptLine(2, "B", "Hello.")),
+    ]
+    made = assemble_dub(lines, [], [speech(1.5), speech(0.5)], FitLimits(max_speed=1))
+    assert [one.start for one in made.placed] == [0, round(1.5 * RATE)]
+    assert "Captions of several speakers, in turn, each in a share of the time: 3.\n" in made.summary
+
+
 def test_an_instruction_that_the_checkpoint_does_not_follow_names_its_caption(load) -> None:
     model = load("tiny", "base")
     captions = (
