@@ -145,7 +145,8 @@ class LoadVoice(io.ComfyNode):
     ) -> io.NodeOutput:
         if model is not None:
             check_model(model)
-        return io.NodeOutput(read_voice(name, None if model is None else model.clone_recording))
+        voice = read_voice(name, None if model is None else model.clone_recording)
+        return io.NodeOutput(voice, ui=ui.PreviewText("\n".join(voice.notes)) if voice.notes else None)
 
 
 def voice_path(name: str) -> Path:

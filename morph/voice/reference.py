@@ -23,6 +23,10 @@ OFFSET_TO_LEVEL = 0.25  # a constant offset above this share of the signal's lev
 LEAST_OFFSET = 1e-3
 CLIPPED_SHARE = 0.01
 STEADY_DB = 6.0  # the level of speech, with its pauses, varies far more
+SPEECH_HZ = (300.0, 4000.0)
+# A telephone's speech, also when it was resampled. Other speech has -15 to -35 dB above this, for s and f.
+NARROW_HZ, NARROW_DB = 4200.0, -50.0
+SPECTRUM_SAMPLES = 1024
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,20 @@ def _judge(mono: np.ndarray, rate: int, notes: list[str]) -> None:
     quiet, loud = np.quantile(_block_levels(mono, rate), (0.1, 0.95))
     if loud < quiet * 10 ** (STEADY_DB / 20):
         notes.append("the recording's level hardly changes, like noise or a tone: is it speech?")
+    elif _is_narrow(mono, rate):
+        notes.append(
+            "the recording has nothing above 4 kHz, like a telephone's: its clone will sound like somebody else; give "
+            "one that was recorded at 16 kHz or more"
+        )
+
+
+def _is_narrow(mono: np.ndarray, rate: int) -> bool:
+    """Return whether nothing of a recording is above NARROW_HZ, where speech of a wider band has its s and f."""
+    import scipy.signal  # slow to import
+
+    hertz, power = scipy.signal.welch(mono, rate, nperseg=min(SPECTRUM_SAMPLES, mono.size))
+    speech = float(power[(hertz >= SPEECH_HZ[0]) & (hertz <= SPEECH_HZ[1])].sum())
+    return float(power[hertz > NARROW_HZ].sum()) <= speech * 10 ** (NARROW_DB / 10)
 
 
 def _level(waveform: np.ndarray) -> float:

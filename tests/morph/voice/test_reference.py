@@ -137,6 +137,26 @@ def test_a_recording_with_a_steady_level_is_accepted_with_a_note(kind):
     assert note.endswith("like noise or a tone: is it speech?")
 
 
+@pytest.mark.parametrize("rate", [8000, 16000, 24000, 44100])
+def test_speech_of_a_telephone_is_accepted_with_a_note_whatever_its_rate(speech, rate):
+    narrow = librosa.resample(speech, orig_sr=RATE, target_sr=8000)
+    [note] = prepare_reference(librosa.resample(narrow, orig_sr=8000, target_sr=rate), rate, RATE).notes
+    assert note.startswith("the recording has nothing above 4 kHz") and "16 kHz or more" in note
+
+
+@pytest.mark.parametrize("rate", [11025, 16000, 22050])
+def test_speech_of_a_wider_band_gets_no_note(speech, rate):
+    wide = librosa.resample(speech, orig_sr=RATE, target_sr=rate)
+    assert prepare_reference(wide, rate, RATE).notes == ()
+
+
+def test_a_clone_of_a_telephones_speech_says_so(base, speech, caplog):
+    with caplog.at_level(logging.WARNING):
+        voice = clone_voice(base, librosa.resample(speech, orig_sr=RATE, target_sr=8000), 8000)
+    [note] = voice.notes
+    assert "sound like somebody else" in note and note in caplog.text
+
+
 @pytest.mark.parametrize(
     ("waveform", "sentence"),
     [
