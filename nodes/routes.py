@@ -128,7 +128,7 @@ class SpeechRoutes:
             return web.json_response({"error": "send JSON"}, status=415)
         try:
             said = await request.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             return web.json_response({"error": "the body is not JSON"}, status=400)
         client, wanted = (said.get("client"), said.get("wanted")) if isinstance(said, dict) else (None, None)
         if not isinstance(client, str) or not 0 < len(client) <= 64 or not isinstance(wanted, bool):

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from .saved_voices import file_state
+
 if TYPE_CHECKING:
     from ..morph.voice.library import VoiceLibrary
 
@@ -49,26 +51,9 @@ class VoiceRoutes:
         return web.json_response(await asyncio.to_thread(self._list), headers=HEADERS)
 
     def _list(self) -> dict[str, Any]:
-        configs = self._checkpoints()
-        recorded = list_recordings(self._open_library(), configs)
-        voices = sorted([*self._saved(configs), *recorded], key=lambda one: one["name"])
-        return {"voices": voices, "presets": list_presets(configs)}
-
-    def _saved(self, configs: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
-        from ..morph.voice.fits import needs_of
-
-        library = self._open_library()
-
-        def about(name: str, path: Path) -> dict[str, Any]:
-            try:
-                needs = needs_of(library.load(name))
-            except ValueError as error:
-                return {"name": name, "error": str(error)}
-            fitting = (label for label, config in configs.items() if needs.are_met_by(config))
-            here = {"checkpoint": next(fitting, None), "changed": str(path.stat().st_mtime_ns)}
-            return library.about(name) | here
-
-        return [about(name, path) for name, path in library.voices().items()]
+        library, configs = self._open_library(), self._checkpoints()
+        listed = [*list_saved(library, configs), *list_recordings(library, configs)]
+        return {"voices": sorted(listed, key=lambda one: one["name"]), "presets": list_presets(configs)}
 
     async def rename(self, request: web.Request) -> web.StreamResponse:
         """``{"name": voice, "new": name}``."""
@@ -119,6 +104,8 @@ class VoiceRoutes:
             data = await asyncio.to_thread(read)
         except ValueError as error:
             return _refuse(str(error), 404)
+        except FileNotFoundError:
+            return _refuse("the voice was deleted: choose another", 404)
         attachment = {"Content-Disposition": "attachment"}
         return web.Response(body=data, content_type=FILE_TYPE, headers=HEADERS | attachment)
 
@@ -131,7 +118,7 @@ class VoiceRoutes:
         body = await _read_body(request, MOST_JSON)
         try:
             said = json.loads(body or b"")
-        except ValueError:
+        except (ValueError, RecursionError):
             return _refuse("the body is not JSON", 400)
         values = [said.get(key) for key in keys] if isinstance(said, dict) else []
         if not values or not all(isinstance(value, str) for value in values):
@@ -140,9 +127,28 @@ class VoiceRoutes:
             return await _answer(lambda: act(self._open_library(), *values))
 
 
-def list_recordings(
-    library: VoiceLibrary, configs: Mapping[str, dict[str, Any]]
-) -> list[dict[str, str | None]]:
+def list_saved(library: VoiceLibrary, configs: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the library's voices, each with a checkpoint that it fits (or None), or why it cannot be read."""
+    return [about for name, path in library.voices().items() if (about := _about(name, path, configs))]
+
+
+def _about(name: str, path: Path, configs: Mapping[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """Return what the list says of a voice file; None if it was deleted since the folder was listed."""
+    from ..morph.voice.file import read_voice
+    from ..morph.voice.fits import needs_of
+    from ..morph.voice.library import describe_voice
+
+    try:
+        voice, description = read_voice(path)
+        changed = str(path.stat().st_mtime_ns)
+    except (ValueError, FileNotFoundError) as error:
+        return {"name": name, "error": str(error)} if path.exists() else None
+    needs = needs_of(voice)
+    checkpoint = next((label for label, config in configs.items() if needs.are_met_by(config)), None)
+    return describe_voice(name, voice, description) | {"checkpoint": checkpoint, "changed": changed}
+
+
+def list_recordings(library: VoiceLibrary, configs: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the library's recordings, each with a checkpoint that can clone it (or None)."""
     from ..morph.voice.fits import Needs
 
@@ -150,8 +156,9 @@ def list_recordings(
     checkpoint = next((label for label, config in configs.items() if cloning.are_met_by(config)), None)
     about = {"kind": RECORDING, "fits": CLONES, "checkpoint": checkpoint}
     return [
-        {"name": name, **about, "changed": str(path.stat().st_mtime_ns)}
+        {"name": name, **about, "changed": str(state[0])}
         for name, path in library.recordings().items()
+        if (state := file_state(path)) is not None  # else it was deleted since the folder was listed
     ]
 
 

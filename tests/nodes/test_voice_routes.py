@@ -131,6 +131,28 @@ def test_a_recording_in_the_folder_is_listed_with_a_checkpoint_that_clones(libra
     serve(library, scenario)
 
 
+def test_what_is_deleted_while_the_list_is_made_is_left_out(
+    library: VoiceLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(ask: Ask) -> None:
+        status, said = await ask()
+        assert status == 200 and [one["name"] for one in said["voices"]] == ["Anna"]
+
+    def deleting(find: Callable[[VoiceLibrary], dict[str, Path]], name: str) -> Callable[..., Any]:
+        def found_and_deleted(self: VoiceLibrary) -> dict[str, Path]:
+            found = find(self)
+            found[name].unlink(missing_ok=True)
+            return found
+
+        return found_and_deleted
+
+    (library.folder / "Berta.wav").write_bytes(b"RIFF")
+    voices = library.voices()
+    monkeypatch.setattr(VoiceLibrary, "voices", deleting(lambda _: voices, "Old"))
+    monkeypatch.setattr(VoiceLibrary, "recordings", deleting(VoiceLibrary.recordings, "Berta"))
+    serve(library, scenario)
+
+
 def test_voices_are_renamed_described_and_deleted(library: VoiceLibrary) -> None:
     async def scenario(ask: Ask) -> None:
         assert await ask("/rename", "POST", json={"name": "Anna", "new": "Clara "}) == (
@@ -205,6 +227,7 @@ def test_a_file_that_is_no_voice_is_refused(library: VoiceLibrary, data: bytes, 
         ({"json": []}, 400),
         ({"json": {"name": 1}}, 400),
         ({"data": b"{", "headers": {"Content-Type": "application/json"}}, 400),
+        ({"data": b"[" * 60_000, "headers": {"Content-Type": "application/json"}}, 400),
         ({"data": b'{"name": "Anna"}', "headers": {"Content-Type": "text/plain"}}, 415),
         ({"json": {"name": "Anna"}, "headers": {"Origin": "http://evil.example"}}, 403),
         ({"json": {"name": "Anna"}, "headers": {"Sec-Fetch-Site": "cross-site"}}, 403),
