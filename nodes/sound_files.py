@@ -48,7 +48,7 @@ DEMUXERS = {".flac": "flac", ".wav": "wav", ".mp3": "mp3", ".opus": "ogg", ".ogg
 
 
 def check_fits(waveform: np.ndarray, sample_rate: int, kind: str) -> None:
-    """Raise ValueError if a file of this kind cannot hold ``waveform`` (``[C, T]``)."""
+    """Raise ValueError if a file of this kind cannot hold ``waveform`` (``[C, T]``), or no file can: it has NaN."""
     if waveform.shape[0] > MOST_CHANNELS:
         raise ValueError(f"audio has {waveform.shape[0]} channels: mix it to mono or stereo first")
     rates = FORMATS[kind].rates
@@ -57,6 +57,8 @@ def check_fits(waveform: np.ndarray, sample_rate: int, kind: str) -> None:
         raise ValueError(
             f"audio has {sample_rate} samples per second, and {kind} holds {shown}: choose flac or wav, or resample it"
         )
+    if not np.isfinite(waveform).all():
+        raise ValueError("audio contains NaN or infinity: render or record it again")
 
 
 def encode(

@@ -84,6 +84,16 @@ def test_sound_that_a_format_cannot_hold_is_refused(
         sound_files.encode(np.zeros(shape, dtype=np.float32), rate, kind, 96, {})
 
 
+@pytest.mark.parametrize("sample", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", list(sound_files.FORMATS))
+def test_sound_that_is_no_sound_is_refused(kind: str, sample: float) -> None:
+    """flac and wav would be silent there, mp3 and opus loud noise."""
+    odd = WAVE[None].copy()
+    odd[0, 100] = sample
+    with pytest.raises(ValueError, match="audio contains NaN or infinity: render or record it again"):
+        sound_files.check_fits(odd, RATE, kind)
+
+
 @pytest.mark.parametrize(("name", "data"), [("a.wav", b"junk"), ("b.mp3", b""), ("c.opus", b"OggS" * 9)])
 def test_a_damaged_file_gets_one_sentence(tmp_path: Path, name: str, data: bytes) -> None:
     (tmp_path / name).write_bytes(data)
