@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ CODEC_IDS = tuple(
     f"codec_{name}"
     for name in ("pad_id", "bos_id", "eos_token_id", "think_id", "nothink_id", "think_bos_id", "think_eos_id")
 )
+TABLES = ("codec_language_id", "spk_id")
 KINDS = ("base", "custom_voice", "voice_design")
 TEXT_IDS = (
     "im_start_token_id",
@@ -84,6 +86,17 @@ def check_rope(given: dict[str, Any]) -> None:
         raise ValueError(f"mrope_section in config.json is {sections!r}: the numbers must add up to {half}")
 
 
+def check_tables(given: dict[str, Any]) -> None:
+    """Raise ValueError if the talker's config has no table of speakers or languages: upstream reads both."""
+    talker = given.get("talker_config")
+    for name in TABLES if isinstance(talker, dict) else ():
+        if not isinstance(talker.get(name), dict):
+            shown = json.dumps(talker[name]) if name in talker else "missing"
+            raise ValueError(
+                f"talker_config.{name} in config.json is {shown}: write an object, {{}} for none"
+            )
+
+
 def check_kind(config: Any) -> None:
     """Raise ValueError if a ``Qwen3TTSConfig`` has no valid model type and size."""
     if config.tts_model_type not in KINDS:
@@ -105,11 +118,11 @@ def check_ids(config: Any) -> None:
         _check_id(name, getattr(config, name), talker.text_vocab_size)
     for name in CODEC_IDS:
         _check_id(f"talker_config.{name}", getattr(talker, name), talker.vocab_size)
-    for table in ("codec_language_id", "spk_id"):
-        for name, value in (getattr(talker, table) or {}).items():
+    for table in TABLES:
+        for name, value in getattr(talker, table).items():
             _check_id(f"talker_config.{table} of {name!r}", value, talker.vocab_size)
     for name, dialect in (getattr(talker, "spk_is_dialect", None) or {}).items():
-        if dialect and dialect not in (talker.codec_language_id or {}):
+        if dialect and dialect not in talker.codec_language_id:
             raise ValueError(f"talker_config.spk_is_dialect of {name!r} is {dialect!r}, which has no id")
 
 

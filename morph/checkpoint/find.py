@@ -36,7 +36,10 @@ DEMO_VOICE = "demo voice (in the pack)"
 DEMO_VOICE_PATH = Path(__file__).resolve().parents[2] / "demo_voice"
 MODEL_TYPE = "qwen3_tts"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLED = "pytorch_model*.bin"  # never read: loading a pickle may run any program
+ADAPTER = "adapter_config.json"  # peft's, of a LoRA
 GIT_LFS_POINTER = b"version https://git-lfs"  # without git-lfs, git checks out this text instead of the file
+MERGE = "merge it into the weights (merge_and_unload of peft) and save the model again"
 DEPTH = 2  # a checkpoint is directly in a model folder, or one level deeper (tts/Qwen3TTS/<name>)
 
 
@@ -185,8 +188,29 @@ def check_complete(path: Path) -> Path:
         raise ValueError(f"checkpoint folder {path.name} does not exist: choose another, or put it back")
     missing = missing_files(path)
     if missing:
-        raise ValueError(f"checkpoint {path.name} lacks {', '.join(missing)}: download it again")
+        raise ValueError(
+            f"checkpoint {path.name} lacks {', '.join(missing)}: {_how_to_complete(path, missing)}"
+        )
+    if (path / ADAPTER).is_file():
+        raise ValueError(
+            f"checkpoint {path.name} has an adapter that is not merged ({ADAPTER}): {MERGE}, or move the adapter's "
+            "files away to speak as the base model"
+        )
     return path
+
+
+def _how_to_complete(path: Path, missing: Sequence[str]) -> str:
+    """Return what to do about missing files: weights may be there in a form that is not read."""
+    folders = [path / Path(name).parent for name in missing if Path(name).name == SINGLE]
+    pickled = [
+        file.relative_to(path).as_posix() for folder in folders for file in sorted(folder.glob(PICKLED))
+    ]
+    if not pickled:
+        return "download it again"
+    return (
+        f"it has {pickled[0]}, a pickle, which is never read; load the model where you trained it and save it as "
+        "safetensors with save_pretrained"
+    )
 
 
 def demo_voice() -> Path:

@@ -20,8 +20,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ..tested import describe_versions
-from .configs import check_groups, check_ids, check_kind, check_rope, check_sizes, check_types
-from .find import weight_files
+from .configs import check_groups, check_ids, check_kind, check_rope, check_sizes, check_tables, check_types
+from .find import MERGE, weight_files
 from .json_file import read_object
 from .qwen_tts import default_rope_registered, import_qwen_tts
 
@@ -33,7 +33,12 @@ FULL = ("not enough memory", "can't allocate memory", "out of memory")  # torch'
 FLOATS = ("F64", "F32", "F16", "BF16")
 LONGEST_CAUSE = 400  # characters; transformers lists every known name
 NAMED = 3  # at most this many tensors are named in a message
+LORA = re.compile(r"(?:^|[._])(?:lora|lokr|loha|hada)_")  # in the name of an adapter's tensor
 UNUSED = "quantizer"  # a codec may have more quantizers than the talker has groups
+
+
+class UnmergedWeights(ValueError):
+    """A checkpoint has weights of an adapter beside its own: it would speak as the base model."""
 
 
 @contextmanager
@@ -48,6 +53,8 @@ def blame(path: Path) -> Iterator[None]:
         raise ValueError(
             f"checkpoint {path.name} has a damaged weight file ({error}): download it again"
         ) from error
+    except UnmergedWeights as error:
+        raise ValueError(f"checkpoint {path.name} {error}") from error
     except Exception as error:
         if is_out_of_memory(error):
             raise
@@ -107,6 +114,7 @@ def _check_part(path: Path, config_class: Any, model_class: Any, where: str = ""
     with default_rope_registered():
         check_types(given, config_class(), name)
         check_rope(given)
+        check_tables(given)
         config = config_class.from_pretrained(str(folder))
         with torch.device("meta"):
             model = model_class(config)
@@ -161,10 +169,13 @@ def check_weights(folder: Path, model: torch.nn.Module, where: str = "") -> None
         where: prefix of file names in messages, such as "speech_tokenizer/".
 
     Raises:
+        UnmergedWeights: for tensors of an adapter, such as a LoRA.
         ValueError: for tensors that are missing, of another shape, not floating-point, or of layers that the config
             does not have. Other unneeded tensors do no harm; they are logged.
     """
     needed, found = model.state_dict(), read_headers(weight_files(folder))
+    if adapter := [f"{where}{name}" for name in found if LORA.search(name) and name not in needed]:
+        raise UnmergedWeights(f"has weights of an adapter that is not merged ({_some(adapter)}): {MERGE}")
     missing = [name for name in needed if name not in found]
     if missing:
         raise ValueError(f"{where}config.json needs weights that the files lack: {_some(missing)}")

@@ -136,6 +136,24 @@ def test_each_missing_file_is_named(tmp_path, name):
         check_complete(path)
 
 
+@pytest.mark.parametrize("folder", ["", "speech_tokenizer"])
+@pytest.mark.parametrize("pickled", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin"])
+def test_weights_in_a_pickle_are_to_be_saved_again_and_not_downloaded(tmp_path, folder, pickled):
+    name = f"{folder}/model.safetensors".lstrip("/")
+    path = put(tmp_path / "mine", without=(name,))
+    (path / folder / pickled).write_bytes(b"\x80\x04.")
+    with pytest.raises(ValueError, match=rf"lacks {name}: it has \S*{pickled}, a pickle.*save_pretrained"):
+        check_complete(path)
+
+
+def test_an_adapter_beside_the_weights_is_to_be_merged(tmp_path):
+    """transformers with peft would load the model that the adapter names instead of this one."""
+    path = put(tmp_path / "mine")
+    (path / "adapter_config.json").write_text('{"base_model_name_or_path": "/elsewhere"}', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"mine has an adapter that is not merged .*: merge it into"):
+        check_complete(path)
+
+
 def test_a_git_lfs_pointer_is_not_a_weight_file(tmp_path):
     path = put(tmp_path / "mine")
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 9\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 from collections.abc import Callable
 from importlib.metadata import version
@@ -84,6 +85,29 @@ def test_a_missing_tensor_of_the_codec_is_named(mine):
 def test_many_missing_tensors_are_counted(mine):
     change_weights(mine, lambda tensors: [tensors.pop(name) for name in list(tensors) if ".mlp." in name])
     refused(mine, "talker.model.layers.0.mlp.gate_proj.weight", " more)")
+
+
+@pytest.mark.parametrize("name", [DOWN.replace("weight", "lora_A.default.weight"), "lora_unet_down.alpha"])
+def test_an_adapter_that_is_not_merged_is_refused(mine, name):
+    """It would speak as the base model, without a word."""
+    change_weights(mine, lambda tensors: tensors.update({name: torch.zeros(2, 2)}))
+    with pytest.raises(
+        ValueError, match=rf"^checkpoint mine has weights of an adapter .*{re.escape(name)}.*: merge it"
+    ) as error:
+        load_model(mine)
+    assert "download" not in str(error.value)
+
+
+@pytest.mark.parametrize("table", ["spk_id", "codec_language_id"])
+@pytest.mark.parametrize("value", ["null", "missing"])
+def test_a_table_that_is_not_there_is_named(mine, table, value):
+    change_config(mine / "config.json", "talker_config", lambda talker: without(talker, table, value))
+    refused(mine, f"talker_config.{table} in config.json is {value}: write an object, {{}} for none")
+
+
+def without(talker: dict[str, Any], table: str, value: str) -> dict[str, Any]:
+    left = {name: one for name, one in talker.items() if name != table}
+    return left if value == "missing" else {**left, table: None}
 
 
 @pytest.mark.parametrize(
