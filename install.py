@@ -28,9 +28,12 @@ TESTED = Path(__file__).resolve().parent / "morph" / "tested.py"
 FIX = "update ComfyUI with its requirements, then run install.py again"
 
 
-def choose_package(transformers_version: str) -> str:
-    """Return the requirement of the qwen_tts for this transformers; ValueError if there is none."""
-    found = re.match(r"(\d+)\.(\d+)", transformers_version)
+def choose_package(transformers_version: str | None) -> str:
+    """Return the requirement of the qwen_tts for this transformers; ValueError if there is none.
+
+    A package whose installation broke off may have the version None.
+    """
+    found = re.match(r"(\d+)\.(\d+)", transformers_version or "")
     if not found:
         raise ValueError(f"transformers has version {transformers_version!r}, which is not a number: {FIX}")
     major, minor = int(found[1]), int(found[2])

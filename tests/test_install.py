@@ -52,8 +52,10 @@ def test_transformers_5_gets_the_port(version: str) -> None:
     assert install.choose_package(version) == "qwen-tts-hf==0.1.1.post1"
 
 
-@pytest.mark.parametrize("version", ["4.9.2", "4.56.2", "3.5.1", "3.60.0", "5.0.0", "5.3.0", "6.0.0", "main"])
-def test_other_transformers_are_refused_with_the_fix(version: str) -> None:
+@pytest.mark.parametrize(
+    "version", ["4.9.2", "4.56.2", "3.5.1", "3.60.0", "5.0.0", "5.3.0", "6.0.0", "main", None]
+)
+def test_other_transformers_are_refused_with_the_fix(version: str | None) -> None:
     with pytest.raises(
         ValueError, match=r"transformers.*(update ComfyUI|install version 4\.57, or 5\.4 and later)"
     ):
