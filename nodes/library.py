@@ -146,7 +146,9 @@ class LoadVoice(io.ComfyNode):
         if model is not None:
             check_model(model)
         voice = read_voice(name, None if model is None else model.clone_recording)
-        return io.NodeOutput(voice, ui=ui.PreviewText("\n".join(voice.notes)) if voice.notes else None)
+        if not voice.notes:
+            return io.NodeOutput(voice)
+        return io.NodeOutput(voice, ui=ui.PreviewText("\n".join(voice.notes)))
 
 
 def voice_path(name: str) -> Path:

@@ -35,7 +35,7 @@ def read_compressed(path: Path) -> tuple[np.ndarray, int]:
 
     resampler = av.AudioResampler(format="fltp")  # channels and rate stay as they are
     try:
-        with path.open("rb") as file, av.open(file, format=DEMUXERS[path.suffix.lower()]) as container:
+        with path.open("rb") as file, av.open(file, "r", DEMUXERS[path.suffix.lower()]) as container:
             if not container.streams.audio:
                 raise ValueError(f"{path.name} has no sound")
             decoded = [*container.decode(audio=0), None]  # None: what the resampler still has

@@ -89,12 +89,13 @@ def check_rope(given: dict[str, Any]) -> None:
 def check_tables(given: dict[str, Any]) -> None:
     """Raise ValueError if the talker's config has no table of speakers or languages: upstream reads both."""
     talker = given.get("talker_config")
-    for name in TABLES if isinstance(talker, dict) else ():
+    if not isinstance(talker, dict):
+        return
+    for name in TABLES:
         if not isinstance(talker.get(name), dict):
             shown = json.dumps(talker[name]) if name in talker else "missing"
-            raise ValueError(
-                f"talker_config.{name} in config.json is {shown}: write an object, {{}} for none"
-            )
+            where = f"talker_config.{name} in config.json"
+            raise ValueError(f"{where} is {shown}: write an object, {{}} for none")
 
 
 def check_kind(config: Any) -> None:

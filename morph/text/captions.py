@@ -155,8 +155,9 @@ def _by_mark(text: str) -> list[tuple[str, str]]:
     marks = list(VTT_VOICE.finditer(text))
     starts = [0, *(mark.start() for mark in marks[1:]), len(text)]
     said: list[tuple[str, str]] = []
-    for mark, (start, end) in zip(marks or [None], pairwise(starts), strict=True):
-        speaker = " ".join(html.unescape(mark[1]).translate(UNNAMED).split()) if mark else ""
+    for number, (start, end) in enumerate(pairwise(starts)):
+        name = marks[number][1] if marks else ""
+        speaker = " ".join(html.unescape(name).translate(UNNAMED).split())
         words = VTT_TAG.sub("", text[start:end])
         if said and name_key(said[-1][0]) == name_key(speaker):
             said[-1] = said[-1][0], said[-1][1] + words
