@@ -80,7 +80,7 @@ def load_tails(path: Path, checkpoint: Path, heads: Weight) -> dict[int, Tail]:
     """
     fix = f"delete it, or train it again with `{COMMAND} --checkpoint {checkpoint.name}`"
     try:
-        tensors, metadata = read_tensors(path, FORMAT)
+        tensors, metadata = read_tensors(path)
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path.name} of {checkpoint.name} is damaged ({error}): {fix}") from error
     if metadata.get("format") != FORMAT:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load, save
 
 from ..runtime.whole_file import write_whole
+
+HEADER_START = 8  # before it: its length
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
@@ -23,26 +26,34 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
     )
 
 
-def read_tensors(path: Path, kind: str | None = None) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Return a file's tensors, on the CPU, and its metadata, both of one state of the file.
+def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Return a file's tensors, on the CPU, and its metadata.
 
     The tensors are copies: ``get_tensor`` returns views of the mapped file, which change if the file is written in
-    place, and crash the process if it is truncated.
-
-    Args:
-        path: the file.
-        kind: the "format" in its metadata; no tensors are read from a file with another, which may have gigabytes.
+    place, and crash the process if it is truncated. ``safe_open`` opens the file again for the tensors: where it may
+    be replaced meanwhile, read it yourself and give its content to ``unpack_tensors``.
 
     Raises:
         SafetensorError, OSError: for a damaged file.
     """
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata() or {}
-        names = file.keys() if kind in (None, metadata.get("format")) else ()
-        return {name: file.get_tensor(name).clone() for name in names}, metadata
+        return {key: file.get_tensor(key).clone() for key in file.keys()}, metadata  # noqa: SIM118  (not a dict)
+
+
+def unpack_tensors(content: bytes) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Return the tensors and the metadata in the content of a file; SafetensorError if it is damaged."""
+    try:
+        tensors = load(content)  # checks the header
+    except KeyError as error:
+        raise SafetensorError(f"a tensor has the type {error}") from error
+    header = json.loads(
+        content[HEADER_START : HEADER_START + int.from_bytes(content[:HEADER_START], "little")]
+    )
+    return tensors, header.get("__metadata__") or {}
 
 
 def read_metadata(path: Path) -> dict[str, str]:
     """Return a file's metadata without reading its tensors; SafetensorError or OSError if the header is damaged."""
-    with safe_open(path, framework="pt") as file:
+    with safe_open(path, framework="np") as file:  # for "pt" it would open the file again
         return file.metadata() or {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from ..checkpoint.tensor_file import read_metadata, read_tensors, write_tensors
+from ..checkpoint.tensor_file import read_metadata, unpack_tensors, write_tensors
 from ..text.encoding import check_encodable
 from .voice import TENSORS, Voice
 from .voice import TEXTS as VOICE_TEXTS
@@ -111,18 +112,10 @@ def read_voice(path: Path) -> tuple[Voice, str]:
 
 
 def _read(path: Path) -> tuple[Voice, Mapping[str, str]]:
-    """Return the voice in a file and the file's metadata. It is opened once: another may take its place meanwhile."""
+    """Return the voice in a file and the file's metadata."""
+    content = _content(path)
     try:
-        if not path.is_file():
-            raise ValueError(
-                f"voice file {path.name} is missing from {path.parent.name}: save the voice again"
-            )
-        if (size := path.stat().st_size) > MOST_BYTES:
-            raise ValueError(
-                f"{path.name} has {size / 1e6:.0f} MB, and a voice has less than {MOST_BYTES / 1e6:.0f}: it is not a "
-                "voice file of this pack"
-            )
-        tensors, metadata = read_tensors(path, FORMAT)
+        tensors, metadata = unpack_tensors(content)
     except UNREADABLE as error:
         raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
     if metadata.get("format") != FORMAT:
@@ -145,3 +138,26 @@ def _read(path: Path) -> tuple[Voice, Mapping[str, str]]:
         ) from error
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
+
+
+def _content(path: Path) -> bytes:
+    """Return a file's bytes. It is opened once: another may take its place meanwhile."""
+    try:
+        if not path.is_file():
+            raise FileNotFoundError
+        with path.open("rb") as file:
+            size, content = os.fstat(file.fileno()).st_size, file.read(MOST_BYTES + 1)
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"voice file {path.name} is missing from {path.parent.name}: save the voice again"
+        ) from error
+    except OSError as error:
+        raise ValueError(
+            f"voice file {path.name} is damaged ({error.strerror}): save the voice again"
+        ) from error
+    if len(content) > MOST_BYTES:
+        raise ValueError(
+            f"{path.name} has {size / 1e6:.0f} MB, and a voice has less than {MOST_BYTES / 1e6:.0f}: it is not a "
+            "voice file of this pack"
+        )
+    return content

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.checkpoint import tensor_file
 from qwen3_tts_morph.morph.voice import file as voice_file
 from qwen3_tts_morph.morph.voice.file import load_voice, save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -65,19 +64,26 @@ def test_a_saved_voice_has_the_mode_of_the_umask(tmp_path, mask, mode):
     assert (tmp_path / "anna.safetensors").stat().st_mode & 0o777 == mode
 
 
-@pytest.mark.parametrize(
-    "error", [RuntimeError("the file was truncated"), FileNotFoundError(2, "it is gone")]
-)
-def test_a_file_that_changes_while_it_is_read_is_damaged(saved, monkeypatch, error):
-    def fail(*_):
-        raise error
+def test_a_file_that_is_deleted_while_it_is_read_is_missing(saved, monkeypatch):
+    exists = Path.is_file
 
-    monkeypatch.setattr(voice_file, "read_tensors", fail)
-    for read in (load_voice, voice_file.read_voice):
-        with pytest.raises(ValueError, match=r"anna\.safetensors is damaged"):
-            read(saved)
-    monkeypatch.setattr(voice_file, "read_metadata", fail)
+    def deleted(self: Path) -> bool:
+        there = exists(self)
+        saved.unlink(missing_ok=True)
+        return there
+
+    monkeypatch.setattr(Path, "is_file", deleted)
     assert not voice_file.is_voice_file(saved)
+    save_voice(VOICES["icl"], saved)
+    refused(saved, "is missing from")
+
+
+def test_a_file_that_may_not_be_read_is_a_sentence(saved, monkeypatch):
+    def fail(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", fail)
+    refused(saved, r"is damaged \(Permission denied\)")
 
 
 @pytest.mark.parametrize("change", ["overwritten", "truncated"])
@@ -185,14 +191,18 @@ def test_a_save_that_fails_leaves_nothing_half_written(tmp_path, monkeypatch, ex
 def test_a_file_that_is_replaced_while_it_is_read_is_whole(saved, monkeypatch):
     """Its metadata and its tensors are those of one file, the old or the new one."""
 
-    def open_and_replace(*arguments, **options):
-        opened = safe_open(*arguments, **options)
-        save_voice(VOICES["preset"], saved, "calm")
-        return opened
+    opened = Path.open
 
-    monkeypatch.setattr(tensor_file, "safe_open", open_and_replace)
+    def open_and_replace(self: Path, *mode: str):
+        file = opened(self, *mode)
+        monkeypatch.setattr(Path, "open", opened)
+        save_voice(VOICES["preset"], saved, "calm")
+        return file
+
+    monkeypatch.setattr(Path, "open", open_and_replace)
     voice, description = voice_file.read_voice(saved)
     assert (voice.transcript, description) == (VOICES["icl"].transcript, "") and same(voice.ref_codes, CODES)
+    assert load_voice(saved).speaker == "ryan"
 
 
 def test_a_link_beside_the_file_is_not_written_through(saved):
