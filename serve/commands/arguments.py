@@ -99,7 +99,7 @@ def writable_file(word: str) -> Path:
     if not os.path.isdir(path.parent):
         raise argparse.ArgumentTypeError(f"folder {path.parent} does not exist: create it, or choose another")
     try:
-        if path.exists():
+        with contextlib.suppress(FileNotFoundError):
             path.open("r+b").close()
         beside = name_beside(path)
         beside.touch(exist_ok=False)

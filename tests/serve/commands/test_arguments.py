@@ -27,7 +27,7 @@ def test_only_the_text_is_required(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (["--out", "{}"], "is a folder: name a file"),
         (["--out", "{}/speech.txt"], "does not end in one of .wav, .flac, .ogg, .mp3"),
         (["--out", "{}/none/speech.wav"], "does not exist: create it"),
-        (["--out", "{}/" + 250 * "x" + ".wav"], "cannot be written"),
+        (["--out", "{}/" + 300 * "x" + ".wav"], "cannot be written"),
         (["--out", "{}/\x1b[2J.txt"], r"\x1b[2J.txt does not end in"),
         (["--out", "{}/speech.wav", "--format", "mp3"], "differ: leave one out"),
         (["--format", "pcm"], "write it to stdout with --out -"),
