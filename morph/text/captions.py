@@ -33,9 +33,8 @@ STAMP = r"\d{1,4}(?::\d{1,4}){1,2}[.,]\d{1,3}"
 TIMES = re.compile(rf"\s*-?{STAMP}[^\w<]{{1,9}}{STAMP}(?:\s+X1:.*)?\s*")  # also with another arrow, or none
 ODD_STAMP = re.compile(rf"(?:^|{ARROW})\s*(-{STAMP}|\d{{3,}}(?::\d+){{2}}[.,]\d+)")
 ASS = re.compile(r"^(?:\[(?:Script Info|V4\+? Styles|Events)\]|Dialogue:)", re.MULTILINE | re.IGNORECASE)
-ASS_STYLE = re.compile(
-    r"\{\\[^{}]*\}"
-)  # found in SRT too, and how pysubs2 returns <i>; other braces are words
+# A style of ASS is found in SRT too, and is how pysubs2 returns <i>; other braces are words.
+ASS_STYLE = re.compile(r"\{\\[^{}]*\}")
 # Stand for what pysubs2 must not see in words. Unicode says that they are no characters, so no text has them.
 COLON, END = "\ufdd0", "\ufdd1"
 UNNAMED = str.maketrans(dict.fromkeys(RESERVED, " "))
