@@ -70,6 +70,28 @@ def test_nothing_is_announced_to_a_page_that_does_not_listen() -> None:
     serve(scenario)
 
 
+BODIES = {
+    "none": b"",
+    "cut": b"{",
+    "deep": b"[" * 60_000,
+    "list": b"[]",
+    "number": b'{"client": 5, "wanted": true}',
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_request_that_says_nothing_is_refused(body: bytes) -> None:
+    async def scenario(store, http, comfy) -> None:
+        headers = {"Content-Type": "application/json"}
+        async with (
+            ClientSession() as session,
+            session.post(http.make_url("/listen"), data=body, headers=headers) as answer,
+        ):
+            assert answer.status == 400 and "error" in await answer.json()
+
+    serve(scenario)
+
+
 def test_a_reader_gets_all_samples_from_where_it_asks_while_they_are_made() -> None:
     async def scenario(store, http, comfy) -> None:
         store.listen(PAGE, True)

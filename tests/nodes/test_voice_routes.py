@@ -183,6 +183,25 @@ def test_an_exported_voice_can_be_imported(library: VoiceLibrary) -> None:
     serve(library, scenario)
 
 
+def test_a_voice_that_is_deleted_while_it_is_exported_is_not_found(
+    library: VoiceLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(ask: Ask) -> None:
+        status, said = await ask("/file?name=Anna")
+        assert status == 404 and "was deleted" in said["error"] and str(library.folder) not in str(said)
+
+    monkeypatch.setattr(VoiceLibrary, "load", lambda self, name: None)
+    find = VoiceLibrary.find
+
+    def found_and_deleted(self: VoiceLibrary, name: str) -> Path:
+        path = find(self, name)
+        path.unlink()
+        return path
+
+    monkeypatch.setattr(VoiceLibrary, "find", found_and_deleted)
+    serve(library, scenario)
+
+
 @pytest.mark.parametrize("name", ["../secret", "%2e%2e/secret", "/etc/passwd", "", "Nobody"])
 def test_a_name_that_is_not_listed_reaches_no_file(library: VoiceLibrary, name: str, tmp_path: Path) -> None:
     async def scenario(ask: Ask) -> None:

@@ -254,6 +254,7 @@ BAD = {
     "a foreign file": (lambda _, words: words.pop("format"), "is not a file of trained tails"),
     "another checkpoint": (lambda _, words: words.update(predictor="00"), "trained for another checkpoint"),
     "no list": (lambda _, words: words.pop("tails"), "is damaged"),
+    "a deep list": (lambda _, words: words.update(tails="[" * 100_000), "is damaged"),
     "a broken list": (lambda _, words: words.update(tails="[1]"), "is damaged"),
     "a tail of 15": (
         lambda _, words: words.update(tails=json.dumps({"15": vars(ABOUT)})),
