@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
@@ -14,9 +14,10 @@ from ..model.tokens import ArrivingIds
 from ..text.arriving import Characters, Sentences
 from ..text.duration import held_frames
 from ..text.encoding import check_encodable, is_encodable
-from ..text.normalize import SpokenText
+from ..text.normalize import SpokenText, join_spoken
 from ..text.pauses import check_spoken, read_pauses, without_pauses
-from ..text.split import check_text, split_text
+from ..text.pieces import split_arriving
+from ..text.split import check_text
 from ..voice.prompt import Prompt, check_context
 from .ahead import Ahead
 from .line_text import LineText
@@ -57,7 +58,8 @@ class LateLine(LineText):
                 self._check(self._whole)
                 self._finish()
                 self._is_finished = True
-            self._advance()
+            failed = self._advance()
+            error = error or failed
         except ValueError as problem:
             error = problem
         if error is not None or (ended and self._is_said):
@@ -95,8 +97,9 @@ class LateLine(LineText):
         """The text is complete."""
         raise NotImplementedError
 
-    def _advance(self) -> None:
-        """Go on with what has been taken; called at every poll."""
+    def _advance(self) -> BaseException | None:
+        """Go on with what has been taken, at every poll. Return what went wrong there, which ends this line alone."""
+        return None
 
     @property
     def _is_said(self) -> bool:
@@ -117,11 +120,19 @@ class LateLine(LineText):
 
 @dataclass(frozen=True)
 class Written:
-    """A part of a text without pauses, "" for a pause alone; the seconds of silence before it; and how it is spoken."""
+    """A part of a text without pauses, "" for a pause alone, and how it is spoken; or only its next piece.
 
-    part: str
+    Args:
+        piece: of the part; "" at its end.
+        pause_s: seconds of silence before the piece, or of a part that has none.
+        part: the part, once all of its pieces were given.
+        said: how it is spoken, likewise.
+    """
+
+    piece: str
     pause_s: float
-    said: SpokenText
+    part: str = ""
+    said: SpokenText | None = None
 
 
 class SentenceLine(LateLine):
@@ -168,15 +179,16 @@ class SentenceLine(LateLine):
     def _is_said(self) -> bool:
         return self._ahead is None
 
-    def _advance(self) -> None:
+    def _advance(self) -> BaseException | None:
         while self._ahead is not None and (given := self._ahead.take()) is not None:
             if given.error is not None:
-                raise given.error
+                return given.error
             if given.value is None:
                 self._ahead = None
                 self._end_pieces()
             else:
                 self._say(given.value)
+        return None
 
     def _end_pieces(self) -> None:
         ended = end_pieces([self._rendering.pieces[index] for index in self._pieces], self._silence)
@@ -187,7 +199,8 @@ class SentenceLine(LateLine):
         paused = read_pauses(sentence)
         for part, pause_s in zip([*paused.parts, ""], paused.pauses_s, strict=True):
             if self._ahead is None and self._normalizer.is_quick(part, self._line.language):
-                self._say(self._write(part, pause_s))
+                for written in self._write(part, pause_s):
+                    self._say(written)
                 continue
             if self._ahead is None:
                 self._ahead = Ahead(self._write_ahead(), self._reader.bell.set)
@@ -195,30 +208,39 @@ class SentenceLine(LateLine):
 
     def _write_ahead(self) -> Iterator[Written]:
         while (next_part := self._parts.get()) is not None:
-            yield self._write(*next_part)
+            yield from self._write(*next_part)
 
-    def _write(self, part: str, pause_s: float) -> Written:
-        said = self._normalizer.write_out(part, self._line.language) if part else SpokenText("")
-        return Written(part, pause_s, said)
+    def _write(self, part: str, pause_s: float) -> Iterator[Written]:
+        """Give the pieces of a part, each as soon as it is written out, and then its end."""
+        parts = self._normalizer.parts(part, self._line.language) if part else ()
+        said: list[SpokenText] = []
+        for piece in split_arriving(_noted(parts, said), self._limit):
+            yield Written(piece, pause_s)
+            pause_s = 0.0
+        yield Written("", pause_s, part, join_spoken(said))
 
     def _say(self, written: Written) -> None:
-        """Add the pieces of a part."""
-        rendering, line, said = self._rendering, self._line, written.said
+        """Add a piece, unless it has nothing to speak; or note how a part is spoken."""
+        rendering, line = self._rendering, self._line
         self._silence += written.pause_s
-        if written.part:
-            self._said.append(said)
-        self._changed = self._changed or said.text.split() != written.part.split()
-        if not said.text.strip():
-            return
-        parts = split_text(said.text, self._limit)
-        for piece in cut_pieces(self.index, line, parts, rendering.normalizer, len(self._pieces)):
+        for piece in cut_pieces(self.index, line, [written.piece], rendering.normalizer, len(self._pieces)):
             piece, self._silence = replace(piece, pause_s=self._silence), 0.0
             self._pieces.append(self._keep(piece, build_piece(rendering.builder, line, piece.text)))
+        if written.part and written.said is not None:
+            self._said.append(written.said)
+            self._changed = self._changed or written.said.text.split() != written.part.split()
 
     def _spoken(self) -> SpokenText:
         notes = dict.fromkeys(note for said in self._said for note in said.notes)
         text = " ".join(said.text for said in self._said) if self._changed else without_pauses(self._whole)
         return SpokenText(text, tuple(notes))
+
+
+def _noted(parts: Iterable[SpokenText], said: list[SpokenText]) -> Iterator[SpokenText]:
+    """Give the parts, and append each to ``said``."""
+    for part in parts:
+        said.append(part)
+        yield part
 
 
 class TokenLine(LateLine):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..text.normalize import SpokenText, join_spoken
 from ..text.pauses import read_pauses
-from ..text.split import split_arriving
+from ..text.pieces import split_arriving
 from .ahead import Ahead, Given
 from .line_text import LineText
 from .lines import Line, Rendering, build_piece, cut_pieces, end_pieces, join_texts, piece_limit
@@ -43,7 +43,7 @@ class WholeLine(LineText):
         self._rendering, self._line, self._text = rendering, line, line.text
         rendering.lines[0] = line
         self._paused = read_pauses(line.text)
-        self._said: list[list[SpokenText]] = []  # the sentences of each part between pauses
+        self._said: list[list[SpokenText]] = []  # of each part between pauses
         self._silence = 0.0  # seconds before the next piece
         self._limit = piece_limit(rendering.synthesizer.model, rendering.options)
         self.is_read = False
@@ -101,11 +101,10 @@ class WholeLine(LineText):
                 silence = 0.0
         yield Cut("", silence)  # of a last part that has nothing to speak
 
-    def _write_out(self, part: str) -> Iterator[str]:
+    def _write_out(self, part: str) -> Iterator[SpokenText]:
         said: list[SpokenText] = []
         self._said.append(said)
-        for sentence in self._normalizer.parts(part, self._line.language):
-            said.append(sentence)
-            if sentence.text:
-                yield sentence.text
+        for one in self._normalizer.parts(part, self._line.language):
+            said.append(one)
+            yield one
         self.is_read = len(self._said) == len(self._paused.parts)

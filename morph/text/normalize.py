@@ -34,10 +34,17 @@ LAST_STOP = re.compile(r"[.!?\u3002][\"')\]]*$")
 
 @dataclass(frozen=True)
 class SpokenText:
-    """A text as it is spoken, and notes for the report on what could not be written out."""
+    """A text as it is spoken.
+
+    Args:
+        text: it.
+        notes: for the report, on what could not be written out.
+        ends: whether a sentence ends with it; of a long one, only the last part does.
+    """
 
     text: str
     notes: tuple[str, ...] = ()
+    ends: bool = True
 
 
 def join_spoken(parts: Sequence[SpokenText]) -> SpokenText:
@@ -80,10 +87,11 @@ class Normalizer:
         return join_spoken(list(self.parts(text, spoken_in)))
 
     def parts(self, text: str, spoken_in: str = "auto") -> Iterator[SpokenText]:
-        """Give what ``write_out`` returns sentence by sentence, so that long texts need not be waited for.
+        """Give what ``write_out`` returns part by part, so that long texts need not be waited for.
 
-        A text that is not written out is one part. ``join_spoken`` puts the parts together; a sentence that ended at a
-        new line gets a stop, so that its end is seen there too.
+        A part is a sentence, or one call of the library for a long sentence with figures. A text that is not written
+        out is one part. ``join_spoken`` puts the parts together; a sentence that ended at a new line gets a stop, so
+        that its end is seen there too.
         """
         if not self._is_english(spoken_in):
             yield SpokenText(text)
@@ -91,10 +99,12 @@ class Normalizer:
         clean, notes = _readable(text)
         sentences = split_sentences(clean)
         for number, one in enumerate(sentences, start=1):
-            said = self._sentence(one, notes)
-            ended = number < len(sentences) and any(char.isalnum() for char in said)
-            yield SpokenText(self.close(said) if ended else said, tuple(notes))
-            notes.clear()
+            is_heard = False
+            for said, ends in self._sentence(one, notes):
+                is_heard = is_heard or any(char.isalnum() for char in said)
+                closes = ends and is_heard and said and number < len(sentences)
+                yield SpokenText(self.close(said) if closes else said, tuple(notes), ends)
+                notes.clear()
 
     def close(self, piece: str) -> str:
         """End a piece of a text like a sentence, for checkpoints that were trained on complete sentences.
@@ -106,13 +116,22 @@ class Normalizer:
             return piece
         return piece.rstrip(" ,;:-") + "."
 
-    def _sentence(self, sentence: str, notes: list[str]) -> str:
+    def _sentence(self, sentence: str, notes: list[str]) -> Iterator[tuple[str, bool]]:
+        """Give a sentence as it is spoken, each part with whether it is the last one.
+
+        Of a sentence with figures that is longer than LONGEST_INPUT, no rule sees more than a part.
+        """
         self._go_on()
         sentence = english.before(sentence)
-        if FIGURES.search(sentence):
-            parts = split_text(sentence, LONGEST_INPUT)
-            sentence = " ".join(self._read_out(part, notes) for part in parts)
-        return english.after(sentence)
+        if not FIGURES.search(sentence):
+            yield english.after(sentence), True
+            return
+        first, *others = split_text(sentence, LONGEST_INPUT)
+        yield english.after(self._read_out(first, notes)), not others
+        for number, part in enumerate(others, start=1):
+            # Behind a comma, which is left out again: it does not begin with a capital letter.
+            said = english.after(f", {self._read_out(part, notes)}").removeprefix(",").lstrip()
+            yield said, number == len(others)
 
     def _go_on(self) -> None:
         if self.on_sentence is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from .encoding import check_encodable
 
@@ -66,6 +67,14 @@ NEVER_LAST = frozenset(("e.g", "i.e", "a.k.a", "c.f", "z.b", "d.h"))
 BEGIN = re.compile(r"""[\s"'“‘„«»(\[]*""")  # what may be before a sentence's first letter
 
 
+class Mark(NamedTuple):
+    """Where a mark that may end a sentence is, with the closing quotes behind it, and whether it does end one."""
+
+    start: int
+    end: int
+    is_end: bool
+
+
 def check_text(text: str, name: str = "text") -> str:
     """Return ``text`` if it can be spoken; raise ValueError, naming the input, if it cannot.
 
@@ -86,8 +95,8 @@ def _shorten(text: str) -> str:
 
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of ``text``, with the boundaries of ``split_text`` and without surrounding white space."""
-    span = _trim(text, (0, len(text)))
-    return [text[slice(*part)] for part in _parts(text, span, sentence_ends(text, span))]
+    span = trim(text, (0, len(text)))
+    return [text[slice(*part)] for part in parts_between(text, span, sentence_ends(text, span))]
 
 
 def split_text(text: str, max_chars: int = 400) -> list[str]:
@@ -108,46 +117,24 @@ def split_text(text: str, max_chars: int = 400) -> list[str]:
         raise ValueError(
             f"max_chars is {max_chars}: give the longest piece in characters, or 0 to never split"
         )
-    span = _trim(text, (0, len(text)))
+    span = trim(text, (0, len(text)))
     if max_chars == 0:
         return [text[slice(*span)]]
-    return [text[start:end] for start, end in _pack(_split_span(text, span, max_chars), max_chars)]
+    return [text[start:end] for start, end in pack(split_span(text, span, max_chars), max_chars)]
 
 
-def split_arriving(parts: Iterable[str], max_chars: int) -> Iterator[str]:
-    """Give the pieces of sentences that come one after another: those of ``split_text`` of all, joined by spaces.
-
-    A piece is given as soon as it cannot grow any more. Sentences begin with no lower-case letter and no digit, as the
-    normalizer writes them: otherwise the one before may not end where it seems to.
-    """
-    rest = ""
-    for part in parts:
-        rest = f"{rest} {part}" if rest else part
-        if max_chars and _is_closed(part):
-            *complete, rest = split_text(rest, max_chars)
-            yield from complete
-    if rest.strip():
-        yield from split_text(rest, max_chars)
-
-
-def _is_closed(sentence: str) -> bool:
-    """Return whether a sentence's end is seen when another one follows: not after "Dr.", and not without a mark."""
-    end = len(sentence)
-    return end in sentence_ends(f"{sentence} A", (0, end + 2))
-
-
-def _split_span(text: str, span: Span, limit: int, level: int = 0) -> Iterator[Span]:
+def split_span(text: str, span: Span, limit: int, level: int = 0) -> Iterator[Span]:
     """Yield the parts of ``span``, none longer than ``limit``, split no finer than necessary."""
     if span[1] - span[0] <= limit:
         yield span
     elif level < len(LEVELS):
         finer = (
             one
-            for part in _parts(text, span, LEVELS[level](text, span))
-            for one in _split_span(text, part, limit, level + 1)
+            for part in parts_between(text, span, LEVELS[level](text, span))
+            for one in split_span(text, part, limit, level + 1)
         )
         # Words are packed right away, into parts of similar length: a last part of one word sounds cut off.
-        yield from finer if level < len(LEVELS) - 1 else _pack(finer, _even_limit(span, limit))
+        yield from finer if level < len(LEVELS) - 1 else pack(finer, _even_limit(span, limit))
     else:
         for start in range(span[0], span[1], limit):
             yield start, min(start + limit, span[1])
@@ -160,7 +147,7 @@ def _even_limit(span: Span, limit: int) -> int:
     return min(limit, -(-length // count) + WORD_TO_SPARE)
 
 
-def _pack(parts: Iterator[Span], limit: int) -> list[Span]:
+def pack(parts: Iterator[Span], limit: int) -> list[Span]:
     """Merge neighbours as long as they fit."""
     packed: list[Span] = []
     for start, end in parts:
@@ -171,17 +158,17 @@ def _pack(parts: Iterator[Span], limit: int) -> list[Span]:
     return packed
 
 
-def _parts(text: str, span: Span, cuts: Iterator[int]) -> Iterator[Span]:
+def parts_between(text: str, span: Span, cuts: Iterator[int]) -> Iterator[Span]:
     """Yield the parts of ``span`` between ``cuts``, without white space at their edges and without empty parts."""
     start = span[0]
     for cut in [*cuts, span[1]]:
-        part = _trim(text, (start, cut))
+        part = trim(text, (start, cut))
         if part[0] < part[1]:
             yield part
         start = cut
 
 
-def _trim(text: str, span: Span) -> Span:
+def trim(text: str, span: Span) -> Span:
     piece = text[slice(*span)]
     start = span[0] + len(piece) - len(piece.lstrip())
     return start, max(start, span[0] + len(piece.rstrip()))
@@ -189,14 +176,19 @@ def _trim(text: str, span: Span) -> Span:
 
 def sentence_ends(text: str, span: Span) -> Iterator[int]:
     """Yield where the sentences of a span end."""
-    begin = span[0]
+    return (mark.end for mark in sentence_marks(text, span[0], span) if mark.is_end)
+
+
+def sentence_marks(text: str, begin: int, span: Span) -> Iterator[Mark]:
+    """Yield the marks of a span that may end a sentence; ``begin``: where the sentence of the first one begins."""
     for match in SENTENCE_END.finditer(text, *span):
+        is_end = True
         if match["latin"] is not None:
             begin = _first_letter(text, begin)
-            if not _ends_sentence(text, match, text[begin].islower()):
-                continue
-        yield match.end()
-        begin = match.end()
+            is_end = _ends_sentence(text, match, text[begin].islower())
+        yield Mark(match.start(), match.end(), is_end)
+        if is_end:
+            begin = match.end()
 
 
 def _first_letter(text: str, begin: int) -> int:
@@ -236,12 +228,12 @@ def _opens_behind(text: str, end: int, word: str) -> bool:
     return following is not None and following[1].lower() in OPENERS
 
 
-def _clause_ends(text: str, span: Span) -> Iterator[int]:
+def clause_ends(text: str, span: Span) -> Iterator[int]:
     return (match.end() for match in CLAUSE_END.finditer(text, *span))
 
 
-def _word_ends(text: str, span: Span) -> Iterator[int]:
+def word_ends(text: str, span: Span) -> Iterator[int]:
     return (match.end() for match in WORD_END.finditer(text, *span))
 
 
-LEVELS: tuple[Callable[[str, Span], Iterator[int]], ...] = (sentence_ends, _clause_ends, _word_ends)
+LEVELS: tuple[Callable[[str, Span], Iterator[int]], ...] = (sentence_ends, clause_ends, word_ends)

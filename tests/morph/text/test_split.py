@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from qwen3_tts_morph.morph.text.split import check_text, split_arriving, split_sentences, split_text
+from qwen3_tts_morph.morph.text.split import check_text, split_sentences, split_text
 
 # Abbreviations in which there is a space, and dots before a lower-case word or a number.
 SHORT_FORMS = [
@@ -195,25 +195,3 @@ def test_a_text_without_anything_to_speak_is_refused(text, sentence):
 @pytest.mark.parametrize("text", ["A", "7", "你好", "สวัสดี", "नमस्ते", "🙂 ok"])
 def test_any_letter_or_digit_can_be_spoken(text):
     assert check_text(text) == text
-
-
-ENDS = (".", ".", ".", "!", '."', " Dr.", " B.", " p.m.", "", ",")
-
-
-@pytest.mark.parametrize("limit", [0, 40, 60, 100, 400])
-@pytest.mark.parametrize("seed", range(5))
-def test_sentences_that_come_one_after_another_are_cut_as_their_whole_text(limit: int, seed: int) -> None:
-    numbers = random.Random(seed)
-    words = ["one", "twenty-two", "three,", "Dr. Four", "five;", "“Six”", "sevenfold" * 6]
-    made = [" ".join(numbers.choices(words, k=numbers.randrange(1, 30))) for _ in range(30)]
-    sentences = [f"{one[0].upper()}{one[1:]}{numbers.choice(ENDS)}" for one in made]
-    given: list[int] = []
-
-    def arrive():
-        for number, sentence in enumerate(sentences):
-            given.append(number)
-            yield sentence
-
-    pieces = split_arriving(arrive(), limit)
-    first = next(pieces)
-    assert [first, *pieces] == split_text(" ".join(sentences), limit)
