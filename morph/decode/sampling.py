@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import TypeAlias
 
 import torch
@@ -21,7 +22,17 @@ Randomness: TypeAlias = "torch.Generator | Sequence[torch.Generator] | None"
 
 def line_streams(seeds: Sequence[int], device: torch.device) -> list[torch.Generator]:
     """Return one generator per line: a line's seed gives the same samples in any batch."""
-    return [torch.Generator(device=device).manual_seed(seed % 2**63) for seed in seeds]
+    return [torch.Generator(device=device).manual_seed(_generator_seed(seed)) for seed in seeds]
+
+
+def _generator_seed(seed: int) -> int:
+    """Return what a generator is seeded with: the seed itself, or of one that has 64 bits a digest.
+
+    On the CPU a generator takes the lower 32 bits alone: s + 2^63 would be s.
+    """
+    if seed < 2**63:
+        return seed % 2**63
+    return int.from_bytes(blake2b(str(seed).encode(), digest_size=7).digest(), "big")
 
 
 def penalize_repetition(scores: torch.Tensor, seen: torch.Tensor, penalty: float) -> torch.Tensor:

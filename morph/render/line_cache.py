@@ -12,8 +12,9 @@ import logging
 import os
 import re
 import secrets
+import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 FORMAT, VERSION = "qwen3-tts-line", "1"
 LINE, WORDS, UNFINISHED = ".line.safetensors", ".words.json", ".part"
+ROOM = 100  # files to one that may be kept before the folder is looked at again
+MOST = 1 << 40  # more than any count of a line
 OWN_NAME = re.compile(r"[0-9a-f]{64}\.(line\.safetensors|words\.json)(\.[0-9a-f]{16}\.part)?")
 
 
@@ -58,17 +61,36 @@ class CacheSize:
     bytes: int
 
 
+class _Room:
+    """How much can be kept until the folder is looked at, which takes longer the more files there are."""
+
+    def __init__(self) -> None:
+        self._bytes = self._files = 0
+
+    def take(self, size: int) -> bool:
+        """Note that a file was kept; return whether there was room for it."""
+        self._bytes -= size
+        self._files -= 1
+        return self._bytes >= 0 and self._files >= 0
+
+    def set(self, size: int, files: int) -> None:
+        """Note how many bytes are free, and after how many files other processes may have taken them."""
+        self._bytes, self._files = size, files
+
+
 @dataclass(frozen=True)
 class LineCache:
     """Kept lines, and the words that were heard in them. Several processes may use one folder.
 
     Args:
         folder: it is created when the first line is kept.
-        most_bytes: of all files; the least recently used go first. 1 or more.
+        most_bytes: of all files; the least recently used go first. 1 or more. Of many files, a hundredth may be too
+            many for a while where several processes keep lines, and a hundredth more than necessary goes.
     """
 
     folder: Path
     most_bytes: int
+    _room: _Room = field(default_factory=_Room, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.most_bytes < 1:
@@ -107,11 +129,15 @@ class LineCache:
     def _read(self, path: Path, unpack: Callable[[bytes], T]) -> T | None:
         try:
             content = path.read_bytes()
-            os.utime(path)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise DamagedLine(f"cannot be read ({error.strerror or error})") from error
+            why = _clear_folder(path) if path.is_dir() else error.strerror or str(error)
+            raise DamagedLine(f"cannot be read ({why})") from error
+        try:
+            os.utime(path)
+        except OSError as error:  # another user's file, or another process has removed it
+            log.debug("a kept file goes earlier than it should: %s (%s)", path.name, error)
         try:
             return unpack(content)
         except (SafetensorError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -127,7 +153,8 @@ class LineCache:
             unfinished.replace(path)
         finally:
             _remove(unfinished)
-        self._trim()
+        if not self._room.take(len(content)):
+            self._trim()
 
     def size(self) -> CacheSize:
         """Return how much is kept."""
@@ -151,18 +178,24 @@ class LineCache:
             return
         for name in filter(OWN_NAME.fullmatch, names):
             try:
-                yield self.folder / name, (self.folder / name).stat()
+                status = os.stat(self.folder / name)
             except FileNotFoundError:  # another process has removed it
                 continue
+            if stat.S_ISREG(status.st_mode):
+                yield self.folder / name, status
 
     def _trim(self) -> None:
         files = sorted(self._files(), key=lambda file: file[1].st_mtime_ns)
-        excess = sum(status.st_size for _, status in files) - self.most_bytes
+        total, ahead = sum(status.st_size for _, status in files), len(files) // ROOM
+        target = self.most_bytes
+        if total > target and ahead:
+            target -= ahead * (total // len(files))
         for path, status in files:
-            if excess <= 0:
-                return
+            if total <= target:
+                break
             if _remove(path):
-                excess -= status.st_size
+                total -= status.st_size
+        self._room.set(self.most_bytes - total, ahead)
 
 
 def _size(files: Sequence[tuple[Path, os.stat_result]]) -> CacheSize:
@@ -178,6 +211,15 @@ def _remove(path: Path) -> bool:
         log.warning("%s cannot be removed: %s", path.name, error)
         return False
     return True
+
+
+def _clear_folder(path: Path) -> str:
+    """Remove a folder that is in a file's place, if nothing is in it; return what is wrong."""
+    try:
+        path.rmdir()
+    except OSError:
+        return f"a folder is in its place: delete {path.name}"
+    return "a folder was in its place"
 
 
 def _pack(kept: Kept) -> bytes:
@@ -216,6 +258,7 @@ def _unpack(content: bytes, line: Line, text: SpokenText) -> Kept:
     if metadata["sha256"] != _digest(metadata["line"], waveform):
         raise ValueError("its checksum does not match")
     facts = json.loads(metadata["line"])
+    _check(waveform, facts)
     report = LineReport(
         line.name,
         str(line.text),
@@ -231,6 +274,20 @@ def _unpack(content: bytes, line: Line, text: SpokenText) -> Kept:
     spans = tuple(PieceSpan(*span) for span in facts["spans"])
     spoken = Spoken(waveform, facts["sample_rate"], report, spans, facts["engine"])
     return Kept(spoken, facts["retries"])
+
+
+def _check(waveform: np.ndarray, facts: dict[str, Any]) -> None:
+    """Raise ValueError for what no rendering has made, though its checksum is right."""
+    if waveform.dtype != np.float32 or waveform.ndim != 1 or not np.isfinite(waveform).all():
+        raise ValueError("its samples are not float32 of one channel, or not finite")
+    counts = [facts[name] for name in ("sample_rate", "takes")]
+    counts += [facts[name] + 1 for name in ("frames", "pieces", "retries")]
+    counts += [place + 1 for _, *places in facts["spans"] for place in places]
+    if not all(type(count) is int and 0 < count < MOST for count in counts):
+        raise ValueError("a number of it is out of range")
+    texts = [facts["engine"], *(text for text, _, _ in facts["spans"])]
+    if facts["ended"] not in ENDS or not all(isinstance(text, str) for text in texts):
+        raise ValueError("a word of it is none")
 
 
 def _digest(words: str, waveform: np.ndarray) -> str:

@@ -20,6 +20,7 @@ import transformers
 
 from ..options import GenerateOptions
 from ..synthesizer import Synthesizer
+from ..tested import QWEN_TTS, installed
 from ..voice.file import voice_digest
 from .lines import Line, Piece
 
@@ -53,6 +54,7 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
         {
             "code": CODE,
             "versions": [platform.machine(), torch.__version__, transformers.__version__, np.__version__],
+            "qwen_tts": [installed(name) for name in QWEN_TTS],
             "device": device_kind(model.device),
             "checkpoint": model.fingerprint,
             "model": [str(model.dtype), model.attention, model.weights, model.size],
@@ -77,7 +79,7 @@ def line_key(common: str, line: Line, pieces: Sequence[Piece]) -> str:
             "common": common,
             "voice": voice_digest(line.voice),
             "language": line.language.strip().lower(),
-            "instruct": line.instruct or "",
+            "instruct": (line.voice.instruct if line.instruct is None else line.instruct) or "",
             "pieces": [
                 [piece.text, piece.seed, piece.stride, piece.pause_s, piece.after_s] for piece in pieces
             ],

@@ -146,3 +146,10 @@ def test_an_overflow_in_fp16_is_reported_before_anything_is_sampled():
     logits = torch.full((1, 8), torch.nan, dtype=torch.float16)
     with pytest.raises(ValueError, match="overflow in fp16: load it with precision auto"):
         sample_tokens(logits, TokenSampling(), None)
+
+
+def test_seeds_of_64_bits_have_takes_of_their_own() -> None:
+    seeds = [5, 5 + 2**63, 6 + 2**63, 2**64 - 1, 2**63 - 1]
+    drawn = [torch.rand(4, generator=one).tolist() for one in line_streams(seeds, CPU)]
+    assert len({*map(tuple, drawn)}) == len(seeds)
+    assert drawn[0] == torch.rand(4, generator=torch.Generator().manual_seed(5)).tolist()

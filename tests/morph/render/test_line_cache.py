@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,8 @@ from qwen3_tts_morph.morph.render.line_cache import CacheSize, DamagedLine, Kept
 from qwen3_tts_morph.morph.render.lines import Line, LineReport, PieceSpan, Spoken
 from qwen3_tts_morph.morph.text.normalize import SpokenText
 from qwen3_tts_morph.morph.voice.voice import Voice
+from safetensors import safe_open
+from safetensors.numpy import save
 
 VOICE = Voice("preset", "0b6", speaker="ryan")
 LINE = Line("It costs $5.", VOICE, name="ANNA")
@@ -96,10 +100,78 @@ def test_words_are_kept_beside_lines_and_checked(cache) -> None:
     assert cache.find(key("a"), LINE, TEXT)
 
 
-def test_a_file_that_cannot_be_read_is_said(cache) -> None:
-    (cache.folder / f"{key('a')}.line.safetensors").mkdir(parents=True)
-    with pytest.raises(DamagedLine, match="cannot be read"):
+def test_a_folder_in_the_place_of_a_line_goes_if_it_is_empty(cache) -> None:
+    folder = cache.folder / f"{key('a')}.line.safetensors"
+    folder.mkdir(parents=True)
+    (folder / "mine").write_text("mine")
+    replace(cache, most_bytes=1).keep(key("b"), Kept(spoken(), 1))  # it is not one of the files that may go
+    with pytest.raises(DamagedLine, match=r"cannot be read \(a folder is in its place: delete aaa"):
         cache.find(key("a"), LINE, TEXT)
+    (folder / "mine").unlink()
+    with pytest.raises(DamagedLine, match=r"cannot be read \(a folder was in its place\)"):
+        cache.find(key("a"), LINE, TEXT)
+    cache.keep(key("a"), Kept(spoken(), 1))
+    assert cache.find(key("a"), LINE, TEXT)
+
+
+def test_a_file_that_cannot_be_read_is_said(cache, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    cache.keep(key("a"), Kept(spoken(), 1))
+    monkeypatch.setattr(os, "utime", fail)
+    assert cache.find(key("a"), LINE, TEXT)  # it may be read: that is all that is needed
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(DamagedLine, match=r"cannot be read \(Permission denied\)"):
+        cache.find(key("a"), LINE, TEXT)
+
+
+WAVE = np.zeros(6, np.float32)
+FORGED = {
+    "no rate": (WAVE, {"sample_rate": 0}),
+    "a rate in words": (WAVE, {"sample_rate": "24000"}),
+    "no takes": (WAVE, {"takes": 0}),
+    "frames below none": (WAVE, {"frames": -1}),
+    "half a piece": (WAVE, {"pieces": 0.5}),
+    "another end": (WAVE, {"ended": ["eos"]}),
+    "a span of words": (WAVE, {"spans": [["a", "0", "4"]]}),
+    "whole numbers": (WAVE.astype(np.int32), {}),
+    "two channels": (np.zeros((2, 3), np.float32), {}),
+    "one number": (np.float32(0.0).reshape(()), {}),
+    "not a number": (WAVE / np.float32("nan"), {}),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_what_no_rendering_has_made_is_damaged_although_its_checksum_is_right(cache, forged) -> None:
+    waveform, changed = FORGED[forged]
+    cache.keep(key("a"), Kept(spoken(), 1))
+    [file] = cache.folder.iterdir()
+    with safe_open(file, "np") as kept:
+        metadata = dict(kept.metadata())
+    words = json.dumps(json.loads(metadata["line"]) | changed)
+    metadata |= {
+        "line": words,
+        "sha256": hashlib.sha256(words.encode() + b"\0" + waveform.tobytes()).hexdigest(),
+    }
+    file.write_bytes(save({"waveform": np.asarray(waveform)}, metadata))
+    with pytest.raises(DamagedLine, match="is damaged"):
+        cache.find(key("a"), LINE, TEXT)
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_the_folder_is_looked_at_for_few_of_many_lines(cache, monkeypatch, full) -> None:
+    for number in range(400):
+        cache.keep_words(f"{number:064x}", "words")
+    size = cache.size().bytes
+    looks, look = [], LineCache._files
+    monkeypatch.setattr(LineCache, "_files", lambda self: looks.append(self) or look(self))
+    others = [replace(cache, most_bytes=size if full else 2 * size) for _ in range(2)]  # as two processes
+    for number in range(400, 500):
+        others[number % 2].keep_words(f"{number:064x}", "words")
+    assert len(looks) <= 100 / 3
+    assert cache.size().bytes <= (1.02 * size if full else 1.25 * size)
 
 
 def test_the_least_recently_used_lines_go_first(cache) -> None:

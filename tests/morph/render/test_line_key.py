@@ -62,9 +62,12 @@ def test_engine_precision_attention_checkpoint_and_code_change_the_key(load, mod
     monkeypatch.setattr(torch, "__version__", "0.0")
     others.append(common_key(Synthesizer(model, Engine("eager")), OPTIONS))
     monkeypatch.undo()
+    monkeypatch.setattr(keys, "installed", lambda name: "0.0" if name == "qwen-tts" else None)
+    others.append(common_key(Synthesizer(model, Engine("eager")), OPTIONS))
+    monkeypatch.undo()
     monkeypatch.setattr(keys, "CODE", "other")
     others.append(common_key(Synthesizer(model, Engine("eager")), OPTIONS))
-    assert len({own, *others}) == 7
+    assert len({own, *others}) == 8
 
 
 def test_a_model_without_files_has_no_key(model, monkeypatch) -> None:
@@ -95,6 +98,13 @@ def test_what_is_spoken_and_who_speaks_change_the_key(model) -> None:
         line_key("common", line, [piece, piece]),
     ]
     assert len({own, *others}) == 13
+
+
+def test_no_instruction_is_not_the_voices_own(model) -> None:
+    line, piece = Line("Hello.", cloned([1.0, 2.0], instruct="softly")), Piece(0, "Hello.", 3, 1)
+    own = line_key("common", line, [piece])
+    assert line_key("common", replace(line, instruct=""), [piece]) != own
+    assert line_key("common", replace(line, instruct="softly"), [piece]) == own
 
 
 def test_names_and_the_way_to_the_pieces_do_not_change_the_key() -> None:
