@@ -105,7 +105,8 @@ class TokenSampling:
 class Sampling:
     """Sampling of the talker (group 0) and of the code predictor ("sub-talker", groups 1-15).
 
-    ``max_seconds`` caps each line's audio; None leaves it to the guard and to ``max_new_tokens``.
+    ``max_seconds`` caps each line's speech, all of its pieces together but without the pauses in its text; None leaves
+    it to the guard and to ``max_new_tokens``, which caps each piece.
     """
 
     talker: TokenSampling = TokenSampling()
@@ -143,12 +144,15 @@ class Sampling:
         )
 
     @property
+    def line_frames(self) -> int | None:
+        """The maximum number of frames of a line, None for any number."""
+        return None if self.max_seconds is None else max(1, round(self.max_seconds * FRAME_RATE))
+
+    @property
     def max_frames(self) -> int:
-        """The maximum number of frames of a line: upstream's last token makes no frame."""
+        """The maximum number of frames of a piece of a line: upstream's last token makes no frame."""
         frames = self.max_new_tokens - 1
-        return (
-            frames if self.max_seconds is None else max(1, min(frames, round(self.max_seconds * FRAME_RATE)))
-        )
+        return frames if self.line_frames is None else min(frames, self.line_frames)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Limits:
         body_bytes: of its JSON.
         seconds: until its answer has been sent completely; a WebSocket's included.
         idle_seconds: until a request's head has come, then its body, or a WebSocket's first message.
-        audio_seconds: of the sound of one piece of text (see ``Sampling.max_seconds``); 0: no limit of its own.
+        audio_seconds: of the speech of a request (see ``Sampling.max_seconds``); 0: no limit of its own.
         voice_bytes: of an uploaded voice.
         pause_seconds: that a WebSocket's client may send no text, until its text is complete.
     """

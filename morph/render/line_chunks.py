@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 
@@ -60,12 +61,20 @@ class LineChunks:
         self._join = StreamJoin(None, round(options.crossfade_ms / 1000 * sample_rate))
         self._trim = EndTrim(sample_rate) if options.trim_ends else None
         self._complete = False
+        self._left: float = math.inf  # frames until the line's limit
+        self.is_cut = False  # whether the line ended at its limit
         self._start = 0
         self._before: int | None = None  # samples of silence before the first piece, which are not trimmed
         self._after = 0  # and after the last
 
+    def limit(self, frames: int | None) -> None:
+        """End the line after so many frames of all its pieces; None: never. Call it before the first chunk."""
+        self._left = math.inf if frames is None else frames
+
     def add_piece(self, piece: PieceFrames) -> None:
         """Add the line's next piece."""
+        if self.is_cut:
+            return
         if self._before is None:
             self._before, piece.silence = piece.silence, 0
         self._pieces.append(piece)
@@ -75,6 +84,8 @@ class LineChunks:
 
         ``silence``: samples of silence after the last piece.
         """
+        if not self._left:
+            return None
         self._complete, self._after = True, silence
         samples = self._join.limit(len(self._pieces))
         return self._chunk(NO_CODES, [samples], now) if self.ended else None
@@ -135,29 +146,34 @@ class LineChunks:
         piece = self.piece
         if piece is None or piece.ended is not None or not self.has_begun:
             return None
-        return max(0, self._sizes.largest - piece.waiting)
+        return int(max(0, min(self._sizes.largest, self._left) - piece.waiting))
 
     def due(self, now: float, hurry: bool) -> int:
         """Return how many of the current piece's waiting frames to decode now; ``hurry``: no others come soon."""
         if (piece := self.piece) is None:
             return 0
-        hurry = hurry or piece.ended is not None
-        return min(piece.waiting, self._sizes.full) if hurry else self._sizes.due(piece.waiting, now)
+        waiting = self._waiting(piece)
+        hurry = hurry or piece.ended is not None or waiting == self._left
+        return min(waiting, self._sizes.full) if hurry else self._sizes.due(waiting, now)
 
     def claim(self, now: float, pace: Pace, line: int) -> Claim | None:
         """Return what of the current piece to decode where many lines are spoken at once, None for nothing yet.
 
         ``line``: of the claim.
         """
-        if (piece := self.piece) is None or not (waiting := piece.waiting):
+        if (piece := self.piece) is None or not (waiting := self._waiting(piece)):
             return None
-        if piece.ended is not None:
+        if piece.ended is not None or waiting == self._left:
             count, is_urgent = min(waiting, self._sizes.largest), True
         else:
             count, is_urgent = self._sizes.patient(waiting, now, pace)
         if not count:
             return None
         return Claim(line, count, not self.has_begun, is_urgent, self._sizes.empty_at)
+
+    def _waiting(self, piece: PieceFrames) -> int:
+        """Return how many waiting frames of a piece are within the line's limit."""
+        return int(min(piece.waiting, self._left))
 
     def waiting(self, count: int) -> torch.Tensor:
         """Return the codes of the current piece's next frames, ``[count, 16]``."""
@@ -168,12 +184,26 @@ class LineChunks:
         """Take the samples of codes that ``waiting`` returned; return the chunk for the readers."""
         piece = self._pieces[0]
         piece.decoded += codes.shape[0]
+        self._left -= codes.shape[0]
         piece.waves.append(wave)
         parts = [self._pause(piece), self._join.add(wave)]
         if self.piece_is_done:  # its end comes with its last frames
             parts.append(self._join.end())
             self._pieces.popleft()
+        if not self._left:
+            parts += self._cut()
         return self._chunk(codes, parts, now)
+
+    def _cut(self) -> list[np.ndarray]:
+        """End the line at its limit; return what was held back. No silence follows."""
+        self._after = 0
+        self.is_cut = bool(self._pieces) or not self._complete
+        if self.piece is not None and self.piece.decoded:
+            parts = [self._join.limit(1), self._join.end()]
+        else:
+            parts = [self._join.limit(0)]
+        self.cancel()
+        return parts
 
     def end_piece(self, now: float) -> Chunk | None:
         """End a piece whose end was not known with its last frames; return a chunk if there is something to say."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,7 +20,7 @@ from ..hearing.words import HeardWords
 from ..model.model import Model
 from ..options import GenerateOptions, Sampling
 from ..synthesizer import Synthesizer
-from ..text.duration import held_frames, longest_frames
+from ..text.duration import held_frames, longest_frames, shortest_frames
 from ..text.encoding import check_encodable
 from ..text.normalize import Normalizer, SpokenText
 from ..text.pauses import check_spoken, read_pauses, without_pauses
@@ -27,7 +28,7 @@ from ..text.split import split_text
 from ..voice.prompt import Prompt, PromptBuilder, check_language, check_streams_text
 from ..voice.voice import Voice, check_voice
 from .progress import OnFrame, Progress
-from .takes import WRONG, Take, judge_end
+from .takes import CAP, WRONG, Take, judge_end
 
 log = logging.getLogger(__name__)
 
@@ -234,7 +235,9 @@ class Rendering:
         normalizer = normalizer_of(model, options, lambda: progress.add(0))
         limit = piece_limit(model, options)
         read = [cut_line(index, line, normalizer, limit) for index, line in enumerate(lines)]
-        texts, pieces = [text for text, _ in read], [piece for _, own in read for piece in own]
+        most = (options.sampling or model.sampling).line_frames
+        texts = [text for text, _ in read]
+        pieces = [piece for _, own in read for piece in _within_reach(own, most)]
         builder = synthesizer.engine.prompt_builder(model)
         prompts = [build_piece(builder, lines[piece.line], piece.text) for piece in pieces]
         # Of the first lines that get rows; those of the others are made while the device makes frames.
@@ -273,7 +276,12 @@ class Rendering:
         """Speak pieces that went wrong again, as often as the options allow; return the best take of every piece."""
         takes = list(takes)
         for number in range(2, self.options.retries + 2):
-            again = [index for index, take in enumerate(takes) if self._can_improve(index, take)]
+            cut = self._cut_off(takes)
+            again = [
+                index
+                for index, take in enumerate(takes)
+                if index not in cut and self._can_improve(index, take)
+            ]
             if not again:
                 break
             on_phase(f"{_count(len(again), 'piece')} went wrong: take {number}")
@@ -283,6 +291,16 @@ class Rendering:
                     take if take.better_than(takes[index]) else replace(takes[index], number=number)
                 )
         return takes
+
+    def _cut_off(self, takes: Sequence[Take]) -> set[int]:
+        """Return the pieces that their lines' limits (``Sampling.line_frames``) cut off or leave out."""
+        frames: Counter[int] = Counter()
+        cut = set()
+        for index, (piece, take) in enumerate(zip(self.pieces, takes, strict=True)):
+            frames[piece.line] += len(take.decoded.codes)
+            if self.sampling.line_frames is not None and frames[piece.line] >= self.sampling.line_frames:
+                cut.add(index)
+        return cut
 
     def _can_improve(self, index: int, take: Take) -> bool:
         """Return whether another seed may help: not if the user's own limit ended the line, or its guard is off."""
@@ -352,17 +370,21 @@ class Rendering:
         line, text, rate = self.lines[index], self.texts[index], self.synthesizer.model.sample_rate
         if stopped is not None:
             own = [(piece, take) for piece, take in own if len(take.waveform)]
-        waveform, spans = join_pieces(own, rate, self.options, stopped is None)
+        count, most = len(own), self.sampling.line_frames
+        own = limit_takes(own, most)
+        frames = sum(len(take.decoded.codes) for _, take in own)
+        is_whole = stopped is None and (most is None or frames < most)
+        waveform, spans = join_pieces(own, rate, self.options, is_whole)
         ended = stopped or next((take.ended for _, take in own if take.ended in WRONG), "eos")
         if ended in WRONG:
             log.warning("line %d (%.40r) %s; try another seed", index + 1, line.text, WHAT_HAPPENED[ended])
         report = LineReport(
             line.name,
             str(line.text),
-            frames=sum(len(take.decoded.codes) for _, take in own),
+            frames=frames,
             seconds=len(waveform) / rate,
             ended=ended,
-            pieces=len(own),
+            pieces=count,
             spoken=text_as_spoken(line, text),
             takes=max((take.number for _, take in own), default=1),
             notes=text.notes,
@@ -370,6 +392,35 @@ class Rendering:
         placed = tuple(PieceSpan(piece.text, *span) for (piece, _), span in zip(own, spans, strict=True))
         made = self.synthesizer.engine.describe(self.synthesizer.model, self.choice)
         return Spoken(waveform, rate, report, placed, made)
+
+
+def limit_takes(own: Sequence[tuple[Piece, Take]], most: int | None) -> list[tuple[Piece, Take]]:
+    """Return the takes of a line's pieces that are within ``most`` frames; the last one is marked if any are left out.
+
+    ``most``: see ``Sampling.line_frames``.
+    """
+    if most is None:
+        return list(own)
+    kept: list[tuple[Piece, Take]] = []
+    for piece, take in own:
+        if most <= 0:
+            last, end = kept[-1]
+            return [*kept[:-1], (last, end if end.ended in WRONG else replace(end, ended=CAP))]
+        frames = len(take.decoded.codes)
+        kept.append((piece, take if frames <= most else take.begin(most)))
+        most -= frames
+    return kept
+
+
+def _within_reach(pieces: Sequence[Piece], most: int | None) -> list[Piece]:
+    """Return a line's pieces without those that begin behind its limit however fast the ones before are spoken."""
+    reached, frames = [], 0
+    for piece in pieces:
+        if most is not None and frames > most:
+            break
+        reached.append(piece)
+        frames += shortest_frames(piece.text)
+    return reached
 
 
 def text_as_spoken(line: Line, text: SpokenText) -> str:
@@ -501,7 +552,7 @@ def build_piece(builder: PromptBuilder, line: Line, text: str) -> Prompt:
 
 
 def guard_line(prompt: Prompt, options: GenerateOptions, sampling: Sampling) -> Guard:
-    """Return the guard of one line: the sampling's cap alone, or also the text's and the loop detector."""
+    """Return the guard of a piece: the sampling's cap alone, or also the text's and the loop detector."""
     if not options.guard:
         return Guard(sampling.max_frames, detect_loops=False)
     return Guard(min(sampling.max_frames, longest_frames(prompt.text_tokens)))

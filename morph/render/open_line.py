@@ -16,7 +16,7 @@ from .lines import LineReport, Rendering, text_as_spoken
 from .pacing import ChunkSizes, Speed
 from .progress import Progress
 from .stream_decoding import PIECES_AHEAD
-from .takes import WRONG, judge_end
+from .takes import CAP, WRONG, judge_end
 from .text_reader import TextReader
 from .turn_line import TurnLine
 from .utterance import Utterance
@@ -43,9 +43,12 @@ class OpenLine(TurnLine):
         self._rendering = Rendering.prepare(synthesizer, [replace(line, text=())], options, Progress())
         self._rate = synthesizer.model.sample_rate
         chunks = LineChunks(0, ChunkSizes(options.chunk_frames, speed), self._rate, options)
+        self._most = self._rendering.sampling.line_frames
+        chunks.limit(self._most)
         super().__init__(number, chunks, line.voice.ref_codes)
         self._frames: list[PieceFrames] = []  # parallel to the rendering's pieces
         self._given = 0  # pieces that have had a row, or wait for one
+        self._coded = 0  # frames that have codes, of the pieces before the current one
         self._ends: list[str] = []  # of the pieces that were decoded completely
         self._frame_count = self._sample_count = 0
         self.speaking = False  # whether a piece has a row, or waits for one
@@ -85,7 +88,13 @@ class OpenLine(TurnLine):
     @property
     def wants_rows(self) -> bool:
         """Whether a piece has a row or will need one."""
-        return self.speaking or (not self.ended and (self._text is not None or self._waiting > 0))
+        goes_on = not (self.ended or self._is_at_limit) and (self._text is not None or self._waiting > 0)
+        return self.speaking or goes_on
+
+    @property
+    def _is_at_limit(self) -> bool:
+        """Whether the line has as many frames as it may have."""
+        return self._most is not None and self._coded >= self._most
 
     @property
     def _waiting(self) -> int:
@@ -99,6 +108,8 @@ class OpenLine(TurnLine):
             self._cancel()
         if (text := self._text) is None:
             return
+        if self._is_at_limit:
+            text.stop()
         if not text.done and not self._is_ahead(text, ahead):
             text.poll()
             self._add_pieces()
@@ -141,7 +152,7 @@ class OpenLine(TurnLine):
 
     def next_request(self) -> LineRequest | None:
         """Return the line's next piece, once the one before has ended."""
-        if self.speaking or self.ended or not self._waiting:
+        if self.speaking or self.ended or self._is_at_limit or not self._waiting:
             return None
         index, self.speaking = self._given, True
         self._given += 1
@@ -149,9 +160,12 @@ class OpenLine(TurnLine):
         text = self._tokens
         if text is not None:
             text.follow(request.guard)
+        elif self._most is not None:
+            request.guard.max_frames = min(request.guard.max_frames, self._most - self._coded)
 
         def end(ended: str) -> None:
             self._frames[index].ended, self.speaking = ended, False
+            self._coded += len(self._frames[index].codes)
             self.wake()
             if text is not None:
                 text.stop()  # the speech is over, whether or not the text is
@@ -193,7 +207,8 @@ class OpenLine(TurnLine):
         """Note how the piece went that has just ended, and forget its codes and samples."""
         index = len(self._ends)
         made, piece = self._frames[index], self._rendering.pieces[index]
-        decoded, wave = Decoded(made.codes.part(), str(made.ended)), concatenate(made.waves)
+        ended = CAP if self.chunks.is_cut else str(made.ended)
+        decoded, wave = Decoded(made.codes.part(), ended), concatenate(made.waves)
         self._ends.append(judge_end(piece.text, decoded, wave, self._rate))
         made.codes.cut(0)
         made.waves.clear()

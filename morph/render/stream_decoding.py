@@ -19,7 +19,7 @@ from .line_chunks import LineChunks, PieceFrames, concatenate
 from .lines import Piece, Rendering, Spoken
 from .pacing import ChunkSizes, Speed
 from .stream_queue import StreamQueue
-from .takes import WRONG, Take, judge_end
+from .takes import CAP, WRONG, Take, judge_end
 from .turn_line import TurnLine
 
 # Of a line: 4 s. Beyond them codes wait, until the reader has taken a chunk or no frame is left.
@@ -109,6 +109,7 @@ class StreamDecoding:
             rendering.synthesizer.engine.open_codec, self._model, rendering.choice, plan.rows
         )
         self._turns = CodecTurns(open_codec, self._model.codec.dtype, self._speed)
+        self._most = rendering.sampling.line_frames
         self._pieces: list[PieceFrames] = []  # as the rendering's
         self._texts = {text.index: text for text in texts}
         self._lines = [self._open_line(index) for index in range(len(rendering.lines))]
@@ -120,6 +121,7 @@ class StreamDecoding:
         options, voice = self._rendering.options, self._rendering.lines[index].voice
         sizes = ChunkSizes(options.chunk_frames, self._speed)
         chunks = LineChunks(index, sizes, self._model.sample_rate, options)
+        chunks.limit(self._most)
         return StreamLine(chunks, voice.ref_codes, self._channel, self._texts.get(index))
 
     def run(self) -> None:
@@ -150,10 +152,11 @@ class StreamDecoding:
         piece, made = self._rendering.pieces[index], self._pieces[index]
         made.drop_waiting()  # of a line that was cancelled; there are no others
         decoded, waveform = Decoded(made.codes.part(), str(made.ended)), concatenate(made.waves)
-        ended = self.stopped.get(piece.line) or judge_end(
-            piece.text, decoded, waveform, self._model.sample_rate
-        )
-        return Take(decoded, waveform, ended)
+        if (stopped := self.stopped.get(piece.line)) is not None:
+            return Take(decoded, waveform, stopped)
+        if made.ended == "cancelled":  # at the line's limit
+            return Take(decoded, waveform, CAP)
+        return Take(decoded, waveform, judge_end(piece.text, decoded, waveform, self._model.sample_rate))
 
     def finished(self) -> dict[int, Spoken]:
         """Return the lines that have been decoded to their ends and went well, however the stream has ended.
@@ -180,6 +183,8 @@ class StreamDecoding:
         """Follow what readers and the sources of texts have done since the last frame."""
         self._drop_cancelled()
         for text in list(self._open.values()):
+            if self._lines[text.index].chunks.is_cut:
+                text.stop()
             enough = text.is_ahead or self._queue.count(text.index) >= PIECES_AHEAD
             if not text.done and not enough:
                 text.poll()
@@ -217,15 +222,20 @@ class StreamDecoding:
             on_codes=self._pieces[index].codes.append,
             on_end=self._ender(index),
             on_launch=partial(self._turns.begin_ahead, self._lines[line], self._pieces[index]),
-            cancelled=self._canceller(line),
+            cancelled=self._canceller(index),
             text=text if isinstance(text, TokenLine) else None,
         )
 
-    def _canceller(self, line: int) -> Callable[[], bool]:
+    def _canceller(self, index: int) -> Callable[[], bool]:
+        line = self._rendering.pieces[index].line
         text = self._texts.get(line)
         if isinstance(text, TokenLine):
             return lambda: text.error is not None or self._channel.is_cancelled(line)
-        return lambda: self._channel.is_cancelled(line)
+        if (most := self._most) is None:
+            return lambda: self._channel.is_cancelled(line)
+        pieces = zip(self._rendering.pieces[: index + 1], self._pieces, strict=False)
+        own = [made for piece, made in pieces if piece.line == line]
+        return lambda: self._channel.is_cancelled(line) or sum(len(made.codes) for made in own) >= most
 
     def _ender(self, index: int) -> Callable[[str], None]:
         def end(ended: str) -> None:

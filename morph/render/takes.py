@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ WRONG = ENDS[1:]
 # How a line of a stream can end otherwise: by its reader, or because the source of its text failed.
 STOPPED = ("cancelled", "failed")
 ERROR = "error"  # of a line that could not be made, where the others were
+CAP = ENDS[1]
 SILENCE_DBFS = -50.0  # speech has 50 ms louder than this; the demo voice's silence has -60 dBFS
 WINDOW_S = 0.05
 SCANNED = 10  # windows at a time
@@ -40,6 +41,12 @@ class Take:
     def better_than(self, other: Take) -> bool:
         """Return whether it ended better than the other; if both ended the same way, the earlier one is kept."""
         return ENDS.index(self.ended) < ENDS.index(other.ended)
+
+    def begin(self, frames: int) -> Take:
+        """Return the first frames of the take, 1 or more, as one that ran into its limit."""
+        samples = len(self.waveform) // len(self.decoded.codes) * frames
+        codes = Decoded(self.decoded.codes[:frames], CAP)
+        return replace(self, decoded=codes, waveform=self.waveform[:samples], ended=CAP)
 
 
 def judge_end(text: str, decoded: Decoded, waveform: np.ndarray, sample_rate: int) -> str:

@@ -194,7 +194,7 @@ def test_pauses_are_zeros_between_pieces_as_in_a_rendering(synthesizer, voice, c
 
 def test_pieces_as_short_as_a_frame(synthesizer, voice) -> None:
     """A piece is shorter than two fades: a fade takes half of it."""
-    sampling = Sampling(max_seconds=0.08)
+    sampling = Sampling(max_new_tokens=2)
     options = GenerateOptions(5, sampling, split_chars=40, retries=0, batch_size=1)
     stream = stream_line(synthesizer, Line(THREE, voice), options)
     chunks = list(stream)
