@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +12,12 @@ import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.render import whole_text
 from qwen3_tts_morph.morph.render.lines import Line, cut_line
-from qwen3_tts_morph.morph.text.normalize import Normalizer
+from qwen3_tts_morph.morph.text import english, normalize
+from qwen3_tts_morph.morph.text.normalize import FIGURES, LONGEST_INPUT, Normalizer
+from qwen3_tts_morph.morph.text.pieces import split_arriving
 from qwen3_tts_morph.morph.text.profile import TextProfile
+from qwen3_tts_morph.morph.text.signs import plain
+from qwen3_tts_morph.morph.text.split import split_sentences, split_text
 
 PROFILE = TextProfile(longest_piece=100, normalize="en")
 VERSE = """\
@@ -103,3 +108,58 @@ def test_a_line_of_verse_is_a_sentence_in_its_piece() -> None:
         "And miles to go before I sleep.",
     ]
     assert said.startswith("The woods are lovely dark and deep. But I")
+
+
+def read_figures(text: str) -> str:
+    """Stand in for the library, which takes long on such texts."""
+    return re.sub(
+        r"\d+",
+        lambda match: " ".join(["nought", "one", "two", "three", "four", "five"][: len(match[0])]),
+        text,
+    )
+
+
+def written_at_once(text: str) -> str:
+    """Write a text out sentence by sentence, each as a whole."""
+    said = []
+    sentences = split_sentences(plain(text))
+    for number, sentence in enumerate(sentences, start=1):
+        one = english.before(sentence)
+        if FIGURES.search(one):
+            one = " ".join(read_figures(part) for part in split_text(one, LONGEST_INPUT))
+        one = english.after(one)
+        is_heard = any(char.isalnum() for char in one)
+        said.append(Normalizer("en").close(one) if number < len(sentences) and is_heard else one)
+    return " ".join(one for one in said if one)
+
+
+def test_texts_that_are_written_out_part_by_part_are_those_that_are_written_out_at_once(monkeypatch) -> None:
+    """Long sentences with figures too; only of words in capitals, none of these sentences has more than others."""
+    monkeypatch.setattr(normalize, "_library", lambda: read_figures)
+    draws = random.Random(6)
+    figures = [*WORDS, "3,", "$5", "1999", "50%", "the BBC", "7/8/2009;", "iPhone", "No. 4", "12", "she:"]
+    for _ in range(300):
+        longest = draws.choice([12, 120])
+        made = "".join(
+            " ".join(draws.choices(figures, k=draws.randint(1, longest))) + draws.choice(ENDS)
+            for _ in range(draws.randint(1, 6))
+        )
+        text = f"Word {made}"
+        whole = written_at_once(text)
+        pieces, said = pieces_one_by_one(text)
+        assert Normalizer("en").write_out(text).text == whole, text
+        assert said.split() == whole.split(), text
+        closed = [Normalizer("en").close(one) for one in split_text(whole, PROFILE.longest_piece)]
+        assert [piece.text for piece in pieces] == [one for one in closed if any(map(str.isalnum, one))], text
+
+
+@pytest.mark.parametrize("row", ["1/2/2003 and ", "1/2/2003, ", "It was $5. ", "25. "])
+def test_the_first_piece_of_a_text_of_figures_does_not_wait_for_the_others(monkeypatch, row: str) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(normalize, "_library", lambda: lambda text: calls.append(text) or read_figures(text))
+    text = (row * 20_000)[:20_000]
+    pieces = split_arriving(Normalizer("en").parts(text), PROFILE.longest_piece)
+    next(pieces)
+    assert len(calls) <= 10 and max(map(len, calls)) <= LONGEST_INPUT
+    next(pieces)
+    assert len(calls) <= 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from qwen3_tts_morph.morph.text import arriving
 from qwen3_tts_morph.morph.text.arriving import Characters, Sentences
 from qwen3_tts_morph.morph.text.encoding import join_halves
 from qwen3_tts_morph.morph.text.split import split_sentences
@@ -102,3 +103,26 @@ def test_a_half_without_its_other_half_stays():
     assert characters.add("a\ud83d") == "a"
     assert characters.add("b") == "\ud83db"
     assert characters.add("\ud83d") == "" and characters.end() == "\ud83d"
+
+
+@pytest.mark.parametrize(
+    "row", ["5. ", "A. ", "Dr. ", "word ", "word. ", ".", " ", '"', ". \u00bb", "[1", "\u4f60!"]
+)
+def test_a_text_in_small_parts_is_looked_at_in_linear_time(row, monkeypatch) -> None:
+    """In characters that are looked at, not in seconds."""
+    looked: list[int] = []
+    original = arriving.sentence_marks
+
+    def count(text, begin, span):
+        looked.append(span[1] - span[0])
+        return original(text, begin, span)
+
+    monkeypatch.setattr(arriving, "sentence_marks", count)
+    totals = []
+    for length in (8_000, 16_000):
+        looked.clear()
+        text, sentences = (row * length)[:length], Sentences()
+        for at in range(0, length, 4):
+            sentences.add(text[at : at + 4])
+        totals.append(sum(looked))
+    assert totals[1] <= 2.5 * totals[0] + 1000
