@@ -43,7 +43,7 @@ class Utterance:
         group: see ``group_of``.
         bell: set when the reader has done something.
         on_change: called after each chunk and at the end, in the service's thread or in one that queues another line;
-            it must not wait or raise.
+            it must not wait. What it raises ends this line, as its error, and no other.
     """
 
     def __init__(
@@ -149,7 +149,19 @@ class Utterance:
             self._chunks.append(chunk)
             self._queued += chunk.frames
             self._changed.notify_all()
-        self._on_change()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Call ``on_change``: it is the caller's, and what it raises is nobody else's."""
+        try:
+            self._on_change()
+        except Exception as error:
+            log.warning(
+                "on_change of the line %.40r raised: the line is ended", self.line.text, exc_info=error
+            )
+            self._on_change = _nothing
+            self.close()
+            self.finish(None, error)
 
     def leave(self) -> None:
         """End a line that has no row, because its reader has left."""
@@ -166,7 +178,7 @@ class Utterance:
                 return
             self._report, self._error, self._done = report, error, True
             self._changed.notify_all()
-        self._on_change()
+        self._tell()
         # A reader refers to this: with its callback in here neither would be freed without the garbage collector.
         self._on_change = _nothing
         close = None if self.is_read else getattr(self.line.text, "close", None)

@@ -27,6 +27,8 @@ from qwen3_tts_morph.morph.render.service import SpeechService
 from qwen3_tts_morph.morph.render.stream import stream_line
 from qwen3_tts_morph.morph.render.utterance import Utterance
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.text import normalize
+from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 
 from pack import ROOT
@@ -237,6 +239,37 @@ def test_a_reader_that_leaves_frees_its_row_within_a_frame(synthesizer, voice, e
         heard(waiting)
         assert list(first) == [] and first.report.ended == "cancelled"
         assert service.status.frames <= frames[0] + 1 + waiting.report.frames
+
+
+@pytest.mark.parametrize("text", ["It was 7. Then", ["It was 7", ". Then"]])
+def test_a_text_that_cannot_be_written_out_ends_its_own_line_only(model, voice, monkeypatch, text) -> None:
+    def fail(_: str) -> str:
+        raise KeyError("of the library")
+
+    monkeypatch.setattr(normalize, "_library", lambda: fail)
+    monkeypatch.setattr(model, "profile", TextProfile(normalize="en"))
+    synthesizer = Synthesizer(model, Engine("eager"))
+    with SpeechService(synthesizer, 2) as service:
+        with synthesizer.session():  # both begin together
+            failing = service.speak(Line(text, voice), SHORT)
+            other = service.speak(Line("Hello there.", voice, seed=1), SHORT)
+        with pytest.raises(KeyError):
+            list(failing)
+        assert len(heard(other)[0]) == other.report.frames
+
+
+def test_a_callback_that_raises_ends_its_own_line_only(synthesizer, voice, caplog) -> None:
+    def fail() -> None:
+        raise LookupError("the caller's own")
+
+    with SpeechService(synthesizer, 2) as service:
+        with synthesizer.session():  # both begin together
+            failing = service.speak(Line("Hello.", voice), SHORT, fail)
+            other = service.speak(Line("Hello there.", voice, seed=1), SHORT)
+        with pytest.raises(LookupError):
+            list(failing)
+        assert len(heard(other)[0]) == other.report.frames and "on_change" in caplog.text
+        assert heard(service.speak(Line("Hello.", voice), SHORT))
 
 
 def test_a_reader_that_leaves_before_its_line_has_a_row_gets_a_report(synthesizer, voice, endless) -> None:
