@@ -7,6 +7,7 @@ import base64
 import json
 import logging
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ..morph.render.lines import LineReport
-from ..morph.render.takes import WRONG
+from ..morph.render.takes import ENDS, WRONG
 from .encoders import FORMATS, open_encoder
 from .errors import ApiError
 from .metrics import Metrics
@@ -54,7 +55,6 @@ class SpeechAnswer:
         self._started = False
         self._held = bytearray()  # of the sound, until the next event is due
         self._sent_at = 0.0
-        self._encoder = open_encoder(asked.settings.audio, speaker.model.sample_rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, until the end or until the client leaves."""
@@ -101,15 +101,19 @@ class SpeechAnswer:
     # A stream
 
     async def _send_stream(self, send: Send) -> None:
-        settings = self._asked.settings
-        with await self._speaker.speak(self._asked.text, settings) as reading:
+        settings, rate = self._asked.settings, self._speaker.model.sample_rate
+        with (
+            await self._speaker.speak(self._asked.text, settings) as reading,
+            closing(open_encoder(settings.audio, rate)) as encoder,
+        ):
             async for part in reading:
                 is_first = not self._started
                 await self._start(send)
-                await self._add_audio(send, self._encoder.add(part))
+                await self._add_audio(send, encoder.add(part))
                 self._count(len(part), is_first)  # behind it: a client waits for its first sound
+            note_end(self._metrics, reading.report, settings.seed)
             await self._start(send)
-            await self._add_audio(send, self._encoder.finish(), complete=True)
+            await self._add_audio(send, encoder.finish(), complete=True)
             if self._asked.sse:
                 report = report_of(reading, self._speaker.describe(settings.generate))
                 told = {"usage": usage_of(reading), "report": report}
@@ -198,12 +202,16 @@ class SpeechAnswer:
 
     async def _take_file(self) -> _Take:
         """Speak the request once, to a complete file."""
-        encoder = open_encoder(self._asked.settings.audio, self._speaker.model.sample_rate, complete=True)
-        with await self._speaker.speak(self._asked.text, self._asked.settings) as reading:
+        settings, rate = self._asked.settings, self._speaker.model.sample_rate
+        with (
+            await self._speaker.speak(self._asked.text, settings) as reading,
+            closing(open_encoder(settings.audio, rate, complete=True)) as encoder,
+        ):
             samples, sound = 0, bytearray()
             async for part in reading:
                 sound += encoder.add(part)
                 samples += len(part)
+            note_end(self._metrics, reading.report, settings.seed)
             return _Take(bytes(sound + encoder.finish()), samples, reading.report)
 
     def _went_wrong(self, ended: str) -> bool:
@@ -227,6 +235,13 @@ async def _end(task: asyncio.Future[Any]) -> None:
 
 def _too_long(seconds: float) -> ApiError:
     return ApiError(504, f"the answer took longer than {seconds:g} s: send the text in parts", code="timeout")
+
+
+def note_end(metrics: Metrics, report: LineReport, seed: int) -> None:
+    """Count how a take ended, and log one that did not end by itself: raw bytes cannot say it. Texts are not logged."""
+    metrics.took(report.ended)
+    if report.ended != ENDS[0]:
+        log.info("a take ended as %r after %.2f s, seed %d", report.ended, report.seconds, seed)
 
 
 def usage_of(reading: Reading) -> dict[str, Any]:

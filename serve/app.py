@@ -60,12 +60,14 @@ def create_app(speaker: Speaker, options: ServerOptions) -> Starlette:
         yield
         await anyio.to_thread.run_sync(speaker.close)
 
-    return Starlette(
+    app = Starlette(
         routes=handlers.routes,
         middleware=[Middleware(Guard, access=options.access)],
         exception_handlers=dict.fromkeys((ApiError, HTTPException, Exception), handlers.on_error),
         lifespan=lifespan,
     )
+    app.state.speaker = speaker  # for ``shutdown.Server``
+    return app
 
 
 class Handlers:
@@ -127,7 +129,10 @@ class Handlers:
         )  # Open WebUI reads the one, others the other
 
     async def add_voice(self, request: Request) -> Response:
-        """Take a voice file (``Save Voice`` writes it) until the server ends: ``?name=Anna&consent=true``."""
+        """Take a voice file (``Save Voice`` writes it) until the server ends: ``?name=Anna&consent=true``.
+
+        ``replace=true`` replaces an uploaded voice of this name.
+        """
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != VOICE_TYPE:
             raise ApiError(415, f"the content type is not {VOICE_TYPE}: send a voice file's bytes")
         if request.query_params.get("consent") != "true":
@@ -139,8 +144,8 @@ class Handlers:
         content = await read_body(
             request, self._options.limits.voice_bytes, self._options.limits.idle_seconds
         )
-        name = request.query_params.get("name", "")
-        name = await anyio.to_thread.run_sync(self._speaker.voices.add, name, content)
+        name, replaces = request.query_params.get("name", ""), request.query_params.get("replace") == "true"
+        name = await anyio.to_thread.run_sync(self._speaker.voices.add, name, content, replaces)
         return JSONResponse({"id": name, "name": name, "kind": "uploaded"})
 
     async def remove_voice(self, request: Request) -> Response:

@@ -40,9 +40,18 @@ class Encoder(Protocol):
     def finish(self) -> bytes:
         """Return the rest."""
 
+    def close(self) -> None:
+        """Release what it holds, also in the middle of a sound."""
+
 
 def open_encoder(name: str, sample_rate: int, complete: bool = False) -> Encoder:
-    """Return an encoder of one of FORMATS; ``complete``: for a file, whose header has the true length."""
+    """Return an encoder of one of FORMATS; close it when its answer ends.
+
+    Args:
+        name: of the format. FFmpeg's are opened by the first samples: an answer without any needs no encoder.
+        sample_rate: in Hz.
+        complete: for a file, whose header has the true length.
+    """
     if name == "pcm":
         return _Pcm()
     if name == "wav":
@@ -60,6 +69,9 @@ class _Pcm:
     def finish(self) -> bytes:
         """See ``Encoder``."""
         return b""
+
+    def close(self) -> None:
+        """It holds nothing."""
 
 
 class _StreamedWav(_Pcm):
@@ -125,19 +137,28 @@ class _Ffmpeg:
     """A compressed format; the end of the sound is in ``finish``."""
 
     def __init__(self, name: str, sample_rate: int, complete: bool):
+        self._name, self._sample_rate, self._complete = name, sample_rate, complete
+        self._file: Any = io.BytesIO() if complete else _Sink()
+        self._container: Any = None
+        self._stream: Any = None
+        self._position = 0
+
+    def _open(self) -> None:
+        """Open the encoder, if it is not open."""
+        if self._container is not None:
+            return
         import av
 
-        container, codec, options = MADE_BY_FFMPEG[name]
-        self._file: Any = io.BytesIO() if complete else _Sink()
-        self._complete, self._sample_rate, self._position = complete, sample_rate, 0
-        streaming = {} if complete else {**AT_ONCE, **options}
+        container, codec, options = MADE_BY_FFMPEG[self._name]
+        streaming = {} if self._complete else {**AT_ONCE, **options}
         self._container = av.open(self._file, "w", format=container, options=streaming)
-        self._stream: Any = self._container.add_stream(codec, rate=sample_rate, layout="mono")
+        self._stream = self._container.add_stream(codec, rate=self._sample_rate, layout="mono")
 
     def add(self, samples: np.ndarray) -> bytes:
         """See ``Encoder``."""
         import av
 
+        self._open()
         whole = to_s16(samples)
         for start in range(0, len(whole), BLOCK):
             block = whole[None, start : start + BLOCK]
@@ -149,9 +170,16 @@ class _Ffmpeg:
 
     def finish(self) -> bytes:
         """See ``Encoder``."""
+        self._open()
         self._container.mux(self._stream.encode(None))
         self._container.close()
         return bytes(self._file.getvalue()) if self._complete else self._ready()
+
+    def close(self) -> None:
+        """See ``Encoder``. The container refers to its streams, and they to it, until it is closed."""
+        container, self._container, self._stream = self._container, None, None
+        if container is not None:
+            container.close()
 
     def _ready(self) -> bytes:
         return b"" if self._complete else bytes(self._file.take())

@@ -49,6 +49,11 @@ class ApiError(Exception):
         }
 
 
+def shutting_down() -> ApiError:
+    """Return what is told to those whom the server's end keeps from their answer."""
+    return ApiError(503, "the server is shutting down: try again", headers={"Retry-After": "5"})
+
+
 def _encodable(text: str) -> str:
     """Return a text that may be a client's as UTF-8 can represent it: half a surrogate pair by its number."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 
 from starlette.datastructures import Headers
@@ -9,13 +10,15 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from .errors import ApiError
+from .errors import ApiError, shutting_down
 from .options import KEY_VARIABLE, Access
 from .request_checks import why_refused
 
 KEYED = ("/v1/", "/metrics")  # the page, /health and /ready need no key
 WS_REFUSED = 1008
 PREFLIGHT_S = "600"
+WRONG_KEY_S = 0.3  # that the answer to a wrong key takes, so that keys cannot be tried out fast
+ADMITTED = "morph_tts_admitted"
 SHOWN = "x-speech-seed, x-speech-seq-groups, x-speech-sample-rate, x-speech-ended, retry-after"
 
 
@@ -35,19 +38,36 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        error = self._refuse(scope, Headers(scope=scope))
+        headers = Headers(scope=scope)
+        error = self._refuse(scope, headers)
         if scope["type"] == "websocket":
             refused = WebSocketClose(WS_REFUSED, error.message) if error else None
             await (refused or self._app)(scope, receive, send)
             return
+        sender = _Sender(send, self._access.origin)
         if error is not None:
-            await JSONResponse(error.body, error.status, error.headers)(scope, receive, self._with_cors(send))
+            if error.status == 401 and "authorization" in headers:
+                await slow_down()
+            await JSONResponse(error.body, error.status, error.headers)(scope, receive, sender)
         elif scope["method"] == "OPTIONS":
-            await JSONResponse({}, headers=self._preflight)(scope, receive, self._with_cors(send))
+            await JSONResponse({}, headers=self._preflight)(scope, receive, sender)
         else:
-            await self._app(scope, receive, self._with_cors(send))
+            admit(scope)
+            await self._pass_on(scope, receive, sender)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, sender: _Sender) -> None:
+        """Have a request answered; if the server's end comes before the answer, say that."""
+        try:
+            await self._app(scope, receive, sender)
+        except asyncio.CancelledError:
+            if not sender.has_begun:
+                error = shutting_down()
+                await JSONResponse(error.body, error.status, error.headers)(scope, receive, sender)
+            raise
 
     def _refuse(self, scope: Scope, headers: Headers) -> ApiError | None:
+        if (hosts := len(headers.getlist("host"))) > 1:
+            return ApiError(400, f"the request has {hosts} Host headers: send one")
         if why := why_refused(headers, self._access.hosts, self._access.origin):
             return ApiError(403, why)
         # A page cannot give a WebSocket headers: that route asks for the key in its first message.
@@ -66,19 +86,23 @@ class Guard:
             "Access-Control-Max-Age": PREFLIGHT_S
         }
 
-    def _with_cors(self, send: Send) -> Send:
-        origin = self._access.origin
 
-        async def sender(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                own = [(b"x-content-type-options", b"nosniff")]
-                if origin is not None:
-                    own += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
-                    own += [(b"access-control-expose-headers", SHOWN.encode())]
-                message = {**message, "headers": [*message.get("headers", ()), *own]}
-            await send(message)
+class _Sender:
+    """Sends an answer with the headers that all answers have."""
 
-        return sender
+    def __init__(self, send: Send, origin: str | None):
+        self._send, self._origin = send, origin
+        self.has_begun = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_begun, origin = True, self._origin
+            own = [(b"x-content-type-options", b"nosniff")]
+            if origin is not None:
+                own += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
+                own += [(b"access-control-expose-headers", SHOWN.encode())]
+            message = {**message, "headers": [*message.get("headers", ()), *own]}
+        await self._send(message)
 
 
 def may_pass(access: Access, headers: Headers, key: object = None) -> bool:
@@ -88,6 +112,21 @@ def may_pass(access: Access, headers: Headers, key: object = None) -> bool:
     return not access.key or any(
         hmac.compare_digest(one.encode("utf-8", "replace"), access.key.encode()) for one in candidates
     )
+
+
+async def slow_down() -> None:
+    """Let whoever sent a wrong key wait; others are answered meanwhile, and its connection may be closed for them."""
+    await asyncio.sleep(WRONG_KEY_S)
+
+
+def admit(scope: Scope) -> None:
+    """Note that a request, or a WebSocket, may ask: its connection is not closed to make room for others."""
+    scope.setdefault("state", {})[ADMITTED] = True
+
+
+def is_admitted(scope: Scope) -> bool:
+    """Return whether ``admit`` was called."""
+    return bool(scope.get("state", {}).get(ADMITTED))
 
 
 def unauthorized() -> ApiError:

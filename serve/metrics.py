@@ -42,6 +42,12 @@ class Metrics:
         self._audio = Counter(
             f"{PREFIX}_audio_seconds", "Seconds of sound that were sent.", registry=registry
         )
+        self._takes = Counter(
+            f"{PREFIX}_takes",
+            "Takes by how they ended: eos by itself, cap at its limit, loop, early or silent.",
+            ["ended"],
+            registry=registry,
+        )
         self._first = Histogram(
             f"{PREFIX}_first_audio_seconds",
             "From a request to its first samples.",
@@ -56,6 +62,10 @@ class Metrics:
     def first_audio(self, seconds: float) -> None:
         """Note how long a request waited for its first samples."""
         self._first.observe(seconds)
+
+    def took(self, ended: str) -> None:
+        """Count a take that was spoken to its end, by how it ended."""
+        self._takes.labels(ended).inc()
 
     def sent(self, seconds: float) -> None:
         """Count sound."""

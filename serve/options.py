@@ -10,6 +10,7 @@ from pathlib import Path
 KEY_VARIABLE = "MORPH_TTS_API_KEY"
 PORT = 8765
 MOST_REPLICAS = 1024
+SHORTEST_KEY = 8  # characters
 
 
 def is_loopback(host: str) -> bool:
@@ -66,8 +67,8 @@ class Access:
         hosts: names of this server beside addresses and localhost.
 
     Raises:
-        ValueError: for an address that others can reach, without a key; for a key or an origin that a header cannot
-            have.
+        ValueError: for an address that others can reach, without a key; for a key that is short; for a key or an origin
+            that a header cannot have.
     """
 
     host: str = "127.0.0.1"
@@ -84,6 +85,11 @@ class Access:
         if not self.key.isascii() or not self.key.isprintable() or self.key.strip() != self.key:
             raise ValueError(
                 f"the key in {KEY_VARIABLE} has characters that a header cannot have: use letters and digits"
+            )
+        if 0 < len(self.key) < SHORTEST_KEY:
+            raise ValueError(
+                f"the key in {KEY_VARIABLE} has {len(self.key)} characters and can be guessed: use {SHORTEST_KEY} "
+                "or more"
             )
         origin = "*" if self.origin is None else self.origin
         if not origin.isascii() or not origin.isprintable() or not origin.strip():

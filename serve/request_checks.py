@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
 
+# What a Host header may be: a name or an IPv4 address, or an IPv6 address in brackets; then maybe a port.
+HOST = re.compile(
+    r"(?:(?P<name>[a-z0-9._-]+)|\[(?P<ipv6>[0-9a-f:.]+)\])(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII
+)
 HOSTS_VARIABLE = "MORPH_TTS_HOSTS"  # names of this server beside addresses and localhost, separated by commas
 
 
@@ -58,14 +63,14 @@ def unlisted_host(headers: Mapping[str, str], hosts: Collection[str] = ()) -> st
 
 def _is_own_name(host: str, listed: Collection[str]) -> bool:
     """Return whether a Host header names this server: an address, localhost, or a name that the user listed."""
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-    except ValueError:  # brackets without an address
+    found = HOST.fullmatch(host)
+    if found is None:
         return False
-    if name == "localhost" or name in listed:
+    name = (found["name"] or found["ipv6"]).lower()
+    if found["name"] and (name == "localhost" or name in listed):
         return True
     try:
-        ipaddress.ip_address(name)
+        (ipaddress.IPv6Address if found["ipv6"] else ipaddress.IPv4Address)(name)
     except ValueError:
         return False
     return True

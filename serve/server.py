@@ -32,11 +32,13 @@ PACKAGES = {
     "av": "av>=14.2",
     "prometheus_client": "prometheus-client>=0.20",
 }
-SHUTDOWN_S = 5  # that answers have to end after Ctrl+C
+SHUTDOWN_S = 5  # that answers of a replica have to end after Ctrl+C
 # How long the model's thread may keep the event loop waiting while it runs Python; Python's own 5 ms is as long as the
 # model takes for a first frame.
 SWITCH_S = 0.0005
 MORE_CONNECTIONS = 200  # beside those that speak or wait: pages, checks, metrics
+BACKLOG = 128  # connections that wait for the event loop, which then takes them all at once
+OWN_FILES = 64  # of the process, beside connections
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,7 +123,7 @@ def check_packages() -> None:
 
 
 def run_server(options: ServerOptions) -> None:
-    """Load the model, listen, and answer until Ctrl+C. Its messages go to the log.
+    """Load the model, listen, and answer until Ctrl+C. Its messages go to the log. The process ends soon after.
 
     Raises:
         ValueError: for missing packages, or a checkpoint that cannot be loaded.
@@ -130,24 +132,51 @@ def run_server(options: ServerOptions) -> None:
     check_packages()
     import uvicorn
 
-    from .connections import http_protocol, websocket_protocol
+    from .connections import HEAD_BYTES, SPARE, SeldomFull, http_protocol, websocket_protocol
+    from .shutdown import CLOSING_S, Server
 
     sys.setswitchinterval(SWITCH_S)
+    connections, backlog = fit_connections(rows_of(options) + options.waiting + MORE_CONNECTIONS, SPARE)
     with bind(options.access.host, options.port) as bound:  # before the model is loaded
         config = uvicorn.Config(
             make_app(options),
-            http=http_protocol(options.limits),
+            http=http_protocol(options.limits, connections),
             ws=websocket_protocol(options.limits),
             log_config=None,
             access_log=False,
             ws_max_size=options.limits.body_bytes,
-            timeout_graceful_shutdown=SHUTDOWN_S,
-            limit_concurrency=rows_of(options) + options.waiting + MORE_CONNECTIONS,
+            h11_max_incomplete_event_size=HEAD_BYTES,
+            timeout_graceful_shutdown=CLOSING_S,
+            backlog=backlog,
             server_header=False,
         )
         log.info("listening on %s port %d", *bound.getsockname()[:2])
-        logging.getLogger("uvicorn.error").addFilter(is_no_cancelling)
-        uvicorn.Server(config).run([bound])
+        logging.getLogger("uvicorn.error").addFilter(is_worth_a_line)
+        logging.getLogger("asyncio").addFilter(SeldomFull())
+        Server(config).run([bound])
+
+
+def fit_connections(wanted: int, spare: int) -> tuple[int, int]:
+    """Return how many connections are taken, and how many the system may accept before: fewer where files are few.
+
+    Args:
+        wanted: connections.
+        spare: that are taken beyond them.
+    """
+    try:
+        import resource
+    except ImportError:  # on Windows connections are not files
+        return wanted, BACKLOG
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return wanted, BACKLOG
+    backlog = max(1, min(BACKLOG, files // 4))
+    connections = max(1, min(wanted, files - OWN_FILES - spare - backlog))
+    if connections < wanted:
+        log.warning(
+            "at most %d connections are taken, not %d: raise the limit of open files", connections, wanted
+        )
+    return connections, backlog
 
 
 def rows_of(options: ServerOptions) -> int:
@@ -164,9 +193,13 @@ def rows_of(options: ServerOptions) -> int:
     return options.rows or default_rows(torch.device(choose_device(options.device)))
 
 
-def is_no_cancelling(record: logging.LogRecord) -> bool:
-    """Whether a record of the log is anything but the traceback of an answer that Ctrl+C has ended."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
+def is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether a record of uvicorn's log is anything but the traceback of what is no fault of the server.
+
+    These are an answer that Ctrl+C has ended, and a client's text that is not UTF-8, which is told by closing.
+    """
+    expected = (asyncio.CancelledError, UnicodeDecodeError)
+    return record.exc_info is None or not isinstance(record.exc_info[1], expected)
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -25,7 +25,7 @@ from ..morph.render.service import ROWS, SpeechService
 from ..morph.render.utterance import Utterance
 from ..morph.synthesizer import Synthesizer
 from ..morph.voice.voice import Voice
-from .errors import ApiError
+from .errors import ApiError, shutting_down
 from .options import ServerOptions
 from .request import Rules, Settings
 from .voices import VoiceBook
@@ -78,11 +78,18 @@ class News:
 
 
 class Reading:
-    """One utterance, read in an event loop. Use it in a ``with``: leaving it frees the row."""
+    """One utterance, read in an event loop. Use it in a ``with``: leaving it frees the row.
 
-    def __init__(self, news: News) -> None:
-        self._all, self._news = news, asyncio.Event()
+    Args:
+        news: wakes it.
+        others: all that are in their ``with``.
+    """
+
+    def __init__(self, news: News, others: set[Reading]) -> None:
+        self._all, self._news, self._others = news, asyncio.Event(), others
         self._utterance: Utterance | None = None
+        self._failure: ApiError | None = None
+        self.has_begun = False  # whether there was sound
 
     def tell(self) -> None:
         """Say, from the service's thread, that there is something new."""
@@ -92,6 +99,11 @@ class Reading:
         """Set what is read."""
         self._utterance = utterance
         return self
+
+    def fail(self, error: ApiError) -> None:
+        """Have its reader get an error instead of more sound; from the event loop."""
+        self._failure = error
+        self._news.set()
 
     @property
     def _read(self) -> Utterance:
@@ -106,15 +118,18 @@ class Reading:
         """
         while True:
             self._news.clear()
-            while self._read.ready:
+            while self._failure is None and self._read.ready:
                 try:
                     chunk = self._read.take()
                 except Exception as error:
                     raise as_api_error(error) from error
                 if chunk is None:
                     return
+                self.has_begun = True
                 for start in range(0, len(chunk.samples), LONGEST_PART):
                     yield chunk.samples[start : start + LONGEST_PART]
+            if self._failure is not None:
+                raise self._failure
             await self._news.wait()
 
     @property
@@ -128,9 +143,11 @@ class Reading:
         return self._read.text_tokens
 
     def __enter__(self) -> Reading:
+        self._others.add(self)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._others.discard(self)
         self._read.close()
 
 
@@ -149,6 +166,8 @@ class Speaker:
         rows = options.rows or default_rows(synthesizer.model.device)
         self._service = SpeechService(synthesizer, rows, options.waiting, LINGER_S)
         self._news: News | None = None
+        self._readings: set[Reading] = set()
+        self._is_ending = False
         self._ready = threading.Event()
         self._summary = synthesizer.model.summary()  # looks at every tensor: milliseconds
 
@@ -177,8 +196,8 @@ class Speaker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the first lines have been spoken, so that requests do not wait for compilers and captures."""
-        return self._ready.is_set()
+        """Whether requests are taken: the first lines have been spoken, so nobody waits for compilers and captures."""
+        return self._ready.is_set() and not self._is_ending
 
     def warm(self, before_ready: Callable[[], None] = lambda: None) -> None:
         """Speak lines that nobody hears, one by one; then requests are taken.
@@ -208,7 +227,7 @@ class Speaker:
         Raises:
             ApiError: 400 or 404 for what cannot be spoken, 429 if too many wait, 503 before the server is ready.
         """
-        if not self.is_ready:
+        if not self._ready.is_set():
             raise ApiError(503, "the model is still being prepared: try again", headers={"Retry-After": "2"})
         find = self.voices.find
         voice = self.voices.known(settings.voice)
@@ -216,7 +235,9 @@ class Speaker:
             voice = await anyio.to_thread.run_sync(find, settings.voice, settings.instructions)
         instruct = None if voice.kind == "design" else settings.instructions
         line = Line(text, voice, settings.language, settings.seed, instruct, layout=layout)
-        reading = Reading(self._news_here())
+        if self._is_ending:
+            raise shutting_down()
+        reading = Reading(self._news_here(), self._readings)
         try:
             utterance = self._service.speak(line, settings.generate, reading.tell)
         except Busy as error:
@@ -247,6 +268,25 @@ class Speaker:
         status = self.status
         return max(1, math.ceil(USUAL_SECONDS * status.waiting / status.rows / 2))
 
+    # The end. Who asks is told by the event loop, whatever the thread that speaks is doing.
+
+    @property
+    def is_speaking(self) -> bool:
+        """Whether somebody waits for sound, or hears it."""
+        return bool(self._readings)
+
+    def stop_taking(self) -> None:
+        """Take no more requests; end those that have no sound yet."""
+        self._is_ending = True
+        for reading in self._readings:
+            if not reading.has_begun:
+                reading.fail(shutting_down())
+
+    def end_all(self) -> None:
+        """End all requests."""
+        for reading in self._readings:
+            reading.fail(shutting_down())
+
     def close(self) -> None:
         """End all lines and release the model."""
         self._service.close()
@@ -260,7 +300,7 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, ValueError):
         return ApiError(400, str(error), "input")
     if isinstance(error, ServiceClosed):
-        return ApiError(503, "the server is shutting down: try again", headers={"Retry-After": "5"})
+        return shutting_down()
     return ApiError(
         500, f"speaking failed ({type(error).__name__}): the server's log says why", code="engine_failed"
     )

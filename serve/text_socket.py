@@ -10,17 +10,17 @@ from __future__ import annotations
 import json
 import logging
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import anyio
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from .answer import GOODBYE_S, usage_of
+from .answer import GOODBYE_S, note_end, usage_of
 from .arriving import ArrivingText
 from .encoders import open_encoder
 from .errors import ApiError
-from .guard import may_pass, unauthorized
+from .guard import admit, may_pass, slow_down, unauthorized
 from .metrics import Metrics
 from .options import Access
 from .request import FIELDS, Settings, check_fields, read_settings
@@ -84,7 +84,7 @@ class SpeechSocket:
                     await self._socket.close(NORMAL)
 
     async def _converse(self) -> None:
-        settings, layout = self._read_config(await self._receive())
+        settings, layout = await self._read_config(await self._receive())
         if await self._take_text(await self._receive()):
             raise ApiError(400, "the text is empty: send input.text before input.done", "text")
         reading = await self._speaker.speak(self._text, settings, layout)
@@ -131,11 +131,13 @@ class SpeechSocket:
             raise ApiError(400, f'a message is not JSON with a type: begin with {{"type": "{CONFIG}"}}')
         return said
 
-    def _read_config(self, message: dict[str, Any]) -> tuple[Settings, str]:
+    async def _read_config(self, message: dict[str, Any]) -> tuple[Settings, str]:
         if message["type"] != CONFIG:
             raise ApiError(400, f"the first message is {message['type'][:40]!r}: send {CONFIG} first", "type")
         if not may_pass(self._access, self._socket.headers, message.get("api_key")):
+            await slow_down()
             raise unauthorized()
+        admit(self._socket.scope)
         fields = check_fields(message, CONFIG_FIELDS, CONFIG)
         layout = fields.get("layout", LAYOUTS[0])
         if layout not in LAYOUTS:
@@ -156,10 +158,12 @@ class SpeechSocket:
         if kind == "cancel":
             raise _Left
         part = message.get("text")
-        if kind != "input.text" or not isinstance(part, str):
+        if kind != "input.text":
             raise ApiError(
                 400, f"message {kind[:40]!r} is not known here: send input.text with a text, or input.done"
             )
+        if not isinstance(part, str):
+            raise ApiError(400, f"text is no string ({type(part).__name__}): send a string", "text")
         self._text.put(part)
         return False
 
@@ -182,19 +186,20 @@ class SpeechSocket:
 
     async def _send_speech(self, reading: Reading, settings: Settings) -> None:
         began, rate, samples, first = time.perf_counter(), self._speaker.model.sample_rate, 0, True
-        encoder = open_encoder(settings.audio, rate)
         start = {"format": settings.audio, "sample_rate": rate, "seed": settings.seed}
         await self._send("audio.start", start)
-        async for part in reading:
-            if data := encoder.add(part):
+        with closing(open_encoder(settings.audio, rate)) as encoder:
+            async for part in reading:
+                if data := encoder.add(part):
+                    await self._socket.send_bytes(data)
+                if first:  # behind it: a client waits for its first sound
+                    self._metrics.first_audio(time.perf_counter() - began)
+                self._metrics.sent(len(part) / rate)
+                first, samples = False, samples + len(part)
+            if data := encoder.finish():
                 await self._socket.send_bytes(data)
-            if first:  # behind it: a client waits for its first sound
-                self._metrics.first_audio(time.perf_counter() - began)
-            self._metrics.sent(len(part) / rate)
-            first, samples = False, samples + len(part)
-        if data := encoder.finish():
-            await self._socket.send_bytes(data)
         report = reading.report
+        note_end(self._metrics, report, settings.seed)
         await self._send("audio.done", {"samples": samples, "text": report.text, "ended": report.ended})
         await self._send("session.done", {"usage": usage_of(reading)})
         self._is_complete = True

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import tempfile
 import threading
+import unicodedata
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..morph.model.model import Model
 from ..morph.text.encoding import is_encodable
-from ..morph.text.names import check_name
+from ..morph.text.names import check_name, name_key
 from ..morph.voice.create import design_voice, preset_voice
-from ..morph.voice.file import load_voice
+from ..morph.voice.file import load_voice, voice_digest
 from ..morph.voice.library import VoiceLibrary
 from ..morph.voice.recording import clone_recording, read_recording
 from ..morph.voice.voice import Voice, check_voice
@@ -29,6 +30,7 @@ OPENAI_VOICES = (
 )
 LISTED = 30  # names in an error
 MOST_UPLOADED = 64  # the one that was not used for the longest time goes
+ALPHABETS = ("LATIN", "CYRILLIC", "GREEK")  # have letters that look alike
 
 
 @dataclass(frozen=True)
@@ -71,27 +73,36 @@ class VoiceBook:
             uploaded = [Entry(name, "uploaded") for name in self._uploaded if name not in usable]
         return [Entry(name, "preset") for name in self._presets] + saved + uploaded
 
-    def add(self, name: str, content: bytes) -> str:
+    def add(self, name: str, content: bytes, replaces: bool = False) -> str:
         """Take a voice that a client has sent, until it is removed or the server ends; return its name.
 
         Args:
-            name: what requests call it; another uploaded voice of this name is replaced.
+            name: what requests call it.
             content: of a voice file.
+            replaces: whether it takes the place of another uploaded voice with this name, or one that looks like it.
 
         Raises:
-            ApiError: 400 for a name or a file that cannot be used, 409 for a preset's or a saved voice's name.
+            ApiError: 400 for a name or a file that cannot be used, 409 for a name that another voice has.
         """
         try:
             name = check_name(name)
+            check_alphabet(name)
             voice = replace(read_voice_bytes(content), name=name)
             check_voice(self._model, voice)
         except ValueError as error:
             raise ApiError(400, str(error), "name" if str(error).startswith("name ") else None) from error
-        taken = [entry.name.lower() for entry in self.entries() if entry.kind != "uploaded"]
-        if name.lower() in (*taken, *OPENAI_VOICES):
+        own = [entry.name for entry in self.entries() if entry.kind != "uploaded"]
+        if look_of(name) in map(look_of, (*own, *OPENAI_VOICES)):
             raise ApiError(409, f"voice {name!r} is one of this server's own: choose another name", "name")
         with self._lock:
-            self._uploaded.pop(name, None)
+            for other in [one for one in self._uploaded if look_of(one) == look_of(name)]:
+                before = self._uploaded[other]
+                if other == name and voice_digest(before) == voice_digest(voice):
+                    voice = before  # the codec's state after its reference belongs to this object
+                elif not replaces:
+                    fix = "choose another name, or send replace=true"
+                    raise ApiError(409, f"voice {other!r} was uploaded before: {fix}", "name")
+                del self._uploaded[other]
             self._uploaded[name] = voice
             for oldest in list(self._uploaded)[:-MOST_UPLOADED]:
                 del self._uploaded[oldest]
@@ -207,6 +218,23 @@ class VoiceBook:
             log.warning("voice file %s is not offered: %s", path.name, error)
             return str(error)
         return voice
+
+
+def look_of(name: str) -> str:
+    """Return what is equal for names that look alike: also those with wide, small or raised letters."""
+    return name_key(unicodedata.normalize("NFKC", name))
+
+
+def check_alphabet(name: str) -> None:
+    """Raise ValueError for a name with letters of several alphabets in which some look alike, as in a Cyrillic e."""
+    letters = [char for char in unicodedata.normalize("NFKC", name) if char.isalpha()]
+    scripts = {unicodedata.name(char, "").partition(" ")[0] for char in letters}
+    found = [one for one in ALPHABETS if one in scripts]
+    if len(found) > 1:
+        mixed = " and ".join(one.capitalize() for one in found)
+        raise ValueError(
+            f"name {name!r} mixes {mixed} letters, which look alike: use letters of one alphabet"
+        )
 
 
 def clone_recordings(model: Model, folder: Path) -> dict[str, Voice | str]:

@@ -71,7 +71,14 @@ def write_voice(folder: Path, shape: str) -> Path:
 
 @contextmanager
 def serving(options: Sequence[str], module: str = "serve") -> Iterator[str]:
-    """Start the server of the command line with these options; yield its address once it has spoken a line.
+    """Start a server as ``started``; yield its address."""
+    with started(options, module) as (address, _):
+        yield address
+
+
+@contextmanager
+def started(options: Sequence[str], module: str = "serve") -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Start the server of the command line with these options; yield its address and process once it has spoken a line.
 
     ``module``: that has the command line, "serve" or "lab.benchmarks.simulated".
 
@@ -87,7 +94,7 @@ def serving(options: Sequence[str], module: str = "serve") -> Iterator[str]:
             if not _wait_ready(address, process):
                 log.seek(0)
                 raise RuntimeError(f"the server did not get ready: {log.read()[-3000:]}")
-            yield address
+            yield address, process
         finally:
             process.terminate()
             process.wait(60)

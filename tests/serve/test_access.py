@@ -6,6 +6,7 @@ import math
 from contextlib import nullcontext
 
 import pytest
+from qwen3_tts_morph.serve import guard
 from qwen3_tts_morph.serve.options import Access, Limits, ServerOptions
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
@@ -14,6 +15,19 @@ from tests.serve.conftest import Client, asked
 
 KEY = "correct-horse"
 STREAM = "/v1/audio/speech/stream"
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long those with wrong keys would have waited, seconds."""
+    waited: list[float] = []
+
+    async def wait() -> None:
+        waited.append(guard.WRONG_KEY_S)
+
+    for module in ("guard", "text_socket"):
+        monkeypatch.setattr(f"qwen3_tts_morph.serve.{module}.slow_down", wait)
+    return waited
 
 
 @pytest.fixture
@@ -40,7 +54,7 @@ def with_access(client: Client, access: Access) -> Client:
         (f"bearer  {KEY}", 200),
     ],
 )
-def test_the_key(keyed: Client, sent: str | None, status: int) -> None:
+def test_the_key(keyed: Client, sent: str | None, status: int, waits: list[float]) -> None:
     headers = {} if sent is None else {"authorization": sent.encode("latin-1")}
     response = keyed.post(asked(), headers=headers)
     assert response.status_code == status
@@ -50,15 +64,17 @@ def test_the_key(keyed: Client, sent: str | None, status: int) -> None:
         assert keyed.get(path, headers=headers).status_code == status
     for path in ("/", "/page.js", "/health", "/ready"):
         assert keyed.get(path).status_code == 200
+    assert len(waits) == (5 if sent is not None and status == 401 else 0), "wrong keys only are slowed down"
 
 
-def test_a_websocket_may_send_the_key_in_its_first_message(keyed: Client) -> None:
+def test_a_websocket_may_send_the_key_in_its_first_message(keyed: Client, waits: list[float]) -> None:
     for key, kind in (("wrong", "error"), (KEY, "audio.start")):
         with TestClient(keyed.app).websocket_connect(STREAM, headers={"host": "127.0.0.1"}) as socket:
             socket.send_json({"type": "session.config", "api_key": key, "sampling": {"max_seconds": 0.5}})
             socket.send_json({"type": "input.text", "text": "Hello. "})
             socket.send_json({"type": "input.done"})
             assert socket.receive_json()["type"] == kind
+    assert len(waits) == 1
 
 
 @pytest.mark.parametrize(
@@ -73,6 +89,14 @@ def test_a_websocket_may_send_the_key_in_its_first_message(keyed: Client) -> Non
         ({"origin": "null"}, 403),
         ({"origin": "http://["}, 403),
         ({"origin": "http://[::1"}, 403),
+        ({"host": "127.0.0.1"}, 200),
+        ({"host": "[::1"}, 403),
+        ({"host": "[127.0.0.1]"}, 403),
+        ({"host": "127.0.0.1:port"}, 403),
+        ({"host": "evil.example@127.0.0.1"}, 403),
+        ({"host": "127.0.0.1/evil"}, 403),
+        ({"host": "127.0.0.1?evil"}, 403),
+        ({"host": "127.0.0.1#evil"}, 403),
         ({"host": "evil.example"}, 403),
         ({"host": "evil.example", "origin": "http://evil.example"}, 403),
         ({"sec-fetch-site": "cross-site"}, 403),
@@ -88,6 +112,12 @@ def test_hosts_and_origins(client: Client, headers: dict[str, str], status: int)
     with pytest.raises(WebSocketDisconnect) if status == 403 else nullcontext(), talk as socket:
         socket.send_json({"type": "cancel"})
         assert status == 200
+
+
+def test_a_request_has_one_host(client: Client) -> None:
+    for other in ("127.0.0.1", "evil.example"):
+        response = client.get("/v1/models", headers=[("host", "127.0.0.1"), ("host", other)])
+        assert response.status_code == 400 and "2 Host headers" in response.json()["error"]["message"]
 
 
 def test_another_site_that_is_allowed(client: Client) -> None:
@@ -119,6 +149,12 @@ def test_loopback_needs_no_key(host: str) -> None:
 def test_keys_that_a_header_cannot_have(key: str) -> None:
     with pytest.raises(ValueError, match="letters and digits"):
         Access(key=key)
+
+
+def test_a_key_that_can_be_guessed() -> None:
+    with pytest.raises(ValueError, match="has 7 characters and can be guessed: use 8 or more"):
+        Access(key="battery")
+    assert Access(key="battery8").key
 
 
 @pytest.mark.parametrize("change", [{"rows": 0}, {"port": 70000}, {"seq_groups": 16}, {"waiting": 0}])

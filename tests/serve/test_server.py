@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from qwen3_tts_morph.serve import server
+from qwen3_tts_morph.serve import connections, server
 from qwen3_tts_morph.serve.options import KEY_VARIABLE, Limits
 from qwen3_tts_morph.serve.ports import free_ports
 
@@ -30,12 +30,12 @@ def read(*words: str):
 
 
 def test_the_command_line_and_the_environment_make_the_options(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv(KEY_VARIABLE, "secret")
+    monkeypatch.setenv(KEY_VARIABLE, "secret-key")
     monkeypatch.setenv("MORPH_TTS_HOSTS", "Studio.example, other")
     options = read("--host", "0.0.0.0", "--port", "0", "--voices", str(tmp_path), "--most-characters", "100")
     assert (options.access.host, options.access.key, options.access.hosts) == (
         "0.0.0.0",
-        "secret",
+        "secret-key",
         ("studio.example", "other"),
     )
     assert (options.port, options.voices, options.limits) == (0, tmp_path, Limits(characters=100))
@@ -103,8 +103,36 @@ def test_an_answer_that_ctrl_c_ends_leaves_no_traceback() -> None:
             "uvicorn.error", logging.ERROR, "", 0, "Exception in ASGI application", (), about
         )
 
-    assert not server.is_no_cancelling(record(asyncio.CancelledError()))
-    assert server.is_no_cancelling(record(None)) and server.is_no_cancelling(record(ValueError()))
+    assert not server.is_worth_a_line(record(asyncio.CancelledError()))
+    assert server.is_worth_a_line(record(None)) and server.is_worth_a_line(record(ValueError()))
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted", "connections"), [(1024, 266, 266), (160, 266, 40), (10, 266, 1), (-1, 5000, 5000)]
+)
+def test_connections_stay_below_the_limit_of_open_files(
+    files: int, wanted: int, connections: int, monkeypatch, caplog
+) -> None:
+    resource = pytest.importorskip("resource", reason="not run: Windows has no limit of open files")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    found, backlog = server.fit_connections(wanted, 16)
+    assert found == connections and 0 < backlog <= 128
+    assert (connections < wanted) == ("raise the limit of open files" in caplog.text)
+
+
+def test_a_socket_that_cannot_be_accepted_is_logged_once_a_second(monkeypatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(connections.time, "monotonic", lambda: now[0])
+    seldom = connections.SeldomFull()
+
+    def record(words: str) -> logging.LogRecord:
+        return logging.LogRecord("asyncio", logging.ERROR, "", 0, words, (), (OSError, OSError(), None))
+
+    passed = [seldom.filter(record(f"{connections.ACCEPT_FAILED}\nsocket: <it>")) for _ in range(2000)]
+    assert passed[0] and not any(passed[1:]) and seldom.filter(record("another"))
+    now[0] += 1.5
+    later = record(connections.ACCEPT_FAILED)
+    assert seldom.filter(later) and later.exc_info is None
 
 
 @pytest.fixture

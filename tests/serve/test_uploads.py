@@ -73,6 +73,9 @@ def test_an_uploaded_voice_speaks_for_nobody_who_does_not_name_it(serve, voice, 
         ({"name": ""}, 400, "name is empty"),
         ({"name": "../Ann"}, 400, "use only letters"),
         ({"name": "Alloy"}, 409, "choose another name"),
+        ({"name": "\uff21lloy"}, 409, "choose another name"),
+        ({"name": "h\u0435art"}, 400, "mixes Latin and Cyrillic letters"),
+        ({"name": "\u0391nn"}, 400, "mixes Latin and Greek letters"),
     ],
 )
 def test_uploads_that_are_refused(serve, voice, tmp_path, changes, status, words) -> None:
@@ -80,6 +83,29 @@ def test_uploads_that_are_refused(serve, voice, tmp_path, changes, status, words
     refused = upload(client, content_of(voice, tmp_path), **changes)
     assert refused.status_code == status and words in refused.json()["error"]["message"]
     assert names(client) == []
+
+
+def test_an_uploaded_voice_is_replaced_only_if_that_is_said(serve, voice, tmp_path) -> None:
+    client, content = serve(kind="base"), content_of(voice, tmp_path)
+    changed = replace(voice, speaker_embedding=voice.speaker_embedding + 1)
+    other = content_of(changed, tmp_path)
+    assert upload(client, content).status_code == 200
+    first = client.speaker.voices.find("Ann")
+    assert upload(client, content).status_code == 200, "the same voice: a client that has lost its answer"
+    assert client.speaker.voices.find("Ann") is first, "its reference has been decoded maybe"
+    for name in ("Ann", "ann", "\uff21nn"):
+        refused = upload(client, other, name)
+        assert refused.status_code == 409 and "send replace=true" in refused.json()["error"]["message"]
+    assert names(client) == ["Ann"] and client.speaker.voices.find("Ann") is first
+    assert upload(client, other, "ann", replace="true").status_code == 200
+    assert names(client) == ["ann"]
+    assert client.speaker.voices.find("ann").speaker_embedding.equal(changed.speaker_embedding)
+
+
+def test_names_in_one_alphabet_are_taken(serve, voice, tmp_path) -> None:
+    client, content = serve(kind="base"), content_of(voice, tmp_path)
+    for name in ("\u0410\u043d\u043d\u0430 2", "\u0386\u03bd\u03bd\u03b1", "Zo\u00eb", "\u5b89\u5a1c Ann"):
+        assert upload(client, content, name).status_code == 200, name
 
 
 def test_what_is_no_voice_of_this_model_is_refused(serve, voice, tmp_path) -> None:

@@ -65,7 +65,7 @@ def test_a_port_in_use_is_one_sentence(run: Callable, served: list[Any]) -> None
 
 
 def test_a_host_that_cannot_be_one_is_one_sentence(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MORPH_TTS_API_KEY", "key")
+    monkeypatch.setenv("MORPH_TTS_API_KEY", "key-of-a-test")
     done = run("serve", "--host", "a..b")
     assert done.code == 2
     assert "cannot listen on a..b port 8765 (no host can have this name): choose another" in done.err
