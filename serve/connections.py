@@ -187,7 +187,7 @@ class Impatient(Stalling):
             self._parse(data[start : start + STEP_BYTES])
 
     def _parse(self, data: bytes) -> None:
-        super().data_received(data)  # type: ignore[safe-super]
+        super().data_received(data)
 
 
 class BoundedHeads(Impatient):
@@ -244,7 +244,7 @@ class BoundedMessages(Stalling):
         if self._silent_bytes > self.most_bytes or self.transport.get_write_buffer_size() > UNSENT_BYTES:
             self.transport.abort()
         else:
-            super().data_received(data)  # type: ignore[safe-super]
+            super().data_received(data)
 
     def send_receive_event_to_app(self) -> None:
         """A message is complete; uvicorn calls this."""

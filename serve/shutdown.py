@@ -12,10 +12,12 @@ import os
 import threading
 import time
 from socket import socket
+from typing import TYPE_CHECKING
 
 import uvicorn
 
-from .speaker import Speaker
+if TYPE_CHECKING:
+    from .speaker import Speaker
 
 log = logging.getLogger(__name__)
 

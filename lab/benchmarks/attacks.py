@@ -156,13 +156,16 @@ def measure(name: str, address: str, pid: int, alone: Heard, options: argparse.N
     return AttackRow(
         "attacks", "morph", options.shape, "auto", "float32", ROWS,
         name, options.seq_groups, len(heard.first_s),
-        *(round(value, 1) for value in (
-            1000 * statistics.median(alone.first_s), 1000 * statistics.median(heard.first_s), 1000 * max(heard.first_s),
-            1000 * statistics.median(alone.gap_s), 1000 * statistics.median(heard.gap_s), 1000 * max(heard.gap_s),
-        )),
+        usual_ms(alone.first_s), usual_ms(heard.first_s), round(1000 * max(heard.first_s), 1),
+        usual_ms(alone.gap_s), usual_ms(heard.gap_s), round(1000 * max(heard.gap_s), 1),
         percentile_ms(health.took_s, 50), percentile_ms(health.took_s, 100), health.failed,
         round(before[0], 1), round(after[0], 1), before[1], after[1],
     )  # fmt: skip
+
+
+def usual_ms(seconds: Sequence[float]) -> float:
+    """Return the median of times, in milliseconds."""
+    return round(1000 * statistics.median(seconds), 1)
 
 
 def run(options: argparse.Namespace) -> list[AttackRow]:
