@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 import threading
 import unicodedata
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from ..morph.model.model import Model
 from ..morph.text.encoding import is_encodable
 from ..morph.text.names import check_name, name_key
 from ..morph.voice.create import design_voice, preset_voice
-from ..morph.voice.file import load_voice, voice_digest
+from ..morph.voice.file import load_voice, parse_voice, voice_digest
 from ..morph.voice.library import VoiceLibrary
 from ..morph.voice.recording import clone_recording, read_recording
 from ..morph.voice.voice import Voice, check_voice
@@ -87,7 +86,7 @@ class VoiceBook:
         try:
             name = check_name(name)
             check_alphabet(name)
-            voice = replace(read_voice_bytes(content), name=name)
+            voice = replace(parse_voice(content, "upload"), name=name)
             check_voice(self._model, voice)
         except ValueError as error:
             raise ApiError(400, str(error), "name" if str(error).startswith("name ") else None) from error
@@ -255,11 +254,3 @@ def _state_of(path: Path) -> tuple[int, int]:
     """Return what changes when a file is written: its time and size."""
     status = path.stat()
     return status.st_mtime_ns, status.st_size
-
-
-def read_voice_bytes(content: bytes) -> Voice:
-    """Return the voice in the content of a voice file; ValueError if it is none, or damaged."""
-    with tempfile.TemporaryDirectory(prefix="morph-voice-") as folder:
-        path = Path(folder, f"upload{SUFFIX}")
-        path.write_bytes(content)
-        return load_voice(path)

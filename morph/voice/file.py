@@ -113,16 +113,38 @@ def read_voice(path: Path) -> tuple[Voice, str]:
 
 def _read(path: Path) -> tuple[Voice, Mapping[str, str]]:
     """Return the voice in a file and the file's metadata."""
-    content = _content(path)
+    return _parse(_content(path), path.name)
+
+
+def parse_voice(content: bytes, name: str) -> Voice:
+    """Return the voice in the content of a voice file; no file is read or written.
+
+    Args:
+        content: of a file that ``save_voice`` wrote.
+        name: of the file, for errors.
+
+    Raises:
+        ValueError: as ``load_voice``.
+    """
+    voice, _ = _parse(content, name)
+    return voice
+
+
+def _parse(content: bytes, name: str) -> tuple[Voice, Mapping[str, str]]:
     try:
         tensors, metadata = unpack_tensors(content)
-    except UNREADABLE as error:
-        raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
+    except (*UNREADABLE, ValueError) as error:
+        raise ValueError(f"voice file {name} is damaged ({error}): save the voice again") from error
+    return _voice_of(tensors, metadata, name), metadata
+
+
+def _voice_of(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str], name: str) -> Voice:
+    """Return the voice that a file of this name contains; ValueError if it is none, or damaged."""
     if metadata.get("format") != FORMAT:
-        raise ValueError(f"{path.name} is not a voice file of this pack: save the voice with Save Voice")
+        raise ValueError(f"{name} is not a voice file of this pack: save the voice with Save Voice")
     if metadata.get("version") != VERSION:
         raise ValueError(
-            f"voice file {path.name} has format version {metadata.get('version')} and this pack reads {VERSION}: "
+            f"voice file {name} has format version {metadata.get('version')} and this pack reads {VERSION}: "
             "update the pack, or save the voice again"
         )
     try:
@@ -131,13 +153,13 @@ def _read(path: Path) -> tuple[Voice, Mapping[str, str]]:
         texts = json.loads(metadata["voice"])
         fields: dict[str, Any] = {key: texts[key] for key in TEXTS}
         fields |= {key: tensors.get(key) for key in TENSORS}
-        return Voice(**fields), metadata
+        return Voice(**fields)
     except RecursionError as error:
         raise ValueError(
-            f"voice file {path.name} is damaged (its texts are nested too deeply): save the voice again"
+            f"voice file {name} is damaged (its texts are nested too deeply): save the voice again"
         ) from error
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
+        raise ValueError(f"voice file {name} is damaged ({error}): save the voice again") from error
 
 
 def _content(path: Path) -> bytes:

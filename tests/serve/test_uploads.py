@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,6 +85,18 @@ def test_uploads_that_are_refused(serve, voice, tmp_path, changes, status, words
     refused = upload(client, content_of(voice, tmp_path), **changes)
     assert refused.status_code == status and words in refused.json()["error"]["message"]
     assert names(client) == []
+
+
+def test_an_upload_needs_no_place_on_a_disk(serve, voice, tmp_path, monkeypatch) -> None:
+    client, content = serve(kind="base"), content_of(voice, tmp_path)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    assert upload(client, content).status_code == 200
+    assert client.speaker.voices.find("Ann").speaker_embedding.equal(voice.speaker_embedding)
 
 
 def test_an_uploaded_voice_is_replaced_only_if_that_is_said(serve, voice, tmp_path) -> None:
