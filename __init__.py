@@ -20,7 +20,6 @@ WEB_DIRECTORY = "./web"
 async def comfy_entrypoint() -> ComfyExtension:
     """Return the pack's nodes to ComfyUI (V3 API), and add its routes to the server."""
     import comfyui_version
-
     from server import PromptServer
 
     from .morph.tested import describe_newer
