@@ -227,7 +227,7 @@ class Speaker:
         Raises:
             ApiError: 400 or 404 for what cannot be spoken, 429 if too many wait, 503 before the server is ready.
         """
-        if not self._ready.is_set():
+        if not self.is_ready and not self._is_ending:
             raise ApiError(503, "the model is still being prepared: try again", headers={"Retry-After": "2"})
         find = self.voices.find
         voice = self.voices.known(settings.voice)

@@ -163,7 +163,7 @@ class SpeechSocket:
                 400, f"message {kind[:40]!r} is not known here: send input.text with a text, or input.done"
             )
         if not isinstance(part, str):
-            raise ApiError(400, f"text is no string ({type(part).__name__}): send a string", "text")
+            raise ApiError(400, "the text of input.text is no string: send input.text with a text", "text")
         self._text.put(part)
         return False
 

@@ -395,4 +395,4 @@ def test_a_text_that_is_a_number_is_told_so(watched) -> None:
         channel.send(json.dumps({"type": "session.config"}))
         channel.send(json.dumps({"type": "input.text", "text": 5}))
         error = json.loads(channel.recv(PATIENCE))["error"]
-        assert error["message"] == "text is no string (int): send a string" and error["param"] == "text"
+        assert "is no string: send input.text with a text" in error["message"] and error["param"] == "text"
