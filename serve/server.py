@@ -37,7 +37,7 @@ SHUTDOWN_S = 5  # that answers of a replica have to end after Ctrl+C
 # model takes for a first frame.
 SWITCH_S = 0.0005
 MORE_CONNECTIONS = 200  # beside those that speak or wait: pages, checks, metrics
-BACKLOG = 128  # connections that wait for the event loop, which then takes them all at once
+BACKLOG = 128  # connections that the event loop takes at once
 OWN_FILES = 64  # of the process, beside connections
 
 

@@ -26,6 +26,7 @@ TOLD_S = 0.5  # for the others to be told
 CLOSING_S = 1  # for what else connections do
 LAST_S = 8.5  # after the signal the process ends, whatever still runs; ten seconds are promised
 LOOKS_EVERY_S = 0.1
+QUEUE = 1024  # connections that the system keeps for the event loop; one that finds no place comes again after a second
 
 
 class Server(uvicorn.Server):
@@ -38,6 +39,8 @@ class Server(uvicorn.Server):
         """Listen; a thread watches from now on that the end does not take too long."""
         threading.Thread(target=self._watch, name="speech end", daemon=True).start()
         await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(QUEUE)  # asyncio has called it with the number that it takes at once
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         """Let answers end, tell the others, and close."""
