@@ -32,6 +32,7 @@ MESSAGE_TIMES = (
     4  # the longest message: what a WebSocket's client sends before one is complete, with empty fragments
 )
 ACCEPT_FAILED = "socket.accept() out of system resource"  # asyncio's words
+NO_REQUEST = "Invalid HTTP request received."  # uvicorn's
 REPEATED_S = 1.0
 
 
@@ -279,19 +280,22 @@ def websocket_protocol(limits: Limits) -> type[asyncio.Protocol]:
     return type("WebSocketProtocol", (BoundedMessages, base), values)
 
 
-class SeldomFull(logging.Filter):
-    """Lets asyncio's message that no connection can be taken pass once a second, without its traceback.
+class Seldom(logging.Filter):
+    """Lets a message pass once a second, without its traceback: strangers must not be able to fill a disk.
 
-    asyncio writes it for each connection that waits, thousands in a second.
+    asyncio says of each connection that waits that it cannot be taken, uvicorn of each request that it is none.
+
+    Args:
+        words: in the message.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, words: str):
         super().__init__()
-        self._passed = -REPEATED_S
+        self._words, self._passed = words, -REPEATED_S
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to log a message."""
-        if ACCEPT_FAILED not in record.getMessage():
+        if self._words not in record.getMessage():
             return True
         now = time.monotonic()
         if now - self._passed < REPEATED_S:

@@ -132,7 +132,15 @@ def run_server(options: ServerOptions) -> None:
     check_packages()
     import uvicorn
 
-    from .connections import HEAD_BYTES, SPARE, SeldomFull, http_protocol, websocket_protocol
+    from .connections import (
+        ACCEPT_FAILED,
+        HEAD_BYTES,
+        NO_REQUEST,
+        SPARE,
+        Seldom,
+        http_protocol,
+        websocket_protocol,
+    )
     from .shutdown import CLOSING_S, Server
 
     sys.setswitchinterval(SWITCH_S)
@@ -152,7 +160,8 @@ def run_server(options: ServerOptions) -> None:
         )
         log.info("listening on %s port %d", *bound.getsockname()[:2])
         logging.getLogger("uvicorn.error").addFilter(is_worth_a_line)
-        logging.getLogger("asyncio").addFilter(SeldomFull())
+        logging.getLogger("uvicorn.error").addFilter(Seldom(NO_REQUEST))
+        logging.getLogger("asyncio").addFilter(Seldom(ACCEPT_FAILED))
         Server(config).run([bound])
 
 
@@ -194,10 +203,13 @@ def rows_of(options: ServerOptions) -> int:
 
 
 def is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Whether a record of uvicorn's log is anything but the traceback of what is no fault of the server.
+    """Whether a record of uvicorn's log is not one of those that tell nothing of the server, and that clients cause.
 
-    These are an answer that Ctrl+C has ended, and a client's text that is not UTF-8, which is told by closing.
+    These are the tracebacks of an answer that Ctrl+C has ended, and of a client's text that is not UTF-8, which is told
+    by closing; and that a WebSocket was opened or closed.
     """
+    if record.levelno <= logging.INFO and "websockets" in record.pathname:
+        return False
     expected = (asyncio.CancelledError, UnicodeDecodeError)
     return record.exc_info is None or not isinstance(record.exc_info[1], expected)
 

@@ -321,8 +321,9 @@ def test_health_is_answered_beyond_the_limit(talking: str) -> None:
         head, _, body = ask(one, "/v1/models").partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 503 ") and b"retry-after: 2" in head.lower()
         assert json.loads(body)["error"]["type"] == "server_error"
-    with pytest.raises(InvalidStatus) as refused:
-        connect(talking.replace("http", "ws") + PATH + "/stream", open_timeout=PATIENCE)
+    address = talking.replace("http", "ws") + PATH + "/stream"
+    with pytest.raises(InvalidStatus) as refused, connect(address, open_timeout=PATIENCE):
+        pass
     assert refused.value.response.status_code == 503
     with ExitStack() as opened:  # idle ones hold no place from /health
         for _ in range(2 * connections.SPARE):

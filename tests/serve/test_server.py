@@ -18,9 +18,11 @@ import pytest
 from qwen3_tts_morph.serve import connections, server
 from qwen3_tts_morph.serve.options import KEY_VARIABLE, Limits
 from qwen3_tts_morph.serve.ports import free_ports
+from websockets.sync.client import connect
 
 import pack
 from tests.patience import PATIENCE
+from tests.serve.conftest import Client, listening
 
 
 def read(*words: str):
@@ -104,7 +106,28 @@ def test_an_answer_that_ctrl_c_ends_leaves_no_traceback() -> None:
         )
 
     assert not server.is_worth_a_line(record(asyncio.CancelledError()))
+    assert not server.is_worth_a_line(record(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no")))
     assert server.is_worth_a_line(record(None)) and server.is_worth_a_line(record(ValueError()))
+
+
+def test_a_websocket_that_is_opened_and_closed_writes_no_lines(client: Client, caplog) -> None:
+    log = logging.getLogger("uvicorn.error")
+    log.addFilter(server.is_worth_a_line)
+    try:
+        with (
+            caplog.at_level(logging.INFO),
+            listening(client.app) as url,
+            connect(url.replace("http", "ws") + "/v1/audio/speech/stream", open_timeout=PATIENCE) as one,
+        ):
+            one.send("no JSON")
+            assert "error" in one.recv(PATIENCE)
+    finally:
+        log.removeFilter(server.is_worth_a_line)
+    said = [one.getMessage() for one in caplog.records if one.name == "uvicorn.error"]
+    assert any("Started server" in one for one in said)
+    assert not [
+        one for one in said if "WebSocket" in one or ("connection" in one.lower() and "Waiting" not in one)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -120,18 +143,19 @@ def test_connections_stay_below_the_limit_of_open_files(
     assert (connections < wanted) == ("raise the limit of open files" in caplog.text)
 
 
-def test_a_socket_that_cannot_be_accepted_is_logged_once_a_second(monkeypatch) -> None:
+@pytest.mark.parametrize("words", [connections.ACCEPT_FAILED, connections.NO_REQUEST])
+def test_what_many_clients_can_cause_is_logged_once_a_second(words: str, monkeypatch) -> None:
     now = [100.0]
     monkeypatch.setattr(connections.time, "monotonic", lambda: now[0])
-    seldom = connections.SeldomFull()
+    seldom = connections.Seldom(words)
 
     def record(words: str) -> logging.LogRecord:
         return logging.LogRecord("asyncio", logging.ERROR, "", 0, words, (), (OSError, OSError(), None))
 
-    passed = [seldom.filter(record(f"{connections.ACCEPT_FAILED}\nsocket: <it>")) for _ in range(2000)]
+    passed = [seldom.filter(record(f"{words}\nsocket: <it>")) for _ in range(2000)]
     assert passed[0] and not any(passed[1:]) and seldom.filter(record("another"))
     now[0] += 1.5
-    later = record(connections.ACCEPT_FAILED)
+    later = record(words)
     assert seldom.filter(later) and later.exc_info is None
 
 
