@@ -20,9 +20,7 @@ PATH = "/v1/audio/speech"
 FORMATS = ("mp3", "opus", "aac", "flac", "wav", "pcm")
 PART = 64 * 1024
 CHARACTERS = 20_000
-AT_ONCE = 4  # leavers
-SLOW = 4  # slow readers
-SLOW_BYTES = 2048  # that each takes in a second
+SLOW_BYTES = 2048  # that a slow reader takes in a second
 AGAIN_S = 5.0  # until a connection that the server has closed is opened again
 PROSE = "We should be there by ten, unless the ferry is late again, as it was on Sunday. "
 
@@ -99,19 +97,14 @@ class Attacker:
         await self._hold(self._head(f"GET {PATH}/stream", *upgrade) + b"\r\n")
 
     async def leavers(self) -> None:
-        """Clients that leave with their first sound, of every format."""
-        places = asyncio.Semaphore(AT_ONCE)
-
-        async def leave(audio: str) -> None:
-            async with places:
-                reader, writer = await self._open()
-                with suppress(OSError):
-                    writer.write(self._request(PROSE * 5, audio))
-                    await reader.readuntil(b"\r\n\r\n")
-                    await reader.read(PART)
-                writer.transport.abort()
-
-        await asyncio.gather(*(leave(audio) for _ in range(self._count) for audio in FORMATS))
+        """Clients that leave with their first sound, of every format, one after the other."""
+        for audio in FORMATS * self._count:
+            reader, writer = await self._open()
+            with suppress(OSError):
+                writer.write(self._request(PROSE * 5, audio))
+                await reader.readuntil(b"\r\n\r\n")
+                await reader.read(PART)
+            writer.transport.abort()
 
     async def dates(self) -> None:
         """The longest text, of dates, one after the other."""
@@ -130,18 +123,14 @@ class Attacker:
                 writer.close()
 
     async def readers(self) -> None:
-        """Clients that read slowly."""
-
-        async def read() -> None:
-            while True:
-                with suppress(OSError):
-                    reader, writer = await self._open(SLOW_BYTES)
-                    writer.write(self._request(PROSE * 60, "wav"))
-                    while await reader.read(SLOW_BYTES):
-                        await asyncio.sleep(1)
-                    writer.close()
-
-        await asyncio.gather(*(read() for _ in range(SLOW)))
+        """A client that reads slowly."""
+        while True:
+            with suppress(OSError):
+                reader, writer = await self._open(SLOW_BYTES)
+                writer.write(self._request(PROSE * 60, "wav"))
+                while await reader.read(SLOW_BYTES):
+                    await asyncio.sleep(1)
+                writer.close()
 
 
 ATTACKS: dict[str, Callable[[Attacker], Awaitable[None]]] = {
