@@ -116,6 +116,7 @@ class SpeechAnswer:
             await self._add_audio(send, encoder.finish(), complete=True)
             if self._asked.sse:
                 report = report_of(reading, self._speaker.describe(settings.generate))
+                report["ignored"] = list(settings.ignored)
                 told = {"usage": usage_of(reading), "report": report}
                 await self._send_event(send, "speech.audio.done", told)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -131,7 +132,9 @@ class SpeechAnswer:
 
     def _headers(self, media_type: str | None = None) -> dict[str, str]:
         settings = self._asked.settings
+        ignored = {"x-speech-ignored": ", ".join(settings.ignored)} if settings.ignored else {}
         return {
+            **ignored,
             "content-type": media_type or FORMATS[settings.audio],
             "cache-control": "no-store",
             "x-accel-buffering": "no",

@@ -21,28 +21,28 @@ from ..morph.text.encoding import check_encodable, join_halves
 from ..morph.text.pauses import check_spoken, read_pauses
 from .encoders import FORMATS
 from .errors import ApiError
+from .fields import (
+    LONGEST_INSTRUCTIONS,
+    LONGEST_INTERVAL_S,
+    LONGEST_SPLIT,
+    MOST_SEED,
+    SAMPLING_SCHEMAS,
+    SCHEMAS,
+    SHORTEST_SPLIT,
+    STREAM_FORMATS,
+    SUBTALKER,
+    TOKEN_SCHEMAS,
+)
 from .options import Limits
+from .speed import HIGHEST_SPEED, LOWEST_SPEED
 
-STREAM_FORMATS = ("audio", "sse")
-MOST_SEED = 2**64 - 1
 RANDOM_SEEDS = 2**32
 MOST_PAUSES_S = 60.0  # of one request: silence takes memory and no time
-LONGEST_INSTRUCTIONS = 4096  # characters, as OpenAI's
 # Names that clients send because OpenAI's models have them: they stand for the one that is loaded.
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
-FIELDS = (
-    *("model", "input", "voice", "instructions", "response_format", "stream_format", "speed"),
-    *("stream", "event_interval", "language", "seed", "seq_groups", "sampling"),
-    *("decoding", "tail", "normalize_text", "trim_silence", "split_chars"),
-)
-TOKEN_FIELDS = ("do_sample", "temperature", "top_k", "top_p")
-SUBTALKER = "subtalker_"
-SAMPLING_FIELDS = (
-    *TOKEN_FIELDS,
-    *(SUBTALKER + name for name in TOKEN_FIELDS),
-    *("repetition_penalty", "max_seconds"),
-)
-LONGEST_INTERVAL_S = 10.0  # between events
+FIELDS = tuple(SCHEMAS)
+SAMPLING_FIELDS = tuple(SAMPLING_SCHEMAS)
+TOKEN_FIELDS = tuple(TOKEN_SCHEMAS)
 # A player hears the first frame at once; what nobody hears yet is decoded in larger steps.
 FILE_CHUNKS = (12,)
 
@@ -58,6 +58,8 @@ class Settings:
         seed: of the line.
         audio: the format of the bytes.
         generate: the engine's options.
+        speed: of the sound that is sent, 0.25..4.
+        ignored: fields of the request that this checkpoint cannot follow.
     """
 
     voice: str | None
@@ -66,6 +68,8 @@ class Settings:
     seed: int
     audio: str
     generate: GenerateOptions
+    speed: float = 1.0
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,11 +93,15 @@ class SpeechRequest:
 
 @dataclass(frozen=True)
 class Rules:
-    """What requests are checked against: the model, the server's SEQ_GROUPS and its limits."""
+    """What requests are checked against: the model, the server's SEQ_GROUPS and its limits.
+
+    ``strict``: whether instructions that the checkpoint cannot follow are refused, not ignored.
+    """
 
     model: Model
     seq_groups: int
     limits: Limits
+    strict: bool = False
 
 
 def read_request(body: object, rules: Rules) -> SpeechRequest:
@@ -104,8 +112,6 @@ def read_request(body: object, rules: Rules) -> SpeechRequest:
     """
     fields = check_fields(body, FIELDS)
     text = read_text(fields, "input", rules.limits.characters)
-    if fields.get("speed") is not None and _number(fields, "speed") != 1:
-        raise _bad("speed", "speed is not 1, and this server cannot change it: leave it out")
     stream_format = _choice(fields, "stream_format", STREAM_FORMATS, "audio")
     stream = fields.get("stream")
     if stream is not None and not isinstance(stream, bool):
@@ -126,21 +132,17 @@ def read_settings(fields: Mapping[str, Any], rules: Rules, audio: str) -> Settin
     Raises:
         ApiError: 400, or 404 for a model that is not loaded.
     """
-    _check_model(fields.get("model"), rules.model)
-    instructions = _text(fields, "instructions", LONGEST_INSTRUCTIONS)
-    if instructions and not rules.model.follows_instructions:
-        raise _bad(
-            "instructions",
-            f"{rules.model.name} does not follow instructions (only 1.7B CustomVoice and VoiceDesign were trained "
-            "to): leave them out",
-        )
+    check_model(fields.get("model"), rules.model)
+    instructions, ignored = _instructions(fields, rules)
     return Settings(
         voice=_voice(fields.get("voice")),
         language=_choice(fields, "language", rules.model.languages, "auto", any_case=True),
-        instructions=instructions or None,
+        instructions=instructions,
         seed=_seed(fields.get("seed")),
         audio=_choice(fields, "response_format", tuple(FORMATS), audio),
         generate=_options(fields, rules),
+        speed=_speed(fields),
+        ignored=ignored,
     )
 
 
@@ -220,6 +222,30 @@ def _number(fields: Mapping[str, Any], name: str) -> float:
     return value
 
 
+def _instructions(fields: Mapping[str, Any], rules: Rules) -> tuple[str | None, tuple[str, ...]]:
+    """Return how to speak, and the names of the fields that are ignored: clients send them to every server."""
+    name = "instructions"
+    words = _text(fields, name, LONGEST_INSTRUCTIONS)
+    if not words or rules.model.follows_instructions:
+        return words or None, ()
+    if rules.strict:
+        raise _bad(
+            name,
+            f"{rules.model.name} does not follow instructions (only 1.7B CustomVoice and VoiceDesign were trained "
+            "to): leave them out, or start the server without --strict",
+        )
+    return None, (name,)
+
+
+def _speed(fields: Mapping[str, Any]) -> float:
+    if fields.get("speed") is None:
+        return 1.0
+    speed = _number(fields, "speed")
+    if not LOWEST_SPEED <= speed <= HIGHEST_SPEED:
+        raise _bad("speed", f"speed is {speed!r:.40}: choose {LOWEST_SPEED:g} to {HIGHEST_SPEED:g}")
+    return float(speed)
+
+
 def _interval(fields: Mapping[str, Any], sse: bool) -> float:
     """Return the shortest time between two events, in seconds; 0 if none was sent."""
     name = "event_interval"
@@ -233,7 +259,8 @@ def _interval(fields: Mapping[str, Any], sse: bool) -> float:
     return seconds
 
 
-def _check_model(name: object, model: Model) -> None:
+def check_model(name: object, model: Model) -> None:
+    """Raise ApiError, 404 or 400, unless a name stands for the model that is loaded; None does."""
     if name is None or name == model.name or (isinstance(name, str) and name.startswith(OPENAI_MODELS)):
         return
     if not isinstance(name, str):
@@ -291,7 +318,7 @@ def _split_chars(sent: object) -> int:
     """Return the longest piece of a text in characters; not above the default: a piece is kept in memory."""
     if sent is None:
         return GenerateOptions.split_chars
-    low, high = 40, GenerateOptions.split_chars
+    low, high = SHORTEST_SPLIT, LONGEST_SPLIT
     if isinstance(sent, bool) or not isinstance(sent, int) or not low <= sent <= high:
         raise _bad("split_chars", f"split_chars is {sent!r:.40}: send a whole number from {low} to {high}")
     return sent

@@ -7,7 +7,7 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -28,6 +28,7 @@ from ..morph.voice.voice import Voice
 from .errors import ApiError, shutting_down
 from .options import ServerOptions
 from .request import Rules, Settings
+from .speed import changed_length, open_speed
 from .voices import VoiceBook
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ WARM_TEXT = "The speech server is ready."
 # the second line runs directly and the third captures.
 WARM_LINES = 3
 WARM_SECONDS = 2.0
+MOST_RETRY_S = 60  # OpenAI's clients come back at once if they are told more
 LONGEST_PART = 24_000  # samples that are sent at once
 LINGER_S = 600.0  # nobody else wants the model, and to start another batch costs the next request a few ms
 
@@ -83,10 +85,13 @@ class Reading:
     Args:
         news: wakes it.
         others: all that are in their ``with``.
+        sample_rate: of the model, in Hz.
+        speed: of the sound that is given out.
     """
 
-    def __init__(self, news: News, others: set[Reading]) -> None:
+    def __init__(self, news: News, others: set[Reading], sample_rate: int, speed: float) -> None:
         self._all, self._news, self._others = news, asyncio.Event(), others
+        self._sample_rate, self._speed = sample_rate, speed
         self._utterance: Utterance | None = None
         self._failure: ApiError | None = None
         self.has_begun = False  # whether there was sound
@@ -116,6 +121,7 @@ class Reading:
         Raises:
             ApiError: what went wrong, after the samples made before it.
         """
+        speed = open_speed(self._speed, self._sample_rate)
         while True:
             self._news.clear()
             while self._failure is None and self._read.ready:
@@ -124,18 +130,25 @@ class Reading:
                 except Exception as error:
                     raise as_api_error(error) from error
                 if chunk is None:
+                    for part in _parts(speed.finish()):
+                        yield part
                     return
                 self.has_begun = True
-                for start in range(0, len(chunk.samples), LONGEST_PART):
-                    yield chunk.samples[start : start + LONGEST_PART]
+                for made in _parts(chunk.samples):
+                    for part in _parts(speed.add(made)):
+                        yield part
             if self._failure is not None:
                 raise self._failure
             await self._news.wait()
 
     @property
     def report(self) -> LineReport:
-        """How the line went, behind the last chunk."""
-        return self._read.report
+        """How the line went, behind the last chunk; its seconds are those of the sound that was given out."""
+        report, rate = self._read.report, self._sample_rate
+        if self._speed == 1:
+            return report
+        samples = changed_length(round(report.seconds * rate), self._speed)
+        return replace(report, seconds=samples / rate)
 
     @property
     def text_tokens(self) -> int:
@@ -151,6 +164,11 @@ class Reading:
         self._read.close()
 
 
+def _parts(samples: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(samples), LONGEST_PART):
+        yield samples[start : start + LONGEST_PART]
+
+
 class Speaker:
     """Speaks the requests of all routes.
 
@@ -162,7 +180,7 @@ class Speaker:
     def __init__(self, synthesizer: Synthesizer, options: ServerOptions):
         self._synthesizer = synthesizer
         self.voices = VoiceBook(synthesizer.model, options.voices)
-        self.rules = Rules(synthesizer.model, options.seq_groups, options.limits)
+        self.rules = Rules(synthesizer.model, options.seq_groups, options.limits, options.strict)
         rows = options.rows or default_rows(synthesizer.model.device)
         self._service = SpeechService(synthesizer, rows, options.waiting, LINGER_S)
         self._news: News | None = None
@@ -237,7 +255,7 @@ class Speaker:
         line = Line(text, voice, settings.language, settings.seed, instruct, layout=layout)
         if self._is_ending:
             raise shutting_down()
-        reading = Reading(self._news_here(), self._readings)
+        reading = Reading(self._news_here(), self._readings, self.model.sample_rate, settings.speed)
         try:
             utterance = self._service.speak(line, settings.generate, reading.tell)
         except Busy as error:
@@ -266,7 +284,7 @@ class Speaker:
     def _retry_after(self) -> int:
         """Return a guess of the seconds until one of those that wait has a row."""
         status = self.status
-        return max(1, math.ceil(USUAL_SECONDS * status.waiting / status.rows / 2))
+        return min(MOST_RETRY_S, max(1, math.ceil(USUAL_SECONDS * status.waiting / status.rows / 2)))
 
     # The end. Who asks is told by the event loop, whatever the thread that speaks is doing.
 

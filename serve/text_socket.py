@@ -20,6 +20,7 @@ from .answer import GOODBYE_S, note_end, usage_of
 from .arriving import ArrivingText
 from .encoders import open_encoder
 from .errors import ApiError
+from .fields import LAYOUTS
 from .guard import admit, may_pass, slow_down, unauthorized
 from .metrics import Metrics
 from .options import Access
@@ -30,10 +31,9 @@ log = logging.getLogger(__name__)
 
 CONFIG = "session.config"
 CONFIG_FIELDS = (
-    *(name for name in FIELDS if name not in ("input", "stream", "stream_format", "event_interval", "speed")),
+    *(name for name in FIELDS if name not in ("input", "stream", "stream_format", "event_interval")),
     *("type", "layout", "api_key"),
 )
-LAYOUTS = ("sentence", "token")
 NORMAL, INTERNAL, POLICY = 1000, 1011, 1008  # close codes
 
 
@@ -200,7 +200,8 @@ class SpeechSocket:
                 await self._socket.send_bytes(data)
         report = reading.report
         note_end(self._metrics, report, settings.seed)
-        await self._send("audio.done", {"samples": samples, "text": report.text, "ended": report.ended})
+        told = {"text": report.text, "ended": report.ended, "ignored": list(settings.ignored)}
+        await self._send("audio.done", {"samples": samples, **told})
         await self._send("session.done", {"usage": usage_of(reading)})
         self._is_complete = True
 

@@ -36,6 +36,7 @@ class ServerFacts:
         takes_seed: whether requests may have a seed.
         takes_interval: whether requests may set a shortest time between events.
         most_lines: how many requests it takes at once.
+        follows_instructions: whether its checkpoint does; ours ignores them otherwise.
     """
 
     server: Server
@@ -51,6 +52,7 @@ class ServerFacts:
     takes_seed: bool = True
     takes_interval: bool = False
     most_lines: int = MOST_LINES
+    follows_instructions: bool = True
 
     @property
     def is_ours(self) -> bool:
@@ -114,6 +116,7 @@ def _our_facts(server: Server, names: tuple[str, ...], status: Fields) -> Server
         fingerprint,
         takes_interval="event_interval" in status.names("fields"),
         most_lines=status.whole("most_lines", 1, MOST_AT_ONCE, MOST_LINES),
+        follows_instructions=status.truth("follows_instructions", True),
     )
 
 

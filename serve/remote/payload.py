@@ -110,6 +110,11 @@ def _check_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> Non
         raise ValueError(
             f"server {facts} has no VoiceDesign checkpoint: it cannot speak with {line.voice.name!r}"
         )
+    if (line.instruct or line.voice.instruct) and not facts.follows_instructions:
+        raise ValueError(
+            f"server {facts} has a checkpoint that does not follow instructions (only 1.7B CustomVoice and VoiceDesign "
+            "were trained to): clear the instruction"
+        )
 
 
 def _language(line: Line) -> str:

@@ -124,6 +124,13 @@ class Fields:
         """Return a whole number in these limits."""
         return _whole(self._get(name, default), name, low, high)
 
+    def truth(self, name: str, default: bool = NEEDED) -> bool:
+        """Return true or false."""
+        said = self._get(name, default)
+        if not isinstance(said, bool):
+            raise ValueError(f"{name} is {reprlib.repr(said)}, not true or false")
+        return said
+
     def words(self, name: str, longest: int = LONGEST_NOTE) -> str:
         """Return words for people, on one line and cut to a length; "" if they are not there, or null."""
         said = self._get(name, None)

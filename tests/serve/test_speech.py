@@ -20,6 +20,7 @@ from qwen3_tts_morph.serve import answer as answer_module
 from qwen3_tts_morph.serve.encoders import FORMATS
 from qwen3_tts_morph.serve.errors import ApiError
 from qwen3_tts_morph.serve.options import Limits, ServerOptions, body_bytes
+from qwen3_tts_morph.serve.request import Rules, read_settings
 from qwen3_tts_morph.serve.speaker import Reading
 
 from tests.serve.conftest import Client, asked, same_sound
@@ -206,7 +207,9 @@ def test_requests_with_other_seq_groups_at_the_same_time_are_all_spoken_as_asked
         ({"voice": ""}, 400, "voice", "not a name"),
         ({"model": "whisper-1"}, 404, "model", "not loaded"),
         ({"model": 1}, 400, "model", "not text"),
-        ({"speed": 1.5}, 400, "speed", "cannot change it"),
+        ({"speed": 0.2}, 400, "speed", "speed is 0.2: choose 0.25 to 4"),
+        ({"speed": 4.1}, 400, "speed", "speed is 4.1: choose 0.25 to 4"),
+        ({"speed": float("nan")}, 400, "speed", "speed is nan: choose 0.25 to 4"),
         ({"speed": "fast"}, 400, "speed", "send a number"),
         ({"response_format": "midi"}, 400, "response_format", "mp3, opus"),
         ({"stream_format": "xml"}, 400, "stream_format", "audio, sse"),
@@ -216,7 +219,9 @@ def test_requests_with_other_seq_groups_at_the_same_time_are_all_spoken_as_asked
         ({"event_interval": 1}, 400, "event_interval", "stream_format to sse"),
         ({"stream": "yes"}, 400, "stream", "true or false"),
         ({"language": "klingon"}, 400, "language", "choose one of auto"),
-        ({"instructions": "softly"}, 400, "instructions", "does not follow"),
+        ({"instructions": 7}, 400, "instructions", "not text"),
+        ({"instructions": "x" * 4097}, 400, "instructions", "4096 are allowed"),
+        ({"instruct": "softly"}, 400, "instruct", "does not know"),
         ({"seed": -1}, 400, "seed", "whole number"),
         ({"seed": True}, 400, "seed", "whole number"),
         ({"seq_groups": 16}, 400, "seq_groups", "1 to 15"),
@@ -283,6 +288,58 @@ def test_a_speed_of_one_and_nulls_are_fine(client: Client) -> None:
         speed=1.0, instructions=None, stream_format=None, language=None, model=client.speaker.model.name
     )
     assert client.post(body).status_code == 200
+
+
+@pytest.mark.parametrize("speed", [0.25, 0.5, 1.5, 4])
+def test_speed_changes_the_length(client: Client, speed: float) -> None:
+    """In a stream, in events and in a file; ``seconds`` of the report are those of the sound that is sent."""
+    body = asked(response_format="pcm", speed=speed)
+    plain = client.post(asked(response_format="pcm")).content
+    streamed, file = client.post(body), client.post({**body, "stream": False})
+    assert streamed.status_code == 200 and file.headers["content-length"] == str(len(file.content))
+    assert len(streamed.content) // 2 == round(len(plain) // 2 / speed)
+    assert np.frombuffer(streamed.content, "<i2").any() and same_sound(streamed.content, file.content)
+    events = events_of(client.post({**body, "stream_format": "sse"}).content)
+    sound = b"".join(base64.b64decode(fields["audio"]) for _, fields in events[:-1])
+    report = events[-1][1]["report"]
+    assert same_sound(sound, streamed.content) and report["seconds"] * 48000 == pytest.approx(len(sound))
+    assert report["frames"] == len(plain) // 3840, "those that the model made"
+
+
+@pytest.mark.parametrize("name", ["mp3", "opus", "aac", "flac", "wav"])
+def test_speed_is_for_every_format(client: Client, name: str) -> None:
+    slow, fast = (client.post(asked(response_format=name, speed=speed)).content for speed in (0.5, 2))
+    lengths = [len(one[WAV_HEAD:]) // 2 if name == "wav" else len(sound_of(one)[0]) for one in (slow, fast)]
+    delay = 4096  # what the encoder puts around the sound
+    assert lengths == pytest.approx([6 * 1920 * 2, 6 * 1920 / 2], abs=delay) and lengths[0] > 2 * lengths[1]
+
+
+def test_speed_one_changes_no_sample(client: Client) -> None:
+    plain, one = (client.post(asked(response_format="pcm", **more)).content for more in ({}, {"speed": 1.0}))
+    assert same_sound(plain, one)
+
+
+def test_instructions_that_cannot_be_followed_are_ignored_and_that_is_said(client: Client) -> None:
+    body = asked(response_format="pcm", instructions="Speak softly.")
+    answer, plain = client.post(body), client.post(asked(response_format="pcm"))
+    assert answer.status_code == 200 and same_sound(answer.content, plain.content)
+    assert answer.headers["x-speech-ignored"] == "instructions" and "x-speech-ignored" not in plain.headers
+    assert client.post({**body, "stream": False}).headers["x-speech-ignored"] == "instructions"
+    events = events_of(client.post({**body, "stream_format": "sse"}).content)
+    assert events[-1][1]["report"]["ignored"] == ["instructions"]
+
+
+def test_a_strict_server_refuses_them(serve) -> None:
+    client = serve(ServerOptions(strict=True))
+    answer = client.post(asked(instructions="Speak softly."))
+    assert answer.status_code == 400 and "does not follow instructions" in error_of(answer)["message"]
+    assert client.post(asked(instructions="")).status_code == 200
+
+
+def test_instructions_are_followed_where_the_checkpoint_can(load) -> None:
+    model, limits = load("tiny", "voice_design"), Limits()
+    settings = read_settings({"instructions": "a calm voice"}, Rules(model, 5, limits, strict=True), "pcm")
+    assert (settings.instructions, settings.ignored) == ("a calm voice", ())
 
 
 def test_pauses_are_silence(client: Client) -> None:

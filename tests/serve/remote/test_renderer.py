@@ -285,6 +285,10 @@ def test_a_server_that_dies_ends_the_rendering_and_what_was_made_is_kept(
             lambda line: (replace(line, voice=Voice("design", "0b6", instruct="calm")), SHORT),
             "server studio .* has no VoiceDesign",
         ),
+        (
+            lambda line: (replace(line, instruct="softly"), SHORT),
+            "server studio .* does not follow instructions .* clear the instruction",
+        ),
     ],
 )
 def test_what_is_refused_before_anything_is_sent(server: Server, client: Client, change, words: str) -> None:

@@ -1,0 +1,120 @@
+"""Speed without a change of pitch, while the sound is made.
+
+FFmpeg's ``atempo`` through PyAV, which the server has for its formats: it takes samples in any portions. The library of
+``postprocess/stretch.py`` only takes a whole line (python-stretch 0.3.1).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+
+LOWEST_SPEED, HIGHEST_SPEED = 0.25, 4.0  # OpenAI's
+LOWEST_STEP, HIGHEST_STEP = 0.5, 2.0  # of one filter: above it leaves samples out, below it refuses
+LAYOUT, FORMAT = "mono", "fltp"
+LATENCY_S = 0.5  # more than all filters hold back of their input
+BLOCK = 480  # samples that go through at once: a filter gives its sound in portions of this size
+
+
+class Speed(Protocol):
+    """Changes the length of a sound that is given in portions."""
+
+    def add(self, samples: np.ndarray) -> np.ndarray:
+        """Take the next samples, float32 ``[n]``; return those of the result that are ready, maybe none."""
+
+    def finish(self) -> np.ndarray:
+        """Return the rest."""
+
+
+def open_speed(speed: float, sample_rate: int) -> Speed:
+    """Return what changes the speed of one sound: 1 leaves every sample as it is, and holds none back.
+
+    Args:
+        speed: 0.25..4; 1.1 is spoken a tenth faster.
+        sample_rate: in Hz.
+    """
+    return _Unchanged() if speed == 1 else _Tempo(speed, sample_rate)
+
+
+def changed_length(samples: int, speed: float) -> int:
+    """Return how many samples so many become: samples / speed, halves up."""
+    return math.floor(samples / speed + 0.5)
+
+
+class _Unchanged:
+    def add(self, samples: np.ndarray) -> np.ndarray:
+        """See ``Speed``."""
+        return samples
+
+    def finish(self) -> np.ndarray:
+        """See ``Speed``."""
+        return np.zeros(0, dtype=np.float32)
+
+
+class _Tempo:
+    """The result is the same, bit for bit, however the samples are cut; its length is ``changed_length``."""
+
+    def __init__(self, speed: float, sample_rate: int):
+        self._speed, self._sample_rate = speed, sample_rate
+        self._taken = self._given = 0  # samples
+        self._graph, self._source, self._sink = _chain(speed, sample_rate)
+
+    def add(self, samples: np.ndarray) -> np.ndarray:
+        """See ``Speed``."""
+        ready = self._through(samples)
+        self._taken += len(samples)
+        self._given += len(ready)
+        return ready
+
+    def finish(self) -> np.ndarray:
+        """See ``Speed``."""
+        # Silence behind the sound: what the filters end with lacks up to a window of it.
+        silence = self._through(np.zeros(round(LATENCY_S * self._sample_rate), dtype=np.float32))
+        self._source.push(None)
+        rest = np.concatenate((silence, self._ready()))
+        return rest[: max(0, changed_length(self._taken, self._speed) - self._given)]
+
+    def _through(self, samples: np.ndarray) -> np.ndarray:
+        """Return what the filters make of the next samples."""
+        import av
+
+        ready = [np.zeros(0, dtype=np.float32)]
+        for start in range(0, len(samples), BLOCK):
+            block = np.ascontiguousarray(samples[None, start : start + BLOCK])
+            frame = av.AudioFrame.from_ndarray(block, format=FORMAT, layout=LAYOUT)
+            frame.sample_rate = self._sample_rate
+            self._source.push(frame)
+            ready.append(self._ready())
+        return np.concatenate(ready)
+
+    def _ready(self) -> np.ndarray:
+        """Return what can be pulled now."""
+        import av
+
+        ready = [np.zeros(0, dtype=np.float32)]
+        while True:
+            try:
+                ready.append(self._sink.pull().to_ndarray()[0])
+            except (av.BlockingIOError, av.EOFError):  # it wants more, or has given all
+                return np.concatenate(ready)
+
+
+def _chain(speed: float, sample_rate: int) -> tuple[Any, Any, Any]:
+    """Return FFmpeg's graph, what is pushed into it and what is pulled from it."""
+    from av.filter import Graph
+
+    graph = Graph()
+    if hasattr(graph, "threads"):  # older versions of PyAV take one for each core, until the sound has ended
+        graph.threads = 1
+    steps = 1 if LOWEST_STEP <= speed <= HIGHEST_STEP else 2
+    tempo = f"{speed ** (1 / steps):.9f}"
+    source = graph.add_abuffer(
+        sample_rate=sample_rate, format=FORMAT, layout=LAYOUT, time_base=Fraction(1, sample_rate)
+    )
+    sink = graph.add("abuffersink")
+    graph.link_nodes(source, *(graph.add("atempo", tempo) for _ in range(steps)), sink)
+    graph.configure()
+    return graph, source, sink
