@@ -15,16 +15,19 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from .access_log import RequestLog
 from .answer import SpeechAnswer
+from .docs_page import render
 from .errors import ApiError
 from .guard import Guard
 from .metrics import CONTENT_TYPE, Metrics
+from .openapi import describe
 from .options import Limits, ServerOptions
-from .request import FIELDS, OPENAI_MODELS, read_request
+from .request import FIELDS, OPENAI_MODELS, check_model, read_request
 from .speaker import Speaker
 from .text_socket import SpeechSocket
 
@@ -36,6 +39,7 @@ FILES = {
     "/page.js": PAGE / "page.js",
     "/page.css": PAGE / "page.css",
     "/player.js": ROOT / "web" / "js" / "player.js",
+    "/docs.css": PAGE / "docs.css",
 }
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -43,6 +47,10 @@ PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 OWNER = "qwen3-tts-morph"
+FRAMEWORK_SAID = {
+    404: "this address is not known: GET /docs lists those that are",
+    405: "this address does not take this method: GET /docs lists those that it takes",
+}
 VOICE_TYPE = "application/octet-stream"  # pages of other sites cannot send it without asking
 
 
@@ -62,8 +70,11 @@ def create_app(speaker: Speaker, options: ServerOptions) -> Starlette:
 
     app = Starlette(
         routes=handlers.routes,
-        middleware=[Middleware(Guard, access=options.access)],
-        exception_handlers=dict.fromkeys((ApiError, HTTPException, Exception), handlers.on_error),
+        middleware=[
+            Middleware(RequestLog, writes=options.access_log),
+            Middleware(Guard, access=options.access),
+        ],
+        exception_handlers={ApiError: on_error, HTTPException: on_framework_error},
         lifespan=lifespan,
     )
     app.state.speaker = speaker  # for ``shutdown.Server``
@@ -89,10 +100,13 @@ class Handlers:
         answers: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/v1/models": self.models,
             "/v1/audio/models": self.models,
+            "/v1/models/{id:path}": self.model,
             "/v1/status": self.status,
             "/health": self.health,
             "/ready": self.ready,
             "/metrics": self.metrics,
+            "/openapi.json": self.openapi,
+            "/docs": self.docs,
             **dict.fromkeys(FILES, self.page),
         }
         return [
@@ -105,7 +119,7 @@ class Handlers:
         ]
 
     async def speech(self, request: Request) -> Any:
-        """``POST /v1/audio/speech``."""
+        """Speak a text."""
         began = time.perf_counter()
         try:
             body = await read_json(request, self._options.limits)
@@ -157,8 +171,17 @@ class Handlers:
     async def models(self, _: Request) -> Response:
         """The model that is loaded, and OpenAI's names for it."""
         names = [self._speaker.model.name, *OPENAI_MODELS]
-        data = [{"id": name, "object": "model", "created": self._began, "owned_by": OWNER} for name in names]
+        data = [self._model(name) for name in names]
         return JSONResponse({"object": "list", "data": data, "models": data})  # the second is for Open WebUI
+
+    async def model(self, request: Request) -> Response:
+        """One of the names that a request's model may have."""
+        name = request.path_params["id"]
+        check_model(name, self._speaker.model)
+        return JSONResponse(self._model(name))
+
+    def _model(self, name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": self._began, "owned_by": OWNER}
 
     async def status(self, _: Request) -> Response:
         """What the server does now, for its page."""
@@ -197,17 +220,32 @@ class Handlers:
         """Prometheus' text."""
         return Response(self._metrics.text(), headers={"content-type": CONTENT_TYPE})
 
+    async def openapi(self, _: Request) -> Response:
+        """This API for programs, as an OpenAPI document."""
+        return JSONResponse(self._describe())
+
+    async def docs(self, _: Request) -> Response:
+        """This API for people, as a page."""
+        return HTMLResponse(render(self._describe()), headers=PAGE_HEADERS)
+
+    def _describe(self) -> dict[str, Any]:
+        routes = [route for route in self.routes if isinstance(route, Route) and route.path not in FILES]
+        return describe(routes, self._speaker.rules, bool(self._options.access.key))
+
     async def page(self, request: Request) -> Response:
         """The page, and what it needs."""
         return FileResponse(FILES[request.url.path], headers=PAGE_HEADERS)
 
-    async def on_error(self, _: Request, error: Exception) -> Response:
-        """An error in OpenAI's shape: ours, one of the framework's such as 404, or a fault, without its details."""
-        if isinstance(error, HTTPException):
-            error = ApiError(error.status_code, str(error.detail), headers=error.headers)
-        if not isinstance(error, ApiError):
-            error = ApiError(500, f"the server failed ({type(error).__name__}): its log says why")
-        return JSONResponse(error.body, error.status, error.headers)
+
+async def on_error(_: Request, error: Any) -> Response:
+    """An ApiError in OpenAI's shape."""
+    return JSONResponse(error.body, error.status, error.headers)
+
+
+async def on_framework_error(request: Request, error: Any) -> Response:
+    """An error of the framework, such as 404, in OpenAI's shape."""
+    said = FRAMEWORK_SAID.get(error.status_code, str(error.detail))
+    return await on_error(request, ApiError(error.status_code, said, headers=error.headers))
 
 
 async def read_json(request: Request, limits: Limits) -> object:

@@ -54,6 +54,11 @@ def shutting_down() -> ApiError:
     return ApiError(503, "the server is shutting down: try again", headers={"Retry-After": "5"})
 
 
+def fault(error: Exception) -> ApiError:
+    """Return what a client is told of a fault of the server: without its details."""
+    return ApiError(500, f"the server failed ({type(error).__name__}): its log says why")
+
+
 def _encodable(text: str) -> str:
     """Return a text that may be a client's as UTF-8 can represent it: half a surrogate pair by its number."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -15,11 +15,15 @@ from .options import KEY_VARIABLE, Access
 from .request_checks import why_refused
 
 KEYED = ("/v1/", "/metrics")  # the page, /health and /ready need no key
+LISTS = ("/v1/audio/voices", "/v1/audio/models")  # Open WebUI reads them without one
 WS_REFUSED = 1008
 PREFLIGHT_S = "600"
 WRONG_KEY_S = 0.3  # that the answer to a wrong key takes, so that keys cannot be tried out fast
 ADMITTED = "morph_tts_admitted"
-SHOWN = "x-speech-seed, x-speech-seq-groups, x-speech-sample-rate, x-speech-ended, retry-after"
+SHOWN = (
+    "x-request-id, x-speech-seed, x-speech-seq-groups, x-speech-sample-rate, x-speech-ended, x-speech-ignored, "
+    "retry-after"
+)
 
 
 class Guard:
@@ -75,13 +79,15 @@ class Guard:
             scope["type"] == "websocket"
             or scope["method"] == "OPTIONS"
             or not scope["path"].startswith(KEYED)
+            or (self._access.open_lists and scope["method"] == "GET" and scope["path"] in LISTS)
         ):
             return None
         return None if may_pass(self._access, headers) else unauthorized()
 
     @property
     def _preflight(self) -> dict[str, str]:
-        allowed = {"Methods": "GET, POST, DELETE", "Headers": "authorization, content-type"}
+        # OpenAI's client for browsers sends a dozen headers of its own; "*" does not stand for the first one.
+        allowed = {"Methods": "GET, POST, DELETE", "Headers": "authorization, *"}
         return {f"Access-Control-Allow-{name}": value for name, value in allowed.items()} | {
             "Access-Control-Max-Age": PREFLIGHT_S
         }

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import logging
+from contextvars import ContextVar
 from typing import TextIO
+
+# Of the request that is being answered, "" outside of one; each task has its own.
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+
+
+class RequestFormatter(logging.Formatter):
+    """Adds the request's id to what is logged while one is answered."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the line of a record, without its traceback."""
+        line, name = super().formatMessage(record), request_id.get()
+        return f"{line} [{name}]" if name else line
 
 
 def start_log(stream: TextIO | None = None) -> None:
     """Log to a stream, None for stderr. No text that is spoken is logged."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=stream)
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(RequestFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("kitten_text_processing").setLevel(logging.WARNING)  # it logs whole sentences

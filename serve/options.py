@@ -65,6 +65,7 @@ class Access:
         key: what clients send as ``Authorization: Bearer KEY``; "" for none, which only loopback may have.
         origin: another site whose pages may ask, or "*"; None for none.
         hosts: names of this server beside addresses and localhost.
+        open_lists: whether the names of voices and models may be read without the key, as Open WebUI does.
 
     Raises:
         ValueError: for an address that others can reach, without a key; for a key that is short; for a key or an origin
@@ -75,6 +76,7 @@ class Access:
     key: str = ""
     origin: str | None = None
     hosts: tuple[str, ...] = ()
+    open_lists: bool = False
 
     def __post_init__(self) -> None:
         if not self.key and not is_loopback(self.host):
@@ -114,6 +116,8 @@ class ServerOptions:
         waiting: how many more may wait.
         replicas: how many servers with these options answer at this address together.
         limits: of one request.
+        strict: refuse instructions that the checkpoint cannot follow, which are ignored otherwise.
+        access_log: write a line to the log for each request.
     """
 
     access: Access = Access()
@@ -129,6 +133,8 @@ class ServerOptions:
     waiting: int = 64
     replicas: int = 1
     limits: Limits = Limits()
+    strict: bool = False
+    access_log: bool = False
 
     def __post_init__(self) -> None:
         for name, low, high in (

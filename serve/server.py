@@ -81,6 +81,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--replicas", type=int, help="with --ray: how many; default one per GPU, or one on a CPU"
     )
     parser.add_argument("--allow-origin", help='another site whose pages may ask, or "*"')
+    parser.add_argument(
+        "--open-lists",
+        action="store_true",
+        help="lists of voices and models need no key: Open WebUI reads them without",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse instructions that the checkpoint cannot follow, instead of ignoring them",
+    )
+    parser.add_argument("--access-log", action="store_true", help="log a line for each request")
 
 
 def read_options(arguments: argparse.Namespace) -> ServerOptions:
@@ -90,7 +101,9 @@ def read_options(arguments: argparse.Namespace) -> ServerOptions:
         ValueError: for options that cannot be used.
     """
     key = os.environ.get(KEY_VARIABLE, "")
-    access = Access(arguments.host, key, arguments.allow_origin, tuple(listed_hosts()))
+    access = Access(
+        arguments.host, key, arguments.allow_origin, tuple(listed_hosts()), open_lists=arguments.open_lists
+    )
     return ServerOptions(
         access=access,
         port=arguments.port,
@@ -110,6 +123,8 @@ def read_options(arguments: argparse.Namespace) -> ServerOptions:
             seconds=arguments.most_seconds,
             pause_seconds=arguments.most_pause,
         ),
+        strict=arguments.strict,
+        access_log=arguments.access_log,
     )
 
 

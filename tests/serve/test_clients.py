@@ -76,8 +76,16 @@ def test_openai_s_client_lists_models_and_reads_errors(api: openai.OpenAI, clien
     with pytest.raises(openai.NotFoundError, match="choose one of") as caught:
         api.audio.speech.create(model="tts-1", voice="nobody", input="Hello.")
     assert caught.value.code == "voice_not_found" and caught.value.param == "voice"
-    with pytest.raises(openai.BadRequestError, match="speed"):
-        api.audio.speech.create(model="tts-1", voice="alloy", input="Hello.", speed=2)
+    with pytest.raises(openai.BadRequestError, match=r"speed is 5: choose 0\.25 to 4"):
+        api.audio.speech.create(model="tts-1", voice="alloy", input="Hello.", speed=5)
+
+
+def test_openai_s_client_asks_for_one_model_and_reads_the_request_s_id(api: openai.OpenAI) -> None:
+    answer = api.models.with_raw_response.retrieve("tts-1", extra_headers={"x-request-id": "mine-1"})
+    assert answer.parse().id == "tts-1" and answer.request_id == "mine-1"
+    with pytest.raises(openai.NotFoundError) as caught:
+        api.models.retrieve("whisper-1")
+    assert caught.value.code == "model_not_found" and str(caught.value.request_id).startswith("req_")
 
 
 # Clients that leave
@@ -257,6 +265,16 @@ def test_text_in_parts_may_be_wav(url: str) -> None:
     assert sound[:4] == b"RIFF" and np.frombuffer(sound[44:], "<i2").any()
 
 
+def test_text_in_parts_may_be_fast_and_says_what_is_ignored(url: str) -> None:
+    config = {"seed": 3, "sampling": {"max_seconds": 0.5}, "speed": 2, "instructions": "softly"}
+    with talking(url, **config) as channel:
+        say(channel, "input.text", text="Hello there.")
+        say(channel, "input.done")
+        said, sound = hear(channel)
+    assert said[0]["type"] == "audio.start" and said[1]["ignored"] == ["instructions"]
+    assert len(sound) // 2 == said[1]["samples"] == said[2]["usage"]["output_tokens"] * 960
+
+
 @pytest.mark.parametrize(
     ("config", "messages", "words"),
     [
@@ -264,6 +282,7 @@ def test_text_in_parts_may_be_wav(url: str) -> None:
         ({"layout": "word"}, [], "sentence or token"),
         ({"layout": "token"}, [("input.text", {"text": "Hello."})], "x-vector"),
         ({"input": "Hello."}, [], "does not know"),
+        ({"speed": 9}, [], "choose 0.25 to 4"),
         ({}, [("input.text", {})], "input.text with a text"),
         ({}, [("play", {})], "not known here"),
         ({}, [("input.text", {"text": "x" * 20_001})], "more than 20000 characters"),

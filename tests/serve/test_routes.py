@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from qwen3_tts_morph.morph.render.desk import Busy
+from qwen3_tts_morph.morph.render.service import SpeechService
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
+from qwen3_tts_morph.serve import access_log
 from qwen3_tts_morph.serve import voices as voices_module
-from qwen3_tts_morph.serve.app import FILES
+from qwen3_tts_morph.serve.app import FILES, create_app
+from qwen3_tts_morph.serve.logs import RequestFormatter, request_id
 from qwen3_tts_morph.serve.metrics import Metrics
-from qwen3_tts_morph.serve.options import ServerOptions
+from qwen3_tts_morph.serve.options import Access, ServerOptions
 from qwen3_tts_morph.serve.voices import OPENAI_VOICES, VoiceBook
 
 from tests.serve.conftest import Client, asked
@@ -25,6 +31,17 @@ def test_models_are_listed_as_openai_lists_them(client: Client) -> None:
             listed["data"][0]
         )
         assert [one["id"] for one in listed["data"]][:2] == [client.speaker.model.name, "tts-1"]
+
+
+@pytest.mark.parametrize("name", ["tts-1", "gpt-4o-mini-tts-2025-12-15"])
+def test_one_model_is_told(client: Client, name: str) -> None:
+    own = client.speaker.model.name
+    for asked_for in (name, own):
+        told = client.get(f"/v1/models/{asked_for}").json()
+        assert told["id"] == asked_for and told["object"] == "model"
+    for unknown in ("whisper-1", "a/b", ""):
+        answer = client.get(f"/v1/models/{unknown}")
+        assert answer.status_code == 404 and answer.json()["error"]["code"] == "model_not_found"
 
 
 def test_presets_are_listed_and_openai_s_names_stand_for_them(client: Client) -> None:
@@ -138,7 +155,7 @@ def value_of(text: str, name: str) -> float:
 def test_metrics_count_what_happened(client: Client) -> None:
     before = client.get("/metrics").text
     client.post(asked())
-    client.post(asked(speed=2))
+    client.post(asked(speed=5))
     response = client.get("/metrics")
     after = response.text
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -178,7 +195,8 @@ def test_other_addresses_are_not_there(client: Client, path: str) -> None:
 
 def test_other_methods_are_refused(client: Client) -> None:
     response = client.get("/v1/audio/speech")
-    assert response.status_code == 405 and response.json()["error"]["message"]
+    assert response.status_code == 405 and "does not take this method" in response.json()["error"]["message"]
+    assert response.headers["allow"] == "POST"
 
 
 def test_a_fault_of_the_server_has_no_details(client: Client, monkeypatch) -> None:
@@ -188,4 +206,80 @@ def test_a_fault_of_the_server_has_no_details(client: Client, monkeypatch) -> No
     monkeypatch.setattr(type(client.speaker.voices), "entries", fail)
     response = client.get("/v1/audio/voices")
     assert response.status_code == 500 and "secret" not in response.text
-    assert response.json()["error"]["type"] == "server_error"
+    assert response.json()["error"]["type"] == "server_error" and response.headers["x-request-id"]
+
+
+def test_a_busy_server_names_a_time_that_openai_s_clients_take(client: Client, monkeypatch) -> None:
+    """They ignore more than 60 seconds, and come back at once."""
+
+    def busy(*_: object) -> None:
+        raise Busy("64 lines wait already")
+
+    monkeypatch.setattr(SpeechService, "speak", busy)
+    monkeypatch.setattr(type(client.speaker), "status", SimpleNamespace(waiting=64, rows=1))
+    answer = client.post(asked())
+    assert answer.status_code == 429 and answer.headers["retry-after"] == "60"
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [("abc-1.2:3", True), ("x" * 128, True), ("x" * 129, False), ("a b", False), ("", False)],
+)
+def test_every_answer_has_a_request_id(client: Client, sent: str, kept: bool) -> None:
+    for path in ("/health", "/v1/nothing", "/v1/audio/speech", "/page.css"):
+        name = client.get(path, headers={"x-request-id": sent}).headers["x-request-id"]
+        assert (name == sent) == kept and name
+    refused = client.get("/health", headers={"host": "evil.example", "x-request-id": sent})
+    assert refused.status_code == 403 and refused.headers["x-request-id"]
+
+
+def test_the_log_names_the_request(client: Client) -> None:
+    """A line of the log while a request is answered ends with its id."""
+    record = logging.LogRecord("serve", logging.INFO, "", 0, "another take", (), None)
+    formatter, before = RequestFormatter("%(message)s"), request_id.set("req_1")
+    assert formatter.format(record) == "another take [req_1]"
+    request_id.reset(before)
+    assert formatter.format(record) == "another take"
+
+
+def test_the_access_log_has_a_line_for_each_request(client: Client, caplog) -> None:
+    app = create_app(client.speaker, ServerOptions(access_log=True))
+    caplog.set_level(logging.INFO, access_log.__name__)
+    with_log = Client(app, client.speaker, {"x-request-id": "mine"})
+    with_log.post(asked())
+    with_log.post(asked(speed=9))
+    with_log.get("/v1/no%0Athing%1B[2J")
+    client.get("/health")
+    lines = [one.getMessage() for one in caplog.records if one.name == access_log.__name__]
+    assert [re.sub(r"\d+\.\d{3} s", "N s", one) for one in lines] == [
+        "mine POST /v1/audio/speech 200, N s, complete",
+        "mine POST /v1/audio/speech 400, N s, complete",
+        "mine GET /v1/no\\nthing\\x1b[2J 404, N s, complete",
+    ], "without the option there is none"
+
+
+def test_openai_s_client_for_browsers_may_send_its_headers(client: Client) -> None:
+    options = ServerOptions(Access(origin="https://studio.example"))
+    asking = {
+        "origin": "https://studio.example",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type,x-stainless-os",
+    }
+    allowing = Client(create_app(client.speaker, options), client.speaker)
+    answer = allowing.run(lambda http: http.options("/v1/audio/speech", headers=asking))
+    assert answer.headers["access-control-allow-headers"] == "authorization, *"
+    shown = allowing.get("/health", headers=asking).headers["access-control-expose-headers"]
+    assert "x-request-id" in shown and "x-speech-ignored" in shown
+
+
+def test_lists_may_be_read_without_the_key(client: Client) -> None:
+    """Open WebUI sends none with these."""
+    for is_open in (False, True):
+        access = Access(key="correct-horse", open_lists=is_open)
+        keyed = Client(create_app(client.speaker, ServerOptions(access)), client.speaker)
+        for path in ("/v1/audio/voices", "/v1/audio/models"):
+            assert keyed.get(path).status_code == (200 if is_open else 401)
+        upload = keyed.run(lambda http: http.post("/v1/audio/voices?name=Ann&consent=true", content=b""))
+        assert {upload.status_code, keyed.get("/v1/models").status_code, keyed.post(asked()).status_code} == {
+            401
+        }
